@@ -1,0 +1,2 @@
+//! Query bytes to answer bytes over the published zones.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The daemon: configuration, listeners, zone registry, control.
+#![forbid(unsafe_code)]

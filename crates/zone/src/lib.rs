@@ -1,0 +1,2 @@
+//! One zone's data: text in and out, the tree, building, checking, change sets.
+#![forbid(unsafe_code)]
