@@ -1,0 +1,1 @@
+//! RDATA as text: every type with a presentation form, both ways.
