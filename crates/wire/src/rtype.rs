@@ -1,7 +1,7 @@
 //! RR types and classes: numbers and mnemonics.
 
 /// An RR type or query type (RFC 1035 3.2.2, 3.2.3).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rtype(pub u16);
 
 /// A class or query class (RFC 1035 3.2.4).
