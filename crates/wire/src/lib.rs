@@ -5,6 +5,7 @@
 
 pub mod message;
 pub mod name;
+pub mod rdata;
 pub mod rtype;
 
 pub use message::Message;
