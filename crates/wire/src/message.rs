@@ -155,7 +155,7 @@ pub enum MessageError {
     #[error("a compression pointer does not point to an earlier name")]
     Pointer,
     /// RDATA that is too short or too long for its type.
-    #[error("the RDATA of a record of type {} does not fit its type", .0.0)]
+    #[error("the RDATA of a record of type {0} does not fit its type")]
     Rdata(Rtype),
     /// A second OPT record, or one with a wrong owner, in a wrong section or with broken options (RFC 6891 6.1.1).
     #[error("the OPT record is misplaced or broken")]

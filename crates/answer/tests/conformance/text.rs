@@ -7,51 +7,9 @@ use wire::{Name, Rtype};
 
 use crate::oracle::denial::base32hex;
 
-/// The mnemonics of the types that these tests use.
-const MNEMONICS: [(Rtype, &str); 23] = [
-    (Rtype::A, "A"),
-    (Rtype::NS, "NS"),
-    (Rtype::CNAME, "CNAME"),
-    (Rtype::SOA, "SOA"),
-    (Rtype::PTR, "PTR"),
-    (Rtype(13), "HINFO"),
-    (Rtype::MX, "MX"),
-    (Rtype::TXT, "TXT"),
-    (Rtype::AAAA, "AAAA"),
-    (Rtype::SRV, "SRV"),
-    (Rtype::NAPTR, "NAPTR"),
-    (Rtype::DNAME, "DNAME"),
-    (Rtype::DS, "DS"),
-    (Rtype::RRSIG, "RRSIG"),
-    (Rtype::NSEC, "NSEC"),
-    (Rtype::DNSKEY, "DNSKEY"),
-    (Rtype::NSEC3, "NSEC3"),
-    (Rtype::NSEC3PARAM, "NSEC3PARAM"),
-    (Rtype::SVCB, "SVCB"),
-    (Rtype::HTTPS, "HTTPS"),
-    (Rtype::AXFR, "AXFR"),
-    (Rtype::IXFR, "IXFR"),
-    (Rtype::ANY, "ANY"),
-];
-
-/// The mnemonic of the type, or its number (RFC 3597 5).
-pub fn mnemonic(rtype: Rtype) -> String {
-    match MNEMONICS.iter().find(|(known, _)| *known == rtype) {
-        Some((_, mnemonic)) => (*mnemonic).to_string(),
-        None => format!("TYPE{}", rtype.0),
-    }
-}
-
-/// The type of this mnemonic.
-pub fn rtype(mnemonic: &str) -> Rtype {
-    let known = MNEMONICS.iter().find(|(_, known)| *known == mnemonic).map(|(rtype, _)| *rtype);
-    let number = || mnemonic.strip_prefix("TYPE").and_then(|number| number.parse().ok()).map(Rtype);
-    known.or_else(number).unwrap_or_else(|| panic!("{mnemonic} is not in the table of types"))
-}
-
 /// A record on one line: owner, TTL, type, data.
 pub fn line(record: &Record) -> String {
-    format!("{} {} {} {}", record.owner, record.ttl, mnemonic(record.rtype), rdata(record.rtype, &record.rdata))
+    format!("{} {} {} {}", record.owner, record.ttl, record.rtype, rdata(record.rtype, &record.rdata))
 }
 
 /// Records, a line each.
@@ -63,7 +21,7 @@ pub fn lines(records: &[Record]) -> String {
 pub fn dig(message: &Message) -> String {
     let mut out = format!("rcode {}, {:?}\n", message.rcode.0, message.flags);
     for question in &message.questions {
-        let _ = writeln!(out, ";; {} {} class {}", question.name, mnemonic(question.qtype), question.qclass.0);
+        let _ = writeln!(out, ";; {} {} {}", question.name, question.qtype, question.qclass);
     }
     for (section, records) in
         [("answer", &message.answer), ("authority", &message.authority), ("additional", &message.additional)]
@@ -85,7 +43,7 @@ fn rdata(rtype: Rtype, rdata: &[u8]) -> String {
         Rtype::MX | Rtype::SVCB | Rtype::HTTPS => fields.many("2n"),
         Rtype::SRV => fields.many("222n"),
         Rtype::NAPTR => fields.many("22sssn"),
-        Rtype::TXT | Rtype(13) => fields.strings(),
+        Rtype::TXT | Rtype::HINFO => fields.strings(),
         Rtype::DS => fields.many("211x"),
         Rtype::DNSKEY => fields.many("211b"),
         Rtype::RRSIG => fields.many("t114442nb"),
@@ -115,7 +73,7 @@ impl<'a> Fields<'a> {
                 '4' => self.number::<4>(),
                 'n' => self.name(),
                 's' => self.string(),
-                't' => self.push(mnemonic(Rtype(u16::from_be_bytes([self.rest[0], self.rest[1]]))), 2),
+                't' => self.push(Rtype(u16::from_be_bytes([self.rest[0], self.rest[1]])).to_string(), 2),
                 'm' => self.bitmap(),
                 'l' => self.salt(),
                 'h' => self.push(base32hex(self.counted()), 1 + self.rest[0] as usize),
@@ -173,7 +131,7 @@ impl<'a> Fields<'a> {
         while let [window, len, rest @ ..] = self.rest {
             let bits = &rest[..usize::from(*len)];
             for bit in (0..bits.len() * 8).filter(|bit| bits[bit / 8] & (0x80 >> (bit % 8)) != 0) {
-                self.out += &mnemonic(Rtype(u16::from(*window) << 8 | bit as u16));
+                self.out += &Rtype(u16::from(*window) << 8 | bit as u16).to_string();
                 self.out.push(' ');
             }
             self.rest = &rest[bits.len()..];

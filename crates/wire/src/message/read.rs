@@ -1,6 +1,7 @@
 //! Messages from bytes.
 
 use super::{DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record};
+use crate::rdata::{self, Form, Part};
 use crate::{Class, HEADER_LEN, MAX_NAME_LEN, Name, Rtype};
 
 impl Message {
@@ -108,24 +109,34 @@ impl<'a> Reader<'a> {
     fn rdata(&mut self, rtype: Rtype, class: Class, len: usize) -> Result<Vec<u8>, MessageError> {
         let start = self.at;
         let plain = self.take(len)?;
-        let Some(shape) = compressible(rtype) else {
-            return Ok(plain.to_vec());
-        };
+        let is_compressible = rdata::parts(rtype).iter().any(|part| matches!(part.form, Form::CompressibleName));
         // RFC 2136 2.4, 2.5: records of an update that only name a type have no RDATA.
-        if len == 0 && matches!(class, Class::ANY | Class::NONE) {
-            return Ok(Vec::new());
+        let is_bare = len == 0 && matches!(class, Class::ANY | Class::NONE);
+        if !is_compressible || is_bare {
+            return Ok(plain.to_vec());
         }
         let mut reader = Reader { bytes: &self.bytes[..self.at], at: start };
-        let misfit = |error| if error == MessageError::Short { MessageError::Rdata(rtype) } else { error };
-        let mut rdata = reader.take(shape.before).map_err(misfit)?.to_vec();
-        for _ in 0..shape.names {
-            rdata.extend_from_slice(reader.name().map_err(misfit)?.wire());
+        reader.uncompressed(rdata::parts(rtype)).map_err(|error| match error {
+            MessageError::Short | MessageError::Trailing => MessageError::Rdata(rtype),
+            other => other,
+        })
+    }
+
+    /// The rest of the bytes as RDATA of these parts; other parts than names and numbers take all that is left.
+    fn uncompressed(&mut self, parts: &[Part]) -> Result<Vec<u8>, MessageError> {
+        let mut rdata = Vec::new();
+        for part in parts {
+            match part.form {
+                Form::CompressibleName => rdata.extend_from_slice(self.name()?.wire()),
+                Form::U16 => rdata.extend_from_slice(self.take(2)?),
+                Form::U32 | Form::Interval => rdata.extend_from_slice(self.take(4)?),
+                _ => rdata.extend_from_slice(self.take(self.bytes.len() - self.at)?),
+            }
         }
-        rdata.extend_from_slice(reader.take(shape.behind).map_err(misfit)?);
-        if reader.at != self.at {
-            return Err(MessageError::Rdata(rtype));
+        match self.at == self.bytes.len() {
+            true => Ok(rdata),
+            false => Err(MessageError::Trailing),
         }
-        Ok(rdata)
     }
 
     /// A name, its pointers followed: each must lead to before all that was read of the name so far, so it ends.
@@ -168,23 +179,4 @@ impl<'a> Reader<'a> {
             }
         }
     }
-}
-
-/// RDATA whose names may be compressed: octets before its names, how many names, octets behind them.
-struct Shape {
-    before: usize,
-    names: usize,
-    behind: usize,
-}
-
-/// RFC 3597 4: only names in the types of RFC 1035 may be compressed.
-fn compressible(rtype: Rtype) -> Option<Shape> {
-    let (before, names, behind) = match rtype {
-        Rtype::NS | Rtype::MD | Rtype::MF | Rtype::CNAME | Rtype::MB | Rtype::MG | Rtype::MR | Rtype::PTR => (0, 1, 0),
-        Rtype::MX => (2, 1, 0),
-        Rtype::MINFO => (0, 2, 0),
-        Rtype::SOA => (0, 2, 20),
-        _ => return None,
-    };
-    Some(Shape { before, names, behind })
 }
