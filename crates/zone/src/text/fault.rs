@@ -70,13 +70,14 @@ impl Findings {
 
     /// Puts what was found further down behind what is here, as if found one by one.
     pub fn append(&mut self, later: Findings) {
-        for severity in [Severity::Warning, Severity::Error] {
-            self.counts[severity as usize] += later.hidden(severity);
-        }
+        let hidden = [Severity::Warning, Severity::Error].map(|severity| later.hidden(severity));
         for diagnostic in later.list {
             if self.count(diagnostic.severity) {
                 self.list.push(diagnostic);
             }
+        }
+        for (count, hidden) in self.counts.iter_mut().zip(hidden) {
+            *count += hidden;
         }
     }
 

@@ -22,7 +22,7 @@ pub fn append(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(),
 ///
 /// The wire form is the text moved by one octet, with the lengths of the labels in place of the dots.
 fn append_plain(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Option<()> {
-    if text.len() >= MAX_NAME_LEN || text == b"@" {
+    if text.is_empty() || text.len() >= MAX_NAME_LEN || text == b"@" {
         return None;
     }
     let start = out.len();

@@ -261,7 +261,13 @@ impl<'t> Scanner<'t> {
         Fault::new(opening.spot(), "this parenthesis is not closed", "close it with ) before the next record")
     }
 
+    /// A quote that is not closed; or rather a parenthesis, if what follows the parenthesis looks like other records.
     fn unclosed_quote(&mut self, opening: Cursor) -> Fault {
+        let between =
+            self.text[self.open.unwrap_or(opening).at..opening.at].split(|&byte| class(byte) == Class::Newline);
+        if let Some(open) = self.open.filter(|_| between.skip(1).any(looks_like_entry)) {
+            return self.unclosed_parenthesis(open);
+        }
         self.go_on_behind(opening);
         Fault::new(
             opening.spot(),
@@ -317,8 +323,8 @@ fn looks_like_entry(line: &[u8]) -> bool {
 ///
 /// Outside of parentheses and quotes such a line states its owner.
 pub(super) fn owner_line(text: &[u8], from: usize) -> usize {
-    let from = from.clamp(1, text.len());
-    let newlines = memchr_iter(b'\n', &text[from - 1..]);
+    let from = from.max(1);
+    let newlines = memchr_iter(b'\n', text.get(from - 1..).unwrap_or_default());
     let mut starts = newlines.map(|newline| from + newline);
     let states_owner = |byte: &u8| *byte != b'$' && matches!(class(*byte), Class::Plain | Class::Escape);
     starts.find(|&at| text.get(at).is_some_and(states_owner)).unwrap_or(text.len())
