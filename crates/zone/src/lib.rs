@@ -10,6 +10,7 @@ mod encode;
 pub mod key;
 pub mod rrset;
 mod tables;
+pub mod transfer;
 pub mod text;
 pub mod tree;
 mod zone;
