@@ -37,7 +37,9 @@ impl Secrets {
         // Serial number arithmetic (RFC 1982), so that the year 2106 passes unnoticed.
         let age_s = now_s.wrapping_sub(time) as i32;
         let is_fresh = age_s <= MAX_AGE_S as i32 && age_s >= -(MAX_AHEAD_S as i32);
-        server[0] == 1 && is_fresh && self.0.iter().any(|secret| hash(secret, client, &server[..8], peer) == server[8..])
+        server[0] == 1
+            && is_fresh
+            && self.0.iter().any(|secret| hash(secret, client, &server[..8], peer) == server[8..])
     }
 }
 

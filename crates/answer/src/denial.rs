@@ -144,7 +144,8 @@ impl<'z> Proofs<'z> {
         match zone.denial() {
             Denial::Nsec => {
                 let cursor = zone.seek(key.as_bytes());
-                let entry = cursor.entry().filter(|entry| cursor.is_exact() && zone.node(entry).rrset(Rtype::NSEC).is_some());
+                let entry =
+                    cursor.entry().filter(|entry| cursor.is_exact() && zone.node(entry).rrset(Rtype::NSEC).is_some());
                 self.add(zone, qname, entry);
             }
             _ => {
@@ -255,7 +256,10 @@ fn is_of_chain(zone: &Zone, entry: &Entry<'_>) -> bool {
     let node = zone.node(entry);
     node.rrset(Rtype::NSEC3).is_some_and(|rrset| {
         rrset.opaque().any(|rdata| {
-            rdata.len() > 5 && rdata[2..4] == iterations.to_be_bytes() && rdata[5..].starts_with(salt) && rdata[4] as usize == salt.len()
+            rdata.len() > 5
+                && rdata[2..4] == iterations.to_be_bytes()
+                && rdata[5..].starts_with(salt)
+                && rdata[4] as usize == salt.len()
         })
     })
 }

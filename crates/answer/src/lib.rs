@@ -29,9 +29,7 @@ pub use published::{Publisher, Reader};
 pub use served::{Access, Content, Options, Prefix, Served, ServedZone, Zones};
 
 use edns::{Extended, write_opt};
-use lookup::{
-    FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL, find_zone,
-};
+use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL, find_zone};
 use message::Message;
 use qname::Qname;
 use rate::{Table, Verdict};

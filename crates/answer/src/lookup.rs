@@ -221,10 +221,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     /// Adds the records of the node that answer; `None` where it has none.
     #[inline]
     fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
-        let place = Place {
-            owner: self.qname.offset(self.qname.labels()),
-            apex: self.qname.offset(zone.apex().label_count()),
-        };
+        let place =
+            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
         let rrset = match self.qtype {
             // RFC 8482 4.1: one RRset is an answer.
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
@@ -315,10 +313,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn refer_wildcard(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Step, Full> {
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
-        let place = Place {
-            owner: self.qname.offset(self.qname.labels()),
-            apex: self.qname.offset(zone.apex().label_count()),
-        };
+        let place =
+            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
         self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
         Ok(Step::Done(NOERROR))
     }

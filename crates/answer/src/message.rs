@@ -1,10 +1,10 @@
 //! The answer as it is written: sections in order, whole RRsets or nothing.
 
 use wire::{HEADER_LEN, Rtype};
+use zone::Zone;
+use zone::key::{self, Key};
 use zone::rrset::{MAX_POINTER, Place, Rrset};
 use zone::tree::Entry;
-use zone::key::{self, Key};
-use zone::Zone;
 
 /// An answer in the making.
 pub(crate) struct Message<'o> {

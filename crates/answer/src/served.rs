@@ -117,12 +117,18 @@ impl Prefix {
 //----------- Zones ------------------------------------------------------------
 
 /// A persistent map from apex to zone: a hash trie whose versions share all that did not change.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Zones {
     root: Branch,
     len: usize,
     /// How many zones have an apex of so many labels: only those lengths are looked for.
     depths: Arc<Depths>,
+}
+
+impl Default for Zones {
+    fn default() -> Zones {
+        Zones { root: Branch::default(), len: 0, depths: Arc::new([0; _]) }
+    }
 }
 
 type Depths = [u32; wire::MAX_NAME_LEN / 2 + 1];
@@ -295,7 +301,8 @@ impl Branch {
         };
         if removed && is_empty {
             self.used &= !Branch::bit(hash, level);
-            self.slots = slots.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, slot)| slot.clone()).collect();
+            self.slots =
+                slots.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, slot)| slot.clone()).collect();
         }
         removed
     }

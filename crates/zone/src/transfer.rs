@@ -176,7 +176,12 @@ impl<'z> Writer<'z, '_> {
         Ok(())
     }
 
-    fn push_rrset(&mut self, owner: &mut Owner<'_, '_>, rrset: &Rrset<'z>, progress: &mut Progress) -> Result<(), Full> {
+    fn push_rrset(
+        &mut self,
+        owner: &mut Owner<'_, '_>,
+        rrset: &Rrset<'z>,
+        progress: &mut Progress,
+    ) -> Result<(), Full> {
         if self.start + MAX_NAME_LEN + rrset.message_len() > MESSAGE_LEN {
             return self.push_large(owner, rrset, progress);
         }
@@ -190,7 +195,12 @@ impl<'z> Writer<'z, '_> {
     }
 
     /// Writes a set that goes into no message of the usual size, record by record and without compression.
-    fn push_large(&mut self, owner: &mut Owner<'_, '_>, rrset: &Rrset<'z>, progress: &mut Progress) -> Result<(), Full> {
+    fn push_large(
+        &mut self,
+        owner: &mut Owner<'_, '_>,
+        rrset: &Rrset<'z>,
+        progress: &mut Progress,
+    ) -> Result<(), Full> {
         let name = owner_name(owner.entry, self.zone.apex());
         let names = Names { owner: name.as_ref(), apex: self.zone.apex() };
         let mut rdata = Vec::new();

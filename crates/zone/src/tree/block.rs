@@ -162,7 +162,8 @@ impl Entry<'_> {
     /// Whether `key` begins with the key of this entry: it is at or below this name.
     #[inline]
     pub fn is_prefix_of(&self, key: &[u8]) -> bool {
-        key.split_at_checked(self.prefix.len()).is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.rest))
+        key.split_at_checked(self.prefix.len())
+            .is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.rest))
     }
 
     /// Whether this is the entry of `key`.
