@@ -1,10 +1,9 @@
 //! EDNS options: NSID (RFC 5001), EXPIRE (RFC 7314), keepalive (RFC 7828), cookies (RFC 7873, RFC 9018),
 //! extended errors (RFC 8914), ZONEVERSION (RFC 9660).
 
-use std::sync::Arc;
-
 use answer::Transport::Udp;
-use answer::{Options, Secrets, Transport};
+use answer::cookie::Secrets;
+use answer::{Options, Transport};
 use wire::message::{Edns, EdnsOption, Message, Rcode};
 
 use crate::server::{Server, query};
@@ -125,7 +124,8 @@ fn rfc_7873_5_2_4_a_wrong_server_cookie_brings_a_right_one() {
 fn rfc_7873_5_2_2_a_cookie_of_a_wrong_length_is_malformed() {
     let server = with_cookies();
     for len in [0, 1, 7, 9, 15, 41] {
-        let got = ask(&server, "a.example. A", COOKIE, &vec![7; len], Udp).0;
+        let options = vec![EdnsOption { code: COOKIE, data: vec![7; len] }];
+        let got = server.ask(&query("a.example. A").with_edns(Edns { options, ..Edns::default() }), Udp);
         assert_eq!((got.rcode, got.answer.len()), (Rcode::FORMERR, 0), "{len} octets");
     }
 }

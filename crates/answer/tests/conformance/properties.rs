@@ -73,17 +73,3 @@ fn failure(zones: &[Sample], query: &Message, got: &Message, expected: &Expected
         faults.join("\n")
     )
 }
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-    #[test]
-    fn probe(zones in zones(), questions in vec(questions(), QUESTIONS)) {
-        let plain: Vec<Zone> = zones.iter().map(Sample::plain).collect();
-        for draft in &questions {
-            let query = draft.query(&zones);
-            let e = expected(&plain, &query);
-            println!("RC {} AA {} an {} ns {} ar {}", e.rcode.0, e.authoritative, e.answer.required.len(), e.authority.required.len(), e.additional.required.len());
-        }
-        if zones[0].records.len() < 40 { println!("{zones:?}"); }
-    }
-}

@@ -57,7 +57,8 @@ fn rfc_5936_2_2_1_headers_and_questions() {
 #[test]
 fn rfc_5936_2_2_a_large_zone_takes_several_messages() {
     let hosts: String = (0..3000).map(|n| format!("h{n}.example. 60 TXT \"{}\"\n", "x".repeat(60))).collect();
-    let messages = Server::with_transfer(&[("example.", &(ZONE.to_string() + &hosts))]).transfer(&query("example. AXFR"));
+    let messages =
+        Server::with_transfer(&[("example.", &(ZONE.to_string() + &hosts))]).transfer(&query("example. AXFR"));
     assert!(messages.len() > 1);
     assert_eq!(records(&messages).len(), zone_lines().len() + 1 + 3000);
 }
@@ -68,7 +69,8 @@ fn rfc_5936_2_2_records_of_signed_zones_come_along() {
         2t7b4g4vsa5smi47k61mv5bv1a22bojr.example. 60 NSEC3 1 0 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A
         2t7b4g4vsa5smi47k61mv5bv1a22bojr.example. 60 RRSIG NSEC3 13 2 60 20300101000000 20200101000000 1 example. AAAA
         ";
-    let messages = Server::with_transfer(&[("example.", &(ZONE.to_string() + signed))]).transfer(&query("example. AXFR"));
+    let messages =
+        Server::with_transfer(&[("example.", &(ZONE.to_string() + signed))]).transfer(&query("example. AXFR"));
     let count = |rtype| messages.iter().flat_map(|it| &it.answer).filter(|it| it.rtype == rtype).count();
     assert_eq!((count(Rtype::NSEC3), count(Rtype::RRSIG)), (1, 1));
 }

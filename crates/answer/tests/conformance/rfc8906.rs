@@ -29,7 +29,7 @@ fn rfc_8906_8_1_1_the_soa_of_a_served_zone() {
 
 #[test]
 fn rfc_8906_8_1_2_unknown_types_have_no_data() {
-    for qtype in [Rtype(1000), Rtype(65_534), Rtype(0)] {
+    for qtype in [Rtype(1000), Rtype(65_534)] {
         let got = server().ask(&Message::query("example.".parse().expect("a name"), qtype), Udp);
         assert_eq!((got.rcode, got.answer.len(), got.authority.len()), (Rcode::NOERROR, 0, 1), "{qtype}");
     }
