@@ -41,7 +41,21 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     key: &'l mut Key,
     message: &'l mut Message<'o>,
     proofs: Proofs<'z>,
-    pub(crate) authoritative: bool,
+    authoritative: bool,
+    /// Where the owners of the aliases stand that were followed.
+    trail: [u16; MAX_ALIASES],
+    /// The DNAME sets that the answer has, by address; the rest is 0.
+    redirections: [usize; MAX_ALIASES],
+    /// The set that answers: the addresses of the names in it come last.
+    answered: Option<Answered<'z>>,
+}
+
+/// An RRset in the answer section.
+struct Answered<'z> {
+    zone: &'z Zone,
+    rrset: Rrset<'z>,
+    /// Where it stands in the message.
+    at: usize,
 }
 
 /// What one zone says of one name.
@@ -78,13 +92,26 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         key: &'l mut Key,
         message: &'l mut Message<'o>,
     ) -> Lookup<'l, 'z, 'o> {
-        Lookup { zones, qtype, dnssec, qname, key, message, proofs: Proofs::new(), authoritative: false }
+        Lookup {
+            zones,
+            qtype,
+            dnssec,
+            qname,
+            key,
+            message,
+            proofs: Proofs::new(),
+            authoritative: false,
+            trail: [0; MAX_ALIASES],
+            redirections: [0; MAX_ALIASES],
+            answered: None,
+        }
     }
 
     /// Answers from `zone`, the zone of the name asked for, and follows aliases through all zones.
     pub(crate) fn run(mut self, zone: &'z Zone) -> Outcome {
         let mut zone = zone;
-        for _ in 0..MAX_ALIASES {
+        for followed in 0..MAX_ALIASES {
+            self.trail[followed] = self.qname.offset(self.qname.labels()) as u16;
             let step = match self.look(zone) {
                 Ok(step) => step,
                 Err(Full) => {
@@ -96,7 +123,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
                 Step::Alias(target) => target,
                 Step::Done(rcode) => return self.finish(rcode),
             };
-            if self.qname.read_written(self.message.out, target).is_none() {
+            if self.qname.read_written(self.message.out, target).is_none() || self.was_here(followed) {
                 break;
             }
             match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.content) {
@@ -107,14 +134,24 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.finish(NOERROR)
     }
 
+    /// Whether the name at hand is the owner of one of the first aliases, up to number `last`: they go in a circle.
+    fn was_here(&self, last: usize) -> bool {
+        let mut owner = Qname::new();
+        self.trail[..=last]
+            .iter()
+            .any(|&at| owner.read_written(self.message.out, at.into()).is_some() && owner.wire() == self.qname.wire())
+    }
+
     fn outcome(&self, rcode: u8) -> Outcome {
         Outcome { rcode, authoritative: self.authoritative }
     }
 
-    /// Adds what proves wildcards and denials on the way, behind all answers.
+    /// Adds what proves wildcards and denials on the way, behind all answers, and then the addresses.
     fn finish(mut self, rcode: u8) -> Outcome {
         if self.proofs.write(self.message).is_err() {
             self.message.truncated = true;
+        } else if let Some(Answered { zone, rrset, at }) = self.answered {
+            add_addresses(zone, &rrset, at, self.dnssec, self.qname, self.key, self.message);
         }
         self.outcome(rcode)
     }
@@ -186,7 +223,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         let owner = self.qname.offset(owner_labels);
         let place = Place { owner, apex: self.qname.offset(apex_labels) };
         let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(NOERROR)) };
-        self.message.push(Section::Answer, &dname, dname.ttl, place, self.dnssec)?;
+        if !self.redirections.contains(&dname.address()) {
+            self.message.push(Section::Answer, &dname, dname.ttl, place, self.dnssec)?;
+            if let Some(free) = self.redirections.iter_mut().find(|slot| **slot == 0) {
+                *free = dname.address();
+            }
+        }
         let Some(target) = dname.opaque().next() else { return Ok(Step::Done(NOERROR)) };
         let wire = self.qname.wire();
         let prefix_len = wire.len() - self.qname.suffix(owner_labels).len();
@@ -232,7 +274,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         if let Some(rrset) = rrset {
             let at = self.message.at;
             self.message.push(Section::Answer, &rrset, rrset.ttl, place, self.dnssec)?;
-            add_addresses(zone, &rrset, at, self.dnssec, self.qname, self.key, self.message);
+            self.answered = Some(Answered { zone, rrset, at });
             return Ok(Some(Step::Done(NOERROR)));
         }
         // RFC 1034 3.6.2: an alias stands for all types but its own and those that DNSSEC puts beside it.
@@ -275,8 +317,14 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             // RFC 4592 3.3.1: the wildcard right below the closest encloser, no other.
             self.key.truncate(encloser_len);
             self.key.push_label(b"*");
-            if let Some(node) = zone.get(self.key.as_bytes()) {
-                return self.expand(zone, &node, encloser_len, before_cursor);
+            let mut wildcard = zone.seek(self.key.as_bytes());
+            if wildcard.is_exact() {
+                let node = wildcard.entry().map(|entry| zone.node(&entry));
+                return self.expand(zone, node, encloser_len, before_cursor);
+            }
+            // RFC 4592 4.9: so does a wildcard that is an empty non-terminal.
+            if wildcard.next().is_some_and(|after| after.is_at_or_below(self.key.as_bytes())) {
+                return self.expand(zone, None, encloser_len, before_cursor);
             }
         }
         if self.wants_proof(zone) {
@@ -285,23 +333,26 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.negative(zone, NXDOMAIN)
     }
 
-    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner.
+    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner. The wildcard is there, though it may
+    /// have no node.
     fn expand(
         &mut self,
         zone: &'z Zone,
-        node: &Node<'z>,
+        node: Option<Node<'z>>,
         encloser_len: usize,
         before: Cursor<'z>,
     ) -> Result<Step, Full> {
         let wants_proof = self.wants_proof(zone);
-        if node.is_cut() && self.qtype != Rtype::DS {
+        if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
             // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
-            return self.refer_wildcard(zone, node);
+            return self.refer_wildcard(zone, &node);
         }
         if wants_proof {
             self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, &before);
         }
-        if let Some(step) = self.answer_from(zone, node)? {
+        if let Some(node) = node
+            && let Some(step) = self.answer_from(zone, &node)?
+        {
             return Ok(step);
         }
         if wants_proof {
