@@ -68,6 +68,18 @@ fn rfc_9471_3_2_sibling_glue_comes_along_where_there_is_room() {
 }
 
 #[test]
+fn rfc_9471_3_2_in_domain_glue_comes_before_sibling_glue() {
+    let mut zone = format!("{HEAD}child.example. 60 NS zz.child.example.\nzz.child.example. 60 A 192.0.2.1\n");
+    for server in 0..10 {
+        let name = format!("a{server}.sibling.example.");
+        zone += &format!("child.example. 60 NS {name}\n{name} 60 A 192.0.2.1\n{name} 60 AAAA 2001:db8::1\n");
+    }
+    let got = Server::new(&[("example.", &zone)]).ask(&query("www.child.example. A"), Udp);
+    assert!(!got.flags.truncated, "the one address that is needed fits");
+    assert!(got.additional.iter().any(|record| record.owner.to_string() == "zz.child.example."));
+}
+
+#[test]
 fn rfc_2181_9_addresses_beside_an_answer_do_not_set_tc() {
     let mut zone = HEAD.to_string();
     for host in 0..10 {
