@@ -205,12 +205,10 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         if self.dnssec && *zone.denial() != Denial::None {
             match node.rrset(Rtype::DS) {
                 Some(ds) => self.message.push(Section::Authority, &ds, ds.ttl, place, true)?,
-                None => {
-                    self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node);
-                    self.proofs.write(self.message)?;
-                }
+                None => self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node),
             }
         }
+        self.proofs.write(self.message)?;
         add_glue(zone, &ns, ns_at, entry, cursor, self.dnssec, self.qname, self.message)?;
         Ok(Step::Done(NOERROR))
     }
