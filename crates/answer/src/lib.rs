@@ -197,7 +197,9 @@ fn look_up<'s>(
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
     // RFC 1995 2: over UDP the current SOA record tells the client to come over TCP.
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
-    Lookup::new(&served.zones, qtype, dnssec, qname, key, message).run(zone)
+    let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, message).run(zone);
+    // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
+    Outcome { authoritative: outcome.authoritative && request.qclass == Class::IN, ..outcome }
 }
 
 #[inline]

@@ -276,10 +276,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
         let place =
             Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
+        if self.qtype == Rtype::RRSIG && self.push_signatures(node, place)? {
+            return Ok(Some(Step::Done(NOERROR)));
+        }
         let rrset = match self.qtype {
             // RFC 8482 4.1: one RRset is an answer.
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
-            Rtype::RRSIG => return self.answer_signatures(node, place),
             qtype => node.rrset(qtype),
         };
         if let Some(rrset) = rrset {
@@ -295,13 +297,13 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         Ok(Some(Step::Alias(target)))
     }
 
-    /// All signatures of the node, for a question of the type RRSIG.
-    fn answer_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<Option<Step>, Full> {
-        let mut found = None;
+    /// Adds all signatures of the node, for a question of the type RRSIG; returns whether there are any.
+    fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+        let mut found = false;
         for rrset in node.rrsets() {
             for rdata in rrset.signatures().rdatas() {
                 self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
-                found = Some(Step::Done(NOERROR));
+                found = true;
             }
         }
         Ok(found)
@@ -431,7 +433,7 @@ fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cu
 }
 
 /// RFC 9471: the addresses of the name servers of a cut that stand in this zone. Those at or below the cut must all be
-/// there, or the answer is truncated; others (sibling glue) are added as they fit.
+/// there, or the answer is truncated; then others (sibling glue) are added as they fit.
 fn add_glue<'z>(
     zone: &'z Zone,
     ns: &Rrset<'z>,
@@ -448,19 +450,27 @@ fn add_glue<'z>(
     let apex = qname.offset(zone.apex().label_count());
     let (mut target, mut key, mut cut_key) = (Qname::new(), Key::new(), Key::new());
     cut_key.set_entry(cut);
-    for (in_zone, offset) in ns.targets() {
-        if !in_zone {
-            continue;
+    let mut has_siblings = false;
+    for siblings in [false, true] {
+        for (_, offset) in ns.targets().filter(|(in_zone, _)| *in_zone) {
+            let owner = ns_at + offset;
+            if target.read_written(message.out, owner).is_none() {
+                continue;
+            }
+            key.set(target.wire(), zone.apex().wire().len());
+            let is_sibling = !key.as_bytes().starts_with(cut_key.as_bytes());
+            has_siblings |= is_sibling;
+            if is_sibling != siblings {
+                continue;
+            }
+            let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
+            let fits = push_addresses(&zone.node(&entry), Place { owner, apex }, dnssec, message);
+            if !fits && !is_sibling {
+                return Err(Full);
+            }
         }
-        let owner = ns_at + offset;
-        if target.read_written(message.out, owner).is_none() {
-            continue;
-        }
-        key.set(target.wire(), zone.apex().wire().len());
-        let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
-        let is_complete = push_addresses(&zone.node(&entry), Place { owner, apex }, dnssec, message);
-        if !is_complete && entry.is_at_or_below(cut_key.as_bytes()) {
-            return Err(Full);
+        if !has_siblings {
+            break;
         }
     }
     Ok(())
