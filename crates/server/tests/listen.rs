@@ -2,9 +2,9 @@
 
 use answer::{Ask, Reply, Transport};
 use server::listen::{self, Answer, Options, Running};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::process::Command;
+use std::process::{ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -344,64 +344,107 @@ fn a_stop_does_not_wait_for_ever() {
     assert!(is_closed(&mut stream));
 }
 
-/// Runs in a process of its own, with few descriptors.
+/// A server in a process of its own with few descriptors, which does what the lines of its input tell it.
 #[test]
-#[ignore = "run by running_out_of_descriptors_closes_old_connections in a child process"]
+#[ignore = "run by out_of_descriptors_old_connections_make_room in a child process"]
 fn child_with_few_descriptors() {
     let (running, server) = serve(&options());
-    let datagrams = udp_client(server);
-    // 40 descriptors: the server's own, and two for each connection, as both of its ends are in this process.
-    let mut streams = Vec::new();
-    for id in 0..100 {
-        let Ok(mut stream) = TcpStream::connect(server) else { break };
-        stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a valid timeout");
-        if ask(&mut stream, id).is_ok() {
-            streams.push(stream);
+    eprintln!("{server}");
+    let mut hoard = Vec::new();
+    for line in io::stdin().lines() {
+        match line.expect("text").as_str() {
+            "hoard" => hoard.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())),
+            "release" => hoard.clear(),
+            other => panic!("unknown order {other}"),
         }
+        let totals = running.tcp_totals();
+        eprintln!("{} {} {}", totals.connections, totals.evicted, totals.starved);
     }
-    let totals = running.tcp_totals();
-    assert!(totals.evicted > 0 && totals.connections > totals.evicted, "{totals:?}");
-    datagrams.send(&framed(1, 0)[2..]).expect("loopback");
-    datagrams.recv(&mut [0; 64]).expect("UDP is served all the same");
-    drop(streams);
-    starve(server, &running);
     running.stop();
 }
 
-/// Takes all descriptors for something that is not the server's to close: then it waits, without spinning, until there are some.
-fn starve(server: SocketAddr, running: &Running) {
-    let begin = Instant::now();
-    let mut files = Vec::new();
-    while begin.elapsed() < Duration::from_millis(200) {
-        files.extend(std::fs::File::open("/dev/null"));
-    }
-    drop(files.pop());
-    let mut stream = connect(server);
-    let busy = processor_time();
-    stream.write_all(&framed(1, 0)).expect("loopback");
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(processor_time() - busy < Duration::from_millis(150), "the server spins");
-    assert!((1..=8).contains(&running.tcp_totals().starved), "{}", running.tcp_totals().starved);
-    drop(files);
-    assert_eq!(read_id(&mut stream).expect("an answer as soon as there are descriptors"), 1);
+struct Child {
+    process: std::process::Child,
+    orders: ChildStdin,
+    replies: BufReader<ChildStderr>,
 }
 
-fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
-    let fields: Vec<&str> = stat.rsplit(')').next().expect("a name in parentheses").split_whitespace().collect();
-    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
-    Duration::from_millis(ticks * 10)
+impl Child {
+    fn start(descriptors: u32) -> Child {
+        let mut process = Command::new("sh")
+            .args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")])
+            .arg(std::env::current_exe().expect("a running program"))
+            .args(["--exact", "child_with_few_descriptors", "--ignored", "--nocapture", "--test-threads=1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let orders = process.stdin.take().expect("a pipe");
+        let replies = BufReader::new(process.stderr.take().expect("a pipe"));
+        Child { process, orders, replies }
+    }
+
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).expect("text");
+        line.trim_end().to_owned()
+    }
+
+    /// Gives an order; returns how many connections were accepted and evicted, and how often there was no descriptor.
+    fn order(&mut self, order: &str) -> [u64; 3] {
+        writeln!(self.orders, "{order}").expect("the child lives");
+        let reply = self.reply();
+        let numbers: Vec<u64> = reply.split(' ').filter_map(|number| number.parse().ok()).collect();
+        numbers.try_into().unwrap_or_else(|_| panic!("the child says {reply}"))
+    }
+
+    fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("procfs");
+        let fields: Vec<&str> = stat.rsplit(')').next().expect("a name in parentheses").split_whitespace().collect();
+        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(ticks * 10)
+    }
+
+    fn end(mut self) {
+        drop(self.orders);
+        assert!(self.process.wait().expect("a child").success());
+    }
 }
 
 #[test]
-fn running_out_of_descriptors_closes_old_connections() {
-    let program = std::env::current_exe().expect("a running program");
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""])
-        .arg(program)
-        .args(["--exact", "child_with_few_descriptors", "--ignored", "--nocapture", "--test-threads=1"])
-        .output()
-        .expect("a shell");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+fn out_of_descriptors_old_connections_make_room() {
+    let mut child = Child::start(40);
+    let server: SocketAddr = child.reply().parse().expect("the address it serves");
+    let mut streams = Vec::new();
+    for id in 0..100 {
+        streams.push(connect(server));
+        assert_eq!(ask(&mut streams[usize::from(id)], id).expect("an answer"), id);
+    }
+    assert!(is_closed(&mut streams[0]) && ask(&mut streams[99], 2).is_ok());
+    let datagrams = udp_client(server);
+    datagrams.send(&framed(1, 0)[2..]).expect("loopback");
+    datagrams.recv(&mut [0; 64]).expect("UDP is served all the same");
+    drop(streams);
+    let [connections, evicted, starved] = child.order("release");
+    assert!(connections == 100 && evicted >= 60 && starved == 0, "{connections} {evicted} {starved}");
+    child.end();
+}
+
+/// Descriptors that are not the server's to close: it waits for them without spinning.
+#[test]
+fn without_any_descriptor_the_listener_rests() {
+    let mut child = Child::start(40);
+    let server: SocketAddr = child.reply().parse().expect("the address it serves");
+    child.order("hoard");
+    let mut stream = connect(server);
+    stream.write_all(&framed(1, 0)).expect("loopback");
+    let busy = child.processor_time();
+    std::thread::sleep(Duration::from_millis(500));
+    let busy = child.processor_time() - busy;
+    let [connections, _, starved] = child.order("release");
+    assert!(connections == 0 && (1..=8).contains(&starved), "{connections} {starved}");
+    assert!(busy < Duration::from_millis(100), "the server spins: {busy:?}");
+    assert_eq!(read_id(&mut stream).expect("an answer as soon as there are descriptors"), 1);
+    child.end();
 }
