@@ -287,6 +287,7 @@ fn what_connections_hold_together_is_bounded() {
     let evicted = running.tcp_totals().evicted;
     assert!((1..10).contains(&evicted), "{evicted} of 10, each of which holds some 2,500 octets of queries");
     assert_eq!(read_id(&mut greedy[9]).expect("the last is not the oldest"), 0);
+    drop(greedy);
     running.stop();
 }
 
