@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::message::{Message, QueryBuilder, Rcode};
+use wire::message::{Message, Rcode};
 use wire::{Name, Rtype};
 use zone::load;
 use zone::text::{self, Source};
@@ -52,8 +52,9 @@ fn connect(server: SocketAddr) -> TcpStream {
 }
 
 fn query(id: u16, name: &str, qtype: Rtype) -> Vec<u8> {
-    let name: Name = name.parse().expect("a name");
-    QueryBuilder::new(id, name.as_ref(), qtype).build()
+    let mut query = Message::query(name.parse().expect("a name"), qtype);
+    query.id = id;
+    query.to_wire()
 }
 
 fn send(stream: &mut TcpStream, query: &[u8]) {
