@@ -69,14 +69,8 @@ pub fn bind(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, Bi
 fn free(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
     // A port that is free for UDP is rarely taken for TCP: a few attempts will do.
     let attempts = if address.port() == 0 { 16 } else { 1 };
-    let mut outcome = probe(address, options);
-    for _ in 1..attempts {
-        if outcome.is_ok() {
-            break;
-        }
-        outcome = probe(address, options);
-    }
-    outcome
+    let early = (1..attempts).find_map(|_| probe(address, options).ok());
+    early.map_or_else(|| probe(address, options), Ok)
 }
 
 fn probe(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {

@@ -297,7 +297,7 @@ impl<A: Answer> Worker<A> {
 
     //---------- The end
 
-    /// Answers what has arrived, closes connections as soon as they rest, and gives the others time to read their answers.
+    /// Answers what has arrived, and gives connections that have answers or a transfer under way the time to read them.
     fn finish(&mut self) {
         let until_ms = now_ms().wrapping_add(self.grace_ms);
         (0..self.listeners.len()).for_each(|listener| self.accept(listener));
@@ -306,16 +306,19 @@ impl<A: Answer> Worker<A> {
         for _ in 0..=self.table.len() / EVENTS {
             self.step(0);
         }
-        self.close_resting();
+        self.close_silent();
         while self.table.len() > 0 && until_ms.wrapping_sub(now_ms()) <= self.grace_ms {
             self.step(50);
-            self.close_resting();
+            self.close_silent();
         }
     }
 
-    fn close_resting(&mut self) {
-        while let Some(index) = self.table.oldest_resting() {
-            self.close(index);
+    /// Closes the connections that have nothing to be written to.
+    fn close_silent(&mut self) {
+        for index in 0..self.table.places() {
+            if self.interest(index) == Interest::Readable {
+                self.close(index);
+            }
         }
     }
 }

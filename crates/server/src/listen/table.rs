@@ -69,6 +69,11 @@ impl Table {
         self.len
     }
 
+    /// How many places there are, vacant ones among them: all indices are below.
+    pub(super) fn places(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.len == self.capacity
     }
