@@ -59,7 +59,9 @@ impl<'e> NodeEncoder<'e> {
         self.out.clear();
         self.out.push(flags);
         self.record_count = 0;
-        let owner = Labels::of(owner.wire());
+        // RFC 4592 3.3.1: the records of a wildcard get another owner, so nothing in them may point to this one.
+        let shared_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
+        let owner = Labels::of(&owner.wire()[owner.wire().len() - shared_len..]);
         records.sort_unstable_by_key(|raw| (raw.set_rtype(), raw.rtype == Rtype::RRSIG));
         for set in records.chunk_by_mut(|a, b| a.set_rtype() == b.set_rtype()) {
             let signatures = set.iter().position(|raw| raw.rtype == Rtype::RRSIG).unwrap_or(set.len());
