@@ -68,19 +68,29 @@ enum Step {
 
 /// The zone that a name belongs to: that with the longest apex (RFC 1034 4.3.2 step 2).
 ///
-/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if it is here too.
+/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if that is here too.
 #[inline]
 pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
-    let mut apex_zone = None;
-    for labels in (0..=qname.labels()).rev().filter(|&labels| zones.has_depth(labels)) {
-        let Some(zone) = zones.get(qname.suffix(labels)) else { continue };
-        if qtype == Rtype::DS && labels == qname.labels() && labels > 0 {
-            apex_zone = Some(&**zone);
-            continue;
-        }
-        return Some(zone);
+    let zone = find_closest(zones, qname, qname.labels())?;
+    if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
+        return find_closest(zones, qname, qname.labels() - 1).filter(|above| !delegates_above(above, qname)).or(Some(zone));
     }
-    apex_zone
+    Some(zone)
+}
+
+/// The zone with the longest apex among the last `most` labels of the name.
+#[inline]
+fn find_closest<'z>(zones: &'z Zones, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
+    let mut depths = (0..=most).rev().filter(|&labels| zones.has_depth(labels));
+    depths.find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
+}
+
+/// Whether a cut of the zone stands between its apex and the name: then it is not the zone right above.
+fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
+    let Some(zone) = zone.zone() else { return false };
+    let mut key = Key::new();
+    key.set(qname.wire(), zone.apex().wire().len());
+    find_cover(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
 }
 
 impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
