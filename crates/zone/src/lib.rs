@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod diagnostic;
+pub mod key;
 pub mod text;
+pub mod tree;
 
 pub use diagnostic::{Diagnostic, Place, Severity};
