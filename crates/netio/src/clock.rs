@@ -7,6 +7,11 @@ pub fn monotonic() -> Duration {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+/// The same clock as [`monotonic`], not coarse: for comparison with what other processes read.
+pub fn monotonic_exact() -> Duration {
+    read(libc::CLOCK_MONOTONIC)
+}
+
 /// Time since 1970-01-01 UTC. For what the world is told.
 pub fn real() -> Duration {
     read(libc::CLOCK_REALTIME_COARSE)

@@ -1,4 +1,11 @@
 //! The daemon: configuration, listeners, zone registry, control.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod config;
+pub mod control;
+pub mod log;
+pub mod notify;
+pub mod report;
+pub mod sources;
+pub mod zones;

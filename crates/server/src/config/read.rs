@@ -24,6 +24,9 @@ const MAX_PROBLEMS: usize = 100;
 /// The template of zones that name none.
 const DEFAULT_TEMPLATE: &str = "default";
 
+/// What stands for a file where the command line names a zone.
+const COMMAND_LINE: &str = "command line";
+
 /// What has been read so far.
 #[derive(Default)]
 pub struct Reader {
@@ -38,6 +41,7 @@ pub struct Reader {
     files: Vec<Arc<str>>,
     problems: Vec<Diagnostic>,
     more_problems: usize,
+    has_errors: bool,
 }
 
 struct Template {
@@ -78,6 +82,25 @@ impl Reader {
                     self.error(place, message, "mend the path, or take it out of `include`");
                 }
             }
+        }
+    }
+
+    /// Takes a zone from the command line.
+    pub fn zone_argument(&mut self, name: wire::Name, file: &Path) {
+        if self.files.last().is_none_or(|last| &**last != COMMAND_LINE) {
+            self.files.push(COMMAND_LINE.into());
+        }
+        let kept = self.keep(Zone::default());
+        let file = Some(file.display().to_string().into());
+        self.zones.push(PendingZone { name, kept, file, source: self.files.len() as u32 - 1, line: 0 });
+    }
+
+    /// Takes a finding from elsewhere.
+    pub fn problem(&mut self, problem: Diagnostic) {
+        self.has_errors |= problem.severity == Severity::Error;
+        match self.problems.len() < MAX_PROBLEMS {
+            true => self.problems.push(problem),
+            false => self.more_problems += 1,
         }
     }
 
@@ -253,11 +276,10 @@ impl Reader {
         self.find_doubles(&zones);
         self.find_fileless(&zones);
         let warnings = self.warnings(&zones);
-        let errors = self.problems.iter().any(|problem| problem.severity == Severity::Error);
-        if !errors {
-            return Ok(Config { server: self.server, zones, files: self.files, warnings });
-        }
         self.problems.extend(warnings);
+        if !self.has_errors {
+            return Ok(Config { server: self.server, zones, files: self.files, warnings: self.problems });
+        }
         if self.more_problems > 0 {
             let message = format!("{} more mistakes are not shown", self.more_problems);
             self.problems.push(diagnostic(Severity::Error, Place::default(), message, ""));
@@ -346,10 +368,7 @@ impl Reader {
     }
 
     fn error(&mut self, place: Place, message: String, help: &str) {
-        match self.problems.len() < MAX_PROBLEMS {
-            true => self.problems.push(diagnostic(Severity::Error, place, message, help)),
-            false => self.more_problems += 1,
-        }
+        self.problem(diagnostic(Severity::Error, place, message, help));
     }
 }
 

@@ -1,0 +1,5 @@
+//! The registry of zones.
+
+mod progress;
+mod spread;
+mod stamp;
