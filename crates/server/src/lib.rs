@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod command;
 pub mod config;
 pub mod control;
 pub mod log;
