@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod name;
+pub mod rdata;
 pub mod rtype;
 
 pub use name::{Name, NameRef};

@@ -3,9 +3,16 @@
 //! No sockets, no files of its own, no threads it did not get.
 #![forbid(unsafe_code)]
 
+mod build;
+mod check;
 pub mod diagnostic;
+mod encode;
 pub mod key;
+pub mod rrset;
+mod tables;
 pub mod text;
 pub mod tree;
+mod zone;
 
 pub use diagnostic::{Diagnostic, Place, Severity};
+pub use zone::{Counts, Denial, Zone};

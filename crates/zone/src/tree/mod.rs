@@ -129,9 +129,20 @@ impl Tree {
         Cursor::seek(self, key)
     }
 
+    /// A cursor before the first entry.
+    pub fn front(&self) -> Cursor<'_> {
+        Cursor::front(self)
+    }
+
+    /// The first entry.
+    #[inline]
+    pub fn first(&self) -> Option<Entry<'_>> {
+        Some(self.leaf(b"")?.entry(0))
+    }
+
     /// All entries in order.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
-        let mut cursor = Cursor::front(self);
+        let mut cursor = self.front();
         std::iter::from_fn(move || cursor.next())
     }
 
