@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
-use zone::Diagnostic;
 
 use crate::cli;
 use crate::command::{complain, read_config};
@@ -76,7 +75,7 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
 /// The order of a start: what can fail without harm first, privileges given up before anything is read from zones.
 fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<(), StartError> {
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
-    log_warnings(&config.warnings);
+    config.warnings.iter().for_each(|warning| log_finding(&Finding::new(warning, None)));
     netio::memory::fix_map_threshold();
     if let Err(error) = netio::limit::raise_descriptors() {
         warn!(%error, "the limit of open descriptors stays as it is");
@@ -135,9 +134,10 @@ fn log_totals(running: &Running) {
 
 //----------- steps of the start -------------------------------------------------
 
-fn log_warnings(warnings: &[Diagnostic]) {
-    for warning in warnings {
-        warn!("{}", Finding::new(warning, None));
+fn log_finding(finding: &Finding) {
+    match finding.is_error() {
+        true => error!("{finding}"),
+        false => warn!("{finding}"),
     }
 }
 
@@ -274,16 +274,12 @@ impl Writer {
     /// Gives back what the load needed, and tells everybody.
     fn finish(&self, report: &Report, what: &str) {
         netio::memory::give_back();
-        for finding in report.configuration.iter().chain(report.zones.iter().flat_map(|zone| &zone.findings)) {
-            match finding.is_error() {
-                true => error!("{finding}"),
-                false => warn!("{finding}"),
-            }
-        }
+        report.configuration.iter().for_each(log_finding);
         for zone in &report.zones {
+            zone.findings.iter().for_each(log_finding);
             match zone.change.is_failure() {
-                true => error!("{}", zone.summary()),
-                false => info!("{}", zone.summary()),
+                true => error!("{zone}"),
+                false => info!("{zone}"),
             }
         }
         let (served, failed) = (self.zones.len() - report.failures(), report.failures());

@@ -131,15 +131,20 @@ impl Report {
 
     /// How many zones could not be loaded.
     pub fn failures(&self) -> usize {
-        self.zones.iter().filter(|zone| matches!(zone.change, Change::Kept | Change::Failed)).count()
+        self.zones.iter().filter(|zone| zone.change.is_failure()).count()
+    }
+}
+
+impl Change {
+    /// Whether the zone was meant to be served and is not, or not as it should be.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Change::Kept | Change::Failed)
     }
 }
 
 impl fmt::Display for ZoneReport {
+    /// `NAME: WHAT HAS HAPPENED, serial OLD -> NEW`, without the findings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for finding in &self.findings {
-            writeln!(f, "{finding}")?;
-        }
         let change = match self.change {
             Change::Added => "added",
             Change::Changed => "changed",
@@ -166,6 +171,7 @@ impl fmt::Display for Report {
             return writeln!(f, "nothing was changed: mend the configuration first");
         }
         for zone in &self.zones {
+            zone.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
             writeln!(f, "{zone}")?;
         }
         if !self.waiting_for_restart.is_empty() {

@@ -10,6 +10,7 @@ use zone::{Diagnostic, Place, Severity};
 use crate::cli::{ConfigFile, Serve, ZoneArguments};
 use crate::config::zones::name_of_stem;
 use crate::config::{self, Config, Endpoint, LogFormat, LogLevel, read::Reader};
+use crate::control;
 
 /// All that can say how to serve.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +78,15 @@ impl Sources {
         config.server.log_level = self.log_level.unwrap_or(config.server.log_level);
         Ok(config)
     }
+}
+
+/// The state-dir that a configuration names, whatever else is wrong with it, or else the default.
+pub fn state_dir(config: &ConfigFile) -> PathBuf {
+    let mut reader = Reader::default();
+    if let Some(file) = config.path.clone().or_else(config::find) {
+        reader.file(&file);
+    }
+    reader.server.state_dir.unwrap_or_else(control::default_state_dir)
 }
 
 /// Where a configuration is looked for, for a message that none was found.

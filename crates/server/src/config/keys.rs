@@ -43,12 +43,13 @@ section! {
         /// Zone files are read as this user, at the start as well as later. Unset, the user is kept.
         Restart "user" user: Option<Text<255>> = "";
 
-        /// The name of this server: the answer to the NSID option (RFC 5001) and to `id.server CH TXT` (RFC 4892).
-        ///
-        /// Empty, neither is answered.
+        /// The name of this server, told to clients that ask with the NSID option (RFC 5001); empty, none is told.
         Reload "nsid" nsid: Text<255> = r#""""#;
 
-        /// The answer to `version.bind CH TXT` and `version.server CH TXT`; empty, they are refused.
+        /// The answer to `id.server` and `hostname.bind` in class CHAOS (RFC 4892); empty, they are refused.
+        Reload "identity" identity: Text<255> = r#""""#;
+
+        /// The answer to `version.bind` and `version.server` in class CHAOS (RFC 4892); empty, they are refused.
         Reload "version" version: Text<255> = r#""""#;
 
         /// The largest UDP answer in octets, whatever a client offers; 1232 fits every path (RFC 9715).
@@ -60,8 +61,8 @@ section! {
         /// How many TCP connections are kept at most; the longest idle one makes room for a new one.
         Restart "tcp-connections" tcp_connections: Whole<1, 10_000_000> = "10000";
 
-        /// How many TCP connections one client may keep; a client is an IPv4 address or an IPv6 /56.
-        Restart "tcp-connections-per-client" tcp_connections_per_client: Whole<1, 10_000_000> = "100";
+        /// How many TCP connections one client may keep to a thread; a client is an IPv4 address or an IPv6 /56.
+        Restart "tcp-connections-per-client" tcp_connections_per_client: Whole<1, 10_000_000> = "1000";
 
         /// Whether DNS cookies are answered (RFC 7873, RFC 9018).
         Reload "cookies" cookies: bool = "true";
@@ -84,9 +85,6 @@ section! {
 
         /// How many leading bits of an IPv6 address make a client network for rate limiting.
         Reload "rrl-ipv6-prefix" rrl_ipv6_prefix: Whole<1, 128> = "56";
-
-        /// Client networks that are never rate-limited.
-        Reload "rrl-exempt" rrl_exempt: Vec<Prefix> = "[]";
 
         /// The least severe messages to log.
         Reload "log-level" log_level: LogLevel = r#""info""#;

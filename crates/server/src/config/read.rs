@@ -30,13 +30,14 @@ const COMMAND_LINE: &str = "command line";
 /// What has been read so far.
 #[derive(Default)]
 pub struct Reader {
-    server: Server,
+    /// `[server]`, as far as it was read.
+    pub server: Server,
     top: Top,
     /// Where each key of `[server]` and of the top was set.
     set: HashMap<(&'static str, &'static str), Place>,
     templates: BTreeMap<String, Template>,
     zones: Vec<PendingZone>,
-    /// Equal settings of pending zones are kept once: (keys but name, file and template, file) by number.
+    /// The keys of pending zones but name and file, equal ones mostly once; pending zones have their number.
     kept: Vec<Zone>,
     files: Vec<Arc<str>>,
     problems: Vec<Diagnostic>,

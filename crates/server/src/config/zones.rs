@@ -41,6 +41,11 @@ impl ZoneConfig {
         self.pattern.is_some()
     }
 
+    /// Whether both have the same zone and the same file.
+    pub fn has_file_of(&self, other: &ZoneConfig) -> bool {
+        self.name == other.name && self.pattern == other.pattern
+    }
+
     /// The zone file, if the zone has one.
     pub fn file(&self) -> Option<PathBuf> {
         self.pattern.as_ref().map(|pattern| expand(pattern, self.name.as_ref()).into())
