@@ -5,6 +5,8 @@ pub mod cli;
 pub mod command;
 pub mod config;
 pub mod control;
+pub mod daemon;
+pub mod listen;
 pub mod log;
 pub mod notify;
 pub mod report;
