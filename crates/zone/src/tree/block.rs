@@ -64,8 +64,7 @@ impl<'b> Block<'b> {
         let (prefix, rest) = rest.split_at(prefix_len);
         let (heads, rest) = rest.split_at(4 * count);
         let (offsets, entries) = rest.split_at(if wide { 4 * count } else { 2 * count });
-        let offsets =
-            if wide { Offsets::Wide(offsets.as_chunks().0) } else { Offsets::Narrow(offsets.as_chunks().0) };
+        let offsets = if wide { Offsets::Wide(offsets.as_chunks().0) } else { Offsets::Narrow(offsets.as_chunks().0) };
         Block { heads: heads.as_chunks().0, offsets, prefix, entries }
     }
 
