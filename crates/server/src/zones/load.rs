@@ -48,3 +48,35 @@ pub fn load(config: &ZoneConfig, previous: Option<&Arc<Zone>>, turn: Turn, progr
     let stamp = if zone.is_some() { files.stamp() } else { Stamp::NONE };
     Some(Loaded { zone, findings, stamp, includes: files.others(&path) })
 }
+
+fn read(
+    config: &ZoneConfig,
+    path: &Path,
+    files: &Files,
+    previous: Option<&Zone>,
+    threads: usize,
+    progress: &Progress,
+) -> Read {
+    let contents = match Contents::open(path) {
+        Ok(contents) => contents,
+        Err(error) => return Read::failed(unreadable(path, &error)),
+    };
+    let done = AtomicU64::new(0);
+    let options = text::Options {
+        apex: config.name.as_ref(),
+        threads,
+        include: &|written, place| include(written, place, files),
+        progress: &|octets| progress.count_octets(octets),
+        error_limit: ERROR_LIMIT,
+    };
+    let source = text::Source { name: path.display().to_string().into(), bytes: &contents };
+    zone::load(source, &options, previous)
+}
+
+/// Reads an included file; its path starts at the folder of the file that includes it.
+fn include(written: &str, place: &Place, files: &Files) -> Result<Vec<u8>, String> {
+    let folder = Path::new(&*place.file).parent().unwrap_or(Path::new(""));
+    let path = folder.join(written);
+    files.note(&path);
+    std::fs::read(&path).map_err(|error| error.to_string())
+}

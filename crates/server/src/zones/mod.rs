@@ -6,25 +6,24 @@
 pub mod load;
 mod options;
 pub mod progress;
+mod round;
 pub mod spread;
 mod stamp;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use answer::served::{Access, Content, Served, ServedZone};
+use answer::served::{Access, Content, Prefix, Served, ServedZone};
 use answer::{Publisher, Reader};
 use tracing::info;
-use zone::Zone;
 
 use crate::config::{Server, ZoneConfig, ZonePolicy};
 use crate::notify::Notifier;
-use crate::report::{Change, Finding, Report, ZoneReport};
-use load::Loaded;
-use options::Options;
+use crate::report::{Change, Report};
+use options::Secret;
 use progress::Progress;
+use round::Round;
 use stamp::Stamp;
 
 /// The zones of this daemon.
@@ -32,10 +31,10 @@ pub struct Zones {
     /// By the octets of the name, as in [`crate::config::Config`].
     entries: Vec<Entry>,
     publisher: Publisher<Served>,
-    options: Options,
-    /// What is read at a time.
+    secret: Secret,
+    /// Threads to read with.
     threads: usize,
-    /// Whether the load at the start is done: before, that a zone is new is nothing to tell.
+    /// Whether the load at the start is done; until then it is nothing to tell that a zone is new.
     is_started: bool,
 }
 
@@ -46,23 +45,21 @@ struct Entry {
     includes: Box<[PathBuf]>,
 }
 
-/// During a long load what is ready is served in such steps: a step costs microseconds.
-const PUBLISH_EVERY: Duration = Duration::from_millis(100);
-
 /// How much longer than a line of progress systemd is to wait for the next, in seconds.
 const PATIENCE_S: u64 = 60;
 
 impl Zones {
-    /// The zones of a configuration, none of them loaded: they are answered with SERVFAIL until [`Zones::take`] is done.
-    pub fn new(zones: &[ZoneConfig], server: &Server) -> Zones {
-        let options = Options::new(server);
-        let mut served = Served { options: options.current(server), ..Served::default() };
+    /// The zones of a configuration, none of them loaded: they are answered with SERVFAIL until [`Zones::take`] has
+    /// read them. Fails when the system gives no random numbers.
+    pub fn new(zones: &[ZoneConfig], server: &Server) -> std::io::Result<Zones> {
+        let secret = Secret::random()?;
+        let mut served = Served { options: options::options(server, &secret), ..Served::default() };
         let mut accesses = Accesses::default();
         for zone in zones {
             served.zones.insert(missing(zone, accesses.of(&zone.policy)));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Zones { entries: Vec::new(), publisher: Publisher::new(served), options, threads, is_started: false }
+        Ok(Zones { entries: Vec::new(), publisher: Publisher::new(served), secret, threads, is_started: false })
     }
 
     /// For one more thread that answers.
@@ -71,13 +68,8 @@ impl Zones {
     }
 
     /// How many zones there are, loaded or not.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// Frees versions that no thread reads any more.
@@ -87,91 +79,126 @@ impl Zones {
 
     /// Answers by these settings from now on.
     pub fn take_settings(&mut self, server: &Server) {
-        let options = self.options.current(server);
-        let served = Served { options, ..self.served() };
+        let options = options::options(server, &self.secret);
+        let served = Served { options, ..Served::clone(&self.publisher.current()) };
         self.publisher.publish(served);
     }
 
-    /// Serves these zones from now on; reads those whose files have changed. `zones` is ordered by the octets of names.
+    /// Serves these zones from now on and reads those whose files have changed.
     pub fn take(&mut self, zones: Vec<ZoneConfig>, notifier: &Notifier) -> Report {
         let before = self.publisher.current();
         let mut report = Report::default();
         self.take_configs(zones, &mut report);
         self.read_changed(&before, notifier, &mut report);
         report.zones.sort_by(|a, b| a.zone.cmp(&b.zone));
-        report.unchanged = self.entries.len() - report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
+        let touched = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
+        report.unchanged = self.entries.len() - touched;
         self.is_started = true;
         report
     }
 
-    fn served(&self) -> Served {
-        (*self.publisher.current()).clone()
-    }
-
-    /// Adds what is new, removes what is gone, takes over who may transfer; reads nothing.
+    /// Adds what is new, removes what is gone, takes over who may transfer; reads nothing. Old and new are both ordered
+    /// by the octets of their names, so one walk through both does it.
     fn take_configs(&mut self, zones: Vec<ZoneConfig>, report: &mut Report) {
-        let mut served = self.served();
+        let mut served = Served::clone(&self.publisher.current());
         let mut accesses = Accesses::default();
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
         self.entries.reserve_exact(zones.len());
         for config in zones {
-            let is_gone = |old: &Entry| old.config.name.wire() < config.name.wire();
-            while let Some(gone) = old.next_if(is_gone) {
-                remove(&mut served, &gone, report);
+            while let Some(gone) = old.next_if(|old| old.config.name.wire() < config.name.wire()) {
+                remove(&mut served, &gone.config, report);
             }
             let access = accesses.of(&config.policy);
-            let entry = match old.next_if(|old| old.config.name == config.name) {
-                Some(old) => kept(&mut served, old, config, access, report),
-                None => {
-                    served.zones.insert(missing(&config, access));
-                    Entry { config, stamp: Stamp::NONE, includes: Box::default() }
-                }
-            };
-            self.entries.push(entry);
+            let before = old.next_if(|old| old.config.name == config.name);
+            match &before {
+                None => served.zones.insert(missing(&config, access)),
+                Some(before) if before.config.policy == config.policy => (),
+                Some(_) => give_access(&mut served, &config, access, report),
+            }
+            self.entries.push(match before {
+                Some(before) if before.config.has_file_of(&config) => Entry { config, ..before },
+                _ => Entry { config, stamp: Stamp::NONE, includes: Box::default() },
+            });
         }
-        old.for_each(|gone| remove(&mut served, &gone, report));
+        old.for_each(|gone| remove(&mut served, &gone.config, report));
         self.publisher.publish(served);
     }
 
     /// Reads the zones whose files are not as they were, and publishes them as they come.
     fn read_changed(&mut self, before: &Served, notifier: &Notifier, report: &mut Report) {
         let progress = Progress::new(self.entries.len());
+        let mut round = Round::new(before, &mut self.publisher, report, self.is_started);
         let entries = &self.entries;
-        let job = |number: usize, turn| {
-            let Entry { config, stamp, includes } = &entries[number];
-            let Some(file) = config.file() else { return Some(None) };
-            let files = std::iter::once(file.as_path()).chain(includes.iter().map(PathBuf::as_path));
-            if *stamp != Stamp::NONE && Stamp::of_now(files) == *stamp {
-                progress.count_zone();
-                return Some(None);
-            }
-            load::load(config, content(before, config), turn, &progress).map(Some)
-        };
-        let mut served = (*self.publisher.current()).clone();
-        let mut published = Instant::now();
         let mut news = Vec::new();
-        let publisher = &mut self.publisher;
-        let is_started = self.is_started;
-        let take = |number: usize, loaded: Option<Loaded>| {
-            let Some(mut loaded) = loaded else { return };
-            let config = &entries[number].config;
-            let change = publish_zone(&mut served, config, content(before, config), &mut loaded);
-            report.zones.extend(change.filter(|change| is_started || *change != Change::Added || !loaded.findings.is_empty()).map(|change| zone_report(config, content(before, config), change, &loaded)));
-            news.push((number, loaded.stamp, loaded.includes));
-            if published.elapsed() >= PUBLISH_EVERY {
-                publisher.publish(served.clone());
-                published = Instant::now();
-            }
-        };
         let tell = |line: &str| {
             info!("{line}");
             notifier.status(line, PATIENCE_S);
         };
-        progress.show_during(tell, || spread::spread(entries.len(), self.threads, job, take));
-        self.publisher.publish(served);
+        let job = |number: usize, turn| match entries[number].is_changed() {
+            true => load::load(&entries[number].config, round::zone(before, &entries[number].config), turn, &progress).map(Some),
+            false => {
+                progress.count_zone();
+                Some(None)
+            }
+        };
+        progress.show_during(tell, || {
+            spread::spread(entries.len(), self.threads, job, |number, loaded| {
+                if let Some(loaded) = loaded {
+                    round.take(&entries[number].config, &loaded);
+                    news.push((number, loaded.stamp, loaded.includes));
+                }
+            });
+        });
+        round.finish();
         for (number, stamp, includes) in news {
             let entry = &mut self.entries[number];
             (entry.stamp, entry.includes) = (stamp, includes);
         }
     }
+}
+
+impl Entry {
+    /// Whether the zone has files that are not as they were when they were read.
+    fn is_changed(&self) -> bool {
+        let Some(file) = self.config.file() else { return false };
+        let files = || std::iter::once(file.as_path()).chain(self.includes.iter().map(PathBuf::as_path));
+        self.stamp == Stamp::NONE || Stamp::of_now(files()) != self.stamp
+    }
+}
+
+//----------- what is published ----------------------------------------------------
+
+/// The addresses that may transfer a zone, shared by the zones with one policy.
+#[derive(Default)]
+struct Accesses(HashMap<Arc<ZonePolicy>, Arc<Access>>);
+
+impl Accesses {
+    fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Access> {
+        if let Some(access) = self.0.get(policy) {
+            return access.clone();
+        }
+        let prefixes = policy.allow_transfer.iter();
+        let prefixes = prefixes.map(|prefix| Prefix { address: prefix.address, len: prefix.length });
+        let access = Arc::new(Access(prefixes.collect()));
+        self.0.insert(policy.clone(), access.clone());
+        access
+    }
+}
+
+fn missing(config: &ZoneConfig, transfer: Arc<Access>) -> Arc<ServedZone> {
+    Arc::new(ServedZone { content: Content::Missing(config.name.clone()), transfer })
+}
+
+fn give_access(served: &mut Served, config: &ZoneConfig, transfer: Arc<Access>, report: &mut Report) {
+    let content = match round::zone(served, config) {
+        Some(zone) => Content::Zone(zone.clone()),
+        None => Content::Missing(config.name.clone()),
+    };
+    served.zones.insert(Arc::new(ServedZone { content, transfer }));
+    report.zones.push(round::zone_report(config, Change::Settings));
+}
+
+fn remove(served: &mut Served, config: &ZoneConfig, report: &mut Report) {
+    served.zones.remove(config.name.as_ref());
+    report.zones.push(round::zone_report(config, Change::Removed));
 }
