@@ -88,7 +88,8 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     }
     become_user(&config.server, control.as_ref())?;
 
-    let zones = Zones::new(&config.zones, &config.server);
+    let zones = Zones::new(&config.zones, &config.server)
+        .map_err(|error| StartError::System("there are no random numbers", error))?;
     let running = listeners
         .serve(|| Responder::new(zones.reader()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
@@ -175,7 +176,7 @@ fn become_user(server: &Server, control: Option<&Control>) -> Result<(), StartEr
         None => (user.0.as_str(), None),
     };
     let failed = |error| StartError::User(user.0.clone(), error);
-    let identity = netio::privilege::lookup(name, group).map_err(failed)?;
+    let identity = netio::privilege::identity(name, group).map_err(failed)?;
     if let Some(control) = control {
         control.give_to(&identity).map_err(failed)?;
     }
@@ -282,9 +283,9 @@ impl Writer {
                 false => info!("{zone}"),
             }
         }
-        let (served, failed) = (self.zones.len() - report.failures(), report.failures());
-        let status = format!("{what}: {served} zones served, {failed} not loaded");
-        info!(served, failed, seconds = report.seconds, waiting_for_restart = ?report.waiting_for_restart, "{what}");
+        let (served, not_served) = self.zones.counts();
+        let status = format!("{what}: {served} zones served, {not_served} not");
+        info!(served, not_served, seconds = report.seconds, waiting_for_restart = ?report.waiting_for_restart, "{what}");
         self.notifier.ready(&status);
     }
 }

@@ -105,22 +105,22 @@ pub struct ZoneReport {
     pub findings: Vec<Finding>,
 }
 
-/// What can happen to a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What can happen to a zone. Of two that happen at once the first in this order is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// It is served from now on.
     Added,
     /// It has new content.
     Changed,
-    /// It has other settings, and the content it had.
-    Settings,
     /// It is not served any more.
     Removed,
     /// It could not be loaded: the version served before stays.
     Kept,
     /// It could not be loaded and there is no version from before: it is answered with SERVFAIL.
     Failed,
+    /// It has other settings, and the content it had.
+    Settings,
 }
 
 impl Report {

@@ -11,6 +11,9 @@ use crate::config::manual;
 /// The page of the configuration file.
 const CONFIG_PAGE: &str = "zonda.toml";
 
+/// What the foot of a page says.
+const SOURCE: &str = concat!("zonda ", env!("CARGO_PKG_VERSION"));
+
 /// Prints a manual page, the Markdown reference, or the names of all pages.
 pub fn run(arguments: &Man) -> ExitCode {
     if arguments.list {
@@ -53,9 +56,9 @@ pub fn page(name: &str) -> Option<String> {
     command.build();
     let command = match name.strip_prefix("zonda-").unwrap_or(name) {
         "zonda" => command,
-        name => command.find_subcommand(name)?.clone().name(format!("zonda-{name}")),
+        name => command.find_subcommand(name)?.clone(),
     };
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).manual("zonda").render(&mut page).ok()?;
+    clap_mangen::Man::new(command).manual("zonda").source(SOURCE).render(&mut page).ok()?;
     String::from_utf8(page).ok()
 }

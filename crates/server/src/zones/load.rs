@@ -1,11 +1,13 @@
 //! Reads one zone from its files into a version that can be served.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use netio::map::Contents;
-use zone::{Diagnostic, Place, Severity, Zone};
+use zone::{Diagnostic, Place, Severity, Zone, text};
 
 use super::progress::Progress;
 use super::spread::Turn;
@@ -15,7 +17,9 @@ use crate::config::ZoneConfig;
 /// What came of reading a zone's files.
 pub struct Loaded {
     /// The zone, unless there were errors.
-    pub zone: Option<Arc<Zone>>,
+    pub zone: Option<Zone>,
+    /// Whether it differs from the previous version.
+    pub is_changed: bool,
     /// What was found, errors and warnings.
     pub findings: Vec<Diagnostic>,
     /// What the files were like.
@@ -31,7 +35,8 @@ const BIG: u64 = 4 << 20;
 const ERROR_LIMIT: usize = 100;
 
 /// Reads the zone, sharing with the `previous` version what is the same; `None` where it is too big for [`Turn::Beside`].
-pub fn load(config: &ZoneConfig, previous: Option<&Arc<Zone>>, turn: Turn, progress: &Progress) -> Option<Loaded> {
+/// The zone must have a file.
+pub fn load(config: &ZoneConfig, previous: Option<&Zone>, turn: Turn, progress: &Progress) -> Option<Loaded> {
     let path = config.file().expect("only zones with files are loaded");
     let threads = match turn {
         Turn::Alone(threads) => threads,
@@ -40,14 +45,18 @@ pub fn load(config: &ZoneConfig, previous: Option<&Arc<Zone>>, turn: Turn, progr
     };
     let files = Files::default();
     files.note(&path);
-    let read = || read(config, &path, &files, previous, threads, progress);
     // A mistake of ours in reading must not end the server.
-    let (zone, findings) = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| (None, vec![internal_error(&path)]));
+    let work = AssertUnwindSafe(|| read(config, &path, &files, previous, threads, progress));
+    let read = catch_unwind(work).unwrap_or_else(|_| failed(&path, "reading it broke zonda".into(), REPORT));
     progress.count_zone();
-    // A zone that failed is tried again whether its files have changed or not.
-    let stamp = if zone.is_some() { files.stamp() } else { Stamp::NONE };
-    Some(Loaded { zone, findings, stamp, includes: files.others(&path) })
+    // A zone that failed is tried again, whether its files have changed or not.
+    let stamp = if read.zone.is_some() { files.stamp() } else { Stamp::NONE };
+    let is_changed = read.difference.is_none_or(|difference| difference != zone::Difference::default());
+    let includes = files.others(&path);
+    Some(Loaded { zone: read.zone, is_changed, findings: read.findings, stamp, includes })
 }
+
+const REPORT: &str = "this is a bug; please report it with the zone";
 
 fn read(
     config: &ZoneConfig,
@@ -56,21 +65,20 @@ fn read(
     previous: Option<&Zone>,
     threads: usize,
     progress: &Progress,
-) -> Read {
+) -> zone::Loaded {
     let contents = match Contents::open(path) {
         Ok(contents) => contents,
-        Err(error) => return Read::failed(unreadable(path, &error)),
+        Err(error) => return failed(path, format!("the zone file cannot be read: {error}"), mend(&error)),
     };
     let done = AtomicU64::new(0);
     let options = text::Options {
         apex: config.name.as_ref(),
         threads,
         include: &|written, place| include(written, place, files),
-        progress: &|octets| progress.count_octets(octets),
+        progress: &|octets| progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed))),
         error_limit: ERROR_LIMIT,
     };
-    let source = text::Source { name: path.display().to_string().into(), bytes: &contents };
-    zone::load(source, &options, previous)
+    zone::load(text::Source { name: path.display().to_string().into(), bytes: &contents }, &options, previous)
 }
 
 /// Reads an included file; its path starts at the folder of the file that includes it.
@@ -79,4 +87,18 @@ fn include(written: &str, place: &Place, files: &Files) -> Result<Vec<u8>, Strin
     let path = folder.join(written);
     files.note(&path);
     std::fs::read(&path).map_err(|error| error.to_string())
+}
+
+fn failed(path: &Path, message: String, help: &str) -> zone::Loaded {
+    let place = Place { file: Arc::from(path.display().to_string()), line: 0, column: 0 };
+    let finding = Diagnostic { severity: Severity::Error, place, message, help: help.into() };
+    zone::Loaded { zone: None, difference: None, findings: vec![finding] }
+}
+
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "make the file, or mend its path in the configuration",
+        io::ErrorKind::PermissionDenied => "let the user that zonda runs as read it",
+        _ => "",
+    }
 }

@@ -11,10 +11,10 @@ pub mod spread;
 mod stamp;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use answer::served::{Access, Content, Prefix, Served, ServedZone};
+use answer::{Access, Content, Prefix, Served, ServedZone};
 use answer::{Publisher, Reader};
 use tracing::info;
 
@@ -67,9 +67,11 @@ impl Zones {
         self.publisher.reader()
     }
 
-    /// How many zones there are, loaded or not.
-    pub fn count(&self) -> usize {
-        self.entries.len()
+    /// How many zones are served, and how many are answered with SERVFAIL.
+    pub fn counts(&self) -> (usize, usize) {
+        let current = self.publisher.current();
+        let served = current.zones.iter().filter(|zone| zone.zone().is_some()).count();
+        (served, current.zones.len() - served)
     }
 
     /// Frees versions that no thread reads any more.
@@ -90,7 +92,8 @@ impl Zones {
         let mut report = Report::default();
         self.take_configs(zones, &mut report);
         self.read_changed(&before, notifier, &mut report);
-        report.zones.sort_by(|a, b| a.zone.cmp(&b.zone));
+        report.zones.sort_by(|a, b| (&a.zone, a.change).cmp(&(&b.zone, b.change)));
+        report.zones.dedup_by(|second, first| second.zone == first.zone);
         let touched = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
         report.unchanged = self.entries.len() - touched;
         self.is_started = true;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use answer::cookie::Secrets;
 use answer::rate::Limits;
-use answer::served::Options;
+use answer::Options;
 
 use crate::config::Server;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use answer::Publisher;
-use answer::served::{Content, Served, ServedZone};
+use answer::{Content, Served, ServedZone};
 use zone::Zone;
 
 use super::load::Loaded;
