@@ -140,6 +140,13 @@ pub enum RdataError {
     Form(&'static str, &'static str),
 }
 
+impl Part {
+    /// The end of this part where it starts at `at` in `rdata`, which must have been well-formed up to there.
+    pub fn end(&self, rdata: &[u8], at: usize) -> Result<usize, RdataError> {
+        form::end(self.form, rdata, at).map_err(|fault| fault.in_part(self.name))
+    }
+}
+
 /// The parts of RDATA of that type; one of form [`Form::Opaque`] for unknown types.
 pub fn parts(rtype: Rtype) -> &'static [Part] {
     const UNKNOWN: &[Part] = &[Part { name: "data", form: Form::Opaque }];
@@ -191,16 +198,12 @@ impl Iterator for Split<'_> {
             self.stop();
             return (left > 0).then_some(Err(RdataError::Long(left)));
         };
-        match form::end(part.form, self.rdata, start) {
-            Ok(end) => {
-                self.at = end;
-                Some(Ok((part, start..end)))
-            }
-            Err(fault) => {
-                self.stop();
-                Some(Err(fault.in_part(part.name)))
-            }
+        let end = part.end(self.rdata, start);
+        match end {
+            Ok(end) => self.at = end,
+            Err(_) => self.stop(),
         }
+        Some(end.map(|end| (part, start..end)))
     }
 }
 

@@ -104,14 +104,14 @@ pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
 /// Checks that `value` is well-formed for its key; the error goes behind "the parameters".
 pub fn check_value(key: u16, value: &[u8]) -> Result<(), &'static str> {
     let holds = match value_of(key) {
-        Keys => !value.is_empty() && value.len() % 2 == 0 && numbers(value).is_sorted_by(|a, b| a < b),
+        Keys => !value.is_empty() && value.len().is_multiple_of(2) && numbers(value).is_sorted_by(|a, b| a < b),
         Identifiers(least) => value.len() >= least && are_identifiers(value),
         Empty => value.is_empty(),
         Port => value.len() == 2,
-        Addrs4 => !value.is_empty() && value.len() % 4 == 0,
-        Addrs6 => !value.is_empty() && value.len() % 16 == 0,
+        Addrs4 => !value.is_empty() && value.len().is_multiple_of(4),
+        Addrs6 => !value.is_empty() && value.len().is_multiple_of(16),
         Base64 | Text => !value.is_empty(),
-        Numbers => !value.is_empty() && value.len() % 2 == 0 && are_distinct(value),
+        Numbers => !value.is_empty() && value.len().is_multiple_of(2) && are_distinct(value),
         Opaque => true,
     };
     if holds { Ok(()) } else { Err("have a value that is malformed for its key") }

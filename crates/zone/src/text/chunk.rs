@@ -36,7 +36,7 @@ pub(super) struct Chunk<S> {
     /// Where it ended.
     pub end: Progress,
     /// The `$INCLUDE` at the end, if it ended there.
-    pub include: Option<Include>,
+    pub include: Option<Box<Include>>,
     relied_on_last_ttl: bool,
     /// Whether it has a last TTL of its own to pass on.
     pub stated_ttl: bool,

@@ -22,7 +22,7 @@ const DIRECTIVES: [&str; 4] = ["$ORIGIN", "$TTL", "$INCLUDE", "$GENERATE"];
 
 impl<S: Sink> Reader<'_, S> {
     /// Obeys a directive; an `$INCLUDE` is handed back.
-    pub fn directive(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<Option<Include>, Fault> {
+    pub fn directive(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<Option<Box<Include>>, Box<Fault>> {
         match name.text.to_ascii_uppercase().as_slice() {
             b"$ORIGIN" => self.state.origin = origin(name, arguments, self.state.origin.as_ref())?,
             b"$TTL" => {
@@ -38,12 +38,12 @@ impl<S: Sink> Reader<'_, S> {
 }
 
 /// The new origin that the arguments of `$ORIGIN` state; a relative one is completed by the old.
-pub(super) fn origin(name: &Field<'_>, arguments: &[Field<'_>], old: NameRef<'_>) -> Result<Name, Fault> {
+pub(super) fn origin(name: &Field<'_>, arguments: &[Field<'_>], old: NameRef<'_>) -> Result<Name, Box<Fault>> {
     let field = only(name, arguments, "a name is missing", "as in $ORIGIN example.com.")?;
     absolute(field, old)
 }
 
-fn include(name: &Field<'_>, arguments: &[Field<'_>], origin: NameRef<'_>) -> Result<Include, Fault> {
+fn include(name: &Field<'_>, arguments: &[Field<'_>], origin: NameRef<'_>) -> Result<Box<Include>, Box<Fault>> {
     let help = "as in $INCLUDE hosts.zone sub.example.com.";
     let [path, rest @ ..] = arguments else {
         return Err(Fault::new(Spot::behind(name), "a file is missing", help));
@@ -53,7 +53,7 @@ fn include(name: &Field<'_>, arguments: &[Field<'_>], origin: NameRef<'_>) -> Re
         [field] => Some(absolute(field, origin)?),
         [_, extra, ..] => return Err(Fault::at(extra, "something follows the origin", help)),
     };
-    Ok(Include { path: unescaped(path)?, origin, spot: Spot::of(path) })
+    Ok(Box::new(Include { path: unescaped(path)?, origin, spot: Spot::of(path) }))
 }
 
 /// The single argument of a directive.
@@ -62,7 +62,7 @@ fn only<'f, 't>(
     arguments: &'f [Field<'t>],
     missing: &'static str,
     help: &'static str,
-) -> Result<&'f Field<'t>, Fault> {
+) -> Result<&'f Field<'t>, Box<Fault>> {
     match arguments {
         [field] => Ok(field),
         [] => Err(Fault::new(Spot::behind(name), missing, help)),
@@ -70,11 +70,11 @@ fn only<'f, 't>(
     }
 }
 
-fn absolute(field: &Field<'_>, origin: NameRef<'_>) -> Result<Name, Fault> {
+fn absolute(field: &Field<'_>, origin: NameRef<'_>) -> Result<Name, Box<Fault>> {
     Name::from_text(field.text, Some(origin)).map_err(|error| Fault::at(field, error.to_string(), "mend the name"))
 }
 
-fn unescaped(path: &Field<'_>) -> Result<String, Fault> {
+fn unescaped(path: &Field<'_>) -> Result<String, Box<Fault>> {
     let mut bytes = path.text.iter().copied();
     let mut plain = Vec::with_capacity(path.text.len());
     while let Some(byte) = bytes.next() {
@@ -87,7 +87,7 @@ fn unescaped(path: &Field<'_>) -> Result<String, Fault> {
     String::from_utf8(plain).map_err(|_| Fault::at(path, "the path is not UTF-8", "give the file another name"))
 }
 
-fn unknown(name: &Field<'_>) -> Fault {
+fn unknown(name: &Field<'_>) -> Box<Fault> {
     let help = match nearest(name.text, DIRECTIVES) {
         Some(directive) => format!("did you mean {directive}?"),
         None => "there are $ORIGIN, $TTL, $INCLUDE and $GENERATE; an owner that starts with $ is written \\$".into(),

@@ -36,12 +36,16 @@ impl Spot {
 
 impl Fault {
     /// A mistake at a spot.
-    pub fn new(spot: Spot, message: impl Into<Cow<'static, str>>, help: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { spot, message: message.into(), help: help.into() }
+    pub fn new(spot: Spot, message: impl Into<Cow<'static, str>>, help: impl Into<Cow<'static, str>>) -> Box<Fault> {
+        Box::new(Fault { spot, message: message.into(), help: help.into() })
     }
 
     /// A mistake in a field.
-    pub fn at(field: &Field<'_>, message: impl Into<Cow<'static, str>>, help: impl Into<Cow<'static, str>>) -> Fault {
+    pub fn at(
+        field: &Field<'_>,
+        message: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Box<Fault> {
         Fault::new(Spot::of(field), message, help)
     }
 }
@@ -60,7 +64,7 @@ impl Findings {
         Findings { limit, list: Vec::new(), counts: [0; 2] }
     }
 
-    pub fn add(&mut self, severity: Severity, file: &Arc<str>, fault: Fault) {
+    pub fn add(&mut self, severity: Severity, file: &Arc<str>, fault: Box<Fault>) {
         if self.count(severity) {
             let place = Place { file: file.clone(), line: fault.spot.line, column: fault.spot.column };
             let (message, help) = (fault.message.into_owned(), fault.help.into_owned());

@@ -126,7 +126,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
     ///
     /// RFC 1035 5.1: it does not change the origin of the file that includes it; neither does it the owner. A `$TTL` in
     /// it holds on, as in BIND.
-    fn include(&mut self, parent: &Text<'_>, state: &mut State, include: Include) {
+    fn include(&mut self, parent: &Text<'_>, state: &mut State, include: Box<Include>) {
         let bytes = match self.included_bytes(parent, &include) {
             Ok(bytes) => bytes,
             Err(fault) => return self.findings.add(Severity::Error, parent.name, fault),
@@ -142,7 +142,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
         state.last_ttl = progress.state.last_ttl;
     }
 
-    fn included_bytes(&self, parent: &Text<'_>, include: &Include) -> Result<Vec<u8>, Fault> {
+    fn included_bytes(&self, parent: &Text<'_>, include: &Include) -> Result<Vec<u8>, Box<Fault>> {
         let path = &include.path;
         let fault = |message: String, help| Err(Fault::new(include.spot, message, help));
         if parent.nest().count() > MAX_DEPTH {

@@ -27,7 +27,7 @@ struct Generator<'f, 't> {
 
 impl<S: Sink> Reader<'_, S> {
     /// Obeys `$GENERATE`; stops at the first record that is wrong.
-    pub fn generate(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<(), Fault> {
+    pub fn generate(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<(), Box<Fault>> {
         let [range, owner_field, rest @ ..] = arguments else {
             let last = arguments.last().unwrap_or(name);
             return Err(Fault::new(Spot::behind(last), "a range, an owner, a type and RDATA must follow", HELP));
@@ -48,7 +48,7 @@ impl<S: Sink> Reader<'_, S> {
     }
 
     /// Reads the record with one number.
-    fn generated(&mut self, generator: &Generator<'_, '_>, number: i64) -> Result<(), Fault> {
+    fn generated(&mut self, generator: &Generator<'_, '_>, number: i64) -> Result<(), Box<Fault>> {
         let Generator { line, head, owner_field, rdata_field, .. } = *generator;
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
@@ -58,10 +58,10 @@ impl<S: Sink> Reader<'_, S> {
 }
 
 /// The fields of generated RDATA; they stand where its template `origin` does.
-fn fields<'t>(text: &'t [u8], origin: &Field<'_>) -> Result<Vec<Field<'t>>, Fault> {
+fn fields<'t>(text: &'t [u8], origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
     let mut scanner = Scanner::new(text, Position { at: 0, line: origin.line });
     let mut fields = Vec::new();
-    scanner.entry(&mut fields).map_err(|fault| Fault { spot: Spot::of(origin), ..fault })?;
+    scanner.entry(&mut fields).map_err(|fault| Fault::at(origin, fault.message, fault.help))?;
     if scanner.position().at < text.len() {
         return Err(Fault::at(origin, "the RDATA has more than one line", "write it in one line"));
     }
@@ -110,7 +110,7 @@ const PIECE_HELP: &str = "as in $, ${10}, ${0,3,d}; base is one of d o x X n N; 
 
 impl Template {
     /// A template of at least one field.
-    fn new(fields: &[Field<'_>]) -> Result<Template, Fault> {
+    fn new(fields: &[Field<'_>]) -> Result<Template, Box<Fault>> {
         match pieces(&joined(fields)) {
             Ok(pieces) => Ok(Template(pieces)),
             Err(message) => Err(Fault::at(&fields[0], message, PIECE_HELP)),
@@ -118,7 +118,7 @@ impl Template {
     }
 
     /// The text for one number; the template stands at `field`.
-    fn expand(&self, number: i64, field: &Field<'_>) -> Result<Vec<u8>, Fault> {
+    fn expand(&self, number: i64, field: &Field<'_>) -> Result<Vec<u8>, Box<Fault>> {
         let mut out = Vec::with_capacity(32);
         for piece in &self.0 {
             match piece {

@@ -92,7 +92,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// Reads the entries that start before `stop`, or up to an `$INCLUDE`.
-    pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> Option<Include> {
+    pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> Option<Box<Include>> {
         let mut fields = Vec::new();
         while scanner.position().at < stop {
             let line = scanner.position().line;
@@ -124,7 +124,13 @@ impl<'a, S: Sink> Reader<'a, S> {
     //----------- records ------------------------------------------------------
 
     /// Reads a record whose owner is known; `first` is the first field of the entry.
-    fn entry(&mut self, line: u32, first: &Field<'_>, fields: &[Field<'_>], joined: Option<Spot>) -> Result<(), Fault> {
+    fn entry(
+        &mut self,
+        line: u32,
+        first: &Field<'_>,
+        fields: &[Field<'_>],
+        joined: Option<Spot>,
+    ) -> Result<(), Box<Fault>> {
         if self.state.owner.standing == Standing::Unknown {
             let help = "begin the line with an owner, or with @ for the origin";
             return Err(Fault::at(first, "the first record has no owner", help));
@@ -138,7 +144,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// Delivers a record; `last` is the last field before what may be missing.
-    pub fn record(&mut self, line: u32, head: Head, fields: &[Field<'_>], last: &Field<'_>) -> Result<(), Fault> {
+    pub fn record(&mut self, line: u32, head: Head, fields: &[Field<'_>], last: &Field<'_>) -> Result<(), Box<Fault>> {
         self.rdata.clear();
         rdata::parse(head.rtype, fields, self.state.origin.as_ref(), &mut self.rdata).map_err(|wrong| {
             let spot = fields.get(wrong.field).map_or(Spot::behind(last), Spot::of);
@@ -158,7 +164,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// Takes the owner that a record states.
-    pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Fault> {
+    pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Box<Fault>> {
         let owner = &mut self.state.owner;
         owner.standing = Standing::Wrong;
         owner.wire.clear();
@@ -177,7 +183,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// Reads TTL, class and type: the first two may be left out and stand in any order (RFC 1035 5.1).
-    pub fn head(&mut self, first: &Field<'_>, fields: &[Field<'_>]) -> Result<Head, Fault> {
+    pub fn head(&mut self, first: &Field<'_>, fields: &[Field<'_>]) -> Result<Head, Box<Fault>> {
         let (mut ttl, mut has_class) = (None, false);
         for (at, field) in fields.iter().enumerate() {
             if field.text.first().is_some_and(u8::is_ascii_digit) && !field.quoted {
@@ -201,7 +207,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     /// Reads a TTL from text.
     ///
     /// RFC 2181 8: it is at most 2^31 - 1; a larger one is to be treated as 0.
-    pub fn stated(&mut self, field: &Field<'_>) -> Result<u32, Fault> {
+    pub fn stated(&mut self, field: &Field<'_>) -> Result<u32, Box<Fault>> {
         let seconds = ttl::parse(field.text).map_err(|message| Fault::at(field, message, ttl::HELP))?;
         if seconds <= ttl::MAX {
             return Ok(seconds);
@@ -212,7 +218,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// The TTL of the record at hand: its own, that of `$TTL` (RFC 2308 4), or the last stated one (RFC 1035 5.1).
-    fn ttl(&mut self, head: Head, last: &Field<'_>) -> Result<u32, Fault> {
+    fn ttl(&mut self, head: Head, last: &Field<'_>) -> Result<u32, Box<Fault>> {
         if head.ttl.is_some() {
             self.stated_ttl = true;
             self.state.last_ttl = head.ttl;
@@ -228,7 +234,7 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// The TTL of a first record that states none, which becomes the default: the minimum of the SOA, as BIND has it.
-    fn first_ttl(&mut self, rtype: Rtype, last: &Field<'_>) -> Result<u32, Fault> {
+    fn first_ttl(&mut self, rtype: Rtype, last: &Field<'_>) -> Result<u32, Box<Fault>> {
         let help = "write $TTL and a number of seconds before the first record";
         let minimum = match self.rdata.last_chunk::<4>() {
             Some(minimum) if rtype == Rtype::SOA => u32::from_be_bytes(*minimum),
@@ -250,11 +256,11 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     //----------- findings -----------------------------------------------------
 
-    fn warn(&mut self, fault: Fault) {
+    fn warn(&mut self, fault: Box<Fault>) {
         self.findings.add(Severity::Warning, self.file.name, fault);
     }
 
-    fn error(&mut self, fault: Fault) {
+    fn error(&mut self, fault: Box<Fault>) {
         self.findings.add(Severity::Error, self.file.name, fault);
     }
 }
@@ -263,7 +269,7 @@ fn is_directive(first: &Field<'_>) -> bool {
     first.text.first() == Some(&b'$') && !first.quoted
 }
 
-fn check_class(field: &Field<'_>, class: Class, is_second: bool) -> Result<(), Fault> {
+fn check_class(field: &Field<'_>, class: Class, is_second: bool) -> Result<(), Box<Fault>> {
     match class {
         _ if is_second => Err(Fault::at(field, "the class is stated twice", "the type must follow")),
         Class::IN => Ok(()),
@@ -272,7 +278,7 @@ fn check_class(field: &Field<'_>, class: Class, is_second: bool) -> Result<(), F
 }
 
 /// Reads a type that may stand in a zone; `first` is the first field of the entry.
-fn rtype(first: &Field<'_>, field: &Field<'_>) -> Result<Rtype, Fault> {
+fn rtype(first: &Field<'_>, field: &Field<'_>) -> Result<Rtype, Box<Fault>> {
     match Rtype::from_text(field.text) {
         _ if field.quoted => Err(Fault::at(field, "the type is in quotes", "write it without quotes")),
         Some(rtype) if rtype.is_meta() => {
@@ -284,7 +290,7 @@ fn rtype(first: &Field<'_>, field: &Field<'_>) -> Result<Rtype, Fault> {
     }
 }
 
-fn unknown_type(first: &Field<'_>, field: &Field<'_>) -> Fault {
+fn unknown_type(first: &Field<'_>, field: &Field<'_>) -> Box<Fault> {
     let mnemonics = Rtype::ALL.iter().filter(|rtype| !rtype.is_meta()).map(|rtype| rtype.to_string());
     let help = match nearest(field.text, mnemonics) {
         _ if field.text.starts_with(b"$") => "a directive stands at the start of its line".into(),

@@ -73,7 +73,7 @@ pub(super) struct Scanner<'t> {
     /// The parenthesis that is open.
     open: Option<Cursor>,
     /// The first mistake in the entry at hand.
-    fault: Option<Fault>,
+    fault: Option<Box<Fault>>,
     /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`, if the entry has such.
     pub joined_quote: Option<Spot>,
 }
@@ -98,7 +98,7 @@ impl<'t> Scanner<'t> {
     /// Reads the fields of the next entry; none for an empty line and at the end of the text.
     ///
     /// After a mistake the scanner stands at the entry to go on with.
-    pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Fault> {
+    pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
         fields.clear();
         self.joined_quote = None;
         while let Some(&byte) = self.text.get(self.now.at) {
@@ -168,7 +168,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Fault> {
+    fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
         let opening = self.now;
         let rest = &self.text[opening.at + 1..];
         let Some(len) = closing_quote(rest) else { return Err(self.unclosed_quote(opening)) };
@@ -213,7 +213,7 @@ impl<'t> Scanner<'t> {
 
     //----------- parentheses and lines ----------------------------------------
 
-    fn open(&mut self) -> Result<(), Fault> {
+    fn open(&mut self) -> Result<(), Box<Fault>> {
         if let Some(open) = self.open {
             return Err(self.unclosed_parenthesis(open));
         }
@@ -256,13 +256,13 @@ impl<'t> Scanner<'t> {
         self.fault.get_or_insert_with(|| Fault::new(spot, message, help));
     }
 
-    fn unclosed_parenthesis(&mut self, opening: Cursor) -> Fault {
+    fn unclosed_parenthesis(&mut self, opening: Cursor) -> Box<Fault> {
         self.go_on_behind(opening);
         Fault::new(opening.spot(), "this parenthesis is not closed", "close it with ) before the next record")
     }
 
     /// A quote that is not closed; or rather a parenthesis, if what follows the parenthesis looks like other records.
-    fn unclosed_quote(&mut self, opening: Cursor) -> Fault {
+    fn unclosed_quote(&mut self, opening: Cursor) -> Box<Fault> {
         let between =
             self.text[self.open.unwrap_or(opening).at..opening.at].split(|&byte| class(byte) == Class::Newline);
         if let Some(open) = self.open.filter(|_| between.skip(1).any(looks_like_entry)) {
@@ -288,8 +288,33 @@ impl<'t> Scanner<'t> {
     }
 }
 
+/// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
 fn plain_len(text: &[u8]) -> usize {
-    text.iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len())
+    let mut len = 0;
+    while let Some(eight) = text[len..].first_chunk() {
+        let found = first_special(u64::from_le_bytes(*eight));
+        len += found;
+        if found < 8 {
+            if class(text[len]) != Class::Plain {
+                return len;
+            }
+            len += 1;
+        }
+    }
+    len + text[len..].iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len() - len)
+}
+
+/// The number of the first of eight bytes that is a blank, a control character, or one of `"();\`; 8 if there is none.
+///
+/// The well-known test for a zero byte in a word: the lowest bit that it sets is right, those above it may not be.
+fn first_special(word: u64) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+    let equal = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    // Both parentheses at once: they differ in the lowest bit.
+    let special =
+        below(word, b' ' + 1) | equal(word, b'"') | equal(word | ONES, b')') | equal(word, b';') | equal(word, b'\\');
+    (special & (ONES << 7)).trailing_zeros() as usize / 8
 }
 
 fn is_word_part(byte: Option<&u8>) -> bool {
