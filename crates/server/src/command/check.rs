@@ -9,7 +9,7 @@ use crate::cli::Check;
 use crate::config::Config;
 use crate::report::Finding;
 use crate::sources::Sources;
-use crate::zones::load::load;
+use crate::zones::load::{Aim, load};
 use crate::zones::progress::Progress;
 use crate::zones::spread::spread;
 
@@ -45,7 +45,7 @@ fn check_zones(config: &Config) -> Outcome {
     progress.show_during(
         |line| eprintln!("{line}"),
         || {
-            let job = |number: usize, turn| load(zones[number], None, turn, &progress);
+            let job = |number: usize, turn| load(zones[number], Aim::Check, turn, &progress);
             spread(zones.len(), threads, job, |number, loaded| {
                 if !loaded.findings.is_empty() {
                     by_zone.push((number, loaded.findings));

@@ -21,6 +21,7 @@ use tracing::info;
 use crate::config::{Server, ZoneConfig, ZonePolicy};
 use crate::notify::Notifier;
 use crate::report::{Change, Report};
+use load::{Aim, load};
 use options::Secret;
 use progress::Progress;
 use round::Round;
@@ -137,12 +138,13 @@ impl Zones {
             info!("{line}");
             notifier.status(line, PATIENCE_S);
         };
-        let job = |number: usize, turn| match entries[number].is_changed() {
-            true => load::load(&entries[number].config, round::zone(before, &entries[number].config), turn, &progress).map(Some),
-            false => {
+        let job = |number: usize, turn| {
+            let entry: &Entry = &entries[number];
+            if !entry.is_changed() {
                 progress.count_zone();
-                Some(None)
+                return Some(None);
             }
+            load(&entry.config, Aim::Serve(round::zone(before, &entry.config)), turn, &progress).map(Some)
         };
         progress.show_during(tell, || {
             spread::spread(entries.len(), self.threads, job, |number, loaded| {
