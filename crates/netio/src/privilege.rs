@@ -22,10 +22,7 @@ pub struct Identity {
 /// one and those it starts. Fails without effect when the process may not, or when there is no such user or group.
 pub fn drop_to(user: &str, group: Option<&str>) -> io::Result<Identity> {
     let account = Account::named(user)?;
-    let group = match group {
-        Some(name) => group_number(name)?,
-        None => account.group,
-    };
+    let Identity { user, group } = account.identity(group)?;
     let groups = account.supplementary_groups(group);
     // The order matters: a process that is not root any more cannot change its groups.
     // SAFETY: `groups` lives through the call and has the length told.
@@ -33,14 +30,19 @@ pub fn drop_to(user: &str, group: Option<&str>) -> io::Result<Identity> {
     // SAFETY: no pointers; the C library applies it to all threads.
     checked(unsafe { libc::setresgid(group, group, group) })?;
     // SAFETY: as above. Leaving user 0 empties the sets of capabilities (capabilities(7)).
-    checked(unsafe { libc::setresuid(account.user, account.user, account.user) })?;
+    checked(unsafe { libc::setresuid(user, user, user) })?;
     // SAFETY: no pointers.
     checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     // SAFETY: no pointers. That root cannot be had again is the point of all this, so it is tried.
-    if account.user != 0 && unsafe { libc::setresuid(libc::uid_t::MAX, 0, libc::uid_t::MAX) } == 0 {
+    if user != 0 && unsafe { libc::setresuid(libc::uid_t::MAX, 0, libc::uid_t::MAX) } == 0 {
         return Err(io::Error::other("the process could become root again"));
     }
-    Ok(Identity { user: account.user, group })
+    Ok(Identity { user, group })
+}
+
+/// Who the process would become by [`drop_to`], for instance to give it files while it still can. Changes nothing.
+pub fn identity(user: &str, group: Option<&str>) -> io::Result<Identity> {
+    Account::named(user)?.identity(group)
 }
 
 /// Who [`drop_to`] would make of the process.
@@ -76,6 +78,11 @@ impl Account {
             Ok(number) => Ok(Account { name: None, user: number, group: number }),
             Err(_) => Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no user {user:?}"))),
         }
+    }
+
+    fn identity(&self, group: Option<&str>) -> io::Result<Identity> {
+        let group = group.map_or(Ok(self.group), group_number)?;
+        Ok(Identity { user: self.user, group })
     }
 
     /// All groups of the account, `group` among them.
@@ -179,6 +186,7 @@ mod tests {
     fn accounts_are_found_by_name_and_number() {
         let root = Account::named("root").expect("every system has it");
         assert_eq!((root.user, root.group), (0, 0));
+        assert_eq!(identity("root", Some("54321")).expect("as above"), Identity { user: 0, group: 54321 });
         assert!(root.supplementary_groups(7).contains(&7));
         assert_eq!(Account::named("54321").expect("numbers need no entry").user, 54321);
         assert_eq!(group_number("54321").expect("numbers need no entry"), 54321);

@@ -136,6 +136,7 @@ impl Poll {
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
         let capacity = events.list.len() as libc::c_int;
+        events.count = 0;
         // SAFETY: `list` lives through the call and has the length told.
         let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
         events.count = match checked(result) {

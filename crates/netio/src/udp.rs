@@ -57,8 +57,8 @@ impl Socket {
         }
         option::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
         option::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
-        // OMIT: neither the DF bit nor the path MTU, which anybody can forge, so that no answer leaves in
-        // fragments smaller than the interface wants (RFC 9715 R1, draft-ietf-dnsop-avoid-fragmentation).
+        // OMIT: neither DF nor the path MTU. Anybody can forge the latter, and small fragments with it (RFC 9715);
+        // that answers need no fragments at all is up to their size.
         if address.is_ipv4() {
             option::set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT, "IP_MTU_DISCOVER")?;
         } else {
@@ -305,7 +305,7 @@ fn empty_part() -> libc::iovec {
     libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }
 }
 
-/// Room for one control message: the local address of a datagram (RFC 3542 6.1, ip(7)).
+/// Room for one control message: the local address of a datagram (RFC 3542 6.2, ip(7)).
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Control {

@@ -16,6 +16,8 @@ const DROP: u8 = 1;
 const PANIC: u8 = 2;
 /// Answer with the greatest message.
 const GREAT: u8 = 3;
+/// Answer with the idle timeout in the last two octets, over TCP.
+const TRANSPORT: u8 = 4;
 
 impl Answer for Obedient {
     fn refresh(&mut self) {}
@@ -30,8 +32,14 @@ impl Answer for Obedient {
         match ask.message[4] {
             DROP => Reply::Drop,
             PANIC => panic!("as the query wanted"),
+            TRANSPORT => match ask.transport {
+                Transport::Tcp { idle_ds } => {
+                    out[6..8].copy_from_slice(&idle_ds.to_be_bytes());
+                    Reply::Send(8)
+                }
+                Transport::Udp => Reply::Drop,
+            },
             GREAT => {
-                assert_eq!(ask.transport, Transport::Tcp { idle_ds: 3 }, "only asked where the timeout is 300 ms");
                 out[ask.message.len()..].fill(7);
                 Reply::Send(out.len())
             }
@@ -190,7 +198,7 @@ fn messages_of_every_length_pass() {
     running.stop();
 }
 
-/// RFC 7766 6.2.4: a client that has closed its half still reads its answers.
+/// RFC 9293 3.6: who has closed its half still receives.
 #[test]
 fn half_closed_connections_get_their_answers() {
     let (running, server) = serve(&options());
@@ -222,6 +230,8 @@ fn connections_at_rest_are_closed_after_the_idle_timeout() {
         assert_eq!(ask(&mut stream, id).expect("an answer"), id, "activity puts the end off");
         std::thread::sleep(Duration::from_millis(150));
     }
+    stream.write_all(&framed(5, TRANSPORT)).expect("loopback");
+    assert_eq!(read_message(&mut stream).expect("an answer")[6..], [0, 3], "300 ms in the units of RFC 7828 3.1");
     let begin = Instant::now();
     assert!(is_closed(&mut stream));
     assert!(begin.elapsed() > Duration::from_millis(50) && begin.elapsed() < SOON, "{:?}", begin.elapsed());
@@ -261,6 +271,34 @@ fn slow_readers_are_bounded_and_in_nobodys_way() {
         let _ = ask(&mut polite, 8);
         std::thread::sleep(Duration::from_millis(20));
     }
+    running.stop();
+}
+
+/// Ten readers that read nothing hold more than they may together: the first of them have to go.
+#[test]
+fn what_connections_hold_together_is_bounded() {
+    let (running, server) = serve(&Options { held: 10_000, ..options() });
+    let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
+    let mut greedy: Vec<TcpStream> = (0..10).map(|_| connect(server)).collect();
+    for stream in &mut greedy {
+        stream.write_all(&queries).expect("3 KB fit into the socket");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let evicted = running.tcp_totals().evicted;
+    assert!((1..10).contains(&evicted), "{evicted} of 10, each of which holds some 2,500 octets of queries");
+    assert_eq!(read_id(&mut greedy[9]).expect("the last is not the oldest"), 0);
+    drop(greedy);
+    running.stop();
+}
+
+/// A datagram longer than any query is judged by what was received of it.
+#[test]
+fn datagrams_that_are_too_long_are_counted() {
+    let (running, server) = serve(&options());
+    let client = udp_client(server);
+    client.send(&[0; 3000]).expect("loopback");
+    assert_eq!(client.recv(&mut [0; 4096]).expect("an answer"), 2048);
+    assert_eq!((running.udp_totals().oversized, running.udp_totals().query_octets), (1, 2048));
     running.stop();
 }
 

@@ -46,7 +46,7 @@ impl Clients {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /56 that an IPv6 site is given (RFC 6177 2).
+/// What counts as one client: an IPv4 address, or the /56 that an IPv6 site is given (RFC 6177).
 fn client(peer: IpAddr) -> u64 {
     match peer {
         IpAddr::V4(ip) => u64::from(ip.to_bits()),

@@ -35,6 +35,9 @@ pub struct Options {
     pub connections: usize,
     /// How many of them one client may have on one thread: an IPv4 address or an IPv6 /56. Further ones are closed at once.
     pub connections_per_client: usize,
+    /// How much all connections of one thread may make the server hold, in octets: parts of queries and answers that are not
+    /// read. When it is more, the one that got nothing done for the longest is closed.
+    pub held: usize,
     /// How long a connection may rest between queries, take to send the rest of one or to read its answers.
     pub idle_timeout: Duration,
     /// How long a stop waits for connections with answers under way.
@@ -52,6 +55,8 @@ impl Default for Options {
             tcp_workers: 1,
             connections: 10_000,
             connections_per_client: 1_000,
+            // More than 300 readers as slow as they may be.
+            held: 64 << 20,
             idle_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(5),
             udp: netio::udp::Options::default(),

@@ -2,7 +2,7 @@
 //!
 //! Each ready connection has a turn of bounded size: one read, the answers to all whole messages in it (RFC 7766 6.2.1.1), one write.
 //! Whatever a connection holds while it waits, a part of a message or answers it does not read, it has to finish within the
-//! idle timeout; and all connections of a thread together hold no more than [`HELD_MAX`] octets.
+//! idle timeout; and all connections of a thread together hold no more than [`Options::held`].
 
 use super::clients::Clients;
 use super::counters::Counters;
@@ -18,15 +18,13 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// How many ready connections a wait reports.
 const EVENTS: usize = 256;
 /// How many connections are accepted before the others have their turns again.
 const ACCEPTS: usize = 64;
-/// How much the connections of a thread hold together, in octets: 256 readers that are as slow as they may be. When they
-/// hold more, the one that got nothing done for the longest is closed.
-const HELD_MAX: usize = 64 << 20;
 /// How long to leave a listener alone when there is no descriptor for what it has, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
 /// The longest wait: nothing depends on it.
@@ -48,8 +46,9 @@ pub(super) struct Worker<A> {
     desk: Desk<A>,
     /// What is read from a connection at rest; shared by all.
     input: Box<[u8]>,
-    /// The octets that connections hold.
+    /// The octets that connections hold, and how many they may.
     held: usize,
+    held_max: usize,
     now_ms: u32,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
@@ -85,6 +84,7 @@ impl<A: Answer> Worker<A> {
             desk: Desk::new(answer, counters.clone(), options.idle_timeout),
             input: vec![0; READ_LEN].into(),
             held: 0,
+            held_max: options.held,
             now_ms: now_ms(),
             counters,
             stop,
@@ -109,6 +109,7 @@ impl<A: Answer> Worker<A> {
     fn step(&mut self, wait_ms: u32) {
         if let Err(error) = self.poll.wait(&mut self.events, Duration::from_millis(wait_ms.into())) {
             self.warn(format_args!("cannot wait for connections: {error}"));
+            thread::sleep(Duration::from_millis(STARVED_PAUSE_MS.into()));
         }
         self.now_ms = now_ms();
         self.desk.begin(clock::real());
@@ -190,7 +191,7 @@ impl<A: Answer> Worker<A> {
 
     /// Closes connections until the others hold no more than they may.
     fn shed(&mut self) {
-        while self.held > HELD_MAX
+        while self.held > self.held_max
             && let Some(index) = self.table.oldest_working()
         {
             self.evict(index);
