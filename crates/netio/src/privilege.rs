@@ -45,13 +45,6 @@ pub fn identity(user: &str, group: Option<&str>) -> io::Result<Identity> {
     Account::named(user)?.identity(group)
 }
 
-/// Who [`drop_to`] would make of the process.
-pub fn identity(user: &str, group: Option<&str>) -> io::Result<Identity> {
-    let account = Account::named(user)?;
-    let group = group.map_or(Ok(account.group), group_number)?;
-    Ok(Identity { user: account.user, group })
-}
-
 struct Account {
     name: Option<CString>,
     user: libc::uid_t,
