@@ -41,7 +41,21 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     key: &'l mut Key,
     message: &'l mut Message<'o>,
     proofs: Proofs<'z>,
-    pub(crate) authoritative: bool,
+    authoritative: bool,
+    /// Where the owners of the aliases stand that were followed.
+    trail: [u16; MAX_ALIASES],
+    /// The DNAME sets that the answer has, by address; the rest is 0.
+    redirections: [usize; MAX_ALIASES],
+    /// The set that answers: the addresses of the names in it come last.
+    answered: Option<Answered<'z>>,
+}
+
+/// An RRset in the answer section.
+struct Answered<'z> {
+    zone: &'z Zone,
+    rrset: Rrset<'z>,
+    /// Where it stands in the message.
+    at: usize,
 }
 
 /// What one zone says of one name.
@@ -303,8 +317,14 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             // RFC 4592 3.3.1: the wildcard right below the closest encloser, no other.
             self.key.truncate(encloser_len);
             self.key.push_label(b"*");
-            if let Some(node) = zone.get(self.key.as_bytes()) {
-                return self.expand(zone, &node, encloser_len, before_cursor);
+            let mut wildcard = zone.seek(self.key.as_bytes());
+            if wildcard.is_exact() {
+                let node = wildcard.entry().map(|entry| zone.node(&entry));
+                return self.expand(zone, node, encloser_len, before_cursor);
+            }
+            // RFC 4592 4.9: so does a wildcard that is an empty non-terminal.
+            if wildcard.next().is_some_and(|after| after.is_at_or_below(self.key.as_bytes())) {
+                return self.expand(zone, None, encloser_len, before_cursor);
             }
         }
         if self.wants_proof(zone) {
@@ -313,23 +333,26 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.negative(zone, NXDOMAIN)
     }
 
-    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner.
+    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner. The wildcard is there, though it may
+    /// have no node.
     fn expand(
         &mut self,
         zone: &'z Zone,
-        node: &Node<'z>,
+        node: Option<Node<'z>>,
         encloser_len: usize,
         before: Cursor<'z>,
     ) -> Result<Step, Full> {
         let wants_proof = self.wants_proof(zone);
-        if node.is_cut() && self.qtype != Rtype::DS {
+        if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
             // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
-            return self.refer_wildcard(zone, node);
+            return self.refer_wildcard(zone, &node);
         }
         if wants_proof {
             self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, &before);
         }
-        if let Some(step) = self.answer_from(zone, node)? {
+        if let Some(node) = node
+            && let Some(step) = self.answer_from(zone, &node)?
+        {
             return Ok(step);
         }
         if wants_proof {
