@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_secs(5);
 
 /// Answers a query with the query and the QR bit, unless its fifth octet tells something else.
-struct Obedient;
+#[derive(Default)]
+struct Obedient(answer::Counters);
 
 const DROP: u8 = 1;
 const PANIC: u8 = 2;
@@ -21,6 +22,10 @@ const TRANSPORT: u8 = 4;
 
 impl Answer for Obedient {
     fn refresh(&mut self) {}
+
+    fn counters(&self) -> &answer::Counters {
+        &self.0
+    }
 
     fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply {
         assert_eq!(ask.peer, IpAddr::from([127, 0, 0, 1]));
@@ -66,7 +71,7 @@ fn impatient() -> Options {
 fn serve(options: &Options) -> (Running, SocketAddr) {
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], options).expect("loopback");
     let address = listeners.addresses()[0];
-    (listeners.serve(|| Obedient).expect("threads"), address)
+    (listeners.serve(Obedient::default).expect("threads"), address)
 }
 
 fn udp_client(server: SocketAddr) -> UdpSocket {
@@ -140,7 +145,7 @@ fn every_worker_and_address_answers() {
     let first = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback").addresses()[0];
     let listeners = listen::bind(&[first, "127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let addresses = listeners.addresses().to_vec();
-    let running = listeners.serve(|| Obedient).expect("threads");
+    let running = listeners.serve(Obedient::default).expect("threads");
     for address in addresses {
         for id in 0..32 {
             let client = udp_client(address);

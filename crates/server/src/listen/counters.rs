@@ -14,6 +14,10 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count as u64), Ordering::Relaxed);
     }
 
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -28,15 +32,20 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-/// The one table: a row is a counter, its sum and its documentation.
+/// The one table: a row is a counter, its sum and its documentation. Some are counted by the listeners,
+/// some by the answerer, whose counts are taken over.
 macro_rules! counters {
-    ($($(#[doc = $help:literal])+ $name:ident,)+) => {
+    (
+        counted { $($(#[doc = $help:literal])+ $name:ident,)+ }
+        taken_over { $($(#[doc = $taken_help:literal])+ $taken:ident,)+ }
+    ) => {
         /// The counters of one thread, alone on their cache lines.
         #[derive(Default)]
         #[repr(align(128))]
         pub struct Counters {
             $($(#[doc = $help])+ pub $name: Counter,)+
-            /// Answers by the RCODE in their header.
+            $($(#[doc = $taken_help])+ pub $taken: Counter,)+
+            /// Answers by response code; BADVERS has its own count.
             pub rcodes: [Counter; 16],
         }
 
@@ -44,21 +53,36 @@ macro_rules! counters {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[doc = $help])+ pub $name: u64,)+
-            /// Answers by the RCODE in their header.
+            $($(#[doc = $taken_help])+ pub $taken: u64,)+
+            /// Answers by response code; BADVERS has its own count.
             pub rcodes: [u64; 16],
         }
 
         /// The counters but for [`Totals::rcodes`], in the order of [`Totals::values`].
-        pub const METRICS: &[Metric] = &[$(Metric { name: stringify!($name), help: concat!($($help),+).trim_ascii() },)+];
+        pub const METRICS: &[Metric] = &[
+            $(Metric { name: stringify!($name), help: concat!($($help),+).trim_ascii() },)+
+            $(Metric { name: stringify!($taken), help: concat!($($taken_help),+).trim_ascii() },)+
+        ];
+
+        impl Counters {
+            /// Takes over what the answerer of this thread has counted so far.
+            pub(super) fn take_over(&self, counted: &answer::Counters) {
+                $(self.$taken.set(counted.$taken);)+
+                for (counter, count) in self.rcodes.iter().zip(counted.rcodes) {
+                    counter.set(count);
+                }
+            }
+        }
 
         impl Totals {
             /// The sums in the order of [`METRICS`].
             pub fn values(&self) -> [u64; METRICS.len()] {
-                [$(self.$name,)+]
+                [$(self.$name,)+ $(self.$taken,)+]
             }
 
             fn count(&mut self, counters: &Counters) {
                 $(self.$name += counters.$name.value();)+
+                $(self.$taken += counters.$taken.value();)+
                 for (total, counter) in self.rcodes.iter_mut().zip(&counters.rcodes) {
                     *total += counter.value();
                 }
@@ -68,51 +92,58 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Messages received.
-    queries,
-    /// Octets received in messages, without the length prefix of TCP.
-    query_octets,
-    /// Answers handed to the kernel, transfers aside.
-    answers,
-    /// Octets of those answers.
-    answer_octets,
-    /// Answers with the TC bit.
-    truncated,
-    /// Messages that were not answered, on purpose.
-    dropped,
-    /// Datagrams longer than any query.
-    oversized,
-    /// Answers that the kernel would not take.
-    unsent,
-    /// Queries whose handling broke down: each is a bug.
-    panics,
-    /// Connections accepted.
-    connections,
-    /// Connections closed at once because their client has too many.
-    refused,
-    /// Connections closed to make room: for another one, for its descriptor or for its data.
-    evicted,
-    /// Connections closed because they rested, sent or read for too long.
-    expired,
-    /// Times that there were no descriptors for a waiting connection and none to close.
-    starved,
-    /// Zone transfers begun.
-    transfers,
-    /// Octets of zone transfers, without the length prefixes.
-    transfer_octets,
+    counted {
+        /// Messages received.
+        queries,
+        /// Octets received in messages, without the length prefix of TCP.
+        query_octets,
+        /// Answers handed to the kernel, transfers aside.
+        answers,
+        /// Octets of those answers.
+        answer_octets,
+        /// Messages that were not answered, on purpose.
+        dropped,
+        /// Datagrams longer than any query.
+        oversized,
+        /// Answers that the kernel would not take.
+        unsent,
+        /// Queries whose handling broke down: each is a bug.
+        panics,
+        /// Connections accepted.
+        connections,
+        /// Connections closed at once because their client has too many.
+        refused,
+        /// Connections closed to make room: for another one, for its descriptor or for its data.
+        evicted,
+        /// Connections closed because they rested, sent or read for too long.
+        expired,
+        /// Times that there were no descriptors for a waiting connection and none to close.
+        starved,
+        /// Zone transfers begun.
+        transfers,
+        /// Octets of zone transfers, without the length prefixes.
+        transfer_octets,
+    }
+    taken_over {
+        /// Messages that were no queries: too short, or answers themselves.
+        ignored,
+        /// Answers with the TC bit because they did not fit.
+        truncated,
+        /// Answers to an unknown version of EDNS (BADVERS).
+        bad_versions,
+        /// Answers left out because their network had too many.
+        rate_limited,
+        /// Answers cut to the TC bit because their network had too many.
+        slipped,
+    }
 }
 
 impl Counters {
-    /// Counts an answer by what its header says.
+    /// Counts an answer.
     #[inline]
-    pub(super) fn answered(&self, answer: &[u8]) {
+    pub(super) fn answered(&self, len: usize) {
         self.answers.add(1);
-        self.answer_octets.add(answer.len());
-        // RFC 1035 4.1.1: TC is bit 1 of the third octet, RCODE the low half of the fourth.
-        if let [_, _, flags, rcode, ..] = answer {
-            self.rcodes[usize::from(rcode & 15)].add(1);
-            self.truncated.add(usize::from(flags >> 1 & 1));
-        }
+        self.answer_octets.add(len);
     }
 }
 
@@ -132,13 +163,20 @@ mod tests {
     #[test]
     fn totals_are_sums_and_the_table_names_them() {
         let counters = [Arc::new(Counters::default()), Arc::new(Counters::default())];
-        counters[0].answered(&[0, 0, 0x82, 0x03, 0]);
-        counters[1].answered(&[0, 0, 0x80, 0x83]);
-        counters[1].dropped.add(7);
+        for (counters, len) in counters.iter().zip([5, 7]) {
+            counters.answered(len);
+            for slipped in [1, 3] {
+                let mut rcodes = [0; 16];
+                rcodes[3] = slipped;
+                counters.take_over(&answer::Counters { slipped, rcodes, ..Default::default() });
+            }
+        }
         let totals = Totals::of(&counters);
-        assert_eq!((totals.answers, totals.answer_octets, totals.truncated, totals.rcodes[3]), (2, 9, 1, 2));
-        let dropped = METRICS.iter().position(|metric| metric.name == "dropped").expect("in the table");
-        assert_eq!(totals.values()[dropped], 7);
+        assert_eq!((totals.answers, totals.answer_octets, totals.slipped, totals.rcodes[3]), (2, 12, 6, 6));
+        for (name, sum) in [("answer_octets", 12), ("slipped", 6)] {
+            let row = METRICS.iter().position(|metric| metric.name == name).expect("in the table");
+            assert_eq!(totals.values()[row], sum);
+        }
         assert!(METRICS.iter().all(|metric| metric.help.ends_with('.')));
     }
 }

@@ -3,12 +3,13 @@
 use super::Answer;
 use super::counters::Counters;
 use super::table::Work;
-use answer::{Ask, Reply, Transfer, Transport};
+use answer::{Ask, Reply, Transport};
 use netio::stream::Interest;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use zone::transfer::Transfer;
 
 /// How much a turn reads at most, in octets.
 pub(super) const READ_LEN: usize = 64 << 10;
@@ -54,6 +55,11 @@ impl<A: Answer> Desk<A> {
         self.now_s = now.as_secs() as u32;
     }
 
+    /// Closes a round of turns.
+    pub(super) fn end(&mut self) {
+        self.counters.take_over(self.answer.counters());
+    }
+
     /// A turn of a connection that holds nothing: reads into `input`. Any error ends the connection.
     pub(super) fn turn_at_rest(&mut self, stream: &TcpStream, peer: IpAddr, input: &mut [u8]) -> io::Result<Turn> {
         let Some(len) = receive(stream, input)? else { return Ok(Turn::Waiting) };
@@ -76,6 +82,7 @@ impl<A: Answer> Desk<A> {
         self.output.clear();
         if let Some(transfer) = &mut work.transfer {
             if self.stream_transfer(transfer) {
+                log(peer, transfer, "zone transferred");
                 work.transfer = None;
             }
         } else {
@@ -111,7 +118,10 @@ impl<A: Answer> Desk<A> {
             self.counters.query_octets.add(message.len());
             let ask = Ask { message, peer, transport: self.transport, now_s: self.now_s };
             match self.answer.answer(ask, self.output.room()) {
-                Reply::Send(len) => self.counters.answered(self.output.take(len)),
+                Reply::Send(len) => {
+                    self.output.take(len);
+                    self.counters.answered(len);
+                }
                 Reply::Drop => self.counters.dropped.add(1),
                 Reply::Transfer(transfer) => {
                     self.counters.transfers.add(1);
@@ -167,6 +177,11 @@ impl Work {
     }
 }
 
+/// Logs the end of a transfer. Only those that a zone's `allow-transfer` names can cause this.
+pub(super) fn log(peer: IpAddr, transfer: &Transfer, end: &str) {
+    tracing::info!(zone = %transfer.apex(), serial = transfer.serial(), records = transfer.records(), %peer, "{end}");
+}
+
 /// Answers of a turn, one behind the other, each with its length before it.
 struct Output {
     octets: Box<[u8]>,
@@ -191,13 +206,11 @@ impl Output {
         &mut self.octets[self.filled + PREFIX_LEN..][..MESSAGE_MAX]
     }
 
-    /// Takes the first `len` octets of the room as a message, and returns it.
-    fn take(&mut self, len: usize) -> &[u8] {
+    /// Takes the first `len` octets of the room as a message.
+    fn take(&mut self, len: usize) {
         let prefix = u16::try_from(len).expect("the room is no larger");
         self.octets[self.filled..][..PREFIX_LEN].copy_from_slice(&prefix.to_be_bytes());
-        let message = self.filled + PREFIX_LEN..self.filled + PREFIX_LEN + len;
-        self.filled = message.end;
-        &self.octets[message]
+        self.filled += PREFIX_LEN + len;
     }
 
     /// Sends all of it; returns what the kernel would not take.

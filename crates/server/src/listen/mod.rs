@@ -71,6 +71,8 @@ pub trait Answer: Send + 'static {
     fn refresh(&mut self);
     /// Answers one query into `out`, see [`answer::respond`].
     fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply;
+    /// What it has counted so far; looked at once per batch.
+    fn counters(&self) -> &answer::Counters;
 }
 
 /// Answers from the published zones.
@@ -94,6 +96,10 @@ impl Answer for Responder {
     #[inline]
     fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply {
         answer::respond(self.reader.last(), &mut self.scratch, ask, out)
+    }
+
+    fn counters(&self) -> &answer::Counters {
+        &self.scratch.counters
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::clients::Clients;
 use super::counters::Counters;
-use super::desk::{Desk, READ_LEN, Turn};
+use super::desk::{self, Desk, READ_LEN, Turn};
 use super::guard::guard;
 use super::rarely::Rarely;
 use super::table::{Table, Work};
@@ -126,6 +126,7 @@ impl<A: Answer> Worker<A> {
                 _ => {}
             }
         }
+        self.desk.end();
         self.close_expired();
         self.listen_again();
     }
@@ -257,7 +258,11 @@ impl<A: Answer> Worker<A> {
     fn close(&mut self, index: u32) {
         if let Some((_stream, peer, work)) = self.table.remove(index) {
             self.clients.remove(peer);
-            self.held -= work.map_or(0, |work| work.held());
+            let Some(work) = work else { return };
+            self.held -= work.held();
+            if let Some(transfer) = &work.transfer {
+                desk::log(peer, transfer, "zone transfer broken off");
+            }
         }
     }
 

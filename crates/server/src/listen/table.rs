@@ -3,9 +3,9 @@
 //! A connection at rest is an entry of 40 octets and nothing else. One that is in the middle of something holds [`Work`]
 //! and stands in the other list, so that the oldest of each kind is found at once.
 
-use answer::Transfer;
 use netio::stream::Interest;
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
+use zone::transfer::Transfer;
 
 const NONE: u32 = u32::MAX;
 

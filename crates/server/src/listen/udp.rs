@@ -4,7 +4,7 @@ use super::Answer;
 use super::counters::Counters;
 use super::guard::guard;
 use super::rarely::Rarely;
-use answer::{Ask, Reply, Transport};
+use answer::{Ask, MAX_UDP, Reply, Transport};
 use netio::udp::{Batch, Socket};
 use netio::{clock, pin};
 use std::io;
@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// Datagrams a system call: enough that the call's own cost vanishes, few enough that they stay in the cache.
 const BATCH: usize = 128;
-/// The longest answer over UDP that any configuration allows, in octets.
-const ANSWER_LEN: usize = 4096;
 /// How many full batches are still answered after a stop: what a receive buffer of 8 MiB holds.
 const LAST_BATCHES: usize = 100;
 /// How long to wait after the socket failed, so that a lasting error does not spin.
@@ -40,7 +38,7 @@ impl<A: Answer> Worker<A> {
         if let Err(error) = pin::pin(processor) {
             tracing::warn!(processor, %error, "cannot keep a UDP thread on its processor; it runs where the kernel likes");
         }
-        let batch = Batch::new(self.socket, BATCH, ANSWER_LEN);
+        let batch = Batch::new(self.socket, BATCH, MAX_UDP);
         let mut desk = Desk { batch, answer: self.answer, counters: self.counters };
         let mut failures = Rarely::new(Duration::from_secs(10));
         while !self.stop.load(Ordering::Relaxed) {
@@ -72,10 +70,9 @@ struct Desk<A> {
 }
 
 impl<A: Answer> Desk<A> {
+    /// Answers what was received; that may be nothing, but what was published meanwhile is to be seen, and what it
+    /// replaces to be let go of.
     fn answer_batch(&mut self, count: usize) {
-        if count == 0 {
-            return;
-        }
         self.answer.refresh();
         self.counters.queries.add(count);
         let now_s = clock::real().as_secs() as u32;
@@ -90,6 +87,7 @@ impl<A: Answer> Desk<A> {
             });
             self.counters.panics.add(usize::from(whole.is_none()));
         }
+        self.counters.take_over(self.answer.counters());
         self.counters.unsent.add(self.batch.send());
     }
 
@@ -102,7 +100,7 @@ impl<A: Answer> Desk<A> {
         let ask = Ask { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
         match self.answer.answer(ask, slot.reply) {
             Reply::Send(len) => {
-                self.counters.answered(&slot.reply[..len]);
+                self.counters.answered(len);
                 self.batch.set_reply(index, len);
             }
             // RFC 5936 4.2: there are no transfers over UDP.
