@@ -61,10 +61,11 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn default_state_dir() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // systemd gives a list if the unit names several; the first is ours.
-    let of_systemd = variable("STATE_DIRECTORY").map(|list| match list.to_str().and_then(|list| list.split_once(':')) {
-        Some((first, _)) => first.into(),
-        None => list,
-    });
+    let of_systemd =
+        variable("STATE_DIRECTORY").map(|list| match list.to_str().and_then(|list| list.split_once(':')) {
+            Some((first, _)) => first.into(),
+            None => list,
+        });
     let personal = || variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
     let of_user = || if is_root() { None } else { Some(personal()?.join("zonda")) };
     of_systemd.or_else(of_user).unwrap_or_else(|| "/var/lib/zonda".into())
@@ -147,8 +148,7 @@ impl Drop for Control {
 fn take_lock(state_dir: &Path) -> Result<File, ControlError> {
     let path = state_dir.join(LOCK);
     let unusable = |error| ControlError::Folder(state_dir.to_owned(), error);
-    let mut file =
-        File::options().create(true).read(true).write(true).truncate(false).open(&path).map_err(unusable)?;
+    let mut file = File::options().create(true).read(true).write(true).truncate(false).open(&path).map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => (),
         Err(TryLockError::Error(error)) => return Err(unusable(error)),
@@ -186,7 +186,9 @@ mod tests {
         let state_dir = folder.path().join("deep/state");
         let control = Control::open(&state_dir).expect("a fresh folder");
         std::thread::spawn(move || control.serve(|Request::Reload| Answer::Reloaded(Report::default())));
-        assert!(matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(report)) if report == Report::default()));
+        assert!(
+            matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(report)) if report == Report::default())
+        );
         for nonsense in ["\n", "{\"command\":\"dance\"}\n", "[]\n", &("x".repeat(5000) + "\n")] {
             let mut stream = UnixStream::connect(state_dir.join(SOCKET)).expect("it listens");
             // The far end may have answered and left before a long request was written to its end.

@@ -23,7 +23,8 @@ impl Log {
     pub fn start(level: LogLevel, format: LogFormat) -> Log {
         let (filter, level) = reload::Layer::new(filter(level));
         let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
-        let lines = tracing_subscriber::fmt::layer().with_target(false).with_ansi(is_terminal).with_writer(|| LogWriter);
+        let lines =
+            tracing_subscriber::fmt::layer().with_target(false).with_ansi(is_terminal).with_writer(|| LogWriter);
         let registry = tracing_subscriber::registry().with(filter);
         match format {
             LogFormat::Text => registry.with(lines).init(),

@@ -148,7 +148,10 @@ fn first_origin(path: &Path) -> std::io::Result<Option<Name>> {
         match words.next() {
             None => continue,
             Some(word) if word.eq_ignore_ascii_case(b"$ORIGIN") => {
-                return Ok(words.next().and_then(|name| Name::from_text(name, None).ok()).map(|name| name.to_lowercase()));
+                return Ok(words
+                    .next()
+                    .and_then(|name| Name::from_text(name, None).ok())
+                    .map(|name| name.to_lowercase()));
             }
             Some(word) if word.starts_with(b"$") => continue,
             Some(_) => return Ok(None),

@@ -55,7 +55,7 @@ impl<'t> Iterator for Blocks<'t> {
 impl Blocks<'_> {
     /// Where the next header starts.
     fn next_header(&mut self) -> Option<usize> {
-        while let Some(token) = self.tokens.next() {
+        for token in self.tokens.by_ref() {
             let is_header = token.kind() == TokenKind::LeftSquareBracket && self.depth == 0 && self.at_line_start;
             match token.kind() {
                 TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => self.depth += 1,

@@ -107,20 +107,20 @@ impl Reader {
 
     fn one_file(&mut self, path: &Path, is_included: bool) {
         let file: Arc<str> = path.display().to_string().into();
+        let source = self.files.len() as u32;
+        self.files.push(file.clone());
         let text = match std::fs::read(path).map(String::from_utf8) {
             Ok(Ok(text)) => text,
             Ok(Err(error)) => {
-                let place = Place { file, line: 0, column: 0 };
                 let octets = error.utf8_error().valid_up_to();
-                return self.error(place, format!("octet {octets} is not UTF-8"), "save the file as UTF-8");
+                let message = format!("octet {octets} is not UTF-8");
+                return self.error(Place { file, line: 0, column: 0 }, message, "save the file as UTF-8");
             }
             Err(error) => {
-                let place = Place { file, line: 0, column: 0 };
-                return self.error(place, format!("the configuration cannot be read: {error}"), help_to_read(&error));
+                let message = format!("the configuration cannot be read: {error}");
+                return self.error(Place { file, line: 0, column: 0 }, message, help_to_read(&error));
             }
         };
-        let source = self.files.len() as u32;
-        self.files.push(file.clone());
         for block in blocks(&text) {
             self.block(&Context { file: file.clone(), source, folder: folder_of(path), block, is_included });
         }
@@ -140,6 +140,14 @@ impl Reader {
                 ("zone", _) => self.refuse(context, key.span(), "`zone` is a list of tables".into(), "write [[zone]]"),
                 ("template", _) => {
                     self.refuse(context, key.span(), "`template` holds tables by name".into(), "write [template.NAME]");
+                }
+                (name, DeValue::Table(_) | DeValue::Array(_)) if Top::KEYS.iter().all(|key| key.name != name) => {
+                    self.refuse(
+                        context,
+                        key.span(),
+                        format!("there is no section `{name}`"),
+                        &unknown_section_help(name),
+                    );
                 }
                 (name, _) => self.top_key(context, name, key.span(), value),
             }
@@ -278,6 +286,11 @@ impl Reader {
         self.find_fileless(&zones);
         let warnings = self.warnings(&zones);
         self.problems.extend(warnings);
+        let files = &self.files;
+        let file_number = |place: &Place| files.iter().position(|file| *file == place.file);
+        self.problems.sort_by_key(|problem| {
+            (file_number(&problem.place).unwrap_or(usize::MAX), problem.place.line, problem.place.column)
+        });
         if !self.has_errors {
             return Ok(Config { server: self.server, zones, files: self.files, warnings: self.problems });
         }
@@ -397,6 +410,13 @@ fn unknown_key_help<S: Section>(name: &str) -> String {
     match sections.iter().find(|(_, keys)| keys.iter().any(|key| key.name == name)) {
         Some((place, _)) => format!("`{name}` belongs {place}"),
         None => "zonda.toml(5) lists the keys: `zonda man zonda.toml`".into(),
+    }
+}
+
+fn unknown_section_help(name: &str) -> String {
+    match nearest(name, ["server", "zone", "template"]) {
+        Some(section) => format!("did you mean `{section}`?"),
+        None => "there are [server], [[zone]] and [template.NAME]".into(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The effective configuration as TOML that can be read back: every key with its value and the first sentence about it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use super::Config;
 use super::keys::{Server, Zone};
@@ -43,7 +42,7 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
     let keys = Zone {
         name: Some(zone.name.clone()),
         template: None,
-        file: zone.file().map(PathBuf::from),
+        file: zone.file(),
         primaries: unless_empty(&zone.policy.primaries),
         allow_transfer: unless_empty(&zone.policy.allow_transfer),
         notify: unless_empty(&zone.policy.notify),

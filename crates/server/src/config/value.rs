@@ -318,7 +318,7 @@ fn string<'v, T: Setting>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Ve
 }
 
 fn wrong_type<T: Setting>(value: &Spanned<DeValue<'_>>) -> Vec<Refusal> {
-    Refusal::of(value, format!("this is a {}", value.get_ref().type_str()), format!("write {}", T::expected()))
+    Refusal::of(value, format!("this has the type {}", value.get_ref().type_str()), format!("write {}", T::expected()))
 }
 
 fn quoted(text: &str) -> String {

@@ -67,14 +67,7 @@ pub fn load(config: &ZoneConfig, aim: Aim<'_>, turn: Turn, progress: &Progress) 
 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
-fn read(
-    config: &ZoneConfig,
-    path: &Path,
-    files: &Files,
-    aim: Aim<'_>,
-    threads: usize,
-    progress: &Progress,
-) -> Outcome {
+fn read(config: &ZoneConfig, path: &Path, files: &Files, aim: Aim<'_>, threads: usize, progress: &Progress) -> Outcome {
     let contents = match Contents::open(path) {
         Ok(contents) => contents,
         Err(error) => return failed(path, format!("the zone file cannot be read: {error}"), mend(&error)),

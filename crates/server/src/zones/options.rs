@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use answer::Options;
 use answer::cookie::Secrets;
 use answer::rate::Limits;
-use answer::Options;
 
 use crate::config::Server;
 
@@ -33,7 +33,7 @@ pub fn options(server: &Server, secret: &Secret) -> Arc<Options> {
         version: unless_empty(&server.version.0),
         identity: unless_empty(&server.identity.0),
         cookies: server.cookies.then_some(Secrets(secrets)),
-        rate_limits: (server.rrl_rate.0 > 0).then(|| Limits {
+        rate_limits: (server.rrl_rate.0 > 0).then_some(Limits {
             responses_per_second: server.rrl_rate.0,
             slip: server.rrl_slip.0,
             ipv4_prefix_len: server.rrl_ipv4_prefix.0 as u8,

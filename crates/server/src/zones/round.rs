@@ -72,7 +72,8 @@ impl<'r> Round<'r> {
     }
 
     fn insert(&mut self, config: &ZoneConfig, zone: Zone) {
-        let transfer = self.next.zones.get(config.name.wire()).map(|served| served.transfer.clone()).unwrap_or_default();
+        let transfer =
+            self.next.zones.get(config.name.wire()).map(|served| served.transfer.clone()).unwrap_or_default();
         self.next.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer }));
     }
 }

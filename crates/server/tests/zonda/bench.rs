@@ -7,6 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
@@ -76,7 +77,9 @@ impl Bench {
 
 /// A zone with this serial and this address of `www`.
 pub fn zone_text(serial: u32, address: &str) -> String {
-    format!("$TTL 1h\n@ SOA ns.example.net. hostmaster.example.net. {serial} 4h 1h 2w 5m\n@ NS ns.example.net.\nwww A {address}\n")
+    format!(
+        "$TTL 1h\n@ SOA ns.example.net. hostmaster.example.net. {serial} 4h 1h 2w 5m\n@ NS ns.example.net.\nwww A {address}\n"
+    )
 }
 
 pub fn outcome(output: Output) -> Outcome {
@@ -91,6 +94,7 @@ pub fn outcome(output: Output) -> Outcome {
 pub struct Daemon {
     child: Child,
     log: Arc<Mutex<String>>,
+    collector: Option<JoinHandle<()>>,
     notices: UnixDatagram,
     pub address: SocketAddr,
 }
@@ -104,11 +108,11 @@ impl Daemon {
         let mut command = bench.zonda(arguments);
         command.env("NOTIFY_SOCKET", &notify_socket).stderr(Stdio::piped());
         let mut child = command.spawn().expect("zonda runs");
-        let log = collected(child.stderr.take().expect("it is piped"));
+        let (log, collector) = collected(child.stderr.take().expect("it is piped"));
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut daemon = Daemon { child, log, notices, address: unknown };
+        let mut daemon = Daemon { child, log, collector: Some(collector), notices, address: unknown };
         daemon.wait_for_notice("READY=1");
-        daemon.address = listening(&daemon.log()).expect("the log tells the address");
+        daemon.address = listening(&daemon.wait_for_log("listening")).expect("an address");
         daemon
     }
 
@@ -128,6 +132,19 @@ impl Daemon {
         self.log.lock().expect("nobody panics with it").clone()
     }
 
+    /// Waits until a line of the log has this in it, and returns that.
+    pub fn wait_for_log(&self, wanted: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            let log = self.log();
+            match log.lines().find(|line| line.contains(wanted)) {
+                Some(line) => return line.to_owned(),
+                None if begin.elapsed() > PATIENCE => panic!("{wanted} is not in {log}"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
@@ -138,6 +155,7 @@ impl Daemon {
     pub fn stop(mut self) -> (ExitStatus, String) {
         self.signal("TERM");
         let status = self.wait();
+        self.collector.take().map(JoinHandle::join);
         (status, self.log())
     }
 
@@ -187,7 +205,8 @@ impl Answer {
     /// Whether an answer without EDNS ends in this address: there is one answer record, and the rest is left out.
     pub fn has(&self, address: &str) -> bool {
         let address: std::net::Ipv4Addr = address.parse().expect("an address");
-        self.rcode() == NOERROR && self.0.windows(6).any(|octets| octets[..2] == [0, 4] && octets[2..] == address.octets())
+        self.rcode() == NOERROR
+            && self.0.windows(6).any(|octets| octets[..2] == [0, 4] && octets[2..] == address.octets())
     }
 }
 
@@ -201,22 +220,21 @@ fn question(name: &str) -> Vec<u8> {
     message
 }
 
-fn collected(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+fn collected(mut from: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let log = Arc::new(Mutex::new(String::new()));
     let into = log.clone();
-    std::thread::spawn(move || {
+    let collector = std::thread::spawn(move || {
         for line in BufReader::new(&mut from).lines().map_while(Result::ok) {
             let mut log = into.lock().expect("nobody panics with it");
             log.push_str(&line);
             log.push('\n');
         }
     });
-    log
+    (log, collector)
 }
 
-/// The first address that the log says it listens on, as text or as JSON.
-fn listening(log: &str) -> Option<SocketAddr> {
-    let line = log.lines().find(|line| line.contains("listening"))?;
+/// The address in a line of the log, as text or as JSON.
+fn listening(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("address")?;
     let rest = rest.trim_start_matches(['=', '"', ':']);
     rest.split(['"', ' ', ',', '}']).next()?.parse().ok()

@@ -56,9 +56,9 @@ nofity = []
         "zonda.toml:1:1: error: there is no key `colour` here (zonda.toml(5) lists the keys: `zonda man zonda.toml`)",
         "zonda.toml:4:1: error: there is no key `lisen` here (did you mean `listen`?)",
         "zonda.toml:5:11: error: `workers`: -1 is out of range (write a whole number from 0 to 1024)",
-        "zonda.toml:6:15: error: `tcp-workers`: this is a string (write a whole number from 0 to 1024)",
+        "zonda.toml:6:15: error: `tcp-workers`: this has the type string (write a whole number from 0 to 1024)",
         "zonda.toml:7:24: error: `listen`: `nowhere` is no address with a port",
-        "zonda.toml:7:35: error: `listen`: this is a integer",
+        "zonda.toml:7:35: error: `listen`: this has the type integer",
         "zonda.toml:8:15: error: `udp-payload`: 100 is out of range (write a whole number from 512 to 4096)",
         "zonda.toml:9:19: error: `cookie-secrets`: this is no cookie secret (write 32 hexadecimal digits",
         "zonda.toml:10:1: error: there is no key `allow-transfer` here (`allow-transfer` belongs in [[zone]] or [template.NAME])",
@@ -80,6 +80,10 @@ nofity = []
     ] {
         assert!(outcome.out.contains(expected), "{expected}\nis not in\n{}", outcome.out);
     }
+    let lines =
+        outcome.out.lines().filter_map(|line| line.strip_prefix("zonda.toml:")?.split(':').next()?.parse().ok());
+    let lines: Vec<u32> = lines.collect();
+    assert!(lines.is_sorted(), "in the order of the text: {}", outcome.out);
     assert_eq!(outcome.out.lines().last(), Some("0 zones read, 24 errors, 0 warnings"), "{}", outcome.out);
     assert!(!outcome.out.contains("00112233"), "a secret is never shown");
 }
@@ -146,7 +150,7 @@ fn a_folder_without_zones_is_a_warning() {
 fn a_file_that_may_not_be_read_is_named() {
     let bench = Bench::new();
     let path = bench.write("zones/secret.example.zone", &zone_text(1, "192.0.2.1"));
-    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0)).expect("it is ours");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o0)).expect("it is ours");
     if std::fs::read(&path).is_ok() {
         return eprintln!("skipped: this user may read everything");
     }

@@ -37,7 +37,10 @@ fn zones_can_be_named_on_the_command_line() {
 fn a_configuration_is_served_from_its_folder() {
     let bench = Bench::new();
     bench.write("etc/zones/example.com.zone", &zone_text(1, "192.0.2.1"));
-    bench.write("etc/zonda.toml", "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"example.com\"\n");
+    bench.write(
+        "etc/zonda.toml",
+        "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"example.com\"\n",
+    );
     let daemon = bench.serve(&["--config", "etc/zonda.toml"]);
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
 }
@@ -53,9 +56,10 @@ fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
     for name in ["www.bad.example", "www.absent.example", "www.later.example"] {
         assert_eq!(daemon.ask(name).rcode(), SERVFAIL, "{name}");
     }
-    let log = daemon.log();
-    for expected in ["zones/bad.example.zone:1:", "absent: error: the zone file cannot be read", "not transferred in yet"] {
-        assert!(log.contains(expected), "{expected}: {log}");
+    for expected in
+        ["zones/bad.example.zone:1:", "absent: error: the zone file cannot be read", "not transferred in yet"]
+    {
+        daemon.wait_for_log(expected);
     }
 }
 
@@ -89,8 +93,14 @@ fn a_start_that_cannot_be_says_why() {
         (vec!["serve", "--config", "absent.toml"], "absent.toml: error: the configuration cannot be read"),
         (vec!["serve", "absent"], "absent: error: this cannot be read"),
         (vec!["serve", "--listen", "192.0.2.1:5300", "zones"], "no interface of this host has the address"),
-        (vec!["serve", "--listen", "127.0.0.1:0", "--config", "user.toml"], "cannot become the user nobody-of-this-name"),
-        (vec!["serve", "--listen", "127.0.0.1:0", "--config", "state.toml"], "the state-dir user.toml/state cannot be used"),
+        (
+            vec!["serve", "--listen", "127.0.0.1:0", "--config", "user.toml"],
+            "cannot become the user nobody-of-this-name",
+        ),
+        (
+            vec!["serve", "--listen", "127.0.0.1:0", "--config", "state.toml"],
+            "the state-dir user.toml/state cannot be used",
+        ),
     ] {
         let outcome = bench.run(&arguments);
         assert_eq!(outcome.status, 1, "{arguments:?}: {}", outcome.err);
@@ -109,7 +119,7 @@ fn a_state_dir_is_not_shared_and_the_default_can_be_done_without() {
     assert_eq!(refused.status, 1);
     assert!(refused.err.contains("another zonda (process"), "{}", refused.err);
     let second = bench.serve(&["zones"]);
-    assert!(second.log().contains("no `zonda reload` for this one"), "{}", second.log());
+    second.wait_for_log("no `zonda reload` for this one");
     assert!(first.ask("www.example.com").has("192.0.2.1") && second.ask("www.example.com").has("192.0.2.1"));
 }
 
@@ -152,7 +162,10 @@ fn the_log_level_holds() {
     let bench = Bench::new();
     bench.write_zone("example.com", 1, "192.0.2.1");
     let outcome = outcome(
-        bench.zonda(&["serve", "--log-level", "error", "--listen", "192.0.2.1:53", "zones"]).output().expect("zonda runs"),
+        bench
+            .zonda(&["serve", "--log-level", "error", "--listen", "192.0.2.1:53", "zones"])
+            .output()
+            .expect("zonda runs"),
     );
     assert_eq!(outcome.err.lines().count(), 1, "{}", outcome.err);
 }
