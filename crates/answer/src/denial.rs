@@ -146,7 +146,10 @@ impl<'z> Proofs<'z> {
             _ => {
                 let labels = zone.apex().label_count() + label_count(&key.as_bytes()[..encloser_len]);
                 self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])));
-                self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[b"\x01*", qname.suffix(labels)])));
+                // Opt-out leaves out a wildcard that is but the parent of unsigned delegations.
+                let wildcard = hash(zone, &[b"\x01*", qname.suffix(labels)]);
+                let entry = matching_nsec3(zone, &wildcard).or_else(|| covering_nsec3(zone, &wildcard));
+                self.add(zone, qname, entry);
             }
         }
     }
