@@ -35,11 +35,6 @@ fn each_mistake_has_its_place_and_message() {
         ("\"a\" 1 A 192.0.2.1", "zone:1:1: error: the owner is in quotes"),
         ("a\\300 1 A 192.0.2.1", "zone:1:1: error: a backslash must be followed by"),
         ("a.test. 1 A 192.0.2.1", "zone:1:1: error: a.test. is out of zone example. ("),
-        // RDATA.
-        ("a 1 A", "zone:1:6: error: "),
-        ("a 1 A 192.0.2", "zone:1:7: error: "),
-        ("a 1 A 192.0.2.1 x", "zone:1:17: error: "),
-        ("a 1 MX (\n  1 ; preference\n  b..c )", "zone:3:3: error: "),
         // Quotes and parentheses.
         ("a 1 TXT \"x\\\"", "zone:1:9: error: this quote is not closed (close it with \""),
         ("a 1 TXT \"x\nb 1 TXT \"y\"", "zone:1:9: error: this quote is not closed"),
@@ -59,6 +54,24 @@ fn each_mistake_has_its_place_and_message() {
         assert!(outcome.findings[0].contains(" ("), "{text} has no help: {:?}", outcome.findings);
         let last = outcome.records.last().expect("a record");
         assert!(last.ends_with(" last.example. 1 IN A 192.0.2.9"), "{text}: {outcome:?}");
+    }
+}
+
+/// A mistake in RDATA is reported at its field; behind the last field, or the type, if something is missing.
+#[test]
+fn mistakes_in_rdata_have_their_place() {
+    for (text, place) in [
+        ("a 1 A", "zone:1:6"),
+        ("a 1 A 192.0.2", "zone:1:7"),
+        ("a 1 A 192.0.2.1 x", "zone:1:17"),
+        ("a 1 MX (\n  1 ; preference\n  b..c )", "zone:3:3"),
+        ("a 1 MX (\n  1 ; preference\n )", "zone:2:4"),
+        ("a 1 TXT \"a\" \\256", "zone:1:13"),
+    ] {
+        let outcome = read(text.as_bytes());
+        assert_eq!(outcome.records, [""; 0]);
+        assert_eq!(outcome.findings.len(), 1, "{text}: {outcome:?}");
+        assert!(outcome.findings[0].starts_with(&format!("{place}: error: ")), "{text}: {:?}", outcome.findings);
     }
 }
 
