@@ -76,9 +76,9 @@ fn root_zone_of_2011() {
     assert_eq!(check(&text, &Name::root()), record_lines(&text));
 }
 
-/// All days one behind the other; one of the exports ends in a line that is no zone text but the error message of a web service.
+/// All days one behind the other; one of the exports, the second of 2026-07-27, is the error message of a web service.
 #[test]
-fn gov_zone_of_45_days() {
+fn gov_zone_of_44_days() {
     let Some(data) = data() else { return };
     let archive = data.join("gov/gov-series-2026.tar.xz");
     let Some(text) = unpacked("tar", &["-xJOf"], &archive) else { return };
@@ -91,5 +91,5 @@ fn gov_zone_of_45_days() {
     );
     assert_eq!(days.sinks.iter().map(|sink| sink.1).sum::<usize>(), record_lines(&text) - 1);
     let soas: usize = days.sinks.iter().map(|sink| sink.0.matches(&format!(" IN {} ", Rtype::SOA)).count()).sum();
-    assert_eq!(soas, 45);
+    assert_eq!(soas, 44);
 }
