@@ -159,6 +159,24 @@ impl Entry<'_> {
         }
     }
 
+    /// Whether `key` begins with the key of this entry: it is at or below this name.
+    #[inline]
+    pub fn is_prefix_of(&self, key: &[u8]) -> bool {
+        key.split_at_checked(self.prefix.len())
+            .is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.rest))
+    }
+
+    /// Whether this is the entry of `key`.
+    #[inline]
+    pub fn is_key(&self, key: &[u8]) -> bool {
+        self.key_len() == key.len() && self.is_prefix_of(key)
+    }
+
+    /// How many labels the key has.
+    pub fn label_count(&self) -> usize {
+        crate::key::label_count(self.prefix) + crate::key::label_count(self.rest)
+    }
+
     /// How many leading octets the key of this entry shares with `key`.
     #[inline]
     pub fn common_len(&self, key: &[u8]) -> usize {
