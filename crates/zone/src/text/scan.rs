@@ -128,16 +128,25 @@ impl<'t> Scanner<'t> {
     fn word(&mut self, fields: &mut Vec<Field<'t>>) {
         let rest = &self.text[self.now.at..];
         let mut len = plain_len(rest);
-        while let Some(&byte) = rest.get(len) {
-            len += match byte {
-                b'\\' => self.escape_len(&rest[len..], len),
-                b'"' => self.quote_in_word_len(rest, len),
-                _ => break,
-            };
-            len += plain_len(&rest[len..]);
+        if matches!(rest.get(len), Some(b'\\' | b'"')) {
+            len = self.odd_word_len(rest, len);
         }
         self.push(fields, &rest[..len], false);
         self.now.at += len;
+    }
+
+    /// How long a word with escapes or quotes in it is, the first of them after `len` octets.
+    #[cold]
+    fn odd_word_len(&mut self, word: &[u8], mut len: usize) -> usize {
+        while let Some(&byte) = word.get(len) {
+            len += match byte {
+                b'\\' => self.escape_len(&word[len..], len),
+                b'"' => self.quote_in_word_len(word, len),
+                _ => break,
+            };
+            len += plain_len(&word[len..]);
+        }
+        len
     }
 
     /// How long the escape at the start of `rest` is, `behind` octets into the word.
@@ -201,11 +210,11 @@ impl<'t> Scanner<'t> {
     }
 
     fn push(&mut self, fields: &mut Vec<Field<'t>>, text: &'t [u8], quoted: bool) {
-        let Spot { line, column } = self.now.spot();
-        if text.len() > MAX_FIELD_LEN {
-            self.fault_behind(0, "the field is longer than any RDATA", "RDATA has at most 65535 octets");
-        } else if fields.len() < MAX_FIELDS {
+        if text.len() <= MAX_FIELD_LEN && fields.len() < MAX_FIELDS {
+            let Spot { line, column } = self.now.spot();
             fields.push(Field { text, quoted, line, column });
+        } else if text.len() > MAX_FIELD_LEN {
+            self.fault_behind(0, "the field is longer than any RDATA", "RDATA has at most 65535 octets");
         } else {
             self.fault_behind(0, "the entry has more fields than any RDATA", "RDATA has at most 65535 octets");
         }
@@ -290,31 +299,7 @@ impl<'t> Scanner<'t> {
 
 /// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
 fn plain_len(text: &[u8]) -> usize {
-    let mut len = 0;
-    while let Some(eight) = text[len..].first_chunk() {
-        let found = first_special(u64::from_le_bytes(*eight));
-        len += found;
-        if found < 8 {
-            if class(text[len]) != Class::Plain {
-                return len;
-            }
-            len += 1;
-        }
-    }
-    len + text[len..].iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len() - len)
-}
-
-/// The number of the first of eight bytes that is a blank, a control character, or one of `"();\`; 8 if there is none.
-///
-/// The well-known test for a zero byte in a word: the lowest bit that it sets is right, those above it may not be.
-fn first_special(word: u64) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
-    let equal = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    // Both parentheses at once: they differ in the lowest bit.
-    let special =
-        below(word, b' ' + 1) | equal(word, b'"') | equal(word | ONES, b')') | equal(word, b';') | equal(word, b'\\');
-    (special & (ONES << 7)).trailing_zeros() as usize / 8
+    text.iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len())
 }
 
 fn is_word_part(byte: Option<&u8>) -> bool {
