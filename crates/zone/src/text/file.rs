@@ -101,7 +101,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             }
         }
         while progress.position.at < len {
-            self.read(text, progress, len.min(progress.position.at + self.setup.plan.chunk));
+            self.read(text, progress, len.min(progress.position.at.saturating_add(self.setup.plan.chunk)));
             text.report(self.setup.options, progress.position.at);
         }
     }

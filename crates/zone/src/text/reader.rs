@@ -104,7 +104,7 @@ impl<'a, S: Sink> Reader<'a, S> {
                     self.state.owner.standing = Standing::Wrong;
                     stated = b"";
                 }
-                self.error(fault);
+                self.error(*fault);
                 continue;
             }
             let Some((first, rest)) = fields.split_first() else { continue };
@@ -124,7 +124,7 @@ impl<'a, S: Sink> Reader<'a, S> {
                 self.entry(line, first, &fields, scanner.joined_quote)
             };
             if let Err(fault) = done {
-                self.error(fault);
+                self.error(*fault);
             }
         }
         None
@@ -177,7 +177,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         match self.owner(field) {
             Ok(()) => field.text,
             Err(fault) => {
-                self.error(fault);
+                self.error(*fault);
                 b""
             }
         }
@@ -214,13 +214,17 @@ impl<'a, S: Sink> Reader<'a, S> {
                     return Err(Fault::at(field, "the TTL is stated twice", "the type must follow"));
                 }
                 ttl = Some(self.stated(field)?);
-            } else if let Some(rtype) = Rtype::from_text(field.text) {
+                continue;
+            }
+            // The class IN before all types: it is the one that stands on most lines.
+            let is_in = field.text.eq_ignore_ascii_case(b"IN");
+            let rtype = if is_in { None } else { Rtype::from_text(field.text) };
+            if let Some(rtype) = rtype {
                 check_type(field, rtype)?;
                 return Ok(Head { ttl, rtype, len: at + 1 });
-            } else {
-                check_class(first, field, has_class)?;
-                has_class = true;
             }
+            check_class(first, field, has_class)?;
+            has_class = true;
         }
         let last = fields.last().unwrap_or(first);
         Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
@@ -238,7 +242,7 @@ impl<'a, S: Sink> Reader<'a, S> {
             return Ok(seconds);
         }
         let message = format!("the TTL {seconds} is over {} and means 0", ttl::MAX);
-        self.warn(Fault::at(field, message, "RFC 2181 8; state the TTL that is meant"));
+        self.warn(*Fault::at(field, message, "RFC 2181 8; state the TTL that is meant"));
         Ok(0)
     }
 
@@ -270,7 +274,7 @@ impl<'a, S: Sink> Reader<'a, S> {
             }
         };
         let ttl = if minimum > ttl::MAX { 0 } else { minimum };
-        self.warn(Fault::at(
+        self.warn(*Fault::at(
             last,
             format!("there is no TTL: the minimum of the SOA, {ttl}, becomes the default"),
             help,
@@ -281,12 +285,12 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     //----------- findings -----------------------------------------------------
 
-    fn warn(&mut self, fault: Box<Fault>) {
-        self.findings.add(Severity::Warning, self.file.name, *fault);
+    fn warn(&mut self, fault: Fault) {
+        self.findings.add(Severity::Warning, self.file.name, fault);
     }
 
-    fn error(&mut self, fault: Box<Fault>) {
-        self.findings.add(Severity::Error, self.file.name, *fault);
+    fn error(&mut self, fault: Fault) {
+        self.findings.add(Severity::Error, self.file.name, fault);
     }
 }
 

@@ -132,7 +132,8 @@ impl<'t> Scanner<'t> {
             len = self.odd_word_len(rest, len);
         }
         self.push(fields, &rest[..len], false);
-        self.now.at += len;
+        // Mostly one blank follows.
+        self.now.at += len + usize::from(rest.get(len).is_some_and(|&byte| class(byte) == Class::Blank));
     }
 
     /// How long a word with escapes or quotes in it is, the first of them after `len` octets.
@@ -209,15 +210,23 @@ impl<'t> Scanner<'t> {
         self.now.at = end;
     }
 
+    #[inline(always)]
     fn push(&mut self, fields: &mut Vec<Field<'t>>, text: &'t [u8], quoted: bool) {
         if text.len() <= MAX_FIELD_LEN && fields.len() < MAX_FIELDS {
             let Spot { line, column } = self.now.spot();
             fields.push(Field { text, quoted, line, column });
-        } else if text.len() > MAX_FIELD_LEN {
-            self.fault_behind(0, "the field is longer than any RDATA", "RDATA has at most 65535 octets");
         } else {
-            self.fault_behind(0, "the entry has more fields than any RDATA", "RDATA has at most 65535 octets");
+            self.refuse_field(text);
         }
+    }
+
+    #[cold]
+    fn refuse_field(&mut self, text: &[u8]) {
+        let message = match text.len() {
+            0..=MAX_FIELD_LEN => "the entry has more fields than any RDATA",
+            _ => "the field is longer than any RDATA",
+        };
+        self.fault_behind(0, message, "RDATA has at most 65535 octets");
     }
 
     //----------- parentheses and lines ----------------------------------------
