@@ -122,7 +122,7 @@ pub(super) fn print_type(bytes: &[u8], out: &mut String) {
 pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     let text = input.word()?;
     let seconds = parse_interval(text).ok_or_else(|| {
-        input.wrong("is not an interval", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
+        input.wrong("is not a length of time", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
     })?;
     out.extend_from_slice(&seconds.to_be_bytes());
     Ok(())

@@ -8,12 +8,14 @@ use wire::{MAX_LABEL_LEN, MAX_NAME_LEN, NameRef};
 use super::FieldError;
 use super::input::Input;
 
-const ESCAPES: &str = "write a backslash as \\\\, and other octets as a backslash and three digits up to 255";
-
 //----------- names ------------------------------------------------------------
 
 pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     let text = input.word()?;
+    if text.ends_with(b"\"") && !text.ends_with(b"\\\"") {
+        // Only a service parameter can look like this, where the name before it was forgotten.
+        return Err(input.wrong("is missing", "write the name, or . for none, before the parameters"));
+    }
     push_name(text, input.origin(), out).map_err(|error| input.wrong(format_args!("is not a domain name: {error}"), ""))
 }
 
@@ -105,7 +107,7 @@ pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), 
 pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     let start = out.len();
     let text = input.string()?;
-    unescape(text, input, out)?;
+    unescape(text, out).ok_or_else(|| bad_escape(input))?;
     if out.len() - start < least {
         return Err(input.wrong("is empty", ""));
     }
@@ -120,28 +122,27 @@ fn parse_plain_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fi
 fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     let start = out.len();
     out.push(0);
-    unescape(text, input, out)?;
+    unescape(text, out).ok_or_else(|| bad_escape(input))?;
     out[start] = u8::try_from(out.len() - start - 1).map_err(|_| {
         input.wrong("is longer than 255 octets", "where the type allows it, split it into several strings")
     })?;
     Ok(())
 }
 
-/// Appends `text` with its escapes resolved.
-pub(super) fn unescape(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
-    let Some(plain) = memchr::memchr(b'\\', text) else {
-        out.extend_from_slice(text);
-        return Ok(());
-    };
+fn bad_escape(input: &Input<'_>) -> FieldError {
+    let help = "write a backslash as \\\\, and other octets as a backslash and three digits up to 255";
+    input.wrong("has a bad escape", help)
+}
+
+/// Appends `text` with its escapes resolved; `None` if one of them is bad.
+pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let plain = memchr::memchr(b'\\', text).unwrap_or(text.len());
     out.extend_from_slice(&text[..plain]);
     let mut bytes = text[plain..].iter().copied();
     while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'\\' => name::unescape(&mut bytes).map_err(|_| input.wrong("has a bad escape", ESCAPES))?,
-            _ => byte,
-        });
+        out.push(if byte == b'\\' { name::unescape(&mut bytes).ok()? } else { byte });
     }
-    Ok(())
+    Some(())
 }
 
 pub(super) fn print_strings(mut bytes: &[u8], out: &mut String) {
