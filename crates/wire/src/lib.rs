@@ -3,10 +3,12 @@
 //! Everything here works on byte slices in the wire form of RFC 1035 section 4 and is used by all other crates.
 #![forbid(unsafe_code)]
 
+pub mod message;
 pub mod name;
 pub mod rdata;
 pub mod rtype;
 
+pub use message::Message;
 pub use name::{Name, NameRef};
 pub use rtype::{Class, Rtype};
 

@@ -138,6 +138,8 @@ pub(crate) struct Plan<'p> {
     pub(crate) threads: usize,
     pub(crate) previous: Option<&'p Zone>,
     pub(crate) thorough: bool,
+    /// All records could be read, so what is not there is missing.
+    pub(crate) is_whole: bool,
 }
 
 /// How a version differs from the one before.
@@ -223,15 +225,14 @@ fn update(
     let numbering = Numbering::of(&previous.tables);
     let mut summary = Summary::default();
     let mut difference = Difference::default();
-    let [names, nsec3] = [(names, name_runs, &previous.names), (nsec3, nsec3_runs, &previous.nsec3)].map(
-        |(staged, runs, old)| {
+    let [names, nsec3] =
+        [(names, name_runs, &previous.names), (nsec3, nsec3_runs, &previous.nsec3)].map(|(staged, runs, old)| {
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
             let mut compare = Compare::new(old);
             summary.add(walk(plan, &numbering, staged, runs, |key, value| compare.push(key, value)), found);
             let edits = compare.finish(&mut difference);
             (edits.len() as u64 <= previous.counts.names / REBUILD_SHARE).then(|| old.apply(&edits))
-        },
-    );
+        });
     Some((finish(plan, names?, nsec3?, previous.tables.clone(), summary, found)?, difference))
 }
 
@@ -247,7 +248,7 @@ fn finish(
     let Summary { counts, has_wildcards, wanted } = summary;
     let mut zone = Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, counts };
     check_apex(&zone, plan, found);
-    if found.has_errors() {
+    if found.has_errors() || !plan.is_whole {
         return None;
     }
     zone.denial = denial(&zone, plan, found);

@@ -17,7 +17,7 @@ pub(crate) struct Findings {
     list: Vec<Diagnostic>,
     errors: usize,
     /// How many were left out because there are too many.
-    pub(crate) left_out: usize,
+    left_out: usize,
 }
 
 /// More findings than this are counted, not kept.
@@ -36,8 +36,15 @@ impl Findings {
         }
     }
 
+    /// The findings, errors first, and a last one that counts what was left out.
     pub(crate) fn into_list(mut self) -> Vec<Diagnostic> {
-        self.list.sort_by(|a, b| (b.severity, &a.place.file, a.place.line).cmp(&(a.severity, &b.place.file, b.place.line)));
+        self.list
+            .sort_by(|a, b| (b.severity, &a.place.file, a.place.line).cmp(&(a.severity, &b.place.file, b.place.line)));
+        if self.left_out > 0 {
+            let place = Place { file: self.list[0].place.file.clone(), line: 0, column: 0 };
+            let message = format!("{} more findings are not listed", self.left_out);
+            self.list.push(Diagnostic { severity: Severity::Warning, place, message, help: String::new() });
+        }
         self.list
     }
 
@@ -71,7 +78,9 @@ pub(crate) fn check_node(
     found: &mut Findings,
 ) {
     let is_simple = |raw: &Raw<'_>| {
-        !matches!(raw.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::RRSIG) && raw.ttl == records[0].ttl
+        raw.rdata.len() <= MAX_RDATA
+            && !matches!(raw.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::RRSIG)
+            && raw.ttl == records[0].ttl
     };
     if flags & OCCLUDED == 0 && records.iter().all(is_simple) {
         return;
@@ -82,12 +91,22 @@ pub(crate) fn check_node(
     }
     node.check_alias(flags & CUT != 0);
     node.check_ttls();
+    if let Some(raw) = records.iter().find(|raw| raw.rdata.len() > MAX_RDATA) {
+        node.error(raw, "a record that fits in no message", "split what it says over several records");
+    }
     if !key.is_empty()
         && let Some(soa) = node.first(Rtype::SOA)
     {
-        node.error(&soa, "a SOA record stands below the apex", "a zone has one, at its apex; check the owner name or $ORIGIN");
+        node.error(
+            &soa,
+            "a SOA record stands below the apex",
+            "a zone has one, at its apex; check the owner name or $ORIGIN",
+        );
     }
 }
+
+/// What a message of 65,535 octets holds besides header, question, owner and the fixed part of a record.
+const MAX_RDATA: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) - wire::MAX_NAME_LEN - 10;
 
 struct NodeCheck<'n> {
     plan: &'n Plan<'n>,
@@ -130,9 +149,8 @@ impl<'n> NodeCheck<'n> {
                 self.error(second, message, "keep one of them");
             }
         }
-        let beside = |raw: &&Raw<'_>| {
-            !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::NXT)
-        };
+        let beside =
+            |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::NXT);
         if self.first(Rtype::CNAME).is_some()
             && let Some(other) = self.records.iter().find(beside).copied()
         {
@@ -140,7 +158,11 @@ impl<'n> NodeCheck<'n> {
         }
         // RFC 6672 2.3: a DNAME stands beside NS at an apex only.
         if is_cut && let Some(dname) = self.first(Rtype::DNAME) {
-            self.error(&dname, "DNAME and NS for one name below the apex", "delegate the name or redirect it, not both");
+            self.error(
+                &dname,
+                "DNAME and NS for one name below the apex",
+                "delegate the name or redirect it, not both",
+            );
         }
     }
 
@@ -159,7 +181,8 @@ impl<'n> NodeCheck<'n> {
     /// RFC 2181 5.2: the records of a set have one TTL.
     fn check_ttls(&mut self) {
         for (index, raw) in self.records.iter().enumerate() {
-            let first = self.records[..index].iter().find(|other| other.rtype == raw.rtype && raw.rtype != Rtype::RRSIG);
+            let first =
+                self.records[..index].iter().find(|other| other.rtype == raw.rtype && raw.rtype != Rtype::RRSIG);
             if first.is_some_and(|first| first.ttl != raw.ttl) {
                 return self.warn(raw, "records of one set differ in their TTLs", "the least is served; give them one");
             }
@@ -171,6 +194,9 @@ impl<'n> NodeCheck<'n> {
 
 /// RFC 1035 5.2, RFC 1034 4.2.1: one SOA record and at least one NS record at the apex.
 pub(crate) fn check_apex(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) {
+    if !plan.is_whole {
+        return;
+    }
     let apex = plan.apex;
     let node = zone.names.first().filter(|entry| entry.key_len() == 0).map(|entry| zone.node(&entry));
     let count = |rtype| node.and_then(|node| node.rrset(rtype)).map_or(0, |rrset| rrset.count);
@@ -200,7 +226,12 @@ pub(crate) fn denial(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) -> Deni
         if let Some([_, _, high, low, salt_len, salt @ ..]) = usable {
             if zone.nsec3.is_empty() {
                 let message = format!("the zone {} has NSEC3PARAM and no NSEC3 records", plan.apex);
-                found.add(Severity::Warning, plan.place(0, 0), message, "sign it again: what is not there cannot be proved");
+                found.add(
+                    Severity::Warning,
+                    plan.place(0, 0),
+                    message,
+                    "sign it again: what is not there cannot be proved",
+                );
             }
             let iterations = u16::from_be_bytes([*high, *low]);
             if iterations > MAX_ITERATIONS {
@@ -261,7 +292,10 @@ pub(crate) fn check_wanted(zone: &Zone, plan: &Plan<'_>, wanted: &[Wanted], foun
         let name = name_of_key(&want.target, plan.apex);
         let rtype = want.rtype;
         let (message, help) = if want.is_glue {
-            (format!("no address for the name server {name}, which stands below its own delegation"), "add glue: A or AAAA")
+            (
+                format!("no address for the name server {name}, which stands below its own delegation"),
+                "add glue: A or AAAA",
+            )
         } else if has(Rtype::CNAME) {
             // RFC 2181 10.3.
             (format!("{rtype} points to {name}, which is an alias"), "point to the name that has the address")

@@ -3,7 +3,8 @@
 use wire::{NameRef, Rtype};
 
 use crate::rrset::{
-    COUNT, FROM_APEX, FROM_OWNER, FROM_SET, IN_ZONE, POINTS, RECORD_HEAD_LEN, SHARED, SIGNED, Shape, make_pointer, shape,
+    COUNT, FROM_APEX, FROM_OWNER, FROM_SET, IN_ZONE, POINTS, RECORD_HEAD_LEN, SHARED, SIGNED, Shape, make_pointer,
+    shape,
 };
 use crate::tables::Numbering;
 
@@ -44,7 +45,13 @@ pub(crate) struct NodeEncoder<'e> {
 
 impl<'e> NodeEncoder<'e> {
     pub(crate) fn new(numbering: &'e Numbering<'e>, apex: NameRef<'_>) -> NodeEncoder<'e> {
-        NodeEncoder { numbering, apex_len: apex.wire().len(), out: Vec::new(), set: SetEncoder::default(), record_count: 0 }
+        NodeEncoder {
+            numbering,
+            apex_len: apex.wire().len(),
+            out: Vec::new(),
+            set: SetEncoder::default(),
+            record_count: 0,
+        }
     }
 
     /// The stored form of all `records` of `owner`, which is in lower case. Sorts the records.
@@ -211,7 +218,15 @@ impl SetEncoder {
     }
 
     /// Stores RDATA with `names` names behind `skip` octets.
-    fn push_names(&mut self, owner: &Labels<'_>, apex_len: usize, rdata: &[u8], skip: usize, names: usize, count: usize) {
+    fn push_names(
+        &mut self,
+        owner: &Labels<'_>,
+        apex_len: usize,
+        rdata: &[u8],
+        skip: usize,
+        names: usize,
+        count: usize,
+    ) {
         let start = self.data.len();
         self.data.extend_from_slice(&[0, 0]);
         self.data.extend_from_slice(&rdata[..skip]);
@@ -230,7 +245,14 @@ impl SetEncoder {
     }
 
     /// Stores a name, as short as pointers make it; returns the flags of the RDATA whose last field it is.
-    fn push_name(&mut self, owner: &Labels<'_>, apex_len: usize, name: &[u8], message_offset: usize, more: bool) -> u16 {
+    fn push_name(
+        &mut self,
+        owner: &Labels<'_>,
+        apex_len: usize,
+        name: &[u8],
+        message_offset: usize,
+        more: bool,
+    ) -> u16 {
         let labels = Labels::of(name);
         let shared = labels.common_suffix_len(owner);
         let mut flags = if shared >= apex_len { IN_ZONE } else { 0 };

@@ -145,11 +145,23 @@ mod tests {
 
     #[test]
     fn keys_sort_as_names_do() {
-        let mut names: Vec<Name> =
-            ["a.", "b.a.", "\\000.a.", "\\001.a.", "\\000\\000.a.", "*.a.", "Z.a.", "z.z.a.", "ab.", "a-.", "\\255.", "."]
-                .iter()
-                .map(|text| text.parse().expect("a good name"))
-                .collect();
+        let mut names: Vec<Name> = [
+            "a.",
+            "b.a.",
+            "\\000.a.",
+            "\\001.a.",
+            "\\000\\000.a.",
+            "*.a.",
+            "Z.a.",
+            "z.z.a.",
+            "ab.",
+            "a-.",
+            "\\255.",
+            ".",
+        ]
+        .iter()
+        .map(|text| text.parse().expect("a good name"))
+        .collect();
         names.sort();
         for pair in names.windows(2) {
             assert!(key(&pair[0].to_string()) < key(&pair[1].to_string()), "{pair:?}");

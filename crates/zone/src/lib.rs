@@ -8,11 +8,14 @@ mod check;
 pub mod diagnostic;
 mod encode;
 pub mod key;
+pub mod load;
 pub mod rrset;
 mod tables;
 pub mod text;
+pub mod transfer;
 pub mod tree;
 mod zone;
 
+pub use build::Difference;
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use zone::{Counts, Denial, Zone};

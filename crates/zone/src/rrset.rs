@@ -261,19 +261,43 @@ impl<'z> Rrset<'z> {
             if let Shape::Fixed(size) = shape {
                 let (bytes, more) = rest.split_at(size);
                 rest = more;
-                return Some(Stored { bytes, points: false, in_zone: false });
+                return Some(Stored { bytes, in_zone: false });
             }
             let (head, more) = rest.split_at(2);
             let word = u16::from_be_bytes([head[0], head[1]]);
             let (bytes, more) = more.split_at(stored_len(shape, word));
             rest = more;
-            let flags = if shape == Shape::Opaque { 0 } else { word };
-            Some(Stored { bytes, points: flags & POINTS != 0, in_zone: flags & IN_ZONE != 0 })
+            Some(Stored { bytes, in_zone: shape != Shape::Opaque && word & IN_ZONE != 0 })
         })
     }
 
-    /// Writes the records at `at` and returns where they end. There must be room for [`Self::message_len`], and unless
-    /// `at` is below [`MAX_POINTER`] by the length of the set, the set must be written by [`Self::write_expanded`].
+    /// Whether names in the RDATA may point to places in the message, those of the set itself among them.
+    #[inline]
+    pub fn has_compressed_names(&self) -> bool {
+        matches!(shape(self.rtype), Shape::NameLast(_) | Shape::TwoNames)
+    }
+
+    /// For each record whether the name in its RDATA is at or below the apex, and where that name will stand, in
+    /// octets from the beginning of the set as written in a message. For NS, MX and the like alone.
+    #[inline]
+    pub fn targets(&self) -> impl Iterator<Item = (bool, usize)> + use<'z> {
+        let skip = if let Shape::NameLast(skip) = shape(self.rtype) { skip } else { 0 };
+        let mut at = 0;
+        self.stored().map(move |stored| {
+            let target = at + RECORD_HEAD_LEN + skip;
+            at += RECORD_HEAD_LEN + stored.bytes.len();
+            (stored.in_zone, target)
+        })
+    }
+
+    /// The RDATA of each record, for types without compressible names: as it stands in a message.
+    pub fn opaque(&self) -> impl Iterator<Item = &'z [u8]> + use<'z> {
+        debug_assert!(!self.has_compressed_names());
+        self.stored().map(|stored| stored.bytes)
+    }
+
+    /// Writes the records at `at` and returns where they end. There must be room for [`Self::message_len`], and what
+    /// the names of the set point to must be in the reach of pointers: see [`Self::has_compressed_names`].
     #[inline]
     pub fn write(&self, place: Place, ttl: u32, out: &mut [u8], at: usize) -> usize {
         let head = record_head(place.owner, self.rtype, ttl);
@@ -322,30 +346,6 @@ impl<'z> Rrset<'z> {
             at += len;
         }
         at
-    }
-
-    /// Writes the records without any pointer in their RDATA: for places that pointers do not reach.
-    /// Returns where they end, or `None` where there is no room.
-    pub fn write_expanded(
-        &self,
-        place: Place,
-        names: Names<'_>,
-        ttl: u32,
-        out: &mut [u8],
-        mut at: usize,
-    ) -> Option<usize> {
-        let head = record_head(place.owner, self.rtype, ttl);
-        let mut rdata = Vec::new();
-        for index in 0..self.count {
-            rdata.clear();
-            self.rdata(index, names, &mut rdata);
-            let record = out.get_mut(at..at + RECORD_HEAD_LEN + rdata.len())?;
-            record[..10].copy_from_slice(&head);
-            record[10..12].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
-            record[12..].copy_from_slice(&rdata);
-            at += record.len();
-        }
-        Some(at)
     }
 
     /// Appends the RDATA of record `index` in uncompressed wire form.
@@ -409,8 +409,6 @@ impl<'z> Rrset<'z> {
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'z> {
     pub(crate) bytes: &'z [u8],
-    #[allow(dead_code)]
-    pub(crate) points: bool,
     pub(crate) in_zone: bool,
 }
 

@@ -64,8 +64,7 @@ impl<'b> Block<'b> {
         let (prefix, rest) = rest.split_at(prefix_len);
         let (heads, rest) = rest.split_at(4 * count);
         let (offsets, entries) = rest.split_at(if wide { 4 * count } else { 2 * count });
-        let offsets =
-            if wide { Offsets::Wide(offsets.as_chunks().0) } else { Offsets::Narrow(offsets.as_chunks().0) };
+        let offsets = if wide { Offsets::Wide(offsets.as_chunks().0) } else { Offsets::Narrow(offsets.as_chunks().0) };
         Block { heads: heads.as_chunks().0, offsets, prefix, entries }
     }
 
@@ -158,6 +157,24 @@ impl Entry<'_> {
             Some((lead, rest)) => lead == self.prefix && self.rest.starts_with(rest),
             None => self.prefix.starts_with(key),
         }
+    }
+
+    /// Whether `key` begins with the key of this entry: it is at or below this name.
+    #[inline]
+    pub fn is_prefix_of(&self, key: &[u8]) -> bool {
+        key.split_at_checked(self.prefix.len())
+            .is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.rest))
+    }
+
+    /// Whether this is the entry of `key`.
+    #[inline]
+    pub fn is_key(&self, key: &[u8]) -> bool {
+        self.key_len() == key.len() && self.is_prefix_of(key)
+    }
+
+    /// How many labels the key has.
+    pub fn label_count(&self) -> usize {
+        crate::key::label_count(self.prefix) + crate::key::label_count(self.rest)
     }
 
     /// How many leading octets the key of this entry shares with `key`.

@@ -154,7 +154,10 @@ impl Tree {
     /// How many octets the nodes have on the heap, without the allocator's overhead.
     pub fn heap_size(&self) -> usize {
         fn inner_size(inner: &Inner) -> usize {
-            size_of::<Inner>() + 16 + inner.separators.len() + 16 * (1 + inner.child_count())
+            size_of::<Inner>()
+                + 16
+                + inner.separators.len()
+                + 16 * (1 + inner.child_count())
                 + match &inner.children {
                     Children::Inner(nodes) => nodes.iter().map(|node| inner_size(node)).sum::<usize>(),
                     Children::Leaf(leaves) => leaves.iter().map(|leaf| 16 + leaf.0.len()).sum(),
