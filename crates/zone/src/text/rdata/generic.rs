@@ -27,7 +27,11 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
         return Err(input.wrong_at(len_field, format_args!("has {found} octets, not {len}"), HELP));
     }
     rdata::check(input.rtype(), &out[start..]).map_err(|error| {
-        input.wrong_at(len_field, format_args!("does not fit the type {}: {error}", input.rtype()), "")
+        input.wrong_at(
+            len_field,
+            format_args!("does not fit the type {}: {error}", input.rtype()),
+            "mend the octets, or use the text form of the type",
+        )
     })
 }
 

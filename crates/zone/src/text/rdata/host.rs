@@ -62,7 +62,8 @@ pub(super) fn parse_identity(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result
     let text = input.word()?;
     octets::push_base64(text, &mut key).map_err(|what| input.wrong(what, "write the key in base64 without blanks"))?;
     let key_len = u16::try_from(key.len()).ok().filter(|&len| len > 0);
-    let key_len = key_len.ok_or_else(|| input.wrong("is not 1 to 65535 octets long", ""))?;
+    let key_len = key_len
+        .ok_or_else(|| input.wrong("is not 1 to 65535 octets long", "write the key in base64 without blanks"))?;
     out.extend_from_slice(&[identity.len() as u8, algorithm]);
     out.extend_from_slice(&key_len.to_be_bytes());
     out.extend_from_slice(&identity);

@@ -99,8 +99,8 @@ impl<'i> Input<'i> {
     pub fn check(&self, out: &[u8], start: usize) -> Result<(), FieldError> {
         match self.part.end(&out[self.start..], start - self.start) {
             Ok(_) => Ok(()),
-            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, "")),
-            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), "")),
+            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, self.usage())),
+            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), self.usage())),
         }
     }
 

@@ -64,7 +64,7 @@ fn signed(angle: u32, text: &[u8], letters: [u8; 2]) -> Option<u32> {
 
 fn within(angle: u32, limit: u64, input: &Input<'_>) -> Result<u32, FieldError> {
     if u64::from(angle.abs_diff(ZERO_ANGLE)) > limit * u64::from(DEGREE) {
-        return Err(input.wrong(format_args!("is over {limit} degrees"), ""));
+        return Err(input.wrong(format_args!("is over {limit} degrees"), "the minutes and seconds count as well"));
     }
     Ok(angle)
 }

@@ -47,7 +47,7 @@ pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) 
         return Err(input.wrong("has an odd number of digits", HEX_HELP));
     }
     if out.len() - start < least {
-        return Err(input.wrong(format_args!("is shorter than {least} octets"), ""));
+        return Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP));
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ pub(super) fn parse_digest(
         Some(right) if len != right => {
             Err(input.wrong("has the wrong length", format!("it has {len} octets, those of type {kind} have {right}")))
         }
-        None if len < least => Err(input.wrong(format_args!("is shorter than {least} octets"), "")),
+        None if len < least => Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP)),
         _ => Ok(()),
     }
 }
@@ -168,7 +168,7 @@ pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8
     }
     group.end().map_err(|what| input.wrong(what, BASE64_HELP))?;
     if out.len() - start < least {
-        return Err(input.wrong("is empty", ""));
+        return Err(input.wrong("is empty", BASE64_HELP));
     }
     Ok(())
 }
@@ -276,7 +276,8 @@ pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(),
     if !push_base32(text, out) || text.is_empty() {
         return Err(input.wrong("is not base32hex", HELP));
     }
-    out[start] = u8::try_from(out.len() - start - 1).map_err(|_| input.wrong("is longer than 255 octets", ""))?;
+    out[start] = u8::try_from(out.len() - start - 1)
+        .map_err(|_| input.wrong("is longer than 255 octets", "hashes of SHA-1 have 20 octets, 32 characters"))?;
     Ok(())
 }
 

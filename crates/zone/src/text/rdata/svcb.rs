@@ -29,7 +29,9 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
     check(&params, input)?;
     for param in &params {
         let len = u16::try_from(param.value.len());
-        let len = len.map_err(|_| input.wrong_at(param.field, "has a value over 65535 octets", ""))?;
+        let len = len.map_err(|_| {
+            input.wrong_at(param.field, "has a value over 65535 octets", "shorten it: a record holds 65535 octets")
+        })?;
         out.extend_from_slice(&param.key.to_be_bytes());
         out.extend_from_slice(&len.to_be_bytes());
         out.extend_from_slice(&param.value);

@@ -205,6 +205,7 @@ fn mistakes_are_found_in_the_right_field() {
     for (rtype, text, field, message) in MISTAKES {
         let error = rdata(rtype, text).expect_err(text);
         assert_eq!((error.field, &*error.message), (*field, *message), "{rtype} {text}");
+        assert!(!error.help.is_empty(), "{rtype} {text} has no help");
     }
 }
 
