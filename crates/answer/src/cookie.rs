@@ -62,7 +62,7 @@ mod tests {
         std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).expect("hexadecimal"))
     }
 
-    /// RFC 9018 appendix A.1 and A.4.
+    /// RFC 9018 appendix A.1 and the renewed cookie of A.4.
     #[test]
     fn cookies_are_those_of_rfc_9018_appendix_a() {
         for (secret, client, peer, time, cookie) in [
@@ -74,7 +74,7 @@ mod tests {
                 "010000005cf79f111f8130c3eee29480",
             ),
             (
-                "dd3bdf9344b678b185a6f5cb60fca715",
+                "445536bcd2513298075a5d379663c962",
                 "22681ab97d52c298",
                 "2001:db8:220:1:59de:d0f4:8769:82b8",
                 1_559_741_961,

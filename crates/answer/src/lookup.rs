@@ -78,13 +78,26 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         key: &'l mut Key,
         message: &'l mut Message<'o>,
     ) -> Lookup<'l, 'z, 'o> {
-        Lookup { zones, qtype, dnssec, qname, key, message, proofs: Proofs::new(), authoritative: false }
+        Lookup {
+            zones,
+            qtype,
+            dnssec,
+            qname,
+            key,
+            message,
+            proofs: Proofs::new(),
+            authoritative: false,
+            trail: [0; MAX_ALIASES],
+            redirections: [0; MAX_ALIASES],
+            answered: None,
+        }
     }
 
     /// Answers from `zone`, the zone of the name asked for, and follows aliases through all zones.
     pub(crate) fn run(mut self, zone: &'z Zone) -> Outcome {
         let mut zone = zone;
-        for _ in 0..MAX_ALIASES {
+        for followed in 0..MAX_ALIASES {
+            self.trail[followed] = self.qname.offset(self.qname.labels()) as u16;
             let step = match self.look(zone) {
                 Ok(step) => step,
                 Err(Full) => {
@@ -96,7 +109,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
                 Step::Alias(target) => target,
                 Step::Done(rcode) => return self.finish(rcode),
             };
-            if self.qname.read_written(self.message.out, target).is_none() {
+            if self.qname.read_written(self.message.out, target).is_none() || self.was_here(followed) {
                 break;
             }
             match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.content) {
@@ -107,14 +120,24 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.finish(NOERROR)
     }
 
+    /// Whether the name at hand is the owner of one of the first aliases, up to number `last`: they go in a circle.
+    fn was_here(&self, last: usize) -> bool {
+        let mut owner = Qname::new();
+        self.trail[..=last]
+            .iter()
+            .any(|&at| owner.read_written(self.message.out, at.into()).is_some() && owner.wire() == self.qname.wire())
+    }
+
     fn outcome(&self, rcode: u8) -> Outcome {
         Outcome { rcode, authoritative: self.authoritative }
     }
 
-    /// Adds what proves wildcards and denials on the way, behind all answers.
+    /// Adds what proves wildcards and denials on the way, behind all answers, and then the addresses.
     fn finish(mut self, rcode: u8) -> Outcome {
         if self.proofs.write(self.message).is_err() {
             self.message.truncated = true;
+        } else if let Some(Answered { zone, rrset, at }) = self.answered {
+            add_addresses(zone, &rrset, at, self.dnssec, self.qname, self.key, self.message);
         }
         self.outcome(rcode)
     }
@@ -186,7 +209,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         let owner = self.qname.offset(owner_labels);
         let place = Place { owner, apex: self.qname.offset(apex_labels) };
         let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(NOERROR)) };
-        self.message.push(Section::Answer, &dname, dname.ttl, place, self.dnssec)?;
+        if !self.redirections.contains(&dname.address()) {
+            self.message.push(Section::Answer, &dname, dname.ttl, place, self.dnssec)?;
+            if let Some(free) = self.redirections.iter_mut().find(|slot| **slot == 0) {
+                *free = dname.address();
+            }
+        }
         let Some(target) = dname.opaque().next() else { return Ok(Step::Done(NOERROR)) };
         let wire = self.qname.wire();
         let prefix_len = wire.len() - self.qname.suffix(owner_labels).len();
@@ -232,7 +260,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         if let Some(rrset) = rrset {
             let at = self.message.at;
             self.message.push(Section::Answer, &rrset, rrset.ttl, place, self.dnssec)?;
-            add_addresses(zone, &rrset, at, self.dnssec, self.qname, self.key, self.message);
+            self.answered = Some(Answered { zone, rrset, at });
             return Ok(Some(Step::Done(NOERROR)));
         }
         // RFC 1034 3.6.2: an alias stands for all types but its own and those that DNSSEC puts beside it.

@@ -205,7 +205,7 @@ fn construct(
     };
     let mut summary = Summary::default();
     let [names, nsec3] = [(names, name_runs), (nsec3, nsec3_runs)].map(|(staged, runs)| {
-        let results = in_ranges(staged, runs, threads, |runs| build(staged, runs));
+        let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs));
         let (builders, walked): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         walked.into_iter().for_each(|walked| summary.add(walked, found));
         Builder::join(builders)
@@ -268,13 +268,13 @@ fn in_ranges<T: Send>(
     staged: Staged<'_>,
     runs: &mut [Run],
     threads: usize,
-    work: impl Fn(&mut [Run]) -> T + Sync,
+    work: &(impl Fn(&mut [Run]) -> T + Sync),
 ) -> Vec<T> {
     if threads > 1 && runs.len() > RANGE_MIN {
         let middle = middle_label(staged, runs);
         let low_count = partition(runs, |run| staged.key(run) < middle);
         let (low, high) = runs.split_at_mut(low_count);
-        let (low_threads, work) = (threads / 2, &work);
+        let low_threads = threads / 2;
         let (mut results, more) = std::thread::scope(|scope| {
             let low = scope.spawn(move || in_ranges(staged, low, low_threads, work));
             let high = in_ranges(staged, high, threads - low_threads, work);

@@ -245,6 +245,11 @@ impl<'z> Rrset<'z> {
         }
     }
 
+    /// Where the set is in memory: tells whether two are the same one of one version of a zone.
+    pub fn address(&self) -> usize {
+        self.data.as_ptr() as usize
+    }
+
     /// The signatures over this set.
     #[inline]
     pub fn signatures(&self) -> Signatures<'z> {

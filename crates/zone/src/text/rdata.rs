@@ -141,6 +141,7 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<()
         Form::Salt => octets::parse_salt(input, out),
         Form::Hash => octets::parse_hash(input, out),
         Form::Hex(least) => octets::parse_hex(least, input, out),
+        Form::Digest(least, lens) => octets::parse_digest(least, lens, input, out),
         Form::Base64(least) => octets::parse_base64(least, input, out),
         Form::Base64OrDash => octets::parse_base64_or_dash(input, out),
         Form::Types(least) => bitmap::parse_types(least, input, out),
@@ -163,7 +164,7 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<()
 
 /// Prints the part at `place`, which is well-formed.
 fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoText> {
-    let bytes = &rdata[place];
+    let bytes = &rdata[place.clone()];
     match form {
         Form::CompressibleName | Form::Name | Form::Names | Form::PrefixName => string::print_names(bytes, out),
         Form::U8 | Form::U16 | Form::U32 | Form::U64 | Form::PrefixLength => number::print(bytes, out),
@@ -180,6 +181,7 @@ fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -
         Form::Salt => octets::print_salt(&bytes[1..], out),
         Form::Hash => octets::print_base32(&bytes[1..], out),
         Form::Hex(_) => octets::print_hex(bytes, out),
+        Form::Digest(_, lens) => return octets::print_digest(lens, rdata[place.start - 1], bytes, out),
         Form::Base64(_) => octets::print_base64(bytes, out),
         Form::Base64OrDash if bytes.is_empty() => out.push('-'),
         Form::Base64OrDash => octets::print_base64(bytes, out),

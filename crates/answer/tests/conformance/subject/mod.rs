@@ -3,15 +3,24 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use answer::{Ask, Reply, Scratch, Served, Transport, respond};
+use answer::{Ask, Content, Reply, Scratch, Served, ServedZone, Transport, respond};
 use wire::Name;
+use zone::load;
+use zone::text::{self, Source};
 
 /// TCP with some idle timeout.
 pub const TCP: Transport = Transport::Tcp { idle_ds: 100 };
 
 /// Loads zones the way the server does.
-pub fn load(_zones: &[(Name, String)]) -> Arc<Served> {
-    Arc::new(Served {})
+pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
+    let mut served = Served::default();
+    for (apex, text) in zones {
+        let source = Source { name: "zone".into(), bytes: text.as_bytes() };
+        let outcome = load::load(source, &load::Options::new(text::Options::new(apex.as_ref())));
+        let Some(zone) = outcome.zone else { panic!("{:?}", outcome.diagnostics) };
+        served.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer: Arc::default() }));
+    }
+    Arc::new(served)
 }
 
 /// The answer to a query, if there is one.

@@ -165,8 +165,12 @@ pub(super) fn parse_eui(len: usize, input: &mut Input<'_>, out: &mut Vec<u8>) ->
     let text = input.word()?;
     let is_separated = text.len() == 3 * len - 1 && text.iter().skip(2).step_by(3).all(|&byte| byte == b'-');
     let octets = octets::hex_without(b'-', text).filter(|octets| is_separated && octets.len() == len);
-    let wrong =
-        || input.wrong(format_args!("is not {len} octets"), "write two digits an octet, as in 00-00-5e-00-53-2a");
+    let wrong = || {
+        input.wrong(
+            format_args!("is not {len} octets in hexadecimal"),
+            "write two digits an octet, as in 00-00-5e-00-53-2a",
+        )
+    };
     out.extend_from_slice(&octets.ok_or_else(wrong)?);
     Ok(())
 }
@@ -232,7 +236,7 @@ pub(super) fn parse_prefixes(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result
         "write [!]1:ADDRESS/PREFIX for IPv4, [!]2:ADDRESS/PREFIX for IPv6, with the prefix from 0 to 32 or 128";
     while !input.is_at_end() {
         let text = input.word()?;
-        push_prefix(text, out).ok_or_else(|| input.wrong("have an item that is not an address prefix", HELP))?;
+        push_prefix(text, out).ok_or_else(|| input.wrong("has an item that is not an address prefix", HELP))?;
     }
     Ok(())
 }

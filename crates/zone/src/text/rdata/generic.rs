@@ -24,10 +24,15 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
     octets::parse_hex(0, input, out)?;
     let found = out.len() - start;
     if found != len {
-        return Err(input.wrong_at(len_field, format_args!("should be {len} octets, but are {found}"), HELP));
+        return Err(input.wrong_at(len_field, format_args!("has {found} octets, not {len}"), HELP));
     }
-    rdata::check(input.rtype(), &out[start..])
-        .map_err(|error| input.wrong_at(len_field, format_args!("do not fit the type {}: {error}", input.rtype()), ""))
+    rdata::check(input.rtype(), &out[start..]).map_err(|error| {
+        input.wrong_at(
+            len_field,
+            format_args!("does not fit the type {}: {error}", input.rtype()),
+            "mend the octets, or use the text form of the type",
+        )
+    })
 }
 
 pub(super) fn print(rdata: &[u8], out: &mut String) {

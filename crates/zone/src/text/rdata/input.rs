@@ -17,6 +17,8 @@ pub(super) struct Input<'i> {
     at: usize,
     /// What the fields are read for just now.
     part: &'static Part,
+    /// What messages call it.
+    name: &'static str,
     origin: NameRef<'i>,
     start: usize,
 }
@@ -24,7 +26,7 @@ pub(super) struct Input<'i> {
 impl<'i> Input<'i> {
     pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> Input<'i> {
         const NONE: &Part = &Part { name: "data", form: Form::Opaque };
-        Input { rtype, fields, at: 0, part: NONE, origin, start }
+        Input { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start }
     }
 
     pub fn rtype(&self) -> Rtype {
@@ -43,6 +45,12 @@ impl<'i> Input<'i> {
     /// Says what the next fields are read for.
     pub fn begin(&mut self, part: &'static Part) {
         self.part = part;
+        self.name = part.name;
+    }
+
+    /// Says what messages call the next fields, where a part has several.
+    pub fn call(&mut self, name: &'static str) {
+        self.name = name;
     }
 
     /// Whether all fields are taken.
@@ -91,8 +99,8 @@ impl<'i> Input<'i> {
     pub fn check(&self, out: &[u8], start: usize) -> Result<(), FieldError> {
         match self.part.end(&out[self.start..], start - self.start) {
             Ok(_) => Ok(()),
-            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, "")),
-            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), "")),
+            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, self.usage())),
+            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), self.usage())),
         }
     }
 
@@ -105,7 +113,7 @@ impl<'i> Input<'i> {
     /// As `wrong`, for the field of that number.
     #[cold]
     pub fn wrong_at(&self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError { field, message: format!("the {} {what}", self.part.name).into(), help: help.into() }
+        FieldError { field, message: format!("the {} {what}", self.name).into(), help: help.into() }
     }
 
     /// The number of the field taken last.
@@ -125,7 +133,18 @@ impl<'i> Input<'i> {
     }
 
     fn usage(&self) -> Cow<'static, str> {
-        let names: Vec<&str> = parts(self.rtype).iter().map(|part| part.name).collect();
+        let names: Vec<&str> = parts(self.rtype).iter().map(usage).collect();
         format!("{} takes: {}", self.rtype, names.join(", ")).into()
+    }
+}
+
+/// The fields that a part has in text.
+fn usage(part: &Part) -> &str {
+    match part.form {
+        Form::Location => "d1 [m1 [s1]] N|S, d2 [m2 [s2]] E|W, altitude [size [horizontal [vertical precision]]]",
+        Form::Discovery => "discovery bit, relay type",
+        Form::HostIdentity => "algorithm, host identity, public key",
+        Form::Opaque => "\\# and the number of octets, the octets in hexadecimal",
+        _ => part.name,
     }
 }

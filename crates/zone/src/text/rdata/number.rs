@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use wire::Rtype;
 
+use super::super::ttl;
 use super::FieldError;
 use super::input::Input;
 
@@ -121,32 +122,11 @@ pub(super) fn print_type(bytes: &[u8], out: &mut String) {
 
 pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     let text = input.word()?;
-    let seconds = parse_interval(text).ok_or_else(|| {
-        input.wrong("is not an interval", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
+    let seconds = ttl::parse(text).map_err(|_| {
+        input.wrong("is not a length of time", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
     })?;
     out.extend_from_slice(&seconds.to_be_bytes());
     Ok(())
-}
-
-/// The seconds of an interval or TTL: digits alone, or numbers that each have a unit, as in `1w2d3h4m5s`, in any case and order.
-fn parse_interval(text: &[u8]) -> Option<u32> {
-    if let Some(seconds) = decimal(text, u32::MAX.into()) {
-        return Some(seconds as u32);
-    }
-    let mut seconds = 0u64;
-    for term in text.split_inclusive(u8::is_ascii_alphabetic) {
-        let (unit, digits) = term.split_last()?;
-        let unit = match unit.to_ascii_lowercase() {
-            b'w' => 604_800,
-            b'd' => 86_400,
-            b'h' => 3_600,
-            b'm' => 60,
-            b's' => 1,
-            _ => return None,
-        };
-        seconds += decimal(digits, u32::MAX.into())? * unit;
-    }
-    u32::try_from(seconds).ok().filter(|_| !text.is_empty())
 }
 
 //----------- points in time ---------------------------------------------------

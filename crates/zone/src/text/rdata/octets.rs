@@ -1,7 +1,7 @@
 //! Octets in hexadecimal, base64 (RFC 4648 4) and base32hex (RFC 4648 7).
 
-use super::FieldError;
 use super::input::Input;
+use super::{FieldError, NoText};
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -47,9 +47,40 @@ pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) 
         return Err(input.wrong("has an odd number of digits", HEX_HELP));
     }
     if out.len() - start < least {
-        return Err(input.wrong(format_args!("is shorter than {least} octets"), ""));
+        return Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP));
     }
     Ok(())
+}
+
+/// Takes a digest, of the length that `lens` gives for the octet before it.
+pub(super) fn parse_digest(
+    least: usize,
+    lens: &[(u8, usize)],
+    input: &mut Input<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), FieldError> {
+    let start = out.len();
+    parse_hex(least.min(1), input, out)?;
+    let (len, kind) = (out.len() - start, out[start - 1]);
+    match digest_len(lens, kind) {
+        Some(right) if len != right => {
+            Err(input.wrong("has the wrong length", format!("it has {len} octets, those of type {kind} have {right}")))
+        }
+        None if len < least => Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn print_digest(lens: &[(u8, usize)], kind: u8, bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+    if digest_len(lens, kind).is_some_and(|len| len != bytes.len()) {
+        return Err(NoText);
+    }
+    print_hex(bytes, out);
+    Ok(())
+}
+
+fn digest_len(lens: &[(u8, usize)], kind: u8) -> Option<usize> {
+    lens.iter().find(|(known, _)| *known == kind).map(|&(_, len)| len)
 }
 
 /// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over. `None` if there is something else.
@@ -137,7 +168,7 @@ pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8
     }
     group.end().map_err(|what| input.wrong(what, BASE64_HELP))?;
     if out.len() - start < least {
-        return Err(input.wrong("is empty", ""));
+        return Err(input.wrong("is empty", BASE64_HELP));
     }
     Ok(())
 }
@@ -245,7 +276,8 @@ pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(),
     if !push_base32(text, out) || text.is_empty() {
         return Err(input.wrong("is not base32hex", HELP));
     }
-    out[start] = u8::try_from(out.len() - start - 1).map_err(|_| input.wrong("is longer than 255 octets", ""))?;
+    out[start] = u8::try_from(out.len() - start - 1)
+        .map_err(|_| input.wrong("is longer than 255 octets", "hashes of SHA-1 have 20 octets, 32 characters"))?;
     Ok(())
 }
 
