@@ -127,7 +127,7 @@ impl Zone {
         &self.denial
     }
 
-    /// Whether any owner's first label is `*`.
+    /// Whether any owner has a label `*`: it makes a wildcard, be it an empty non-terminal (RFC 4592 2.2.3).
     #[inline]
     pub fn has_wildcards(&self) -> bool {
         self.has_wildcards
