@@ -35,7 +35,7 @@ pub(super) struct Owner {
 enum Standing {
     /// No record has stated an owner yet.
     Unknown,
-    /// Reported as wrong: records without an owner of their own are checked, but not delivered.
+    /// Reported as wrong or missing: records without an owner of their own are checked, but not delivered.
     Wrong,
     Good,
 }
@@ -141,6 +141,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         joined: Option<Spot>,
     ) -> Result<(), Box<Fault>> {
         if self.state.owner.standing == Standing::Unknown {
+            self.state.owner.standing = Standing::Wrong;
             let help = "begin the line with an owner, or with @ for the origin";
             return Err(Fault::at(first, "the first record has no owner", help));
         }
@@ -159,10 +160,6 @@ impl<'a, S: Sink> Reader<'a, S> {
             let spot = fields.get(wrong.field).map_or(Spot::behind(last), Spot::of);
             Fault::new(spot, wrong.message, wrong.help)
         })?;
-        if self.rdata.len() > usize::from(u16::MAX) {
-            let message = format!("the RDATA has {} octets", self.rdata.len());
-            return Err(Fault::at(fields.first().unwrap_or(last), message, "RDATA has at most 65535 octets"));
-        }
         let ttl = self.ttl(head, last)?;
         if self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");

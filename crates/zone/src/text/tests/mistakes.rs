@@ -95,6 +95,15 @@ fn recovery_skips_the_fields_of_the_broken_record() {
     assert_eq!(outcome.records, ["0:10 b.example. 2 IN A 192.0.2.1"]);
 }
 
+/// A missing owner is reported once, not for all records that lack it.
+#[test]
+fn a_missing_owner_is_reported_once() {
+    let outcome = read(b" 1 A 192.0.2.1\n 1 A 192.0.2.2\n 1 A x\na 1 A 192.0.2.3");
+    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
+    assert_eq!(places, ["zone:1:2", "zone:3:6"]);
+    assert_eq!(outcome.records, ["0:4 a.example. 1 IN A 192.0.2.3"]);
+}
+
 /// Records without owner behind a wrong owner are checked but not given to the owner before.
 #[test]
 fn a_wrong_owner_is_not_replaced_by_the_one_before() {
@@ -132,6 +141,7 @@ fn long_fields_and_entries_are_refused() {
         (format!("a 1 TXT {}", "x".repeat(262_141)), "zone:1:9", "the field is longer than any RDATA"),
         (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),
         (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any RDATA"),
+        (format!("a 1 TXT {}", ("x".repeat(255) + " ").repeat(257)), "zone:1:65545", "the text makes"),
     ] {
         let outcome = read(text.as_bytes());
         assert_eq!(outcome.findings.len(), 1);
