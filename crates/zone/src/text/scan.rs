@@ -165,9 +165,8 @@ impl<'t> Scanner<'t> {
     /// How long what starts with the quote `at` octets into the word is: a value if it follows `=` (RFC 9460 2.1).
     fn quote_in_word_len(&mut self, word: &[u8], at: usize) -> usize {
         let value = &word[at + 1..];
-        let closing = closing_quote(&value[..memchr2(b'\n', b'\r', value).unwrap_or(value.len())]);
-        match closing {
-            Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) => {
+        match closing_quote(value) {
+            Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) && !has_newline(&value[..len]) => {
                 self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
                 len + 2
             }
@@ -185,7 +184,7 @@ impl<'t> Scanner<'t> {
         let content = &rest[..len];
         if is_word_part(rest.get(len + 1)) {
             // A string over several lines that ends in front of a word: its end is rather the start of another string.
-            if memchr2(b'\n', b'\r', content).is_some() {
+            if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
             self.fault_behind(
@@ -309,6 +308,10 @@ impl<'t> Scanner<'t> {
 /// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
 fn plain_len(text: &[u8]) -> usize {
     text.iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len())
+}
+
+fn has_newline(text: &[u8]) -> bool {
+    memchr2(b'\n', b'\r', text).is_some()
 }
 
 fn is_word_part(byte: Option<&u8>) -> bool {

@@ -142,6 +142,8 @@ fn long_fields_and_entries_are_refused() {
         (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),
         (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any RDATA"),
         (format!("a 1 TXT {}", ("x".repeat(255) + " ").repeat(257)), "zone:1:65545", "the text makes"),
+        // Each quote looks no further than the next one.
+        (format!("a 1 TXT{}", " b=\"c".repeat(100_000)), "zone:1:11", "a quote in the middle of a word"),
     ] {
         let outcome = read(text.as_bytes());
         assert_eq!(outcome.findings.len(), 1);
