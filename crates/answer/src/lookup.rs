@@ -68,19 +68,29 @@ enum Step {
 
 /// The zone that a name belongs to: that with the longest apex (RFC 1034 4.3.2 step 2).
 ///
-/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if it is here too.
+/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if that is here too.
 #[inline]
 pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
-    let mut apex_zone = None;
-    for labels in (0..=qname.labels()).rev().filter(|&labels| zones.has_depth(labels)) {
-        let Some(zone) = zones.get(qname.suffix(labels)) else { continue };
-        if qtype == Rtype::DS && labels == qname.labels() && labels > 0 {
-            apex_zone = Some(&**zone);
-            continue;
-        }
-        return Some(zone);
+    let zone = find_closest(zones, qname, qname.labels())?;
+    if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
+        return find_closest(zones, qname, qname.labels() - 1).filter(|above| !delegates_above(above, qname)).or(Some(zone));
     }
-    apex_zone
+    Some(zone)
+}
+
+/// The zone with the longest apex among the last `most` labels of the name.
+#[inline]
+fn find_closest<'z>(zones: &'z Zones, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
+    let mut depths = (0..=most).rev().filter(|&labels| zones.has_depth(labels));
+    depths.find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
+}
+
+/// Whether a cut of the zone stands between its apex and the name: then it is not the zone right above.
+fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
+    let Some(zone) = zone.zone() else { return false };
+    let mut key = Key::new();
+    key.set(qname.wire(), zone.apex().wire().len());
+    find_cover(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
 }
 
 impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
@@ -276,10 +286,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
         let place =
             Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
+        if self.qtype == Rtype::RRSIG && self.push_signatures(node, place)? {
+            return Ok(Some(Step::Done(NOERROR)));
+        }
         let rrset = match self.qtype {
             // RFC 8482 4.1: one RRset is an answer.
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
-            Rtype::RRSIG => return self.answer_signatures(node, place),
             qtype => node.rrset(qtype),
         };
         if let Some(rrset) = rrset {
@@ -295,13 +307,13 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         Ok(Some(Step::Alias(target)))
     }
 
-    /// All signatures of the node, for a question of the type RRSIG.
-    fn answer_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<Option<Step>, Full> {
-        let mut found = None;
+    /// Adds all signatures of the node, for a question of the type RRSIG; returns whether there are any.
+    fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+        let mut found = false;
         for rrset in node.rrsets() {
             for rdata in rrset.signatures().rdatas() {
                 self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
-                found = Some(Step::Done(NOERROR));
+                found = true;
             }
         }
         Ok(found)
@@ -431,7 +443,7 @@ fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cu
 }
 
 /// RFC 9471: the addresses of the name servers of a cut that stand in this zone. Those at or below the cut must all be
-/// there, or the answer is truncated; others (sibling glue) are added as they fit.
+/// there, or the answer is truncated; then others (sibling glue) are added as they fit.
 fn add_glue<'z>(
     zone: &'z Zone,
     ns: &Rrset<'z>,
@@ -448,19 +460,27 @@ fn add_glue<'z>(
     let apex = qname.offset(zone.apex().label_count());
     let (mut target, mut key, mut cut_key) = (Qname::new(), Key::new(), Key::new());
     cut_key.set_entry(cut);
-    for (in_zone, offset) in ns.targets() {
-        if !in_zone {
-            continue;
+    let mut has_siblings = false;
+    for siblings in [false, true] {
+        for (_, offset) in ns.targets().filter(|(in_zone, _)| *in_zone) {
+            let owner = ns_at + offset;
+            if target.read_written(message.out, owner).is_none() {
+                continue;
+            }
+            key.set(target.wire(), zone.apex().wire().len());
+            let is_sibling = !key.as_bytes().starts_with(cut_key.as_bytes());
+            has_siblings |= is_sibling;
+            if is_sibling != siblings {
+                continue;
+            }
+            let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
+            let fits = push_addresses(&zone.node(&entry), Place { owner, apex }, dnssec, message);
+            if !fits && !is_sibling {
+                return Err(Full);
+            }
         }
-        let owner = ns_at + offset;
-        if target.read_written(message.out, owner).is_none() {
-            continue;
-        }
-        key.set(target.wire(), zone.apex().wire().len());
-        let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
-        let is_complete = push_addresses(&zone.node(&entry), Place { owner, apex }, dnssec, message);
-        if !is_complete && entry.is_at_or_below(cut_key.as_bytes()) {
-            return Err(Full);
+        if !has_siblings {
+            break;
         }
     }
     Ok(())
