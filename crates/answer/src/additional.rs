@@ -3,7 +3,7 @@
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::key::Key;
-use zone::rrset::{MAX_POINTER, Place, Rrset};
+use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
 
 use crate::message::{Message, Section};
 use crate::qname::Qname;
@@ -39,7 +39,12 @@ pub(crate) fn add_addresses(
             // RFC 9460 2.2: the priority, then the target.
             let mut owner = at + 12 + 2;
             for rdata in rrset.opaque().take(MAX_TARGETS) {
-                add(&rdata[2..], owner);
+                match rdata {
+                    // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
+                    [0, 0, 0, ..] => {}
+                    [_, _, 0, ..] => add(qname.wire(), qname.offset(qname.labels())),
+                    _ => add(&rdata[2..], owner),
+                }
                 owner += 12 + rdata.len();
             }
         }
@@ -68,16 +73,25 @@ fn add_compressed(
 /// Adds the addresses of the name that `target` begins with, which stands at `place.owner` of the message.
 fn add_of(zone: &Zone, target: &[u8], place: Place, dnssec: bool, key: &mut Key, message: &mut Message<'_>) {
     let Ok(name) = NameRef::from_wire(target) else { return };
-    // RFC 9460 2.5: the target "." is the owner itself or nothing at all.
-    if name.is_root() || place.owner > MAX_POINTER || !name.is_at_or_below(zone.apex()) {
+    if place.owner > MAX_POINTER || !name.is_at_or_below(zone.apex()) {
         return;
     }
     key.set(name.wire(), zone.apex().wire().len());
     let Some(node) = zone.get(key.as_bytes()) else { return };
+    // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
+    push_addresses(&node, place, dnssec, message);
+}
+
+/// Adds the addresses of a node to the additional section; returns whether all of them fit.
+///
+/// RFC 4035 3.1.1: with their signatures if the zone is their authority; without where those do not fit.
+pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, message: &mut Message<'_>) -> bool {
+    let signatures = dnssec && !node.is_occluded();
+    let mut is_complete = true;
     for rtype in [Rtype::A, Rtype::AAAA] {
-        if let Some(rrset) = node.rrset(rtype) {
-            // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
-            let _ = message.push(Section::Additional, &rrset, rrset.ttl, place, dnssec && !node.is_occluded());
-        }
+        let Some(rrset) = node.rrset(rtype) else { continue };
+        let mut push = |signatures| message.push(Section::Additional, &rrset, rrset.ttl, place, signatures).is_ok();
+        is_complete &= push(signatures) || signatures && push(false);
     }
+    is_complete
 }

@@ -142,16 +142,14 @@ impl<'z> Proofs<'z> {
     /// The wildcard, whose key this is, does not have the type either (RFC 4035 3.1.3.4, RFC 5155 7.2.5).
     pub(crate) fn deny_wildcard_type(&mut self, zone: &'z Zone, qname: &Qname, encloser_len: usize, key: &Key) {
         match zone.denial() {
-            Denial::Nsec => {
-                let cursor = zone.seek(key.as_bytes());
-                let entry =
-                    cursor.entry().filter(|entry| cursor.is_exact() && zone.node(entry).rrset(Rtype::NSEC).is_some());
-                self.add(zone, qname, entry);
-            }
+            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes()))),
             _ => {
                 let labels = zone.apex().label_count() + label_count(&key.as_bytes()[..encloser_len]);
                 self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])));
-                self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[b"\x01*", qname.suffix(labels)])));
+                // Opt-out leaves out a wildcard that is but the parent of unsigned delegations.
+                let wildcard = hash(zone, &[b"\x01*", qname.suffix(labels)]);
+                let entry = matching_nsec3(zone, &wildcard).or_else(|| covering_nsec3(zone, &wildcard));
+                self.add(zone, qname, entry);
             }
         }
     }

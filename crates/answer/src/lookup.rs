@@ -2,11 +2,11 @@
 
 use wire::Rtype;
 use zone::key::{Key, ancestor_len};
-use zone::rrset::{Node, Place, Rrset};
+use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
 use zone::tree::{Cursor, Entry};
 use zone::{Denial, Zone};
 
-use crate::additional::add_addresses;
+use crate::additional::{add_addresses, push_addresses};
 use crate::denial::Proofs;
 use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
@@ -41,7 +41,21 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     key: &'l mut Key,
     message: &'l mut Message<'o>,
     proofs: Proofs<'z>,
-    pub(crate) authoritative: bool,
+    authoritative: bool,
+    /// Where the owners of the aliases stand that were followed.
+    trail: [u16; MAX_ALIASES],
+    /// The DNAME sets that the answer has, by address, and where their targets stand; the rest is 0.
+    redirections: [(usize, u16); MAX_ALIASES],
+    /// The set that answers: the addresses of the names in it come last.
+    answered: Option<Answered<'z>>,
+}
+
+/// An RRset in the answer section.
+struct Answered<'z> {
+    zone: &'z Zone,
+    rrset: Rrset<'z>,
+    /// Where it stands in the message.
+    at: usize,
 }
 
 /// What one zone says of one name.
@@ -54,19 +68,29 @@ enum Step {
 
 /// The zone that a name belongs to: that with the longest apex (RFC 1034 4.3.2 step 2).
 ///
-/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if it is here too.
+/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if that is here too.
 #[inline]
 pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
-    let mut apex_zone = None;
-    for labels in (0..=qname.labels()).rev().filter(|&labels| zones.has_depth(labels)) {
-        let Some(zone) = zones.get(qname.suffix(labels)) else { continue };
-        if qtype == Rtype::DS && labels == qname.labels() && labels > 0 {
-            apex_zone = Some(&**zone);
-            continue;
-        }
-        return Some(zone);
+    let zone = find_closest(zones, qname, qname.labels())?;
+    if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
+        return find_closest(zones, qname, qname.labels() - 1).filter(|above| !delegates_above(above, qname)).or(Some(zone));
     }
-    apex_zone
+    Some(zone)
+}
+
+/// The zone with the longest apex among the last `most` labels of the name.
+#[inline]
+fn find_closest<'z>(zones: &'z Zones, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
+    let mut depths = (0..=most).rev().filter(|&labels| zones.has_depth(labels));
+    depths.find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
+}
+
+/// Whether a cut of the zone stands between its apex and the name: then it is not the zone right above.
+fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
+    let Some(zone) = zone.zone() else { return false };
+    let mut key = Key::new();
+    key.set(qname.wire(), zone.apex().wire().len());
+    find_cover(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
 }
 
 impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
@@ -88,7 +112,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             proofs: Proofs::new(),
             authoritative: false,
             trail: [0; MAX_ALIASES],
-            redirections: [0; MAX_ALIASES],
+            redirections: [(0, 0); MAX_ALIASES],
             answered: None,
         }
     }
@@ -191,13 +215,11 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         if self.dnssec && *zone.denial() != Denial::None {
             match node.rrset(Rtype::DS) {
                 Some(ds) => self.message.push(Section::Authority, &ds, ds.ttl, place, true)?,
-                None => {
-                    self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node);
-                    self.proofs.write(self.message)?;
-                }
+                None => self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node),
             }
         }
-        add_glue(zone, &ns, ns_at, entry, cursor, self.qname, self.message)?;
+        self.proofs.write(self.message)?;
+        add_glue(zone, &ns, ns_at, entry, cursor, self.dnssec, self.qname, self.message)?;
         Ok(Step::Done(NOERROR))
     }
 
@@ -209,12 +231,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         let owner = self.qname.offset(owner_labels);
         let place = Place { owner, apex: self.qname.offset(apex_labels) };
         let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(NOERROR)) };
-        if !self.redirections.contains(&dname.address()) {
-            self.message.push(Section::Answer, &dname, dname.ttl, place, self.dnssec)?;
-            if let Some(free) = self.redirections.iter_mut().find(|slot| **slot == 0) {
-                *free = dname.address();
-            }
-        }
+        let written = self.push_dname(&dname, place)?;
         let Some(target) = dname.opaque().next() else { return Ok(Step::Done(NOERROR)) };
         let wire = self.qname.wire();
         let prefix_len = wire.len() - self.qname.suffix(owner_labels).len();
@@ -222,14 +239,32 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             // RFC 6672 2.2: the name would be too long.
             return Ok(Step::Done(YXDOMAIN));
         }
-        let mut alias = [0; wire::MAX_NAME_LEN];
         let asked = self.qname.offset(self.qname.labels());
+        let mut alias = [0; wire::MAX_NAME_LEN + 1];
         alias[..prefix_len].copy_from_slice(&wire[..prefix_len]);
-        alias[prefix_len..prefix_len + target.len()].copy_from_slice(target);
-        let alias = &alias[..prefix_len + target.len()];
+        let len = if target.len() > 2 && written <= MAX_POINTER {
+            alias[prefix_len..prefix_len + 2].copy_from_slice(&(0xc000 | written as u16).to_be_bytes());
+            prefix_len + 2
+        } else {
+            alias[prefix_len..prefix_len + target.len()].copy_from_slice(target);
+            prefix_len + target.len()
+        };
         let at = self.message.at + 12;
-        self.message.push_raw(Section::Answer, asked, Rtype::CNAME, dname.ttl, alias)?;
+        self.message.push_raw(Section::Answer, asked, Rtype::CNAME, dname.ttl, &alias[..len])?;
         Ok(if self.qtype == Rtype::CNAME { Step::Done(NOERROR) } else { Step::Alias(at) })
+    }
+
+    /// Adds a DNAME set unless the answer has it; returns where its target stands.
+    fn push_dname(&mut self, dname: &Rrset<'z>, place: Place) -> Result<usize, Full> {
+        if let Some((_, target)) = self.redirections.iter().find(|(address, _)| *address == dname.address()) {
+            return Ok(usize::from(*target));
+        }
+        let target = self.message.at + 12;
+        self.message.push(Section::Answer, dname, dname.ttl, place, self.dnssec)?;
+        if let Some(free) = self.redirections.iter_mut().find(|(address, _)| *address == 0) {
+            *free = (dname.address(), target as u16);
+        }
+        Ok(target)
     }
 
     //----------- names that are there -----------------------------------------
@@ -251,10 +286,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
         let place =
             Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
+        if self.qtype == Rtype::RRSIG && self.push_signatures(node, place)? {
+            return Ok(Some(Step::Done(NOERROR)));
+        }
         let rrset = match self.qtype {
             // RFC 8482 4.1: one RRset is an answer.
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
-            Rtype::RRSIG => return self.answer_signatures(node, place),
             qtype => node.rrset(qtype),
         };
         if let Some(rrset) = rrset {
@@ -270,13 +307,13 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         Ok(Some(Step::Alias(target)))
     }
 
-    /// All signatures of the node, for a question of the type RRSIG.
-    fn answer_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<Option<Step>, Full> {
-        let mut found = None;
+    /// Adds all signatures of the node, for a question of the type RRSIG; returns whether there are any.
+    fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+        let mut found = false;
         for rrset in node.rrsets() {
             for rdata in rrset.signatures().rdatas() {
                 self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
-                found = Some(Step::Done(NOERROR));
+                found = true;
             }
         }
         Ok(found)
@@ -303,8 +340,14 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             // RFC 4592 3.3.1: the wildcard right below the closest encloser, no other.
             self.key.truncate(encloser_len);
             self.key.push_label(b"*");
-            if let Some(node) = zone.get(self.key.as_bytes()) {
-                return self.expand(zone, &node, encloser_len, before_cursor);
+            let mut wildcard = zone.seek(self.key.as_bytes());
+            if wildcard.is_exact() {
+                let node = wildcard.entry().map(|entry| zone.node(&entry));
+                return self.expand(zone, node, encloser_len, before_cursor);
+            }
+            // RFC 4592 4.9: so does a wildcard that is an empty non-terminal.
+            if wildcard.next().is_some_and(|after| after.is_at_or_below(self.key.as_bytes())) {
+                return self.expand(zone, None, encloser_len, before_cursor);
             }
         }
         if self.wants_proof(zone) {
@@ -313,23 +356,26 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.negative(zone, NXDOMAIN)
     }
 
-    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner.
+    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner. The wildcard is there, though it may
+    /// have no node.
     fn expand(
         &mut self,
         zone: &'z Zone,
-        node: &Node<'z>,
+        node: Option<Node<'z>>,
         encloser_len: usize,
         before: Cursor<'z>,
     ) -> Result<Step, Full> {
         let wants_proof = self.wants_proof(zone);
-        if node.is_cut() && self.qtype != Rtype::DS {
+        if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
             // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
-            return self.refer_wildcard(zone, node);
+            return self.refer_wildcard(zone, &node);
         }
         if wants_proof {
             self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, &before);
         }
-        if let Some(step) = self.answer_from(zone, node)? {
+        if let Some(node) = node
+            && let Some(step) = self.answer_from(zone, &node)?
+        {
             return Ok(step);
         }
         if wants_proof {
@@ -397,43 +443,44 @@ fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cu
 }
 
 /// RFC 9471: the addresses of the name servers of a cut that stand in this zone. Those at or below the cut must all be
-/// there, or the answer is truncated; others (sibling glue) are added as they fit.
+/// there, or the answer is truncated; then others (sibling glue) are added as they fit.
 fn add_glue<'z>(
     zone: &'z Zone,
     ns: &Rrset<'z>,
     ns_at: usize,
     cut: &Entry<'z>,
     mut cursor: Cursor<'z>,
-    qname: &mut Qname,
+    dnssec: bool,
+    qname: &Qname,
     message: &mut Message<'_>,
 ) -> Result<(), Full> {
-    let mut key = None;
+    if !ns.targets().any(|(in_zone, _)| in_zone) {
+        return Ok(());
+    }
     let apex = qname.offset(zone.apex().label_count());
-    let mut target = None;
-    for (in_zone, offset) in ns.targets() {
-        if !in_zone {
-            continue;
-        }
-        let key = key.get_or_insert_with(Key::new);
-        let target = target.get_or_insert_with(Qname::new);
-        let owner = ns_at + offset;
-        if target.read_written(message.out, owner).is_none() {
-            continue;
-        }
-        key.set(target.wire(), zone.apex().wire().len());
-        let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
-        let node = zone.node(&entry);
-        for rtype in [Rtype::A, Rtype::AAAA] {
-            let Some(rrset) = node.rrset(rtype) else { continue };
-            let pushed = message.push(Section::Additional, &rrset, rrset.ttl, Place { owner, apex }, false);
-            let is_in_domain = || {
-                let mut cut_key = Key::new();
-                cut_key.set_entry(cut);
-                entry.is_at_or_below(cut_key.as_bytes())
-            };
-            if pushed.is_err() && is_in_domain() {
+    let (mut target, mut key, mut cut_key) = (Qname::new(), Key::new(), Key::new());
+    cut_key.set_entry(cut);
+    let mut has_siblings = false;
+    for siblings in [false, true] {
+        for (_, offset) in ns.targets().filter(|(in_zone, _)| *in_zone) {
+            let owner = ns_at + offset;
+            if target.read_written(message.out, owner).is_none() {
+                continue;
+            }
+            key.set(target.wire(), zone.apex().wire().len());
+            let is_sibling = !key.as_bytes().starts_with(cut_key.as_bytes());
+            has_siblings |= is_sibling;
+            if is_sibling != siblings {
+                continue;
+            }
+            let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
+            let fits = push_addresses(&zone.node(&entry), Place { owner, apex }, dnssec, message);
+            if !fits && !is_sibling {
                 return Err(Full);
             }
+        }
+        if !has_siblings {
+            break;
         }
     }
     Ok(())

@@ -77,6 +77,11 @@ impl<T> Reader<T> {
         }
         &self.value
     }
+
+    /// The value that [`Reader::refresh`] saw last.
+    pub fn last(&self) -> &Arc<T> {
+        &self.value
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ pub(crate) struct Request<'m> {
     pub(crate) header: Header,
     pub(crate) qtype: Rtype,
     pub(crate) qclass: Class,
-    /// Where the question ends: header and question are copied as they came.
+    /// Where the question ends: header and question are copied as they came. Right behind the header where there is none,
+    /// which is how a client fetches a cookie (RFC 7873 5.4).
     pub(crate) question_end: usize,
     pub(crate) edns: Option<Edns<'m>>,
     /// The query is signed with a key; this server has none.
@@ -35,6 +36,7 @@ pub(crate) struct Edns<'m> {
     pub(crate) wants_nsid: bool,
     pub(crate) wants_zone_version: bool,
     pub(crate) wants_keepalive: bool,
+    pub(crate) wants_expire: bool,
     /// The client cookie, and the server cookie if it has one (RFC 7873 4).
     pub(crate) cookie: Option<(ClientCookie, &'m [u8])>,
 }
@@ -51,6 +53,7 @@ pub(crate) enum Refusal {
 }
 
 pub(crate) const OPT_NSID: u16 = 3;
+pub(crate) const OPT_EXPIRE: u16 = 9;
 pub(crate) const OPT_COOKIE: u16 = 10;
 pub(crate) const OPT_KEEPALIVE: u16 = 11;
 pub(crate) const OPT_ERROR: u16 = 15;
@@ -91,26 +94,39 @@ pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> 
     }
     let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
     let (answers, authorities, additionals) = (count(6), count(8), count(10));
-    // RFC 9619: a query has one question.
-    if count(4) != 1 || answers != 0 {
-        return Err(Refusal::Malformed);
+    let mut request =
+        Request { header, qtype: Rtype(0), qclass: Class::IN, question_end: HEADER_LEN, edns: None, is_signed: false };
+    match count(4) {
+        // RFC 9619: a query has one question.
+        1 if answers == 0 => request.read_question(message, qname).ok_or(Refusal::Malformed)?,
+        0 if answers == 0 => {}
+        _ => return Err(Refusal::Malformed),
     }
-    let name_end = qname.read_question(message, HEADER_LEN).ok_or(Refusal::Malformed)?;
-    let fixed = message.get(name_end..name_end + 4).ok_or(Refusal::Malformed)?;
-    let mut request = Request {
-        header,
-        qtype: Rtype(u16::from_be_bytes([fixed[0], fixed[1]])),
-        qclass: Class(u16::from_be_bytes([fixed[2], fixed[3]])),
-        question_end: name_end + 4,
-        edns: None,
-        is_signed: false,
-    };
     // RFC 1995 3: the SOA record of the client stands in the authority section of an IXFR query.
     if authorities > usize::from(request.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
         return Err(Refusal::Malformed);
     }
     read_records(message, authorities, additionals, &mut request)?;
-    Ok(request)
+    let fetches_cookie = request.edns.is_some_and(|edns| edns.cookie.is_some());
+    if request.has_question() || fetches_cookie { Ok(request) } else { Err(Refusal::Malformed) }
+}
+
+impl Request<'_> {
+    #[inline]
+    fn read_question(&mut self, message: &[u8], qname: &mut Qname) -> Option<()> {
+        let name_end = qname.read_question(message, HEADER_LEN)?;
+        let fixed: &[u8; 4] = message.get(name_end..)?.first_chunk()?;
+        self.qtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
+        self.qclass = Class(u16::from_be_bytes([fixed[2], fixed[3]]));
+        self.question_end = name_end + 4;
+        Some(())
+    }
+
+    /// Whether there is a question.
+    #[inline]
+    pub(crate) fn has_question(&self) -> bool {
+        self.question_end > HEADER_LEN
+    }
 }
 
 fn read_records<'m>(
@@ -205,6 +221,8 @@ impl<'m> Edns<'m> {
     fn read_option(&mut self, code: u16, data: &'m [u8]) -> Option<()> {
         match code {
             OPT_NSID => self.wants_nsid = true,
+            // RFC 7314 3.1: empty in a query; what else it has is of no interest.
+            OPT_EXPIRE => self.wants_expire = true,
             // RFC 7873 5.2.2: a client cookie of 8 octets, and a server cookie of 8 to 32 or none.
             OPT_COOKIE => {
                 let (client, server) = data.split_first_chunk::<8>()?;

@@ -362,7 +362,7 @@ fn walk(
         take(key, encoder.encode(owner.as_ref(), flags, &mut records));
         walked.summary.counts.names += 1;
         walked.summary.counts.records += encoder.record_count() as u64;
-        walked.summary.has_wildcards |= owner.as_ref().is_wildcard();
+        walked.summary.has_wildcards |= key.split(|&octet| octet == 0).any(|label| label == b"*");
     }
     walked
 }

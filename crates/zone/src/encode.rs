@@ -59,7 +59,9 @@ impl<'e> NodeEncoder<'e> {
         self.out.clear();
         self.out.push(flags);
         self.record_count = 0;
-        let owner = Labels::of(owner.wire());
+        // RFC 4592 3.3.1: the records of a wildcard get another owner, so nothing in them may point to this one.
+        let shared_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
+        let owner = Labels::of(&owner.wire()[owner.wire().len() - shared_len..]);
         records.sort_unstable_by_key(|raw| (raw.set_rtype(), raw.rtype == Rtype::RRSIG));
         for set in records.chunk_by_mut(|a, b| a.set_rtype() == b.set_rtype()) {
             let signatures = set.iter().position(|raw| raw.rtype == Rtype::RRSIG).unwrap_or(set.len());
@@ -138,29 +140,28 @@ impl<'e> NodeEncoder<'e> {
     }
 }
 
-/// RFC 2181 5: a set has no two equal records. Sorted, so that the order of a file makes no difference; NS by the
-/// order of their targets, so that looking up their addresses goes one way through the tree.
+/// RFC 2181 5: a set has no two equal records. Sorted, so that the order of a file makes no difference; by the order of
+/// their names where they end in one, so that looking up the addresses of name servers goes one way through the tree.
 fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [Raw<'r>]) -> &'s [Raw<'r>] {
-    match (rtype, &records) {
-        (_, [_]) => return records,
-        (Rtype::NS, _) => records.sort_unstable_by(|a, b| match (target(a.rdata), target(b.rdata)) {
-            (Some(a), Some(b)) => a.canonical_cmp(b),
-            _ => a.rdata.cmp(b.rdata),
-        }),
-        _ => records.sort_unstable_by(|a, b| a.rdata.cmp(b.rdata)),
+    if records.len() < 2 {
+        return records;
     }
-    let mut kept = 0;
-    for index in 0..records.len() {
-        if index == 0 || records[index].rdata != records[kept - 1].rdata {
+    let compare = |a: &Raw<'_>, b: &Raw<'_>| match shape(rtype) {
+        Shape::NameLast(skip) => {
+            let [x, y] = [a, b].map(|raw| NameRef::from_wire(&raw.rdata[skip..]).expect("RDATA is checked"));
+            x.canonical_cmp(y).then_with(|| a.rdata[..skip].cmp(&b.rdata[..skip]))
+        }
+        _ => a.rdata.cmp(b.rdata),
+    };
+    records.sort_unstable_by(compare);
+    let mut kept = 1;
+    for index in 1..records.len() {
+        if compare(&records[index], &records[kept - 1]).is_ne() {
             records[kept] = records[index];
             kept += 1;
         }
     }
     &records[..kept]
-}
-
-fn target(rdata: &[u8]) -> Option<NameRef<'_>> {
-    NameRef::from_wire(rdata).ok()
 }
 
 fn write_length(len: usize, out: &mut Vec<u8>) {
@@ -256,16 +257,13 @@ impl SetEncoder {
         let labels = Labels::of(name);
         let shared = labels.common_suffix_len(owner);
         let mut flags = if shared >= apex_len { IN_ZONE } else { 0 };
-        // The root label alone is shorter than a pointer.
-        let mut best = (shared, None);
-        if shared > 1 {
-            let pointer = if shared <= apex_len {
-                make_pointer(FROM_APEX, apex_len - shared)
-            } else {
-                make_pointer(FROM_OWNER, owner.wire.len() - shared)
-            };
-            best.1 = Some(pointer);
-        }
+        // Whole names alone: in a message the labels of an owner or apex need not stand in one place.
+        let mut best = match shared {
+            _ if shared == owner.wire.len() && shared > apex_len => (shared, Some(make_pointer(FROM_OWNER, 0))),
+            // The root label alone is shorter than a pointer.
+            _ if shared >= apex_len && apex_len > 1 => (apex_len, Some(make_pointer(FROM_APEX, 0))),
+            _ => (1, None),
+        };
         for earlier in &self.earlier {
             let start = common_suffix_start(&labels, &self.names[earlier.start..earlier.end]);
             let Some(start) = start.filter(|&start| start < earlier.literal) else { continue };

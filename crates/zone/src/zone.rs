@@ -61,6 +61,11 @@ impl Zone {
         self.soa_numbers()[0]
     }
 
+    /// How many seconds a secondary may serve the zone without hearing of it (RFC 1035 3.3.13).
+    pub fn expire_s(&self) -> u32 {
+        self.soa_numbers()[3]
+    }
+
     /// The TTL of negative answers: the lesser of the TTL of the SOA record and its last field (RFC 2308 5).
     #[inline]
     pub fn negative_ttl(&self) -> u32 {
@@ -127,7 +132,7 @@ impl Zone {
         &self.denial
     }
 
-    /// Whether any owner's first label is `*`.
+    /// Whether any owner has a label `*`: it makes a wildcard, be it an empty non-terminal (RFC 4592 2.2.3).
     #[inline]
     pub fn has_wildcards(&self) -> bool {
         self.has_wildcards

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Served, Transport};
+use answer::{Access, Content, Options, Prefix, Served, Transport};
 use domain::base::ToName;
 use domain::base::iana::Class as DomainClass;
 use domain::base::rdata::ComposeRecordData;
@@ -21,12 +21,34 @@ pub struct Server {
 }
 
 impl Server {
-    /// Loads zones from pairs of apex and text.
+    /// Serves zones from pairs of apex and text.
     pub fn new(zones: &[(&str, &str)]) -> Server {
-        let name = |apex: &str| apex.parse::<Name>().expect("the name of a zone");
-        let texts: Vec<(Name, String)> = zones.iter().map(|(apex, text)| (name(apex), text.to_string())).collect();
-        let plain = texts.iter().map(|(apex, text)| Zone::new(apex.clone(), &parse(text))).collect();
-        Server { served: subject::load(&texts), plain }
+        Server::with_options(zones, Options::default())
+    }
+
+    /// Serves zones and answers as these options say.
+    pub fn with_options(zones: &[(&str, &str)], options: Options) -> Server {
+        let plain = zones.iter().map(|(apex, text)| Zone::new(name(apex), &parse(&dedented(text)))).collect();
+        Server { served: subject::serve(contents(zones), options, Access::default()), plain }
+    }
+
+    /// Serves zones that could not be loaded.
+    pub fn with_missing(apexes: &[&str]) -> Server {
+        let contents = apexes.iter().map(|apex| Content::Missing(name(apex)));
+        Server { served: subject::serve(contents, Options::default(), Access::default()), plain: Vec::new() }
+    }
+
+    /// Serves zones that may be transferred.
+    pub fn with_transfer(zones: &[(&str, &str)]) -> Server {
+        let access = Access(vec![Prefix { address: subject::PEER, len: 32 }]);
+        Server { served: subject::serve(contents(zones), Options::default(), access), plain: Vec::new() }
+    }
+
+    /// The messages of a transfer.
+    pub fn transfer(&self, query: &Message) -> Vec<Message> {
+        let messages = subject::transfer(&self.served, &query.to_wire());
+        assert!(!messages.is_empty(), "there is no transfer");
+        messages.iter().map(|message| Message::parse(message).expect("a well-formed message")).collect()
     }
 
     /// Sends bytes, returns what comes.
@@ -67,6 +89,19 @@ impl Server {
         message.additional = expected.additional.required;
         message
     }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn contents(zones: &[(&str, &str)]) -> impl Iterator<Item = Content> {
+    zones.iter().map(|(apex, text)| Content::Zone(subject::zone(&name(apex), &dedented(text))))
+}
+
+/// The lines without the blanks before them, which in zone text would stand for the owner of the line before.
+fn dedented(text: &str) -> String {
+    text.lines().map(|line| line.trim_start().to_string() + "\n").collect()
 }
 
 /// A query for the text `NAME TYPE`, with `+do` behind it if DNSSEC is wanted.

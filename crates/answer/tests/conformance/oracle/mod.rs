@@ -256,7 +256,7 @@ impl<'z> Answerer<'z> {
     /// RFC 9471 2, 3: addresses of name servers below the cut must be all there. RFC 1034 4.3.2 step 3b: others that
     /// the zone knows, of siblings and of its own, are useful; these go along where there is room.
     fn add_glue(&mut self, zone: &Zone, node: &Node, cut: &Name) {
-        for target in node[&Rtype::NS].rdatas.iter().filter_map(|rdata| target(Rtype::NS, rdata)) {
+        for target in node[&Rtype::NS].rdatas.iter().filter_map(|rdata| target(Rtype::NS, rdata, cut)) {
             let signed = self.question.dnssec_ok && !(in_zone(zone, &target) && zone.is_cut_off(&target));
             let addresses = addresses(zone, &target, signed);
             if target.as_ref().is_at_or_below(cut.as_ref()) {
@@ -272,11 +272,9 @@ impl<'z> Answerer<'z> {
     fn add_addresses(&mut self, zone: &Zone, node: &Node, types: &[Rtype], owner: &Name) {
         for rtype in types {
             for rdata in &node[rtype].rdatas {
-                let Some(target) = target(*rtype, rdata) else {
+                let Some(target) = target(*rtype, rdata, owner) else {
                     continue;
                 };
-                // RFC 9460 2.5.2: in service mode the root stands for the owner.
-                let target = if target.as_ref().is_root() && *rtype != Rtype::NS { owner.clone() } else { target };
                 if in_zone(zone, &target) && !zone.is_cut_off(&target) {
                     self.expected.additional.require(addresses(zone, &target, self.question.dnssec_ok));
                 }
@@ -311,13 +309,18 @@ fn addresses(zone: &Zone, name: &Name, signed: bool) -> Vec<Record> {
     [Rtype::A, Rtype::AAAA].into_iter().flat_map(|rtype| Zone::records(node, rtype, name, signed)).collect()
 }
 
-/// The name in the RDATA whose addresses one will want next.
-fn target(rtype: Rtype, rdata: &[u8]) -> Option<Name> {
+/// The name whose addresses the client of a record with this RDATA and owner will want next.
+fn target(rtype: Rtype, rdata: &[u8], owner: &Name) -> Option<Name> {
     let before = match rtype {
         Rtype::NS => 0,
         Rtype::MX | Rtype::SVCB | Rtype::HTTPS => 2,
         Rtype::SRV => 6,
         _ => return None,
     };
-    Name::from_wire(&rdata[before..]).ok()
+    let target = Name::from_wire(&rdata[before..]).expect("a zone has well-formed RDATA");
+    match rtype {
+        // RFC 9460 2.5: the root stands for the owner, or for nothing in an alias, whose priority is 0.
+        Rtype::SVCB | Rtype::HTTPS if target.as_ref().is_root() => (rdata[..2] != [0, 0]).then(|| owner.clone()),
+        _ => Some(target),
+    }
 }
