@@ -37,6 +37,9 @@ pub struct FieldError {
     pub help: Cow<'static, str>,
 }
 
+/// What reading comes to. Boxed: the happy way passes many of these on.
+type Outcome<T = ()> = Result<T, Box<FieldError>>;
+
 /// Appends to `out` the RDATA, uncompressed and well-formed, that `fields` stand for; leaves `out` as it was if they are wrong.
 ///
 /// Relative names are completed by `origin`.
@@ -47,10 +50,10 @@ pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut 
     if result.is_err() {
         out.truncate(start);
     }
-    result
+    result.map_err(|error| *error)
 }
 
-fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if generic::is_next(input) {
         generic::parse(input, out)?;
     } else {
@@ -116,7 +119,7 @@ struct NoText;
 
 //----------- the forms --------------------------------------------------------
 
-fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     match form {
         Form::CompressibleName | Form::Name => string::parse_name(input, out),
         Form::Names => string::parse_names(input, out),

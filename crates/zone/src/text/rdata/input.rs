@@ -7,7 +7,7 @@ use wire::rdata::{Form, Part, RdataError, parts};
 use wire::{NameRef, Rtype};
 
 use super::super::Field;
-use super::FieldError;
+use super::{FieldError, Outcome};
 
 /// The fields of one record, taken one by one.
 pub(super) struct Input<'i> {
@@ -74,14 +74,14 @@ impl<'i> Input<'i> {
     }
 
     /// Takes the next field, quoted or not.
-    pub fn string(&mut self) -> Result<&'i [u8], FieldError> {
+    pub fn string(&mut self) -> Outcome<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
         Ok(field.text)
     }
 
     /// Takes the next field, which may not be in quotes.
-    pub fn word(&mut self) -> Result<&'i [u8], FieldError> {
+    pub fn word(&mut self) -> Outcome<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
         if field.quoted {
@@ -91,12 +91,12 @@ impl<'i> Input<'i> {
     }
 
     /// Checks that no field is left.
-    pub fn end(&self) -> Result<(), FieldError> {
+    pub fn end(&self) -> Outcome {
         if self.is_at_end() { Ok(()) } else { Err(self.extra()) }
     }
 
     /// Checks the rules for the part that was written to `out` from `start` on.
-    pub fn check(&self, out: &[u8], start: usize) -> Result<(), FieldError> {
+    pub fn check(&self, out: &[u8], start: usize) -> Outcome {
         match self.part.end(&out[self.start..], start - self.start) {
             Ok(_) => Ok(()),
             Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, self.usage())),
@@ -106,14 +106,19 @@ impl<'i> Input<'i> {
 
     /// The error that the field taken last, read as the current part, is wrong: `what` is its predicate.
     #[cold]
-    pub fn wrong(&self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> FieldError {
+    pub fn wrong(&self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> Box<FieldError> {
         self.wrong_at(self.at.saturating_sub(1), what, help)
     }
 
     /// As `wrong`, for the field of that number.
     #[cold]
-    pub fn wrong_at(&self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError { field, message: format!("the {} {what}", self.name).into(), help: help.into() }
+    pub fn wrong_at(
+        &self,
+        field: usize,
+        what: impl fmt::Display,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Box<FieldError> {
+        Box::new(FieldError { field, message: format!("the {} {what}", self.name).into(), help: help.into() })
     }
 
     /// The number of the field taken last.
@@ -123,13 +128,13 @@ impl<'i> Input<'i> {
 
     /// The error that there is no field for the current part.
     #[cold]
-    pub fn missing(&self) -> FieldError {
+    pub fn missing(&self) -> Box<FieldError> {
         self.wrong_at(self.fields.len(), "is missing", self.usage())
     }
 
     #[cold]
-    fn extra(&self) -> FieldError {
-        FieldError { field: self.at, message: "there is a field too many".into(), help: self.usage() }
+    fn extra(&self) -> Box<FieldError> {
+        Box::new(FieldError { field: self.at, message: "there is a field too many".into(), help: self.usage() })
     }
 
     fn usage(&self) -> Cow<'static, str> {

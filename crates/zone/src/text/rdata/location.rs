@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::input::Input;
-use super::{FieldError, NoText, number};
+use super::{FieldError, NoText, Outcome, number};
 
 /// The equator and the prime meridian on the wire; angles are in thousandths of a second of arc.
 const ZERO_ANGLE: u32 = 1 << 31;
@@ -12,7 +12,7 @@ const MINUTE: u32 = 60_000;
 /// The altitude 0 on the wire, in centimetres: the reference is 100,000 m below.
 const ZERO_ALTITUDE: u32 = 10_000_000;
 
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let latitude = angle("latitude", 90, [b'N', b'S'], input)?;
     let longitude = angle("longitude", 180, [b'E', b'W'], input)?;
     let altitude = altitude(input)?;
@@ -33,7 +33,7 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
 //----------- reading ----------------------------------------------------------
 
 /// Degrees up to `limit`, minutes and seconds if given, and the first letter for plus or the second for minus.
-fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut Input<'_>) -> Result<u32, FieldError> {
+fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut Input<'_>) -> Outcome<u32> {
     input.call(name);
     let degrees = number::take(input, limit)? as u32;
     let mut angle = degrees * DEGREE;
@@ -62,14 +62,14 @@ fn signed(angle: u32, text: &[u8], letters: [u8; 2]) -> Option<u32> {
     }
 }
 
-fn within(angle: u32, limit: u64, input: &Input<'_>) -> Result<u32, FieldError> {
+fn within(angle: u32, limit: u64, input: &Input<'_>) -> Outcome<u32> {
     if u64::from(angle.abs_diff(ZERO_ANGLE)) > limit * u64::from(DEGREE) {
         return Err(input.wrong(format_args!("is over {limit} degrees"), "the minutes and seconds count as well"));
     }
     Ok(angle)
 }
 
-fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> FieldError {
+fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> Box<FieldError> {
     let [plus, minus] = letters.map(char::from);
     let help =
         format!("write degrees, minutes below 60, seconds below 60 with up to three decimals, and {plus} or {minus}");
@@ -77,7 +77,7 @@ fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> FieldError {
 }
 
 /// Metres with up to two decimals, from -100000.00 to 42849672.95.
-fn altitude(input: &mut Input<'_>) -> Result<u32, FieldError> {
+fn altitude(input: &mut Input<'_>) -> Outcome<u32> {
     input.call("altitude");
     let text = input.word()?;
     let (is_below, metres) = text.strip_prefix(b"-").map_or((false, text), |metres| (true, metres));
@@ -90,7 +90,7 @@ fn altitude(input: &mut Input<'_>) -> Result<u32, FieldError> {
 }
 
 /// A size or precision as digit and power of ten of centimetres (RFC 1876 2), or the default if no field is left.
-fn size(name: &'static str, default: u8, input: &mut Input<'_>) -> Result<u8, FieldError> {
+fn size(name: &'static str, default: u8, input: &mut Input<'_>) -> Outcome<u8> {
     input.call(name);
     if input.is_at_end() {
         return Ok(default);

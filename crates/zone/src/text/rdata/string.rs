@@ -5,14 +5,14 @@ use std::fmt::Write;
 use wire::{NameRef, name};
 
 use super::super::name::append;
-use super::FieldError;
 use super::input::Input;
+use super::{FieldError, Outcome};
 
 const NAME_HELP: &str = "write labels of 1 to 63 octets with single dots between, 255 octets in all";
 
 //----------- names ------------------------------------------------------------
 
-pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     if text.ends_with(b"\"") && !text.ends_with(b"\\\"") {
         // Only a service parameter can look like this, where the name before it was forgotten.
@@ -22,7 +22,7 @@ pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(),
         .map_err(|error| input.wrong(format_args!("is not a domain name: {error}"), NAME_HELP))
 }
 
-pub(super) fn parse_names(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_names(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     while !input.is_at_end() {
         parse_name(input, out)?;
     }
@@ -41,17 +41,17 @@ pub(super) fn print_names(mut bytes: &[u8], out: &mut String) {
 //----------- strings ----------------------------------------------------------
 
 /// Takes a character string and checks the rules of its form.
-pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     parse_plain_string(input, out)?;
     input.check(out, start)
 }
 
-pub(super) fn parse_optional_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_optional_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if input.is_at_end() { Ok(()) } else { parse_plain_string(input, out) }
 }
 
-pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     parse_plain_string(input, out)?;
     while !input.is_at_end() {
         parse_plain_string(input, out)?;
@@ -59,14 +59,14 @@ pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     let tag = input.word()?;
     push_string(tag, input, out)?;
     input.check(out, start)
 }
 
-pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     let text = input.string()?;
     unescape(text, out).ok_or_else(|| bad_escape(input))?;
@@ -76,12 +76,12 @@ pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-fn parse_plain_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn parse_plain_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.string()?;
     push_string(text, input, out)
 }
 
-fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     out.push(0);
     unescape(text, out).ok_or_else(|| bad_escape(input))?;
@@ -91,7 +91,7 @@ fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-fn bad_escape(input: &Input<'_>) -> FieldError {
+fn bad_escape(input: &Input<'_>) -> Box<FieldError> {
     let help = "write a backslash as \\\\, and other octets as a backslash and three digits up to 255";
     input.wrong("has a bad escape", help)
 }

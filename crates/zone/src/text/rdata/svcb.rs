@@ -6,7 +6,7 @@ use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, Value};
 use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
 
 use super::input::Input;
-use super::{FieldError, NoText, address, number, octets, string};
+use super::{FieldError, NoText, Outcome, address, number, octets, string};
 
 /// A parameter as it was read: its key, the number of its field, its value on the wire.
 struct Param {
@@ -16,7 +16,7 @@ struct Param {
 }
 
 /// Takes all fields left; writes the parameters in the order of their keys.
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut params: Vec<Param> = Vec::new();
     while !input.is_at_end() {
         let param = parse_param(input)?;
@@ -40,7 +40,7 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
 }
 
 /// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` must be there for `no-default-alpn`.
-fn check(params: &[Param], input: &Input<'_>) -> Result<(), FieldError> {
+fn check(params: &[Param], input: &Input<'_>) -> Outcome {
     let has = |key: u16| params.iter().any(|param| param.key == key);
     for param in params {
         let missing = match param.key {
@@ -59,7 +59,7 @@ fn check(params: &[Param], input: &Input<'_>) -> Result<(), FieldError> {
 //----------- reading ----------------------------------------------------------
 
 /// Takes one parameter: a key alone, or key, `=` and value, the value in quotes or not.
-fn parse_param(input: &mut Input<'_>) -> Result<Param, FieldError> {
+fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
     let text = input.word()?;
     let field = input.last();
     let (name, value) = match memchr::memchr(b'=', text) {
@@ -89,7 +89,7 @@ fn key_number(name: &[u8]) -> Option<u16> {
     number::decimal(digits, 65534).map(|number| number as u16)
 }
 
-fn unknown_key(name: &[u8], input: &Input<'_>) -> FieldError {
+fn unknown_key(name: &[u8], input: &Input<'_>) -> Box<FieldError> {
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
     let what = format!("has the unknown key \"{}\"", name.escape_ascii());
     input.wrong(what, format!("write one of {}, or key and a number up to 65534, in lower case", known.join(", ")))
