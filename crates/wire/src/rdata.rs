@@ -3,15 +3,17 @@
 //! All RDATA here is uncompressed. Zone text reads and prints the same [`Form`]s; the table of types is in [`crate::rtype`].
 
 mod form;
-mod mnemonics;
+mod numbers;
 pub mod svcb;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::slice;
 
 use crate::name::{NameError, NameRef};
 use crate::rtype::Rtype;
-pub use mnemonics::{ALGORITHMS, CERT_TYPES, DSYNC_SCHEMES, PROTOCOLS};
+pub use numbers::{ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS};
 
 /// The longest RDATA, in octets: its length is a 16 bit number (RFC 1035 3.2.1).
 pub const MAX_RDATA_LEN: usize = 65535;
@@ -84,6 +86,10 @@ pub enum Form {
     Hash,
     /// Octets up to the end, at least so many; in text hexadecimal.
     Hex(usize),
+    /// A digest up to the end, at least so many octets; in text hexadecimal and of the length that belongs to the octet before it.
+    ///
+    /// A wrong length is well-formed on the wire: a secondary must not lose a zone over it.
+    Digest(usize, &'static [(u8, usize)]),
     /// Octets up to the end, at least so many; in text base64.
     Base64(usize),
     /// Octets up to the end; in text base64, or `-` for none.
@@ -130,7 +136,7 @@ pub enum RdataError {
     #[error("the {0} is cut off")]
     Short(&'static str),
     /// So many octets remain behind the last part.
-    #[error("{0} octets too many")]
+    #[error("octets left over at the end: {0}")]
     Long(usize),
     /// A part is not a name.
     #[error("the {0}: {1}")]
