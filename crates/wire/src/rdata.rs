@@ -1,6 +1,7 @@
 //! What RDATA consists of: the parts of each type as data, a walk over them, and the check that bytes fit their type.
 //!
-//! All RDATA here is uncompressed. Zone text reads and prints the same [`Form`]s; the table of types is in [`crate::rtype`].
+//! All RDATA here is uncompressed. Zone text reads and prints the same [`Form`]s; the table of types is in
+//! [`crate::rtype`].
 
 mod form;
 mod numbers;
@@ -86,7 +87,8 @@ pub enum Form {
     Hash,
     /// Octets up to the end, at least so many; in text hexadecimal.
     Hex(usize),
-    /// A digest up to the end, at least so many octets; in text hexadecimal and of the length that belongs to the octet before it.
+    /// A digest up to the end, at least so many octets; in text hexadecimal, and of the length that belongs to the
+    /// octet before it.
     ///
     /// A wrong length is well-formed on the wire: a secondary must not lose a zone over it.
     Digest(usize, &'static [(u8, usize)]),
@@ -118,7 +120,8 @@ pub enum Form {
     Prefixes,
     /// The discovery bit and the gateway type of AMTRELAY (RFC 8777 4.2).
     Discovery,
-    /// Nothing, an address or a name, as the gateway type says: these bits of the second octet of the RDATA (RFC 4025 2.5, RFC 8777 4.2.4).
+    /// Nothing, an address or a name, as the gateway type says: these bits of the second octet of the RDATA
+    /// (RFC 4025 2.5, RFC 8777 4.2.4).
     Gateway(u8),
     /// The identity and key of a host, with their lengths and algorithm (RFC 8005 5).
     HostIdentity,

@@ -57,9 +57,9 @@ pub const KEYS: &[Key] = &[
     Key { number: 6,               name: "ipv6hint",             value: Addrs6 },         // RFC 9460 7.3
     Key { number: 7,               name: "dohpath",              value: Text },           // RFC 9461 5
     Key { number: 8,               name: "ohttp",                value: Empty },          // RFC 9540 4
-    Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction 3.1
-    Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953 3.2
-    Key { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config 2.1
+    Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction
+    Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953
+    Key { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config
 ];
 
 /// The registered key of that number.

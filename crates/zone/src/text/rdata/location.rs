@@ -1,4 +1,5 @@
-//! Places on earth (RFC 1876 3): `d1 [m1 [s1]] N|S d2 [m2 [s2]] E|W altitude[m] [size[m] [horizontal[m] [vertical[m]]]]`.
+//! Places on earth (RFC 1876 3):
+//! `d1 [m1 [s1]] N|S d2 [m2 [s2]] E|W altitude[m] [size[m] [horizontal[m] [vertical[m]]]]`.
 
 use std::fmt::Write;
 

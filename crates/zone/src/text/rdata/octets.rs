@@ -78,7 +78,8 @@ fn digest_len(lens: &[(u8, usize)], kind: u8) -> Option<usize> {
     lens.iter().find(|(known, _)| *known == kind).map(|&(_, len)| len)
 }
 
-/// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over. `None` if there is something else.
+/// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over.
+/// `None` if there is something else.
 fn push_hex(text: &[u8], open: Option<u8>, out: &mut Vec<u8>) -> Option<Option<u8>> {
     let (text, open) = match (open, text) {
         (Some(high), [low, text @ ..]) => {

@@ -130,7 +130,8 @@ fn push_keys(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// RFC 9460 appendix A.1: once the escapes of strings are resolved, `\,` and `\\` are a comma and a backslash within an identifier.
+/// RFC 9460 appendix A.1: once the escapes of strings are resolved, `\,` and `\\` are a comma and a backslash
+/// within an identifier.
 fn push_identifiers(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut list = Vec::new();
     string::unescape(text, &mut list)?;

@@ -6,7 +6,7 @@ use domain::zonefile::inplace::{Entry, Zonefile};
 use super::good::RECORDS;
 use super::{hex, rdata};
 
-/// What `domain` 0.12 has otherwise: it takes `@` in RDATA for a label, and the value of docpath for plain octets (RFC 9953 3.2: a list).
+/// What `domain` 0.12 has otherwise: it takes `@` in RDATA for a label, and the value of docpath for plain octets (RFC 9953: a list).
 const OTHERWISE: &[(&str, &str)] = &[("NS", "@"), ("SVCB", "1 . docpath=dns,q pvd")];
 
 /// The octets that `domain` makes of the text; `None` if it does not know the type or the notation.
