@@ -22,7 +22,7 @@ const LEAST_PAYLOAD: u16 = 512;
 const OWN_PAYLOAD: u16 = 1232;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 15_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn respond_agrees_with_the_oracle(zones in zones(), questions in vec(questions(), QUESTIONS)) {
