@@ -145,7 +145,7 @@ impl<'z> Proofs<'z> {
             Denial::Nsec => self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes()))),
             _ => {
                 let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
-                self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])));
+                self.prove_encloser(zone, qname, labels);
                 // Opt-out leaves out a wildcard that is but the parent of unsigned delegations.
                 let wildcard = hash(zone, &[b"\x01*", qname.suffix(labels)]);
                 let entry = matching_nsec3(zone, &wildcard).or_else(|| covering_nsec3(zone, &wildcard));

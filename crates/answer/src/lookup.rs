@@ -297,6 +297,10 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
             qtype => node.rrset(qtype),
         };
+        if let Some(dname) = rrset.filter(|rrset| rrset.rtype == Rtype::DNAME) {
+            self.push_dname(&dname, place)?;
+            return Ok(Some(Step::Done(NOERROR)));
+        }
         if let Some(rrset) = rrset {
             let at = self.message.at;
             self.message.push(Section::Answer, &rrset, rrset.ttl, place, self.dnssec)?;
@@ -310,10 +314,16 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         Ok(Some(Step::Alias(target)))
     }
 
-    /// Adds all signatures of the node, for a question of the type RRSIG; returns whether there are any.
+    /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
+    /// that led here; returns whether there are any.
     fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
         let mut found = false;
         for rrset in node.rrsets() {
+            let address = rrset.address();
+            if self.dnssec && self.redirections.iter().any(|(sent, _)| *sent == address) {
+                found |= !rrset.signatures().is_empty();
+                continue;
+            }
             for rdata in rrset.signatures().rdatas() {
                 self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
                 found = true;
