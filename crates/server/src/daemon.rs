@@ -226,17 +226,28 @@ impl Writer {
         let mut report = self.zones.take(zones, &self.notifier);
         report.seconds = begin.elapsed().as_secs_f64();
         self.finish(&report, "ready");
+        let mut held = usize::MAX;
         loop {
             match jobs.recv_timeout(RECLAIM_EVERY) {
                 Ok(job) => {
                     let report = self.reload();
+                    held = usize::MAX;
                     // Who asked may have left.
                     job.reply.map(|reply| reply.send(report));
                 }
-                Err(RecvTimeoutError::Timeout) => self.zones.reclaim(),
+                Err(RecvTimeoutError::Timeout) => held = self.reclaim(held),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Frees what the last round replaced, once the listeners have let go of it, and gives the memory back.
+    fn reclaim(&mut self, held_before: usize) -> usize {
+        let held = self.zones.reclaim();
+        if held < held_before {
+            netio::memory::give_back();
+        }
+        held
     }
 
     fn reload(&mut self) -> Report {
@@ -272,9 +283,8 @@ impl Writer {
         waiting
     }
 
-    /// Gives back what the load needed, and tells everybody.
+    /// Tells everybody.
     fn finish(&self, report: &Report, what: &str) {
-        netio::memory::give_back();
         report.configuration.iter().for_each(log_finding);
         for zone in &report.zones {
             zone.findings.iter().for_each(log_finding);

@@ -9,6 +9,7 @@ pub mod keys;
 pub mod manual;
 pub mod read;
 pub mod render;
+mod resolve;
 pub mod section;
 pub mod suggest;
 pub mod value;
@@ -30,7 +31,7 @@ pub struct Config {
     pub server: Server,
     /// Every zone once, ordered by the octets of its name (see [`ZoneConfig::name`]).
     pub zones: Vec<ZoneConfig>,
-    /// The files read, as they were named; [`ZoneConfig::source`] counts from here.
+    /// The files read, as they were named.
     pub files: Vec<Arc<str>>,
     /// What deserves a look but stops nothing.
     pub warnings: Vec<Diagnostic>,
