@@ -5,8 +5,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -81,8 +82,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         warn!(%error, "the limit of open descriptors stays as it is");
     }
     let control = open_control(&config.server)?;
-    let addresses: Vec<SocketAddr> = config.server.listen.iter().map(|Endpoint(address)| *address).collect();
-    let listeners = listen::bind(&addresses, &listen_options(&config.server))?;
+    let listeners = listen::bind(&addresses(&config.server), &listen_options(&config.server))?;
     for address in listeners.addresses() {
         info!(%address, "listening");
     }
@@ -156,6 +156,14 @@ fn open_control(server: &Server) -> Result<Option<Control>, StartError> {
     }
 }
 
+/// The addresses to listen on. The default names IPv6, which the kernel may lack: then only IPv4 is meant.
+fn addresses(server: &Server) -> Vec<SocketAddr> {
+    let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+    let is_default = server.listen == Server::default().listen;
+    let addresses = server.listen.iter().map(|Endpoint(address)| *address);
+    addresses.filter(|address| address.is_ipv4() || has_ipv6 || !is_default).collect()
+}
+
 fn listen_options(server: &Server) -> listen::Options {
     let processors = netio::pin::allowed().map_or(1, |allowed| allowed.len());
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
@@ -200,12 +208,14 @@ struct Job {
 /// Answers a request by having the writer do it.
 fn ask_writer(jobs: &SyncSender<Job>, Request::Reload: Request) -> Answer {
     let (reply, answer) = sync_channel(1);
-    if jobs.try_send(Job { reply: Some(reply) }).is_err() {
-        return Answer::Refused("too many reloads are waiting already".into());
-    }
-    match answer.recv() {
-        Ok(report) => Answer::Reloaded(report),
-        Err(_) => Answer::Refused("the reload was broken off".into()),
+    match jobs.try_send(Job { reply: Some(reply) }) {
+        Err(TrySendError::Full(_)) => Answer::Refused("too many reloads are waiting already; try again".into()),
+        // The writer ends only with the process, or by a bug.
+        Err(TrySendError::Disconnected(_)) => Answer::Refused("this zonda cannot reload any more; restart it".into()),
+        Ok(()) => match answer.recv() {
+            Ok(report) => Answer::Reloaded(report),
+            Err(_) => Answer::Refused("the reload was broken off; the log says why".into()),
+        },
     }
 }
 
