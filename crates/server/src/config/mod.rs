@@ -3,15 +3,15 @@
 //! [`keys`] is the table of what may be written; [`read`] walks the files with it; [`render`] prints the effective
 //! configuration; [`manual`] is the reference for people.
 
-pub mod blocks;
-pub mod include;
+mod blocks;
+mod include;
 pub mod keys;
 pub mod manual;
 pub mod read;
 pub mod render;
 mod resolve;
 pub mod section;
-pub mod suggest;
+mod suggest;
 pub mod value;
 pub mod zones;
 

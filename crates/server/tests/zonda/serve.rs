@@ -20,6 +20,7 @@ fn a_folder_is_served_without_any_configuration() {
     let (status, log) = daemon.stop();
     assert!(status.success(), "{log}");
     assert!(log.contains("zonda has stopped"), "{log}");
+    assert!(!bench.path().join("state/zonda/control.sock").exists());
 }
 
 #[test]
