@@ -1,0 +1,198 @@
+"""Finds, configures, starts and stops the servers under comparison, each on a loopback address of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import ask
+from message import AA, SOA, Malformed, Question, parse
+
+ROOT = Path(__file__).resolve().parent.parent
+START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A zone to serve: its apex in wire format, lower case, and its file."""
+
+    apex: bytes
+    name: str
+    file: Path
+
+
+class Missing(RuntimeError):
+    """A server's program is not on this machine."""
+
+
+class Server:
+    """One server: a subclass knows its program and its configuration."""
+
+    name = ""
+    programs: tuple[str, ...] = ()
+    last_octet = 0
+
+    def __init__(self, zones: list[Zone], folder: Path, port: int):
+        self.zones, self.folder = zones, folder / self.name
+        self.address = f"127.0.53.{self.last_octet}", port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def program(cls) -> str:
+        """The path of the server's program; raises `Missing`."""
+        path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+        for program in cls.programs:
+            if found := shutil.which(program, path=path):
+                return found
+        raise Missing(f"{cls.name} not found; {cls.remedy()}")
+
+    @classmethod
+    def remedy(cls) -> str:
+        return "run interop/install-peers, or put it on PATH"
+
+    def arguments(self) -> list[str]:
+        """Writes the configuration and gives the command line."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Starts the server and waits until every zone answers; raises `RuntimeError` with its log when one does not."""
+        self.folder.mkdir(parents=True)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(self.arguments(), stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True)
+        waiting, deadline = [z for z in self.zones], time.monotonic() + START_TIMEOUT_S
+        while waiting:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                names = ", ".join(z.name for z in waiting)
+                raise RuntimeError(f"{self.name} does not serve {names}:\n{self.log.read_text(errors='replace')[-4000:]}")
+            replies = ask.udp(self.address, [Question(z.apex, SOA).wire() for z in waiting], timeout_s=0.3, tries=1)
+            waiting = [z for z, reply in zip(waiting, replies) if not serves(reply)]
+            if waiting:
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Ends the server and its children, which share its process group."""
+        if self.process is None:
+            return
+        for signal_number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+            try:
+                os.killpg(self.process.pid, signal_number)
+                self.process.wait(patience_s)
+                break
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self.process = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+class Zonda(Server):
+    """The server of this repository: `ZONDA`, or what cargo built last of release and debug."""
+
+    name, last_octet = "zonda", 1
+
+    @classmethod
+    def program(cls) -> str:
+        builds = [ROOT / "target" / kind / "zonda" for kind in ("release", "debug")]
+        builds = sorted((b for b in builds if b.exists()), key=lambda b: b.stat().st_mtime, reverse=True)
+        if found := os.environ.get("ZONDA") or (str(builds[0]) if builds else None):
+            return str(Path(found).resolve())
+        raise Missing(f"zonda not found; {cls.remedy()}")
+
+    @classmethod
+    def remedy(cls) -> str:
+        return "run `cargo build -p zonda-server`, or name the binary in ZONDA"
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = f'[server]\nlisten = ["{host}:{port}"]\nworkers = 1\nstate-dir = "{self.folder}"\n'
+        for zone in self.zones:
+            text += f'[[zone]]\nname = "{zone.name}"\nfile = "{zone.file}"\nallow-transfer = ["127.0.0.0/8"]\n'
+        return [self.program(), "serve", "--config", self.write("zonda.toml", text)]
+
+
+class Nsd(Server):
+    name, programs, last_octet = "nsd", ("nsd",), 2
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = (f'server:\n server-count: 1\n ip-address: {host}@{port}\n username: ""\n pidfile: {self.folder}/pid\n zonesdir: /\n'
+                f" xfrdfile: {self.folder}/xfrd.state\n zonelistfile: {self.folder}/zones.list\n xfrdir: {self.folder}\n"
+                " tcp-count: 200\n tcp-query-count: 0\n rrl-ratelimit: 0\n refuse-any: no\n"
+                " hide-version: no\nremote-control:\n control-enable: no\n")
+        for zone in self.zones:
+            text += f"zone:\n name: {zone.name}\n zonefile: {zone.file}\n provide-xfr: 127.0.0.0/8 NOKEY\n"
+        return [self.program(), "-d", "-c", self.write("nsd.conf", text)]
+
+
+class Knot(Server):
+    name, programs, last_octet = "knot", ("knotd",), 3
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = (f"server:\n rundir: {self.folder}\n listen: {host}@{port}\n udp-workers: 1\n tcp-workers: 1\n background-workers: 1\n"
+                f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {self.folder}/db\n"
+                "acl:\n - id: any\n   address: 127.0.0.0/8\n   action: transfer\n"
+                f"template:\n - id: default\n   storage: {self.folder}\n   semantic-checks: off\n   zonefile-sync: -1\n   journal-content: none\n   acl: any\nzone:\n")
+        for zone in self.zones:
+            text += f" - domain: {zone.name}\n   file: {zone.file}\n"
+        return [self.program(), "-c", self.write("knot.conf", text)]
+
+
+class Bind(Server):
+    name, programs, last_octet = "bind", ("named",), 4
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = (f'options {{ directory "{self.folder}"; listen-on port {port} {{ {host}; }}; listen-on-v6 {{ none; }}; recursion no; pid-file none;'
+                " minimal-responses no-auth-recursive; allow-transfer { any; }; notify no; dnssec-validation no; check-names primary ignore;"
+                " check-integrity no; check-sibling no; check-mx ignore; check-mx-cname ignore; check-srv-cname ignore; check-wildcard no;"
+                " empty-zones-enable no; max-udp-size 4096; max-records-per-type 0; };\ncontrols { };\nlogging { category lame-servers { null; }; category queries { null; }; };\n")
+        for zone in self.zones:
+            text += f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
+        return [self.program(), "-g", "-n", "1", "-c", self.write("named.conf", text)]
+
+
+SERVERS: dict[str, type[Server]] = {s.name: s for s in (Zonda, Nsd, Knot, Bind)}
+
+
+def serves(reply: bytes | None) -> bool:
+    """Whether this is the answer of a server that has loaded the zone."""
+    try:
+        message = parse(reply or b"")
+    except Malformed:
+        return False
+    return message.has(AA) and bool(message.answer)
+
+
+def free_port(kinds: list[type[Server]]) -> int:
+    """A port that is free for UDP and TCP on the addresses of all these servers."""
+    while True:
+        with socket.create_server((f"127.0.53.{kinds[0].last_octet}", 0)) as first:
+            port = first.getsockname()[1]
+        if all(is_free(f"127.0.53.{k.last_octet}", port) for k in kinds):
+            return int(port)
+
+
+def is_free(host: str, port: int) -> bool:
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with socket.socket(socket.AF_INET, kind) as sock:
+            try:
+                sock.bind((host, port))
+            except OSError:
+                return False
+    return True
