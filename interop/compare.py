@@ -19,6 +19,7 @@ class Reply:
     wire: bytes | None
     message: Answer | None
     problem: str = ""
+    faults: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, server: str, wire: bytes | None) -> Reply:

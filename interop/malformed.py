@@ -109,7 +109,7 @@ def classes_and_types(name: bytes, apex: bytes) -> Parts:
         yield f"class {what}", header() + asked(name, A, qclass)
     for text in (b"\7version\4bind\0", b"\2id\6server\0", b"\10hostname\4bind\0", b"\7nothing\4bind\0"):
         yield f"CHAOS TXT {text[1:8].decode()}", header() + asked(text, TXT, CH)
-    for qtype, what in ((0, "0"), (OPT, "OPT"), (249, "TKEY"), (250, "TSIG"), (251, "IXFR"), (253, "MAILB"), (254, "MAILA"), (128, "NXNAME"), (65535, "65535")):
+    for qtype, what in ((0, "0"), (OPT, "OPT"), (249, "TKEY"), (250, "TSIG"), (251, "IXFR"), (252, "AXFR"), (253, "MAILB"), (254, "MAILA"), (128, "NXNAME"), (65535, "65535")):
         yield f"type {what}", header() + asked(apex, qtype)
     yield "type OPT in a zone not served", header() + asked(b"\7nowhere\4test\0", OPT)
     yield "a name not served", header() + asked(b"\7nowhere\4test\0")

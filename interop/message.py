@@ -30,11 +30,11 @@ QR, AA, TC, RD, RA, Z, AD, CD = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x0040, 
 DO = 0x8000
 
 # Where names stand in the data of a type: octets before the first name, and how many names follow one another.
-# These are the types whose names RFC 3597 4 and RFC 4034 6.2 (as corrected by RFC 6840 5.1) let a server
-# compress or lower-case, and NSEC, RRSIG, SVCB and HTTPS, whose case no client minds.
+# These are the types whose names a server may compress or lower-case (RFC 3597 4, RFC 4034 6.2), and SVCB and HTTPS.
+# NSEC is not among them: the case of its name is signed (RFC 6840 5.1).
 NAMES_IN_RDATA = {2: (0, 1), 3: (0, 1), 4: (0, 1), 5: (0, 1), 6: (0, 2), 7: (0, 1), 8: (0, 1), 9: (0, 1), 12: (0, 1),
                   14: (0, 2), 15: (2, 1), 17: (0, 2), 18: (2, 1), 21: (2, 1), 26: (2, 2), 33: (6, 1), 36: (2, 1),
-                  39: (0, 1), 46: (18, 1), 47: (0, 1), 64: (2, 1), 65: (2, 1), 107: (2, 1)}
+                  39: (0, 1), 46: (18, 1), 64: (2, 1), 65: (2, 1), 107: (2, 1)}
 
 
 class Malformed(ValueError):
@@ -122,7 +122,8 @@ class Answer:
     additional: frozenset[Record]
     edns: Edns | None
     size: int
-    doubled: int = field(default=0)
+    core: int  # octets up to the end of the authority section
+    doubled: int = 0
     wire: bytes = field(default=b"", compare=False, repr=False)
 
     def has(self, flag: int) -> bool:
@@ -139,7 +140,7 @@ def parse(wire: bytes) -> Answer:
         raise Malformed(f"only {len(wire)} octets, a header has 12")
     _, flags, questions, *counts = struct.unpack_from(">6H", wire)
     names: dict[int, tuple[bytes, int]] = {}
-    at, question = 12, b""
+    at, question, core = 12, b"", 0
     for _ in range(questions):
         name, at = read_name(wire, at, names)
         question += name.lower() + wire[at:at + 4]
@@ -148,6 +149,7 @@ def parse(wire: bytes) -> Answer:
     edns: list[Edns] = []
     extended = doubled = 0
     for count in counts:
+        core = at
         records, at = read_records(wire, at, count, names)
         for record in [r for r in records if r.rtype == OPT]:
             records.remove(record)
@@ -161,7 +163,7 @@ def parse(wire: bytes) -> Answer:
     if len(edns) > 1:
         raise Malformed("two OPT records")
     return Answer(extended | flags & 15, flags & 0x87F0, flags >> 11 & 15, question, sections[0], sections[1], sections[2],
-                  edns[0] if edns else None, len(wire), doubled, wire)
+                  edns[0] if edns else None, len(wire), core, doubled, wire)
 
 
 def read_records(wire: bytes, at: int, count: int, names: dict[int, tuple[bytes, int]]) -> tuple[list[Record], int]:

@@ -19,7 +19,7 @@ TYPES = (A, NS, CNAME, SOA, TXT, DNAME, DS, RRSIG, NSEC, ANY, 65399)
 # Asked of names that do not exist, where the type matters only for DS (RFC 4035 3.1.4.1), NS and the shape of ANY.
 TYPES_OF_NOTHING = (A, DS, NS, ANY)
 # Asked at every apex besides.
-TYPES_OF_APEX = (MX, AAAA, DNSKEY, NSEC3PARAM, NSEC3, 251, 65280)
+TYPES_OF_APEX = (MX, AAAA, DNSKEY, NSEC3PARAM, NSEC3, 65280)
 # No EDNS; the least payload; one below it, which RFC 6891 6.2.3 raises; the usual one; and with DNSSEC records.
 FORMS = ((None, False), (300, False), (512, False), (1232, False), (4096, False), (512, True), (1232, True), (4096, True))
 FORMS_OF_NOTHING = ((None, False), (512, True), (4096, True))

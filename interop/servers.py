@@ -1,4 +1,7 @@
-"""Finds, configures, starts and stops the servers under comparison, each on a loopback address of its own."""
+"""Finds, configures, starts and stops the servers under comparison, each on a port of its own.
+
+All use 127.0.0.1: BIND listens only on addresses that an interface has.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import ask
 from message import AA, SOA, Malformed, Question, parse
 
 ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
 
 
@@ -36,11 +40,11 @@ class Server:
 
     name = ""
     programs: tuple[str, ...] = ()
-    last_octet = 0
+    version_flag = "--version"
 
-    def __init__(self, zones: list[Zone], folder: Path, port: int):
+    def __init__(self, zones: list[Zone], folder: Path):
         self.zones, self.folder = zones, folder / self.name
-        self.address = f"127.0.53.{self.last_octet}", port
+        self.address = HOST, free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -55,6 +59,12 @@ class Server:
     @classmethod
     def remedy(cls) -> str:
         return "run interop/install-peers, or put it on PATH"
+
+    @classmethod
+    def version(cls) -> str:
+        """What the program says of itself, in one line."""
+        done = subprocess.run([cls.program(), cls.version_flag], capture_output=True, text=True, check=False)
+        return next((line for line in (done.stdout + done.stderr).splitlines() if line), "of unknown version")
 
     def arguments(self) -> list[str]:
         """Writes the configuration and gives the command line."""
@@ -103,7 +113,7 @@ class Server:
 class Zonda(Server):
     """The server of this repository: `ZONDA`, or what cargo built last of release and debug."""
 
-    name, last_octet = "zonda", 1
+    name = "zonda"
 
     @classmethod
     def program(cls) -> str:
@@ -126,13 +136,13 @@ class Zonda(Server):
 
 
 class Nsd(Server):
-    name, programs, last_octet = "nsd", ("nsd",), 2
+    name, programs, version_flag = "nsd", ("nsd",), "-v"
 
     def arguments(self) -> list[str]:
         host, port = self.address
         text = (f'server:\n server-count: 1\n ip-address: {host}@{port}\n username: ""\n pidfile: {self.folder}/pid\n zonesdir: /\n'
                 f" xfrdfile: {self.folder}/xfrd.state\n zonelistfile: {self.folder}/zones.list\n xfrdir: {self.folder}\n"
-                " tcp-count: 200\n tcp-query-count: 0\n rrl-ratelimit: 0\n refuse-any: no\n"
+                " tcp-count: 200\n tcp-query-count: 0\n rrl-ratelimit: 0\n refuse-any: no\n minimal-responses: yes\n"
                 " hide-version: no\nremote-control:\n control-enable: no\n")
         for zone in self.zones:
             text += f"zone:\n name: {zone.name}\n zonefile: {zone.file}\n provide-xfr: 127.0.0.0/8 NOKEY\n"
@@ -140,7 +150,7 @@ class Nsd(Server):
 
 
 class Knot(Server):
-    name, programs, last_octet = "knot", ("knotd",), 3
+    name, programs = "knot", ("knotd",)
 
     def arguments(self) -> list[str]:
         host, port = self.address
@@ -154,14 +164,14 @@ class Knot(Server):
 
 
 class Bind(Server):
-    name, programs, last_octet = "bind", ("named",), 4
+    name, programs, version_flag = "bind", ("named",), "-v"
 
     def arguments(self) -> list[str]:
         host, port = self.address
         text = (f'options {{ directory "{self.folder}"; listen-on port {port} {{ {host}; }}; listen-on-v6 {{ none; }}; recursion no; pid-file none;'
-                " minimal-responses no-auth-recursive; allow-transfer { any; }; notify no; dnssec-validation no; check-names primary ignore;"
+                " minimal-responses no-auth; allow-transfer { any; }; notify no; dnssec-validation no; check-names primary ignore;"
                 " check-integrity no; check-sibling no; check-mx ignore; check-mx-cname ignore; check-srv-cname ignore; check-wildcard no;"
-                " empty-zones-enable no; max-udp-size 4096; max-records-per-type 0; };\ncontrols { };\nlogging { category lame-servers { null; }; category queries { null; }; };\n")
+                " empty-zones-enable no; max-records-per-type 0; zero-no-soa-ttl no; };\ncontrols { };\nlogging { category lame-servers { null; }; category queries { null; }; };\n")
         for zone in self.zones:
             text += f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
         return [self.program(), "-g", "-n", "1", "-c", self.write("named.conf", text)]
@@ -179,20 +189,13 @@ def serves(reply: bytes | None) -> bool:
     return message.has(AA) and bool(message.answer)
 
 
-def free_port(kinds: list[type[Server]]) -> int:
-    """A port that is free for UDP and TCP on the addresses of all these servers."""
+def free_port() -> int:
+    """A port that is free for TCP and for UDP."""
     while True:
-        with socket.create_server((f"127.0.53.{kinds[0].last_octet}", 0)) as first:
-            port = first.getsockname()[1]
-        if all(is_free(f"127.0.53.{k.last_octet}", port) for k in kinds):
-            return int(port)
-
-
-def is_free(host: str, port: int) -> bool:
-    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-        with socket.socket(socket.AF_INET, kind) as sock:
+        with socket.create_server((HOST, 0)) as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            port = int(stream.getsockname()[1])
             try:
-                sock.bind((host, port))
+                datagrams.bind((HOST, port))
             except OSError:
-                return False
-    return True
+                continue
+            return port

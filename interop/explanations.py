@@ -1,0 +1,160 @@
+"""The table of known differences: what they look like, which RFC speaks of them, who is right, and whose answer may differ.
+
+A difference is explained when every field in which it differs is claimed by a row. A row with `deviants` excuses a difference with
+those servers only: the subject must answer as the others do. A row without deviants is free: nobody is wrong.
+The rulings are those of docs/disputed-answers.md; a new row needs the rule of an RFC, or its silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compare import SECTIONS, Difference
+from message import (A, AAAA, ANY, CNAME, DNAME, DS, FORMERR, IN, NOERROR, NOTAUTH, NOTIMP, NS, NSEC, NSEC3, NXDOMAIN, RRSIG, SERVFAIL, SOA, TC, YXDOMAIN,
+                     ancestors, from_labels, labels, parent, Answer, Record)
+from zoneset import ZoneSet, chain, covered, is_denial, is_referral, kinds
+
+Predicate = Callable[[Difference, ZoneSet], bool]
+EVERYTHING = frozenset({*SECTIONS, "aa", "tc", "rcode", "doubled"})
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One class of differences. `matches` sees the difference with a deviant as `theirs`; a free class sees it either way round."""
+
+    name: str
+    rfc: str
+    right: str
+    fields: frozenset[str]
+    matches: Predicate
+    deviants: frozenset[str] = frozenset()
+
+    def claims(self, difference: Difference, zones: ZoneSet) -> frozenset[str]:
+        """The fields of the difference that this class explains."""
+        common = self.fields & difference.fields
+        if common and any(self.matches(d, zones) for d in self.orientations(difference)):
+            return common
+        return frozenset()
+
+    def orientations(self, difference: Difference) -> list[Difference]:
+        """The ways round in which `theirs` may be the deviant; the subject is never excused."""
+        both = [difference, difference.swapped()]
+        return both if not self.deviants else [d for d in both if d.theirs.server in self.deviants]
+
+
+def explain(difference: Difference, zones: ZoneSet, table: list[Explanation]) -> tuple[list[Explanation], frozenset[str]]:
+    """The classes that explain a difference, and the fields left unexplained."""
+    left, found = difference.fields, []
+    for row in table:
+        if claimed := row.claims(difference, zones) & left:
+            left -= claimed
+            found.append(row)
+        if not left:
+            break
+    return found, left
+
+
+# --- What a difference is about
+
+def asks(*qtypes: int) -> Predicate:
+    return lambda d, _: d.question.qtype in qtypes
+
+
+def always(_: Difference, __: ZoneSet) -> bool:
+    return True
+
+
+def last_name(d: Difference) -> bytes:
+    """The name at which the longer of the two chains of aliases ends."""
+    return max(chain(d.question, d.a), chain(d.question, d.b), key=len)[-1]
+
+
+def leaves_zone(d: Difference, zones: ZoneSet) -> bool:
+    """An alias leads into another zone of the server, or to or below a delegation of the same zone."""
+    if not d.both_answer:
+        return False
+    first, *rest = max(chain(d.question, d.a), chain(d.question, d.b), key=len)
+    home = zones.zone_of(first, d.question.qtype)
+    return any(zones.zone_of(name) is not home or (home is not None and home.cut_above(name)) for name in rest)
+
+
+def loops(d: Difference, _: ZoneSet) -> bool:
+    """The aliases lead back to where they were, or a DNAME makes its own next question."""
+    return d.both_answer and any(is_loop(m) for m in (d.a, d.b))
+
+
+def is_loop(message: Answer) -> bool:
+    aliases = {r.owner: r.rdata for r in message.answer if r.rtype == CNAME}
+    dnames = {r.owner: r.rdata for r in message.answer if r.rtype == DNAME}
+    grows = any(owner in ancestors(target) for owner, target in dnames.items())
+    turns = any(r.rtype == DNAME and r.owner in ancestors(target) for r in message.answer for target in dnames.values())
+    return grows or (turns and len(aliases) > 1) or any(returns(aliases, name) for name in aliases)
+
+
+def returns(aliases: dict[bytes, bytes], start: bytes) -> bool:
+    """Whether following the aliases from `start` comes to a name a second time."""
+    seen = set()
+    while start in aliases:
+        if start in seen:
+            return True
+        seen.add(start)
+        start = aliases[start]
+    return False
+
+
+def overflows(d: Difference, _: ZoneSet) -> bool:
+    """A DNAME made a name of more than 255 octets."""
+    return d.both_answer and YXDOMAIN in (d.a.rcode, d.b.rcode)
+
+
+# --- Rows about one server's habit; `theirs` is that server
+
+def nsec_question_answered_by_alias(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype == NSEC and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
+
+
+def nsec_question_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
+    name = d.question.name.lower()
+    zone = zones.zone_of(name)
+    return d.question.qtype == NSEC and d.both_answer and zone is not None and zone.cut_above(name) == name and is_referral(d.a)
+
+
+def more_denial(d: Difference, _: ZoneSet) -> bool:
+    """They send the same and further NSEC or NSEC3 records."""
+    return d.both_answer and not d.only_ours("authority") and all(is_denial(r) for r in d.only_theirs("authority"))
+
+
+def less_denial(d: Difference, zones: ZoneSet) -> bool:
+    """They leave out NSEC or NSEC3 records of an answer that went through an alias."""
+    return more_denial(d.swapped(), zones) and any(r.rtype == CNAME for r in d.a.answer)
+
+
+def only_ttl(d: Difference, _: ZoneSet) -> bool:
+    """The same records with other TTLs."""
+    def without_ttl(records: frozenset[Record]) -> set[tuple[bytes, int, bytes]]:
+        return {(r.owner, r.rtype, r.rdata) for r in records}
+
+    return d.both_answer and all(without_ttl(d.only_ours(s)) == without_ttl(d.only_theirs(s)) for s in SECTIONS if s in d.fields)
+
+
+def additional_is_optional(d: Difference, _: ZoneSet) -> bool:
+    """Neither is a referral, or what differs are addresses that are no in-domain glue (laws.py holds each server to RFC 9471)."""
+    return d.both_answer
+
+
+TABLE: list[Explanation] = [
+    Explanation("QTYPE ANY", "8482 4", "all: any subset, or HINFO", EVERYTHING - {"rcode", "aa"}, asks(ANY)),
+    Explanation("QTYPE RRSIG", "8482 7", "all: signatures alone mean nothing", EVERYTHING - {"rcode", "aa"}, asks(RRSIG)),
+    Explanation("UDP payload offered", "6891 6.2.3", "all: the server's own choice", frozenset({"payload"}), always),
+    Explanation("EDNS options of the server's own", "6891 6.1.2", "all: unknown options are ignored", frozenset({"options"}), always),
+    Explanation("alias loop", "1034 3.6.2", "nobody: the chain so far, with NOERROR or SERVFAIL", EVERYTHING - {"aa"}, loops),
+    Explanation("DNAME makes a name over 255 octets", "6672 2.2", "YXDOMAIN; how many links before is free", EVERYTHING - {"aa"}, overflows),
+    Explanation("alias into another zone served or past a cut", "1034 4.3.2 3a", "zonda, nsd follow; knot, bind may stop", EVERYTHING - {"aa"},
+                leaves_zone, frozenset({"knot", "bind"})),
+    Explanation("NSEC asked at an alias", "4035 2.5", "knot, bind: the NSEC of the name", EVERYTHING, nsec_question_answered_by_alias, frozenset({"nsd"})),
+    Explanation("NSEC asked at a delegation", "4035 3.1.4.1", "nsd, knot: refer, only DS is the parent's", EVERYTHING, nsec_question_answered_at_cut, frozenset({"bind"})),
+    Explanation("denial beyond the minimum", "5155 7.2.5", "knot, bind: each record once needed", frozenset({"authority"}), more_denial, frozenset({"nsd"})),
+    Explanation("denial for each wildcard on the way", "4035 3.1.3.3", "nsd, bind: one for every link", frozenset({"authority"}), less_denial, frozenset({"knot"})),
+    Explanation("additional section", "1034 4.3.2 6", "all: what is useful is the server's view", frozenset({"additional"}), additional_is_optional),
+]

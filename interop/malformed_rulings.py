@@ -1,0 +1,1 @@
+TABLE_OF_ILL_FORMED=[]
