@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from message import AXFR, IN, SOA, Malformed, Record, read_name, read_records
 
@@ -54,9 +55,7 @@ def udp(server: Address, messages: Sequence[bytes], window: int = 64, timeout_s:
         if index is not None:
             launch(Flight(index, 1, 0.0))
 
-    for index, _ in zip(todo, range(window - 1)):
-        launch(Flight(index, 1, 0.0))
-    if (index := next(todo, None)) is not None:
+    for index in islice(todo, window):
         launch(Flight(index, 1, 0.0))
     while ready.get_map():
         for key, _ in ready.select(0.05):

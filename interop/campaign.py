@@ -11,7 +11,6 @@ import ask
 from compare import Difference, Reply, compare
 from explanations import TABLE, Explanation, explain
 from laws import faults
-from malformed_rulings import TABLE_OF_ILL_FORMED
 from message import TC, Malformed, Question, Record, is_below
 from proofs import Validator
 from servers import Server
@@ -88,9 +87,9 @@ class Campaign:
             found: list[list[Explanation]] = []
             for a, b in self.pairs():
                 ours, theirs = replies[a][index], replies[b][index]
-                if ours is None or theirs is None or not (difference := compare(question, ours, theirs, suite.ill_formed)):
+                if ours is None or theirs is None or not (difference := compare(question, ours, theirs)):
                     continue
-                rows, left = explain(difference, self.zones, TABLE_OF_ILL_FORMED if suite.ill_formed else TABLE)
+                rows, left = explain(difference, self.zones, TABLE)
                 found.append(rows)
                 self.note_rows(rows, difference)
                 if "tc" in left and difference.both_answer:
@@ -106,7 +105,7 @@ class Campaign:
         concerned = [q for q in questions if not any(is_below(q.name.lower(), apex) for apex in refused)]
         wires = iter(self.send(server, concerned, ill_formed))
         kept = set(map(id, concerned))
-        return [self.reply(server.name, q, next(wires), ill_formed) if id(q) in kept else None for q in questions]
+        return [self.reply(server.name, q, next(wires)) if id(q) in kept else None for q in questions]
 
     def send(self, server: Server, questions: list[Question], ill_formed: bool) -> list[bytes | None]:
         messages, patience_s = [q.wire() for q in questions], PATIENCE_WITH_ILL_FORMED_S if ill_formed else PATIENCE_S
@@ -114,10 +113,8 @@ class Campaign:
             return ask.tcp(server.address, messages, pipeline=1 if ill_formed else 50, timeout_s=patience_s)
         return ask.udp(server.address, messages, timeout_s=patience_s, tries=2 if ill_formed else 3)
 
-    def reply(self, server: str, question: Question, wire: bytes | None, ill_formed: bool) -> Reply:
+    def reply(self, server: str, question: Question, wire: bytes | None) -> Reply:
         reply = Reply.of(server, wire)
-        if ill_formed or question.note:
-            return reply
         broken = faults(question, reply, self.validator)
         for fault in broken:
             self.tally.faults[server, fault].append(question)
@@ -148,7 +145,7 @@ class Campaign:
         for name, server in self.by_name.items():
             questions = list({d.question for d, _ in pending if name in (d.ours.server, d.theirs.server)})
             wires = ask.tcp(server.address, [q.wire() for q in questions])
-            whole |= {(name, q): Reply.of(name, wire) for q, wire in zip(questions, wires)}
+            whole |= {(name, q): self.reply(name, replace(q, tcp=True), wire) for q, wire in zip(questions, wires)}
         for difference, left in pending:
             ours, theirs = (whole[reply.server, difference.question] for reply in (difference.ours, difference.theirs))
             if truncates_rightly(difference.question, difference.ours, ours) and truncates_rightly(difference.question, difference.theirs, theirs):

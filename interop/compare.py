@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from message import AA, AD, CD, QR, RA, RD, TC, Answer, Malformed, Question, Record, Z, parse
+from message import AA, AD, CD, QR, RA, RD, TC, Answer, Malformed, Question, Record, Z, parse, rcode_text
 
 SECTIONS = ("answer", "authority", "additional")
 FLAGS = {"aa": AA, "tc": TC, "ra": RA, "rd": RD, "ad": AD, "cd": CD, "z": Z}
@@ -34,6 +34,11 @@ class Reply:
     def kind(self) -> str:
         """"answer", "silence" or "malformed"."""
         return "answer" if self.message else "silence" if self.wire is None else "malformed"
+
+    @property
+    def outcome(self) -> str:
+        """The RCODE, "silence" or "malformed"."""
+        return rcode_text(self.message.rcode) if self.message else self.kind
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,11 @@ class Difference:
         return Difference(self.question, self.theirs, self.ours, self.fields)
 
 
-def compare(question: Question, ours: Reply, theirs: Reply, malformed: bool = False) -> Difference | None:
-    """The difference between two replies, None when they mean the same. Of ill-formed questions only RCODE and silence count."""
-    if ours.message is None or theirs.message is None:
-        fields = {"reply"} if ours.kind != theirs.kind else set()
-    elif malformed:
-        fields = {"rcode"} if ours.message.rcode != theirs.message.rcode else set()
+def compare(question: Question, ours: Reply, theirs: Reply) -> Difference | None:
+    """The difference between two replies, None when they mean the same. Of odd questions only the outcome counts."""
+    fields: set[str]
+    if question.note or ours.message is None or theirs.message is None:
+        fields = {"outcome"} if ours.outcome != theirs.outcome else set()
     else:
         fields = differing(ours.message, theirs.message)
     return Difference(question, ours, theirs, frozenset(fields)) if fields else None

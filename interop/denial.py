@@ -108,16 +108,16 @@ class NsecDenial:
         return link is not None and self.encloser(name, link) != name and self.cover(wildcard(self.encloser(name, link))) is not None
 
     def no_data(self, name: bytes, qtype: int) -> bool:
+        if self.no_data_at(name, qtype):
+            return True
+        link = self.cover(name)
+        return link is not None and self.no_data_at(wildcard(self.encloser(name, link)), qtype)
+
+    def no_data_at(self, name: bytes, qtype: int) -> bool:
+        """The name has no such type, or is an empty non-terminal: the next name is below it."""
         if link := self.at(name):
             return lacks(link.types, qtype)
-        link = self.cover(name)
-        if link is None:
-            return False
-        encloser = self.encloser(name, link)
-        if encloser == name:
-            return True
-        star = self.at(wildcard(encloser))
-        return star is not None and lacks(star.types, qtype)
+        return any(is_below(link.following, name) for link in self.links if link.covers(name))
 
     def no_closer(self, name: bytes, encloser: bytes) -> bool:
         link = self.cover(name)

@@ -16,6 +16,7 @@ from message import (A, AAAA, ANY, CNAME, DNAME, DS, FORMERR, IN, NOERROR, NOTAU
 from zoneset import ZoneSet, chain, covered, is_denial, is_referral, kinds
 
 Predicate = Callable[[Difference, ZoneSet], bool]
+PEERS = frozenset({"nsd", "knot", "bind"})
 EVERYTHING = frozenset({*SECTIONS, "aa", "tc", "rcode", "doubled"})
 
 
@@ -130,6 +131,37 @@ def less_denial(d: Difference, zones: ZoneSet) -> bool:
     return more_denial(d.swapped(), zones) and any(r.rtype == CNAME for r in d.a.answer)
 
 
+def proves_nothing(d: Difference, _: ZoneSet) -> bool:
+    """Their negative answer lacks a proof that ours has."""
+    def lacks_proof(faults: tuple[str, ...]) -> bool:
+        return any(fault.startswith("nothing proves") for fault in faults)
+
+    return d.both_answer and lacks_proof(d.theirs.faults) and not lacks_proof(d.ours.faults)
+
+
+def leaves_out_glue(d: Difference, _: ZoneSet) -> bool:
+    """They leave out addresses of in-domain servers without saying so by TC."""
+    return d.both_answer and any("RFC 9471" in fault for fault in d.theirs.faults)
+
+
+def repeats(d: Difference, _: ZoneSet) -> bool:
+    return d.both_answer and d.b.doubled > 0 and d.a.doubled == 0
+
+
+def several_outcomes_are_right(d: Difference, _: ZoneSet) -> bool:
+    return bool(d.question.note) and {d.ours.outcome, d.theirs.outcome} <= d.question.right
+
+
+def outcome_is_wrong(d: Difference, _: ZoneSet) -> bool:
+    return bool(d.question.note) and d.theirs.outcome not in d.question.right
+
+
+def wildcard_delegates(d: Difference, zones: ZoneSet) -> bool:
+    """The zone has a delegation at a wildcard above the name."""
+    zone = zones.zone_of(d.question.name)
+    return zone is not None and any(zone.set_of(b"\1*" + above, NS) for above in ancestors(d.question.name.lower()))
+
+
 def only_ttl(d: Difference, _: ZoneSet) -> bool:
     """The same records with other TTLs."""
     def without_ttl(records: frozenset[Record]) -> set[tuple[bytes, int, bytes]]:
@@ -144,6 +176,9 @@ def additional_is_optional(d: Difference, _: ZoneSet) -> bool:
 
 
 TABLE: list[Explanation] = [
+    Explanation("odd message: the RFC leaves the choice", "see malformed.py", "all", frozenset({"outcome"}), several_outcomes_are_right),
+    Explanation("odd message: not what the RFC says", "see malformed.py", "whoever does as the RFC says", frozenset({"outcome"}), outcome_is_wrong, PEERS),
+    Explanation("delegation at a wildcard", "4592 4.2", "undefined", EVERYTHING, wildcard_delegates),
     Explanation("QTYPE ANY", "8482 4", "all: any subset, or HINFO", EVERYTHING - {"rcode", "aa"}, asks(ANY)),
     Explanation("QTYPE RRSIG", "8482 7", "all: signatures alone mean nothing", EVERYTHING - {"rcode", "aa"}, asks(RRSIG)),
     Explanation("UDP payload offered", "6891 6.2.3", "all: the server's own choice", frozenset({"payload"}), always),
@@ -156,5 +191,8 @@ TABLE: list[Explanation] = [
     Explanation("NSEC asked at a delegation", "4035 3.1.4.1", "nsd, knot: refer, only DS is the parent's", EVERYTHING, nsec_question_answered_at_cut, frozenset({"bind"})),
     Explanation("denial beyond the minimum", "5155 7.2.5", "knot, bind: each record once needed", frozenset({"authority"}), more_denial, frozenset({"nsd"})),
     Explanation("denial for each wildcard on the way", "4035 3.1.3.3", "nsd, bind: one for every link", frozenset({"authority"}), less_denial, frozenset({"knot"})),
+    Explanation("denial left out", "4035 3.1.3", "whoever sends the proof", frozenset({"authority"}), proves_nothing, PEERS),
+    Explanation("glue left out without TC", "9471 2.1", "whoever sends all glue, or TC", frozenset({"additional", "tc"}), leaves_out_glue, PEERS),
+    Explanation("a record twice", "2181 5", "whoever sends it once", frozenset({"doubled"}), repeats, PEERS),
     Explanation("additional section", "1034 4.3.2 6", "all: what is useful is the server's view", frozenset({"additional"}), additional_is_optional),
 ]

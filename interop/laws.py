@@ -13,9 +13,12 @@ from zoneset import ZoneSet, is_referral
 
 
 def faults(question: Question, reply: Reply, validator: Validator) -> list[str]:
-    """The laws that a reply to a well-formed question breaks, as sentences; silence breaks none."""
+    """The laws that a reply breaks, as sentences that end with the RFC. An odd question has its right outcomes with it, and no other law."""
+    if question.note:
+        wrong = reply.outcome not in question.right
+        return [f"{question.note}: {reply.outcome}, not {' or '.join(sorted(question.right))} (RFC {question.rfc})"] if wrong else []
     if reply.message is None:
-        return [f"ill-formed answer: {reply.problem} (RFC 1035 4.1)"] if reply.wire else []
+        return [f"ill-formed answer: {reply.problem} (RFC 1035 4.1)" if reply.wire else "no answer (RFC 8906 3.1)"]
     message, zones = reply.message, validator.zones
     return [*of_header(question, message), *of_size(question, message), *of_sets(message, zones), *of_dnssec_types(question, message),
             *of_referral(message, zones), *of_negative(message, zones), *validator.faults(question, message)]

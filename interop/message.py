@@ -67,7 +67,8 @@ class Edns(NamedTuple):
 class Question:
     """What is asked and how. `name` is wire format in the case it is sent in; `payload` None means no EDNS.
 
-    A message with more to it than that is sent as it stands in `raw`; `note` says what is odd about it.
+    A message with more to it than that is sent as it stands in `raw`. An odd one has a `note` of what is odd, the outcomes that are
+    right for it (an RCODE or "silence") and the RFC that says so.
     """
 
     name: bytes
@@ -76,8 +77,10 @@ class Question:
     payload: int | None = None
     dnssec: bool = False
     tcp: bool = False
-    raw: bytes = b""
+    raw: bytes | None = None
     note: str = ""
+    right: frozenset[str] = frozenset()
+    rfc: str = ""
 
     @classmethod
     def from_wire(cls, raw: bytes) -> Question:
@@ -92,7 +95,7 @@ class Question:
 
     def wire(self) -> bytes:
         """The query message, with ID 0."""
-        if self.raw:
+        if self.raw is not None:
             return self.raw
         opt = b"" if self.payload is None else b"\0" + struct.pack(">HHIH", OPT, self.payload, DO if self.dnssec else 0, 0)
         return struct.pack(">6H", 0, 0, 1, 0, 0, 1 if opt else 0) + self.name + struct.pack(">HH", self.qtype, self.qclass) + opt
@@ -104,7 +107,7 @@ class Question:
 
     def __str__(self) -> str:
         if self.note:
-            return f"{self.note}: {self.raw.hex()} ({'TCP' if self.tcp else 'UDP'})"
+            return f"{self.note}: {self.wire().hex()} ({'TCP' if self.tcp else 'UDP'})"
         how = "no EDNS" if self.payload is None else f"EDNS {self.payload}" + (" DO" if self.dnssec else "")
         return f"{name_text(self.name)} {class_text(self.qclass)} {type_text(self.qtype)} ({how}, {'TCP' if self.tcp else 'UDP'})"
 

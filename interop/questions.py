@@ -120,7 +120,7 @@ def captured(raw: bytes) -> Question:
     try:
         return Question.from_wire(raw)
     except Malformed as error:
-        return Question(b"\0", 0, raw=raw, note=f"captured ({error})")
+        return Question(b"\0", 0, raw=raw, note=f"captured ({error})", right=frozenset({"FORMERR", "silence"}), rfc="1035 4.1.1")
 
 
 def packets(capture: bytes) -> Iterator[bytes]:

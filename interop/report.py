@@ -82,7 +82,7 @@ def in_full(finding: Finding) -> str:
 
 def command(question: Question) -> str:
     """The command that asks the question once more at $PORT."""
-    if question.raw:
+    if question.raw is not None:
         return f"printf {question.raw.hex()} | xxd -r -p | {'(printf %04x %d | xxd -r -p; cat) | nc' if question.tcp else 'nc -u -w1'} 127.0.0.1 $PORT | xxd"
     options = ["+norec", "+nocookie", "+noedns" if question.payload is None else f"+bufsize={question.payload}"]
     options += ["+dnssec"] * question.dnssec + ["+tcp" if question.tcp else "+notcp +ignore"]

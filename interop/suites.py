@@ -65,7 +65,7 @@ def oddities(folder: Path, quick: bool) -> Scene:
         scene.suites.append(Suite(f"{zone.name} over TCP", partial(over_tcp, ask, 1.0 if quick else TCP_SHARE)))
     name, apex = wire_name("www.plain.example."), wire_name("plain.example.")
     scene.suites.append(Suite("ill-formed messages", partial(malformed.questions, name, apex), ill_formed=True))
-    scene.suites.append(Suite("ill-formed messages over TCP", partial(malformed_over_tcp, name, apex), ill_formed=True))
+    scene.suites.append(Suite("ill-formed messages over TCP", partial(malformed.questions, name, apex, True), ill_formed=True))
     return scene
 
 
@@ -75,10 +75,6 @@ def of_zone(zone: Zone, share: float) -> list[Question]:
 
 def over_tcp(ask: Callable[[], list[Question]], share: float) -> list[Question]:
     return questions.over_tcp(questions.sample(ask(), share))
-
-
-def malformed_over_tcp(name: bytes, apex: bytes) -> list[Question]:
-    return questions.over_tcp(malformed.questions(name, apex))
 
 
 def gov(folder: Path) -> Scene:

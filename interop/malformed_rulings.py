@@ -1,1 +1,0 @@
-TABLE_OF_ILL_FORMED=[]
