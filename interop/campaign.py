@@ -11,11 +11,11 @@ import ask
 from compare import Difference, Reply, compare
 from explanations import TABLE, Explanation, explain
 from laws import faults
-from message import TC, Malformed, Question, Record, is_below
+from message import TC, Malformed, Question, Record, is_below, name_text, rdata_text, type_text
 from proofs import Validator
 from servers import Server
 from suites import REFUSED, Scene, Suite
-from zoneset import ZoneSet, is_referral
+from zoneset import ZoneSet, covered, is_referral
 
 CHUNK = 4000
 # The most octets that the servers under comparison send over UDP by their defaults (RFC 9715 3.2).
@@ -188,14 +188,23 @@ def truncates_rightly(question: Question, reply: Reply, whole: Reply) -> bool:
 
 
 def transfer_faults(records: list[Record], held: frozenset[Record]) -> Iterator[str]:
-    """How the records of a transfer differ from those of the zone text."""
+    """How the records of a transfer differ from those of the zone text.
+
+    RFC 2181 5.2, RFC 4034 3: a server may give one TTL to a set that has several, and to its signatures.
+    """
     if records[0] != records[-1]:
         yield "first and last record differ (RFC 5936 2.2)"
-    sent = records[:-1]
-    for record, count in Counter(sent).items():
-        if count > 1:
-            yield f"sent {count} times: {record} (RFC 5936 2.2)"
-    for record in frozenset(sent) - held:
-        yield f"not in the zone: {record}"
-    for record in held - frozenset(sent):
-        yield f"missing: {record}"
+    sent = Counter((r.owner, r.rtype, r.rdata) for r in records[:-1])
+    texts = {(r.owner, r.rtype, r.rdata) for r in held}
+    yield from (f"sent {count} times: {record_text(key)} (RFC 5936 2.2)" for key, count in sent.items() if count > 1)
+    yield from (f"not in the zone: {record_text(key)}" for key in sent.keys() - texts)
+    yield from (f"missing: {record_text(key)}" for key in texts - sent.keys())
+    ttls: dict[tuple[bytes, int], set[int]] = defaultdict(set)
+    for record in held:
+        ttls[record.owner, covered(record)].add(record.ttl)
+    yield from (f"TTL not in the zone: {r}" for r in records if r.ttl not in ttls.get((r.owner, covered(r)), {r.ttl}))
+
+
+def record_text(key: tuple[bytes, int, bytes]) -> str:
+    owner, rtype, rdata = key
+    return f"{name_text(owner)} {type_text(rtype)} {rdata_text(rtype, rdata)}"

@@ -11,9 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from compare import SECTIONS, Difference
-from message import (A, AAAA, ANY, CNAME, DNAME, DS, FORMERR, IN, NOERROR, NOTAUTH, NOTIMP, NS, NSEC, NSEC3, NXDOMAIN, RRSIG, SERVFAIL, SOA, TC, YXDOMAIN,
-                     ancestors, from_labels, labels, parent, Answer, Record)
-from zoneset import ZoneSet, chain, covered, is_denial, is_referral, kinds
+from message import (
+    ANY,
+    CNAME,
+    DNAME,
+    NS,
+    NSEC,
+    RRSIG,
+    TC,
+    YXDOMAIN,
+    Answer,
+    Record,
+    ancestors,
+)
+from zoneset import ZoneSet, chain, is_denial, is_referral
 
 Predicate = Callable[[Difference, ZoneSet], bool]
 PEERS = frozenset({"nsd", "knot", "bind"})
@@ -162,17 +173,31 @@ def wildcard_delegates(d: Difference, zones: ZoneSet) -> bool:
     return zone is not None and any(zone.set_of(b"\1*" + above, NS) for above in ancestors(d.question.name.lower()))
 
 
-def only_ttl(d: Difference, _: ZoneSet) -> bool:
-    """The same records with other TTLs."""
+def truncated_on_the_way(d: Difference, _: ZoneSet) -> bool:
+    """Both truncate, and one stopped following the aliases where the message was full."""
+    return d.both_answer and d.a.has(TC) and d.b.has(TC) and any(r.rtype in (CNAME, DNAME) for r in d.a.answer | d.b.answer)
+
+
+def only_ttls_differ(d: Difference) -> bool:
     def without_ttl(records: frozenset[Record]) -> set[tuple[bytes, int, bytes]]:
         return {(r.owner, r.rtype, r.rdata) for r in records}
 
-    return d.both_answer and all(without_ttl(d.only_ours(s)) == without_ttl(d.only_theirs(s)) for s in SECTIONS if s in d.fields)
+    return d.both_answer and all(without_ttl(getattr(d.a, s)) == without_ttl(getattr(d.b, s)) for s in SECTIONS)
 
 
-def additional_is_optional(d: Difference, _: ZoneSet) -> bool:
-    """Neither is a referral, or what differs are addresses that are no in-domain glue (laws.py holds each server to RFC 9471)."""
-    return d.both_answer
+def set_has_several_ttls(d: Difference, zones: ZoneSet) -> bool:
+    """Only TTLs differ, of sets that have several in the zone text."""
+    return only_ttls_differ(d) and all(len(ttls_in_text(r, zones)) > 1 for s in SECTIONS for r in d.only_ours(s))
+
+
+def ttls_in_text(record: Record, zones: ZoneSet) -> set[int]:
+    zone = zones.zone_of(record.owner, record.rtype)
+    return {r.ttl for r in zone.set_of(record.owner, record.rtype)} if zone else set()
+
+
+def signature_has_its_own_ttl(d: Difference, _: ZoneSet) -> bool:
+    """Only TTLs of signatures differ, and theirs is not that of the set."""
+    return only_ttls_differ(d) and all(r.rtype == RRSIG for s in SECTIONS for r in d.only_theirs(s)) and any("RFC 4034 3" in f for f in d.theirs.faults)
 
 
 TABLE: list[Explanation] = [
@@ -194,5 +219,9 @@ TABLE: list[Explanation] = [
     Explanation("denial left out", "4035 3.1.3", "whoever sends the proof", frozenset({"authority"}), proves_nothing, PEERS),
     Explanation("glue left out without TC", "9471 2.1", "whoever sends all glue, or TC", frozenset({"additional", "tc"}), leaves_out_glue, PEERS),
     Explanation("a record twice", "2181 5", "whoever sends it once", frozenset({"doubled"}), repeats, PEERS),
-    Explanation("additional section", "1034 4.3.2 6", "all: what is useful is the server's view", frozenset({"additional"}), additional_is_optional),
+    Explanation("RCODE of a chain that TC cut", "2181 9", "all: the answer over TCP counts", frozenset({"rcode"}), truncated_on_the_way),
+    Explanation("a set with several TTLs in the text", "2181 5.2", "all: any one of them", frozenset(SECTIONS), set_has_several_ttls),
+    Explanation("TTL of a signature", "4034 3", "knot: the TTL of the set it covers", frozenset(SECTIONS), signature_has_its_own_ttl, frozenset({"nsd", "bind"})),
+    # What must be there, the in-domain glue of RFC 9471, is looked for in every server's answers by laws.py.
+    Explanation("additional section", "1034 4.3.2 6", "all: what is useful is the server's view", frozenset({"additional"}), always),
 ]

@@ -5,11 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compare import Reply
-from message import (A, AA, AAAA, AD, ANY, CNAME, DS, NOERROR, NS, NSEC, NSEC3, NXDOMAIN, QR, RA, RD, RRSIG, SOA, TC, Answer, Question, Record, Z,
-                     ancestors, is_below, name_text, type_text)
+from message import (
+    AA,
+    AAAA,
+    AD,
+    ANY,
+    CNAME,
+    DS,
+    NOERROR,
+    NS,
+    NSEC,
+    NSEC3,
+    NXDOMAIN,
+    QR,
+    RA,
+    RD,
+    RRSIG,
+    SOA,
+    TC,
+    A,
+    Answer,
+    Question,
+    Record,
+    Z,
+    ancestors,
+    is_below,
+    name_text,
+    type_text,
+)
 from proofs import Validator, dname_for
 from zonedata import ZoneData
-from zoneset import ZoneSet, is_referral
+from zoneset import ZoneSet, covered, is_referral
 
 
 def faults(question: Question, reply: Reply, validator: Validator) -> list[str]:
@@ -20,7 +46,7 @@ def faults(question: Question, reply: Reply, validator: Validator) -> list[str]:
     if reply.message is None:
         return [f"ill-formed answer: {reply.problem} (RFC 1035 4.1)" if reply.wire else "no answer (RFC 8906 3.1)"]
     message, zones = reply.message, validator.zones
-    return [*of_header(question, message), *of_size(question, message), *of_sets(message, zones), *of_dnssec_types(question, message),
+    return [*of_header(question, message), *of_size(question, message), *of_sets(message, zones), *of_ttls(message, zones), *of_dnssec_types(question, message),
             *of_referral(message, zones), *of_negative(message, zones), *validator.faults(question, message)]
 
 
@@ -63,6 +89,25 @@ def of_sets(message: Answer, zones: ZoneSet) -> Iterator[str]:
             sent = frozenset(r.rdata for r in section if r.owner == owner and r.rtype == rtype)
             if not any(sent == held for held in sets_held(owner, rtype, zones)):
                 yield f"{name_text(owner)} {type_text(rtype)} is not the set of the zone (RFC 2181 5)"
+
+
+def of_ttls(message: Answer, zones: ZoneSet) -> Iterator[str]:
+    """RFC 2181 5.2: one TTL a set, the zone's (for synthesized aliases the DNAME's, RFC 6672 3.1); RFC 4034 3: its signature has the same."""
+    for section in (message.answer, message.authority, message.additional):
+        ttls: dict[tuple[bytes, int], set[int]] = {}
+        for record in section:
+            ttls.setdefault((record.owner, covered(record)), set()).add(record.ttl)
+            if record.rtype not in (RRSIG, SOA, CNAME) and record.ttl not in ttls_held(record, zones):
+                yield f"{name_text(record.owner)} {type_text(record.rtype)} with a TTL that the zone does not have (RFC 2181 5.2)"
+        for (owner, rtype), found in ttls.items():
+            if len(found) > 1:
+                yield f"{name_text(owner)} {type_text(rtype)} and its signatures have several TTLs (RFC 4034 3)"
+
+
+def ttls_held(record: Record, zones: ZoneSet) -> set[int]:
+    """The TTLs that the zones above a record give for its set."""
+    return {r.ttl for a in ancestors(record.owner) if (zone := zones.zones.get(a))
+            for r in zone.set_of(record.owner, record.rtype) or wildcard_set(record.owner, record.rtype, zone)}
 
 
 def sets_held(owner: bytes, rtype: int, zones: ZoneSet) -> Iterator[frozenset[bytes]]:

@@ -17,9 +17,31 @@ import dns.rdataset
 import dns.rrset
 
 from denial import Denial, denial
-from message import (AA, CNAME, DNAME, DNSKEY, DS, IN, NOERROR, NS, NSEC, NSEC3, NXDOMAIN, RRSIG, SOA, TC, Answer, Question, Record, ancestors, from_labels,
-                     is_below, labels, name_text, read_name, type_text)
-from zonedata import ZoneData
+from message import (
+    AA,
+    CNAME,
+    DNAME,
+    DNSKEY,
+    DS,
+    IN,
+    NOERROR,
+    NS,
+    NSEC,
+    NSEC3,
+    NXDOMAIN,
+    RRSIG,
+    SOA,
+    TC,
+    Answer,
+    Question,
+    Record,
+    from_labels,
+    is_below,
+    labels,
+    name_text,
+    read_name,
+    type_text,
+)
 from zoneset import ZoneSet, covered
 
 try:

@@ -10,8 +10,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from message import (AAAA, ANY, CNAME, DNAME, DNSKEY, DS, IN, MX, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, TXT, A, Malformed, Question,
-                     from_labels, labels, wire_name)
+from message import (
+    AAAA,
+    ANY,
+    CNAME,
+    DNAME,
+    DNSKEY,
+    DS,
+    IN,
+    MX,
+    NS,
+    NSEC,
+    NSEC3,
+    NSEC3PARAM,
+    RRSIG,
+    SOA,
+    TXT,
+    A,
+    Malformed,
+    Question,
+    from_labels,
+    labels,
+    wire_name,
+)
 from zonedata import ZoneData
 
 # Asked of every name that exists in some way; the types that a lookup treats apart, and one that nothing has.

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 
 import dns.name
+import dns.rdata
 import dns.rdataclass
+import dns.tokenizer
 import dns.zonefile
-import dns.zone
 
-from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, ancestors, is_below, read_rdata
+from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, ancestors, is_below, read_rdata, wire_name
 
 
 @dataclass
@@ -57,17 +58,28 @@ class ZoneData:
         return next(iter(self.set_of(self.apex, SOA)))
 
 
+class Collector(dns.zonefile.RRsetsReaderTransaction):
+    """Keeps each record as it is read, with its own TTL, where dnspython would make sets of one TTL."""
+
+    def __init__(self, origin: dns.name.Name):
+        super().__init__(dns.zonefile.RRSetsReaderManager(origin), True, False)
+        self.records: list[tuple[dns.name.Name, int, dns.rdata.Rdata]] = []
+
+    def add(self, name: dns.name.Name, ttl: int, rdata: dns.rdata.Rdata) -> None:
+        self.records.append((name, ttl, rdata))
+
+
 def read(file: Path, apex: str) -> ZoneData:
     """Reads a zone file; raises dnspython's errors, which name the line."""
-    origin = dns.name.from_text(apex)
-    zone = dns.zone.from_file(str(file), origin, relativize=False, check_origin=False)
-    data = ZoneData(origin.to_wire().lower())
-    for name, rdataset in zone.iterate_rdatasets():
-        owner = name.to_wire().lower()
-        rtype = int(rdataset.rdtype)
-        records = frozenset(Record(owner, rtype, IN, rdataset.ttl, canonical(rtype, rdata.to_wire(origin=origin))) for rdata in rdataset)
-        types = data.sets.setdefault(owner, {})
-        types[rtype] = types.get(rtype, frozenset()) | records
+    collector = Collector(dns.name.from_text(apex))
+    with file.open() as text:
+        dns.zonefile.Reader(dns.tokenizer.Tokenizer(text, str(file)), dns.rdataclass.IN, collector).read()
+    data = ZoneData(wire_name(apex).lower())
+    found: dict[bytes, dict[int, set[Record]]] = {}
+    for name, ttl, rdata in collector.records:
+        owner, rtype = name.to_wire().lower(), int(rdata.rdtype)
+        found.setdefault(owner, {}).setdefault(rtype, set()).add(Record(owner, rtype, IN, ttl, canonical(rtype, rdata.to_wire())))
+    data.sets = {owner: {rtype: frozenset(records) for rtype, records in types.items()} for owner, types in found.items()}
     return data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from message import AA, CNAME, DNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA, Answer, Question, Record, ancestors, is_below, parent
+from message import AA, CNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA, Answer, Question, Record, ancestors, parent
 from zonedata import ZoneData
 
 
