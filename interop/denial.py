@@ -116,7 +116,7 @@ class NsecDenial:
     def no_data_at(self, name: bytes, qtype: int) -> bool:
         """The name has no such type, or is an empty non-terminal: the next name is below it."""
         if link := self.at(name):
-            return lacks(link.types, qtype)
+            return lacks(link.types, qtype, name == self.apex)
         return any(is_below(link.following, name) for link in self.links if link.covers(name))
 
     def no_closer(self, name: bytes, encloser: bytes) -> bool:
@@ -193,7 +193,7 @@ class Nsec3Denial:
 
     def no_data(self, name: bytes, qtype: int) -> bool:
         if link := self.at(name):
-            return lacks(link.types, qtype)
+            return lacks(link.types, qtype, name == self.apex)
         if not (found := self.encloser(name)):
             return False
         if star := self.at(wildcard(found[0])):
@@ -212,15 +212,16 @@ class Nsec3Denial:
         return found is not None and bool(found[1].flags & OPT_OUT)
 
 
-def lacks(types: frozenset[int], qtype: int) -> bool:
+def lacks(types: frozenset[int], qtype: int, at_apex: bool = False) -> bool:
     """A record at the name proves no data: neither the type nor an alias, and from the right side of a cut (RFC 6840 4.1, 4.3).
 
+    DS at an apex is answered from there only if the parent is not served (RFC 4035 3.1.4.1).
     NSEC is no data at an alias of a zone with NSEC3: the question is not led on (RFC 4035 2.5).
     """
     if qtype in types or (CNAME in types and qtype != NSEC):
         return False
     is_cut = NS in types and SOA not in types
-    return SOA not in types if qtype == DS else not is_cut
+    return at_apex or SOA not in types if qtype == DS else not is_cut
 
 
 def lacks_ds(types: frozenset[int]) -> bool:

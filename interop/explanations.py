@@ -206,6 +206,7 @@ TABLE: list[Explanation] = [
     Explanation("delegation at a wildcard", "4592 4.2", "undefined", EVERYTHING, wildcard_delegates),
     Explanation("QTYPE ANY", "8482 4", "all: any subset, or HINFO", EVERYTHING - {"rcode", "aa"}, asks(ANY)),
     Explanation("QTYPE RRSIG", "8482 7", "all: signatures alone mean nothing", EVERYTHING - {"rcode", "aa"}, asks(RRSIG)),
+    Explanation("CD copied", "4035 3.1.6", "nsd, knot: clear in an authoritative answer", frozenset({"cd"}), always, frozenset({"bind"})),
     Explanation("UDP payload offered", "6891 6.2.3", "all: the server's own choice", frozenset({"payload"}), always),
     Explanation("EDNS options of the server's own", "6891 6.1.2", "all: unknown options are ignored", frozenset({"options"}), always),
     Explanation("alias loop", "1034 3.6.2", "nobody: the chain so far, with NOERROR or SERVFAIL", EVERYTHING - {"aa"}, loops),

@@ -1,4 +1,4 @@
-"""The questions: made from a zone's text so that none of its corners is left out, read from captures, or ill-formed on purpose."""
+"""The well-formed questions: made from a zone's text so that none of its corners is left out, or read from logs and captures."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def of_delegations(zone: ZoneData, share: float) -> list[Question]:
     return out
 
 
-def of_root_log(file: Path) -> list[Question]:
+def of_root_log(file: Path, payload: int | None = None, dnssec: bool = False) -> list[Question]:
     """The questions of a log with lines `query NAME CLASS TYPE`, each once, in order; lines of other kinds are passed over."""
     classes, types = {"IN": 1, "CH": 3, "ANY": 255}, {"A": 1, "MD": 3, "ANY": 255}
     seen: dict[Question, None] = {}
@@ -118,7 +118,7 @@ def of_root_log(file: Path) -> list[Question]:
         for line in lines:
             if match := re.fullmatch(r"query (\S+) (\S+) (\S+)\s*", line):
                 name, klass, kind = match.groups()
-                seen[Question(wire_name(name), number(kind, types, "TYPE"), number(klass, classes, "CLASS"))] = None
+                seen[ruled(Question(wire_name(name), number(kind, types, "TYPE"), number(klass, classes, "CLASS"), payload, dnssec))] = None
     return list(seen)
 
 
@@ -139,9 +139,23 @@ def of_capture(file: Path) -> list[Question]:
 def captured(raw: bytes) -> Question:
     """The question of a captured query, which may be ill-formed."""
     try:
-        return Question.from_wire(raw)
+        return ruled(Question.from_wire(raw))
     except Malformed as error:
         return Question(b"\0", 0, raw=raw, note=f"captured ({error})", right=frozenset({"FORMERR", "silence"}), rfc="1035 4.1.1")
+
+
+def ruled(question: Question) -> Question:
+    """The question; if it is of another opcode or class, as an odd one with its right outcomes (see malformed.py)."""
+    opcode = question.wire()[2] >> 3 & 15
+    if opcode in (4, 5):
+        note, right, rfc = f"opcode {opcode}", {"NOTAUTH"}, "1996 3.10, 2136 3.1.2"
+    elif opcode:
+        note, right, rfc = f"opcode {opcode}", {"NOTIMP"}, "8906 3.1.4"
+    elif question.qclass != IN:
+        note, right, rfc = f"class {question.qclass}", {"NOERROR", "REFUSED", "NOTIMP", "FORMERR"}, "1035 3.2.5, 4892 2"
+    else:
+        return question
+    return replace(question, raw=question.wire(), note=note, right=frozenset(right), rfc=rfc)
 
 
 def packets(capture: bytes) -> Iterator[bytes]:

@@ -91,16 +91,12 @@ def root(folder: Path, year: int) -> Scene:
     log, capture = data("queries/root-2001.queries.xz"), data("pcap/root-server-2016.pcap.xz")
     return Scene(f"root-{year}", [zone], [
         Suite("its delegations", ask), Suite("its delegations over TCP", partial(over_tcp, ask, TCP_SHARE)),
-        Suite("log of 2001", partial(questions.of_root_log, log)), Suite("log of 2001, DO", partial(with_dnssec, log)),
+        Suite("log of 2001", partial(questions.of_root_log, log)), Suite("log of 2001, DO", partial(questions.of_root_log, log, 1232, True)),
         Suite("capture of 2016", partial(questions.of_capture, capture))])
 
 
 def of_delegations(zone: Zone, share: float) -> list[Question]:
     return questions.of_delegations(read(zone.file, zone.name), share)
-
-
-def with_dnssec(log: Path) -> list[Question]:
-    return [Question(q.name, q.qtype, q.qclass, 1232, True) for q in questions.of_root_log(log)]
 
 
 def written(folder: Path, name: str, text: str) -> Zone:
