@@ -8,7 +8,6 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from message import AXFR, IN, SOA, Malformed, Record, read_name, read_records
 
@@ -17,69 +16,79 @@ Address = tuple[str, int]
 
 @dataclass
 class Flight:
-    """A query on its way: which one, how often it was sent, and when to give up waiting."""
+    """A query on its way: which one, on which socket, how often it was sent, and when to give up waiting."""
 
     index: int
+    socket: socket.socket
     tries: int
     deadline: float
 
 
 def udp(server: Address, messages: Sequence[bytes], window: int = 64, timeout_s: float = 2.0, tries: int = 3) -> list[bytes | None]:
-    """The answer to each message, None for silence. At most `window` are on their way at a time.
+    """The answer to each message, None for silence. At most `window` are on their way at a time."""
+    flights = Flights(server, messages, timeout_s, tries)
+    for _ in range(window):
+        flights.launch_next()
+    while flights.ready.get_map():
+        for key, _ in flights.ready.select(0.05):
+            flights.receive(key.data)
+        flights.give_up()
+    return flights.answers
+
+
+class Flights:
+    """Queries on their way to one server.
 
     Every flight has a socket of its own, closed after a time-out, so a late answer never meets the next question;
     messages too short to carry an ID can be sent for the same reason.
     """
-    answers: list[bytes | None] = [None] * len(messages)
-    ready = selectors.DefaultSelector()
-    todo = iter(range(len(messages)))
 
-    def launch(flight: Flight, sock: socket.socket | None = None) -> None:
-        if sock is None:
+    def __init__(self, server: Address, messages: Sequence[bytes], timeout_s: float, tries: int) -> None:
+        self.server, self.messages, self.timeout_s, self.tries = server, messages, timeout_s, tries
+        self.answers: list[bytes | None] = [None] * len(messages)
+        self.ready = selectors.DefaultSelector()
+        self.waiting = iter(range(len(messages)))
+
+    def launch_next(self, sock: socket.socket | None = None) -> None:
+        """Sends the next message, over the socket given or a new one; with none left, closes the socket."""
+        index = next(self.waiting, None)
+        if index is not None:
+            self.launch(index, 1, sock)
+        elif sock is not None:
+            self.close(sock)
+
+    def launch(self, index: int, tries: int, sock: socket.socket | None) -> None:
+        if is_new := sock is None:
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             sock.setblocking(False)
-            sock.connect(server)
-            ready.register(sock, selectors.EVENT_READ, flight)
-        else:
-            ready.modify(sock, selectors.EVENT_READ, flight)
-        flight.deadline = time.monotonic() + timeout_s
-        sock.send(with_id(messages[flight.index], flight.index))
+            sock.connect(self.server)
+        flight = Flight(index, sock, tries, time.monotonic() + self.timeout_s)
+        (self.ready.register if is_new else self.ready.modify)(sock, selectors.EVENT_READ, flight)
+        sock.send(with_id(self.messages[index], index))
 
-    def land(sock: socket.socket, reuse: bool) -> None:
-        index = next(todo, None)
-        if reuse and index is not None:
-            launch(Flight(index, 1, 0.0), sock)
+    def receive(self, flight: Flight) -> None:
+        try:
+            wire = flight.socket.recv(65535)
+        except (BlockingIOError, ConnectionRefusedError):
             return
-        ready.unregister(sock)
-        sock.close()
-        if index is not None:
-            launch(Flight(index, 1, 0.0))
+        message = self.messages[flight.index]
+        if len(message) < 2 or wire[:2] == with_id(message, flight.index)[:2]:
+            self.answers[flight.index] = wire
+            self.launch_next(flight.socket)
 
-    for index in islice(todo, window):
-        launch(Flight(index, 1, 0.0))
-    while ready.get_map():
-        for key, _ in ready.select(0.05):
-            sock, flight = key.fileobj, key.data
-            assert isinstance(sock, socket.socket)
-            try:
-                wire = sock.recv(65535)
-            except (BlockingIOError, ConnectionRefusedError):
-                continue
-            if wire[:2] == with_id(messages[flight.index], flight.index)[:2] or len(messages[flight.index]) < 2:
-                answers[flight.index] = wire
-                land(sock, reuse=True)
+    def give_up(self) -> None:
+        """Sends once more, or leaves alone, what has waited too long."""
         now = time.monotonic()
-        for key in [k for k in ready.get_map().values() if k.data.deadline < now]:
-            sock, flight = key.fileobj, key.data
-            assert isinstance(sock, socket.socket)
-            if flight.tries < tries:
-                ready.unregister(sock)
-                sock.close()
-                launch(Flight(flight.index, flight.tries + 1, 0.0))
+        for flight in [key.data for key in self.ready.get_map().values() if key.data.deadline < now]:
+            self.close(flight.socket)
+            if flight.tries < self.tries:
+                self.launch(flight.index, flight.tries + 1, None)
             else:
-                land(sock, reuse=False)
-    ready.close()
-    return answers
+                self.launch_next()
+
+    def close(self, sock: socket.socket) -> None:
+        self.ready.unregister(sock)
+        sock.close()
 
 
 def with_id(message: bytes, index: int) -> bytes:

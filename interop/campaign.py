@@ -69,7 +69,7 @@ class Campaign:
             questions = suite.ask()
             self.tally.asked[f"{self.scene.name}: {suite.name}"] = len(questions)
             for start in range(0, len(questions), CHUNK):
-                self.judge(suite, questions[start:start + CHUNK])
+                self.judge(suite, questions[start : start + CHUNK])
         self.compare_transfers()
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -140,21 +140,25 @@ class Campaign:
     # --- truncation
 
     def settle_truncated(self, suite: Suite, pending: list[tuple[Difference, frozenset[str]]]) -> None:
-        """RFC 2181 9: where only one truncates, both whole answers are asked for over TCP and must explain why."""
+        """RFC 2181 9: where only one truncates, both whole answers are asked for over TCP; they are what counts, and must explain why."""
         whole: dict[tuple[str, Question], Reply] = {}
         for name, server in self.by_name.items():
             questions = list({d.question for d, _ in pending if name in (d.ours.server, d.theirs.server)})
             wires = ask.tcp(server.address, [q.wire() for q in questions])
             whole |= {(name, q): self.reply(name, replace(q, tcp=True), wire) for q, wire in zip(questions, wires)}
-        for difference, left in pending:
-            ours, theirs = (whole[reply.server, difference.question] for reply in (difference.ours, difference.theirs))
-            if truncates_rightly(difference.question, difference.ours, ours) and truncates_rightly(difference.question, difference.theirs, theirs):
-                left -= {"tc"}
-                self.note_rows([TRUNCATION], difference)
-                if full := compare(replace(difference.question, tcp=True), ours, theirs):
-                    left |= explain(full, self.zones, TABLE)[1]
-            if left:
+        for difference, fields in pending:
+            if left := self.left_of_truncated(difference, fields, whole):
                 self.note_unexplained(suite, difference, left)
+
+    def left_of_truncated(self, difference: Difference, left: frozenset[str], whole: dict[tuple[str, Question], Reply]) -> frozenset[str]:
+        """What remains unexplained once the whole answers have been looked at."""
+        question = difference.question
+        ours, theirs = (whole[reply.server, question] for reply in (difference.ours, difference.theirs))
+        if not (truncates_rightly(question, difference.ours, ours) and truncates_rightly(question, difference.theirs, theirs)):
+            return left
+        self.note_rows([TRUNCATION], difference)
+        full = compare(replace(question, tcp=True), ours, theirs)
+        return (left - {"tc", "rcode"}) | (explain(full, self.zones, TABLE)[1] if full else frozenset())
 
     # --- transfers
 

@@ -32,7 +32,7 @@ class Reply:
 
     @property
     def kind(self) -> str:
-        """"answer", "silence" or "malformed"."""
+        """ "answer", "silence" or "malformed"."""
         return "answer" if self.message else "silence" if self.wire is None else "malformed"
 
     @property
@@ -101,7 +101,7 @@ def differing(a: Answer, b: Answer) -> set[str]:
 
 
 def differing_edns(a: Answer, b: Answer) -> set[str]:
-    """"edns" for presence, version or flags; "payload"; "options"."""
+    """ "edns" for presence, version or flags; "payload"; "options"."""
     if a.edns is None or b.edns is None:
         return {"edns"} if a.edns is not b.edns else set()
     fields = set()

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, Record, ancestors, from_labels, is_below, labels, read_name
@@ -53,7 +54,7 @@ def type_bits(bitmap: bytes) -> frozenset[int]:
     types, at = set(), 0
     while at + 2 <= len(bitmap):
         window, length = bitmap[at], bitmap[at + 1]
-        for index, octet in enumerate(bitmap[at + 2:at + 2 + length]):
+        for index, octet in enumerate(bitmap[at + 2 : at + 2 + length]):
             types |= {window << 8 | index << 3 | bit for bit in range(8) if octet & 0x80 >> bit}
         at += 2 + length
     return frozenset(types)
@@ -145,7 +146,7 @@ class Link3:
         salt_end = 5 + data[4]
         hash_end = salt_end + 1 + data[salt_end]
         owner = base64.b32hexdecode(labels(record.owner)[0].upper())
-        return cls(owner, data[salt_end + 1:hash_end], data[1], int.from_bytes(data[2:4]), data[5:salt_end], type_bits(data[hash_end:]))
+        return cls(owner, data[salt_end + 1 : hash_end], data[1], int.from_bytes(data[2:4]), data[5:salt_end], type_bits(data[hash_end:]))
 
     def is_at(self, name: bytes) -> bool:
         return self.owner == hashed(name, self.salt, self.iterations)
@@ -178,7 +179,7 @@ class Nsec3Denial:
     def encloser(self, name: bytes) -> tuple[bytes, Link3] | None:
         """The closest encloser and the record that covers the next closer name (RFC 5155 8.3), if both are proved."""
         above = [a for a in ancestors(name) if is_below(a, self.apex)]
-        for next_closer, candidate in zip(above, above[1:]):
+        for next_closer, candidate in pairwise(above):
             if link := self.at(candidate):
                 # RFC 5155 8.3: the encloser must not be a delegation or a DNAME, whose names below are not the zone's.
                 if DNAME in link.types or (NS in link.types and SOA not in link.types):
@@ -202,7 +203,7 @@ class Nsec3Denial:
         return bool(found[1].flags & OPT_OUT)
 
     def no_closer(self, name: bytes, encloser: bytes) -> bool:
-        next_closer = from_labels(labels(name)[-len(labels(encloser)) - 1:])
+        next_closer = from_labels(labels(name)[-len(labels(encloser)) - 1 :])
         return self.cover(next_closer) is not None
 
     def no_ds(self, cut: bytes) -> bool:

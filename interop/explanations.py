@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from compare import SECTIONS, Difference
 from message import (
+    AA,
     ANY,
     CNAME,
     DNAME,
+    DS,
     NS,
     NSEC,
     RRSIG,
@@ -24,7 +26,7 @@ from message import (
     Record,
     ancestors,
 )
-from zoneset import ZoneSet, chain, is_denial, is_referral
+from zoneset import ZoneSet, chain, is_denial
 
 Predicate = Callable[[Difference, ZoneSet], bool]
 PEERS = frozenset({"nsd", "knot", "bind"})
@@ -69,6 +71,7 @@ def explain(difference: Difference, zones: ZoneSet, table: list[Explanation]) ->
 
 # --- What a difference is about
 
+
 def asks(*qtypes: int) -> Predicate:
     return lambda d, _: d.question.qtype in qtypes
 
@@ -88,7 +91,11 @@ def leaves_zone(d: Difference, zones: ZoneSet) -> bool:
         return False
     first, *rest = max(chain(d.question, d.a), chain(d.question, d.b), key=len)
     home = zones.zone_of(first, d.question.qtype)
-    return any(zones.zone_of(name) is not home or (home is not None and home.cut_above(name)) for name in rest)
+    return any(zones.zone_of(name, d.question.qtype) is not home or (home is not None and home.cut_above(name)) for name in rest)
+
+
+def ds_past_alias(d: Difference, zones: ZoneSet) -> bool:
+    return d.question.qtype == DS and leaves_zone(d, zones)
 
 
 def loops(d: Difference, _: ZoneSet) -> bool:
@@ -122,14 +129,23 @@ def overflows(d: Difference, _: ZoneSet) -> bool:
 
 # --- Rows about one server's habit; `theirs` is that server
 
-def nsec_question_answered_by_alias(d: Difference, _: ZoneSet) -> bool:
-    return d.question.qtype == NSEC and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
+
+def answered_by_alias(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype in (NSEC, RRSIG) and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
 
 
 def nsec_question_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
     name = d.question.name.lower()
     zone = zones.zone_of(name)
-    return d.question.qtype == NSEC and d.both_answer and zone is not None and zone.cut_above(name) == name and is_referral(d.a)
+    return d.question.qtype == NSEC and d.both_answer and zone is not None and zone.cut_above(name) == name and d.b.has(AA)
+
+
+def any_stops_at_dname(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype == ANY and d.both_answer and any(r.rtype == DNAME for r in d.b.answer) and not d.b.authority
+
+
+def leaves_out_soa(d: Difference, _: ZoneSet) -> bool:
+    return d.both_answer and any("RFC 2308 2" in fault for fault in d.theirs.faults)
 
 
 def more_denial(d: Difference, _: ZoneSet) -> bool:
@@ -144,6 +160,7 @@ def less_denial(d: Difference, zones: ZoneSet) -> bool:
 
 def proves_nothing(d: Difference, _: ZoneSet) -> bool:
     """Their negative answer lacks a proof that ours has."""
+
     def lacks_proof(faults: tuple[str, ...]) -> bool:
         return any(fault.startswith("nothing proves") for fault in faults)
 
@@ -197,12 +214,16 @@ def ttls_in_text(record: Record, zones: ZoneSet) -> set[int]:
 
 def signature_has_its_own_ttl(d: Difference, _: ZoneSet) -> bool:
     """Only TTLs of signatures differ, and theirs is not that of the set."""
-    return only_ttls_differ(d) and all(r.rtype == RRSIG for s in SECTIONS for r in d.only_theirs(s)) and any("RFC 4034 3" in f for f in d.theirs.faults)
+    return (
+        only_ttls_differ(d) and all(r.rtype == RRSIG for s in SECTIONS for r in d.only_theirs(s)) and any("RFC 4034 3" in f for f in d.theirs.faults)
+    )
 
 
 TABLE: list[Explanation] = [
     Explanation("odd message: the RFC leaves the choice", "see malformed.py", "all", frozenset({"outcome"}), several_outcomes_are_right),
-    Explanation("odd message: not what the RFC says", "see malformed.py", "whoever does as the RFC says", frozenset({"outcome"}), outcome_is_wrong, PEERS),
+    Explanation(
+        "odd message: not what the RFC says", "see malformed.py", "whoever does as the RFC says", frozenset({"outcome"}), outcome_is_wrong, PEERS
+    ),
     Explanation("delegation at a wildcard", "4592 4.2", "undefined", EVERYTHING, wildcard_delegates),
     Explanation("QTYPE ANY", "8482 4", "all: any subset, or HINFO", EVERYTHING - {"rcode", "aa"}, asks(ANY)),
     Explanation("QTYPE RRSIG", "8482 7", "all: signatures alone mean nothing", EVERYTHING - {"rcode", "aa"}, asks(RRSIG)),
@@ -211,18 +232,56 @@ TABLE: list[Explanation] = [
     Explanation("EDNS options of the server's own", "6891 6.1.2", "all: unknown options are ignored", frozenset({"options"}), always),
     Explanation("alias loop", "1034 3.6.2", "nobody: the chain so far, with NOERROR or SERVFAIL", EVERYTHING - {"aa"}, loops),
     Explanation("DNAME makes a name over 255 octets", "6672 2.2", "YXDOMAIN; how many links before is free", EVERYTHING - {"aa"}, overflows),
-    Explanation("alias into another zone served or past a cut", "1034 4.3.2 3a", "zonda, nsd follow; knot, bind may stop", EVERYTHING - {"aa"},
-                leaves_zone, frozenset({"knot", "bind"})),
-    Explanation("NSEC asked at an alias", "4035 2.5", "knot, bind: the NSEC of the name", EVERYTHING, nsec_question_answered_by_alias, frozenset({"nsd"})),
-    Explanation("NSEC asked at a delegation", "4035 3.1.4.1", "nsd, knot: refer, only DS is the parent's", EVERYTHING, nsec_question_answered_at_cut, frozenset({"bind"})),
-    Explanation("denial beyond the minimum", "5155 7.2.5", "knot, bind: each record once needed", frozenset({"authority"}), more_denial, frozenset({"nsd"})),
-    Explanation("denial for each wildcard on the way", "4035 3.1.3.3", "nsd, bind: one for every link", frozenset({"authority"}), less_denial, frozenset({"knot"})),
+    Explanation(
+        "DS asked through an alias, at or past a cut", "4035 3.1.4.1", "undefined: three servers, three answers", EVERYTHING - {"aa"}, ds_past_alias
+    ),
+    Explanation(
+        "alias into another zone served or past a cut",
+        "1034 4.3.2 3a",
+        "zonda, nsd follow; knot, bind may stop",
+        EVERYTHING - {"aa"},
+        leaves_zone,
+        frozenset({"knot", "bind"}),
+    ),
+    Explanation(
+        "NSEC or RRSIG asked at an alias", "4035 2.5", "knot, bind: they are data of the name", EVERYTHING, answered_by_alias, frozenset({"nsd"})
+    ),
+    Explanation(
+        "ANY asked through a DNAME", "6672 3.2 3c", "nsd, knot: go on with the new name", EVERYTHING, any_stops_at_dname, frozenset({"bind"})
+    ),
+    Explanation(
+        "NSEC asked at a delegation",
+        "4035 3.1.4.1",
+        "nsd, knot: refer, only DS is the parent's",
+        EVERYTHING,
+        nsec_question_answered_at_cut,
+        frozenset({"bind"}),
+    ),
+    Explanation(
+        "denial beyond the minimum", "5155 7.2.5", "knot, bind: each record once needed", frozenset({"authority"}), more_denial, frozenset({"nsd"})
+    ),
+    Explanation(
+        "denial for each wildcard on the way",
+        "4035 3.1.3.3",
+        "nsd, bind: one for every link",
+        frozenset({"authority"}),
+        less_denial,
+        frozenset({"knot"}),
+    ),
     Explanation("denial left out", "4035 3.1.3", "whoever sends the proof", frozenset({"authority"}), proves_nothing, PEERS),
+    Explanation("SOA left out without TC", "2308 2", "whoever sends SOA, or TC", frozenset({"authority", "tc"}), leaves_out_soa, PEERS),
     Explanation("glue left out without TC", "9471 2.1", "whoever sends all glue, or TC", frozenset({"additional", "tc"}), leaves_out_glue, PEERS),
     Explanation("a record twice", "2181 5", "whoever sends it once", frozenset({"doubled"}), repeats, PEERS),
     Explanation("RCODE of a chain that TC cut", "2181 9", "all: the answer over TCP counts", frozenset({"rcode"}), truncated_on_the_way),
     Explanation("a set with several TTLs in the text", "2181 5.2", "all: any one of them", frozenset(SECTIONS), set_has_several_ttls),
-    Explanation("TTL of a signature", "4034 3", "knot: the TTL of the set it covers", frozenset(SECTIONS), signature_has_its_own_ttl, frozenset({"nsd", "bind"})),
+    Explanation(
+        "TTL of a signature",
+        "4034 3",
+        "knot: the TTL of the set it covers",
+        frozenset(SECTIONS),
+        signature_has_its_own_ttl,
+        frozenset({"nsd", "bind"}),
+    ),
     # What must be there, the in-domain glue of RFC 9471, is looked for in every server's answers by laws.py.
     Explanation("additional section", "1034 4.3.2 6", "all: what is useful is the server's view", frozenset({"additional"}), always),
 ]

@@ -46,8 +46,16 @@ def faults(question: Question, reply: Reply, validator: Validator) -> list[str]:
     if reply.message is None:
         return [f"ill-formed answer: {reply.problem} (RFC 1035 4.1)" if reply.wire else "no answer (RFC 8906 3.1)"]
     message, zones = reply.message, validator.zones
-    return [*of_header(question, message), *of_size(question, message), *of_sets(message, zones), *of_ttls(message, zones), *of_dnssec_types(question, message),
-            *of_referral(message, zones), *of_negative(message, zones), *validator.faults(question, message)]
+    return [
+        *of_header(question, message),
+        *of_size(question, message),
+        *of_sets(message, zones),
+        *of_ttls(message, zones),
+        *of_dnssec_types(question, message),
+        *of_referral(message, zones),
+        *of_negative(message, zones),
+        *validator.faults(question, message),
+    ]
 
 
 def of_header(question: Question, message: Answer) -> Iterator[str]:
@@ -106,8 +114,12 @@ def of_ttls(message: Answer, zones: ZoneSet) -> Iterator[str]:
 
 def ttls_held(record: Record, zones: ZoneSet) -> set[int]:
     """The TTLs that the zones above a record give for its set."""
-    return {r.ttl for a in ancestors(record.owner) if (zone := zones.zones.get(a))
-            for r in zone.set_of(record.owner, record.rtype) or wildcard_set(record.owner, record.rtype, zone)}
+    return {
+        r.ttl
+        for a in ancestors(record.owner)
+        if (zone := zones.zones.get(a))
+        for r in zone.set_of(record.owner, record.rtype) or wildcard_set(record.owner, record.rtype, zone)
+    }
 
 
 def sets_held(owner: bytes, rtype: int, zones: ZoneSet) -> Iterator[frozenset[bytes]]:
@@ -148,5 +160,6 @@ def of_negative(message: Answer, zones: ZoneSet) -> Iterator[str]:
             wanted = min(zone.soa.ttl, int.from_bytes(zone.soa.rdata[-4:]))
             if soa.ttl != wanted:
                 yield f"SOA with TTL {soa.ttl}, not {wanted} (RFC 2308 3)"
-    if not soas and message.has(AA) and not message.answer and message.rcode in (NOERROR, NXDOMAIN) and not message.has(TC):
+    empty = message.rcode == NOERROR and message.has(AA) and not message.answer
+    if not soas and not message.has(TC) and (empty or message.rcode == NXDOMAIN):
         yield "negative answer without SOA (RFC 2308 2)"

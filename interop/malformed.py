@@ -17,8 +17,18 @@ ALL_FLAGS = 0x07F0
 
 def questions(name: bytes, apex: bytes, tcp: bool = False) -> list[Question]:
     """Ill-formed and odd messages about `name`, which has an A record, in the zone `apex`."""
-    cases = [*cut_short(name), *counts(name), *names(name, apex), *headers(name, apex), *classes(name, apex), *types(name, apex, tcp), *edns(name),
-             *options(name), *cookies(name), *signatures(name)]
+    cases = [
+        *cut_short(name),
+        *counts(name),
+        *names(name, apex),
+        *headers(name, apex),
+        *classes(name, apex),
+        *types(name, apex, tcp),
+        *edns(name),
+        *options(name),
+        *cookies(name),
+        *signatures(name),
+    ]
     return [Question(name, A, tcp=tcp, raw=raw, note=note, right=frozenset(right.split()), rfc=rfc) for note, raw, right, rfc in cases]
 
 
@@ -54,34 +64,56 @@ def cut_short(name: bytes) -> Iterator[Case]:
 
 def counts(name: bytes) -> Iterator[Case]:
     """Counts that do not fit what follows, and sections a query does not have."""
-    for note, raw in (("no question", header(qd=0)), ("no question but OPT", header(qd=0, ar=1) + opt()),
-                      ("no question, octets behind", header(qd=0) + asked(name)), ("one question twice", header(qd=2) + asked(name) * 2),
-                      ("two questions", header(qd=2) + asked(name) + asked(name, NS)), ("two questions counted, one there", header(qd=2) + asked(name)),
-                      ("65535 questions counted", header(qd=65535) + asked(name))):
+    for note, raw in (
+        ("no question", header(qd=0)),
+        ("no question but OPT", header(qd=0, ar=1) + opt()),
+        ("no question, octets behind", header(qd=0) + asked(name)),
+        ("one question twice", header(qd=2) + asked(name) * 2),
+        ("two questions", header(qd=2) + asked(name) + asked(name, NS)),
+        ("two questions counted, one there", header(qd=2) + asked(name)),
+        ("65535 questions counted", header(qd=65535) + asked(name)),
+    ):
         yield note, raw, "FORMERR", "9619 4"
-    for note, raw in (("an answer counted, none there", header(an=1) + asked(name)), ("an authority counted, none there", header(ns=1) + asked(name)),
-                      ("an additional counted, none there", header(ar=1) + asked(name)),
-                      ("65535 additionals counted", header(ar=65535) + asked(name) + opt())):
+    for note, raw in (
+        ("an answer counted, none there", header(an=1) + asked(name)),
+        ("an authority counted, none there", header(ns=1) + asked(name)),
+        ("an additional counted, none there", header(ar=1) + asked(name)),
+        ("65535 additionals counted", header(ar=65535) + asked(name) + opt()),
+    ):
         yield note, raw, "FORMERR", "1035 4.1.1"
-    for note, raw in (("an answer in the query", header(an=1) + asked(name) + record(name, A, bytes(4))),
-                      ("an authority in the query", header(ns=1) + asked(name) + record(name, A, bytes(4))),
-                      ("an additional in the query", header(ar=1) + asked(name) + record(name, A, bytes(4))),
-                      ("1 octet behind", header() + asked(name) + b"\0"), ("100 octets behind", header() + asked(name) + bytes(100)),
-                      ("octets behind the OPT", header(ar=1) + asked(name) + opt() + bytes(7)), ("4000 octets behind", header() + asked(name) + bytes(4000))):
+    for note, raw in (
+        ("an answer in the query", header(an=1) + asked(name) + record(name, A, bytes(4))),
+        ("an authority in the query", header(ns=1) + asked(name) + record(name, A, bytes(4))),
+        ("an additional in the query", header(ar=1) + asked(name) + record(name, A, bytes(4))),
+        ("1 octet behind", header() + asked(name) + b"\0"),
+        ("100 octets behind", header() + asked(name) + bytes(100)),
+        ("octets behind the OPT", header(ar=1) + asked(name) + opt() + bytes(7)),
+        ("4000 octets behind", header() + asked(name) + bytes(4000)),
+    ):
         yield note, raw, "NOERROR FORMERR", "1035 4.1, silent"
 
 
 def names(name: bytes, apex: bytes) -> Iterator[Case]:
     """Names that are none, and compressed ones, which are."""
     tail = struct.pack(">HH", A, IN)
-    for note, raw in (("name points to itself", b"\xc0\x0c" + tail), ("name points behind itself", b"\xc0\x0e" + tail),
-                      ("name points beyond the message", b"\xff\xff" + tail), ("label, then a loop", b"\3www\xc0\x0c" + tail)):
+    for note, raw in (
+        ("name points to itself", b"\xc0\x0c" + tail),
+        ("name points behind itself", b"\xc0\x0e" + tail),
+        ("name points beyond the message", b"\xff\xff" + tail),
+        ("label, then a loop", b"\3www\xc0\x0c" + tail),
+    ):
         yield note, header() + raw, "FORMERR", "1035 4.1.4"
     # The pointer leads back, but to no prior name: whether the octets of the ID are read as one is not said.
     yield "name points to the header", header() + b"\xc0\x00" + tail, "FORMERR REFUSED", "1035 4.1.4"
-    for note, raw in (("label of type 01", b"\x41" + name + tail), ("label of type 10", b"\x81" + name + tail),
-                      ("label of 64 octets", b"\x40" + b"a" * 64 + b"\0" + tail), ("label beyond the message", b"\x3fabc"), ("name without end", b"\3www"),
-                      ("name of 256 octets", (b"\x3f" + b"a" * 63) * 3 + b"\x3e" + b"a" * 62 + b"\0" + tail), ("name of 1000 octets", b"\1a" * 500 + b"\0" + tail)):
+    for note, raw in (
+        ("label of type 01", b"\x41" + name + tail),
+        ("label of type 10", b"\x81" + name + tail),
+        ("label of 64 octets", b"\x40" + b"a" * 64 + b"\0" + tail),
+        ("label beyond the message", b"\x3fabc"),
+        ("name without end", b"\3www"),
+        ("name of 256 octets", (b"\x3f" + b"a" * 63) * 3 + b"\x3e" + b"a" * 62 + b"\0" + tail),
+        ("name of 1000 octets", b"\1a" * 500 + b"\0" + tail),
+    ):
         yield note, header() + raw, "FORMERR", "1035 3.1, 2.3.4"
     yield "additional compressed", header(ar=1) + asked(apex, SOA) + record(b"\xc0\x0c", A, bytes(4)), "NOERROR FORMERR", "1035 4.1, silent"
     yield "additional name loops", header(ar=1) + asked(apex, SOA) + record(bytes([0xC0, 16 + len(apex)]), A, bytes(4)), "FORMERR", "1035 4.1.4"
@@ -91,7 +123,16 @@ def headers(name: bytes, apex: bytes) -> Iterator[Case]:
     """Flags and opcodes."""
     yield "QR set", header(QR) + asked(name), "silence", "1035 4.1.1"
     yield "response to a NOTIFY", header(QR | 4 << 11) + asked(apex, SOA), "silence", "1035 4.1.1"
-    for bit, what in ((0x0400, "AA"), (0x0200, "TC"), (RD, "RD"), (0x0080, "RA"), (0x0040, "Z"), (0x0020, "AD"), (0x0010, "CD"), (ALL_FLAGS, "all flags but QR")):
+    for bit, what in (
+        (0x0400, "AA"),
+        (0x0200, "TC"),
+        (RD, "RD"),
+        (0x0080, "RA"),
+        (0x0040, "Z"),
+        (0x0020, "AD"),
+        (0x0010, "CD"),
+        (ALL_FLAGS, "all flags but QR"),
+    ):
         yield f"{what} set", header(bit) + asked(name), "NOERROR", "8906 3.1.2"
     yield "RCODE 3 set", header(3) + asked(name), "NOERROR FORMERR", "1035 4.1.1, silent"
     for opcode in (1, 2, 3, *range(6, 16)):
@@ -111,7 +152,7 @@ def classes(name: bytes, apex: bytes) -> Iterator[Case]:
     yield "class ANY", header() + asked(name, A, 255), "NOERROR REFUSED NOTIMP FORMERR", "1035 3.2.5"
     yield "class ANY, type ANY", header() + asked(apex, ANY, 255), "NOERROR REFUSED NOTIMP FORMERR", "1035 3.2.5"
     for text in (b"\7version\4bind\0", b"\2id\6server\0", b"\10hostname\4bind\0"):
-        yield f"CHAOS TXT {text[1:1 + text[0]].decode()}", header() + asked(text, TXT, CH), "NOERROR REFUSED", "4892 2"
+        yield f"CHAOS TXT {text[1 : 1 + text[0]].decode()}", header() + asked(text, TXT, CH), "NOERROR REFUSED", "4892 2"
     yield "CHAOS TXT of nothing known", header() + asked(b"\7nothing\4bind\0", TXT, CH), "REFUSED", "8906 3.1.1"
 
 
@@ -131,6 +172,7 @@ def types(name: bytes, apex: bytes, tcp: bool) -> Iterator[Case]:
 
 def edns(name: bytes) -> Iterator[Case]:
     """OPT records: one, at the root, in the additional section, of version 0."""
+
     def with_opt(rest: bytes, ar: int = 1) -> bytes:
         return header(ar=ar) + asked(name) + rest
 
@@ -138,8 +180,12 @@ def edns(name: bytes) -> Iterator[Case]:
     yield "EDNS version 255", with_opt(opt(version=255)), "BADVERS", "6891 6.1.3"
     yield "EDNS version 1, unknown option", with_opt(opt(option(65001, b"x"), version=1)), "BADVERS", "6891 6.1.3"
     yield "EDNS version 1, no question", header(qd=0, ar=1) + opt(version=1), "BADVERS FORMERR", "6891 6.1.3, 9619 4"
-    for note, raw in (("two OPT", with_opt(opt() + opt(), ar=2)), ("two OPT, versions 0 and 1", with_opt(opt() + opt(version=1), ar=2)),
-                      ("OPT in the answer section", header(an=1) + asked(name) + opt()), ("OPT in the authority section", header(ns=1) + asked(name) + opt())):
+    for note, raw in (
+        ("two OPT", with_opt(opt() + opt(), ar=2)),
+        ("two OPT, versions 0 and 1", with_opt(opt() + opt(version=1), ar=2)),
+        ("OPT in the answer section", header(an=1) + asked(name) + opt()),
+        ("OPT in the authority section", header(ns=1) + asked(name) + opt()),
+    ):
         yield note, raw, "FORMERR", "6891 6.1.1"
     yield "OPT owned by a name", with_opt(opt(owner=b"\1a\0")), "FORMERR", "6891 6.1.2"
     yield "OPT longer than the message", with_opt(opt(length=100)), "FORMERR", "6891 6.1.2"
@@ -154,20 +200,38 @@ def edns(name: bytes) -> Iterator[Case]:
 
 def options(name: bytes) -> Iterator[Case]:
     """EDNS options, well-formed and not."""
+
     def with_options(rdata: bytes) -> bytes:
         return header(ar=1) + asked(name) + opt(rdata)
 
     yield "option beyond the OPT", with_options(struct.pack(">HH", 3, 9) + b"abc"), "FORMERR", "6891 6.1.2"
     yield "option header cut", with_options(b"\0\3\0"), "FORMERR", "6891 6.1.2"
-    for what, rdata in (("unknown", option(65001, b"abcd")), ("unknown, 600 octets", option(65001, bytes(600))), ("one hundred unknown", option(65001) * 100),
-                        ("NSID", option(3)), ("NSID with data", option(3, b"abc")), ("NSID twice", option(3) * 2), ("EXPIRE", option(9)),
-                        ("padding", option(12, bytes(20))), ("EDE", option(15, b"\0\0")), ("chain query", option(13, b"\0")),
-                        ("REPORT-CHANNEL", option(18, b"\1a\0")), ("keepalive", option(11)), ("DAU", option(5, b"\x0d")), ("ECS", option(8, b"\0\1\x18\0\xc0\0\2"))):
+    for what, rdata in (
+        ("unknown", option(65001, b"abcd")),
+        ("unknown, 600 octets", option(65001, bytes(600))),
+        ("one hundred unknown", option(65001) * 100),
+        ("NSID", option(3)),
+        ("NSID with data", option(3, b"abc")),
+        ("NSID twice", option(3) * 2),
+        ("EXPIRE", option(9)),
+        ("padding", option(12, bytes(20))),
+        ("EDE", option(15, b"\0\0")),
+        ("chain query", option(13, b"\0")),
+        ("REPORT-CHANNEL", option(18, b"\1a\0")),
+        ("keepalive", option(11)),
+        ("DAU", option(5, b"\x0d")),
+        ("ECS", option(8, b"\0\1\x18\0\xc0\0\2")),
+    ):
         yield f"option {what}", with_options(rdata), "NOERROR", "6891 6.1.2"
-    for what, rdata, rfc in (("ZONEVERSION", option(19), "9660 3.2"), ("ZONEVERSION with data", option(19, b"\0\0abcd"), "9660 3.2"),
-                             ("keepalive with time-out", option(11, b"\0\1"), "7828 3.2"), ("keepalive of 3 octets", option(11, b"abc"), "7828 3.1"),
-                             ("ECS scope set", option(8, b"\0\1\x18\x18\xc0\0\2"), "7871 7.1.1"), ("ECS too short", option(8, b"\0"), "7871 7.1.1"),
-                             ("ECS unknown family", option(8, b"\0\x09\x18\0\xc0\0\2"), "7871 7.1.1")):
+    for what, rdata, rfc in (
+        ("ZONEVERSION", option(19), "9660 3.2"),
+        ("ZONEVERSION with data", option(19, b"\0\0abcd"), "9660 3.2"),
+        ("keepalive with time-out", option(11, b"\0\1"), "7828 3.2"),
+        ("keepalive of 3 octets", option(11, b"abc"), "7828 3.1"),
+        ("ECS scope set", option(8, b"\0\1\x18\x18\xc0\0\2"), "7871 7.1.1"),
+        ("ECS too short", option(8, b"\0"), "7871 7.1.1"),
+        ("ECS unknown family", option(8, b"\0\x09\x18\0\xc0\0\2"), "7871 7.1.1"),
+    ):
         yield f"option {what}", with_options(rdata), "NOERROR FORMERR", rfc
 
 

@@ -22,8 +22,18 @@ AXFR, ANY = 252, 255
 IN, CH = 1, 3
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, YXDOMAIN, NOTAUTH, BADVERS, BADCOOKIE = 0, 1, 2, 3, 4, 5, 6, 9, 16, 23
-RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 6: "YXDOMAIN",
-          9: "NOTAUTH", 16: "BADVERS", 23: "BADCOOKIE"}
+RCODES = {
+    0: "NOERROR",
+    1: "FORMERR",
+    2: "SERVFAIL",
+    3: "NXDOMAIN",
+    4: "NOTIMP",
+    5: "REFUSED",
+    6: "YXDOMAIN",
+    9: "NOTAUTH",
+    16: "BADVERS",
+    23: "BADCOOKIE",
+}
 
 # Flag bits of the header (RFC 1035 4.1.1, RFC 2535 6.1) and of the OPT TTL (RFC 3225 3).
 QR, AA, TC, RD, RA, Z, AD, CD = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x0040, 0x0020, 0x0010
@@ -32,9 +42,30 @@ DO = 0x8000
 # Where names stand in the data of a type: octets before the first name, and how many names follow one another.
 # These are the types whose names a server may compress or lower-case (RFC 3597 4, RFC 4034 6.2), and SVCB and HTTPS.
 # NSEC is not among them: the case of its name is signed (RFC 6840 5.1).
-NAMES_IN_RDATA = {2: (0, 1), 3: (0, 1), 4: (0, 1), 5: (0, 1), 6: (0, 2), 7: (0, 1), 8: (0, 1), 9: (0, 1), 12: (0, 1),
-                  14: (0, 2), 15: (2, 1), 17: (0, 2), 18: (2, 1), 21: (2, 1), 26: (2, 2), 33: (6, 1), 36: (2, 1),
-                  39: (0, 1), 46: (18, 1), 64: (2, 1), 65: (2, 1), 107: (2, 1)}
+NAMES_IN_RDATA = {
+    2: (0, 1),
+    3: (0, 1),
+    4: (0, 1),
+    5: (0, 1),
+    6: (0, 2),
+    7: (0, 1),
+    8: (0, 1),
+    9: (0, 1),
+    12: (0, 1),
+    14: (0, 2),
+    15: (2, 1),
+    17: (0, 2),
+    18: (2, 1),
+    21: (2, 1),
+    26: (2, 2),
+    33: (6, 1),
+    36: (2, 1),
+    39: (0, 1),
+    46: (18, 1),
+    64: (2, 1),
+    65: (2, 1),
+    107: (2, 1),
+}
 
 
 class Malformed(ValueError):
@@ -146,7 +177,7 @@ def parse(wire: bytes) -> Answer:
     at, question, core = 12, b"", 0
     for _ in range(questions):
         name, at = read_name(wire, at, names)
-        question += name.lower() + wire[at:at + 4]
+        question += name.lower() + wire[at : at + 4]
         at += 4
     sections: list[frozenset[Record]] = []
     edns: list[Edns] = []
@@ -165,8 +196,20 @@ def parse(wire: bytes) -> Answer:
         raise Malformed(f"{len(wire) - at} octets after the last record")
     if len(edns) > 1:
         raise Malformed("two OPT records")
-    return Answer(extended | flags & 15, flags & 0x87F0, flags >> 11 & 15, question, sections[0], sections[1], sections[2],
-                  edns[0] if edns else None, len(wire), core, doubled, wire)
+    return Answer(
+        extended | flags & 15,
+        flags & 0x87F0,
+        flags >> 11 & 15,
+        question,
+        sections[0],
+        sections[1],
+        sections[2],
+        edns[0] if edns else None,
+        len(wire),
+        core,
+        doubled,
+        wire,
+    )
 
 
 def read_records(wire: bytes, at: int, count: int, names: dict[int, tuple[bytes, int]]) -> tuple[list[Record], int]:
@@ -190,9 +233,9 @@ def read_rdata(wire: bytes, at: int, length: int, rtype: int, names: dict[int, t
     if rtype == 35:
         return read_naptr(wire, at, length, names)
     if rtype not in NAMES_IN_RDATA:
-        return wire[at:at + length]
+        return wire[at : at + length]
     before, count = NAMES_IN_RDATA[rtype]
-    end, out = at + length, wire[at:at + before]
+    end, out = at + length, wire[at : at + before]
     at += before
     for _ in range(count):
         name, at = read_name(wire, at, names)
@@ -231,7 +274,7 @@ def read_name(wire: bytes, at: int, names: dict[int, tuple[bytes, int]]) -> tupl
             out, at = out + b"\0", at + 1
             break
         if length < 64:
-            out += wire[at:at + 1 + length]
+            out += wire[at : at + 1 + length]
             at += 1 + length
         elif length >= 192 and at + 1 < len(wire):
             target = (length & 63) << 8 | wire[at + 1]
@@ -255,7 +298,7 @@ def read_edns(record: Record) -> Edns:
     options, at = [], 0
     while at + 4 <= len(record.rdata):
         code, length = struct.unpack_from(">HH", record.rdata, at)
-        options.append((code, record.rdata[at + 4:at + 4 + length]))
+        options.append((code, record.rdata[at + 4 : at + 4 + length]))
         at += 4 + length
     if at != len(record.rdata) or record.owner != b"\0":
         raise Malformed("ill-formed OPT record")
@@ -266,7 +309,7 @@ def labels(name: bytes) -> list[bytes]:
     """The labels of a wire-format name, without the root."""
     out, at = [], 0
     while name[at]:
-        out.append(name[at + 1:at + 1 + name[at]])
+        out.append(name[at + 1 : at + 1 + name[at]])
         at += 1 + name[at]
     return out
 
@@ -278,7 +321,7 @@ def from_labels(parts: list[bytes]) -> bytes:
 
 def parent(name: bytes) -> bytes:
     """The name without its first label."""
-    return name[1 + name[0]:]
+    return name[1 + name[0] :]
 
 
 def ancestors(name: bytes) -> list[bytes]:
@@ -334,8 +377,9 @@ def dig_style(wire: bytes | None) -> str:
         message = parse(wire)
     except Malformed as error:
         return f";; malformed: {error}\n;; {wire.hex()}"
-    flags = " ".join(n for n, bit in (("qr", QR), ("aa", AA), ("tc", TC), ("rd", RD), ("ra", RA), ("z", Z), ("ad", AD), ("cd", CD))
-                     if message.has(bit))
+    flags = " ".join(
+        n for n, bit in (("qr", QR), ("aa", AA), ("tc", TC), ("rd", RD), ("ra", RA), ("z", Z), ("ad", AD), ("cd", CD)) if message.has(bit)
+    )
     lines = [f";; opcode: {message.opcode}, status: {rcode_text(message.rcode)}, flags: {flags}, {message.size} octets"]
     if message.edns:
         e = message.edns

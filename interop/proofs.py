@@ -209,5 +209,3 @@ def dname_for(name: bytes, message: Answer) -> bool:
 def rdataset(records: frozenset[Record]) -> dns.rdataset.Rdataset:
     """The records' data as dnspython has them."""
     return dns.rdataset.from_rdata_list(0, [dns.rdata.from_wire(IN, r.rtype, r.rdata, 0, len(r.rdata)) for r in records])
-
-

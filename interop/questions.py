@@ -61,7 +61,7 @@ def is_telling(name: bytes, zone: ZoneData) -> bool:
 
 
 def strangers(owner: bytes) -> Iterator[bytes]:
-    """Names near `owner` that do not exist, as far as they have room: children, a grandchild, the neighbours in canonical order, a wildcard's children."""
+    """Names near `owner` as far as they have room: children, a grandchild, a wildcard, the neighbours in canonical order."""
     parts = labels(owner)
     candidates = [[b"nx"], [b"*"], [b"nx", b"nx"], [b"hop"]]
     beside = [[parts[0] + b"0"], [parts[0][:-1]], [b"zzz"], [b"\0"]] if parts else []
@@ -105,8 +105,11 @@ def of_delegations(zone: ZoneData, share: float) -> list[Question]:
         if chooser.random() < share:
             below = from_labels([b"www", *labels(cut)])
             beside = from_labels([labels(cut)[0][:60] + b"-0", *labels(cut)[1:]])
-            out += [Question(name, t, IN, *form) for name, t in ((cut, A), (cut, DS), (cut, NS), (below, A), (beside, A))
-                    for form in (FORMS[0], FORMS[3], FORMS[6])]
+            out += [
+                Question(name, t, IN, *form)
+                for name, t in ((cut, A), (cut, DS), (cut, NS), (below, A), (beside, A))
+                for form in (FORMS[0], FORMS[3], FORMS[6])
+            ]
     return out
 
 
@@ -165,7 +168,7 @@ def packets(capture: bytes) -> Iterator[bytes]:
         kind, length = struct.unpack_from("<II", capture, at)
         if kind == 6:
             held = struct.unpack_from("<I", capture, at + 20)[0]
-            yield capture[at + 28:at + 28 + held]
+            yield capture[at + 28 : at + 28 + held]
         at += length
 
 
@@ -175,7 +178,7 @@ def udp_payload(frame: bytes) -> bytes | None:
     if kind == 0x8100:
         kind, ip = struct.unpack_from(">H", frame, 16)[0], frame[18:]
     if kind == 0x0800 and ip[9] == 17 and not struct.unpack_from(">H", ip, 6)[0] & 0x3FFF:
-        datagram = ip[(ip[0] & 15) * 4:]
+        datagram = ip[(ip[0] & 15) * 4 :]
     elif kind == 0x86DD and ip[6] == 17:
         datagram = ip[40:]
     else:

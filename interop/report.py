@@ -28,8 +28,10 @@ def classes(tally: Tally, subject: str | None) -> str:
     if not rows:
         return "No differences."
     heads = [f"{a}/{b}" for a, b in pairs] + (["alone"] if subject else [])
-    lines = ["Differences that are explained" + (f" (alone: {subject} differs from every peer)" if subject else ""),
-             "".join(f"{head:>12}" for head in heads) + f"  {'class':52} {'RFC':22} who is right"]
+    lines = [
+        "Differences that are explained" + (f" (alone: {subject} differs from every peer)" if subject else ""),
+        "".join(f"{head:>12}" for head in heads) + f"  {'class':52} {'RFC':22} who is right",
+    ]
     for row in rows:
         counts = [tally.classes[row, a, b] for a, b in pairs] + ([tally.alone[row]] if subject else [])
         lines.append("".join(f"{count:>12,}" for count in counts) + f"  {row.name:52} {row.rfc:22} {row.right}")
@@ -38,14 +40,14 @@ def classes(tally: Tally, subject: str | None) -> str:
 
 
 def shortened(line: str, length: int = 110) -> str:
-    return line if len(line) <= length else line[:length // 2] + " ... " + line[-length // 2:]
+    return line if len(line) <= length else line[: length // 2] + " ... " + line[-length // 2 :]
 
 
 def laws(tally: Tally, subject: str | None) -> str:
     """Which answers break a rule by themselves; the same rule broken for many names is one line."""
     grouped: dict[tuple[str, str], list[tuple[str, Question]]] = {}
     for (server, fault), questions in tally.faults.items():
-        grouped.setdefault((server, fault[fault.rfind("(RFC"):]), []).extend((fault, q) for q in questions)
+        grouped.setdefault((server, fault[fault.rfind("(RFC") :]), []).extend((fault, q) for q in questions)
     lines = []
     for (server, _), found in sorted(grouped.items(), key=lambda item: (item[0][0] != subject, item[0])):
         lines.append(f"{len(found):>9,}  {server}: {shortened(found[0][0])}")
@@ -76,14 +78,19 @@ def in_full(finding: Finding) -> str:
     difference = finding.difference
     lines = [f"{finding.suite}: {difference.question}", f"  again: interop/run.py --hold {finding.scene}, then {command(difference.question)}"]
     for reply in (difference.ours, difference.theirs):
-        lines += [f"{reply.server}:", *("  " + line for line in dig_style(reply.wire).splitlines()), *(f"  breaks: {fault}" for fault in reply.faults)]
+        lines += [
+            f"{reply.server}:",
+            *("  " + line for line in dig_style(reply.wire).splitlines()),
+            *(f"  breaks: {fault}" for fault in reply.faults),
+        ]
     return "\n".join(lines)
 
 
 def command(question: Question) -> str:
     """The command that asks the question once more at $PORT."""
     if question.raw is not None:
-        return f"printf {question.raw.hex()} | xxd -r -p | {'(printf %04x %d | xxd -r -p; cat) | nc' if question.tcp else 'nc -u -w1'} 127.0.0.1 $PORT | xxd"
+        framed = (len(question.raw).to_bytes(2) if question.tcp else b"") + question.raw
+        return f"echo {framed.hex()} | xxd -r -p | nc {'' if question.tcp else '-u '}-w1 127.0.0.1 $PORT | xxd"
     options = ["+norec", "+nocookie", "+noedns" if question.payload is None else f"+bufsize={question.payload}"]
     options += ["+dnssec"] * question.dnssec + ["+tcp" if question.tcp else "+notcp +ignore"]
     return f"dig @127.0.0.1 -p $PORT {' '.join(options)} -q '{name_text(question.name)}' -t {type_text(question.qtype)}"
@@ -95,11 +102,15 @@ def as_json(tally: Tally, versions: dict[str, str]) -> dict[str, Any]:
         "servers": versions,
         "asked": tally.asked,
         "classes": [class_json(row, tally) for row in sorted({row for row, _, _ in tally.classes}, key=lambda row: row.name)],
-        "faults": [{"server": server, "fault": fault, "count": len(questions), "example": str(questions[0])}
-                   for (server, fault), questions in tally.faults.items()],
+        "faults": [
+            {"server": server, "fault": fault, "count": len(questions), "example": str(questions[0])}
+            for (server, fault), questions in tally.faults.items()
+        ],
         "transfers": tally.transfers,
-        "unexplained": [{"servers": [a, b], "fields": sorted(fields), "count": count, "examples": [in_full(f) for f in tally.unexplained[a, b, fields]]}
-                        for (a, b, fields), count in tally.unexplained_count.items()],
+        "unexplained": [
+            {"servers": [a, b], "fields": sorted(fields), "count": count, "examples": [in_full(f) for f in tally.unexplained[a, b, fields]]}
+            for (a, b, fields), count in tally.unexplained_count.items()
+        ],
     }
 
 

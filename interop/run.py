@@ -12,7 +12,7 @@ import json
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 try:
@@ -20,7 +20,7 @@ try:
     from campaign import Campaign, Tally
     from proofs import CAN_VERIFY
     from servers import SERVERS, Missing, Server
-    from suites import REFUSED, SCENES, Absent, Scene, scenes
+    from suites import REFUSED, SCENES, Scene, scenes
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing}: install what interop/requirements.txt names (pip install -r interop/requirements.txt)")
 
@@ -28,18 +28,25 @@ SUBJECT = "zonda"
 
 
 def main() -> int:
+    # The servers end with this program, however it ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options = arguments()
     kinds, versions = found(options.servers.split(","))
-    if len(kinds) < 2 and not options.hold:
-        print("nothing to compare with: at least two servers are needed", file=sys.stderr)
+    if not kinds:
         return 2
+    if len(kinds) == 1:
+        print("no server to compare with: only the rules that hold for each answer by itself are checked")
     if not CAN_VERIFY:
         print("the Python package cryptography is not there: signatures are looked for, not verified")
     subject, tally = SUBJECT if SUBJECT in versions else None, Tally()
-    with tempfile.TemporaryDirectory(prefix="interop-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         names = [options.hold] if options.hold else ["oddities"] if options.quick else options.scenes.split(",")
-        for scene in scenes(names, Path(scratch), options.quick, lambda name, why: print(f"skipped {name}: {why}")):
-            run(scene, kinds, Path(scratch) / scene.name, subject, tally, bool(options.hold))
+        for scene in scenes(names, Path(folder), options.quick, lambda name, why: print(f"skipped {name}: {why}")):
+            with ExitStack() as stack:
+                servers = started(scene, kinds, Path(folder) / scene.name, stack)
+                if options.hold:
+                    return hold(servers)
+                Campaign(servers, scene, scene.load(), subject, tally).run()
     print(report.text(tally, subject))
     if options.json:
         options.json.write_text(json.dumps(report.as_json(tally, versions), indent=1) + "\n")
@@ -49,7 +56,9 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few thousand questions about the zones of this folder only")
-    parser.add_argument("--servers", default="zonda,nsd,knot,bind", help="which to start; without zonda, each is compared with each (default: %(default)s)")
+    parser.add_argument(
+        "--servers", default="zonda,nsd,knot,bind", help="which to start; without zonda, each is compared with each (default: %(default)s)"
+    )
     parser.add_argument("--scenes", default=",".join(SCENES), help="what to ask about (default: %(default)s)")
     parser.add_argument("--hold", metavar="SCENE", choices=SCENES, help="only start the servers with the zones of a scene, until interrupted")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings to FILE as well")
@@ -71,26 +80,32 @@ def found(names: list[str]) -> tuple[list[type[Server]], dict[str, str]]:
     return kinds, versions
 
 
-def run(scene: Scene, kinds: list[type[Server]], folder: Path, subject: str | None, tally: Tally, hold: bool) -> None:
-    """Starts the servers with the zones of a scene, and asks; or waits, for questions by hand."""
-    with ExitStack() as stack:
-        servers = []
-        for kind in kinds:
-            server = kind([z for z in scene.zones if z.apex not in REFUSED.get(kind.name, set())], folder)
-            stack.callback(server.stop)
-            server.start()
-            servers.append(server)
-        if hold:
-            print("\n".join(f"{server.name:8} PORT={server.address[1]}" for server in servers), "stop with Ctrl-C", sep="\n", flush=True)
-            signal.sigwait([signal.SIGINT, signal.SIGTERM])
-            return
-        Campaign(servers, scene, scene.load(), subject, tally).run()
+def started(scene: Scene, kinds: list[type[Server]], folder: Path, stack: ExitStack) -> list[Server]:
+    """Starts the servers with the zones of a scene; the stack stops them."""
+    servers = [kind([z for z in scene.zones if z.apex not in REFUSED.get(kind.name, set())], folder) for kind in kinds]
+    for server in servers:
+        stack.callback(server.stop)
+        server.start()
+    return servers
+
+
+def hold(servers: list[Server]) -> int:
+    """Leaves the servers to questions by hand, until interrupted."""
+    for server in servers:
+        print(f"{server.name:8} PORT={server.address[1]}")
+    print("stop with Ctrl-C", flush=True)
+    with suppress(KeyboardInterrupt):
+        signal.pause()
+    return 0
 
 
 def is_clean(tally: Tally, subject: str | None) -> bool:
     """Whether nothing is left unexplained, and the subject breaks no rule by itself."""
-    return not tally.unexplained and not any(server == subject for server, _ in tally.faults) and not any(
-        line.startswith(f"{subject}:") for line in tally.transfers)
+    return (
+        not tally.unexplained
+        and not any(server == subject for server, _ in tally.faults)
+        and not any(line.startswith(f"{subject}:") for line in tally.transfers)
+    )
 
 
 if __name__ == "__main__":

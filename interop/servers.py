@@ -42,7 +42,7 @@ class Server:
     programs: tuple[str, ...] = ()
     version_flag = "--version"
 
-    def __init__(self, zones: list[Zone], folder: Path):
+    def __init__(self, zones: list[Zone], folder: Path) -> None:
         self.zones, self.folder = zones, folder / self.name
         self.address = HOST, free_port()
         self.process: subprocess.Popen[bytes] | None = None
@@ -129,9 +129,19 @@ class Zonda(Server):
 
     def arguments(self) -> list[str]:
         host, port = self.address
-        text = f'[server]\nlisten = ["{host}:{port}"]\nworkers = 1\nstate-dir = "{self.folder}"\n'
+        text = f"""\
+[server]
+listen = ["{host}:{port}"]
+workers = 1
+state-dir = "{self.folder}"
+"""
         for zone in self.zones:
-            text += f'[[zone]]\nname = "{zone.name}"\nfile = "{zone.file}"\nallow-transfer = ["127.0.0.0/8"]\n'
+            text += f"""\
+[[zone]]
+name = "{zone.name}"
+file = "{zone.file}"
+allow-transfer = ["127.0.0.0/8"]
+"""
         return [self.program(), "serve", "--config", self.write("zonda.toml", text)]
 
 
@@ -140,12 +150,30 @@ class Nsd(Server):
 
     def arguments(self) -> list[str]:
         host, port = self.address
-        text = (f'server:\n server-count: 1\n ip-address: {host}@{port}\n username: ""\n pidfile: {self.folder}/pid\n zonesdir: /\n'
-                f" xfrdfile: {self.folder}/xfrd.state\n zonelistfile: {self.folder}/zones.list\n xfrdir: {self.folder}\n"
-                " tcp-count: 200\n tcp-query-count: 0\n rrl-ratelimit: 0\n refuse-any: no\n minimal-responses: yes\n"
-                " hide-version: no\nremote-control:\n control-enable: no\n")
+        text = f"""\
+server:
+  ip-address: {host}@{port}
+  server-count: 1
+  username: ""
+  zonesdir: /
+  pidfile: {self.folder}/pid
+  xfrdfile: {self.folder}/xfrd.state
+  zonelistfile: {self.folder}/zones.list
+  xfrdir: {self.folder}
+  tcp-query-count: 0
+  rrl-ratelimit: 0
+  refuse-any: no
+  minimal-responses: yes
+remote-control:
+  control-enable: no
+"""
         for zone in self.zones:
-            text += f"zone:\n name: {zone.name}\n zonefile: {zone.file}\n provide-xfr: 127.0.0.0/8 NOKEY\n"
+            text += f"""\
+zone:
+  name: {zone.name}
+  zonefile: {zone.file}
+  provide-xfr: 127.0.0.0/8 NOKEY
+"""
         return [self.program(), "-d", "-c", self.write("nsd.conf", text)]
 
 
@@ -154,12 +182,36 @@ class Knot(Server):
 
     def arguments(self) -> list[str]:
         host, port = self.address
-        text = (f"server:\n rundir: {self.folder}\n listen: {host}@{port}\n udp-workers: 1\n tcp-workers: 1\n background-workers: 1\n"
-                f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {self.folder}/db\n"
-                "acl:\n - id: any\n   address: 127.0.0.0/8\n   action: transfer\n"
-                f"template:\n - id: default\n   storage: {self.folder}\n   semantic-checks: off\n   zonefile-sync: -1\n   journal-content: none\n   acl: any\nzone:\n")
+        text = f"""\
+server:
+  listen: {host}@{port}
+  rundir: {self.folder}
+  udp-workers: 1
+  tcp-workers: 1
+  background-workers: 1
+log:
+  - target: stdout
+    any: warning
+database:
+  storage: {self.folder}/db
+acl:
+  - id: any
+    address: 127.0.0.0/8
+    action: transfer
+template:
+  - id: default
+    storage: {self.folder}
+    semantic-checks: off
+    zonefile-sync: -1
+    journal-content: none
+    acl: any
+zone:
+"""
         for zone in self.zones:
-            text += f" - domain: {zone.name}\n   file: {zone.file}\n"
+            text += f"""\
+  - domain: {zone.name}
+    file: {zone.file}
+"""
         return [self.program(), "-c", self.write("knot.conf", text)]
 
 
@@ -168,10 +220,30 @@ class Bind(Server):
 
     def arguments(self) -> list[str]:
         host, port = self.address
-        text = (f'options {{ directory "{self.folder}"; listen-on port {port} {{ {host}; }}; listen-on-v6 {{ none; }}; recursion no; pid-file none;'
-                " minimal-responses no-auth; allow-transfer { any; }; notify no; dnssec-validation no; check-names primary ignore;"
-                " check-integrity no; check-sibling no; check-mx ignore; check-mx-cname ignore; check-srv-cname ignore; check-wildcard no;"
-                " empty-zones-enable no; max-records-per-type 0; zero-no-soa-ttl no; };\ncontrols { };\nlogging { category lame-servers { null; }; category queries { null; }; };\n")
+        text = f"""\
+options {{
+  directory "{self.folder}";
+  listen-on port {port} {{ {host}; }};
+  listen-on-v6 {{ none; }};
+  pid-file none;
+  recursion no;
+  notify no;
+  dnssec-validation no;
+  empty-zones-enable no;
+  minimal-responses no-auth;
+  zero-no-soa-ttl no;
+  allow-transfer {{ any; }};
+  max-records-per-type 0;
+  check-names primary ignore;
+  check-integrity no;
+  check-sibling no;
+  check-mx ignore;
+  check-mx-cname ignore;
+  check-srv-cname ignore;
+  check-wildcard no;
+}};
+controls {{ }};
+"""
         for zone in self.zones:
             text += f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
         return [self.program(), "-g", "-n", "1", "-c", self.write("named.conf", text)]

@@ -20,8 +20,14 @@ from zoneset import ZoneSet
 from zonetext import ZONES, expanded
 
 # Zones of this folder and the texts they are made from; those not here are in signed/, under their own names.
-UNSIGNED = {"plain.example.": "oddities.zone", "child.plain.example.": "child.zone", "dname.example.": "dname.zone", "loose.example.": "loose.zone",
-            "wildns.example.": "wildns.zone", "x.": "deep.zone"}
+UNSIGNED = {
+    "plain.example.": "oddities.zone",
+    "child.plain.example.": "child.zone",
+    "dname.example.": "dname.zone",
+    "loose.example.": "loose.zone",
+    "wildns.example.": "wildns.zone",
+    "x.": "deep.zone",
+}
 # Who refuses to load which zone: it is not asked about it.
 REFUSED = {"bind": {wire_name("wildns.example.")}}
 QUICK_SHARE = 0.02
@@ -89,10 +95,17 @@ def root(folder: Path, year: int) -> Scene:
     zone = written(folder, ".", lzma.decompress(data(f"root/root-{year}-signed.zone.xz").read_bytes()).decode())
     ask = partial(of_delegations, zone, 1.0)
     log, capture = data("queries/root-2001.queries.xz"), data("pcap/root-server-2016.pcap.xz")
-    return Scene(f"root-{year}", [zone], [
-        Suite("its delegations", ask), Suite("its delegations over TCP", partial(over_tcp, ask, TCP_SHARE)),
-        Suite("log of 2001", partial(questions.of_root_log, log)), Suite("log of 2001, DO", partial(questions.of_root_log, log, 1232, True)),
-        Suite("capture of 2016", partial(questions.of_capture, capture))])
+    return Scene(
+        f"root-{year}",
+        [zone],
+        [
+            Suite("its delegations", ask),
+            Suite("its delegations over TCP", partial(over_tcp, ask, TCP_SHARE)),
+            Suite("log of 2001", partial(questions.of_root_log, log)),
+            Suite("log of 2001, DO", partial(questions.of_root_log, log, 1232, True)),
+            Suite("capture of 2016", partial(questions.of_capture, capture)),
+        ],
+    )
 
 
 def of_delegations(zone: Zone, share: float) -> list[Question]:
@@ -139,5 +152,3 @@ def scenes(names: list[str], folder: Path, quick: bool, absent: Callable[[str, A
             yield SCENES[name](folder / name / "zones", quick)
         except Absent as missing:
             absent(name, missing)
-
-

@@ -61,7 +61,7 @@ class ZoneData:
 class Collector(dns.zonefile.RRsetsReaderTransaction):
     """Keeps each record as it is read, with its own TTL, where dnspython would make sets of one TTL."""
 
-    def __init__(self, origin: dns.name.Name):
+    def __init__(self, origin: dns.name.Name) -> None:
         super().__init__(dns.zonefile.RRSetsReaderManager(origin), True, False)
         self.records: list[tuple[dns.name.Name, int, dns.rdata.Rdata]] = []
 
