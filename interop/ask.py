@@ -157,7 +157,8 @@ def transferred(wire: bytes) -> list[Record]:
     _, flags, questions, count, _, _ = struct.unpack_from(">6H", wire)
     if flags & 15:
         raise Malformed(f"transfer refused with rcode {flags & 15}")
-    at, names = 12, {}
+    at = 12
+    names: dict[int, tuple[bytes, int]] = {}
     for _ in range(questions):
         at = read_name(wire, at, names)[1] + 4
     return read_records(wire, at, count, names)[0]

@@ -41,6 +41,10 @@ class Reply:
         return rcode_text(self.message.rcode) if self.message else self.kind
 
 
+def section_of(message: Answer, section: str) -> frozenset[Record]:
+    return {"answer": message.answer, "authority": message.authority, "additional": message.additional}[section]
+
+
 @dataclass(frozen=True)
 class Difference:
     """Two servers' replies to one question, and the fields in which they differ."""
@@ -67,10 +71,10 @@ class Difference:
         return self.ours.message is not None and self.theirs.message is not None
 
     def only_ours(self, section: str) -> frozenset[Record]:
-        return getattr(self.a, section) - getattr(self.b, section)
+        return section_of(self.a, section) - section_of(self.b, section)
 
     def only_theirs(self, section: str) -> frozenset[Record]:
-        return getattr(self.b, section) - getattr(self.a, section)
+        return section_of(self.b, section) - section_of(self.a, section)
 
     def swapped(self) -> Difference:
         return Difference(self.question, self.theirs, self.ours, self.fields)
@@ -96,7 +100,7 @@ def differing(a: Answer, b: Answer) -> set[str]:
     if (a.flags ^ b.flags) & QR:
         fields.add("qr")
     if not (a.has(TC) or b.has(TC)):
-        fields |= {name for name in SECTIONS if getattr(a, name) != getattr(b, name)}
+        fields |= {name for name in SECTIONS if section_of(a, name) != section_of(b, name)}
     return fields | differing_edns(a, b)
 
 

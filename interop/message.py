@@ -340,7 +340,13 @@ def is_below(name: bytes, top: bytes) -> bool:
 
 def wire_name(text: str) -> bytes:
     """Wire format, in the case given, of a name in presentation form; relative names are taken as absolute."""
-    return dns.name.from_text(text).to_wire()
+    return to_wire(dns.name.from_text(text))
+
+
+def to_wire(name: dns.name.Name) -> bytes:
+    wire = name.to_wire()
+    assert wire is not None, "without a file, dnspython gives the octets back"
+    return wire
 
 
 @lru_cache(maxsize=1 << 16)
@@ -349,20 +355,25 @@ def name_text(name: bytes) -> str:
 
 
 def type_text(rtype: int) -> str:
-    return dns.rdatatype.to_text(rtype)
+    return dns.rdatatype.to_text(dns.rdatatype.RdataType.make(rtype))
 
 
 def class_text(rclass: int) -> str:
-    return dns.rdataclass.to_text(rclass)
+    return dns.rdataclass.to_text(dns.rdataclass.RdataClass.make(rclass))
 
 
 @lru_cache(maxsize=1 << 16)
 def rdata_text(rtype: int, rdata: bytes) -> str:
     """Presentation form of record data; RFC 3597 5 form when it cannot be read."""
     try:
-        return dns.rdata.from_wire(IN, rtype, rdata, 0, len(rdata)).to_text()
+        return rdata_from_wire(rtype, rdata).to_text()
     except (dns.exception.DNSException, ValueError, IndexError):
         return f"\\# {len(rdata)} {rdata.hex()}"
+
+
+def rdata_from_wire(rtype: int, rdata: bytes) -> dns.rdata.Rdata:
+    """Record data as dnspython has them; raises its errors."""
+    return dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.RdataType.make(rtype), rdata, 0, len(rdata))
 
 
 def rcode_text(rcode: int) -> str:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import dns.dnssec
 import dns.exception
 import dns.name
-import dns.rdata
+import dns.node
 import dns.rdataset
+import dns.rdtypes.ANY.RRSIG
 import dns.rrset
 
 from denial import Denial, denial
@@ -23,7 +24,6 @@ from message import (
     DNAME,
     DNSKEY,
     DS,
-    IN,
     NOERROR,
     NS,
     NSEC,
@@ -39,6 +39,7 @@ from message import (
     is_below,
     labels,
     name_text,
+    rdata_from_wire,
     read_name,
     type_text,
 )
@@ -121,12 +122,13 @@ class Validator:
             return False
         if not CAN_VERIFY:
             return True
+        rrsig = rdata_from_wire(RRSIG, signature.rdata)
+        assert isinstance(rrsig, dns.rdtypes.ANY.RRSIG.RRSIG)
         owner = dns.name.from_wire(signature.owner, 0)[0]
-        rdata = dns.rdata.from_wire(IN, RRSIG, signature.rdata, 0, len(signature.rdata))
-        keys = {dns.name.from_wire(zone.apex, 0)[0]: rdataset(zone.set_of(zone.apex, DNSKEY))}
-        rrset = dns.rrset.from_rdata_list(owner, rdata.original_ttl, list(rdataset(records)))
+        keys: dict[dns.name.Name, dns.node.Node | dns.rdataset.Rdataset] = {rrsig.signer: rdataset(zone.set_of(zone.apex, DNSKEY))}
+        rrset = dns.rrset.from_rdata_list(owner, rrsig.original_ttl, list(rdataset(records)))
         try:
-            dns.dnssec.validate_rrsig(rrset, rdata, keys, now=float(rdata.inception))
+            dns.dnssec.validate_rrsig(rrset, rrsig, keys, now=float(rrsig.inception))
         except dns.exception.DNSException:
             return False
         return True
@@ -208,4 +210,4 @@ def dname_for(name: bytes, message: Answer) -> bool:
 
 def rdataset(records: frozenset[Record]) -> dns.rdataset.Rdataset:
     """The records' data as dnspython has them."""
-    return dns.rdataset.from_rdata_list(0, [dns.rdata.from_wire(IN, r.rtype, r.rdata, 0, len(r.rdata)) for r in records])
+    return dns.rdataset.from_rdata_list(0, [rdata_from_wire(r.rtype, r.rdata) for r in records])

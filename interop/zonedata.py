@@ -12,7 +12,7 @@ import dns.rdataclass
 import dns.tokenizer
 import dns.zonefile
 
-from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, ancestors, is_below, read_rdata, wire_name
+from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, ancestors, is_below, read_rdata, to_wire, wire_name
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Collector(dns.zonefile.RRsetsReaderTransaction):
     """Keeps each record as it is read, with its own TTL, where dnspython would make sets of one TTL."""
 
     def __init__(self, origin: dns.name.Name) -> None:
-        super().__init__(dns.zonefile.RRSetsReaderManager(origin), True, False)
+        super().__init__(dns.zonefile.RRSetsReaderManager(origin), True, False)  # type: ignore[no-untyped-call]
         self.records: list[tuple[dns.name.Name, int, dns.rdata.Rdata]] = []
 
     def add(self, name: dns.name.Name, ttl: int, rdata: dns.rdata.Rdata) -> None:
@@ -77,8 +77,8 @@ def read(file: Path, apex: str) -> ZoneData:
     data = ZoneData(wire_name(apex).lower())
     found: dict[bytes, dict[int, set[Record]]] = {}
     for name, ttl, rdata in collector.records:
-        owner, rtype = name.to_wire().lower(), int(rdata.rdtype)
-        found.setdefault(owner, {}).setdefault(rtype, set()).add(Record(owner, rtype, IN, ttl, canonical(rtype, rdata.to_wire())))
+        owner, rtype = to_wire(name).lower(), int(rdata.rdtype)
+        found.setdefault(owner, {}).setdefault(rtype, set()).add(Record(owner, rtype, IN, ttl, canonical(rtype, rdata.to_wire() or b"")))
     data.sets = {owner: {rtype: frozenset(records) for rtype, records in types.items()} for owner, types in found.items()}
     return data
 
