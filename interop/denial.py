@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -44,8 +44,8 @@ def order(name: bytes) -> list[bytes]:
     return labels(name)[::-1]
 
 
-def between(low: list[bytes], middle: list[bytes], high: list[bytes]) -> bool:
-    """Whether `middle` lies strictly between, where the last link leads round to the first."""
+def between(low: list[bytes], high: list[bytes], middle: list[bytes]) -> bool:
+    """Whether `middle` lies strictly between `low` and `high`, where the last link leads round to the first."""
     return low < middle < high if low < high else middle > low or middle < high
 
 
@@ -86,7 +86,11 @@ class Link:
         """RFC 6840 4.1: the NSEC of a delegation or of a DNAME says nothing of the names below."""
         if is_below(name, self.owner) and (DNAME in self.types or (NS in self.types and SOA not in self.types)):
             return False
-        return between(order(self.owner), order(name), order(self.following))
+        return between(*self.span, order(name))
+
+    @cached_property
+    def span(self) -> tuple[list[bytes], list[bytes]]:
+        return order(self.owner), order(self.following)
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,13 @@ class NsecDenial:
         return max(common(name, link.owner), common(name, link.following), key=len)
 
     def no_name(self, name: bytes) -> bool:
+        return (encloser := self.encloser_of_absent(name)) is not None and self.encloser_of_absent(wildcard(encloser)) is not None
+
+    def encloser_of_absent(self, name: bytes) -> bytes | None:
+        """The closest encloser of a name that is proved not to exist: covered, and no empty non-terminal."""
         link = self.cover(name)
-        return link is not None and self.encloser(name, link) != name and self.cover(wildcard(self.encloser(name, link))) is not None
+        encloser = self.encloser(name, link) if link else name
+        return None if encloser == name else encloser
 
     def no_data(self, name: bytes, qtype: int) -> bool:
         if self.no_data_at(name, qtype):
@@ -121,8 +130,8 @@ class NsecDenial:
         return any(is_below(link.following, name) for link in self.links if link.covers(name))
 
     def no_closer(self, name: bytes, encloser: bytes) -> bool:
-        link = self.cover(name)
-        return link is not None and len(self.encloser(name, link)) <= len(encloser)
+        found = self.encloser_of_absent(name)
+        return found is not None and len(found) <= len(encloser)
 
     def no_ds(self, cut: bytes) -> bool:
         link = self.at(cut)
