@@ -1,0 +1,45 @@
+//! Names from a handful of labels, so that they meet, stand above each other and differ in case only.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use wire::Name;
+
+use crate::oracle::zone::join;
+
+/// Zones are made at these names; those that are not made are names like all others.
+pub const APEXES: [&str; 6] = [".", "z.", "a.z.", "b.a.z.", "*.z.", "\\000\\..y."];
+
+/// Labels, one after another, in wire form: the front of a name.
+pub type Front = Vec<u8>;
+
+/// One label in wire form.
+pub fn labels() -> impl Strategy<Value = Front> {
+    prop_oneof![
+        6 => Just(b"\x01a".to_vec()),
+        6 => Just(b"\x01b".to_vec()),
+        3 => Just(b"\x01c".to_vec()),
+        2 => Just(b"\x01B".to_vec()),
+        3 => Just(b"\x01*".to_vec()),
+        1 => Just(b"\x01\x00".to_vec()),
+        1 => Just(b"\x01\x01".to_vec()),
+        1 => Just(b"\x03a.b".to_vec()),
+        1 => Just(b"\x02\\\xff".to_vec()),
+        1 => Just([&[63], [b'l'; 63].as_slice()].concat()),
+    ]
+}
+
+/// Up to three labels.
+pub fn fronts() -> impl Strategy<Value = Front> {
+    vec(labels(), 0..4).prop_map(|labels| labels.concat())
+}
+
+/// A name in or near one of the zones.
+pub fn names() -> impl Strategy<Value = Name> {
+    (fronts(), proptest::sample::select(APEXES.as_slice()))
+        .prop_map(|(front, apex)| join(&front, &name(apex)).expect("four long labels fit nearly"))
+}
+
+/// A name of this file's constants.
+pub fn name(text: &str) -> Name {
+    text.parse().expect("a constant of the tests")
+}

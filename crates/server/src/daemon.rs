@@ -1,0 +1,291 @@
+//! `zonda serve`: the order of a start, what signals and requests do, the end.
+//!
+//! The main thread waits for signals. One thread, the writer, owns the zones and does loads and reloads; one answers the
+//! control socket; the listeners have theirs.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netio::signal::{Signal, Signals};
+use tracing::{error, info, warn};
+
+use crate::cli;
+use crate::command::{complain, read_config};
+use crate::config::section::{Section, Takes};
+use crate::config::{Config, Endpoint, Server, ZoneConfig};
+use crate::control::{self, Answer, Control, ControlError, Request};
+use crate::listen::{self, BindError, Responder, Running};
+use crate::log::Log;
+use crate::notify::Notifier;
+use crate::report::{Finding, Report};
+use crate::sources::Sources;
+use crate::zones::Zones;
+
+/// Why a daemon does not start. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("cannot become the user {0}: {1}; start as root, or leave `user` out")]
+    User(String, io::Error),
+    #[error("{0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+/// Reloads that may wait for the one under way: all want the same, so a few are plenty.
+const WAITING_RELOADS: usize = 8;
+
+/// How often replaced versions of zones are looked after, that a reader may have let go of.
+const RECLAIM_EVERY: Duration = Duration::from_secs(1);
+
+/// Serves until told to stop.
+pub fn serve(arguments: &cli::Serve) -> ExitCode {
+    // Before any thread is made: they are born with the signals blocked.
+    let signals = match Signals::block() {
+        Ok(signals) => signals,
+        Err(error) => {
+            eprintln!("zonda: signals cannot be blocked: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let sources = Sources::of_serve(arguments);
+    let config = match read_config(&sources) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            complain(&mistakes);
+            return ExitCode::FAILURE;
+        }
+    };
+    let log = Log::start(config.server.log_level, config.server.log_format);
+    match run(&signals, sources, config, log) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The order of a start: what can fail without harm first, privileges given up before anything is read from zones.
+fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<(), StartError> {
+    info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
+    config.warnings.iter().for_each(|warning| log_finding(&Finding::new(warning, None)));
+    netio::memory::fix_map_threshold();
+    if let Err(error) = netio::limit::raise_descriptors() {
+        warn!(%error, "the limit of open descriptors stays as it is");
+    }
+    let control = open_control(&config.server)?;
+    let addresses: Vec<SocketAddr> = config.server.listen.iter().map(|Endpoint(address)| *address).collect();
+    let listeners = listen::bind(&addresses, &listen_options(&config.server))?;
+    for address in listeners.addresses() {
+        info!(%address, "listening");
+    }
+    become_user(&config.server, control.as_ref())?;
+
+    let zones = Zones::new(&config.zones, &config.server)
+        .map_err(|error| StartError::System("there are no random numbers", error))?;
+    let running = listeners
+        .serve(|| Responder::new(zones.reader()))
+        .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
+    let (jobs, queue) = sync_channel(WAITING_RELOADS);
+    let writer = Writer { zones, sources, server: config.server, log, notifier: Notifier::from_environment() };
+    spawn("writer", move || writer.run(config.zones, &queue))?;
+    if let Some(control) = control {
+        let jobs = jobs.clone();
+        spawn("control", move || control.serve(|request| ask_writer(&jobs, request)))?;
+    }
+    wait(signals, &jobs, &running);
+    Notifier::from_environment().stopping();
+    running.stop();
+    info!("zonda has stopped");
+    Ok(())
+}
+
+/// Waits until a signal says to stop.
+fn wait(signals: &Signals, jobs: &SyncSender<Job>, running: &Running) {
+    loop {
+        match signals.wait(Duration::from_secs(3600)) {
+            None => (),
+            Some(Signal::Hangup) => {
+                // If the queue is full, the reloads in it will see what this one would.
+                _ = jobs.try_send(Job { reply: None });
+            }
+            Some(Signal::User1) => log_totals(running),
+            Some(signal @ (Signal::Terminate | Signal::Interrupt)) => {
+                info!(?signal, "stopping");
+                return;
+            }
+        }
+    }
+}
+
+fn log_totals(running: &Running) {
+    for (transport, totals) in [("udp", running.udp_totals()), ("tcp", running.tcp_totals())] {
+        let counts = listen::METRICS.iter().zip(totals.values());
+        let counts: Vec<String> = counts.map(|(metric, count)| format!("{}={count}", metric.name)).collect();
+        info!(transport, rcodes = ?totals.rcodes, "{}", counts.join(" "));
+    }
+}
+
+//----------- steps of the start -------------------------------------------------
+
+fn log_finding(finding: &Finding) {
+    match finding.is_error() {
+        true => error!("{finding}"),
+        false => warn!("{finding}"),
+    }
+}
+
+/// Takes the state-dir. One that nobody asked for may be missing: then there is no `zonda reload`, but SIGHUP.
+fn open_control(server: &Server) -> Result<Option<Control>, StartError> {
+    match &server.state_dir {
+        Some(state_dir) => Ok(Some(Control::open(state_dir)?)),
+        None => match Control::open(&control::default_state_dir()) {
+            Ok(control) => Ok(Some(control)),
+            Err(error) => {
+                warn!("no `zonda reload` for this one, only SIGHUP: {error}");
+                Ok(None)
+            }
+        },
+    }
+}
+
+fn listen_options(server: &Server) -> listen::Options {
+    let processors = netio::pin::allowed().map_or(1, |allowed| allowed.len());
+    let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
+    listen::Options {
+        workers: or(server.workers.0, processors),
+        tcp_workers: or(server.tcp_workers.0, processors.div_ceil(2)),
+        connections: server.tcp_connections.0 as usize,
+        connections_per_client: server.tcp_connections_per_client.0 as usize,
+        idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
+        ..listen::Options::default()
+    }
+}
+
+fn become_user(server: &Server, control: Option<&Control>) -> Result<(), StartError> {
+    let Some(user) = &server.user else { return Ok(()) };
+    let (name, group) = match user.0.split_once(':') {
+        Some((name, group)) => (name, Some(group)),
+        None => (user.0.as_str(), None),
+    };
+    let failed = |error| StartError::User(user.0.clone(), error);
+    let identity = netio::privilege::identity(name, group).map_err(failed)?;
+    if let Some(control) = control {
+        control.give_to(&identity).map_err(failed)?;
+    }
+    netio::privilege::drop_to(name, group).map_err(failed)?;
+    info!(user = identity.user, group = identity.group, "privileges given up");
+    Ok(())
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(work);
+    spawned.map(|_| ()).map_err(|error| StartError::System("a thread cannot be made", error))
+}
+
+//----------- the writer ---------------------------------------------------------
+
+/// A reload to be done, and who waits for its report.
+struct Job {
+    reply: Option<SyncSender<Report>>,
+}
+
+/// Answers a request by having the writer do it.
+fn ask_writer(jobs: &SyncSender<Job>, Request::Reload: Request) -> Answer {
+    let (reply, answer) = sync_channel(1);
+    if jobs.try_send(Job { reply: Some(reply) }).is_err() {
+        return Answer::Refused("too many reloads are waiting already".into());
+    }
+    match answer.recv() {
+        Ok(report) => Answer::Reloaded(report),
+        Err(_) => Answer::Refused("the reload was broken off".into()),
+    }
+}
+
+/// Owns the zones; the only thread that publishes.
+struct Writer {
+    zones: Zones,
+    sources: Sources,
+    /// The settings in force; those that wait for a restart are still the old ones.
+    server: Server,
+    log: Log,
+    notifier: Notifier,
+}
+
+impl Writer {
+    /// Loads all zones, tells that the daemon is ready, then reloads whenever asked.
+    fn run(mut self, zones: Vec<ZoneConfig>, jobs: &Receiver<Job>) {
+        let begin = Instant::now();
+        let mut report = self.zones.take(zones, &self.notifier);
+        report.seconds = begin.elapsed().as_secs_f64();
+        self.finish(&report, "ready");
+        loop {
+            match jobs.recv_timeout(RECLAIM_EVERY) {
+                Ok(job) => {
+                    let report = self.reload();
+                    // Who asked may have left.
+                    job.reply.map(|reply| reply.send(report));
+                }
+                Err(RecvTimeoutError::Timeout) => self.zones.reclaim(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn reload(&mut self) -> Report {
+        info!("reloading");
+        self.notifier.reloading();
+        let begin = Instant::now();
+        let mut report = match self.sources.read() {
+            Ok(config) => self.take(config),
+            Err(mistakes) => {
+                let configuration = mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect();
+                Report { configuration, ..Report::default() }
+            }
+        };
+        report.seconds = begin.elapsed().as_secs_f64();
+        self.finish(&report, "reloaded");
+        report
+    }
+
+    fn take(&mut self, config: Config) -> Report {
+        let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
+        let waiting_for_restart = self.take_settings(config.server);
+        let report = self.zones.take(config.zones, &self.notifier);
+        Report { configuration, waiting_for_restart, ..report }
+    }
+
+    /// Puts new settings in force; returns the keys that were changed and have to wait.
+    fn take_settings(&mut self, new: Server) -> Vec<String> {
+        let waits = |(index, _): &(usize, _)| self.server.toml(*index) != new.toml(*index);
+        let keys = Server::KEYS.iter().enumerate().filter(|(_, key)| key.takes == Takes::Restart);
+        let waiting = keys.filter(waits).map(|(_, key)| key.name.to_owned()).collect();
+        self.log.set_level(new.log_level);
+        self.zones.take_settings(&new);
+        waiting
+    }
+
+    /// Gives back what the load needed, and tells everybody.
+    fn finish(&self, report: &Report, what: &str) {
+        netio::memory::give_back();
+        report.configuration.iter().for_each(log_finding);
+        for zone in &report.zones {
+            zone.findings.iter().for_each(log_finding);
+            match zone.change.is_failure() {
+                true => error!("{zone}"),
+                false => info!("{zone}"),
+            }
+        }
+        let (served, not_served) = self.zones.counts();
+        let status = format!("{what}: {served} zones served, {not_served} not");
+        info!(served, not_served, seconds = report.seconds, waiting_for_restart = ?report.waiting_for_restart, "{what}");
+        self.notifier.ready(&status);
+    }
+}
