@@ -15,7 +15,7 @@ from message import TC, Malformed, Question, Record, is_below, name_text, rdata_
 from proofs import Validator
 from servers import Server
 from suites import REFUSED, Scene, Suite
-from zoneset import ZoneSet, covered, is_referral
+from zoneset import ZoneSet, covered, hands_over
 
 CHUNK = 4000
 # The most octets that the servers under comparison send over UDP by their defaults (RFC 9715 3.2).
@@ -187,7 +187,7 @@ def truncates_rightly(question: Question, reply: Reply, whole: Reply) -> bool:
     if not reply.message.has(TC):
         return True
     message = whole.message
-    needed = message.size if is_referral(message) else message.core + (11 if message.edns else 0)
+    needed = message.size if hands_over(message) else message.core + (11 if message.edns else 0)
     return needed > min(question.room, UDP_MOST)
 
 

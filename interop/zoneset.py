@@ -36,25 +36,20 @@ def chain(question: Question, message: Answer) -> list[bytes]:
     return names
 
 
-def is_referral(message: Answer) -> bool:
-    """Whether the authority section hands over to other servers (RFC 2308 2.1: NS and no SOA)."""
+def hands_over(message: Answer) -> bool:
+    """Whether the answer is a referral or ends in one, behind aliases (RFC 1034 4.3.2 3b)."""
     types = {r.rtype for r in message.authority}
-    return NS in types and SOA not in types and not message.has(AA) and not message.answer
+    return NS in types and SOA not in types
 
 
-def is_negative(message: Answer) -> bool:
-    """Whether the answer ends in no data or no name (RFC 2308 2)."""
-    return any(r.rtype == SOA for r in message.authority)
+def is_referral(message: Answer) -> bool:
+    """Whether the answer is nothing but a referral (RFC 2308 2.1: NS and no SOA)."""
+    return hands_over(message) and not message.has(AA) and not message.answer
 
 
 def covered(record: Record) -> int:
     """The type a signature covers (RFC 4034 3.1.1), or the record's own type."""
     return int.from_bytes(record.rdata[:2]) if record.rtype == RRSIG else record.rtype
-
-
-def kinds(records: frozenset[Record]) -> set[int]:
-    """The types among the records; a signature counts as what it covers."""
-    return {covered(r) for r in records}
 
 
 def is_denial(record: Record) -> bool:

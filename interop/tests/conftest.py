@@ -13,11 +13,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import ask  # noqa: E402
-import zonedata  # noqa: E402
-from zonetext import ZONES, expanded  # noqa: E402
+import ask
+import zonedata
+from zonetext import ZONES, expanded
 
-Responder = Callable[[bytes], bytes | None]
+# What a server sends for a message: nothing, a message, or over TCP several and then the end.
+Responder = Callable[[bytes], bytes | list[bytes] | None]
 
 
 @pytest.fixture
@@ -49,26 +50,29 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zo
 
 
 @contextmanager
-def serving(respond: Responder) -> Iterator[ask.Address]:
-    """A server on 127.0.0.1 that answers over UDP and TCP with what `respond` gives for a message, or not at all."""
+def serving(respond: Responder, respond_over_udp: Responder | None = None) -> Iterator[ask.Address]:
+    """A server on 127.0.0.1 that answers with what `respond` gives for a message, or not at all; over UDP with its own responder if there is one."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         address = listener.getsockname()
         datagrams.bind(address)
-        threads = [threading.Thread(target=answer_datagrams, args=(datagrams, respond)), threading.Thread(target=answer_streams, args=(listener, respond))]
+        threads = [
+            threading.Thread(target=answer_datagrams, args=(datagrams, respond_over_udp or respond)),
+            threading.Thread(target=answer_streams, args=(listener, respond)),
+        ]
         for thread in threads:
             thread.start()
         try:
             yield address
         finally:
-            for sock in (listener, datagrams):
-                sock.shutdown(socket.SHUT_RDWR) if sock is listener else socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"", address)
+            listener.shutdown(socket.SHUT_RDWR)
+            datagrams.sendto(b"", address)
             for thread in threads:
                 thread.join()
 
 
 def answer_datagrams(sock: socket.socket, respond: Responder) -> None:
     while (received := sock.recvfrom(65535))[0]:
-        if (reply := respond(received[0])) is not None:
+        if isinstance(reply := respond(received[0]), bytes):
             sock.sendto(reply, received[1])
 
 
@@ -79,6 +83,13 @@ def answer_streams(listener: socket.socket, respond: Responder) -> None:
         except OSError:
             return
         with stream:
-            while (message := ask.receive_framed(stream)) is not None:
-                if (reply := respond(message)) is not None:
-                    stream.sendall(ask.framed(reply))
+            answer_stream(stream, respond)
+
+
+def answer_stream(stream: socket.socket, respond: Responder) -> None:
+    while (message := ask.receive_framed(stream)) is not None:
+        reply = respond(message)
+        for part in reply if isinstance(reply, list) else [reply] if reply is not None else []:
+            stream.sendall(ask.framed(part))
+        if isinstance(reply, list):
+            return

@@ -2,8 +2,9 @@
 
 import struct
 
-import message
 import pytest
+
+import message
 from message import AA, IN, MX, NS, OPT, QR, SOA, A, Malformed, Question, parse, wire_name
 
 
