@@ -73,7 +73,9 @@ enum Step {
 pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
     let zone = find_closest(zones, qname, qname.labels())?;
     if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
-        return find_closest(zones, qname, qname.labels() - 1).filter(|above| !delegates_above(above, qname)).or(Some(zone));
+        return find_closest(zones, qname, qname.labels() - 1)
+            .filter(|above| !delegates_above(above, qname))
+            .or(Some(zone));
     }
     Some(zone)
 }

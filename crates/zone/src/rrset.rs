@@ -9,8 +9,8 @@
 //!         IN_ZONE | POINTS | length | bytes           types whose last field is a compressible name
 //! ```
 //! Compressible names (RFC 3597 4: those of RFC 1035 alone) end in the root label or in a pointer of our own: two
-//! octets `11kkoooo oooooooo`, where kk says what the offset o counts from: the apex, the owner, or the beginning of
-//! this RRset as it stands in a message. Writing adds the place of that in the message, no more.
+//! octets `11kkoooo oooooooo`, where kk says what it points to: the apex, the owner, or what stands o octets from the
+//! beginning of this RRset as written in a message. Writing adds the place of that in the message, no more.
 
 use wire::{NameRef, Rtype};
 
@@ -380,8 +380,8 @@ impl<'z> Rrset<'z> {
             if len & 0xc0 != 0 {
                 let (kind, offset) = take_pointer([stored[at], stored[at + 1]]);
                 match kind {
-                    FROM_APEX => out.extend_from_slice(&names.apex.wire()[offset..]),
-                    FROM_OWNER => out.extend_from_slice(&names.owner.wire()[offset..]),
+                    FROM_APEX => out.extend_from_slice(names.apex.wire()),
+                    FROM_OWNER => out.extend_from_slice(names.owner.wire()),
                     _ => {
                         self.expand(self.at_message_offset(offset), names, out);
                     }

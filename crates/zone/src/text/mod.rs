@@ -7,7 +7,7 @@ mod directive;
 mod fault;
 mod file;
 mod generate;
-pub mod name;
+mod name;
 pub mod print;
 pub mod rdata;
 mod reader;
