@@ -138,6 +138,15 @@ fn missing_things_are_named() {
 }
 
 #[test]
+fn to_listen_nowhere_is_a_mistake() {
+    let bench = Bench::new();
+    bench.write("zonda.toml", "[server]\nlisten = []\n");
+    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.starts_with("zonda.toml:2:1: error: `listen` is empty"), "{}", outcome.out);
+}
+
+#[test]
 fn a_folder_without_zones_is_a_warning() {
     let bench = Bench::new();
     bench.write("zones/readme.txt", "none");
