@@ -48,7 +48,7 @@ name = "x"
 nofity = []
 "#;
     bench.write("zonda.toml", text);
-    bench.write("more/b.toml", "include = []\n[server]\nlisten = []\n");
+    bench.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
     bench.write("more/a.toml", "[server\n");
     let outcome = bench.run(&["check", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
