@@ -23,7 +23,7 @@ pub(crate) fn add_addresses(
     key: &mut Key,
     message: &mut Message<'_>,
 ) {
-    let apex = qname.offset(zone.apex().label_count());
+    let apex = qname.offset(zone.apex_labels());
     let mut add = |target: &[u8], owner: usize| add_of(zone, target, Place { owner, apex }, dnssec, key, message);
     match rrset.rtype {
         Rtype::NS | Rtype::MX => add_compressed(zone, rrset, at, dnssec, apex, key, message),
@@ -88,8 +88,7 @@ fn add_of(zone: &Zone, target: &[u8], place: Place, dnssec: bool, key: &mut Key,
 pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, message: &mut Message<'_>) -> bool {
     let signatures = dnssec && !node.is_occluded();
     let mut is_complete = true;
-    for rtype in [Rtype::A, Rtype::AAAA] {
-        let Some(rrset) = node.rrset(rtype) else { continue };
+    for rrset in node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0) {
         let mut push = |signatures| message.push(Section::Additional, &rrset, rrset.ttl, place, signatures).is_ok();
         is_complete &= push(signatures) || signatures && push(false);
     }

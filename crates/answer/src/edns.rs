@@ -83,10 +83,10 @@ pub(crate) fn write_opt(
     if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, ask.transport) {
         push_option(message, OPT_KEEPALIVE, &idle_ds.to_be_bytes());
     }
-    if let (true, Some(expire_s)) = (edns.wants_expire, extended.expire_s) {
+    if let Some(expire_s) = extended.expire_s {
         push_option(message, OPT_EXPIRE, &expire_s.to_be_bytes());
     }
-    if let (true, Some((labels, serial))) = (edns.wants_zone_version, extended.zone_version) {
+    if let Some((labels, serial)) = extended.zone_version {
         let serial = serial.to_be_bytes();
         // RFC 9660 2: the labels of the apex, the type SOA-SERIAL, the serial.
         push_option(message, OPT_ZONE_VERSION, &[labels, 0, serial[0], serial[1], serial[2], serial[3]]);

@@ -9,6 +9,7 @@ pub mod cookie;
 mod counters;
 mod denial;
 mod edns;
+mod glue;
 mod lookup;
 mod message;
 pub mod published;
@@ -193,9 +194,12 @@ fn look_up<'s>(
         extended.error = Some(edns::NOT_READY);
         return Outcome { rcode: SERVFAIL, authoritative: false };
     };
-    extended.zone_version = Some((zone.apex().label_count() as u8, zone.serial()));
-    // RFC 7314 2: told to those who ask for the SOA record or a transfer.
-    extended.expire_s = matches!(request.qtype, Rtype::SOA | Rtype::IXFR).then(|| zone.expire_s());
+    if let Some(edns) = &request.edns {
+        extended.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
+        // RFC 7314 2: told to those who ask for the SOA record or a transfer.
+        let is_about_zone = matches!(request.qtype, Rtype::SOA | Rtype::IXFR);
+        extended.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
+    }
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
     // RFC 1995 2: over UDP the current SOA record tells the client to come over TCP.
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };

@@ -127,6 +127,11 @@ impl Control {
         Ok(())
     }
 
+    /// Takes the socket away: the daemon ends. One that is left behind is removed by the next start.
+    pub fn close(&self) {
+        _ = fs::remove_file(&self.socket);
+    }
+
     /// Answers requests, one connection after the other, for as long as the process lives.
     pub fn serve(&self, answer: impl Fn(Request) -> Answer) {
         for stream in self.listener.incoming() {
@@ -135,13 +140,6 @@ impl Control {
                 tracing::debug!(%error, "a control connection failed");
             }
         }
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // A socket left behind is removed by the next start.
-        _ = fs::remove_file(&self.socket);
     }
 }
 

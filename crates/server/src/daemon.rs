@@ -5,24 +5,26 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
 
 use crate::cli;
 use crate::command::{complain, read_config};
-use crate::config::section::{Section, Takes};
-use crate::config::{Config, Endpoint, Server, ZoneConfig};
-use crate::control::{self, Answer, Control, ControlError, Request};
+use crate::config::{Config, Endpoint, Server};
+use crate::control::{self, Control, ControlError};
 use crate::listen::{self, BindError, Responder, Running};
 use crate::log::Log;
 use crate::notify::Notifier;
-use crate::report::{Finding, Report};
+use crate::report::Finding;
 use crate::sources::Sources;
+use crate::writer::{self, Job, Writer, log_finding};
 use crate::zones::Zones;
 
 /// Why a daemon does not start. The message says what to do.
@@ -40,9 +42,6 @@ enum StartError {
 
 /// Reloads that may wait for the one under way: all want the same, so a few are plenty.
 const WAITING_RELOADS: usize = 8;
-
-/// How often replaced versions of zones are looked after, that a reader may have let go of.
-const RECLAIM_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until told to stop.
 pub fn serve(arguments: &cli::Serve) -> ExitCode {
@@ -80,13 +79,12 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     if let Err(error) = netio::limit::raise_descriptors() {
         warn!(%error, "the limit of open descriptors stays as it is");
     }
-    let control = open_control(&config.server)?;
-    let addresses: Vec<SocketAddr> = config.server.listen.iter().map(|Endpoint(address)| *address).collect();
-    let listeners = listen::bind(&addresses, &listen_options(&config.server))?;
+    let control = open_control(&config.server)?.map(Arc::new);
+    let listeners = listen::bind(&addresses(&config.server), &listen_options(&config.server))?;
     for address in listeners.addresses() {
         info!(%address, "listening");
     }
-    become_user(&config.server, control.as_ref())?;
+    become_user(&config.server, control.as_deref())?;
 
     let zones = Zones::new(&config.zones, &config.server)
         .map_err(|error| StartError::System("there are no random numbers", error))?;
@@ -96,12 +94,15 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let (jobs, queue) = sync_channel(WAITING_RELOADS);
     let writer = Writer { zones, sources, server: config.server, log, notifier: Notifier::from_environment() };
     spawn("writer", move || writer.run(config.zones, &queue))?;
-    if let Some(control) = control {
+    if let Some(control) = control.clone() {
         let jobs = jobs.clone();
-        spawn("control", move || control.serve(|request| ask_writer(&jobs, request)))?;
+        spawn("control", move || control.serve(|request| writer::ask(&jobs, request)))?;
     }
     wait(signals, &jobs, &running);
     Notifier::from_environment().stopping();
+    if let Some(control) = control {
+        control.close();
+    }
     running.stop();
     info!("zonda has stopped");
     Ok(())
@@ -135,13 +136,6 @@ fn log_totals(running: &Running) {
 
 //----------- steps of the start -------------------------------------------------
 
-fn log_finding(finding: &Finding) {
-    match finding.is_error() {
-        true => error!("{finding}"),
-        false => warn!("{finding}"),
-    }
-}
-
 /// Takes the state-dir. One that nobody asked for may be missing: then there is no `zonda reload`, but SIGHUP.
 fn open_control(server: &Server) -> Result<Option<Control>, StartError> {
     match &server.state_dir {
@@ -154,6 +148,14 @@ fn open_control(server: &Server) -> Result<Option<Control>, StartError> {
             }
         },
     }
+}
+
+/// The addresses to listen on. The default names IPv6, which the kernel may lack: then only IPv4 is meant.
+fn addresses(server: &Server) -> Vec<SocketAddr> {
+    let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+    let is_default = server.listen == Server::default().listen;
+    let addresses = server.listen.iter().map(|Endpoint(address)| *address);
+    addresses.filter(|address| address.is_ipv4() || has_ipv6 || !is_default).collect()
 }
 
 fn listen_options(server: &Server) -> listen::Options {
@@ -188,104 +190,4 @@ fn become_user(server: &Server, control: Option<&Control>) -> Result<(), StartEr
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
     let spawned = thread::Builder::new().name(name.into()).spawn(work);
     spawned.map(|_| ()).map_err(|error| StartError::System("a thread cannot be made", error))
-}
-
-//----------- the writer ---------------------------------------------------------
-
-/// A reload to be done, and who waits for its report.
-struct Job {
-    reply: Option<SyncSender<Report>>,
-}
-
-/// Answers a request by having the writer do it.
-fn ask_writer(jobs: &SyncSender<Job>, Request::Reload: Request) -> Answer {
-    let (reply, answer) = sync_channel(1);
-    if jobs.try_send(Job { reply: Some(reply) }).is_err() {
-        return Answer::Refused("too many reloads are waiting already".into());
-    }
-    match answer.recv() {
-        Ok(report) => Answer::Reloaded(report),
-        Err(_) => Answer::Refused("the reload was broken off".into()),
-    }
-}
-
-/// Owns the zones; the only thread that publishes.
-struct Writer {
-    zones: Zones,
-    sources: Sources,
-    /// The settings in force; those that wait for a restart are still the old ones.
-    server: Server,
-    log: Log,
-    notifier: Notifier,
-}
-
-impl Writer {
-    /// Loads all zones, tells that the daemon is ready, then reloads whenever asked.
-    fn run(mut self, zones: Vec<ZoneConfig>, jobs: &Receiver<Job>) {
-        let begin = Instant::now();
-        let mut report = self.zones.take(zones, &self.notifier);
-        report.seconds = begin.elapsed().as_secs_f64();
-        self.finish(&report, "ready");
-        loop {
-            match jobs.recv_timeout(RECLAIM_EVERY) {
-                Ok(job) => {
-                    let report = self.reload();
-                    // Who asked may have left.
-                    job.reply.map(|reply| reply.send(report));
-                }
-                Err(RecvTimeoutError::Timeout) => self.zones.reclaim(),
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    }
-
-    fn reload(&mut self) -> Report {
-        info!("reloading");
-        self.notifier.reloading();
-        let begin = Instant::now();
-        let mut report = match self.sources.read() {
-            Ok(config) => self.take(config),
-            Err(mistakes) => {
-                let configuration = mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect();
-                Report { configuration, ..Report::default() }
-            }
-        };
-        report.seconds = begin.elapsed().as_secs_f64();
-        self.finish(&report, "reloaded");
-        report
-    }
-
-    fn take(&mut self, config: Config) -> Report {
-        let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
-        let waiting_for_restart = self.take_settings(config.server);
-        let report = self.zones.take(config.zones, &self.notifier);
-        Report { configuration, waiting_for_restart, ..report }
-    }
-
-    /// Puts new settings in force; returns the keys that were changed and have to wait.
-    fn take_settings(&mut self, new: Server) -> Vec<String> {
-        let waits = |(index, _): &(usize, _)| self.server.toml(*index) != new.toml(*index);
-        let keys = Server::KEYS.iter().enumerate().filter(|(_, key)| key.takes == Takes::Restart);
-        let waiting = keys.filter(waits).map(|(_, key)| key.name.to_owned()).collect();
-        self.log.set_level(new.log_level);
-        self.zones.take_settings(&new);
-        waiting
-    }
-
-    /// Gives back what the load needed, and tells everybody.
-    fn finish(&self, report: &Report, what: &str) {
-        netio::memory::give_back();
-        report.configuration.iter().for_each(log_finding);
-        for zone in &report.zones {
-            zone.findings.iter().for_each(log_finding);
-            match zone.change.is_failure() {
-                true => error!("{zone}"),
-                false => info!("{zone}"),
-            }
-        }
-        let (served, not_served) = self.zones.counts();
-        let status = format!("{what}: {served} zones served, {not_served} not");
-        info!(served, not_served, seconds = report.seconds, waiting_for_restart = ?report.waiting_for_restart, "{what}");
-        self.notifier.ready(&status);
-    }
 }

@@ -11,4 +11,5 @@ pub mod log;
 pub mod notify;
 pub mod report;
 pub mod sources;
+pub mod writer;
 pub mod zones;

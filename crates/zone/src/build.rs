@@ -246,7 +246,8 @@ fn finish(
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
     let Summary { counts, has_wildcards, wanted } = summary;
-    let mut zone = Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, counts };
+    let apex_labels = apex.as_ref().label_count() as u8;
+    let mut zone = Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, apex_labels, counts };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;

@@ -159,77 +159,70 @@ pub struct Rrsets<'z> {
     tables: &'z Tables,
 }
 
-impl<'z> Rrsets<'z> {
-    #[inline]
-    fn take(&mut self, len: usize) -> &'z [u8] {
-        let (bytes, rest) = self.rest.split_at(len);
-        self.rest = rest;
-        bytes
-    }
-
-    #[inline]
-    fn u8(&mut self) -> u8 {
-        self.take(1)[0]
-    }
-
-    fn u16(&mut self) -> u16 {
-        let bytes = self.take(2);
-        u16::from_le_bytes([bytes[0], bytes[1]])
-    }
-
-    fn u32(&mut self) -> u32 {
-        let bytes = self.take(4);
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-    }
-
-    #[inline]
-    fn length(&mut self) -> usize {
-        match self.u8() {
-            255 => self.u32() as usize,
-            len => len as usize,
-        }
-    }
-
-    fn signatures(&mut self) -> Signatures<'z> {
-        let count = self.u8() as usize;
-        let len = self.length();
-        Signatures { count, data: self.take(len) }
-    }
-}
-
 impl<'z> Iterator for Rrsets<'z> {
     type Item = Rrset<'z>;
 
     #[inline]
     fn next(&mut self) -> Option<Rrset<'z>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let rtype = match self.u8() {
-            255 => Rtype(self.u16()),
-            code => Rtype(u16::from(code)),
+        let (&code, rest) = self.rest.split_first()?;
+        let (rtype, rest) = if code < 255 { (Rtype(u16::from(code)), rest) } else { long_rtype(rest) };
+        let (&number, rest) = split_first(rest);
+        let (ttl, rest) = if number < 255 { (self.tables.ttl(number), rest) } else { split_u32(rest) };
+        let (&form, rest) = split_first(rest);
+        let (count, rest) = if form & COUNT < COUNT { ((form & COUNT) as usize, rest) } else { long_count(rest) };
+        let (data, rest) = match shape(rtype) {
+            Shape::Fixed(size) => rest.split_at(size * count),
+            _ if form & SHARED != 0 => self.shared(rest),
+            _ => {
+                let (len, rest) = split_length(rest);
+                rest.split_at(len)
+            }
         };
-        let ttl = match self.u8() {
-            255 => self.u32(),
-            number => self.tables.ttl(number),
-        };
-        let form = self.u8();
-        let count = match form & COUNT {
-            COUNT => self.u16() as usize,
-            count => count as usize,
-        };
-        let data = if form & SHARED != 0 {
-            let number = self.take(3);
-            self.tables.set(u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize)
-        } else {
-            let len = match shape(rtype) {
-                Shape::Fixed(size) => size * count,
-                _ => self.length(),
-            };
-            self.take(len)
-        };
-        let signatures = if form & SIGNED != 0 { self.signatures() } else { Signatures::default() };
+        let (signatures, rest) =
+            if form & SIGNED != 0 { Signatures::split(rest) } else { (Signatures::default(), rest) };
+        self.rest = rest;
         Some(Rrset { rtype, ttl, count, data, signatures })
+    }
+}
+
+impl<'z> Rrsets<'z> {
+    #[inline]
+    fn shared(&self, rest: &'z [u8]) -> (&'z [u8], &'z [u8]) {
+        let (number, rest) = rest.split_at(3);
+        (self.tables.set(u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize), rest)
+    }
+}
+
+#[inline]
+fn split_first(bytes: &[u8]) -> (&u8, &[u8]) {
+    bytes.split_first().expect("nodes are written whole")
+}
+
+#[cold]
+fn long_rtype(bytes: &[u8]) -> (Rtype, &[u8]) {
+    let (code, rest) = bytes.split_at(2);
+    (Rtype(u16::from_le_bytes([code[0], code[1]])), rest)
+}
+
+#[cold]
+fn long_count(bytes: &[u8]) -> (usize, &[u8]) {
+    let (count, rest) = bytes.split_at(2);
+    (u16::from_le_bytes([count[0], count[1]]) as usize, rest)
+}
+
+fn split_u32(bytes: &[u8]) -> (u32, &[u8]) {
+    let (number, rest) = bytes.split_at(4);
+    (u32::from_le_bytes([number[0], number[1], number[2], number[3]]), rest)
+}
+
+#[inline]
+fn split_length(bytes: &[u8]) -> (usize, &[u8]) {
+    match split_first(bytes) {
+        (255, rest) => {
+            let (len, rest) = split_u32(rest);
+            (len as usize, rest)
+        }
+        (&len, rest) => (len as usize, rest),
     }
 }
 
@@ -307,7 +300,8 @@ impl<'z> Rrset<'z> {
     pub fn write(&self, place: Place, ttl: u32, out: &mut [u8], at: usize) -> usize {
         let head = record_head(place.owner, self.rtype, ttl);
         match shape(self.rtype) {
-            Shape::Fixed(size) => write_fixed(self.data, size, &head, out, at),
+            Shape::Fixed(4) => write_fixed::<4>(self.data, &head, out, at),
+            Shape::Fixed(_) => write_fixed::<16>(self.data, &head, out, at),
             Shape::Opaque => write_opaque(self.data, &head, out, at),
             Shape::NameLast(_) => self.write_name_last(place, &head, out, at),
             Shape::TwoNames => self.write_two_names(place, &head, out, at),
@@ -324,7 +318,7 @@ impl<'z> Rrset<'z> {
             let (rdata, more) = more.split_at(len);
             out[at..at + 10].copy_from_slice(head);
             out[at + 10..at + 12].copy_from_slice(&(word & LEN).to_be_bytes());
-            copy_short(rdata, &mut out[at + RECORD_HEAD_LEN..]);
+            out[at + RECORD_HEAD_LEN..at + RECORD_HEAD_LEN + len].copy_from_slice(rdata);
             at += RECORD_HEAD_LEN + len;
             if word & POINTS != 0 {
                 relocate(&mut out[at - 2..at], &bases);
@@ -441,14 +435,15 @@ fn record_head(owner: usize, rtype: Rtype, ttl: u32) -> [u8; 10] {
     [owner[0], owner[1], rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]]
 }
 
+/// Writes addresses of `SIZE` octets.
 #[inline]
-fn write_fixed(data: &[u8], size: usize, head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
-    for rdata in data.chunks_exact(size) {
-        let record = &mut out[at..at + RECORD_HEAD_LEN + size];
+fn write_fixed<const SIZE: usize>(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
+    for rdata in data.as_chunks::<SIZE>().0 {
+        let record = &mut out[at..at + RECORD_HEAD_LEN + SIZE];
         record[..10].copy_from_slice(head);
-        record[10..12].copy_from_slice(&(size as u16).to_be_bytes());
+        record[10..12].copy_from_slice(&(SIZE as u16).to_be_bytes());
         record[12..].copy_from_slice(rdata);
-        at += RECORD_HEAD_LEN + size;
+        at += RECORD_HEAD_LEN + SIZE;
     }
     at
 }
@@ -465,12 +460,6 @@ fn write_opaque(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> 
         rest = &rest[len..];
     }
     at
-}
-
-/// Copies a short string: one store of fixed size where there is room, instead of a call.
-#[inline]
-fn copy_short(from: &[u8], to: &mut [u8]) {
-    to[..from.len()].copy_from_slice(from);
 }
 
 /// Turns a stored pointer into one of the message.
@@ -507,6 +496,13 @@ fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
 //----------- Signatures -------------------------------------------------------
 
 impl<'z> Signatures<'z> {
+    fn split(bytes: &'z [u8]) -> (Signatures<'z>, &'z [u8]) {
+        let (&count, rest) = split_first(bytes);
+        let (len, rest) = split_length(rest);
+        let (data, rest) = rest.split_at(len);
+        (Signatures { count: count.into(), data }, rest)
+    }
+
     /// The octets that the records take in a message.
     pub fn message_len(&self) -> usize {
         self.data.len() + self.count * (RECORD_HEAD_LEN - 2)

@@ -20,6 +20,7 @@ pub struct Zone {
     pub(crate) tables: Arc<Tables>,
     pub(crate) denial: Denial,
     pub(crate) has_wildcards: bool,
+    pub(crate) apex_labels: u8,
     pub(crate) counts: Counts,
 }
 
@@ -54,6 +55,12 @@ impl Zone {
     #[inline]
     pub fn apex(&self) -> NameRef<'_> {
         self.apex.as_ref()
+    }
+
+    /// How many labels the apex has.
+    #[inline]
+    pub fn apex_labels(&self) -> usize {
+        self.apex_labels.into()
     }
 
     /// The serial of the SOA record (RFC 1035 3.3.13).

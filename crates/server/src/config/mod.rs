@@ -3,14 +3,15 @@
 //! [`keys`] is the table of what may be written; [`read`] walks the files with it; [`render`] prints the effective
 //! configuration; [`manual`] is the reference for people.
 
-pub mod blocks;
-pub mod include;
+mod blocks;
+mod include;
 pub mod keys;
 pub mod manual;
 pub mod read;
 pub mod render;
+mod resolve;
 pub mod section;
-pub mod suggest;
+mod suggest;
 pub mod value;
 pub mod zones;
 
@@ -30,7 +31,7 @@ pub struct Config {
     pub server: Server,
     /// Every zone once, ordered by the octets of its name (see [`ZoneConfig::name`]).
     pub zones: Vec<ZoneConfig>,
-    /// The files read, as they were named; [`ZoneConfig::source`] counts from here.
+    /// The files read, as they were named.
     pub files: Vec<Arc<str>>,
     /// What deserves a look but stops nothing.
     pub warnings: Vec<Diagnostic>,

@@ -7,22 +7,18 @@ use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use wire::Name;
 use zone::{Diagnostic, Place, Severity};
 
-use super::Config;
 use super::blocks::{Block, blocks};
 use super::include::matches;
 use super::keys::{Server, Top, Zone};
 use super::section::{Key, Section};
 use super::suggest::nearest;
-use super::value::Text;
-use super::zones::{Interner, ZoneConfig, ZonePolicy};
+use super::zones::Interner;
 
 /// More mistakes than this are not shown: the first few explain the rest.
 const MAX_PROBLEMS: usize = 100;
-
-/// The template of zones that name none.
-const DEFAULT_TEMPLATE: &str = "default";
 
 /// What stands for a file where the command line names a zone.
 const COMMAND_LINE: &str = "command line";
@@ -35,29 +31,34 @@ pub struct Reader {
     top: Top,
     /// Where each key of `[server]` and of the top was set.
     set: HashMap<(&'static str, &'static str), Place>,
-    templates: BTreeMap<String, Template>,
-    zones: Vec<PendingZone>,
+    pub(super) templates: BTreeMap<String, Template>,
+    pub(super) zones: Vec<PendingZone>,
     /// The keys of pending zones but name and file, equal ones mostly once; pending zones have their number.
-    kept: Vec<Zone>,
-    files: Vec<Arc<str>>,
-    problems: Vec<Diagnostic>,
-    more_problems: usize,
-    has_errors: bool,
+    pub(super) kept: Vec<Zone>,
+    pub(super) interner: Interner,
+    pub(super) files: Vec<Arc<str>>,
+    pub(super) problems: Vec<Diagnostic>,
+    pub(super) more_problems: usize,
+    pub(super) has_errors: bool,
 }
 
-struct Template {
-    keys: Zone,
-    folder: PathBuf,
+/// What stands in `[template.NAME]`.
+pub(super) struct Template {
+    pub(super) keys: Zone,
+    pub(super) folder: PathBuf,
     place: Place,
 }
 
 /// A zone whose template may still be to come.
-struct PendingZone {
-    name: wire::Name,
-    kept: u32,
-    file: Option<Box<str>>,
-    source: u32,
-    line: u32,
+pub(super) struct PendingZone {
+    pub(super) name: Name,
+    /// The path of its file as a pattern, if it has one of its own.
+    pub(super) pattern: Option<Arc<str>>,
+    /// Which of [`Reader::kept`] are its keys.
+    pub(super) kept: u32,
+    /// Which of [`Reader::files`] names it, and in which line.
+    pub(super) source: u32,
+    pub(super) line: u32,
 }
 
 /// The block being read: where its mistakes are.
@@ -87,13 +88,13 @@ impl Reader {
     }
 
     /// Takes a zone from the command line.
-    pub fn zone_argument(&mut self, name: wire::Name, file: &Path) {
+    pub fn zone_argument(&mut self, name: Name, file: &Path) {
         if self.files.last().is_none_or(|last| &**last != COMMAND_LINE) {
             self.files.push(COMMAND_LINE.into());
         }
         let kept = self.keep(Zone::default());
-        let file = Some(file.display().to_string().into());
-        self.zones.push(PendingZone { name, kept, file, source: self.files.len() as u32 - 1, line: 0 });
+        let pattern = Some(self.interner.pattern(file, name.as_ref()));
+        self.zones.push(PendingZone { name, pattern, kept, source: self.files.len() as u32 - 1, line: 0 });
     }
 
     /// Takes a finding from elsewhere.
@@ -258,9 +259,9 @@ impl Reader {
             }
             return;
         };
-        let file = keys.file.take().map(|file| context.folder.join(file).display().to_string().into());
+        let pattern = keys.file.take().map(|file| self.interner.pattern(&context.folder.join(file), name.as_ref()));
         let kept = self.keep(keys);
-        self.zones.push(PendingZone { name, kept, file, source: context.source, line });
+        self.zones.push(PendingZone { name, pattern, kept, source: context.source, line });
     }
 
     /// The number of these keys among those kept. Neighbours are mostly alike, so only the last are searched.
@@ -276,112 +277,13 @@ impl Reader {
         }
     }
 
-    //----------- the end ------------------------------------------------------
-
-    /// The configuration, unless there were mistakes.
-    pub fn finish(mut self) -> Result<Config, Vec<Diagnostic>> {
-        let mut zones = self.resolved_zones();
-        zones.sort_by(|a, b| a.name.wire().cmp(b.name.wire()));
-        self.find_doubles(&zones);
-        self.find_fileless(&zones);
-        let warnings = self.warnings(&zones);
-        self.problems.extend(warnings);
-        let files = &self.files;
-        let file_number = |place: &Place| files.iter().position(|file| *file == place.file);
-        self.problems.sort_by_key(|problem| {
-            (file_number(&problem.place).unwrap_or(usize::MAX), problem.place.line, problem.place.column)
-        });
-        if !self.has_errors {
-            return Ok(Config { server: self.server, zones, files: self.files, warnings: self.problems });
-        }
-        if self.more_problems > 0 {
-            let message = format!("{} more mistakes are not shown", self.more_problems);
-            self.problems.push(diagnostic(Severity::Error, Place::default(), message, ""));
-        }
-        Err(self.problems)
-    }
-
-    fn resolved_zones(&mut self) -> Vec<ZoneConfig> {
-        let mut interner = Interner::default();
-        let (pending, kept) = (std::mem::take(&mut self.zones), std::mem::take(&mut self.kept));
-        let templates: Vec<Option<String>> = kept.iter().map(|keys| self.template_of(keys)).collect();
-        let mut unknown = Vec::new();
-        let mut zones = Vec::with_capacity(pending.len());
-        for zone in pending {
-            let keys = &kept[zone.kept as usize];
-            let template = templates[zone.kept as usize].as_ref().and_then(|name| self.templates.get(name));
-            if template.is_none()
-                && let Some(Text(name)) = &keys.template
-            {
-                unknown.push((zone.source, zone.line, name.clone()));
-            }
-            let inherited = || template.and_then(|template| Some(template.folder.join(template.keys.file.as_ref()?)));
-            let file = zone.file.map(String::from).or_else(|| Some(inherited()?.display().to_string()));
-            let policy = ZonePolicy::of(keys, template.map(|template| &template.keys));
-            zones.push(interner.zone(zone.name, file.as_deref(), policy, zone.source, zone.line));
-        }
-        for (source, line, name) in unknown {
-            let help = match nearest(&name, self.templates.keys().map(String::as_str)) {
-                Some(known) => format!("did you mean `{known}`?"),
-                None => format!("write [template.{name}], or leave `template` out"),
-            };
-            self.error(self.place(source, line), format!("there is no template `{name}`"), &help);
-        }
-        zones
-    }
-
-    fn template_of(&self, keys: &Zone) -> Option<String> {
-        let named = keys.template.as_ref().map(|Text(name)| name.as_str());
-        Some(named.unwrap_or(DEFAULT_TEMPLATE).to_owned())
-    }
-
-    fn find_doubles(&mut self, zones: &[ZoneConfig]) {
-        for pair in zones.windows(2).filter(|pair| pair[0].name == pair[1].name) {
-            let message = format!("zone {} is named twice", pair[1].name);
-            let help =
-                format!("it was first named at {}; take one of them out", self.place(pair[0].source, pair[0].line));
-            self.error(self.place(pair[1].source, pair[1].line), message, &help);
-        }
-    }
-
-    fn find_fileless(&mut self, zones: &[ZoneConfig]) {
-        for zone in zones.iter().filter(|zone| !zone.has_file() && zone.policy.primaries.is_empty()) {
-            let help = "add file = \"PATH\", here or in its template";
-            self.error(self.place(zone.source, zone.line), format!("zone {} has no file", zone.name), help);
-        }
-    }
-
-    /// What is accepted and not yet done. One of a kind speaks for the others.
-    fn warnings(&self, zones: &[ZoneConfig]) -> Vec<Diagnostic> {
-        let mut warnings = Vec::new();
-        let mut warn = |is_so: fn(&ZonePolicy) -> bool, message: &str, help: &str| {
-            let mut with = zones.iter().filter(|zone| is_so(&zone.policy));
-            if let Some(first) = with.next() {
-                let message = format!("{message} ({} in all, the first is {})", 1 + with.count(), first.name);
-                let place = self.place(first.source, first.line);
-                warnings.push(diagnostic(Severity::Warning, place, message, help));
-            }
-        };
-        warn(
-            |policy| !policy.primaries.is_empty(),
-            "zones with `primaries` are not transferred in yet",
-            "they are served from their `file` as it stands, or answered with SERVFAIL if they have none",
-        );
-        warn(|policy| !policy.notify.is_empty(), "NOTIFY is not sent yet: `notify` does nothing", "");
-        warnings
-    }
-
     //----------- mistakes -----------------------------------------------------
-
-    fn place(&self, source: u32, line: u32) -> Place {
-        Place { file: self.files[source as usize].clone(), line, column: 1 }
-    }
 
     fn refuse(&mut self, context: &Context<'_>, span: Range<usize>, message: String, help: &str) {
         self.error(context.place(span.start), message, help);
     }
 
-    fn error(&mut self, place: Place, message: String, help: &str) {
+    pub(super) fn error(&mut self, place: Place, message: String, help: &str) {
         self.problem(diagnostic(Severity::Error, place, message, help));
     }
 }
@@ -393,7 +295,7 @@ impl Context<'_> {
     }
 }
 
-fn diagnostic(severity: Severity, place: Place, message: String, help: &str) -> Diagnostic {
+pub(super) fn diagnostic(severity: Severity, place: Place, message: String, help: &str) -> Diagnostic {
     Diagnostic { severity, place, message, help: help.to_owned() }
 }
 

@@ -30,7 +30,7 @@ pub enum Takes {
     Restart,
 }
 
-/// A table of the configuration file, made by [`section!`].
+/// A table of the configuration file, made by `section!`.
 pub trait Section: Default {
     /// The keys in the order of the manual.
     const KEYS: &'static [Key];

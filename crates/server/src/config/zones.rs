@@ -1,7 +1,7 @@
 //! What the configuration says of one zone, small enough to be kept for a million of them.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wire::{Name, NameRef};
@@ -9,19 +9,15 @@ use wire::{Name, NameRef};
 use super::keys::Zone;
 use super::value::{Endpoint, Prefix};
 
-/// A zone to serve. What zones have in common is shared: a zone costs its name and 48 octets.
+/// A zone to serve. What zones have in common is shared: a zone costs its name and 40 octets.
 #[derive(Clone, Debug)]
 pub struct ZoneConfig {
     /// The apex, in lower case.
     pub name: Name,
     /// The path of the zone file as a pattern (see [`ZoneConfig::file`]).
-    pattern: Option<Arc<str>>,
+    pub(super) pattern: Option<Arc<str>>,
     /// What else was said of it, templates resolved.
     pub policy: Arc<ZonePolicy>,
-    /// Which of [`super::Config::files`] says so.
-    pub source: u32,
-    /// The line there, from 1; 0 for the command line.
-    pub line: u32,
 }
 
 /// What zones can have in common.
@@ -52,7 +48,7 @@ impl ZoneConfig {
     }
 }
 
-/// Makes [`ZoneConfig`]s that share equal patterns and policies.
+/// Keeps equal patterns and equal policies once.
 #[derive(Default)]
 pub struct Interner {
     patterns: HashSet<Arc<str>>,
@@ -60,13 +56,18 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// The configuration of one zone; `file` may hold `{name}`.
-    pub fn zone(&mut self, name: Name, file: Option<&str>, policy: ZonePolicy, source: u32, line: u32) -> ZoneConfig {
-        let pattern = file.map(|file| shared(&mut self.patterns, generalized(file, name.as_ref())));
-        ZoneConfig { name, pattern, policy: self.policy(policy), source, line }
+    /// The pattern of a zone's file; `{name}` in it stands for the zone's name.
+    pub(super) fn pattern(&mut self, file: &Path, zone: NameRef<'_>) -> Arc<str> {
+        let pattern = generalized(&file.to_string_lossy(), zone);
+        if let Some(known) = self.patterns.get(pattern.as_str()) {
+            return known.clone();
+        }
+        let pattern: Arc<str> = pattern.into();
+        self.patterns.insert(pattern.clone());
+        pattern
     }
 
-    fn policy(&mut self, policy: ZonePolicy) -> Arc<ZonePolicy> {
+    pub(super) fn policy(&mut self, policy: ZonePolicy) -> Arc<ZonePolicy> {
         if let Some(known) = self.policies.get(&policy) {
             return known.clone();
         }
@@ -88,15 +89,6 @@ impl ZonePolicy {
             notify: pick(&own.notify, template.map(|keys| &keys.notify)),
         }
     }
-}
-
-fn shared(known: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
-    if let Some(known) = known.get(text.as_str()) {
-        return known.clone();
-    }
-    let text: Arc<str> = text.into();
-    known.insert(text.clone());
-    text
 }
 
 //----------- file names -------------------------------------------------------
@@ -154,32 +146,32 @@ fn first_label(stem: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn zone(interner: &mut Interner, name: &str, file: &str) -> ZoneConfig {
-        interner.zone(name.parse().expect("a name"), Some(file), ZonePolicy::default(), 0, 0)
+    fn file(interner: &mut Interner, name: &str, file: &str) -> String {
+        let name: Name = name.parse().expect("a name");
+        let pattern = interner.pattern(Path::new(file), name.as_ref());
+        expand(&pattern, name.as_ref())
     }
 
     #[test]
     fn zones_of_a_folder_share_one_pattern() {
         let mut interner = Interner::default();
-        for (name, file) in [
-            ("a.example", "/zones/a.example.zone"),
-            ("b.example", "/zones/{name}.zone"),
-            (".", "/zones/root.zone"),
-            ("z1.test", "/many/z1.zone"),
-            ("z2.test", "/many/z2.zone"),
+        for (name, written, meant) in [
+            ("a.example", "/zones/a.example.zone", "/zones/a.example.zone"),
+            ("b.example", "/zones/{name}.zone", "/zones/b.example.zone"),
+            (".", "/zones/root.zone", "/zones/root.zone"),
+            ("z1.test", "/many/z1.zone", "/many/z1.zone"),
+            ("z2.test", "/many/z2.zone", "/many/z2.zone"),
         ] {
-            let stem = stem(name.parse::<Name>().expect("a name").as_ref());
-            assert_eq!(zone(&mut interner, name, file).file(), Some(file.replace("{name}", &stem).into()));
+            assert_eq!(file(&mut interner, name, written), meant);
         }
         assert_eq!(interner.patterns.len(), 2);
-        assert_eq!(interner.policies.len(), 1);
     }
 
     #[test]
     fn odd_files_stay_as_they_are() {
         let mut interner = Interner::default();
-        for file in ["/zones/other", "db", "/a.example/a.example/db.a.example.signed", "/b.example.zone/x"] {
-            assert_eq!(zone(&mut interner, "a.example", file).file(), Some(file.into()), "{file}");
+        for written in ["/zones/other", "db", "/a.example/a.example/db.a.example.signed", "/b.example.zone/x"] {
+            assert_eq!(file(&mut interner, "a.example", written), written);
         }
     }
 

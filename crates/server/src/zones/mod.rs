@@ -17,6 +17,7 @@ use std::sync::Arc;
 use answer::{Access, Content, Prefix, Served, ServedZone};
 use answer::{Publisher, Reader};
 use tracing::info;
+use wire::Name;
 
 use crate::config::{Server, ZoneConfig, ZonePolicy};
 use crate::notify::Notifier;
@@ -31,6 +32,8 @@ use stamp::Stamp;
 pub struct Zones {
     /// By the octets of the name, as in [`crate::config::Config`].
     entries: Vec<Entry>,
+    /// The files that zone files include, for the few zones that have such.
+    includes: HashMap<Name, Box<[PathBuf]>>,
     publisher: Publisher<Served>,
     secret: Secret,
     /// Threads to read with.
@@ -43,7 +46,6 @@ pub struct Zones {
 struct Entry {
     config: ZoneConfig,
     stamp: Stamp,
-    includes: Box<[PathBuf]>,
 }
 
 /// How much longer than a line of progress systemd is to wait for the next, in seconds.
@@ -60,7 +62,14 @@ impl Zones {
             served.zones.insert(missing(zone, accesses.of(&zone.policy)));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Zones { entries: Vec::new(), publisher: Publisher::new(served), secret, threads, is_started: false })
+        Ok(Zones {
+            entries: Vec::new(),
+            includes: HashMap::new(),
+            publisher: Publisher::new(served),
+            secret,
+            threads,
+            is_started: false,
+        })
     }
 
     /// For one more thread that answers.
@@ -75,9 +84,9 @@ impl Zones {
         (served, current.zones.len() - served)
     }
 
-    /// Frees versions that no thread reads any more.
-    pub fn reclaim(&mut self) {
-        self.publisher.reclaim();
+    /// Frees versions that no thread reads any more; returns how many are still read.
+    pub fn reclaim(&mut self) -> usize {
+        self.publisher.reclaim()
     }
 
     /// Answers by these settings from now on.
@@ -110,7 +119,7 @@ impl Zones {
         self.entries.reserve_exact(zones.len());
         for config in zones {
             while let Some(gone) = old.next_if(|old| old.config.name.wire() < config.name.wire()) {
-                remove(&mut served, &gone.config, report);
+                self.remove(&mut served, &gone.config, report);
             }
             let access = accesses.of(&config.policy);
             let before = old.next_if(|old| old.config.name == config.name);
@@ -121,18 +130,24 @@ impl Zones {
             }
             self.entries.push(match before {
                 Some(before) if before.config.has_file_of(&config) => Entry { config, ..before },
-                _ => Entry { config, stamp: Stamp::NONE, includes: Box::default() },
+                _ => Entry { config, stamp: Stamp::NONE },
             });
         }
-        old.for_each(|gone| remove(&mut served, &gone.config, report));
+        old.for_each(|gone| self.remove(&mut served, &gone.config, report));
         self.publisher.publish(served);
+    }
+
+    fn remove(&mut self, served: &mut Served, config: &ZoneConfig, report: &mut Report) {
+        self.includes.remove(&config.name);
+        served.zones.remove(config.name.as_ref());
+        report.zones.push(round::zone_report(config, Change::Removed));
     }
 
     /// Reads the zones whose files are not as they were, and publishes them as they come.
     fn read_changed(&mut self, before: &Served, notifier: &Notifier, report: &mut Report) {
         let progress = Progress::new(self.entries.len());
         let mut round = Round::new(before, &mut self.publisher, report, self.is_started);
-        let entries = &self.entries;
+        let (entries, includes) = (&self.entries, &self.includes);
         let mut news = Vec::new();
         let tell = |line: &str| {
             info!("{line}");
@@ -140,7 +155,7 @@ impl Zones {
         };
         let job = |number: usize, turn| {
             let entry: &Entry = &entries[number];
-            if !entry.is_changed() {
+            if !entry.is_changed(includes.get(&entry.config.name).map_or(&[], |files| &**files)) {
                 progress.count_zone();
                 return Some(None);
             }
@@ -157,16 +172,20 @@ impl Zones {
         round.finish();
         for (number, stamp, includes) in news {
             let entry = &mut self.entries[number];
-            (entry.stamp, entry.includes) = (stamp, includes);
+            entry.stamp = stamp;
+            match includes.is_empty() {
+                true => self.includes.remove(&entry.config.name),
+                false => self.includes.insert(entry.config.name.clone(), includes),
+            };
         }
     }
 }
 
 impl Entry {
-    /// Whether the zone has files that are not as they were when they were read.
-    fn is_changed(&self) -> bool {
+    /// Whether the zone has a file, and that or one it includes is not as it was when it was read.
+    fn is_changed(&self, includes: &[PathBuf]) -> bool {
         let Some(file) = self.config.file() else { return false };
-        let files = || std::iter::once(file.as_path()).chain(self.includes.iter().map(PathBuf::as_path));
+        let files = || std::iter::once(file.as_path()).chain(includes.iter().map(PathBuf::as_path));
         self.stamp == Stamp::NONE || Stamp::of_now(files()) != self.stamp
     }
 }
@@ -201,9 +220,4 @@ fn give_access(served: &mut Served, config: &ZoneConfig, transfer: Arc<Access>, 
     };
     served.zones.insert(Arc::new(ServedZone { content, transfer }));
     report.zones.push(round::zone_report(config, Change::Settings));
-}
-
-fn remove(served: &mut Served, config: &ZoneConfig, report: &mut Report) {
-    served.zones.remove(config.name.as_ref());
-    report.zones.push(round::zone_report(config, Change::Removed));
 }

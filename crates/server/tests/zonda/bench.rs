@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -104,6 +105,8 @@ impl Daemon {
         let notify_socket = bench.path().join("notify");
         _ = fs::remove_file(&notify_socket);
         let notices = UnixDatagram::bind(&notify_socket).expect("a socket");
+        // As systemd has it: whoever the daemon becomes may write.
+        fs::set_permissions(&notify_socket, PermissionsExt::from_mode(0o777)).expect("it is ours");
         notices.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut command = bench.zonda(arguments);
         command.env("NOTIFY_SOCKET", &notify_socket).stderr(Stdio::piped());
@@ -114,6 +117,11 @@ impl Daemon {
         daemon.wait_for_notice("READY=1");
         daemon.address = listening(&daemon.wait_for_log("listening")).expect("an address");
         daemon
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until systemd would have been told this.

@@ -1,6 +1,7 @@
 //! `zonda serve`: starts, answers, ends.
 
 use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::bench::{Bench, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, outcome, zone_text};
 
@@ -19,6 +20,7 @@ fn a_folder_is_served_without_any_configuration() {
     let (status, log) = daemon.stop();
     assert!(status.success(), "{log}");
     assert!(log.contains("zonda has stopped"), "{log}");
+    assert!(!bench.path().join("state/zonda/control.sock").exists());
 }
 
 #[test]
@@ -121,6 +123,33 @@ fn a_state_dir_is_not_shared_and_the_default_can_be_done_without() {
     let second = bench.serve(&["zones"]);
     second.wait_for_log("no `zonda reload` for this one");
     assert!(first.ask("www.example.com").has("192.0.2.1") && second.ask("www.example.com").has("192.0.2.1"));
+}
+
+#[test]
+fn privileges_are_given_up_and_reloads_work_all_the_same() {
+    let bench = Bench::new();
+    if !is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    std::fs::set_permissions(bench.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    bench.write(
+        "zonda.toml",
+        "[server]\nuser = \"nobody\"\n[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n",
+    );
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("it runs");
+    let effective =
+        status.lines().find(|line| line.starts_with("Uid:")).and_then(|line| line.split_whitespace().nth(2));
+    assert!(effective.is_some_and(|user| user != "0"), "{status}");
+    let state_dir = bench.path().join("state/zonda");
+    let reloaded = bench.run(&["reload", "--state-dir", state_dir.to_str().expect("a path")]);
+    assert!(reloaded.out.starts_with("0 zones changed, 1 unchanged"), "{} {}", reloaded.out, reloaded.err);
+    assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 #[test]

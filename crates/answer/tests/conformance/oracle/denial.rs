@@ -4,6 +4,7 @@ use sha1::{Digest, Sha1};
 use wire::message::Record;
 use wire::{Name, Rtype};
 
+use super::Section;
 use super::zone::{Node, Zone, child, path};
 
 /// What is to be proven.
@@ -21,13 +22,13 @@ pub enum Claim<'n> {
 }
 
 /// The records that prove the claim, with their signatures; none in a zone without a chain.
-pub fn prove(zone: &Zone, claim: &Claim<'_>) -> Vec<Record> {
+pub fn prove(zone: &Zone, claim: &Claim<'_>) -> Section {
     if let Some(chain) = Nsec3Chain::of(zone) {
-        chain.prove(claim)
+        Section { required: chain.prove(claim), allowed: chain.more(claim) }
     } else if zone.set(&zone.apex, Rtype::NSEC).is_some() {
-        nsec(zone, claim)
+        Section { required: nsec(zone, claim), allowed: Vec::new() }
     } else {
-        Vec::new()
+        Section::default()
     }
 }
 
@@ -82,9 +83,27 @@ impl<'z> Nsec3Chain<'z> {
             }
             Claim::NoCloser { name, encloser } => self.at(&next_closer(name, encloser)),
             Claim::NoTypeAtWildcard { name, encloser } => {
-                [self.closest_provable_encloser(name).0, self.at(&child(b"*", encloser))].concat()
+                let wildcard = self.matching(&child(b"*", encloser)).unwrap_or_default();
+                [self.closest_provable_encloser(name).0, wildcard].concat()
             }
         }
+    }
+
+    /// What may be sent besides: where opt-out left the closest encloser or its wildcard out of the chain, nobody can
+    /// prove them, and RFC 5155 does not say how hard to try.
+    fn more(&self, claim: &Claim<'_>) -> Vec<Record> {
+        let (name, encloser, is_wildcard_there) = match claim {
+            Claim::NoTypeAtWildcard { name, encloser } => (name, encloser, true),
+            Claim::NoName { name, encloser } | Claim::NoCloser { name, encloser } => (name, encloser, false),
+            Claim::NoType { .. } | Claim::NoDs { .. } => return Vec::new(),
+        };
+        let wildcard = child(b"*", encloser);
+        let is_left_out = |name: &Name| self.matching(name).is_none();
+        if !is_left_out(encloser) && !(is_wildcard_there && is_left_out(&wildcard)) {
+            return Vec::new();
+        }
+        let proof = self.closest_provable_encloser(name).0;
+        [proof, self.at(&next_closer(name, encloser)), self.at(&wildcard)].concat()
     }
 
     /// RFC 5155 7.2.1: the NSEC3 of the longest ancestor that has one, and the one that covers the next closer name.
