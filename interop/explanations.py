@@ -179,16 +179,18 @@ def less_denial(d: Difference, zones: ZoneSet) -> bool:
     return more_denial(d.swapped(), zones) and any(r.rtype == CNAME for r in d.a.answer)
 
 
-def adds_other_addresses(d: Difference, _: ZoneSet) -> bool:
-    """In a referral, they leave out addresses that we send, and send none that we had room for (with a compressed owner).
+def adds_other_addresses(d: Difference, zones: ZoneSet) -> bool:
+    """In a referral, they leave out addresses that we send, and send none that we should and could.
 
-    RFC 4035 3.1.1: the signatures of additional records may be left out.
+    Not what a wildcard makes, which is no glue (RFC 9471 2), and not signatures (RFC 4035 3.1.1: MAY); and it must fit (owner compressed).
     """
+    zone = zones.zone_of(d.question.name, DS)
 
-    def had_room(record: Record) -> bool:
-        return record.rtype != RRSIG and d.a.size + 12 + len(record.rdata) <= d.question.room_served
+    def missed(record: Record) -> bool:
+        fits = d.a.size + 12 + len(record.rdata) <= d.question.room_served
+        return fits and record.rtype != RRSIG and zone is not None and record.owner in zone.names
 
-    return d.both_answer and hands_over(d.a) and not any(map(had_room, d.only_theirs("additional")))
+    return d.both_answer and hands_over(d.a) and not any(map(missed, d.only_theirs("additional")))
 
 
 def is_no_referral(d: Difference, _: ZoneSet) -> bool:
