@@ -166,8 +166,8 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     message.at
 }
 
-fn look_up<'s>(
-    served: &'s Served,
+fn look_up(
+    served: &Served,
     scratch: &mut Scratch,
     request: &Request<'_>,
     message: &mut Message<'_>,

@@ -307,8 +307,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             self.answered = Some(Answered { zone, rrset, at });
             return Ok(Some(Step::Done(NOERROR)));
         }
-        // RFC 1034 3.6.2: an alias stands for all types but its own and those that DNSSEC puts beside it.
-        let Some(cname) = node.rrset(Rtype::CNAME) else { return Ok(None) };
+        // RFC 1034 3.6.2: an alias stands for all types but its own and that which DNSSEC puts beside it (RFC 4035 2.5).
+        let Some(cname) = node.rrset(Rtype::CNAME).filter(|_| self.qtype != Rtype::NSEC) else { return Ok(None) };
         let target = self.message.at + 12;
         self.message.push(Section::Answer, &cname, cname.ttl, place, self.dnssec)?;
         Ok(Some(Step::Alias(target)))

@@ -102,8 +102,8 @@ pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> 
         0 if answers == 0 => {}
         _ => return Err(Refusal::Malformed),
     }
-    // RFC 1995 3: the SOA record of the client stands in the authority section of an IXFR query.
-    if authorities > usize::from(request.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
+    // RFC 1995 3: the SOA record of the client stands in the authority section of an IXFR query, and in no other.
+    if authorities != usize::from(request.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
         return Err(Refusal::Malformed);
     }
     read_records(message, authorities, additionals, &mut request)?;
@@ -144,7 +144,8 @@ fn read_records<'m>(
             return Err(Refusal::Malformed);
         }
         match record.rtype {
-            _ if index < authorities => {}
+            Rtype::SOA if index < authorities => {}
+            _ if index < authorities => return Err(Refusal::Malformed),
             Rtype::OPT => {
                 // RFC 6891 6.1.1: at most one, owned by the root.
                 if request.edns.is_some() || !record.is_root {
@@ -152,7 +153,13 @@ fn read_records<'m>(
                 }
                 request.edns = Some(Edns::read(&record).ok_or(Refusal::Malformed)?);
             }
-            Rtype::TSIG => request.is_signed = true,
+            Rtype::TSIG => {
+                // RFC 8945 4.2: of class ANY and with all its fields.
+                if record.class != Class::ANY.0 || skip_tsig(record.rdata) != Some(record.rdata.len()) {
+                    return Err(Refusal::Malformed);
+                }
+                request.is_signed = true;
+            }
             _ => {}
         }
     }
@@ -186,13 +193,27 @@ impl<'m> Record<'m> {
     }
 }
 
-/// Where the name at `at` ends. Pointers are not followed: what they lead to is of no interest here.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+/// Where TSIG data ends (RFC 8945 4.2): algorithm, time, fudge, MAC, original id, error, other data.
+fn skip_tsig(rdata: &[u8]) -> Option<usize> {
+    let skip_sized = |at: usize| {
+        let len: &[u8; 2] = rdata.get(at..)?.first_chunk()?;
+        Some(at + 2 + usize::from(u16::from_be_bytes(*len)))
+    };
+    let mac_end = skip_sized(skip_name(rdata, 0)? + 8)?;
+    skip_sized(mac_end + 4)
+}
+
+/// Where the name at `start` ends. Pointers are not followed, but must lead back (RFC 1035 4.1.4).
+fn skip_name(message: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
     loop {
         match *message.get(at)? {
             0 => return Some(at + 1),
             len @ 1..=63 => at += 1 + usize::from(len),
-            192.. => return (at + 1 < message.len()).then_some(at + 2),
+            high @ 192.. => {
+                let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+                return (target < start).then_some(at + 2);
+            }
             _ => return None,
         }
     }

@@ -43,6 +43,9 @@ enum StartError {
 /// Reloads that may wait for the one under way: all want the same, so a few are plenty.
 const WAITING_RELOADS: usize = 8;
 
+/// Descriptors for what is no TCP connection: sockets of all threads, zone files, the log.
+const SPARE_DESCRIPTORS: u64 = 200;
+
 /// Serves until told to stop.
 pub fn serve(arguments: &cli::Serve) -> ExitCode {
     // Before any thread is made: they are born with the signals blocked.
@@ -53,6 +56,7 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    netio::memory::fix_map_threshold();
     let sources = Sources::of_serve(arguments);
     let config = match read_config(&sources) {
         Ok(config) => config,
@@ -75,10 +79,7 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
 fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<(), StartError> {
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
     config.warnings.iter().for_each(|warning| log_finding(&Finding::new(warning, None)));
-    netio::memory::fix_map_threshold();
-    if let Err(error) = netio::limit::raise_descriptors() {
-        warn!(%error, "the limit of open descriptors stays as it is");
-    }
+    raise_descriptors(&config.server);
     let control = open_control(&config.server)?.map(Arc::new);
     let listeners = listen::bind(&addresses(&config.server), &listen_options(&config.server))?;
     for address in listeners.addresses() {
@@ -135,6 +136,17 @@ fn log_totals(running: &Running) {
 }
 
 //----------- steps of the start -------------------------------------------------
+
+fn raise_descriptors(server: &Server) {
+    let wanted = u64::from(server.tcp_connections.0) + SPARE_DESCRIPTORS;
+    match netio::limit::raise_descriptors() {
+        Err(error) => warn!(%error, "the limit of open descriptors stays as it is"),
+        Ok(limit) if limit < wanted => {
+            warn!(limit, wanted, "too few descriptors for `tcp-connections`: raise LimitNOFILE= or `ulimit -n`");
+        }
+        Ok(_) => (),
+    }
+}
 
 /// Takes the state-dir. One that nobody asked for may be missing: then there is no `zonda reload`, but SIGHUP.
 fn open_control(server: &Server) -> Result<Option<Control>, StartError> {

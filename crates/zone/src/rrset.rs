@@ -1,4 +1,4 @@
-//! RRsets as a zone stores them, and how they become part of a message. [`encode`](crate::encode) writes what is read here.
+//! RRsets as a zone stores them, and how they become part of a message. Module `encode` writes what is read here.
 //!
 //! ```text
 //! node    flags u8 | rrset...                         all RRsets of one owner, by type

@@ -53,9 +53,12 @@ pub(crate) enum Numbering<'t> {
 pub(crate) struct Growing {
     ttls: Mutex<Vec<u32>>,
     hasher: RandomState,
-    shards: [Mutex<HashMap<Box<[u8]>, u32, RandomState>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     count: std::sync::atomic::AtomicU32,
 }
+
+/// The numbers of the sets whose hashes fall here.
+type Shard = HashMap<Box<[u8]>, u32, RandomState>;
 
 /// Enough that two threads seldom want the same one.
 const SHARDS: usize = 16;

@@ -30,7 +30,7 @@ pub struct Reader {
     pub server: Server,
     top: Top,
     /// Where each key of `[server]` and of the top was set.
-    set: HashMap<(&'static str, &'static str), Place>,
+    pub(super) set: HashMap<(&'static str, &'static str), Place>,
     pub(super) templates: BTreeMap<String, Template>,
     pub(super) zones: Vec<PendingZone>,
     /// The keys of pending zones but name and file, equal ones mostly once; pending zones have their number.

@@ -15,6 +15,10 @@ impl Reader {
     /// The configuration, unless there were mistakes.
     pub fn finish(mut self) -> Result<Config, Vec<Diagnostic>> {
         let zones = self.resolve();
+        if self.server.listen.is_empty() {
+            let place = self.set.get(&("server", "listen")).cloned().unwrap_or_default();
+            self.error(place, "`listen` is empty".into(), "name an address, or leave the key out");
+        }
         if !self.has_errors {
             return Ok(Config { server: self.server, zones, files: self.files, warnings: self.problems });
         }

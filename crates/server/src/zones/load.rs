@@ -47,13 +47,13 @@ pub enum Aim<'z> {
 /// Reads a zone that has a file; `None` where it is too big for [`Turn::Beside`].
 pub fn load(config: &ZoneConfig, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Option<Loaded> {
     let path = config.file().expect("only zones with files are loaded");
+    let files = Files::default();
+    let len = files.note(&path);
     let threads = match turn {
         Turn::Alone(threads) => threads,
-        Turn::Beside if std::fs::metadata(&path).is_ok_and(|file| file.len() >= BIG) => return None,
+        Turn::Beside if len >= BIG => return None,
         Turn::Beside => 1,
     };
-    let files = Files::default();
-    files.note(&path);
     // A mistake of ours in reading must not end the server.
     let work = AssertUnwindSafe(|| read(config, &path, &files, aim, threads, progress));
     let read = catch_unwind(work).unwrap_or_else(|_| failed(&path, "reading it broke zonda".into(), REPORT));

@@ -1,6 +1,7 @@
 //! Tells whether the files of a zone have changed since they were read, without reading them.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,14 +34,18 @@ impl Stamp {
 /// The files of a zone as they are being read, by several threads and some of them twice.
 #[derive(Default)]
 pub struct Files {
+    /// Zero is "to be read again in any case".
     seen: Mutex<BTreeMap<PathBuf, u64>>,
 }
 
 impl Files {
-    /// Call before the file is opened, so that a change while it is read shows.
-    pub fn note(&self, path: &Path) {
+    /// Call before the file is opened, so that a change while it is read shows. Returns its length in octets, 0 where
+    /// there is no such file.
+    pub fn note(&self, path: &Path) -> u64 {
+        let metadata = std::fs::metadata(path).ok();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entry(path.to_owned()).or_insert_with(|| of_file(path));
+        seen.entry(path.to_owned()).or_insert_with(|| metadata.as_ref().map_or(0, of_file));
+        metadata.map_or(0, |metadata| metadata.len())
     }
 
     /// The stamp of all files noted.
@@ -63,9 +68,8 @@ impl Files {
     }
 }
 
-/// Zero where there is no file, or where it was written too short a time ago to tell the next change.
-fn of_file(path: &Path) -> u64 {
-    let Ok(metadata) = std::fs::metadata(path) else { return 0 };
+/// Zero where the file was written too short a time ago to tell the next change.
+fn of_file(metadata: &Metadata) -> u64 {
     let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
     if age.is_none_or(|age| age < UNSURE_FOR) {
         return 0;

@@ -48,7 +48,7 @@ name = "x"
 nofity = []
 "#;
     bench.write("zonda.toml", text);
-    bench.write("more/b.toml", "include = []\n[server]\nlisten = []\n");
+    bench.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
     bench.write("more/a.toml", "[server\n");
     let outcome = bench.run(&["check", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
@@ -135,6 +135,15 @@ fn missing_things_are_named() {
         assert!(outcome.out.starts_with(expected), "{arguments:?}: {}", outcome.out);
     }
     assert_eq!(bench.run(&["check", "--zone", "nonsense"]).status, 2);
+}
+
+#[test]
+fn to_listen_nowhere_is_a_mistake() {
+    let bench = Bench::new();
+    bench.write("zonda.toml", "[server]\nlisten = []\n");
+    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.starts_with("zonda.toml:2:1: error: `listen` is empty"), "{}", outcome.out);
 }
 
 #[test]

@@ -48,6 +48,23 @@ fn a_configuration_is_served_from_its_folder() {
 }
 
 #[test]
+fn the_examples_answer_what_they_say() {
+    let bench = Bench::new();
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/zonda.toml");
+    let daemon = bench.serve(&["--config", config]);
+    for (name, address) in [
+        ("www.example.com", "192.0.2.80"),
+        ("any.pages.example.com", "192.0.2.88"),
+        ("www.old.example.com", "192.0.2.99"),
+        ("dhcp-7.example.com", "192.0.2.207"),
+        ("printer.dept.example.com", "192.0.2.131"),
+        ("www.dept.example.com", "192.0.2.80"),
+    ] {
+        assert!(daemon.ask(name).has(address), "{name}");
+    }
+}
+
+#[test]
 fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
     let bench = Bench::new();
     bench.write_zone("good.example", 1, "192.0.2.1");

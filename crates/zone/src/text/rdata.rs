@@ -1,6 +1,6 @@
 //! RDATA as text, both ways, for every type with a presentation form, and `\#` for all of them (RFC 3597 5).
 //!
-//! The parser of zone text calls [`parse`] with the fields behind the type; printers call [`print`]. What the RDATA of a type consists of
+//! The parser of zone text calls [`parse`] with the fields behind the type; printers call [`print()`]. What the RDATA of a type consists of
 //! stands in the table of [`wire::rtype`]; each module here reads and prints some of the forms.
 
 mod address;
@@ -97,7 +97,7 @@ fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTex
     Ok(())
 }
 
-/// RDATA that prints itself as [`print`] does.
+/// RDATA that prints itself as [`print()`] does.
 #[derive(Clone, Copy, Debug)]
 pub struct Presentation<'r> {
     /// The type of the record.

@@ -193,6 +193,8 @@ impl<'z> Answerer<'z> {
         // RFC 4035 2.5: NSEC and RRSIG may stand beside a CNAME and are found there.
         match node.contains_key(&qtype) {
             true => vec![qtype],
+            // So where it is missing there is no such data, as Knot and BIND answer too (docs/disputed-answers.md).
+            false if qtype == Rtype::NSEC => Vec::new(),
             false => node.keys().copied().filter(|rtype| *rtype == Rtype::CNAME).collect(),
         }
     }
