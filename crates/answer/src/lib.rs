@@ -227,8 +227,8 @@ fn write_header(message: &mut Message<'_>, request: &Request<'_>, outcome: Outco
     let tc = u8::from(message.truncated) << 1;
     message.out[..2].copy_from_slice(&header.id);
     message.out[2] = 0x80 | aa | tc | u8::from(header.rd);
-    // RFC 4035 3.1.6: CD is copied, AD is clear.
-    message.out[3] = u8::from(header.cd) << 4 | outcome.rcode;
+    // RFC 4035 3.1.6: AD and CD are clear in what comes with authority.
+    message.out[3] = outcome.rcode;
     message.out[4..6].copy_from_slice(&[0, u8::from(request.has_question())]);
     message.write_counts(false);
 }

@@ -92,6 +92,25 @@ fn rfc_2181_9_addresses_beside_an_answer_do_not_set_tc() {
 }
 
 #[test]
+fn rfc_2181_5_addresses_of_a_name_stand_once() {
+    let zone = format!(
+        "{HEAD}
+        example. 60 MX 10 mail.example.
+        example. 60 MX 20 mail.example.
+        _s._tcp.example. 60 SRV 0 0 1 mail.example.
+        _s._tcp.example. 60 SRV 0 0 2 mail.example.
+        svc.example. 60 HTTPS 1 mail.example. port=1
+        svc.example. 60 HTTPS 2 Mail.example. port=2
+        mail.example. 60 A 192.0.2.1
+        "
+    );
+    let server = Server::new(&[("example.", &zone)]);
+    for question in ["example. MX", "_s._tcp.example. SRV", "svc.example. HTTPS"] {
+        assert_eq!(server.ask(&query(question), TCP).additional.len(), 1, "{question}");
+    }
+}
+
+#[test]
 fn rfc_2181_9_a_set_that_does_not_fit_is_left_out_whole() {
     let texts: String = (0..20).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(50))).collect();
     let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
