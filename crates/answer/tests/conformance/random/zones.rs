@@ -218,9 +218,9 @@ impl Draft<'_> {
             return;
         }
         let ttl = self.at(owner).find(|record| record.rtype == rtype).map_or(ttl, |record| record.ttl);
-        let record = Record { owner: owner.clone(), rtype, class: Class::IN, ttl, rdata };
-        if !self.records.contains(&record) {
-            self.records.push(record);
+        // Names that differ in case alone are one (RFC 4343 3).
+        if self.at(owner).all(|record| record.rtype != rtype || !record.rdata.eq_ignore_ascii_case(&rdata)) {
+            self.records.push(Record { owner: owner.clone(), rtype, class: Class::IN, ttl, rdata });
         }
     }
 
