@@ -22,6 +22,8 @@ pub struct Zone {
     pub(crate) has_wildcards: bool,
     pub(crate) apex_labels: u8,
     pub(crate) counts: Counts,
+    /// How many entries were edited since the tables were made.
+    pub(crate) edits: u64,
 }
 
 /// How a zone proves that something is not there.

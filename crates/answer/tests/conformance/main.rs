@@ -6,6 +6,7 @@ mod oracle;
 mod properties;
 mod random;
 mod rfc1034;
+mod rfc2181;
 mod rfc2308;
 mod rfc2782;
 mod rfc4035;
