@@ -155,7 +155,8 @@ pub struct Difference {
 
 /// With fewer runs than this a zone is written in full: tables and threads would cost more than they save.
 const SMALL_ZONE: usize = 256;
-/// With more edits than one in so many owners the zone is built anew, with fresh tables.
+/// With more edits than one in so many owners since its tables were made, the zone is built anew, with fresh ones: edits
+/// write in full what the tables lack, and leave in them what nobody needs any more.
 const REBUILD_SHARE: usize = 4;
 
 /// Makes a zone of what was staged. `None` where there are errors among the findings.
@@ -232,11 +233,11 @@ fn update(
             summary.add(walk(plan, &numbering, staged, runs, |key, value| compare.push(key, value)), found);
             compare.finish(&mut difference)
         });
-    if name_edits.len().max(nsec3_edits.len()) > summary.names / REBUILD_SHARE {
-        return None;
-    }
+    let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
+    let edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_SHARE)?;
     let (names, nsec3) = (previous.names.apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
-    Some((finish(plan, names, nsec3, previous.tables.clone(), summary, found)?, difference))
+    let zone = finish(plan, names, nsec3, previous.tables.clone(), summary, found)?;
+    Some((Zone { edits, ..zone }, difference))
 }
 
 fn finish(
@@ -249,7 +250,8 @@ fn finish(
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
     let apex_labels = apex.as_ref().label_count() as u8;
-    let mut zone = Zone { apex, names, tables, proofs: None, has_wildcards: summary.has_wildcards, apex_labels };
+    let has_wildcards = summary.has_wildcards;
+    let mut zone = Zone { apex, names, tables, proofs: None, has_wildcards, apex_labels, edits: 0 };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;

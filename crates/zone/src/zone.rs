@@ -20,6 +20,8 @@ pub struct Zone {
     pub(crate) proofs: Option<Arc<Proofs>>,
     pub(crate) has_wildcards: bool,
     pub(crate) apex_labels: u8,
+    /// How many entries were edited since the tables were made.
+    pub(crate) edits: u32,
 }
 
 /// What proves that something is not there.
