@@ -423,8 +423,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 }
 
-/// The cut or DNAME owner that the name `key` stands below; the cursor is at the predecessor of `key`.
-fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
+/// The cut or DNAME owner that the name `key` stands below; the cursor is at the entry of `key` or at its predecessor.
+pub(crate) fn find_cover<'z>(
+    zone: &'z Zone,
+    cursor: &Cursor<'z>,
+    key: &[u8],
+) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
     let cover = |cursor: Cursor<'z>| {
         let entry = cursor.entry()?;
         let node = zone.node(&entry);
