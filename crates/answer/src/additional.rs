@@ -3,7 +3,7 @@
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::key::Key;
-use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
+use zone::rrset::{MAX_POINTER, Node, Place, RECORD_HEAD_LEN, Rrset};
 
 use crate::message::{Message, Section};
 use crate::qname::Qname;
@@ -23,63 +23,83 @@ pub(crate) fn add_addresses(
     key: &mut Key,
     message: &mut Message<'_>,
 ) {
-    let apex = qname.offset(zone.apex_labels());
-    let mut add = |target: &[u8], owner: usize| add_of(zone, target, Place { owner, apex }, dnssec, key, message);
-    match rrset.rtype {
-        Rtype::NS | Rtype::MX => add_compressed(zone, rrset, at, dnssec, apex, key, message),
-        Rtype::SRV => {
-            // RFC 2782: three numbers, then the target.
-            let mut owner = at + 12 + 6;
-            for rdata in rrset.opaque().take(MAX_TARGETS) {
-                add(&rdata[6..], owner);
-                owner += 12 + rdata.len();
-            }
-        }
-        Rtype::SVCB | Rtype::HTTPS => {
-            // RFC 9460 2.2: the priority, then the target.
-            let mut owner = at + 12 + 2;
-            for rdata in rrset.opaque().take(MAX_TARGETS) {
-                match rdata {
-                    // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
-                    [0, 0, 0, ..] => {}
-                    [_, _, 0, ..] => add(qname.wire(), qname.offset(qname.labels())),
-                    _ => add(&rdata[2..], owner),
-                }
-                owner += 12 + rdata.len();
-            }
-        }
-        _ => {}
-    }
-}
-
-fn add_compressed(
-    zone: &Zone,
-    rrset: &Rrset<'_>,
-    at: usize,
-    dnssec: bool,
-    apex: usize,
-    key: &mut Key,
-    message: &mut Message<'_>,
-) {
-    let mut target = None;
-    for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
-        let target = target.get_or_insert_with(Qname::new);
-        if target.read_written(message.out, at + offset).is_some() {
-            add_of(zone, target.wire(), Place { owner: at + offset, apex }, dnssec, key, message);
-        }
-    }
-}
-
-/// Adds the addresses of the name that `target` begins with, which stands at `place.owner` of the message.
-fn add_of(zone: &Zone, target: &[u8], place: Place, dnssec: bool, key: &mut Key, message: &mut Message<'_>) {
-    let Ok(name) = NameRef::from_wire(target) else { return };
-    if place.owner > MAX_POINTER || !name.is_at_or_below(zone.apex()) {
+    if !matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV | Rtype::SVCB | Rtype::HTTPS) {
         return;
     }
-    key.set(name.wire(), zone.apex().wire().len());
-    let Some(node) = zone.get(key.as_bytes()) else { return };
-    // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
-    push_addresses(&node, place, dnssec, message);
+    let apex = qname.offset(zone.apex_labels());
+    let mut addresses = Addresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], len: 0 };
+    match rrset.rtype {
+        Rtype::SRV => addresses.add_of_services(rrset, at),
+        Rtype::SVCB | Rtype::HTTPS => addresses.add_of_bindings(rrset, at, qname),
+        _ => addresses.add_of_hosts(rrset, at),
+    }
+}
+
+/// The addresses for one set.
+struct Addresses<'a, 'o> {
+    zone: &'a Zone,
+    /// Where the apex stands in the message.
+    apex: usize,
+    dnssec: bool,
+    key: &'a mut Key,
+    message: &'a mut Message<'o>,
+    /// The sets that were added, by address: several records may point to one name.
+    added: [usize; MAX_TARGETS],
+    len: usize,
+}
+
+impl Addresses<'_, '_> {
+    /// Of NS and MX records, whose names may be compressed.
+    fn add_of_hosts(&mut self, rrset: &Rrset<'_>, at: usize) {
+        let mut target = None;
+        for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
+            let target = target.get_or_insert_with(Qname::new);
+            if target.read_written(self.message.out, at + offset).is_some() {
+                self.add(target.wire(), at + offset);
+            }
+        }
+    }
+
+    /// RFC 2782: three numbers, then the target.
+    fn add_of_services(&mut self, rrset: &Rrset<'_>, at: usize) {
+        let mut owner = at + RECORD_HEAD_LEN + 6;
+        for rdata in rrset.opaque().take(MAX_TARGETS) {
+            self.add(&rdata[6..], owner);
+            owner += RECORD_HEAD_LEN + rdata.len();
+        }
+    }
+
+    /// RFC 9460 2.2: the priority, then the target.
+    fn add_of_bindings(&mut self, rrset: &Rrset<'_>, at: usize, qname: &Qname) {
+        let mut owner = at + RECORD_HEAD_LEN + 2;
+        for rdata in rrset.opaque().take(MAX_TARGETS) {
+            match rdata {
+                // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
+                [0, 0, 0, ..] => {}
+                [_, _, 0, ..] => self.add(qname.wire(), qname.offset(qname.labels())),
+                _ => self.add(&rdata[2..], owner),
+            }
+            owner += RECORD_HEAD_LEN + rdata.len();
+        }
+    }
+
+    /// Adds the addresses of the name that `target` begins with, which stands at `owner` in the message.
+    fn add(&mut self, target: &[u8], owner: usize) {
+        let Ok(name) = NameRef::from_wire(target) else { return };
+        if owner > MAX_POINTER || !name.is_at_or_below(self.zone.apex()) {
+            return;
+        }
+        self.key.set(name.wire(), self.zone.apex().wire().len());
+        let Some(node) = self.zone.get(self.key.as_bytes()) else { return };
+        let Some(first) = address_sets(&node).next().map(|rrset| rrset.address()) else { return };
+        if self.added[..self.len].contains(&first) {
+            return;
+        }
+        self.added[self.len] = first;
+        self.len += 1;
+        // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
+        push_addresses(&node, Place { owner, apex: self.apex }, self.dnssec, self.message);
+    }
 }
 
 /// Adds the addresses of a node to the additional section; returns whether all of them fit.
@@ -88,9 +108,14 @@ fn add_of(zone: &Zone, target: &[u8], place: Place, dnssec: bool, key: &mut Key,
 pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, message: &mut Message<'_>) -> bool {
     let signatures = dnssec && !node.is_occluded();
     let mut is_complete = true;
-    for rrset in node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0) {
+    for rrset in address_sets(node) {
         let mut push = |signatures| message.push(Section::Additional, &rrset, rrset.ttl, place, signatures).is_ok();
         is_complete &= push(signatures) || signatures && push(false);
     }
     is_complete
+}
+
+#[inline]
+fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
+    node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0)
 }

@@ -148,9 +148,11 @@ impl Draft<'_> {
         match &item.kind {
             Kind::Data(rtype, number) => self.add_data(owner, *rtype, item.ttl, *number),
             Kind::Pointing(rtype, target) => {
+                // Several records of a set may point to one name.
+                let number = (item.ttl / 3600) as u8;
                 let before: &[u8] = match *rtype {
-                    Rtype::MX | Rtype::SVCB | Rtype::HTTPS => &[0, 1],
-                    Rtype::SRV => &[0, 1, 0, 2, 0, 53],
+                    Rtype::MX | Rtype::SVCB | Rtype::HTTPS => &[0, number],
+                    Rtype::SRV => &[0, 1, 0, 2, 0, number],
                     _ => &[],
                 };
                 self.add(owner, *rtype, item.ttl, [before, target.wire()].concat());
