@@ -439,7 +439,9 @@ pub(crate) fn find_cover<'z>(
         let is_above = before.key_len() < key.len() && before.is_prefix_of(key);
         return if is_above { cover(cursor.clone()) } else { None };
     }
-    // The predecessor stands below a cut: whether the name does so too, its ancestors tell, of which there are at most 127.
-    let ends = key.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
+    // The predecessor stands below a cut. If the name does so too, that cut is an ancestor of both: all between the cut
+    // and the name stand below it. A name far from the predecessor thus costs no more searches than one near it.
+    let shared = &key[..before.common_len(key)];
+    let ends = shared.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
     ends.filter(|&end| end < key.len()).find_map(|end| cursor.find(&key[..end]).and_then(cover))
 }
