@@ -9,7 +9,8 @@ from itertools import combinations
 
 import ask
 from compare import Difference, Reply, compare
-from explanations import TABLE, Explanation, explain
+from explanations import TABLE, Explanation, explain, row
+from faults import Rule
 from laws import faults
 from message import TC, Malformed, Question, Record, is_below, name_text, rdata_text, type_text
 from proofs import Validator
@@ -18,13 +19,12 @@ from suites import REFUSED, Scene, Suite
 from zoneset import ZoneSet, covered, hands_over
 
 CHUNK = 4000
-# The most octets that the servers under comparison send over UDP by their defaults (RFC 9715 3.2).
-UDP_MOST = 1232
 # Waiting for silence takes its time: ill-formed messages are often met with it.
 PATIENCE_S, PATIENCE_WITH_ILL_FORMED_S = 2.0, 0.5
 EXAMPLES = 20
 
-TRUNCATION = Explanation("truncation: other contents or compression", "2181 9", "each, by its own answer's size", frozenset({"tc"}), lambda *_: False)
+# Not in the table: it takes the whole answers to see it.
+TRUNCATION = row("truncation: other contents or compression", "2181 9", "each, by the size of its whole answer", "tc", lambda *_: False)
 
 
 @dataclass
@@ -37,7 +37,8 @@ class Tally:
     examples: dict[Explanation, Question] = field(default_factory=dict)
     unexplained: dict[tuple[str, str, frozenset[str]], list[Finding]] = field(default_factory=lambda: defaultdict(list))
     unexplained_count: Counter[tuple[str, str, frozenset[str]]] = field(default_factory=Counter)
-    faults: dict[tuple[str, str], list[Question]] = field(default_factory=lambda: defaultdict(list))
+    faults: Counter[tuple[str, Rule, str]] = field(default_factory=Counter)
+    broken: dict[tuple[str, Rule, str], Broken] = field(default_factory=dict)
     transfers: list[str] = field(default_factory=list)
 
 
@@ -48,6 +49,15 @@ class Finding:
     scene: str
     suite: str
     difference: Difference
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An answer that breaks rules by itself."""
+
+    scene: str
+    question: Question
+    reply: Reply
 
 
 @dataclass
@@ -116,20 +126,24 @@ class Campaign:
     def reply(self, server: str, question: Question, wire: bytes | None) -> Reply:
         reply = Reply.of(server, wire)
         broken = faults(question, reply, self.validator)
-        for fault in broken:
-            self.tally.faults[server, fault].append(question)
-        return replace(reply, faults=tuple(broken)) if broken else reply
+        if not broken:
+            return reply
+        reply = replace(reply, faults=tuple(broken))
+        for rule in {fault.rule for fault in broken}:
+            self.tally.faults[server, rule, question.note] += 1
+            self.tally.broken.setdefault((server, rule, question.note), Broken(self.scene.name, question, reply))
+        return reply
 
     def note_rows(self, rows: list[Explanation], difference: Difference) -> None:
-        for row in rows:
-            self.tally.classes[row, difference.ours.server, difference.theirs.server] += 1
-            self.tally.examples.setdefault(row, difference.question)
+        for found in rows:
+            self.tally.classes[found, difference.ours.server, difference.theirs.server] += 1
+            self.tally.examples.setdefault(found, difference.question)
 
     def note_alone(self, found: list[list[Explanation]], peers: int) -> None:
         """Counts the classes in which the subject differs from every peer."""
         if self.subject and found and len(found) == peers:
-            for row in set.intersection(*map(set, found)):
-                self.tally.alone[row] += 1
+            for common in set.intersection(*map(set, found)):
+                self.tally.alone[common] += 1
 
     def note_unexplained(self, suite: Suite, difference: Difference, left: frozenset[str]) -> None:
         key = difference.ours.server, difference.theirs.server, left
@@ -188,7 +202,7 @@ def truncates_rightly(question: Question, reply: Reply, whole: Reply) -> bool:
         return True
     message = whole.message
     needed = message.size if hands_over(message) else message.core + (11 if message.edns else 0)
-    return needed > min(question.room, UDP_MOST)
+    return needed > question.room_served
 
 
 def transfer_faults(records: list[Record], held: frozenset[Record]) -> Iterator[str]:

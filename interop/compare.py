@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from faults import Fault
 from message import AA, AD, CD, QR, RA, RD, TC, Answer, Malformed, Question, Record, Z, parse, rcode_text
 
 SECTIONS = ("answer", "authority", "additional")
@@ -19,7 +20,7 @@ class Reply:
     wire: bytes | None
     message: Answer | None
     problem: str = ""
-    faults: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @classmethod
     def of(cls, server: str, wire: bytes | None) -> Reply:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from compare import SECTIONS, Difference
+from compare import SECTIONS, Difference, section_of
+from faults import PROOFS, Rule
 from message import (
     AA,
     ANY,
     CNAME,
     DNAME,
     DS,
+    NOERROR,
     NS,
     NSEC,
     RRSIG,
@@ -26,11 +28,12 @@ from message import (
     Record,
     ancestors,
 )
-from zoneset import ZoneSet, chain, is_denial
+from zoneset import ZoneSet, chain, hands_over, is_denial
 
 Predicate = Callable[[Difference, ZoneSet], bool]
-PEERS = frozenset({"nsd", "knot", "bind"})
-EVERYTHING = frozenset({*SECTIONS, "aa", "tc", "rcode", "doubled"})
+PEERS = "nsd knot bind"
+# All that a lookup decides. The RCODE and AA are named apart: few classes may touch them.
+CONTENTS = "answer authority additional tc doubled"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Explanation:
     right: str
     fields: frozenset[str]
     matches: Predicate
-    deviants: frozenset[str] = frozenset()
+    deviants: frozenset[str]
 
     def claims(self, difference: Difference, zones: ZoneSet) -> frozenset[str]:
         """The fields of the difference that this class explains."""
@@ -57,13 +60,18 @@ class Explanation:
         return both if not self.deviants else [d for d in both if d.theirs.server in self.deviants]
 
 
+def row(name: str, rfc: str, right: str, fields: str, matches: Predicate, deviants: str = "") -> Explanation:
+    """A row of the table; fields and deviants are words."""
+    return Explanation(name, rfc, right, frozenset(fields.split()), matches, frozenset(deviants.split()))
+
+
 def explain(difference: Difference, zones: ZoneSet, table: list[Explanation]) -> tuple[list[Explanation], frozenset[str]]:
     """The classes that explain a difference, and the fields left unexplained."""
     left, found = difference.fields, []
-    for row in table:
-        if claimed := row.claims(difference, zones) & left:
+    for candidate in table:
+        if claimed := candidate.claims(difference, zones) & left:
             left -= claimed
-            found.append(row)
+            found.append(candidate)
         if not left:
             break
     return found, left
@@ -78,11 +86,6 @@ def asks(*qtypes: int) -> Predicate:
 
 def always(_: Difference, __: ZoneSet) -> bool:
     return True
-
-
-def last_name(d: Difference) -> bytes:
-    """The name at which the longer of the two chains of aliases ends."""
-    return max(chain(d.question, d.a), chain(d.question, d.b), key=len)[-1]
 
 
 def leaves_zone(d: Difference, zones: ZoneSet) -> bool:
@@ -101,6 +104,10 @@ def stops_at_zone_end(d: Difference, zones: ZoneSet) -> bool:
 
 def ds_past_alias(d: Difference, zones: ZoneSet) -> bool:
     return d.question.qtype == DS and leaves_zone(d, zones)
+
+
+def rrsig_at_alias(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype == RRSIG and d.both_answer and any(r.rtype == CNAME for r in d.a.answer | d.b.answer)
 
 
 def loops(d: Difference, _: ZoneSet) -> bool:
@@ -132,14 +139,31 @@ def overflows(d: Difference, _: ZoneSet) -> bool:
     return d.both_answer and YXDOMAIN in (d.a.rcode, d.b.rcode)
 
 
-# --- Rows about one server's habit; `theirs` is that server
+# --- Rows about a habit or mistake; `theirs` is the server that has it
 
 
-def answered_by_alias(d: Difference, _: ZoneSet) -> bool:
-    return d.question.qtype in (NSEC, RRSIG) and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
+def breaks(*rules: Rule) -> Predicate:
+    """Their answer breaks one of these rules, and ours none of them."""
+
+    def matches(d: Difference, _: ZoneSet) -> bool:
+        return any(f.rule in rules for f in d.theirs.faults) and not any(f.rule in rules for f in d.ours.faults)
+
+    return matches
 
 
-def nsec_question_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
+def loop_is_an_error(d: Difference, zones: ZoneSet) -> bool:
+    return loops(d, zones) and d.a.rcode in (NOERROR, YXDOMAIN)
+
+
+def overflow_is_no_error(d: Difference, zones: ZoneSet) -> bool:
+    return overflows(d, zones) and d.a.rcode == YXDOMAIN
+
+
+def nsec_answered_by_alias(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype == NSEC and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
+
+
+def nsec_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
     name = d.question.name.lower()
     zone = zones.zone_of(name)
     return d.question.qtype == NSEC and d.both_answer and zone is not None and zone.cut_above(name) == name and d.b.has(AA)
@@ -147,10 +171,6 @@ def nsec_question_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
 
 def any_stops_at_dname(d: Difference, _: ZoneSet) -> bool:
     return d.question.qtype == ANY and d.both_answer and any(r.rtype == DNAME for r in d.b.answer) and not d.b.authority
-
-
-def leaves_out_soa(d: Difference, _: ZoneSet) -> bool:
-    return d.both_answer and any("RFC 2308 2" in fault for fault in d.theirs.faults)
 
 
 def more_denial(d: Difference, _: ZoneSet) -> bool:
@@ -163,22 +183,22 @@ def less_denial(d: Difference, zones: ZoneSet) -> bool:
     return more_denial(d.swapped(), zones) and any(r.rtype == CNAME for r in d.a.answer)
 
 
-def proves_nothing(d: Difference, _: ZoneSet) -> bool:
-    """Their negative answer lacks a proof that ours has."""
+def adds_other_addresses(d: Difference, zones: ZoneSet) -> bool:
+    """In a referral, they leave out addresses that we send, and send none that we should and could.
 
-    def lacks_proof(faults: tuple[str, ...]) -> bool:
-        return any(fault.startswith("nothing proves") for fault in faults)
+    Not what a wildcard makes, which is no glue (RFC 9471 2), and not signatures (RFC 4035 3.1.1: MAY); and it must fit (owner compressed).
+    """
+    zone = zones.zone_of(d.question.name, DS)
 
-    return d.both_answer and lacks_proof(d.theirs.faults) and not lacks_proof(d.ours.faults)
+    def missed(record: Record) -> bool:
+        fits = d.a.size + 12 + len(record.rdata) <= d.question.room_served
+        return fits and record.rtype != RRSIG and zone is not None and record.owner in zone.names
+
+    return d.both_answer and hands_over(d.a) and not any(map(missed, d.only_theirs("additional")))
 
 
-def leaves_out_glue(d: Difference, _: ZoneSet) -> bool:
-    """They leave out addresses of in-domain servers without saying so by TC."""
-    return d.both_answer and any("RFC 9471" in fault for fault in d.theirs.faults)
-
-
-def repeats(d: Difference, _: ZoneSet) -> bool:
-    return d.both_answer and d.b.doubled > 0 and d.a.doubled == 0
+def is_no_referral(d: Difference, _: ZoneSet) -> bool:
+    return d.both_answer and not hands_over(d.a)
 
 
 def several_outcomes_are_right(d: Difference, _: ZoneSet) -> bool:
@@ -204,7 +224,7 @@ def only_ttls_differ(d: Difference) -> bool:
     def without_ttl(records: frozenset[Record]) -> set[tuple[bytes, int, bytes]]:
         return {(r.owner, r.rtype, r.rdata) for r in records}
 
-    return d.both_answer and all(without_ttl(getattr(d.a, s)) == without_ttl(getattr(d.b, s)) for s in SECTIONS)
+    return d.both_answer and all(without_ttl(section_of(d.a, s)) == without_ttl(section_of(d.b, s)) for s in SECTIONS)
 
 
 def set_has_several_ttls(d: Difference, zones: ZoneSet) -> bool:
@@ -217,76 +237,43 @@ def ttls_in_text(record: Record, zones: ZoneSet) -> set[int]:
     return {r.ttl for r in zone.set_of(record.owner, record.rtype)} if zone else set()
 
 
-def signature_has_its_own_ttl(d: Difference, _: ZoneSet) -> bool:
+def signature_has_its_own_ttl(d: Difference, zones: ZoneSet) -> bool:
     """Only TTLs of signatures differ, and theirs is not that of the set."""
-    return (
-        only_ttls_differ(d) and all(r.rtype == RRSIG for s in SECTIONS for r in d.only_theirs(s)) and any("RFC 4034 3" in f for f in d.theirs.faults)
-    )
+    return only_ttls_differ(d) and all(r.rtype == RRSIG for s in SECTIONS for r in d.only_theirs(s)) and breaks(Rule.SIGNATURE_TTL)(d, zones)
 
 
 TABLE: list[Explanation] = [
-    Explanation("odd message: the RFC leaves the choice", "see malformed.py", "all", frozenset({"outcome"}), several_outcomes_are_right),
-    Explanation(
-        "odd message: not what the RFC says", "see malformed.py", "whoever does as the RFC says", frozenset({"outcome"}), outcome_is_wrong, PEERS
-    ),
-    Explanation("delegation at a wildcard", "4592 4.2", "undefined", EVERYTHING, wildcard_delegates),
-    Explanation("QTYPE ANY", "8482 4", "all: any subset, or HINFO", EVERYTHING - {"rcode", "aa"}, asks(ANY)),
-    Explanation("QTYPE RRSIG", "8482 7", "all: signatures alone mean nothing", EVERYTHING - {"rcode", "aa"}, asks(RRSIG)),
-    Explanation("CD copied", "4035 3.1.6", "nsd, knot: clear in an authoritative answer", frozenset({"cd"}), always, frozenset({"bind"})),
-    Explanation("UDP payload offered", "6891 6.2.3", "all: the server's own choice", frozenset({"payload"}), always),
-    Explanation("EDNS options of the server's own", "6891 6.1.2", "all: unknown options are ignored", frozenset({"options"}), always),
-    Explanation("alias loop", "1034 3.6.2", "nobody: the chain so far, with NOERROR or SERVFAIL", EVERYTHING - {"aa"}, loops),
-    Explanation("DNAME makes a name over 255 octets", "6672 2.2", "YXDOMAIN; how many links before is free", EVERYTHING - {"aa"}, overflows),
-    Explanation(
-        "DS asked through an alias, at or past a cut", "4035 3.1.4.1", "undefined: three servers, three answers", EVERYTHING - {"aa"}, ds_past_alias
-    ),
-    Explanation(
-        "alias into another zone served or past a cut",
-        "1034 4.3.2 3a",
-        "zonda, nsd follow; knot, bind may stop",
-        EVERYTHING - {"aa"},
-        stops_at_zone_end,
-        frozenset({"knot", "bind"}),
-    ),
-    Explanation(
-        "NSEC or RRSIG asked at an alias", "4035 2.5", "knot, bind: they are data of the name", EVERYTHING, answered_by_alias, frozenset({"nsd"})
-    ),
-    Explanation(
-        "ANY asked through a DNAME", "6672 3.2 3c", "nsd, knot: go on with the new name", EVERYTHING, any_stops_at_dname, frozenset({"bind"})
-    ),
-    Explanation(
-        "NSEC asked at a delegation",
-        "4035 3.1.4.1",
-        "nsd, knot: refer, only DS is the parent's",
-        EVERYTHING,
-        nsec_question_answered_at_cut,
-        frozenset({"bind"}),
-    ),
-    Explanation(
-        "denial beyond the minimum", "5155 7.2.5", "knot, bind: each record once needed", frozenset({"authority"}), more_denial, frozenset({"nsd"})
-    ),
-    Explanation(
-        "denial for each wildcard on the way",
-        "4035 3.1.3.3",
-        "nsd, bind: one for every link",
-        frozenset({"authority"}),
-        less_denial,
-        frozenset({"knot"}),
-    ),
-    Explanation("denial left out", "4035 3.1.3", "whoever sends the proof", frozenset({"authority"}), proves_nothing, PEERS),
-    Explanation("SOA left out without TC", "2308 2", "whoever sends SOA, or TC", frozenset({"authority", "tc"}), leaves_out_soa, PEERS),
-    Explanation("glue left out without TC", "9471 2.1", "whoever sends all glue, or TC", frozenset({"additional", "tc"}), leaves_out_glue, PEERS),
-    Explanation("a record twice", "2181 5", "whoever sends it once", frozenset({"doubled"}), repeats, PEERS),
-    Explanation("RCODE of a chain that TC cut", "2181 9", "all: the answer over TCP counts", frozenset({"rcode"}), truncated_on_the_way),
-    Explanation("a set with several TTLs in the text", "2181 5.2", "all: any one of them", frozenset(SECTIONS), set_has_several_ttls),
-    Explanation(
-        "TTL of a signature",
-        "4034 3",
-        "knot: the TTL of the set it covers",
-        frozenset(SECTIONS),
-        signature_has_its_own_ttl,
-        frozenset({"nsd", "bind"}),
-    ),
-    # What must be there, the in-domain glue of RFC 9471, is looked for in every server's answers by laws.py.
-    Explanation("additional section", "1034 4.3.2 6", "all: what is useful is the server's view", frozenset({"additional"}), always),
+    row("odd message: the RFC leaves the choice", "see malformed.py", "all", "outcome", several_outcomes_are_right),
+    row("odd message: not what the RFC says", "see malformed.py", "whoever does as it says", "outcome", outcome_is_wrong, PEERS),
+    row("UDP payload offered", "6891 6.2.3", "all: the server's own choice", "payload", always),
+    row("EDNS options of the server's own", "6891 6.1.2", "all: unknown options are ignored", "options", always),
+    row("CD copied", "4035 3.1.6", "nsd, knot: clear in an authoritative answer", "cd", always, "bind"),
+    row("QTYPE ANY", "8482 4", "all: any subset, or HINFO", CONTENTS, asks(ANY)),
+    row("QTYPE RRSIG", "4034 3", "all: signatures at a name are no set", CONTENTS, asks(RRSIG)),
+    row("delegation at a wildcard", "4592 4.2", "undefined", CONTENTS + " rcode aa", wildcard_delegates),
+    # Aliases.
+    row("alias loop: how far it is followed", "1034 3.6.2", "all: somewhere it must end", CONTENTS, loops),
+    row("alias loop: RCODE", "1034 3.6.2", "silent; NOERROR with the chain so far", "rcode", loop_is_an_error, PEERS),
+    row("DNAME makes a name over 255 octets: links before", "6672 2.2", "all", CONTENTS, overflows),
+    row("DNAME makes a name over 255 octets: RCODE", "6672 2.2", "YXDOMAIN", "rcode", overflow_is_no_error, PEERS),
+    row("DS asked through an alias, at or past a cut", "4035 3.1.4.1", "undefined: three servers, three answers", CONTENTS + " rcode", ds_past_alias),
+    row("alias into another zone served or past a cut", "1034 4.3.2 3a", "nsd follows", CONTENTS + " rcode", stops_at_zone_end, "knot bind"),
+    row("NSEC asked at an alias", "4035 2.5", "knot, bind: data of the name", CONTENTS + " rcode", nsec_answered_by_alias, "nsd"),
+    row("RRSIG asked at an alias", "1034 4.3.2 3a, 4035 2.5", "all: data of the name, or led on", CONTENTS + " rcode", rrsig_at_alias),
+    row("ANY asked through a DNAME", "6672 3.2 3c", "nsd, knot: go on with the new name", CONTENTS + " rcode", any_stops_at_dname, "bind"),
+    row("RCODE of a chain that TC cut", "2181 9", "all: the answer over TCP counts", "rcode", truncated_on_the_way),
+    # Denial.
+    row("NSEC asked at a delegation", "4035 3.1.4.1", "nsd, knot: refer", CONTENTS + " aa", nsec_answered_at_cut, "bind"),
+    row("denial beyond the minimum", "5155 7.2.5", "knot, bind: what is needed, once", "authority", more_denial, "nsd"),
+    row("denial for each wildcard on the way", "4035 3.1.3.3", "nsd, bind: for every link", "authority", less_denial, "knot"),
+    row("denial left out", "4035 3.1.3", "whoever sends the proof", "authority", breaks(*PROOFS), PEERS),
+    row("SOA left out without TC", "2308 3", "whoever sends SOA, or TC", "authority tc", breaks(Rule.NO_SOA), PEERS),
+    # Referrals and what is added.
+    row("in-domain glue left out without TC", "9471 3.1", "whoever sends it all, or TC", "additional tc", breaks(Rule.GLUE), PEERS),
+    row("sibling glue and apex addresses in a referral", "9471 3.2", "whoever sends what fits", "additional", adds_other_addresses, PEERS),
+    row("additional section of an answer", "1034 4.3.2 6", "all: what may be useful", "additional", is_no_referral),
+    # Records.
+    row("a record twice", "2181 5", "whoever sends it once", "doubled", breaks(Rule.TWICE), PEERS),
+    row("a set with several TTLs in the text", "2181 5.2", "all: any one of them", "answer authority additional", set_has_several_ttls),
+    row("TTL of a signature", "4034 3", "knot: that of the set", "answer authority additional", signature_has_its_own_ttl, "nsd bind"),
 ]

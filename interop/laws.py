@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compare import Reply
+from faults import Fault, Rule
 from message import (
     AA,
     AAAA,
@@ -38,13 +39,12 @@ from zonedata import ZoneData
 from zoneset import ZoneSet, covered, is_referral
 
 
-def faults(question: Question, reply: Reply, validator: Validator) -> list[str]:
-    """The laws that a reply breaks, as sentences that end with the RFC. An odd question has its right outcomes with it, and no other law."""
+def faults(question: Question, reply: Reply, validator: Validator) -> list[Fault]:
+    """The rules that a reply breaks. An odd question has its right outcomes with it, and no other law."""
     if question.note:
-        wrong = reply.outcome not in question.right
-        return [f"{question.note}: {reply.outcome}, not {' or '.join(sorted(question.right))} (RFC {question.rfc})"] if wrong else []
+        return of_ruling(question, reply)
     if reply.message is None:
-        return [f"ill-formed answer: {reply.problem} (RFC 1035 4.1)" if reply.wire else "no answer (RFC 8906 3.1)"]
+        return [Fault(Rule.MALFORMED, reply.problem) if reply.wire else Fault(Rule.SILENT)]
     message, zones = reply.message, validator.zones
     return [
         *of_header(question, message),
@@ -58,35 +58,41 @@ def faults(question: Question, reply: Reply, validator: Validator) -> list[str]:
     ]
 
 
-def of_header(question: Question, message: Answer) -> Iterator[str]:
+def of_ruling(question: Question, reply: Reply) -> list[Fault]:
+    if reply.outcome in question.right:
+        return []
+    return [Fault(Rule.RULING, f"{question.note}: {reply.outcome}, not {' or '.join(sorted(question.right))}, RFC {question.rfc}")]
+
+
+def of_header(question: Question, message: Answer) -> Iterator[Fault]:
     sent = question.wire()
     flags = int.from_bytes(sent[2:4])
     if not message.has(QR):
-        yield "QR is clear (RFC 1035 4.1.1)"
+        yield Fault(Rule.FLAGS, "QR is clear")
     if message.flags & RD != flags & RD:
-        yield "RD is not copied (RFC 1035 4.1.1)"
+        yield Fault(Rule.FLAGS, "RD is not copied")
     for bit, name in ((RA, "RA"), (Z, "Z"), (AD, "AD")):
         if message.has(bit):
-            yield f"{name} is set (RFC 1035 4.1.1, RFC 4035 3.1.6)"
+            yield Fault(Rule.FLAGS, f"{name} is set")
     end = 12 + len(question.name) + 4
     if message.wire[12:end] != sent[12:end] or message.wire[4:6] != b"\0\1":
-        yield "the question does not come back octet for octet (RFC 1035 4.1.1, RFC 5452 9.1)"
+        yield Fault(Rule.QUESTION)
     if (message.edns is not None) != (question.payload is not None):
-        yield "OPT in one of query and answer only (RFC 6891 6.1.1)"
+        yield Fault(Rule.EDNS, "OPT")
     elif message.edns and bool(message.edns.flags & 0x8000) != question.dnssec:
-        yield "DO is not copied (RFC 3225 3)"
+        yield Fault(Rule.EDNS, "DO")
 
 
-def of_size(question: Question, message: Answer) -> Iterator[str]:
+def of_size(question: Question, message: Answer) -> Iterator[Fault]:
     if message.size > question.room:
-        yield f"{message.size} octets where the client has room for {question.room} (RFC 6891 6.2.3)"
+        yield Fault(Rule.SIZE, f"{message.size} of {question.room}")
     if question.tcp and message.has(TC):
-        yield "TC over TCP (RFC 2181 9)"
+        yield Fault(Rule.TC_OVER_TCP)
     if message.doubled:
-        yield f"{message.doubled} records twice in a section (RFC 2181 5)"
+        yield Fault(Rule.TWICE)
 
 
-def of_sets(message: Answer, zones: ZoneSet) -> Iterator[str]:
+def of_sets(message: Answer, zones: ZoneSet) -> Iterator[Fault]:
     """RFC 2181 5, 9: sets come whole, unless TC says that they do not; nothing comes that the zones do not hold."""
     if message.has(TC):
         return
@@ -96,20 +102,20 @@ def of_sets(message: Answer, zones: ZoneSet) -> Iterator[str]:
                 continue
             sent = frozenset(r.rdata for r in section if r.owner == owner and r.rtype == rtype)
             if not any(sent == held for held in sets_held(owner, rtype, zones)):
-                yield f"{name_text(owner)} {type_text(rtype)} is not the set of the zone (RFC 2181 5)"
+                yield Fault(Rule.NOT_THE_SET, f"{name_text(owner)} {type_text(rtype)}")
 
 
-def of_ttls(message: Answer, zones: ZoneSet) -> Iterator[str]:
+def of_ttls(message: Answer, zones: ZoneSet) -> Iterator[Fault]:
     """RFC 2181 5.2: one TTL a set, the zone's (for synthesized aliases the DNAME's, RFC 6672 3.1); RFC 4034 3: its signature has the same."""
     for section in (message.answer, message.authority, message.additional):
         ttls: dict[tuple[bytes, int], set[int]] = {}
         for record in section:
             ttls.setdefault((record.owner, covered(record)), set()).add(record.ttl)
             if record.rtype not in (RRSIG, SOA, CNAME) and record.ttl not in ttls_held(record, zones):
-                yield f"{name_text(record.owner)} {type_text(record.rtype)} with a TTL that the zone does not have (RFC 2181 5.2)"
+                yield Fault(Rule.TTL, f"{name_text(record.owner)} {type_text(record.rtype)}")
         for (owner, rtype), found in ttls.items():
             if len(found) > 1:
-                yield f"{name_text(owner)} {type_text(rtype)} and its signatures have several TTLs (RFC 4034 3)"
+                yield Fault(Rule.SIGNATURE_TTL, f"{name_text(owner)} {type_text(rtype)}")
 
 
 def ttls_held(record: Record, zones: ZoneSet) -> set[int]:
@@ -134,32 +140,32 @@ def wildcard_set(owner: bytes, rtype: int, zone: ZoneData) -> frozenset[Record]:
     return frozenset() if encloser == owner else zone.set_of(b"\1*" + encloser, rtype)
 
 
-def of_dnssec_types(question: Question, message: Answer) -> Iterator[str]:
+def of_dnssec_types(question: Question, message: Answer) -> Iterator[Fault]:
     """RFC 3225 3: records of DNSSEC only for those who ask for them."""
     if not question.dnssec and question.qtype not in (RRSIG, NSEC, NSEC3, ANY):
         for rtype in {r.rtype for r in message.records} & {RRSIG, NSEC, NSEC3}:
-            yield f"{type_text(rtype)} without DO (RFC 3225 3)"
+            yield Fault(Rule.DNSSEC_WITHOUT_DO, type_text(rtype))
 
 
-def of_referral(message: Answer, zones: ZoneSet) -> Iterator[str]:
-    """RFC 9471 2.1: all addresses of in-domain name servers, or TC."""
+def of_referral(message: Answer, zones: ZoneSet) -> Iterator[Fault]:
+    """RFC 9471 3.1: all addresses of in-domain name servers, or TC."""
     if not is_referral(message) or message.has(TC):
         return
     for cut, server in sorted((r.owner, r.rdata) for r in message.authority if r.rtype == NS):
         zone = zones.zone_of(cut, DS)
         for rtype in (A, AAAA):
             if zone and is_below(server, cut) and zone.set_of(server, rtype) - message.additional:
-                yield f"{type_text(rtype)} of in-domain server {name_text(server)} missing without TC (RFC 9471 2.1)"
+                yield Fault(Rule.GLUE, f"{name_text(server)} {type_text(rtype)}")
 
 
-def of_negative(message: Answer, zones: ZoneSet) -> Iterator[str]:
+def of_negative(message: Answer, zones: ZoneSet) -> Iterator[Fault]:
     """RFC 2308 3: a negative answer carries the SOA with the lesser of its TTL and its minimum."""
     soas = [r for r in message.authority if r.rtype == SOA]
     for soa in soas:
         if zone := zones.zones.get(soa.owner):
             wanted = min(zone.soa.ttl, int.from_bytes(zone.soa.rdata[-4:]))
             if soa.ttl != wanted:
-                yield f"SOA with TTL {soa.ttl}, not {wanted} (RFC 2308 3)"
+                yield Fault(Rule.SOA_TTL, f"{soa.ttl}, not {wanted}")
     empty = message.rcode == NOERROR and message.has(AA) and not message.answer
     if not soas and not message.has(TC) and (empty or message.rcode == NXDOMAIN):
-        yield "negative answer without SOA (RFC 2308 2)"
+        yield Fault(Rule.NO_SOA)

@@ -38,6 +38,8 @@ RCODES = {
 # Flag bits of the header (RFC 1035 4.1.1, RFC 2535 6.1) and of the OPT TTL (RFC 3225 3).
 QR, AA, TC, RD, RA, Z, AD, CD = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x0040, 0x0020, 0x0010
 DO = 0x8000
+# Answers over UDP are no longer, so that they are not fragmented.
+UDP_MOST = 1232
 
 # Where names stand in the data of a type: octets before the first name, and how many names follow one another.
 # These are the types whose names a server may compress or lower-case (RFC 3597 4, RFC 4034 6.2), and SVCB and HTTPS.
@@ -135,6 +137,11 @@ class Question:
     def room(self) -> int:
         """How many octets the answer may have (RFC 1035 4.2.1, RFC 6891 6.2.3)."""
         return 65535 if self.tcp else max(512, self.payload or 512)
+
+    @property
+    def room_served(self) -> int:
+        """How many of these the servers under comparison use by their defaults (RFC 9715 3)."""
+        return self.room if self.tcp else min(self.room, UDP_MOST)
 
     def __str__(self) -> str:
         if self.note:

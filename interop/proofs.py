@@ -1,6 +1,6 @@
 """Validates answers from signed zones: every set signed, every negative answer, wildcard and unsigned delegation proved.
 
-Faults are sentences. Signatures are checked with dnspython where the package cryptography is there.
+Signatures are checked with dnspython where the package cryptography is there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import dns.rdtypes.ANY.RRSIG
 import dns.rrset
 
 from denial import Denial, denial
+from faults import Fault, Rule
 from message import (
     AA,
     CNAME,
@@ -73,7 +74,7 @@ class Validator:
     zones: ZoneSet
     verified: dict[tuple[frozenset[Record], Record], bool] = field(default_factory=dict)
 
-    def faults(self, question: Question, message: Answer) -> list[str]:
+    def faults(self, question: Question, message: Answer) -> list[Fault]:
         """What keeps a validator from accepting the answer; empty when it would, or when there is nothing to validate."""
         if not question.dnssec or question.qtype == RRSIG or message.has(TC) or message.rcode not in (NOERROR, NXDOMAIN):
             return []
@@ -81,7 +82,7 @@ class Validator:
 
     # --- signatures
 
-    def signature_faults(self, message: Answer) -> Iterator[str]:
+    def signature_faults(self, message: Answer) -> Iterator[Fault]:
         synthesized = {r.owner for r in message.answer if r.rtype == CNAME and dname_for(r.owner, message)}
         for section in (message.answer, message.authority):
             sets, signatures = grouped(section)
@@ -90,9 +91,9 @@ class Validator:
                 if found:
                     yield from self.bad_signatures(frozenset(records), found)
                 elif self.must_be_signed(owner, rtype) and not (rtype == CNAME and owner in synthesized):
-                    yield f"{name_text(owner)} {type_text(rtype)} has no RRSIG (RFC 4035 3.1.1)"
+                    yield Fault(Rule.UNSIGNED, f"{name_text(owner)} {type_text(rtype)}")
             for owner, rtype in signatures.keys() - sets.keys():
-                yield f"{name_text(owner)} has an RRSIG of {type_text(rtype)} without the set (RFC 4035 3.1.1)"
+                yield Fault(Rule.WITHOUT_SET, f"{name_text(owner)} {type_text(rtype)}")
         sets, signatures = grouped(message.additional)
         for key in sets.keys() & signatures.keys():
             yield from self.bad_signatures(frozenset(sets[key]), signatures[key])
@@ -107,14 +108,14 @@ class Validator:
         cut = zone.cut_above(owner)
         return cut is None or (cut == owner and rtype == DS)
 
-    def bad_signatures(self, records: frozenset[Record], signatures: list[Record]) -> Iterator[str]:
+    def bad_signatures(self, records: frozenset[Record], signatures: list[Record]) -> Iterator[Fault]:
         for signature in signatures:
             key = records, signature
             if key not in self.verified:
                 self.verified[key] = self.verify(records, signature)
             if not self.verified[key]:
                 one = next(iter(records))
-                yield f"{name_text(one.owner)} {type_text(one.rtype)}: signature does not verify (RFC 4035 5.3.3)"
+                yield Fault(Rule.INVALID, f"{name_text(one.owner)} {type_text(one.rtype)}")
 
     def verify(self, records: frozenset[Record], signature: Record) -> bool:
         zone = self.zones.zones.get(signer(signature))
@@ -135,7 +136,7 @@ class Validator:
 
     # --- the way of the question through its aliases
 
-    def walk_faults(self, question: Question, message: Answer) -> Iterator[str]:
+    def walk_faults(self, question: Question, message: Answer) -> Iterator[Fault]:
         sets, signatures = grouped(message.answer)
         name, seen = question.name.lower(), set[bytes]()
         while name not in seen:
@@ -152,16 +153,16 @@ class Validator:
                 return
             name = next(iter(sets[name, CNAME])).rdata
 
-    def wildcard_faults(self, name: bytes, signatures: list[Record], message: Answer) -> Iterator[str]:
+    def wildcard_faults(self, name: bytes, signatures: list[Record], message: Answer) -> Iterator[Fault]:
         """RFC 4035 3.1.3.3, RFC 5155 7.2.6: an answer made from a wildcard proves that there is no closer match."""
         for signature in signatures[:1]:
             count = signature.rdata[3]
             if count < label_count(name):
                 encloser = from_labels(labels(name)[-count:] if count else [])
                 if not self.denial(message, signer(signature)).no_closer(name, encloser):
-                    yield f"nothing proves that the wildcard may answer for {name_text(name)} (RFC 4035 3.1.3.3)"
+                    yield Fault(Rule.WILDCARD, name_text(name))
 
-    def end_faults(self, name: bytes, question: Question, message: Answer) -> Iterator[str]:
+    def end_faults(self, name: bytes, question: Question, message: Answer) -> Iterator[Fault]:
         """The last name has no answer here: a negative answer or a referral, each with its proof."""
         soa = next((r.owner for r in message.authority if r.rtype == SOA), None)
         cut = next((r.owner for r in message.authority if r.rtype == NS and is_below(name, r.owner)), None)
@@ -170,23 +171,23 @@ class Validator:
         elif cut is not None and not message.has(AA):
             yield from self.referral_faults(cut, message)
 
-    def negative_faults(self, name: bytes, qtype: int, apex: bytes, message: Answer) -> Iterator[str]:
+    def negative_faults(self, name: bytes, qtype: int, apex: bytes, message: Answer) -> Iterator[Fault]:
         zone = self.zones.zones.get(apex)
         if zone is None or not is_below(name, apex):
-            yield f"the SOA of {name_text(apex)} says nothing of {name_text(name)} (RFC 2308 3)"
+            yield Fault(Rule.FOREIGN_SOA, f"{name_text(apex)} for {name_text(name)}")
         elif zone.is_signed:
             proof = self.denial(message, apex)
             if message.rcode == NXDOMAIN and not proof.no_name(name):
-                yield f"nothing proves that {name_text(name)} does not exist (RFC 4035 3.1.3.2, RFC 5155 7.2.2)"
+                yield Fault(Rule.NO_NAME, name_text(name))
             if message.rcode == NOERROR and not proof.no_data(name, qtype):
-                yield f"nothing proves that {name_text(name)} has no {type_text(qtype)} (RFC 4035 3.1.3.1, RFC 5155 7.2.3 to 7.2.5)"
+                yield Fault(Rule.NO_DATA, f"{name_text(name)} {type_text(qtype)}")
 
-    def referral_faults(self, cut: bytes, message: Answer) -> Iterator[str]:
+    def referral_faults(self, cut: bytes, message: Answer) -> Iterator[Fault]:
         """RFC 4035 3.1.4: a referral carries DS, or the proof that there is none."""
         zone = self.zones.zone_of(cut, DS)
         has_ds = any(r.owner == cut and r.rtype == DS for r in message.authority)
         if zone and zone.is_signed and cut != zone.apex and not has_ds and not self.denial(message, zone.apex).no_ds(cut):
-            yield f"neither DS nor a proof that {name_text(cut)} has none (RFC 4035 3.1.4, RFC 5155 7.2.7)"
+            yield Fault(Rule.NO_DS, name_text(cut))
 
     def denial(self, message: Answer, apex: bytes) -> Denial:
         """The denial records that this zone signed."""

@@ -151,7 +151,7 @@ def ruled(question: Question) -> Question:
     """The question; if it is of another opcode or class, as an odd one with its right outcomes (see malformed.py)."""
     opcode = question.wire()[2] >> 3 & 15
     if opcode in (4, 5):
-        note, right, rfc = f"opcode {opcode}", {"NOTAUTH"}, "1996 3.10, 2136 3.1.2"
+        note, right, rfc = f"opcode {opcode}", {"NOTAUTH"}, "1996, 2136 3.1.2"
     elif opcode:
         note, right, rfc = f"opcode {opcode}", {"NOTIMP"}, "8906 3.1.4"
     elif question.qclass != IN:

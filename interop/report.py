@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from campaign import Finding, Tally
+from compare import Reply
 from explanations import Explanation
+from faults import Rule
 from message import Question, dig_style, name_text, type_text
 
 SHOWN = 3
@@ -44,15 +46,22 @@ def shortened(line: str, length: int = 110) -> str:
 
 
 def laws(tally: Tally, subject: str | None) -> str:
-    """Which answers break a rule by themselves; the same rule broken for many names is one line."""
-    grouped: dict[tuple[str, str], list[tuple[str, Question]]] = {}
-    for (server, fault), questions in tally.faults.items():
-        grouped.setdefault((server, fault[fault.rfind("(RFC") :]), []).extend((fault, q) for q in questions)
-    lines = []
-    for (server, _), found in sorted(grouped.items(), key=lambda item: (item[0][0] != subject, item[0])):
-        lines.append(f"{len(found):>9,}  {server}: {shortened(found[0][0])}")
-        lines.append(" " * 13 + f"e.g. {shortened(str(found[0][1]))}")
-    return "\n".join(["Answers that break a rule whoever else does", *lines]) if lines else "No answer breaks a rule."
+    """Which rules are broken by answers in themselves: by the subject, with an answer each in full; by the others, for the record."""
+    mine = [key for key in tally.faults if key[0] == subject]
+    others = sorted((key for key in tally.faults if key[0] != subject), key=lambda key: (key[0], key[1].sentence, key[2]))
+    parts = ["\n".join(["Rules that others break, whoever else does", *(law(key, tally) for key in others)])] if others else []
+    for key in mine:
+        broken = tally.broken[key]
+        parts.append("\n".join([f"--- WRONG:{law(key, tally)}", again(broken.scene, broken.question), *reply_in_full(broken.reply)]))
+    return "\n\n".join(parts) or "No answer breaks a rule."
+
+
+def law(key: tuple[str, Rule, str], tally: Tally) -> str:
+    server, rule, note = key
+    broken = tally.broken[key]
+    about = next(fault.about for fault in broken.reply.faults if fault.rule is rule)
+    example = "" if note else f"; e.g. {shortened(str(broken.question), 70)}"
+    return f"{tally.faults[key]:>9,}  {server}: {rule.sentence}{': ' + shortened(about, 90) if about else ''} (RFC {rule.rfc}){example}"
 
 
 def transfers(tally: Tally) -> str:
@@ -76,14 +85,16 @@ def unexplained(tally: Tally) -> str:
 def in_full(finding: Finding) -> str:
     """A difference with both answers and the way to see it again."""
     difference = finding.difference
-    lines = [f"{finding.suite}: {difference.question}", f"  again: interop/run.py --hold {finding.scene}, then {command(difference.question)}"]
-    for reply in (difference.ours, difference.theirs):
-        lines += [
-            f"{reply.server}:",
-            *("  " + line for line in dig_style(reply.wire).splitlines()),
-            *(f"  breaks: {fault}" for fault in reply.faults),
-        ]
-    return "\n".join(lines)
+    lines = [f"{finding.suite}: {difference.question}", again(finding.scene, difference.question)]
+    return "\n".join([*lines, *reply_in_full(difference.ours), *reply_in_full(difference.theirs)])
+
+
+def reply_in_full(reply: Reply) -> list[str]:
+    return [f"{reply.server}:", *("  " + line for line in dig_style(reply.wire).splitlines()), *(f"  breaks: {fault}" for fault in reply.faults)]
+
+
+def again(scene: str, question: Question) -> str:
+    return f"  again: interop/run.py --hold {scene}, then {command(question)}"
 
 
 def command(question: Question) -> str:
@@ -102,10 +113,7 @@ def as_json(tally: Tally, versions: dict[str, str]) -> dict[str, Any]:
         "servers": versions,
         "asked": tally.asked,
         "classes": [class_json(row, tally) for row in sorted({row for row, _, _ in tally.classes}, key=lambda row: row.name)],
-        "faults": [
-            {"server": server, "fault": fault, "count": len(questions), "example": str(questions[0])}
-            for (server, fault), questions in tally.faults.items()
-        ],
+        "faults": [{"server": key[0], "rule": key[1].sentence, "count": count, "text": law(key, tally)} for key, count in tally.faults.items()],
         "transfers": tally.transfers,
         "unexplained": [
             {"servers": [a, b], "fields": sorted(fields), "count": count, "examples": [in_full(f) for f in tally.unexplained[a, b, fields]]}

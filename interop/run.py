@@ -103,7 +103,7 @@ def is_clean(tally: Tally, subject: str | None) -> bool:
     """Whether nothing is left unexplained, and the subject breaks no rule by itself."""
     return (
         not tally.unexplained
-        and not any(server == subject for server, _ in tally.faults)
+        and not any(server == subject for server, _, _ in tally.faults)
         and not any(line.startswith(f"{subject}:") for line in tally.transfers)
     )
 

@@ -27,15 +27,17 @@ pub(crate) fn add_addresses(
         return;
     }
     let apex = qname.offset(zone.apex_labels());
-    let mut addresses = Addresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], len: 0 };
+    let mut addresses = Addresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], count: 0 };
     match rrset.rtype {
-        Rtype::SRV => addresses.add_of_services(rrset, at),
-        Rtype::SVCB | Rtype::HTTPS => addresses.add_of_bindings(rrset, at, qname),
-        _ => addresses.add_of_hosts(rrset, at),
+        Rtype::NS | Rtype::MX => addresses.of_compressed(rrset, at),
+        // RFC 2782: three numbers, then the target.
+        Rtype::SRV => addresses.of_opaque(rrset, at, 6, qname),
+        // RFC 9460 2.2: the priority, then the target.
+        _ => addresses.of_opaque(rrset, at, 2, qname),
     }
 }
 
-/// The addresses for one set.
+/// The addresses of the targets of one set, each once (RFC 2181 5).
 struct Addresses<'a, 'o> {
     zone: &'a Zone,
     /// Where the apex stands in the message.
@@ -43,14 +45,13 @@ struct Addresses<'a, 'o> {
     dnssec: bool,
     key: &'a mut Key,
     message: &'a mut Message<'o>,
-    /// The sets that were added, by address: several records may point to one name.
+    /// What was added: the address in memory of the first set of each target.
     added: [usize; MAX_TARGETS],
-    len: usize,
+    count: usize,
 }
 
 impl Addresses<'_, '_> {
-    /// Of NS and MX records, whose names may be compressed.
-    fn add_of_hosts(&mut self, rrset: &Rrset<'_>, at: usize) {
+    fn of_compressed(&mut self, rrset: &Rrset<'_>, at: usize) {
         let mut target = None;
         for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
             let target = target.get_or_insert_with(Qname::new);
@@ -60,30 +61,22 @@ impl Addresses<'_, '_> {
         }
     }
 
-    /// RFC 2782: three numbers, then the target.
-    fn add_of_services(&mut self, rrset: &Rrset<'_>, at: usize) {
-        let mut owner = at + RECORD_HEAD_LEN + 6;
+    /// Of names that stand behind `skip` octets of the RDATA.
+    fn of_opaque(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize, qname: &Qname) {
+        let mut owner = at + RECORD_HEAD_LEN + skip;
         for rdata in rrset.opaque().take(MAX_TARGETS) {
-            self.add(&rdata[6..], owner);
-            owner += RECORD_HEAD_LEN + rdata.len();
-        }
-    }
-
-    /// RFC 9460 2.2: the priority, then the target.
-    fn add_of_bindings(&mut self, rrset: &Rrset<'_>, at: usize, qname: &Qname) {
-        let mut owner = at + RECORD_HEAD_LEN + 2;
-        for rdata in rrset.opaque().take(MAX_TARGETS) {
-            match rdata {
+            match (rrset.rtype, rdata) {
+                (Rtype::SRV, _) => self.add(&rdata[skip..], owner),
                 // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
-                [0, 0, 0, ..] => {}
-                [_, _, 0, ..] => self.add(qname.wire(), qname.offset(qname.labels())),
-                _ => self.add(&rdata[2..], owner),
+                (_, [0, 0, 0, ..]) => {}
+                (_, [_, _, 0, ..]) => self.add(qname.wire(), qname.offset(qname.labels())),
+                _ => self.add(&rdata[skip..], owner),
             }
             owner += RECORD_HEAD_LEN + rdata.len();
         }
     }
 
-    /// Adds the addresses of the name that `target` begins with, which stands at `owner` in the message.
+    /// Adds the addresses of the name that `target` begins with, which stands at `owner` of the message.
     fn add(&mut self, target: &[u8], owner: usize) {
         let Ok(name) = NameRef::from_wire(target) else { return };
         if owner > MAX_POINTER || !name.is_at_or_below(self.zone.apex()) {
@@ -91,12 +84,12 @@ impl Addresses<'_, '_> {
         }
         self.key.set(name.wire(), self.zone.apex().wire().len());
         let Some(node) = self.zone.get(self.key.as_bytes()) else { return };
-        let Some(first) = address_sets(&node).next().map(|rrset| rrset.address()) else { return };
-        if self.added[..self.len].contains(&first) {
+        let Some(first) = address_sets(&node).next() else { return };
+        if self.added[..self.count].contains(&first.address()) {
             return;
         }
-        self.added[self.len] = first;
-        self.len += 1;
+        self.added[self.count] = first.address();
+        self.count += 1;
         // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
         push_addresses(&node, Place { owner, apex: self.apex }, self.dnssec, self.message);
     }
@@ -115,7 +108,6 @@ pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, messag
     is_complete
 }
 
-#[inline]
 fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
     node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0)
 }

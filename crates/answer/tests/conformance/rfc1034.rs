@@ -219,27 +219,6 @@ fn rfc_1034_3_6_2_an_alias_out_of_all_zones() {
     );
 }
 
-/// RFC 2181 5: no set has a record twice, however many records point to its owner.
-#[test]
-fn rfc_1034_3_6_addresses_of_one_target_are_added_once() {
-    let server = Server::new(&[(
-        "example.",
-        "example. 60 IN SOA ns. host. 1 2 3 4 5
-        example. 60 NS ns.
-        host.example. 60 A 192.0.2.1
-        example. 60 MX 10 host.example.
-        example. 60 MX 20 HOST.example.
-        _s.example. 60 SRV 1 2 3 host.example.
-        _s.example. 60 SRV 1 2 4 host.example.
-        host.example. 60 HTTPS 1 .
-        host.example. 60 HTTPS 2 host.example.",
-    )]);
-    for question in ["example. MX", "_s.example. SRV", "host.example. HTTPS"] {
-        let got = server.ask(&query(question), TCP);
-        assert_eq!((got.answer.len(), got.additional.len()), (2, 1), "{question}");
-    }
-}
-
 #[test]
 fn rfc_1034_3_1_a_zone_may_have_the_longest_name() {
     let (apex, below) = ("a.".repeat(127), "a.".repeat(126));
