@@ -204,6 +204,15 @@ fn a_set_may_have_more_records_than_a_message_counts() {
     assert_eq!(transferred(&zone), records.into_iter().collect::<Vec<_>>());
 }
 
+#[test]
+fn a_set_may_have_any_number_of_signatures() {
+    let set = |n| Set { owner: "a.z.".into(), rtype: Rtype::A, first: 1, count: 1, signature_len: Some(n) };
+    for count in [1, 254, 255, 256, 700] {
+        let records = records(&(1..=count).map(set).collect::<Vec<_>>(), 1);
+        assert_eq!(transferred(&load_good(&records, None)), records.into_iter().collect::<Vec<_>>(), "{count}");
+    }
+}
+
 /// Each thread builds a range of names, which ends where it may and not within what a cut covers.
 #[test]
 fn a_zone_built_by_threads_is_as_one_built_by_one() {
