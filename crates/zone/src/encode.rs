@@ -114,9 +114,7 @@ impl<'e> NodeEncoder<'e> {
             return;
         }
         let signatures = sort_and_dedup(Rtype::RRSIG, signatures);
-        // One octet counts them; more than 255 keys sign nothing.
-        let signatures = &signatures[..signatures.len().min(255)];
-        self.out.push(signatures.len() as u8);
+        write_length(signatures.len(), &mut self.out);
         write_length(signatures.iter().map(|raw| 2 + raw.rdata.len()).sum(), &mut self.out);
         for raw in signatures {
             self.out.extend_from_slice(&(raw.rdata.len() as u16).to_be_bytes());

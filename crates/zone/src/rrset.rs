@@ -496,10 +496,10 @@ fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
 
 impl<'z> Signatures<'z> {
     fn split(bytes: &'z [u8]) -> (Signatures<'z>, &'z [u8]) {
-        let (&count, rest) = split_first(bytes);
+        let (count, rest) = split_length(bytes);
         let (len, rest) = split_length(rest);
         let (data, rest) = rest.split_at(len);
-        (Signatures { count: count.into(), data }, rest)
+        (Signatures { count, data }, rest)
     }
 
     /// The octets that the records take in a message.

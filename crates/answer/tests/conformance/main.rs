@@ -2,6 +2,8 @@
 
 mod compare;
 mod edns_options;
+mod large;
+mod mutations;
 mod oracle;
 mod properties;
 mod random;

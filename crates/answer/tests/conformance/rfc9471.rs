@@ -78,3 +78,20 @@ fn rfc_9471_3_2_in_domain_glue_comes_before_sibling_glue() {
     assert!(!got.flags.truncated, "the one address that is needed fits");
     assert!(got.additional.iter().any(|record| record.owner.to_string() == "zz.child.example."));
 }
+
+/// In the order of the tree an octet of 0 or 1 is written as two octets, which are those of other labels.
+#[test]
+fn rfc_9471_2_glue_is_that_of_the_server_and_of_no_other() {
+    for (server, other) in [
+        (r"\001\001.child.example.", r"\000.child.example."),
+        (r"\001\002.child.example.", r"\001.child.example."),
+        (r"b\000a.child.example.", r"a.b.child.example."),
+    ] {
+        let zone = format!("{HEAD}child.example. 60 NS {server}\n{other} 60 A 192.0.2.1\n");
+        let got = Server::new(&[("example.", &zone)]).ask(&query("www.child.example. A"), TCP);
+        assert_eq!(got.additional, [], "{server} and {other}");
+        let zone = format!("{HEAD}child.example. 60 NS {other}\n{other} 60 A 192.0.2.1\n");
+        let got = Server::new(&[("example.", &zone)]).ask(&query("www.child.example. A"), TCP);
+        assert_eq!(got.additional.len(), 1, "{other}");
+    }
+}
