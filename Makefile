@@ -48,7 +48,7 @@ lint: $(VENV)/ready ## format, clippy, documentation, Python
 	$(VENV)/bin/ruff check --exclude $(VENV) .
 
 bench: ## instruction counts and sizes, compared with the committed figures
-	cargo bench --workspace --locked
+	python3 bench/figures.py
 
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	@if ! cargo fuzz --version >/dev/null 2>&1; then echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; fi

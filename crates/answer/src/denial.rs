@@ -266,7 +266,7 @@ fn is_of_chain(zone: &Zone, entry: &Entry<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 5155 appendix A: the hash of "example" with salt aabbccdd and 12 iterations.
+    /// RFC 4648 7: what sorts as octets sorts as digits.
     #[test]
     fn base32hex_keeps_the_order() {
         let digest: [u8; 20] = std::array::from_fn(|at| (at * 13) as u8);

@@ -408,10 +408,10 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// RFC 2308 2, 3: the SOA record, with the TTL for which the answer may be kept.
     fn negative(&mut self, zone: &'z Zone, rcode: u8) -> Result<Step, Full> {
-        let soa = zone.soa();
+        let (soa, ttl) = zone.negative_soa();
         let apex = self.qname.offset(zone.apex_labels());
         let place = Place { owner: apex, apex };
-        if self.message.push(Section::Authority, &soa, zone.negative_ttl(), place, self.dnssec).is_err() {
+        if self.message.push(Section::Authority, &soa, ttl, place, self.dnssec).is_err() {
             self.message.truncated = true;
         }
         Ok(Step::Done(rcode))

@@ -24,7 +24,6 @@ pub(crate) struct Header {
     pub(crate) id: [u8; 2],
     pub(crate) opcode: u8,
     pub(crate) rd: bool,
-    pub(crate) cd: bool,
 }
 
 /// What a client says in its OPT record (RFC 6891).
@@ -71,16 +70,11 @@ impl Header {
     #[inline]
     pub(crate) fn read(message: &[u8]) -> Option<Header> {
         let header: &[u8; HEADER_LEN] = message.first_chunk()?;
-        // RFC 8906 3.1.4: an answer is never answered.
+        // RFC 1035 4.1.1: an answer is never answered.
         if header[2] & 0x80 != 0 {
             return None;
         }
-        Some(Header {
-            id: [header[0], header[1]],
-            opcode: header[2] >> 3 & 15,
-            rd: header[2] & 1 != 0,
-            cd: header[3] & 0x10 != 0,
-        })
+        Some(Header { id: [header[0], header[1]], opcode: header[2] >> 3 & 15, rd: header[2] & 1 != 0 })
     }
 }
 

@@ -87,14 +87,15 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     }
     become_user(&config.server, control.as_deref())?;
 
-    let zones = Zones::new(&config.zones, &config.server)
-        .map_err(|error| StartError::System("there are no random numbers", error))?;
+    let mut zones =
+        Zones::new(&config.server).map_err(|error| StartError::System("there are no random numbers", error))?;
+    zones.configure(config.zones);
     let running = listeners
         .serve(|| Responder::new(zones.reader()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
     let (jobs, queue) = sync_channel(WAITING_RELOADS);
     let writer = Writer { zones, sources, server: config.server, log, notifier: Notifier::from_environment() };
-    spawn("writer", move || writer.run(config.zones, &queue))?;
+    spawn("writer", move || writer.run(&queue))?;
     if let Some(control) = control.clone() {
         let jobs = jobs.clone();
         spawn("control", move || control.serve(|request| writer::ask(&jobs, request)))?;

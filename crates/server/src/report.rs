@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use wire::Name;
+use wire::NameRef;
 use zone::{Diagnostic, Severity};
 
 /// A mistake or a warning in a configuration or a zone, with its place and its mend.
@@ -28,14 +28,14 @@ pub struct Finding {
 
 impl Finding {
     /// A finding in a zone, or in the configuration.
-    pub fn new(diagnostic: &Diagnostic, zone: Option<&Name>) -> Finding {
+    pub fn new(diagnostic: &Diagnostic, zone: Option<NameRef<'_>>) -> Finding {
         let severity = match diagnostic.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         Finding {
             severity: severity.into(),
-            zone: zone.map(Name::to_string),
+            zone: zone.map(|zone| zone.to_string()),
             file: diagnostic.place.file.to_string(),
             line: diagnostic.place.line,
             column: diagnostic.place.column,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use crate::config::section::{Section, Takes};
-use crate::config::{Config, Server, ZoneConfig};
+use crate::config::{Config, Server};
 use crate::control::{Answer, Request};
 use crate::log::Log;
 use crate::notify::Notifier;
@@ -33,9 +33,9 @@ pub struct Writer {
 
 impl Writer {
     /// Loads all zones, tells that the daemon is ready, then reloads whenever asked.
-    pub fn run(mut self, zones: Vec<ZoneConfig>, jobs: &Receiver<Job>) {
+    pub fn run(mut self, jobs: &Receiver<Job>) {
         let begin = Instant::now();
-        let mut report = self.zones.take(zones, &self.notifier);
+        let mut report = self.zones.load(Vec::new(), &self.notifier);
         report.seconds = begin.elapsed().as_secs_f64();
         self.finish(&report, "ready");
         let mut held = usize::MAX;
@@ -81,7 +81,8 @@ impl Writer {
     fn take(&mut self, config: Config) -> Report {
         let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
         let waiting_for_restart = self.take_settings(config.server);
-        let report = self.zones.take(config.zones, &self.notifier);
+        let changes = self.zones.configure(config.zones);
+        let report = self.zones.load(changes, &self.notifier);
         Report { configuration, waiting_for_restart, ..report }
     }
 

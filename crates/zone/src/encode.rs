@@ -119,7 +119,7 @@ impl<'e> NodeEncoder<'e> {
             self.out.push(flags | count as u8);
         } else {
             self.out.push(flags | COUNT);
-            self.out.extend_from_slice(&(count as u16).to_le_bytes());
+            self.out.extend_from_slice(&(count as u32).to_le_bytes());
         }
     }
 

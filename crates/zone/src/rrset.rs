@@ -3,7 +3,7 @@
 //! ```text
 //! node    flags u8 | rrset...                         all RRsets of one owner, by type
 //! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
-//!         form u8: SHARED | SIGNED | count (63: u16 follows) | data | signatures
+//!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
 //! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u32/u8 | rdata...
 //! rdata   length u16 big-endian | bytes               types without compressible names
 //!         IN_ZONE | POINTS | length | bytes           types whose last field is a compressible name
@@ -206,8 +206,8 @@ fn long_rtype(bytes: &[u8]) -> (Rtype, &[u8]) {
 
 #[cold]
 fn long_count(bytes: &[u8]) -> (usize, &[u8]) {
-    let (count, rest) = bytes.split_at(2);
-    (u16::from_le_bytes([count[0], count[1]]) as usize, rest)
+    let (count, rest) = split_u32(bytes);
+    (count as usize, rest)
 }
 
 fn split_u32(bytes: &[u8]) -> (u32, &[u8]) {
@@ -249,7 +249,7 @@ impl<'z> Rrset<'z> {
         self.signatures
     }
 
-    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::rdata`].
+    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::append_rdata`].
     pub(crate) fn stored(&self) -> impl Iterator<Item = Stored<'z>> + use<'z> {
         let (shape, mut rest) = (shape(self.rtype), self.data);
         std::iter::from_fn(move || {
@@ -347,9 +347,8 @@ impl<'z> Rrset<'z> {
         at
     }
 
-    /// Appends the RDATA of record `index` in uncompressed wire form.
-    pub fn rdata(&self, index: usize, names: Names<'_>, out: &mut Vec<u8>) {
-        let Some(stored) = self.stored().nth(index) else { return };
+    /// Appends one of [`Self::stored`] in uncompressed wire form.
+    pub(crate) fn append_rdata(&self, stored: &Stored<'_>, names: Names<'_>, out: &mut Vec<u8>) {
         match shape(self.rtype) {
             Shape::Fixed(_) | Shape::Opaque => out.extend_from_slice(stored.bytes),
             Shape::NameLast(skip) => {
@@ -413,11 +412,11 @@ pub(crate) struct Stored<'z> {
 
 /// The names that stored pointers count from.
 #[derive(Clone, Copy)]
-pub struct Names<'n> {
+pub(crate) struct Names<'n> {
     /// The owner of the RRset.
-    pub owner: NameRef<'n>,
+    pub(crate) owner: NameRef<'n>,
     /// The apex of the zone.
-    pub apex: NameRef<'n>,
+    pub(crate) apex: NameRef<'n>,
 }
 
 fn stored_len(shape: Shape, word: u16) -> usize {

@@ -1,16 +1,17 @@
 //! Random zones and questions: `respond` says what the oracle says.
 
-use answer::Transport;
+use answer::{Access, Content, Options, Prefix, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use wire::Message;
+use wire::Rtype;
+use wire::message::{Message, Record};
 
 use crate::compare::{faults, limited_faults};
 use crate::oracle::{self, Expected, Question, zone::Zone};
 use crate::random::questions::questions;
 use crate::random::zones::{Sample, zones};
 use crate::subject::{self, TCP};
-use crate::text::dig;
+use crate::text::{dig, line};
 
 /// Questions put to each set of zones: making and loading zones costs more than asking.
 const QUESTIONS: usize = 40;
@@ -50,6 +51,36 @@ proptest! {
             prop_assert!(found.is_empty(), "{}", failure(&zones, &query, &got, &expected, &found));
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// RFC 5936 2.2: the SOA, all records once, and the SOA again.
+    #[test]
+    fn transfers_have_every_record_once(zones in zones()) {
+        for sample in &zones {
+            let zone = Content::Zone(subject::zone(&sample.apex, &sample.text()));
+            let access = Access(vec![Prefix { address: subject::PEER, len: 32 }]);
+            let served = subject::serve([zone], Options::default(), access);
+            let messages = subject::transfer(&served, &Message::query(sample.apex.clone(), Rtype::AXFR).to_wire());
+            let messages = messages.iter().map(|bytes| Message::parse(bytes).expect("a well-formed message"));
+            let mut got: Vec<Record> = messages.flat_map(|message| message.answer).collect();
+            let last = got.pop().expect("a transfer has records");
+            prop_assert_eq!(sorted(&[last]), sorted(&sample.records[..1]));
+            let (got, records) = (sorted(&got), sorted(&sample.records));
+            let lost: Vec<_> = records.iter().filter(|line| !got.contains(line)).collect();
+            let surplus: Vec<_> = got.iter().filter(|line| !records.contains(line)).collect();
+            prop_assert!(got == records, "lost {lost:#?}, surplus {surplus:#?} in {sample:?}");
+        }
+    }
+}
+
+/// The records in an order of no meaning, with names in lower case as some are stored.
+fn sorted(records: &[Record]) -> Vec<String> {
+    let mut lines: Vec<String> = records.iter().map(|record| line(record).to_lowercase()).collect();
+    lines.sort();
+    lines
 }
 
 fn expected(zones: &[Zone], query: &Message) -> Expected {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{print, print_failure, read_config};
 use crate::cli::Check;
-use crate::config::Config;
+use crate::config::{Config, ZoneConfig};
 use crate::report::Finding;
 use crate::sources::Sources;
 use crate::zones::load::{Aim, load};
@@ -38,14 +38,17 @@ pub fn run(arguments: &Check) -> ExitCode {
 
 fn check_zones(config: &Config) -> Outcome {
     let mut findings: Vec<Finding> = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
-    let zones: Vec<_> = config.zones.iter().filter(|zone| zone.has_file()).collect();
+    let zones: Vec<_> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let progress = Progress::new(zones.len());
     let mut by_zone = Vec::new();
     progress.show_during(
         |line| eprintln!("{line}"),
         || {
-            let job = |number: usize, turn| load(zones[number], Aim::Check, turn, &progress);
+            let job = |number: usize, turn| {
+                let ZoneConfig { name, source } = zones[number];
+                load(name.as_ref(), &source.file(name.as_ref())?, Aim::Check, turn, &progress)
+            };
             spread(zones.len(), threads, job, |number, loaded| {
                 if !loaded.findings.is_empty() {
                     by_zone.push((number, loaded.findings));
@@ -55,7 +58,7 @@ fn check_zones(config: &Config) -> Outcome {
     );
     by_zone.sort_by_key(|(number, _)| *number);
     for (number, found) in by_zone {
-        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(&zones[number].name))));
+        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].name.as_ref()))));
     }
     Outcome::of(zones.len(), findings)
 }

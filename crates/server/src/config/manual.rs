@@ -171,7 +171,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("zonda.toml");
         std::fs::write(&path, EXAMPLE).expect("a file");
-        let config = crate::config::load(&path).expect("no mistakes");
+        let mut reader = crate::config::read::Reader::default();
+        reader.file(&path);
+        let config = reader.finish().expect("no mistakes");
         assert_eq!(config.zones.len(), 2);
     }
 }

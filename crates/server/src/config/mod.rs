@@ -1,7 +1,7 @@
 //! The configuration: TOML files to a [`Config`], with every mistake of all files found in one run.
 //!
-//! [`keys`] is the table of what may be written; [`read`] walks the files with it; [`render`] prints the effective
-//! configuration; [`manual`] is the reference for people.
+//! [`keys`] is the table of what may be written; [`read::Reader`] walks the files with it; [`render`] prints what is in
+//! force; [`manual`] is the reference for people.
 
 mod blocks;
 mod include;
@@ -15,14 +15,14 @@ mod suggest;
 pub mod value;
 pub mod zones;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use zone::Diagnostic;
 
 pub use keys::{LogFormat, LogLevel, Server};
 pub use value::{Endpoint, Prefix};
-pub use zones::{ZoneConfig, ZonePolicy};
+pub use zones::{ZoneConfig, ZonePolicy, ZoneSource};
 
 /// All that the files say, with templates resolved.
 #[derive(Debug, Default)]
@@ -35,13 +35,6 @@ pub struct Config {
     pub files: Vec<Arc<str>>,
     /// What deserves a look but stops nothing.
     pub warnings: Vec<Diagnostic>,
-}
-
-/// Reads a configuration file and all that it includes; the mistakes are in the order of the text.
-pub fn load(path: &Path) -> Result<Config, Vec<Diagnostic>> {
-    let mut reader = read::Reader::default();
-    reader.file(path);
-    reader.finish()
 }
 
 /// Where a configuration is looked for when none is named; the first that exists is read.

@@ -171,7 +171,7 @@ impl Reader {
         for (key, value) in table {
             self.once(context, "server", &mut server, key.get_ref(), key.span(), value);
         }
-        if let Some(folder) = &mut server.state_dir {
+        if let Some(folder) = server.state_dir.as_mut().filter(|_| table.contains_key("state-dir")) {
             *folder = context.folder.join(&folder);
         }
         self.server = server;

@@ -42,10 +42,10 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
     let keys = Zone {
         name: Some(zone.name.clone()),
         template: None,
-        file: zone.file(),
-        primaries: unless_empty(&zone.policy.primaries),
-        allow_transfer: unless_empty(&zone.policy.allow_transfer),
-        notify: unless_empty(&zone.policy.notify),
+        file: zone.source.file(zone.name.as_ref()),
+        primaries: unless_empty(&zone.source.policy.primaries),
+        allow_transfer: unless_empty(&zone.source.policy.allow_transfer),
+        notify: unless_empty(&zone.source.policy.notify),
     };
     out.push_str("\n[[zone]]\n");
     for (index, key) in Zone::KEYS.iter().enumerate() {

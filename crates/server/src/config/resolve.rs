@@ -6,7 +6,7 @@ use super::Config;
 use super::read::{PendingZone, Reader, Template, diagnostic};
 use super::suggest::nearest;
 use super::value::Text;
-use super::zones::{ZoneConfig, ZonePolicy};
+use super::zones::{ZoneConfig, ZonePolicy, ZoneSource};
 
 /// The template of zones that name none.
 const DEFAULT_TEMPLATE: &str = "default";
@@ -60,12 +60,12 @@ impl Reader {
         if let Some(name) = unknown {
             self.unknown_template(&name, place);
         }
-        let zone = ZoneConfig { name: zone.name, pattern: zone.pattern.or(inherited), policy };
-        if !zone.has_file() && zone.policy.primaries.is_empty() {
+        let source = ZoneSource { pattern: zone.pattern.or(inherited), policy };
+        if !source.has_file() && source.policy.primaries.is_empty() {
             let help = "add file = \"PATH\", here or in its template";
             self.error(place.clone(), format!("zone {} has no file", zone.name), help);
         }
-        zone
+        ZoneConfig { name: zone.name, source }
     }
 
     fn unknown_template(&mut self, name: &str, place: &Place) {
@@ -98,8 +98,8 @@ struct Notices {
 impl Notices {
     fn look_at(&mut self, zone: &ZoneConfig, place: &Place) {
         for (is_so, notice) in [
-            (!zone.policy.primaries.is_empty(), &mut self.primaries),
-            (!zone.policy.notify.is_empty(), &mut self.notify),
+            (!zone.source.policy.primaries.is_empty(), &mut self.primaries),
+            (!zone.source.policy.notify.is_empty(), &mut self.notify),
         ] {
             if is_so {
                 notice.get_or_insert_with(|| (place.clone(), zone.name.to_string(), 0)).2 += 1;

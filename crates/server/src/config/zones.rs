@@ -9,12 +9,19 @@ use wire::{Name, NameRef};
 use super::keys::Zone;
 use super::value::{Endpoint, Prefix};
 
-/// A zone to serve. What zones have in common is shared: a zone costs its name and 40 octets.
+/// A zone to serve.
 #[derive(Clone, Debug)]
 pub struct ZoneConfig {
     /// The apex, in lower case.
     pub name: Name,
-    /// The path of the zone file as a pattern (see [`ZoneConfig::file`]).
+    /// Where it comes from and what is done with it.
+    pub source: ZoneSource,
+}
+
+/// All that was said of a zone but its name. What zones have in common is shared: this has 24 octets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneSource {
+    /// The path of the zone file as a pattern (see [`ZoneSource::file`]).
     pub(super) pattern: Option<Arc<str>>,
     /// What else was said of it, templates resolved.
     pub policy: Arc<ZonePolicy>,
@@ -31,20 +38,20 @@ pub struct ZonePolicy {
     pub notify: Vec<Endpoint>,
 }
 
-impl ZoneConfig {
-    /// Whether [`ZoneConfig::file`] gives one.
+impl ZoneSource {
+    /// The zone file of the zone with this name, if it has one.
+    pub fn file(&self, name: NameRef<'_>) -> Option<PathBuf> {
+        self.pattern.as_ref().map(|pattern| expand(pattern, name).into())
+    }
+
+    /// Whether [`ZoneSource::file`] gives one.
     pub fn has_file(&self) -> bool {
         self.pattern.is_some()
     }
 
-    /// Whether both have the same zone and the same file.
-    pub fn has_file_of(&self, other: &ZoneConfig) -> bool {
-        self.name == other.name && self.pattern == other.pattern
-    }
-
-    /// The zone file, if the zone has one.
-    pub fn file(&self) -> Option<PathBuf> {
-        self.pattern.as_ref().map(|pattern| expand(pattern, self.name.as_ref()).into())
+    /// Whether a zone has the same file by both.
+    pub fn has_file_of(&self, other: &ZoneSource) -> bool {
+        self.pattern == other.pattern
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use netio::map::Contents;
+use wire::NameRef;
 use zone::load::{Options, Outcome};
 use zone::{Diagnostic, Difference, Place, Severity, Zone, text};
 
 use super::progress::Progress;
 use super::spread::Turn;
 use super::stamp::{Files, Stamp};
-use crate::config::ZoneConfig;
 
 /// What came of reading a zone's files.
 pub struct Loaded {
@@ -44,37 +44,36 @@ pub enum Aim<'z> {
     Check,
 }
 
-/// Reads a zone that has a file; `None` where it is too big for [`Turn::Beside`].
-pub fn load(config: &ZoneConfig, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Option<Loaded> {
-    let path = config.file().expect("only zones with files are loaded");
+/// Reads a zone from its file; `None` where that is too big for [`Turn::Beside`].
+pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Option<Loaded> {
     let files = Files::default();
-    let len = files.note(&path);
+    let len = files.note(path);
     let threads = match turn {
         Turn::Alone(threads) => threads,
         Turn::Beside if len >= BIG => return None,
         Turn::Beside => 1,
     };
     // A mistake of ours in reading must not end the server.
-    let work = AssertUnwindSafe(|| read(config, &path, &files, aim, threads, progress));
-    let read = catch_unwind(work).unwrap_or_else(|_| failed(&path, "reading it broke zonda".into(), REPORT));
+    let work = AssertUnwindSafe(|| read(apex, path, &files, aim, threads, progress));
+    let read = catch_unwind(work).unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
     progress.count_zone();
     // A zone that failed is tried again, whether its files have changed or not.
     let stamp = if read.zone.is_some() { files.stamp() } else { Stamp::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
-    let includes = files.others(&path);
+    let includes = files.others(path);
     Some(Loaded { zone: read.zone, is_changed, findings: read.diagnostics, stamp, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
-fn read(config: &ZoneConfig, path: &Path, files: &Files, aim: Aim<'_>, threads: usize, progress: &Progress) -> Outcome {
+fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: usize, progress: &Progress) -> Outcome {
     let contents = match Contents::open(path) {
         Ok(contents) => contents,
         Err(error) => return failed(path, format!("the zone file cannot be read: {error}"), mend(&error)),
     };
     let done = AtomicU64::new(0);
     let text = text::Options {
-        apex: config.name.as_ref(),
+        apex,
         threads,
         include: &|written, place| include(written, place, files),
         progress: &|octets| progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed))),

@@ -1,7 +1,7 @@
 //! The registry: which zones there are, from which files, and what is published of them. One thread owns it.
 //!
-//! [`Zones::take`] is the load at the start and every reload: it compares what is to be served with what is, reads the
-//! files that changed, and publishes the difference. A zone that fails keeps the version served before.
+//! [`Zones::configure`] compares what is to be served with what is; [`Zones::load`] reads the files that changed and
+//! publishes the difference. A zone that fails keeps the version served before.
 
 pub mod load;
 mod options;
@@ -11,26 +11,26 @@ pub mod spread;
 mod stamp;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use answer::{Access, Content, Prefix, Served, ServedZone};
-use answer::{Publisher, Reader};
+use answer::{Access, Content, Prefix, Publisher, Reader, Served, ServedZone};
 use tracing::info;
 use wire::Name;
 
-use crate::config::{Server, ZoneConfig, ZonePolicy};
+use crate::config::{Server, ZoneConfig, ZonePolicy, ZoneSource};
 use crate::notify::Notifier;
-use crate::report::{Change, Report};
-use load::{Aim, load};
+use crate::report::{Change, Report, ZoneReport};
+use load::{Aim, Loaded, load};
 use options::Secret;
 use progress::Progress;
-use round::Round;
+use round::{Round, zone_report};
+use spread::Turn;
 use stamp::Stamp;
 
 /// The zones of this daemon.
 pub struct Zones {
-    /// By the octets of the name, as in [`crate::config::Config`].
+    /// By the octets of the apex, as in [`crate::config::Config`].
     entries: Vec<Entry>,
     /// The files that zone files include, for the few zones that have such.
     includes: HashMap<Name, Box<[PathBuf]>>,
@@ -42,9 +42,10 @@ pub struct Zones {
     is_started: bool,
 }
 
-/// A zone, with what tells whether it must be read again.
+/// A zone: what is served of it, and what tells whether it must be read again.
 struct Entry {
-    config: ZoneConfig,
+    served: Arc<ServedZone>,
+    source: ZoneSource,
     stamp: Stamp,
 }
 
@@ -52,22 +53,16 @@ struct Entry {
 const PATIENCE_S: u64 = 60;
 
 impl Zones {
-    /// The zones of a configuration, none of them loaded: they are answered with SERVFAIL until [`Zones::take`] has
-    /// read them. Fails when the system gives no random numbers.
-    pub fn new(zones: &[ZoneConfig], server: &Server) -> std::io::Result<Zones> {
+    /// No zones, and the settings. Fails when the system gives no random numbers.
+    pub fn new(server: &Server) -> std::io::Result<Zones> {
         let secret = Secret::random()?;
-        let mut served = Served { options: options::options(server, &secret), ..Served::default() };
-        let mut accesses = Accesses::default();
-        for zone in zones {
-            served.zones.insert(missing(zone, accesses.of(&zone.policy)));
-        }
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let options = options::options(server, &secret);
         Ok(Zones {
             entries: Vec::new(),
             includes: HashMap::new(),
-            publisher: Publisher::new(served),
+            publisher: Publisher::new(Served { options, ..Served::default() }),
             secret,
-            threads,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
             is_started: false,
         })
     }
@@ -79,9 +74,8 @@ impl Zones {
 
     /// How many zones are served, and how many are answered with SERVFAIL.
     pub fn counts(&self) -> (usize, usize) {
-        let current = self.publisher.current();
-        let served = current.zones.iter().filter(|zone| zone.zone().is_some()).count();
-        (served, current.zones.len() - served)
+        let served = self.entries.iter().filter(|entry| entry.served.zone().is_some()).count();
+        (served, self.entries.len() - served)
     }
 
     /// Frees versions that no thread reads any more; returns how many are still read.
@@ -96,97 +90,131 @@ impl Zones {
         self.publisher.publish(served);
     }
 
-    /// Serves these zones from now on and reads those whose files have changed.
-    pub fn take(&mut self, zones: Vec<ZoneConfig>, notifier: &Notifier) -> Report {
-        let before = self.publisher.current();
-        let mut report = Report::default();
-        self.take_configs(zones, &mut report);
-        self.read_changed(&before, notifier, &mut report);
-        report.zones.sort_by(|a, b| (&a.zone, a.change).cmp(&(&b.zone, b.change)));
-        report.zones.dedup_by(|second, first| second.zone == first.zone);
-        let touched = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
-        report.unchanged = self.entries.len() - touched;
-        self.is_started = true;
-        report
-    }
-
-    /// Adds what is new, removes what is gone, takes over who may transfer; reads nothing. Old and new are both ordered
-    /// by the octets of their names, so one walk through both does it.
-    fn take_configs(&mut self, zones: Vec<ZoneConfig>, report: &mut Report) {
+    /// Adds what is new, answered with SERVFAIL until it is loaded; removes what is gone; takes over who may transfer.
+    /// Reads nothing. Returns what became of zones that were there before.
+    pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
         let mut served = Served::clone(&self.publisher.current());
-        let mut accesses = Accesses::default();
+        let (mut accesses, mut changes) = (Accesses::default(), Vec::new());
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
         self.entries.reserve_exact(zones.len());
+        // Old and new are both ordered by the octets of their names, so one walk through both does it.
         for config in zones {
-            while let Some(gone) = old.next_if(|old| old.config.name.wire() < config.name.wire()) {
-                self.remove(&mut served, &gone.config, report);
+            while let Some(gone) = old.next_if(|old| old.served.apex().wire() < config.name.wire()) {
+                changes.push(self.remove(&mut served, &gone));
             }
-            let access = accesses.of(&config.policy);
-            let before = old.next_if(|old| old.config.name == config.name);
-            match &before {
-                None => served.zones.insert(missing(&config, access)),
-                Some(before) if before.config.policy == config.policy => (),
-                Some(_) => give_access(&mut served, &config, access, report),
-            }
-            self.entries.push(match before {
-                Some(before) if before.config.has_file_of(&config) => Entry { config, ..before },
-                _ => Entry { config, stamp: Stamp::NONE },
+            let access = accesses.of(&config.source.policy);
+            self.entries.push(match old.next_if(|old| old.served.apex() == config.name.as_ref()) {
+                None => Entry::new(&mut served, config, access),
+                Some(entry) => entry.reconfigured(&mut served, config.source, access, &mut changes),
             });
         }
-        old.for_each(|gone| self.remove(&mut served, &gone.config, report));
+        changes.extend(old.map(|gone| self.remove(&mut served, &gone)));
         self.publisher.publish(served);
+        changes
     }
 
-    fn remove(&mut self, served: &mut Served, config: &ZoneConfig, report: &mut Report) {
-        self.includes.remove(&config.name);
-        served.zones.remove(config.name.as_ref());
-        report.zones.push(round::zone_report(config, Change::Removed));
+    fn remove(&mut self, served: &mut Served, gone: &Entry) -> ZoneReport {
+        let apex = gone.served.apex();
+        self.includes.remove(&apex.to_owned());
+        served.zones.remove(apex);
+        zone_report(apex, Change::Removed)
     }
 
-    /// Reads the zones whose files are not as they were, and publishes them as they come.
-    fn read_changed(&mut self, before: &Served, notifier: &Notifier, report: &mut Report) {
+    /// Reads the zones whose files are not as they were, and publishes them as they come. `changes` are those that
+    /// [`Zones::configure`] has told.
+    pub fn load(&mut self, mut changes: Vec<ZoneReport>, notifier: &Notifier) -> Report {
+        self.read_changed(notifier, &mut changes);
+        changes.sort_by(|a, b| (&a.zone, a.change).cmp(&(&b.zone, b.change)));
+        changes.dedup_by(|second, first| second.zone == first.zone);
+        let touched = changes.iter().filter(|zone| zone.change != Change::Removed).count();
+        self.is_started = true;
+        Report { zones: changes, unchanged: self.entries.len() - touched, ..Report::default() }
+    }
+
+    fn read_changed(&mut self, notifier: &Notifier, changes: &mut Vec<ZoneReport>) {
         let progress = Progress::new(self.entries.len());
-        let mut round = Round::new(before, &mut self.publisher, report, self.is_started);
+        let mut round = Round::new(&mut self.publisher, changes, self.is_started);
         let (entries, includes) = (&self.entries, &self.includes);
         let mut news = Vec::new();
         let tell = |line: &str| {
             info!("{line}");
             notifier.status(line, PATIENCE_S);
         };
-        let job = |number: usize, turn| {
-            let entry: &Entry = &entries[number];
-            if !entry.is_changed(includes.get(&entry.config.name).map_or(&[], |files| &**files)) {
-                progress.count_zone();
-                return Some(None);
-            }
-            load(&entry.config, Aim::Serve(round::zone(before, &entry.config)), turn, &progress).map(Some)
-        };
+        let job = |number: usize, turn| entries[number].read(includes, turn, &progress);
         progress.show_during(tell, || {
             spread::spread(entries.len(), self.threads, job, |number, loaded| {
-                if let Some(loaded) = loaded {
-                    round.take(&entries[number].config, &loaded);
-                    news.push((number, loaded.stamp, loaded.includes));
+                if let Read::Anew(loaded) = loaded {
+                    let served = round.take(&entries[number].served, &loaded);
+                    news.push((number, served, loaded.stamp, loaded.includes));
                 }
             });
         });
         round.finish();
-        for (number, stamp, includes) in news {
+        for (number, served, stamp, includes) in news {
             let entry = &mut self.entries[number];
-            entry.stamp = stamp;
             match includes.is_empty() {
-                true => self.includes.remove(&entry.config.name),
-                false => self.includes.insert(entry.config.name.clone(), includes),
+                true => self.includes.remove(&served.apex().to_owned()),
+                false => self.includes.insert(served.apex().to_owned(), includes),
             };
+            (entry.served, entry.stamp) = (served, stamp);
         }
     }
 }
 
+/// What a look at the files of a zone led to.
+enum Read {
+    /// They are as they were, or there are none.
+    Not,
+    /// They were read.
+    Anew(Loaded),
+}
+
 impl Entry {
-    /// Whether the zone has a file, and that or one it includes is not as it was when it was read.
-    fn is_changed(&self, includes: &[PathBuf]) -> bool {
-        let Some(file) = self.config.file() else { return false };
-        let files = || std::iter::once(file.as_path()).chain(includes.iter().map(PathBuf::as_path));
-        self.stamp == Stamp::NONE || Stamp::of_now(files()) != self.stamp
+    fn new(served: &mut Served, config: ZoneConfig, transfer: Arc<Access>) -> Entry {
+        let zone = Arc::new(ServedZone { content: Content::Missing(config.name), transfer });
+        served.zones.insert(zone.clone());
+        Entry { served: zone, source: config.source, stamp: Stamp::NONE }
+    }
+
+    /// The same zone from another source, with the content it has.
+    fn reconfigured(
+        self,
+        served: &mut Served,
+        source: ZoneSource,
+        transfer: Arc<Access>,
+        changes: &mut Vec<ZoneReport>,
+    ) -> Entry {
+        let stamp = if source.has_file_of(&self.source) { self.stamp } else { Stamp::NONE };
+        if source.policy == self.source.policy {
+            return Entry { source, stamp, ..self };
+        }
+        let apex = self.served.apex();
+        changes.push(zone_report(apex, Change::Settings));
+        let content = match self.served.zone() {
+            Some(zone) => Content::Zone(zone.clone()),
+            None => Content::Missing(apex.to_owned()),
+        };
+        let zone = Arc::new(ServedZone { content, transfer });
+        served.zones.insert(zone.clone());
+        Entry { served: zone, source, stamp }
+    }
+
+    /// Reads the zone if it has a file, and that or one it includes is not as it was; `None` declines the turn.
+    fn read(&self, includes: &HashMap<Name, Box<[PathBuf]>>, turn: Turn, progress: &Progress) -> Option<Read> {
+        let apex = self.served.apex();
+        let file = self.source.file(apex);
+        let is_changed = |file: &Path| {
+            let includes = if includes.is_empty() { None } else { includes.get(&apex.to_owned()) };
+            let includes = includes.into_iter().flatten().map(PathBuf::as_path);
+            self.stamp == Stamp::NONE || Stamp::of_now(std::iter::once(file).chain(includes)) != self.stamp
+        };
+        match file.filter(|file| is_changed(file)) {
+            Some(file) => load(apex, &file, Aim::Serve(self.served.zone()), turn, progress).map(Read::Anew),
+            None => {
+                progress.count_zone();
+                Some(Read::Not)
+            }
+        }
     }
 }
 
@@ -207,17 +235,4 @@ impl Accesses {
         self.0.insert(policy.clone(), access.clone());
         access
     }
-}
-
-fn missing(config: &ZoneConfig, transfer: Arc<Access>) -> Arc<ServedZone> {
-    Arc::new(ServedZone { content: Content::Missing(config.name.clone()), transfer })
-}
-
-fn give_access(served: &mut Served, config: &ZoneConfig, transfer: Arc<Access>, report: &mut Report) {
-    let content = match round::zone(served, config) {
-        Some(zone) => Content::Zone(zone.clone()),
-        None => Content::Missing(config.name.clone()),
-    };
-    served.zones.insert(Arc::new(ServedZone { content, transfer }));
-    report.zones.push(round::zone_report(config, Change::Settings));
 }

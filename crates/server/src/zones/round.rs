@@ -3,23 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use answer::Publisher;
-use answer::{Content, Served, ServedZone};
+use answer::{Content, Publisher, Served, ServedZone};
+use wire::NameRef;
 use zone::Zone;
 
 use super::load::Loaded;
-use crate::config::ZoneConfig;
-use crate::report::{Change, Finding, Report, ZoneReport};
+use crate::report::{Change, Finding, ZoneReport};
 
 /// A round under way.
 pub struct Round<'r> {
-    /// What was served when it began.
-    before: &'r Served,
     /// What will be published next.
     next: Served,
     publisher: &'r mut Publisher<Served>,
     published: Instant,
-    report: &'r mut Report,
+    changes: &'r mut Vec<ZoneReport>,
     /// Whether zones that are new and well are told of.
     tells_additions: bool,
 }
@@ -30,40 +27,26 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 impl<'r> Round<'r> {
     /// Goes on from what `publisher` has published.
     pub fn new(
-        before: &'r Served,
         publisher: &'r mut Publisher<Served>,
-        report: &'r mut Report,
+        changes: &'r mut Vec<ZoneReport>,
         tells_additions: bool,
     ) -> Round<'r> {
         let next = Served::clone(&publisher.current());
-        Round { before, next, publisher, published: Instant::now(), report, tells_additions }
+        Round { next, publisher, published: Instant::now(), changes, tells_additions }
     }
 
-    /// Serves what was read from now on or soon after.
-    pub fn take(&mut self, config: &ZoneConfig, loaded: &Loaded) {
-        let old = zone(self.before, config);
-        if let Some(new) = &loaded.zone {
-            self.insert(config, new.clone());
-        }
-        let change = match (old, &loaded.zone) {
-            (None, None) => Some(Change::Failed),
-            (Some(_), None) => Some(Change::Kept),
-            (None, Some(_)) => (self.tells_additions || !loaded.findings.is_empty()).then_some(Change::Added),
-            (Some(_), Some(_)) => loaded.is_changed.then_some(Change::Changed),
-        };
-        if let Some(change) = change {
-            let findings = loaded.findings.iter().map(|finding| Finding::new(finding, Some(&config.name)));
-            self.report.zones.push(ZoneReport {
-                old_serial: old.map(Zone::serial),
-                serial: loaded.zone.as_ref().or(old).map(Zone::serial),
-                findings: findings.collect(),
-                ..zone_report(config, change)
-            });
-        }
+    /// Serves what was read in the place of `old`, from now on or soon after; returns what is served then.
+    pub fn take(&mut self, old: &Arc<ServedZone>, loaded: &Loaded) -> Arc<ServedZone> {
+        self.tell(old, loaded);
+        let Some(zone) = &loaded.zone else { return old.clone() };
+        let content = Content::Zone(zone.clone());
+        let new = Arc::new(ServedZone { content, transfer: old.transfer.clone() });
+        self.next.zones.insert(new.clone());
         if self.published.elapsed() >= PUBLISH_EVERY {
             self.publisher.publish(self.next.clone());
             self.published = Instant::now();
         }
+        new
     }
 
     /// Serves all that was taken.
@@ -71,19 +54,25 @@ impl<'r> Round<'r> {
         self.publisher.publish(self.next);
     }
 
-    fn insert(&mut self, config: &ZoneConfig, zone: Zone) {
-        let transfer =
-            self.next.zones.get(config.name.wire()).map(|served| served.transfer.clone()).unwrap_or_default();
-        self.next.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer }));
+    fn tell(&mut self, old: &ServedZone, loaded: &Loaded) {
+        let change = match (old.zone(), &loaded.zone) {
+            (None, None) => Change::Failed,
+            (Some(_), None) => Change::Kept,
+            (None, Some(_)) if self.tells_additions || !loaded.findings.is_empty() => Change::Added,
+            (Some(_), Some(_)) if loaded.is_changed => Change::Changed,
+            _ => return,
+        };
+        let findings = loaded.findings.iter().map(|finding| Finding::new(finding, Some(old.apex())));
+        self.changes.push(ZoneReport {
+            old_serial: old.zone().map(Zone::serial),
+            serial: loaded.zone.as_ref().or(old.zone()).map(Zone::serial),
+            findings: findings.collect(),
+            ..zone_report(old.apex(), change)
+        });
     }
 }
 
-/// The zone as it is served, if it is.
-pub fn zone<'s>(served: &'s Served, config: &ZoneConfig) -> Option<&'s Zone> {
-    served.zones.get(config.name.wire())?.zone()
-}
-
 /// A report without serials and findings.
-pub fn zone_report(config: &ZoneConfig, change: Change) -> ZoneReport {
-    ZoneReport { zone: config.name.to_string(), change, old_serial: None, serial: None, findings: Vec::new() }
+pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
+    ZoneReport { zone: apex.to_string(), change, old_serial: None, serial: None, findings: Vec::new() }
 }
