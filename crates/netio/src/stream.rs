@@ -76,6 +76,32 @@ impl AsFd for Listener {
     }
 }
 
+/// Begins a connection that does not block: writable as soon as it stands, with [`TcpStream::take_error`] where it does not.
+/// `local` is the address it comes from, with port 0 for one that the kernel chooses.
+pub fn connect(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpStream> {
+    let fd = option::socket(server, libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
+    option::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
+    if let Some(local) = local {
+        // ip(7): the port is chosen by the whole connection, so that each peer gives all ports anew.
+        option::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT")?;
+        option::bind(&fd, local)?;
+    }
+    option::connect(&fd, server)?;
+    Ok(TcpStream::from(fd))
+}
+
+/// Closes a connection by RST, at once and without TIME_WAIT (socket(7), SO_LINGER).
+pub fn reset(stream: TcpStream) -> io::Result<()> {
+    let fd = OwnedFd::from(stream);
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let len = mem::size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: `linger` lives through the call and has `len` octets.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len)
+    };
+    checked(result).map(drop)
+}
+
 /// Whether an error says that the process or the system is out of descriptors or memory for a further one.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
@@ -132,19 +158,27 @@ impl Poll {
         Ok(())
     }
 
+    /// As [`Poll::wait`], to the nanosecond as far as the kernel's timers go (see [`crate::clock::sharpen_timers`]).
+    pub fn wait_exact(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_nsec: timeout.subsec_nanos() as _,
+        };
+        let (fd, capacity) = (self.0.as_raw_fd(), events.list.len() as libc::c_int);
+        // SAFETY: `list` and `timeout` live through the call, `list` has the length told; no signal mask is given.
+        let result = unsafe {
+            libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null())
+        };
+        events.take(result)
+    }
+
     /// Waits until something is ready, at most `timeout` (rounded up to a millisecond); then `events` has it.
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
         let capacity = events.list.len() as libc::c_int;
-        events.count = 0;
         // SAFETY: `list` lives through the call and has the length told.
         let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
-        events.count = match checked(result) {
-            Ok(count) => count as usize,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(error),
-        };
-        Ok(())
+        events.take(result)
     }
 }
 
@@ -173,6 +207,17 @@ impl Events {
     pub fn with_capacity(capacity: usize) -> Events {
         assert!(capacity > 0, "waiting needs room for one event");
         Events { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], count: 0 }
+    }
+
+    /// Takes what a wait returned.
+    fn take(&mut self, result: libc::c_int) -> io::Result<()> {
+        self.count = 0;
+        self.count = match checked(result) {
+            Ok(count) => count as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(())
     }
 
     /// How many there are.
