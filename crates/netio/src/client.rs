@@ -92,7 +92,7 @@ pub struct Outbox {
     bytes: Vec<u8>,
     /// Where in `bytes` the next datagram goes.
     at: usize,
-    sends: Vec<Send>,
+    sends: Vec<Departure>,
     headers: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
     controls: Vec<Controls>,
@@ -103,9 +103,12 @@ pub struct Outbox {
     datagrams: usize,
 }
 
+// SAFETY: the pointers lead into vectors that `self` owns, which move with it and are touched by nobody else.
+unsafe impl Send for Outbox {}
+
 /// One send: one datagram, or several that the kernel cuts apart.
 #[derive(Clone, Copy)]
-struct Send {
+struct Departure {
     start: usize,
     len: usize,
     datagram_len: usize,
@@ -128,7 +131,7 @@ impl Outbox {
         Outbox {
             bytes: vec![0; slots * datagram_len],
             at: 0,
-            sends: vec![Send { start: 0, len: 0, datagram_len: 0, count: 0, source: 0 }; slots],
+            sends: vec![Departure { start: 0, len: 0, datagram_len: 0, count: 0, source: 0 }; slots],
             headers: vec![empty_header(); slots],
             parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; slots],
             controls: vec![Controls([0; CONTROLS_LEN]); slots],
@@ -160,7 +163,7 @@ impl Outbox {
                 send.count += 1;
             }
             None => {
-                self.sends[self.queued] = Send { start, len, datagram_len: len, count: 1, source };
+                self.sends[self.queued] = Departure { start, len, datagram_len: len, count: 1, source };
                 self.queued += 1;
             }
         }
@@ -207,7 +210,8 @@ impl Outbox {
             let segment = (send.count > 1).then_some(send.datagram_len as u16);
             let source = socket.sources.map(|sources| sources.at(send.source));
             header.msg_controllen = control.fill(segment, source) as _;
-            header.msg_control = if header.msg_controllen == 0 { ptr::null_mut() } else { control.0.as_mut_ptr().cast() };
+            header.msg_control =
+                if header.msg_controllen == 0 { ptr::null_mut() } else { control.0.as_mut_ptr().cast() };
             (header.msg_name, header.msg_namelen) = match socket.sources {
                 Some(_) => ((&raw mut self.server).cast(), RawAddress::len_for(socket.server)),
                 None => (ptr::null_mut(), 0),
@@ -225,7 +229,7 @@ impl Outbox {
     }
 }
 
-impl Send {
+impl Departure {
     /// udp(7), UDP_SEGMENT: all datagrams of a send are equally long.
     fn can_take(&self, len: usize, source: u32) -> bool {
         self.datagram_len == len
@@ -251,6 +255,9 @@ pub struct Inbox {
     headers: Vec<libc::mmsghdr>,
     _parts: Vec<libc::iovec>,
 }
+
+// SAFETY: as for `Outbox`.
+unsafe impl Send for Inbox {}
 
 /// One received datagram.
 pub struct Answer<'a> {
@@ -300,7 +307,11 @@ impl Inbox {
             Ok(count) => count,
             Err(_) => {
                 let error = io::Error::last_os_error();
-                return if is_passing(&error) || error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
+                return if is_passing(&error) || error.kind() == io::ErrorKind::WouldBlock {
+                    Ok(0)
+                } else {
+                    Err(error)
+                };
             }
         };
         for index in 0..count {
@@ -425,7 +436,8 @@ mod tests {
     #[test]
     fn one_socket_asks_from_many_addresses() {
         let sources = Sources { first: "127.9.0.250".parse().expect("a literal"), count: 300 };
-        let (peers, returned) = exchange(Some(sources), true, &[(0, b"one"), (7, b"two"), (7, b"six"), (299, b"three")]);
+        let (peers, returned) =
+            exchange(Some(sources), true, &[(0, b"one"), (7, b"two"), (7, b"six"), (299, b"three")]);
         let ips: Vec<String> = peers.iter().map(|peer| peer.ip().to_string()).collect();
         assert_eq!(ips, ["127.9.0.250", "127.9.1.1", "127.9.1.1", "127.9.2.37"]);
         assert_eq!(returned, [0, 7, 7, 299]);

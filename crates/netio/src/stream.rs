@@ -96,9 +96,8 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let len = mem::size_of_val(&linger) as libc::socklen_t;
     // SAFETY: `linger` lives through the call and has `len` octets.
-    let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len)
-    };
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len) };
     checked(result).map(drop)
 }
 
@@ -114,6 +113,8 @@ pub enum Interest {
     Readable,
     /// Octets can be written.
     Writable,
+    /// Either of them.
+    Both,
     /// Nothing; only errors are told.
     Nothing,
 }
@@ -123,6 +124,7 @@ impl Interest {
         match self {
             Interest::Readable => libc::EPOLLIN as u32,
             Interest::Writable => libc::EPOLLOUT as u32,
+            Interest::Both => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
             Interest::Nothing => 0,
         }
     }
@@ -166,9 +168,7 @@ impl Poll {
         };
         let (fd, capacity) = (self.0.as_raw_fd(), events.list.len() as libc::c_int);
         // SAFETY: `list` and `timeout` live through the call, `list` has the length told; no signal mask is given.
-        let result = unsafe {
-            libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null())
-        };
+        let result = unsafe { libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null()) };
         events.take(result)
     }
 

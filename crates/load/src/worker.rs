@@ -1,0 +1,481 @@
+//! One thread of a run: sends what is due, takes what has come, gives up what is late.
+
+use std::io;
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use netio::clock;
+use netio::stream::{Events, Poll};
+use wire::HEADER_LEN;
+
+use crate::flight::{Flight, Flying};
+use crate::measure::Measure;
+use crate::plan::Schedule;
+use crate::queries::{Queries, describe_question};
+use crate::random::Random;
+use crate::stream::Streams;
+use crate::udp::{RUN, Udp};
+use crate::verify::Verifier;
+
+/// Runs of queries that are sent before answers are looked at: enough to catch up, few enough not to time answers late.
+const RUNS_A_TURN: usize = 8;
+/// Events that are taken in one wait.
+const EVENTS: usize = 256;
+/// Below this the thread does not sleep but looks again: a processor needs about as long to wake up.
+const SPIN_NS: u64 = 60_000;
+/// The longest sleep, after which the thread looks whether it is to stop.
+const MAX_SLEEP_NS: u64 = 50_000_000;
+
+/// When a worker sends its next query.
+pub enum Pace {
+    /// By the schedule, whatever has been answered.
+    Open(Box<dyn Iterator<Item = u64> + Send>),
+    /// When fewer than `outstanding` are in flight.
+    Closed {
+        /// How many are in flight at most.
+        outstanding: usize,
+        /// When the last one is sent.
+        end_ns: u64,
+    },
+}
+
+impl Pace {
+    /// The share of one of `workers` threads in a schedule: every query has one that sends it.
+    pub fn share(schedule: Schedule, worker: usize, workers: usize) -> Pace {
+        Pace::Open(Box::new(schedule.skip(worker).step_by(workers)))
+    }
+}
+
+/// What a worker is made of.
+pub struct Parts {
+    /// What is asked.
+    pub queries: Arc<Queries>,
+    /// What is right.
+    pub verifier: Verifier,
+    /// The number of the worker and how many there are: it sends every query whose number has that remainder.
+    pub share: (usize, usize),
+    /// When it sends.
+    pub pace: Pace,
+    /// The UDP side, if it has one.
+    pub udp: Option<Udp>,
+    /// The TCP side, if it has one.
+    pub streams: Option<Streams>,
+    /// Of queries that can go either way, the share that goes over TCP.
+    pub stream_share: f64,
+    /// How long an answer may take.
+    pub timeout_ns: u64,
+    /// How long nothing is measured.
+    pub warm_up_ns: u64,
+    /// After how long the measurement is handed over, again and again.
+    pub interval_ns: u64,
+    /// The processor to stay on.
+    pub cpu: Option<usize>,
+}
+
+/// What a worker hands over: the number of the interval and what was measured in it.
+pub type Report = (u64, Measure);
+
+/// A thread's run.
+pub struct Worker {
+    book: Book,
+    /// What was measured in the interval at hand.
+    measure: Measure,
+    pacer: Pacer,
+    udp: Option<Udp>,
+    streams: Option<Streams>,
+    stream_share: f64,
+    random: Random,
+    poll: Poll,
+    events: Events,
+    interval_ns: u64,
+    interval: u64,
+    cpu: Option<usize>,
+    cpu_before: Duration,
+    /// The moment on the monotonic clock that all times are counted from.
+    start: Duration,
+}
+
+impl Worker {
+    /// Makes a worker; its sockets are open when this returns.
+    pub fn new(parts: Parts) -> io::Result<Worker> {
+        let poll = Poll::new()?;
+        if let Some(udp) = &parts.udp {
+            udp.register(&poll)?;
+        }
+        let source_count = parts.udp.as_ref().map_or(0, Udp::source_count);
+        Ok(Worker {
+            book: Book {
+                flight: Flight::new(source_count as usize, parts.timeout_ns),
+                queries: parts.queries.clone(),
+                verifier: parts.verifier,
+                warm_up_ns: parts.warm_up_ns,
+                stream_base: source_count,
+            },
+            measure: Measure::default(),
+            pacer: Pacer::new(parts.pace, parts.share, parts.queries.len(), parts.timeout_ns),
+            udp: parts.udp,
+            streams: parts.streams,
+            stream_share: parts.stream_share,
+            random: Random::new(parts.share.0 as u64),
+            poll,
+            events: Events::with_capacity(EVENTS),
+            interval_ns: parts.interval_ns,
+            interval: 0,
+            cpu: parts.cpu,
+            cpu_before: Duration::ZERO,
+            start: Duration::ZERO,
+        })
+    }
+
+    /// Runs until everything is sent and answered or timed out, or until `stop`. Times count from `start`, on the monotonic
+    /// clock. Hands over every interval's measurement, the last one when it ends.
+    pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<Report>) -> io::Result<()> {
+        if let Some(cpu) = self.cpu {
+            netio::pin::pin(cpu)?;
+        }
+        clock::sharpen_timers();
+        self.start = start;
+        self.cpu_before = clock::thread_cpu();
+        while !stop.load(Ordering::Relaxed) {
+            let sent = self.send_due();
+            let now = self.now();
+            self.expire(now);
+            self.hand_over_intervals(now, reports);
+            if self.pacer.is_over(now) && self.book.flight.is_empty() {
+                break;
+            }
+            let pause = if sent { 0 } else { self.pause_ns(now) };
+            self.poll.wait_exact(&mut self.events, Duration::from_nanos(pause))?;
+            self.take_events()?;
+        }
+        self.measure.interrupted = self.book.flight.len() as u64;
+        self.hand_over(reports);
+        Ok(())
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        ns_since(self.start)
+    }
+
+    /// Sends what is due, a few runs of it; returns whether there was any.
+    fn send_due(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..RUNS_A_TURN {
+            let now = self.now();
+            let mut count = 0;
+            while count < RUN {
+                match self.pacer.next(now, self.book.flight.len()) {
+                    Some(Due::Missed { intended_ns }) => self.book.miss(intended_ns, &mut self.measure),
+                    Some(Due::Query { number, intended_ns }) => self.send(number, intended_ns, now),
+                    None => break,
+                }
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            any = true;
+            self.flush();
+        }
+        any
+    }
+
+    fn send(&mut self, number: u32, intended_ns: u64, now: u64) {
+        if self.goes_by_stream(number) {
+            return self.send_by_stream(number, intended_ns, now);
+        }
+        let Some(udp) = &mut self.udp else { return };
+        let source = match self.book.queries.origin(number) {
+            None => udp.next_source(),
+            Some(origin) => udp.source_of_client(origin.client),
+        };
+        let Some(id) = self.book.send(source, number, intended_ns, now, &mut self.measure) else { return };
+        let refused = udp.push(source, id, self.book.queries.at(number).message);
+        self.measure.refused += refused as u64;
+    }
+
+    fn goes_by_stream(&mut self, number: u32) -> bool {
+        match (&self.udp, &self.streams) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(_), Some(_)) => match self.book.queries.origin(number) {
+                Some(origin) => origin.stream,
+                None => self.random.unit() < self.stream_share,
+            },
+        }
+    }
+
+    fn send_by_stream(&mut self, number: u32, intended_ns: u64, now: u64) {
+        let Some(streams) = &mut self.streams else { return };
+        let client = self.book.queries.origin(number).map(|origin| origin.client);
+        match streams.choose(client, &self.poll, now) {
+            Ok(connection) => {
+                let source = self.book.stream_base + connection;
+                self.book.flight.reserve_sources(self.book.stream_base as usize + streams.number_count());
+                match self.book.send(source, number, intended_ns, now, &mut self.measure) {
+                    Some(id) => streams.push(connection, id, self.book.queries.at(number).message),
+                    None => streams.settle(connection, &mut self.measure),
+                }
+            }
+            // No descriptor or no port is left: the query has nowhere to go.
+            Err(_) => {
+                self.measure.handshakes_failed += 1;
+                self.book.miss(intended_ns, &mut self.measure);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(udp) = &mut self.udp {
+            self.measure.refused += udp.flush() as u64;
+        }
+        if let Some(streams) = &mut self.streams {
+            streams.flush(&self.poll, &mut self.measure);
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        let Book { flight, stream_base, .. } = &mut self.book;
+        let (streams, measure) = (&mut self.streams, &mut self.measure);
+        flight.expire(now, |flying| {
+            if flying.counted {
+                measure.timed_out(now - flying.intended_ns, now - flying.sent_ns);
+            }
+            if let (Some(streams), Some(connection)) = (&mut *streams, flying.source.checked_sub(*stream_base)) {
+                streams.settle(connection, measure);
+            }
+        });
+    }
+
+    fn take_events(&mut self) -> io::Result<()> {
+        for index in 0..self.events.len() {
+            let event = self.events.at(index);
+            let (book, measure) = (&mut self.book, &mut self.measure);
+            match (&mut self.udp, &mut self.streams) {
+                (Some(udp), _) if event.token < udp.socket_count() as u64 => {
+                    let start = self.start;
+                    let mut received_ns = None;
+                    udp.receive(event.token as usize, |source, answer| {
+                        // One look at the clock for all that came in one call, behind it.
+                        let now = *received_ns.get_or_insert_with(|| ns_since(start));
+                        book.answer(source, answer, now, measure);
+                    })?;
+                }
+                (_, Some(streams)) => {
+                    let now = ns_since(self.start);
+                    streams.handle(event, &self.poll, now, measure, |connection, answer, measure| {
+                        book.answer(Some(book.stream_base + connection), answer, now, measure)
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How long to wait for events before something else is to be done.
+    fn pause_ns(&mut self, now: u64) -> u64 {
+        let interval_end = (self.interval + 1) * self.interval_ns;
+        let soonest = [self.book.flight.next_timeout_ns(), Some(interval_end)].into_iter().flatten().min();
+        let other = soonest.map_or(MAX_SLEEP_NS, |time| time.saturating_sub(now)).min(MAX_SLEEP_NS);
+        match self.pacer.next_ns() {
+            Some(due) => due.saturating_sub(now).saturating_sub(SPIN_NS).min(other),
+            None => other,
+        }
+    }
+
+    fn hand_over_intervals(&mut self, now: u64, reports: &Sender<Report>) {
+        while now >= (self.interval + 1) * self.interval_ns {
+            self.hand_over(reports);
+        }
+    }
+
+    fn hand_over(&mut self, reports: &Sender<Report>) {
+        let cpu = clock::thread_cpu();
+        let is_warm_up = (self.interval + 1) * self.interval_ns <= self.book.warm_up_ns;
+        self.measure.cpu_ns = if is_warm_up { 0 } else { (cpu - self.cpu_before).as_nanos() as u64 };
+        self.cpu_before = cpu;
+        // Whoever no longer listens has given up the run.
+        let _ = reports.send((self.interval, std::mem::take(&mut self.measure)));
+        self.interval += 1;
+    }
+}
+
+#[inline]
+fn ns_since(start: Duration) -> u64 {
+    clock::monotonic_exact().saturating_sub(start).as_nanos() as u64
+}
+
+//----------- Book -------------------------------------------------------------
+
+/// The queries in flight and what came of the others.
+struct Book {
+    queries: Arc<Queries>,
+    flight: Flight,
+    verifier: Verifier,
+    warm_up_ns: u64,
+    /// Sources from this number on are connections.
+    stream_base: u32,
+}
+
+impl Book {
+    /// Enters a query; `None`, and it counts as missed, when its source has no id left.
+    #[inline]
+    fn send(&mut self, source: u32, number: u32, intended_ns: u64, now: u64, measure: &mut Measure) -> Option<u16> {
+        let counted = intended_ns >= self.warm_up_ns;
+        let Some(id) = self.flight.send(source, number, intended_ns, now, counted) else {
+            self.miss(intended_ns, measure);
+            return None;
+        };
+        if counted {
+            measure.scheduled += 1;
+            measure.sent(self.queries.at(number).message.len(), now - intended_ns);
+        }
+        Some(id)
+    }
+
+    /// Counts a query that is never sent.
+    fn miss(&self, intended_ns: u64, measure: &mut Measure) {
+        if intended_ns >= self.warm_up_ns {
+            measure.scheduled += 1;
+            measure.missed += 1;
+        }
+    }
+
+    /// Enters an answer; returns whether it is one to a query in flight.
+    #[inline]
+    fn answer(&mut self, source: Option<u32>, answer: &[u8], now: u64, measure: &mut Measure) -> bool {
+        if answer.len() < HEADER_LEN || answer[2] & 0x80 == 0 {
+            measure.discarded += 1;
+            return false;
+        }
+        let id = u16::from_be_bytes([answer[0], answer[1]]);
+        let Some(flying) = source.and_then(|source| self.flight.answer(source, id)) else {
+            measure.unexpected += 1;
+            return false;
+        };
+        if flying.counted {
+            measure.answered(answer, now - flying.intended_ns, now - flying.sent_ns);
+            self.check(&flying, answer, measure);
+        }
+        true
+    }
+
+    fn check(&mut self, flying: &Flying, answer: &[u8], measure: &mut Measure) {
+        let question = self.queries.at(flying.query).question();
+        let wrong = if !is_answer_to(question, answer) {
+            Some(format!("got an answer to {}", describe_question(&answer[HEADER_LEN..])))
+        } else {
+            measure.checked += u64::from(self.verifier.is_thorough());
+            self.verifier.fault(flying.query, answer)
+        };
+        if let Some(wrong) = wrong {
+            measure.wrong(|| format!("{}: {wrong}", describe_question(question)));
+        }
+    }
+}
+
+/// RFC 5452 9.1: an answer repeats the question. One that says no to the whole message may leave it out.
+#[inline]
+fn is_answer_to(question: &[u8], answer: &[u8]) -> bool {
+    match [answer[4], answer[5]] {
+        [0, 1] => answer[HEADER_LEN..]
+            .get(..question.len())
+            .is_some_and(|repeated| repeated == question || is_same_question(repeated, question)),
+        [0, 0] => answer[3] & 0x0f != 0 || answer[2] & 0x78 != 0,
+        _ => false,
+    }
+}
+
+/// Names are equal whatever their case (RFC 4343); length octets are below 64 and no letters.
+fn is_same_question(repeated: &[u8], question: &[u8]) -> bool {
+    let (repeated_name, repeated_rest) = repeated.split_at(repeated.len() - 4);
+    let (name, rest) = question.split_at(question.len() - 4);
+    repeated_rest == rest && repeated_name.eq_ignore_ascii_case(name)
+}
+
+//----------- Pacer ------------------------------------------------------------
+
+/// What comes next on the schedule, and which query it is.
+struct Pacer {
+    pace: PeekablePace,
+    number: u64,
+    step: u64,
+    query_count: u64,
+    timeout_ns: u64,
+}
+
+enum PeekablePace {
+    Open(Peekable<Box<dyn Iterator<Item = u64> + Send>>),
+    Closed { outstanding: usize, end_ns: u64 },
+}
+
+enum Due {
+    /// To be sent now.
+    Query { number: u32, intended_ns: u64 },
+    /// So late that an answer would be too late in any case.
+    Missed { intended_ns: u64 },
+}
+
+impl Pacer {
+    fn new(pace: Pace, (worker, workers): (usize, usize), query_count: usize, timeout_ns: u64) -> Pacer {
+        let pace = match pace {
+            Pace::Open(times) => PeekablePace::Open(times.peekable()),
+            Pace::Closed { outstanding, end_ns } => PeekablePace::Closed { outstanding, end_ns },
+        };
+        Pacer { pace, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
+    }
+
+    #[inline]
+    fn next(&mut self, now: u64, in_flight: usize) -> Option<Due> {
+        let intended_ns = match &mut self.pace {
+            PeekablePace::Open(times) => times.next_if(|&time| time <= now)?,
+            PeekablePace::Closed { outstanding, end_ns } if in_flight < *outstanding && now < *end_ns => now,
+            PeekablePace::Closed { .. } => return None,
+        };
+        let number = (self.number % self.query_count) as u32;
+        self.number += self.step;
+        if now - intended_ns >= self.timeout_ns {
+            return Some(Due::Missed { intended_ns });
+        }
+        Some(Due::Query { number, intended_ns })
+    }
+
+    /// When the next query is to be sent; `None` when that is up to the answers, or there is none.
+    fn next_ns(&mut self) -> Option<u64> {
+        match &mut self.pace {
+            PeekablePace::Open(times) => times.peek().copied(),
+            PeekablePace::Closed { .. } => None,
+        }
+    }
+
+    fn is_over(&mut self, now: u64) -> bool {
+        match &mut self.pace {
+            PeekablePace::Open(times) => times.peek().is_none(),
+            PeekablePace::Closed { end_ns, .. } => now >= *end_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_repeat_the_question_in_any_case() {
+        let question = b"\x03www\x07example\x00\x00\x01\x00\x01";
+        let answer = |count: u8, rcode: u8, question: &[u8]| {
+            [&[0, 0, 0x80, rcode, 0, count, 0, 0, 0, 0, 0, 0], question].concat()
+        };
+        assert!(is_answer_to(question, &answer(1, 0, question)));
+        assert!(is_answer_to(question, &answer(1, 0, b"\x03wWw\x07EXAMPLE\x00\x00\x01\x00\x01")));
+        assert!(!is_answer_to(question, &answer(1, 0, b"\x03www\x07example\x00\x00\x1c\x00\x01")));
+        assert!(!is_answer_to(question, &answer(1, 0, &question[..9])));
+        assert!(is_answer_to(question, &answer(0, 1, b"")), "FORMERR may come without a question");
+        assert!(!is_answer_to(question, &answer(0, 0, b"")));
+    }
+}
