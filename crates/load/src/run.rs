@@ -185,7 +185,8 @@ impl Job {
                 let began = since + self.interval * done as u32 - self.warm_up;
                 done += 1;
                 let outcome = Outcome { since: began, until: began + self.interval, measure: pending.remove(0).1 };
-                if outcome.until > since {
+                // What leaves right behind the warm-up may be counted at the end of its last interval.
+                if outcome.until > since || outcome.measure.scheduled > 0 {
                     progress(&outcome);
                 }
             }

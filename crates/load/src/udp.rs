@@ -13,6 +13,8 @@ use crate::queries::MAX_QUERY_LEN;
 /// Neighbours on the schedule that leave by the same socket if they are due together: enough to share the cost of a system
 /// call, few enough not to bunch up at one thread of a server that spreads its clients by address and port.
 pub const RUN: u32 = 8;
+/// The same where they leave in segments: as many as make the kernel's work per datagram small.
+const SEGMENTED_RUN: u32 = 64;
 /// Datagrams that are received in one call.
 const RECEIVED_AT_ONCE: usize = 64;
 /// Room for answers that wait, in octets: 4 MiB are some 5000, 5 ms at a million a second.
@@ -24,6 +26,7 @@ pub struct Udp {
     outbox: Outbox,
     inbox: Inbox,
     addresses: u32,
+    is_segmented: bool,
     /// How many sources were given out.
     turn: u32,
     /// The socket that the queued datagrams are for.
@@ -31,15 +34,16 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Opens `sockets` sockets. With `segmented`, neighbours of the same length and source leave in one piece (UDP_SEGMENT).
-    pub fn open(server: SocketAddr, sockets: usize, sources: Option<Sources>, segmented: bool) -> io::Result<Udp> {
+    /// Opens `sockets` sockets. If `is_segmented`, neighbours of the same length and source leave in one piece (UDP_SEGMENT).
+    pub fn open(server: SocketAddr, sockets: usize, sources: Option<Sources>, is_segmented: bool) -> io::Result<Udp> {
         let sockets =
             (0..sockets.max(1)).map(|_| Socket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
         Ok(Udp {
             sockets,
-            outbox: Outbox::new(RUN as usize, MAX_QUERY_LEN, segmented),
+            outbox: Outbox::new(SEGMENTED_RUN as usize, MAX_QUERY_LEN, is_segmented),
             inbox: Inbox::new(RECEIVED_AT_ONCE),
             addresses: sources.map_or(1, |sources| sources.count),
+            is_segmented,
             turn: 0,
             current: 0,
         })
@@ -48,6 +52,16 @@ impl Udp {
     /// How many sources there are.
     pub fn source_count(&self) -> u32 {
         self.sockets.len() as u32 * self.addresses
+    }
+
+    /// Whether neighbours of the same length leave in one piece.
+    pub fn is_segmented(&self) -> bool {
+        self.is_segmented
+    }
+
+    /// How many queries leave by the same socket if they are due together.
+    pub fn run_len(&self) -> u32 {
+        if self.is_segmented { SEGMENTED_RUN } else { RUN }
     }
 
     /// How many sockets there are; socket `n` has the token `n`.
@@ -60,11 +74,13 @@ impl Udp {
         self.sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))
     }
 
-    /// The source of the next query: another address each time, another socket each [`RUN`].
+    /// The source of the next query: another address each time, another socket each [`Udp::run_len`].
     #[inline]
     pub fn next_source(&mut self) -> u32 {
-        let socket = self.turn / RUN % self.sockets.len() as u32;
-        let address = self.turn % self.addresses;
+        let run = self.turn / self.run_len();
+        let socket = run % self.sockets.len() as u32;
+        // Segments of one piece have one source.
+        let address = if self.is_segmented { run } else { self.turn } % self.addresses;
         self.turn = self.turn.wrapping_add(1);
         socket * self.addresses + address
     }

@@ -87,6 +87,8 @@ pub struct Worker {
     udp: Option<Udp>,
     streams: Option<Streams>,
     stream_share: f64,
+    /// Queries that are about to leave together: their numbers and intended times.
+    run: Vec<(u32, u64)>,
     random: Random,
     poll: Poll,
     events: Events,
@@ -119,6 +121,7 @@ impl Worker {
             udp: parts.udp,
             streams: parts.streams,
             stream_share: parts.stream_share,
+            run: Vec::new(),
             random: Random::new(parts.share.0 as u64),
             poll,
             events: Events::with_capacity(EVENTS),
@@ -166,22 +169,35 @@ impl Worker {
         let mut any = false;
         for _ in 0..RUNS_A_TURN {
             let now = self.now();
-            let mut count = 0;
-            while count < RUN {
-                match self.pacer.next(now, self.book.flight.len()) {
-                    Some(Due::Missed { intended_ns }) => self.book.miss(intended_ns, &mut self.measure),
-                    Some(Due::Query { number, intended_ns }) => self.send(number, intended_ns, now),
-                    None => break,
-                }
-                count += 1;
-            }
-            if count == 0 {
+            self.gather_run(now);
+            if self.run.is_empty() {
                 break;
             }
             any = true;
+            for at in 0..self.run.len() {
+                let (number, intended_ns) = self.run[at];
+                self.send(number, intended_ns, now);
+            }
             self.flush();
         }
         any
+    }
+
+    /// Takes the next queries that are due, as many as leave together.
+    fn gather_run(&mut self, now: u64) {
+        self.run.clear();
+        let run_len = self.udp.as_ref().map_or(RUN, Udp::run_len) as usize;
+        while self.run.len() < run_len {
+            match self.pacer.next(now, self.book.flight.len() + self.run.len()) {
+                Some(Due::Query { number, intended_ns }) => self.run.push((number, intended_ns)),
+                Some(Due::Missed { intended_ns }) => self.book.miss(intended_ns, &mut self.measure),
+                None => break,
+            }
+        }
+        if self.udp.as_ref().is_some_and(Udp::is_segmented) {
+            let queries = &self.book.queries;
+            self.run.sort_by_key(|&(number, _)| queries.at(number).message.len());
+        }
     }
 
     fn send(&mut self, number: u32, intended_ns: u64, now: u64) {
