@@ -141,6 +141,7 @@ impl Worker {
         }
         clock::sharpen_timers();
         self.start = start;
+        std::thread::sleep(start.saturating_sub(clock::monotonic_exact()));
         self.cpu_before = clock::thread_cpu();
         while !stop.load(Ordering::Relaxed) {
             let sent = self.send_due();
