@@ -1,10 +1,9 @@
 //! The queries of a run: rendered before it, so that sending one is copying its octets and writing two for the id.
 
 pub mod file;
-// pub mod maintenance;
-// pub mod mix;
-// pub mod pcap;
-// pub mod zone;
+pub mod maintenance;
+pub mod pcap;
+pub mod zone;
 
 use wire::{Class, HEADER_LEN, NameRef, Rtype};
 
