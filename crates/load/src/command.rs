@@ -1,5 +1,8 @@
 //! The command line: one module a command.
 
+mod input;
+mod maintain;
+mod number;
 mod query;
 mod target;
 
@@ -27,6 +30,10 @@ pub struct Cli {
 enum Command {
     /// Send queries on a schedule, or as a closed loop.
     Query(Box<query::Arguments>),
+    /// Send a NOTIFY for each of many zones, round and round.
+    Notify(maintain::NotifyArguments),
+    /// Send dynamic updates that add and delete records of a zone.
+    Update(maintain::UpdateArguments),
 }
 
 /// What a command came to, apart from errors.
@@ -67,6 +74,14 @@ impl Failure {
     }
 }
 
+/// Says on standard error why a run is not valid, if so.
+pub fn verdict(invalid_because: &[String]) -> Verdict {
+    for reason in invalid_because {
+        eprintln!("zonda-load: invalid because {reason}");
+    }
+    if invalid_because.is_empty() { Verdict::Valid } else { Verdict::Invalid }
+}
+
 /// Runs the program: the command line in, the exit status out.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -78,6 +93,8 @@ pub fn main() -> ExitCode {
     let _ = netio::limit::raise_descriptors();
     let verdict = match cli.command {
         Command::Query(arguments) => query::run(&arguments, &stop),
+        Command::Notify(arguments) => maintain::notify(&arguments, &stop),
+        Command::Update(arguments) => maintain::update(&arguments, &stop),
     };
     match verdict {
         Ok(Verdict::Valid) => ExitCode::SUCCESS,

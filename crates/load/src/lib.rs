@@ -17,6 +17,7 @@ pub mod queries;
 mod random;
 pub mod report;
 pub mod run;
+pub mod search;
 pub mod stream;
 pub mod udp;
 pub mod verify;

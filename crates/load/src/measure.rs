@@ -181,25 +181,30 @@ impl Measure {
         ]
     }
 
+    /// How the generator did not keep its schedule; empty when it did.
+    pub fn schedule_faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.missed * 1000 > self.scheduled {
+            faults.push(format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled));
+        }
+        if self.late * 100 > self.queries {
+            faults.push(format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries));
+        }
+        if self.refused > 0 {
+            faults.push(format!("the kernel did not take {} datagrams", self.refused));
+        }
+        faults
+    }
+
     /// Why the figures cannot be believed; empty when they can.
     pub fn invalid_because(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
-        let mut unless = |holds: bool, reason: String| {
-            if !holds {
-                reasons.push(reason);
-            }
-        };
-        unless(self.queries > 0, "nothing was sent".into());
-        unless(
-            self.missed * 1000 <= self.scheduled,
-            format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled),
-        );
-        unless(
-            self.late * 100 <= self.queries,
-            format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries),
-        );
-        unless(self.wrong == 0, format!("{} of {} answers are wrong", self.wrong, self.responses));
-        unless(self.refused == 0, format!("the kernel did not take {} datagrams", self.refused));
+        let mut reasons = self.schedule_faults();
+        if self.queries == 0 {
+            reasons.push("nothing was sent".into());
+        }
+        if self.wrong > 0 {
+            reasons.push(format!("{} of {} answers are wrong", self.wrong, self.responses));
+        }
         reasons
     }
 }

@@ -1,20 +1,25 @@
 //! `zonda-load query`: queries on a schedule, or as a closed loop.
 
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use netio::map::Contents;
-use serde_json::Map;
+use netio::clock;
+use serde_json::{Map, json};
 
+use super::input::{Input, read};
+use super::number::{not_negative, positive, share};
 use super::target::Target;
-use super::{Failure, Verdict};
+use super::{Failure, Verdict, verdict};
+use crate::measure::Measure;
 use crate::plan::{Arrivals, Profile};
-use crate::queries::{Dress, Queries, file};
+use crate::queries::Queries;
 use crate::report::Reporter;
-use crate::run::{Job, Timing, Transport};
+use crate::run::{Job, Outcome, Timing, Transport};
+use crate::search::{Search, Trial};
 use crate::verify::Verifier;
 
 /// Arguments of `zonda-load query`.
@@ -22,9 +27,9 @@ use crate::verify::Verifier;
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How queries travel
-    #[arg(long, value_enum, default_value_t = Line::Udp)]
-    transport: Line,
+    /// How queries travel; those of a capture as they did then, others over UDP, unless this says otherwise
+    #[arg(long, value_enum)]
+    transport: Option<Line>,
     /// The share of queries that go over TCP, the others going over UDP
     #[arg(long, value_name = "SHARE", value_parser = share)]
     tcp_share: Option<f64>,
@@ -44,6 +49,8 @@ pub struct Arguments {
     input: Input,
     #[command(flatten)]
     timing: TimingArguments,
+    #[command(flatten)]
+    peak: PeakArguments,
     /// Expected answers, a line for each query: `RCODE answer|referral|nodata|nxdomain`
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     expect: Option<PathBuf>,
@@ -64,31 +71,11 @@ enum Line {
     Tcp,
 }
 
-/// What is asked.
-#[derive(Debug, Args)]
-struct Input {
-    /// Queries, a line each: `name type` or `query NAME CLASS TYPE`
-    #[arg(long, value_name = "FILE")]
-    queries: PathBuf,
-    /// Ask with EDNS and this payload size
-    #[arg(long, value_name = "OCTETS")]
-    edns: Option<u16>,
-    /// The share of queries with DO
-    #[arg(long = "do", value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
-    dnssec_ok: f64,
-    /// Ask for recursion
-    #[arg(long)]
-    recursion: bool,
-    /// Where everything random begins
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
 /// When it is asked.
 #[derive(Debug, Args)]
 struct TimingArguments {
     /// Queries a second: an open loop, whatever is answered
-    #[arg(long, value_parser = positive, required_unless_present_any = ["outstanding", "steps"])]
+    #[arg(long, value_parser = positive, required_unless_present_any = ["outstanding", "steps", "speed", "find_peak"])]
     rate: Option<f64>,
     /// Go from --rate to this rate in a line
     #[arg(long, value_parser = positive, value_name = "RATE", requires = "rate")]
@@ -99,15 +86,33 @@ struct TimingArguments {
     /// How queries are spread in time
     #[arg(long, value_enum, default_value_t = Spread::Constant)]
     arrivals: Spread,
+    /// Where the randomness of --arrivals poisson begins
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    arrivals_seed: u64,
     /// Keep so many queries in flight instead: a closed loop
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "steps"])]
     outstanding: Option<usize>,
+    /// Send the queries of a capture at their times, so many times as fast: an open loop
+    #[arg(long, value_parser = positive, conflicts_with_all = ["rate", "steps", "outstanding"], requires = "pcap")]
+    speed: Option<f64>,
     /// How long to send
     #[arg(long, default_value_t = 10.0, value_parser = positive)]
     seconds: f64,
     /// Seconds before that in which nothing is measured
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = not_negative)]
     warm_up: f64,
+}
+
+/// Whether and how the peak is searched.
+#[derive(Debug, Args)]
+struct PeakArguments {
+    /// Search the highest rates at which these percentages are answered, beginning at --rate, each trial of --seconds
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT", num_args = 0.., default_missing_value = "100,99.99,99.9,99",
+        value_parser = positive, conflicts_with_all = ["outstanding", "steps", "speed", "ramp_to"])]
+    find_peak: Option<Vec<f64>>,
+    /// How exactly, in percent of the rate
+    #[arg(long, default_value_t = 2.0, value_parser = positive, value_name = "PERCENT")]
+    resolution: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -119,6 +124,14 @@ enum Spread {
 /// Runs the command.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Verdict, Failure> {
     let job = arguments.job()?;
+    match &arguments.peak.find_peak {
+        Some(percents) => find_peak(&job, arguments, percents, stop),
+        None => run_job(&job, stop),
+    }
+}
+
+/// Runs a job and reports it.
+pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Verdict, Failure> {
     let loop_kind = if matches!(job.timing, Timing::Closed { .. }) { "closed" } else { "open" };
     let mut reporter = Reporter::new(loop_kind, transport_name(job.transport));
     let outcome = job.run(stop, |interval| reporter.periodic(interval)).map_err(Failure::system("sending queries"))?;
@@ -126,12 +139,50 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Verdict, Failure>
     Ok(verdict(&outcome.measure.invalid_because()))
 }
 
-/// Says on standard error why a run is not valid, if so.
-pub fn verdict(invalid_because: &[String]) -> Verdict {
-    for reason in invalid_because {
-        eprintln!("zonda-load: invalid because {reason}");
+/// Searches the peak; a trial is a run of its own, reported as an event.
+fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBool) -> Result<Verdict, Failure> {
+    let mut shares: Vec<f64> = percents.iter().map(|percent| percent / 100.0).collect();
+    shares.sort_by(|a, b| b.total_cmp(a));
+    let first_rate = arguments.timing.rate.unwrap_or(1000.0);
+    let search = Search { shares, first_rate, resolution: arguments.peak.resolution / 100.0 };
+    let reporter = Reporter::new("open", transport_name(job.transport));
+    let mut total = Measure::default();
+    let since = clock::real();
+    let peaks = search.run(|rate| {
+        let timing = Timing::Rate(Profile::flat(rate, arguments.timing.seconds), arguments.timing.arrivals());
+        let outcome = Job { timing, ..job.clone() }.run(stop, |_| ()).map_err(Failure::system("sending queries"))?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::System { what: "searching the peak".into(), error: ErrorKind::Interrupted.into() });
+        }
+        total.add(&outcome.measure);
+        Ok(tell_trial(&reporter, rate, &outcome.measure))
+    })?;
+    let told: Vec<_> = peaks
+        .iter()
+        .map(|peak| {
+            // JSON knows no infinity: nothing failed.
+            let failed_rate = Some(peak.failed_rate).filter(|rate| rate.is_finite());
+            json!({"share": peak.share, "rate": peak.rate, "failed_rate": failed_rate, "generator_bound": peak.generator_bound})
+        })
+        .collect();
+    let mut invalid_because: Vec<String> = Vec::new();
+    if total.wrong > 0 {
+        invalid_because.push(format!("{} of {} answers are wrong", total.wrong, total.responses));
     }
-    if invalid_because.is_empty() { Verdict::Valid } else { Verdict::Invalid }
+    let figures = json!({"peaks": told, "invalid_because": invalid_because});
+    let outcome = Outcome { since, until: clock::real(), measure: total };
+    reporter.sum(&outcome, figures.as_object().cloned().unwrap_or_default());
+    Ok(verdict(&invalid_because))
+}
+
+fn tell_trial(reporter: &Reporter, rate: f64, measure: &Measure) -> Trial {
+    let answered = measure.responses as f64 / measure.scheduled.max(1) as f64;
+    let off_schedule = measure.schedule_faults();
+    let message = format!("{rate:.0} queries a second: {:.3} % answered", answered * 100.0);
+    let p99 = measure.latency_intended.value_at_quantile(0.99);
+    let figures = json!({"rate": rate, "answered": answered, "latency_p99": p99, "invalid_because": off_schedule});
+    reporter.event("trial", &message, figures);
+    Trial { answered, on_schedule: off_schedule.is_empty() }
 }
 
 fn transport_name(transport: Transport) -> &'static str {
@@ -147,8 +198,9 @@ impl Arguments {
         let queries = Arc::new(self.input.queries()?);
         let transport = match (self.tcp_share, self.transport) {
             (Some(_), _) => Transport::Mixed,
-            (None, Line::Udp) => Transport::Udp,
-            (None, Line::Tcp) => Transport::Tcp,
+            (None, None) if !queries.origins().is_empty() => Transport::Mixed,
+            (None, None | Some(Line::Udp)) => Transport::Udp,
+            (None, Some(Line::Tcp)) => Transport::Tcp,
         };
         Ok(Job {
             server: self.target.address(),
@@ -160,7 +212,7 @@ impl Arguments {
             segmented: self.segmented,
             verifier: self.verifier(&queries)?,
             queries,
-            timing: self.timing.timing(self.input.seed),
+            timing: self.timing.timing(),
             warm_up: Duration::from_secs_f64(self.timing.warm_up),
             timeout: Duration::from_millis(self.timeout_ms),
             interval: Duration::from_secs_f64(self.interval),
@@ -182,24 +234,19 @@ impl Arguments {
     }
 }
 
-impl Input {
-    fn queries(&self) -> Result<Queries, Failure> {
-        let dress =
-            Dress { edns: self.edns, dnssec_ok: self.dnssec_ok, recursion_desired: self.recursion, seed: self.seed };
-        let queries = file::read(&read(&self.queries)?, &dress).map_err(Failure::input(self.queries.display()))?;
-        if queries.is_empty() {
-            return Err(Failure::Input(format!("{}: no queries", self.queries.display())));
-        }
-        Ok(queries)
-    }
-}
-
 impl TimingArguments {
-    fn timing(&self, seed: u64) -> Timing {
-        let arrivals = match self.arrivals {
+    fn arrivals(&self) -> Arrivals {
+        match self.arrivals {
             Spread::Constant => Arrivals::Constant,
-            Spread::Poisson => Arrivals::Poisson(seed),
-        };
+            Spread::Poisson => Arrivals::Poisson(self.arrivals_seed),
+        }
+    }
+
+    fn timing(&self) -> Timing {
+        let arrivals = self.arrivals();
+        if let Some(speed) = self.speed {
+            return Timing::Trace { speed };
+        }
         match (self.outstanding, &self.steps, self.rate, self.ramp_to) {
             (Some(outstanding), ..) => Timing::Closed { outstanding, seconds: self.seconds },
             (None, Some(rates), ..) => Timing::Rate(Profile::steps(rates, self.seconds), arrivals),
@@ -209,27 +256,4 @@ impl TimingArguments {
             (None, None, rate, None) => Timing::Rate(Profile::flat(rate.unwrap_or_default(), self.seconds), arrivals),
         }
     }
-}
-
-fn read(path: &Path) -> Result<Contents, Failure> {
-    Contents::open(path).map_err(Failure::input(path.display()))
-}
-
-/// A number from 0 to 1.
-pub fn share(text: &str) -> Result<f64, String> {
-    number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
-}
-
-/// A number above 0.
-pub fn positive(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")
-}
-
-/// A number from 0 up.
-pub fn not_negative(text: &str) -> Result<f64, String> {
-    number(text, |number| number >= 0.0 && number.is_finite(), "a number from 0 up")
-}
-
-fn number(text: &str, is_allowed: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|&number| is_allowed(number)).ok_or_else(|| format!("{wanted} is wanted"))
 }
