@@ -1,5 +1,6 @@
 //! The command line: one module a command.
 
+mod hold;
 mod input;
 mod maintain;
 mod number;
@@ -30,6 +31,10 @@ pub struct Cli {
 enum Command {
     /// Send queries on a schedule, or as a closed loop.
     Query(Box<query::Arguments>),
+    /// Open connections at a rate and hold them.
+    Hold(hold::Arguments),
+    /// Hold connections as slow and hostile clients do.
+    Hostile(hold::HostileArguments),
     /// Send a NOTIFY for each of many zones, round and round.
     Notify(maintain::NotifyArguments),
     /// Send dynamic updates that add and delete records of a zone.
@@ -93,6 +98,8 @@ pub fn main() -> ExitCode {
     let _ = netio::limit::raise_descriptors();
     let verdict = match cli.command {
         Command::Query(arguments) => query::run(&arguments, &stop),
+        Command::Hold(arguments) => hold::run(&arguments, &stop),
+        Command::Hostile(arguments) => hold::hostile(&arguments, &stop),
         Command::Notify(arguments) => maintain::notify(&arguments, &stop),
         Command::Update(arguments) => maintain::update(&arguments, &stop),
     };

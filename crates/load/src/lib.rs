@@ -11,6 +11,7 @@
 
 pub mod command;
 pub mod flight;
+pub mod hold;
 pub mod measure;
 pub mod plan;
 pub mod queries;
