@@ -75,6 +75,8 @@ pub struct Held {
 const NEVER_READ_LEN: usize = 16 << 20;
 /// Octets that are random.
 const RANDOM_LEN: usize = 512;
+/// Between two octets of a slow client.
+const SLOW_STEP: Duration = Duration::from_secs(1);
 /// The longest wait for anything.
 const TICK: Duration = Duration::from_millis(20);
 /// Connections begun before events are looked at, so that none waits long.
@@ -234,8 +236,9 @@ impl<'h> Crowd<'h> {
                 is_up
             }
             Behaviour::ByteASecond => {
-                self.slow.push_back((self.now(), index));
-                true
+                // The first octet at once, so that the queue stays in the order of the times.
+                self.slow.push_back((self.now() + SLOW_STEP, index));
+                self.write(index, &query[..1])
             }
             // Goes on when the connection can be written to.
             Behaviour::NeverRead => return,
@@ -282,7 +285,7 @@ impl<'h> Crowd<'h> {
                 continue;
             }
             if self.write(index, &[next]) {
-                self.slow.push_back((due + Duration::from_secs(1), index));
+                self.slow.push_back((due + SLOW_STEP, index));
             } else {
                 self.closed(index);
             }
