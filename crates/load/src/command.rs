@@ -6,6 +6,7 @@ mod maintain;
 mod number;
 mod query;
 mod target;
+mod xfr;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ enum Command {
     Hold(hold::Arguments),
     /// Hold connections as slow and hostile clients do.
     Hostile(hold::HostileArguments),
+    /// Transfer zones, as a secondary that keeps nothing or as a primary that knows only octets.
+    #[command(subcommand)]
+    Xfr(xfr::Arguments),
     /// Send a NOTIFY for each of many zones, round and round.
     Notify(maintain::NotifyArguments),
     /// Send dynamic updates that add and delete records of a zone.
@@ -100,6 +104,7 @@ pub fn main() -> ExitCode {
         Command::Query(arguments) => query::run(&arguments, &stop),
         Command::Hold(arguments) => hold::run(&arguments, &stop),
         Command::Hostile(arguments) => hold::hostile(&arguments, &stop),
+        Command::Xfr(arguments) => xfr::run(&arguments, &stop),
         Command::Notify(arguments) => maintain::notify(&arguments, &stop),
         Command::Update(arguments) => maintain::update(&arguments, &stop),
     };
