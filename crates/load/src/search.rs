@@ -38,6 +38,8 @@ pub struct Peak {
 
 /// Rates beyond this are no rates.
 const MAX_RATE: f64 = 1e9;
+/// How often the generator may fall behind at a rate before that rate is beyond it.
+const MAX_VOID: u32 = 4;
 /// A server that passes at no rate above this one has no peak.
 const MIN_RATE: f64 = 1.0;
 
@@ -82,21 +84,21 @@ enum Pass {
     OffSchedule,
 }
 
-/// The verdict of two of at most three trials.
+/// The verdict of two of at most three trials. One in which the generator fell behind says nothing about the server and is
+/// repeated, a few times.
 fn passes<E>(share: f64, rate: f64, trial: &mut impl FnMut(f64) -> Result<Trial, E>) -> Result<Pass, E> {
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut void) = (0, 0, 0);
     loop {
-        let Trial { answered, on_schedule } = trial(rate)?;
-        if on_schedule && answered >= share {
-            passed += 1;
-        } else {
-            failed += 1;
+        match trial(rate)? {
+            Trial { on_schedule: false, .. } => void += 1,
+            Trial { answered, .. } if answered >= share => passed += 1,
+            Trial { .. } => failed += 1,
         }
-        if passed == 2 {
-            return Ok(Pass::Yes);
-        }
-        if failed == 2 {
-            return Ok(if on_schedule { Pass::Unanswered } else { Pass::OffSchedule });
+        match (passed, failed, void) {
+            (2, ..) => return Ok(Pass::Yes),
+            (_, 2, _) => return Ok(Pass::Unanswered),
+            (.., MAX_VOID) => return Ok(Pass::OffSchedule),
+            _ => {}
         }
     }
 }
@@ -111,14 +113,16 @@ mod tests {
         Search { shares: shares.into(), first_rate, resolution: 0.02 }
     }
 
-    /// A server that answers `capacity` queries a second and drops the others; every tenth trial loses a packet more.
+    /// A server that answers `capacity` queries a second and drops the others; in every tenth trial the network loses
+    /// some more, and in every tenth the generator falls behind.
     fn peaks(search: &Search, capacity: f64, generator: f64) -> (Vec<Peak>, u32) {
         let (mut random, mut count) = (Random::new(5), 0);
         let peaks = search.run(|rate| {
             count += 1;
             let bad_luck = if random.below(10) == 0 { 0.003 } else { 0.0 };
             let answered = (capacity / rate).min(1.0 - bad_luck);
-            Ok::<_, Infallible>(Trial { answered, on_schedule: rate <= generator })
+            let hiccup = random.below(10) == 0;
+            Ok::<_, Infallible>(Trial { answered, on_schedule: rate <= generator && !hiccup })
         });
         (peaks.expect("infallible"), count)
     }
@@ -130,7 +134,7 @@ mod tests {
             assert!((0.97..1.001).contains(&(peaks[0].rate / 123_456.0)), "{peaks:?}");
             assert!((0.97..1.001).contains(&(peaks[1].rate / (123_456.0 / 0.9))), "{peaks:?}");
             assert!(peaks.iter().all(|peak| !peak.generator_bound && peak.failed_rate > peak.rate));
-            assert!(count < 100, "{count} trials");
+            assert!(count < 120, "{count} trials");
         }
     }
 

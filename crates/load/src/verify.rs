@@ -199,8 +199,11 @@ struct Essence {
     rcode: u16,
     authoritative: bool,
     truncated: bool,
-    records: BTreeSet<(bool, Vec<u8>, u16, u32, Vec<u8>)>,
+    records: BTreeSet<Said>,
 }
+
+/// A record: whether it is in the answer section, owner in lower case, type, TTL, RDATA.
+type Said = (bool, Vec<u8>, u16, u32, Vec<u8>);
 
 impl Essence {
     fn of(answer: &[u8]) -> Option<Essence> {

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -257,6 +259,47 @@ fn several_sources_and_threads_share_the_schedule() {
     let peers = receiver.join().expect("no panic");
     assert_eq!(peers.len(), 200);
     assert!(peers.values().all(|&count| count == 5), "{peers:?}");
+}
+
+/// Queries of several lengths leave in segments and come back as what they were.
+#[test]
+fn segments_lose_and_mix_up_nothing() {
+    let server = serve(|_, _| true);
+    let timing = Timing::Rate(Profile::flat(50_000.0, 0.02), Arrivals::Constant);
+    let sources = Some(netio::client::Sources { first: [127, 8, 0, 1].into(), count: 7 });
+    let measure = run(&Job { segmented: true, sources, timing, ..job(server, 1.0, 1.0) }).measure;
+    assert_eq!((measure.queries, measure.responses, measure.wrong, measure.unexpected), (1000, 1000, 0, 0));
+}
+
+/// The capture of a root server, replayed a hundred times as fast from as many sources as it has, by UDP.
+#[test]
+fn a_real_capture_is_replayed() {
+    let file = data_file("pcap/root-server-2016.pcap.xz");
+    let Some(octets) = file.and_then(|path| Command::new("xz").arg("-dkc").arg(path).output().ok()) else {
+        eprintln!("skipped: no capture in the folder that ZONDA_DATA names, or no xz");
+        return;
+    };
+    let capture = load::queries::pcap::read(&octets.stdout, 53).expect("a capture");
+    let origins = capture.queries.origins();
+    assert!((10_300..10_600).contains(&origins.len()), "{} queries", origins.len());
+    assert!(origins.iter().any(|origin| origin.stream));
+    assert!((55..65).contains(&(origins.last().expect("not empty").time_ns / 1_000_000_000)));
+    let count = capture.queries.len() as u64;
+    let sources = Some(netio::client::Sources { first: [127, 9, 0, 1].into(), count: 2500 });
+    let queries = Arc::new(capture.queries);
+    let timing = Timing::Trace { speed: 100.0 };
+    let server = serve(|_, _| true);
+    let measure = run(&Job { queries, sources, timing, connections: 1, ..job(server, 1.0, 1.0) }).measure;
+    assert_eq!((measure.scheduled, measure.wrong), (count, 0));
+    assert_eq!(measure.responses + measure.timeouts + measure.missed, count);
+    assert!(measure.responses > count * 9 / 10, "{measure:?}");
+}
+
+/// Real input lies in a folder beside the workspace, or where ZONDA_DATA says.
+fn data_file(name: &str) -> Option<PathBuf> {
+    let beside = || Some(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3)?.join("shared/data"));
+    let folder = std::env::var_os("ZONDA_DATA").map(PathBuf::from).or_else(beside)?;
+    Some(folder.join(name)).filter(|path| path.exists())
 }
 
 //----------- TCP --------------------------------------------------------------

@@ -328,7 +328,7 @@ impl Inbox {
             // The kernel lets nothing through to a connected socket but what its server sends.
             None => Some(0),
             Some(sources) if self.peers[index].socket_addr() == socket.server => {
-                let controls_len = header.msg_hdr.msg_controllen as usize;
+                let controls_len = header.msg_hdr.msg_controllen;
                 self.controls[index].destination(controls_len).and_then(|ip| sources.index_of(ip))
             }
             Some(_) => None,

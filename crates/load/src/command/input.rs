@@ -118,7 +118,7 @@ impl Draw {
         };
         let bytes = read(path)?;
         let source = Source { name: path.display().to_string().into(), bytes: &bytes };
-        drawing::draw(source, apex.as_ref(), &recipe, dress).map_err(Failure::input(path.display()))
+        drawing::draw(source, apex.as_ref(), &recipe, dress).map_err(|error| Failure::Input(error.to_string()))
     }
 }
 

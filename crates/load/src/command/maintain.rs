@@ -1,6 +1,6 @@
 //! `zonda-load notify` and `zonda-load update`: what changes zones, at a rate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn run(target: &Target, queries: Queries, rate: f64, seconds: f64, stop: &Atomic
 }
 
 /// The names of a file, one a line; there is at least one.
-pub fn zone_names(path: &PathBuf) -> Result<Vec<Name>, Failure> {
+pub fn zone_names(path: &Path) -> Result<Vec<Name>, Failure> {
     let text = read(path)?;
     let text = std::str::from_utf8(&text).map_err(Failure::input(path.display()))?;
     let names = text.split_whitespace().map(|word| {

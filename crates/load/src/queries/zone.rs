@@ -37,20 +37,27 @@ pub enum DrawError {
     #[error("{0}")]
     Zone(Box<Diagnostic>),
     /// The zone has nothing of what is wanted.
-    #[error("the zone has no {0}")]
-    Missing(String),
+    #[error("{file}: the zone has no {what}")]
+    Missing {
+        /// The zone file.
+        file: String,
+        /// What it has none of.
+        what: String,
+    },
 }
 
 /// Reads zone text and draws queries from it. The names asked for are in random order of popularity.
 pub fn draw(source: Source<'_>, apex: NameRef<'_>, recipe: &Recipe, dress: &Dress) -> Result<Queries, DrawError> {
+    let file = source.name.to_string();
     let contents = Contents::read(source, apex)?;
+    let missing = |what: String| DrawError::Missing { file: file.clone(), what };
     let mut random = Random::new(recipe.seed);
     let mut renderer = Renderer::new(dress);
-    let existing = Existing::new(&contents, recipe, &mut random)?;
+    let existing = Existing::new(&contents, recipe, &mut random).map_err(missing)?;
     let cuts = match recipe.referral > 0.0 {
         true => Some(
             Popularity::new(contents.cuts.clone(), recipe.zipf, &mut random)
-                .ok_or_else(|| DrawError::Missing("zone cut".into()))?,
+                .ok_or_else(|| missing("zone cut".into()))?,
         ),
         false => None,
     };
@@ -179,12 +186,13 @@ struct Existing {
 }
 
 impl Existing {
-    fn new(contents: &Contents, recipe: &Recipe, random: &mut Random) -> Result<Existing, DrawError> {
+    /// The error is what the zone has none of.
+    fn new(contents: &Contents, recipe: &Recipe, random: &mut Random) -> Result<Existing, String> {
         let mut groups = Vec::new();
         let mut sum = 0.0;
-        let mut push = |weight: f64, rrsets: Vec<(u32, Rtype)>, what: String| {
+        let mut push = |weight: f64, rrsets: Vec<(u32, Rtype)>, what: String| -> Result<(), String> {
             sum += weight;
-            let group = Popularity::new(rrsets, recipe.zipf, random).ok_or(DrawError::Missing(what))?;
+            let group = Popularity::new(rrsets, recipe.zipf, random).ok_or(what)?;
             groups.push((sum, group));
             Ok(())
         };
@@ -314,7 +322,7 @@ mod tests {
         assert!((3800..4200).contains(&counts["mail.example. MX"]), "{counts:?}");
         assert_eq!(counts.len(), 3);
         let error = drawn(&Recipe { types: WINDOWS_MIX.to_vec(), ..recipe() }).expect_err("no SRV");
-        assert_eq!(error.to_string(), "the zone has no SRV record");
+        assert_eq!(error.to_string(), "test: the zone has no SRV record");
     }
 
     #[test]
