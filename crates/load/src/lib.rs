@@ -9,10 +9,12 @@
 //! It never uses the `answer` crate, or a bug would check itself.
 #![forbid(unsafe_code)]
 
+mod book;
 pub mod command;
 pub mod flight;
 pub mod hold;
 pub mod measure;
+pub mod pacer;
 pub mod plan;
 pub mod queries;
 mod random;

@@ -12,12 +12,13 @@ use netio::client::Sources;
 use netio::clock;
 
 use crate::measure::Measure;
+use crate::pacer::Pace;
 use crate::plan::{Arrivals, Profile, Schedule};
 use crate::queries::Queries;
 use crate::stream::{Streams, Usage};
 use crate::udp::Udp;
 use crate::verify::Verifier;
-use crate::worker::{Pace, Parts, Report, Worker};
+use crate::worker::{Parts, Report, Worker};
 
 /// How queries travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

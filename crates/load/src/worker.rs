@@ -1,7 +1,6 @@
 //! One thread of a run: sends what is due, takes what has come, gives up what is late.
 
 use std::io;
-use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -9,12 +8,12 @@ use std::time::Duration;
 
 use netio::clock;
 use netio::stream::{Events, Poll};
-use wire::HEADER_LEN;
 
-use crate::flight::{Flight, Flying};
+use crate::book::Book;
+use crate::flight::Flight;
 use crate::measure::Measure;
-use crate::plan::Schedule;
-use crate::queries::{Queries, describe_question};
+use crate::pacer::{Due, Pace, Pacer};
+use crate::queries::Queries;
 use crate::random::Random;
 use crate::stream::Streams;
 use crate::udp::{RUN, Udp};
@@ -28,26 +27,6 @@ const EVENTS: usize = 256;
 const SPIN_NS: u64 = 60_000;
 /// The longest sleep, after which the thread looks whether it is to stop.
 const MAX_SLEEP_NS: u64 = 50_000_000;
-
-/// When a worker sends its next query.
-pub enum Pace {
-    /// By the schedule, whatever has been answered.
-    Open(Box<dyn Iterator<Item = u64> + Send>),
-    /// When fewer than `outstanding` are in flight.
-    Closed {
-        /// How many are in flight at most.
-        outstanding: usize,
-        /// When the last one is sent.
-        end_ns: u64,
-    },
-}
-
-impl Pace {
-    /// The share of one of `workers` threads in a schedule: every query has one that sends it.
-    pub fn share(schedule: Schedule, worker: usize, workers: usize) -> Pace {
-        Pace::Open(Box::new(schedule.skip(worker).step_by(workers)))
-    }
-}
 
 /// What a worker is made of.
 pub struct Parts {
@@ -325,174 +304,4 @@ impl Worker {
 #[inline]
 fn ns_since(start: Duration) -> u64 {
     clock::monotonic_exact().saturating_sub(start).as_nanos() as u64
-}
-
-//----------- Book -------------------------------------------------------------
-
-/// The queries in flight and what came of the others.
-struct Book {
-    queries: Arc<Queries>,
-    flight: Flight,
-    verifier: Verifier,
-    warm_up_ns: u64,
-    /// Sources from this number on are connections.
-    stream_base: u32,
-}
-
-impl Book {
-    /// Enters a query; `None`, and it counts as missed, when its source has no id left.
-    #[inline]
-    fn send(&mut self, source: u32, number: u32, intended_ns: u64, now: u64, measure: &mut Measure) -> Option<u16> {
-        let counted = intended_ns >= self.warm_up_ns;
-        let Some(id) = self.flight.send(source, number, intended_ns, now, counted) else {
-            self.miss(intended_ns, measure);
-            return None;
-        };
-        if counted {
-            measure.scheduled += 1;
-            measure.sent(self.queries.at(number).message.len(), now - intended_ns);
-        }
-        Some(id)
-    }
-
-    /// Counts a query that is never sent.
-    fn miss(&self, intended_ns: u64, measure: &mut Measure) {
-        if intended_ns >= self.warm_up_ns {
-            measure.scheduled += 1;
-            measure.missed += 1;
-        }
-    }
-
-    /// Enters an answer; returns whether it is one to a query in flight.
-    #[inline]
-    fn answer(&mut self, source: Option<u32>, answer: &[u8], now: u64, measure: &mut Measure) -> bool {
-        if answer.len() < HEADER_LEN || answer[2] & 0x80 == 0 {
-            measure.discarded += 1;
-            return false;
-        }
-        let id = u16::from_be_bytes([answer[0], answer[1]]);
-        let Some(flying) = source.and_then(|source| self.flight.answer(source, id)) else {
-            measure.unexpected += 1;
-            return false;
-        };
-        if flying.counted {
-            measure.answered(answer, now - flying.intended_ns, now - flying.sent_ns);
-            self.check(&flying, answer, measure);
-        }
-        true
-    }
-
-    fn check(&mut self, flying: &Flying, answer: &[u8], measure: &mut Measure) {
-        let question = self.queries.at(flying.query).question();
-        let wrong = if !is_answer_to(question, answer) {
-            Some(format!("got an answer to {}", describe_question(&answer[HEADER_LEN..])))
-        } else {
-            measure.checked += u64::from(self.verifier.is_thorough());
-            self.verifier.fault(flying.query, answer)
-        };
-        if let Some(wrong) = wrong {
-            measure.wrong(|| format!("{}: {wrong}", describe_question(question)));
-        }
-    }
-}
-
-/// RFC 5452 9.1: an answer repeats the question. One that says no to the whole message may leave it out.
-#[inline]
-fn is_answer_to(question: &[u8], answer: &[u8]) -> bool {
-    match [answer[4], answer[5]] {
-        [0, 1] => answer[HEADER_LEN..]
-            .get(..question.len())
-            .is_some_and(|repeated| repeated == question || is_same_question(repeated, question)),
-        [0, 0] => answer[3] & 0x0f != 0 || answer[2] & 0x78 != 0,
-        _ => false,
-    }
-}
-
-/// Names are equal whatever their case (RFC 4343); length octets are below 64 and no letters.
-fn is_same_question(repeated: &[u8], question: &[u8]) -> bool {
-    let (repeated_name, repeated_rest) = repeated.split_at(repeated.len() - 4);
-    let (name, rest) = question.split_at(question.len() - 4);
-    repeated_rest == rest && repeated_name.eq_ignore_ascii_case(name)
-}
-
-//----------- Pacer ------------------------------------------------------------
-
-/// What comes next on the schedule, and which query it is.
-struct Pacer {
-    pace: PeekablePace,
-    number: u64,
-    step: u64,
-    query_count: u64,
-    timeout_ns: u64,
-}
-
-enum PeekablePace {
-    Open(Peekable<Box<dyn Iterator<Item = u64> + Send>>),
-    Closed { outstanding: usize, end_ns: u64 },
-}
-
-enum Due {
-    /// To be sent now.
-    Query { number: u32, intended_ns: u64 },
-    /// So late that an answer would be too late in any case.
-    Missed { intended_ns: u64 },
-}
-
-impl Pacer {
-    fn new(pace: Pace, (worker, workers): (usize, usize), query_count: usize, timeout_ns: u64) -> Pacer {
-        let pace = match pace {
-            Pace::Open(times) => PeekablePace::Open(times.peekable()),
-            Pace::Closed { outstanding, end_ns } => PeekablePace::Closed { outstanding, end_ns },
-        };
-        Pacer { pace, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
-    }
-
-    #[inline]
-    fn next(&mut self, now: u64, in_flight: usize) -> Option<Due> {
-        let intended_ns = match &mut self.pace {
-            PeekablePace::Open(times) => times.next_if(|&time| time <= now)?,
-            PeekablePace::Closed { outstanding, end_ns } if in_flight < *outstanding && now < *end_ns => now,
-            PeekablePace::Closed { .. } => return None,
-        };
-        let number = (self.number % self.query_count) as u32;
-        self.number += self.step;
-        if now - intended_ns >= self.timeout_ns {
-            return Some(Due::Missed { intended_ns });
-        }
-        Some(Due::Query { number, intended_ns })
-    }
-
-    /// When the next query is to be sent; `None` when that is up to the answers, or there is none.
-    fn next_ns(&mut self) -> Option<u64> {
-        match &mut self.pace {
-            PeekablePace::Open(times) => times.peek().copied(),
-            PeekablePace::Closed { .. } => None,
-        }
-    }
-
-    fn is_over(&mut self, now: u64) -> bool {
-        match &mut self.pace {
-            PeekablePace::Open(times) => times.peek().is_none(),
-            PeekablePace::Closed { end_ns, .. } => now >= *end_ns,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_repeat_the_question_in_any_case() {
-        let question = b"\x03www\x07example\x00\x00\x01\x00\x01";
-        let answer = |count: u8, rcode: u8, question: &[u8]| {
-            [&[0, 0, 0x80, rcode, 0, count, 0, 0, 0, 0, 0, 0], question].concat()
-        };
-        assert!(is_answer_to(question, &answer(1, 0, question)));
-        assert!(is_answer_to(question, &answer(1, 0, b"\x03wWw\x07EXAMPLE\x00\x00\x01\x00\x01")));
-        assert!(!is_answer_to(question, &answer(1, 0, b"\x03www\x07example\x00\x00\x1c\x00\x01")));
-        assert!(!is_answer_to(question, &answer(1, 0, &question[..9])));
-        assert!(is_answer_to(question, &answer(0, 1, b"")), "FORMERR may come without a question");
-        assert!(!is_answer_to(question, &answer(0, 0, b"")));
-    }
 }
