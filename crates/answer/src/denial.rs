@@ -59,7 +59,7 @@ impl<'z> Proofs<'z> {
         }
         match self.list.get_mut(self.len) {
             Some(free) => {
-                *free = Some(Proof { zone, entry, apex: qname.offset(zone.apex().label_count()) });
+                *free = Some(Proof { zone, entry, apex: qname.offset(zone.apex_labels()) });
                 self.len += 1;
             }
             None => self.overflowed = true,
@@ -114,7 +114,7 @@ impl<'z> Proofs<'z> {
                 self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes())));
             }
             _ => {
-                let labels = zone.apex().label_count() + label_count(key.as_bytes());
+                let labels = zone.apex_labels() + label_count(key.as_bytes());
                 let labels = self.prove_encloser(zone, qname, labels);
                 self.add(zone, qname, covering_nsec3(zone, &hash(zone, &[b"\x01*", qname.suffix(labels)])));
             }
@@ -133,7 +133,7 @@ impl<'z> Proofs<'z> {
         match zone.denial() {
             Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before.clone())),
             _ => {
-                let labels = zone.apex().label_count() + label_count(&key.as_bytes()[..encloser_len]);
+                let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
                 self.add(zone, qname, covering_nsec3(zone, &hash(zone, &[qname.suffix(labels + 1)])));
             }
         }
@@ -144,8 +144,8 @@ impl<'z> Proofs<'z> {
         match zone.denial() {
             Denial::Nsec => self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes()))),
             _ => {
-                let labels = zone.apex().label_count() + label_count(&key.as_bytes()[..encloser_len]);
-                self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])));
+                let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
+                self.prove_encloser(zone, qname, labels);
                 // Opt-out leaves out a wildcard that is but the parent of unsigned delegations.
                 let wildcard = hash(zone, &[b"\x01*", qname.suffix(labels)]);
                 let entry = matching_nsec3(zone, &wildcard).or_else(|| covering_nsec3(zone, &wildcard));
@@ -158,7 +158,7 @@ impl<'z> Proofs<'z> {
     fn deny_type_nsec3(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) {
         match matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])) {
             Some(entry) => self.add(zone, qname, Some(entry)),
-            None if labels > zone.apex().label_count() => {
+            None if labels > zone.apex_labels() => {
                 self.prove_encloser(zone, qname, labels - 1);
             }
             None => {}
@@ -168,7 +168,7 @@ impl<'z> Proofs<'z> {
     /// RFC 5155 7.2.1: the closest encloser that has a record, and what covers the name one label longer.
     /// Returns how many labels the encloser has: `labels` or, under opt-out, fewer.
     fn prove_encloser(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) -> usize {
-        let apex_labels = zone.apex().label_count();
+        let apex_labels = zone.apex_labels();
         for labels in (apex_labels..=labels).rev() {
             if let Some(entry) = matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])) {
                 self.add(zone, qname, Some(entry));
@@ -266,7 +266,7 @@ fn is_of_chain(zone: &Zone, entry: &Entry<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 5155 appendix A: the hash of "example" with salt aabbccdd and 12 iterations.
+    /// RFC 4648 7: what sorts as octets sorts as digits.
     #[test]
     fn base32hex_keeps_the_order() {
         let digest: [u8; 20] = std::array::from_fn(|at| (at * 13) as u8);

@@ -1,7 +1,7 @@
 //! The OPT record of an answer (RFC 6891) and its options.
 
 use crate::message::Message;
-use crate::request::{OPT_COOKIE, OPT_ERROR, OPT_KEEPALIVE, OPT_NSID, OPT_ZONE_VERSION, Request};
+use crate::request::{OPT_COOKIE, OPT_ERROR, OPT_EXPIRE, OPT_KEEPALIVE, OPT_NSID, OPT_ZONE_VERSION, Request};
 use crate::served::Options;
 use crate::{Ask, Transport};
 
@@ -14,6 +14,8 @@ pub(crate) struct Extended {
     pub(crate) error: Option<u16>,
     /// RFC 9660: how many labels the apex of the zone has, and its serial.
     pub(crate) zone_version: Option<(u8, u32)>,
+    /// RFC 7314: how many seconds a secondary may serve the zone, which here is a primary's.
+    pub(crate) expire_s: Option<u32>,
 }
 
 /// RFC 8914 4.15: the server cannot answer yet.
@@ -40,6 +42,9 @@ pub(crate) fn reserved_len(options: &Options, transport: Transport, request: &Re
     }
     if edns.wants_keepalive && transport != Transport::Udp {
         len += OPTION_HEAD_LEN + 2;
+    }
+    if edns.wants_expire {
+        len += OPTION_HEAD_LEN + 4;
     }
     if edns.wants_zone_version {
         len += OPTION_HEAD_LEN + 6;
@@ -78,7 +83,10 @@ pub(crate) fn write_opt(
     if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, ask.transport) {
         push_option(message, OPT_KEEPALIVE, &idle_ds.to_be_bytes());
     }
-    if let (true, Some((labels, serial))) = (edns.wants_zone_version, extended.zone_version) {
+    if let Some(expire_s) = extended.expire_s {
+        push_option(message, OPT_EXPIRE, &expire_s.to_be_bytes());
+    }
+    if let Some((labels, serial)) = extended.zone_version {
         let serial = serial.to_be_bytes();
         // RFC 9660 2: the labels of the apex, the type SOA-SERIAL, the serial.
         push_option(message, OPT_ZONE_VERSION, &[labels, 0, serial[0], serial[1], serial[2], serial[3]]);

@@ -9,6 +9,7 @@ pub mod cookie;
 mod counters;
 mod denial;
 mod edns;
+mod glue;
 mod lookup;
 mod message;
 pub mod published;
@@ -153,7 +154,8 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
         }
         // RFC 8945 5.2.1: no key is known here.
         _ if request.is_signed => Outcome { rcode: NOTAUTH, authoritative: false },
-        _ => look_up(served, scratch, request, &mut message, &mut extended),
+        _ if !request.has_question() => Outcome { rcode: NOERROR, authoritative: false },
+        _ => look_up(served, scratch, ask.transport, request, &mut message, &mut extended),
     };
     write_header(&mut message, request, outcome);
     scratch.counters.count(outcome.rcode, message.truncated, extended.bad_version);
@@ -164,9 +166,10 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     message.at
 }
 
-fn look_up<'s>(
-    served: &'s Served,
+fn look_up(
+    served: &Served,
     scratch: &mut Scratch,
+    transport: Transport,
     request: &Request<'_>,
     message: &mut Message<'_>,
     extended: &mut Extended,
@@ -178,12 +181,12 @@ fn look_up<'s>(
         _ => return Outcome { rcode: REFUSED, authoritative: false },
     }
     // OPT and TSIG are no types to ask for; RFC 9824 3.4 says so of NXNAME.
-    if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype(128)) {
+    if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
         return Outcome { rcode: FORMERR, authoritative: false };
     }
-    if matches!(request.qtype, Rtype::AXFR | Rtype::TSIG) {
-        // RFC 5936 4.2: AXFR has no meaning over UDP; over TCP it was dealt with before.
-        return Outcome { rcode: if request.qtype == Rtype::AXFR { REFUSED } else { FORMERR }, authoritative: false };
+    // A lone SOA record over TCP would say that there is nothing new (RFC 1995 2).
+    if request.qtype == Rtype::AXFR || request.qtype == Rtype::IXFR && transport != Transport::Udp {
+        return Outcome { rcode: refuse_transfer(&served.zones, qname), authoritative: false };
     }
     let Some(found) = find_zone(&served.zones, qname, request.qtype) else {
         extended.error = Some(edns::NOT_AUTHORITATIVE);
@@ -193,7 +196,12 @@ fn look_up<'s>(
         extended.error = Some(edns::NOT_READY);
         return Outcome { rcode: SERVFAIL, authoritative: false };
     };
-    extended.zone_version = Some((zone.apex().label_count() as u8, zone.serial()));
+    if let Some(edns) = &request.edns {
+        extended.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
+        // RFC 7314 2: told to those who ask for the SOA record or a transfer.
+        let is_about_zone = matches!(request.qtype, Rtype::SOA | Rtype::IXFR);
+        extended.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
+    }
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
     // RFC 1995 2: over UDP the current SOA record tells the client to come over TCP.
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
@@ -221,9 +229,9 @@ fn write_header(message: &mut Message<'_>, request: &Request<'_>, outcome: Outco
     let tc = u8::from(message.truncated) << 1;
     message.out[..2].copy_from_slice(&header.id);
     message.out[2] = 0x80 | aa | tc | u8::from(header.rd);
-    // RFC 4035 3.1.6: CD is copied, AD is clear.
-    message.out[3] = u8::from(header.cd) << 4 | outcome.rcode;
-    message.out[4..6].copy_from_slice(&[0, 1]);
+    // RFC 4035 3.1.6: AD and CD are clear in what comes with authority.
+    message.out[3] = outcome.rcode;
+    message.out[4..6].copy_from_slice(&[0, u8::from(request.has_question())]);
     message.write_counts(false);
 }
 
@@ -240,6 +248,17 @@ fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request:
     scratch.counters.transfers += 1;
     let question = &ask.message[HEADER_LEN..request.question_end];
     Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))
+}
+
+/// Why a query for a transfer is not answered with a zone.
+fn refuse_transfer(zones: &Zones, qname: &Qname) -> u8 {
+    match zones.get(qname.wire()).map(|zone| &zone.content) {
+        // RFC 5936 2.2.1: the name is no apex of a zone here.
+        None => NOTAUTH,
+        Some(Content::Missing(_)) => SERVFAIL,
+        // Not from this address; or over UDP, where AXFR has no meaning (RFC 5936 4.2).
+        Some(Content::Zone(_)) => REFUSED,
+    }
 }
 
 //----------- rate limits ------------------------------------------------------

@@ -6,8 +6,9 @@ use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
 use zone::tree::{Cursor, Entry};
 use zone::{Denial, Zone};
 
-use crate::additional::{add_addresses, push_addresses};
+use crate::additional::add_addresses;
 use crate::denial::Proofs;
+use crate::glue::Glue;
 use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
 use crate::served::{Content, ServedZone, Zones};
@@ -73,7 +74,9 @@ enum Step {
 pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
     let zone = find_closest(zones, qname, qname.labels())?;
     if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
-        return find_closest(zones, qname, qname.labels() - 1).filter(|above| !delegates_above(above, qname)).or(Some(zone));
+        return find_closest(zones, qname, qname.labels() - 1)
+            .filter(|above| !delegates_above(above, qname))
+            .or(Some(zone));
     }
     Some(zone)
 }
@@ -81,8 +84,7 @@ pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Op
 /// The zone with the longest apex among the last `most` labels of the name.
 #[inline]
 fn find_closest<'z>(zones: &'z Zones, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
-    let mut depths = (0..=most).rev().filter(|&labels| zones.has_depth(labels));
-    depths.find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
+    zones.depths(most).find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
 }
 
 /// Whether a cut of the zone stands between its apex and the name: then it is not the zone right above.
@@ -206,7 +208,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// RFC 1034 4.3.2 step 3b: the NS set of the cut, with what proves its DS set or that there is none (RFC 4035 3.1.4).
     fn refer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>, cursor: Cursor<'z>) -> Result<Step, Full> {
-        let apex_labels = zone.apex().label_count();
+        let apex_labels = zone.apex_labels();
         let cut_labels = apex_labels + entry.label_count();
         let place = Place { owner: self.qname.offset(cut_labels), apex: self.qname.offset(apex_labels) };
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
@@ -219,14 +221,15 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             }
         }
         self.proofs.write(self.message)?;
-        add_glue(zone, &ns, ns_at, entry, cursor, self.dnssec, self.qname, self.message)?;
+        let glue = Glue { zone, ns: &ns, ns_at, place, dnssec: self.dnssec };
+        glue.push(entry, cursor, self.message)?;
         Ok(Step::Done(NOERROR))
     }
 
     /// RFC 6672 3.2: the DNAME record and a CNAME record made of it.
     fn redirect(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
-        let apex_labels = zone.apex().label_count();
+        let apex_labels = zone.apex_labels();
         let owner_labels = apex_labels + entry.label_count();
         let owner = self.qname.offset(owner_labels);
         let place = Place { owner, apex: self.qname.offset(apex_labels) };
@@ -285,7 +288,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     #[inline]
     fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
         let place =
-            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
+            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
         if self.qtype == Rtype::RRSIG && self.push_signatures(node, place)? {
             return Ok(Some(Step::Done(NOERROR)));
         }
@@ -294,23 +297,33 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
             qtype => node.rrset(qtype),
         };
+        if let Some(dname) = rrset.filter(|rrset| rrset.rtype == Rtype::DNAME) {
+            self.push_dname(&dname, place)?;
+            return Ok(Some(Step::Done(NOERROR)));
+        }
         if let Some(rrset) = rrset {
             let at = self.message.at;
             self.message.push(Section::Answer, &rrset, rrset.ttl, place, self.dnssec)?;
             self.answered = Some(Answered { zone, rrset, at });
             return Ok(Some(Step::Done(NOERROR)));
         }
-        // RFC 1034 3.6.2: an alias stands for all types but its own and those that DNSSEC puts beside it.
-        let Some(cname) = node.rrset(Rtype::CNAME) else { return Ok(None) };
+        // RFC 1034 3.6.2: an alias stands for all types but its own and that which DNSSEC puts beside it (RFC 4035 2.5).
+        let Some(cname) = node.rrset(Rtype::CNAME).filter(|_| self.qtype != Rtype::NSEC) else { return Ok(None) };
         let target = self.message.at + 12;
         self.message.push(Section::Answer, &cname, cname.ttl, place, self.dnssec)?;
         Ok(Some(Step::Alias(target)))
     }
 
-    /// Adds all signatures of the node, for a question of the type RRSIG; returns whether there are any.
+    /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
+    /// that led here; returns whether there are any.
     fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
         let mut found = false;
         for rrset in node.rrsets() {
+            let address = rrset.address();
+            if self.dnssec && self.redirections.iter().any(|(sent, _)| *sent == address) {
+                found |= !rrset.signatures().is_empty();
+                continue;
+            }
             for rdata in rrset.signatures().rdatas() {
                 self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
                 found = true;
@@ -388,17 +401,17 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
         let place =
-            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex().label_count()) };
+            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
         self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
         Ok(Step::Done(NOERROR))
     }
 
     /// RFC 2308 2, 3: the SOA record, with the TTL for which the answer may be kept.
     fn negative(&mut self, zone: &'z Zone, rcode: u8) -> Result<Step, Full> {
-        let soa = zone.soa();
-        let apex = self.qname.offset(zone.apex().label_count());
+        let (soa, ttl) = zone.negative_soa();
+        let apex = self.qname.offset(zone.apex_labels());
         let place = Place { owner: apex, apex };
-        if self.message.push(Section::Authority, &soa, zone.negative_ttl(), place, self.dnssec).is_err() {
+        if self.message.push(Section::Authority, &soa, ttl, place, self.dnssec).is_err() {
             self.message.truncated = true;
         }
         Ok(Step::Done(rcode))
@@ -412,91 +425,17 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
 /// The cut or DNAME owner that the name `key` stands below; the cursor is at the predecessor of `key`.
 fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
-    let covers = |cursor: &Cursor<'z>| {
+    let cover = |cursor: Cursor<'z>| {
         let entry = cursor.entry()?;
         let node = zone.node(&entry);
-        let is_cover = !node.is_occluded() && !node.is_plain();
-        (is_cover && entry.key_len() < key.len() && entry.is_prefix_of(key)).then_some((entry, node))
+        (!node.is_occluded() && !node.is_plain()).then_some((cursor, entry, node))
     };
-    // The cover sorts right before all that is below it: mostly it is the predecessor or a few steps before.
-    let mut near = cursor.clone();
-    for _ in 0..4 {
-        if let Some((entry, node)) = covers(&near) {
-            return Some((near, entry, node));
-        }
-        if !near.entry().is_some_and(|entry| zone.node(&entry).is_occluded()) {
-            return None;
-        }
-        near.prev()?;
+    let before = cursor.entry()?;
+    if !zone.node(&before).is_occluded() {
+        let is_above = before.key_len() < key.len() && before.is_prefix_of(key);
+        return if is_above { cover(cursor.clone()) } else { None };
     }
-    // Else it is one of the ancestors: at most 127.
+    // The predecessor stands below a cut: whether the name does so too, its ancestors tell, of which there are at most 127.
     let ends = key.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
-    for end in ends.filter(|&end| end < key.len()) {
-        let cursor = zone.seek(&key[..end]);
-        if cursor.is_exact()
-            && let Some((entry, node)) = covers(&cursor)
-        {
-            return Some((cursor, entry, node));
-        }
-    }
-    None
-}
-
-/// RFC 9471: the addresses of the name servers of a cut that stand in this zone. Those at or below the cut must all be
-/// there, or the answer is truncated; then others (sibling glue) are added as they fit.
-fn add_glue<'z>(
-    zone: &'z Zone,
-    ns: &Rrset<'z>,
-    ns_at: usize,
-    cut: &Entry<'z>,
-    mut cursor: Cursor<'z>,
-    dnssec: bool,
-    qname: &Qname,
-    message: &mut Message<'_>,
-) -> Result<(), Full> {
-    if !ns.targets().any(|(in_zone, _)| in_zone) {
-        return Ok(());
-    }
-    let apex = qname.offset(zone.apex().label_count());
-    let (mut target, mut key, mut cut_key) = (Qname::new(), Key::new(), Key::new());
-    cut_key.set_entry(cut);
-    let mut has_siblings = false;
-    for siblings in [false, true] {
-        for (_, offset) in ns.targets().filter(|(in_zone, _)| *in_zone) {
-            let owner = ns_at + offset;
-            if target.read_written(message.out, owner).is_none() {
-                continue;
-            }
-            key.set(target.wire(), zone.apex().wire().len());
-            let is_sibling = !key.as_bytes().starts_with(cut_key.as_bytes());
-            has_siblings |= is_sibling;
-            if is_sibling != siblings {
-                continue;
-            }
-            let Some(entry) = seek_near(zone, &mut cursor, key.as_bytes()) else { continue };
-            let fits = push_addresses(&zone.node(&entry), Place { owner, apex }, dnssec, message);
-            if !fits && !is_sibling {
-                return Err(Full);
-            }
-        }
-        if !has_siblings {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The entry with this key: name servers sort as the tree does, so the next one is mostly the next entry.
-fn seek_near<'z>(zone: &'z Zone, cursor: &mut Cursor<'z>, key: &[u8]) -> Option<Entry<'z>> {
-    for _ in 0..2 {
-        match cursor.entry() {
-            Some(entry) if entry.is_key(key) => return Some(entry),
-            _ => cursor.next(),
-        };
-    }
-    if let Some(entry) = cursor.entry().filter(|entry| entry.is_key(key)) {
-        return Some(entry);
-    }
-    *cursor = zone.seek(key);
-    cursor.entry().filter(|_| cursor.is_exact())
+    ends.filter(|&end| end < key.len()).find_map(|end| cursor.find(&key[..end]).and_then(cover))
 }

@@ -10,7 +10,8 @@ pub(crate) struct Request<'m> {
     pub(crate) header: Header,
     pub(crate) qtype: Rtype,
     pub(crate) qclass: Class,
-    /// Where the question ends: header and question are copied as they came.
+    /// Where the question ends: header and question are copied as they came. Right behind the header where there is none,
+    /// which is how a client fetches a cookie (RFC 7873 5.4).
     pub(crate) question_end: usize,
     pub(crate) edns: Option<Edns<'m>>,
     /// The query is signed with a key; this server has none.
@@ -23,7 +24,6 @@ pub(crate) struct Header {
     pub(crate) id: [u8; 2],
     pub(crate) opcode: u8,
     pub(crate) rd: bool,
-    pub(crate) cd: bool,
 }
 
 /// What a client says in its OPT record (RFC 6891).
@@ -35,6 +35,7 @@ pub(crate) struct Edns<'m> {
     pub(crate) wants_nsid: bool,
     pub(crate) wants_zone_version: bool,
     pub(crate) wants_keepalive: bool,
+    pub(crate) wants_expire: bool,
     /// The client cookie, and the server cookie if it has one (RFC 7873 4).
     pub(crate) cookie: Option<(ClientCookie, &'m [u8])>,
 }
@@ -51,6 +52,7 @@ pub(crate) enum Refusal {
 }
 
 pub(crate) const OPT_NSID: u16 = 3;
+pub(crate) const OPT_EXPIRE: u16 = 9;
 pub(crate) const OPT_COOKIE: u16 = 10;
 pub(crate) const OPT_KEEPALIVE: u16 = 11;
 pub(crate) const OPT_ERROR: u16 = 15;
@@ -72,12 +74,7 @@ impl Header {
         if header[2] & 0x80 != 0 {
             return None;
         }
-        Some(Header {
-            id: [header[0], header[1]],
-            opcode: header[2] >> 3 & 15,
-            rd: header[2] & 1 != 0,
-            cd: header[3] & 0x10 != 0,
-        })
+        Some(Header { id: [header[0], header[1]], opcode: header[2] >> 3 & 15, rd: header[2] & 1 != 0 })
     }
 }
 
@@ -91,26 +88,39 @@ pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> 
     }
     let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
     let (answers, authorities, additionals) = (count(6), count(8), count(10));
-    // RFC 9619: a query has one question.
-    if count(4) != 1 || answers != 0 {
-        return Err(Refusal::Malformed);
+    let mut request =
+        Request { header, qtype: Rtype(0), qclass: Class::IN, question_end: HEADER_LEN, edns: None, is_signed: false };
+    match count(4) {
+        // RFC 9619: a query has one question.
+        1 if answers == 0 => request.read_question(message, qname).ok_or(Refusal::Malformed)?,
+        0 if answers == 0 => {}
+        _ => return Err(Refusal::Malformed),
     }
-    let name_end = qname.read_question(message, HEADER_LEN).ok_or(Refusal::Malformed)?;
-    let fixed = message.get(name_end..name_end + 4).ok_or(Refusal::Malformed)?;
-    let mut request = Request {
-        header,
-        qtype: Rtype(u16::from_be_bytes([fixed[0], fixed[1]])),
-        qclass: Class(u16::from_be_bytes([fixed[2], fixed[3]])),
-        question_end: name_end + 4,
-        edns: None,
-        is_signed: false,
-    };
-    // RFC 1995 3: the SOA record of the client stands in the authority section of an IXFR query.
-    if authorities > usize::from(request.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
+    // RFC 1995 3: the SOA record of the client stands in the authority section of an IXFR query, and in no other.
+    if authorities != usize::from(request.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
         return Err(Refusal::Malformed);
     }
     read_records(message, authorities, additionals, &mut request)?;
-    Ok(request)
+    let fetches_cookie = request.edns.is_some_and(|edns| edns.cookie.is_some());
+    if request.has_question() || fetches_cookie { Ok(request) } else { Err(Refusal::Malformed) }
+}
+
+impl Request<'_> {
+    #[inline]
+    fn read_question(&mut self, message: &[u8], qname: &mut Qname) -> Option<()> {
+        let name_end = qname.read_question(message, HEADER_LEN)?;
+        let fixed: &[u8; 4] = message.get(name_end..)?.first_chunk()?;
+        self.qtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
+        self.qclass = Class(u16::from_be_bytes([fixed[2], fixed[3]]));
+        self.question_end = name_end + 4;
+        Some(())
+    }
+
+    /// Whether there is a question.
+    #[inline]
+    pub(crate) fn has_question(&self) -> bool {
+        self.question_end > HEADER_LEN
+    }
 }
 
 fn read_records<'m>(
@@ -128,7 +138,8 @@ fn read_records<'m>(
             return Err(Refusal::Malformed);
         }
         match record.rtype {
-            _ if index < authorities => {}
+            Rtype::SOA if index < authorities => {}
+            _ if index < authorities => return Err(Refusal::Malformed),
             Rtype::OPT => {
                 // RFC 6891 6.1.1: at most one, owned by the root.
                 if request.edns.is_some() || !record.is_root {
@@ -136,7 +147,13 @@ fn read_records<'m>(
                 }
                 request.edns = Some(Edns::read(&record).ok_or(Refusal::Malformed)?);
             }
-            Rtype::TSIG => request.is_signed = true,
+            Rtype::TSIG => {
+                // RFC 8945 4.2: of class ANY and with all its fields.
+                if record.class != Class::ANY.0 || skip_tsig(record.rdata) != Some(record.rdata.len()) {
+                    return Err(Refusal::Malformed);
+                }
+                request.is_signed = true;
+            }
             _ => {}
         }
     }
@@ -170,13 +187,27 @@ impl<'m> Record<'m> {
     }
 }
 
-/// Where the name at `at` ends. Pointers are not followed: what they lead to is of no interest here.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+/// Where TSIG data ends (RFC 8945 4.2): algorithm, time, fudge, MAC, original id, error, other data.
+fn skip_tsig(rdata: &[u8]) -> Option<usize> {
+    let skip_sized = |at: usize| {
+        let len: &[u8; 2] = rdata.get(at..)?.first_chunk()?;
+        Some(at + 2 + usize::from(u16::from_be_bytes(*len)))
+    };
+    let mac_end = skip_sized(skip_name(rdata, 0)? + 8)?;
+    skip_sized(mac_end + 4)
+}
+
+/// Where the name at `start` ends. Pointers are not followed, but must lead back (RFC 1035 4.1.4).
+fn skip_name(message: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
     loop {
         match *message.get(at)? {
             0 => return Some(at + 1),
             len @ 1..=63 => at += 1 + usize::from(len),
-            192.. => return (at + 1 < message.len()).then_some(at + 2),
+            high @ 192.. => {
+                let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+                return (target < start).then_some(at + 2);
+            }
             _ => return None,
         }
     }
@@ -205,6 +236,8 @@ impl<'m> Edns<'m> {
     fn read_option(&mut self, code: u16, data: &'m [u8]) -> Option<()> {
         match code {
             OPT_NSID => self.wants_nsid = true,
+            // RFC 7314 3.1: empty in a query; what else it has is of no interest.
+            OPT_EXPIRE => self.wants_expire = true,
             // RFC 7873 5.2.2: a client cookie of 8 octets, and a server cookie of 8 to 32 or none.
             OPT_COOKIE => {
                 let (client, server) = data.split_first_chunk::<8>()?;

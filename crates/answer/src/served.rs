@@ -121,13 +121,15 @@ impl Prefix {
 pub struct Zones {
     root: Branch,
     len: usize,
-    /// How many zones have an apex of so many labels: only those lengths are looked for.
+    /// How many zones have an apex of so many labels.
     depths: Arc<Depths>,
+    /// The bits of those depths that any zone has: only such apexes are looked for.
+    used_depths: u128,
 }
 
 impl Default for Zones {
     fn default() -> Zones {
-        Zones { root: Branch::default(), len: 0, depths: Arc::new([0; _]) }
+        Zones { root: Branch::default(), len: 0, depths: Arc::new([0; _]), used_depths: 0 }
     }
 }
 
@@ -168,10 +170,15 @@ impl Zones {
         None
     }
 
-    /// Whether any apex has this many labels.
+    /// The numbers of labels that apexes have, `most` or fewer, the greatest first.
     #[inline]
-    pub(crate) fn has_depth(&self, labels: usize) -> bool {
-        self.depths[labels] != 0
+    pub(crate) fn depths(&self, most: usize) -> impl Iterator<Item = usize> + use<> {
+        let mut left = self.used_depths & u128::MAX >> (127 - most.min(127));
+        std::iter::from_fn(move || {
+            let depth = left.checked_ilog2()?;
+            left ^= 1 << depth;
+            Some(depth as usize)
+        })
     }
 
     /// Adds a zone, in the place of one with the same apex. The apex must be in lower case.
@@ -181,6 +188,7 @@ impl Zones {
         if self.root.insert(zone, hash, 0) {
             self.len += 1;
             Arc::make_mut(&mut self.depths)[labels] += 1;
+            self.used_depths |= 1 << labels;
         }
     }
 
@@ -190,7 +198,12 @@ impl Zones {
         let removed = self.root.remove(apex.wire(), hash(apex.wire()), 0);
         if removed {
             self.len -= 1;
-            Arc::make_mut(&mut self.depths)[apex.as_ref().label_count()] -= 1;
+            let labels = apex.as_ref().label_count();
+            let count = &mut Arc::make_mut(&mut self.depths)[labels];
+            *count -= 1;
+            if *count == 0 {
+                self.used_depths &= !(1 << labels);
+            }
         }
         removed
     }
@@ -348,7 +361,8 @@ mod tests {
         zones.insert(missing("."));
         zones.insert(missing("z7.test."));
         assert_eq!(zones.len(), 5001);
-        assert!(zones.has_depth(0) && zones.has_depth(2) && !zones.has_depth(1));
+        assert_eq!(zones.depths(127).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(zones.depths(1).collect::<Vec<_>>(), [0]);
         let old = zones.clone();
         assert!(names.iter().step_by(2).all(|name| zones.remove(name.parse::<Name>().expect("a name").as_ref())));
         assert!(!zones.remove(NameRef::from_wire(b"\x01x\x00").expect("a name")));

@@ -1,17 +1,20 @@
 //! What RDATA consists of: the parts of each type as data, a walk over them, and the check that bytes fit their type.
 //!
-//! All RDATA here is uncompressed. Zone text reads and prints the same [`Form`]s; the table of types is in [`crate::rtype`].
+//! All RDATA here is uncompressed. Zone text reads and prints the same [`Form`]s; the table of types is in
+//! [`crate::rtype`].
 
 mod form;
-mod mnemonics;
+mod numbers;
 pub mod svcb;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::slice;
 
 use crate::name::{NameError, NameRef};
 use crate::rtype::Rtype;
-pub use mnemonics::{ALGORITHMS, CERT_TYPES, DSYNC_SCHEMES, PROTOCOLS};
+pub use numbers::{ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS};
 
 /// The longest RDATA, in octets: its length is a 16 bit number (RFC 1035 3.2.1).
 pub const MAX_RDATA_LEN: usize = 65535;
@@ -84,6 +87,11 @@ pub enum Form {
     Hash,
     /// Octets up to the end, at least so many; in text hexadecimal.
     Hex(usize),
+    /// A digest up to the end, at least so many octets; in text hexadecimal, and of the length that belongs to the
+    /// octet before it.
+    ///
+    /// A wrong length is well-formed on the wire: a secondary must not lose a zone over it.
+    Digest(usize, &'static [(u8, usize)]),
     /// Octets up to the end, at least so many; in text base64.
     Base64(usize),
     /// Octets up to the end; in text base64, or `-` for none.
@@ -112,7 +120,8 @@ pub enum Form {
     Prefixes,
     /// The discovery bit and the gateway type of AMTRELAY (RFC 8777 4.2).
     Discovery,
-    /// Nothing, an address or a name, as the gateway type says: these bits of the second octet of the RDATA (RFC 4025 2.5, RFC 8777 4.2.4).
+    /// Nothing, an address or a name, as the gateway type says: these bits of the second octet of the RDATA
+    /// (RFC 4025 2.5, RFC 8777 4.2.4).
     Gateway(u8),
     /// The identity and key of a host, with their lengths and algorithm (RFC 8005 5).
     HostIdentity,
@@ -130,7 +139,7 @@ pub enum RdataError {
     #[error("the {0} is cut off")]
     Short(&'static str),
     /// So many octets remain behind the last part.
-    #[error("{0} octets too many")]
+    #[error("octets left over at the end: {0}")]
     Long(usize),
     /// A part is not a name.
     #[error("the {0}: {1}")]

@@ -155,7 +155,8 @@ pub struct Difference {
 
 /// With fewer runs than this a zone is written in full: tables and threads would cost more than they save.
 const SMALL_ZONE: usize = 256;
-/// With more edits than one in so many owners the zone is built anew, with fresh tables.
+/// With more edits than one in so many owners since its tables were made, the zone is built anew, with fresh ones: edits
+/// write in full what the tables lack, and leave in them what nobody needs any more.
 const REBUILD_SHARE: u64 = 4;
 
 /// Makes a zone of what was staged. `None` where there are errors among the findings.
@@ -230,10 +231,15 @@ fn update(
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
             let mut compare = Compare::new(old);
             summary.add(walk(plan, &numbering, staged, runs, |key, value| compare.push(key, value)), found);
-            let edits = compare.finish(&mut difference);
-            (edits.len() as u64 <= previous.counts.names / REBUILD_SHARE).then(|| old.apply(&edits))
+            (old, compare.finish(&mut difference))
         });
-    Some((finish(plan, names?, nsec3?, previous.tables.clone(), summary, found)?, difference))
+    let edits = previous.edits + (names.1.len() + nsec3.1.len()) as u64;
+    if edits > previous.counts.names / REBUILD_SHARE {
+        return None;
+    }
+    let [names, nsec3] = [names, nsec3].map(|(old, edits)| old.apply(&edits));
+    let zone = finish(plan, names, nsec3, previous.tables.clone(), summary, found)?;
+    Some((Zone { edits, ..zone }, difference))
 }
 
 fn finish(
@@ -246,7 +252,9 @@ fn finish(
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
     let Summary { counts, has_wildcards, wanted } = summary;
-    let mut zone = Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, counts };
+    let apex_labels = apex.as_ref().label_count() as u8;
+    let mut zone =
+        Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, apex_labels, counts, edits: 0 };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;

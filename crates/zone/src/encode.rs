@@ -119,7 +119,7 @@ impl<'e> NodeEncoder<'e> {
             self.out.push(flags | count as u8);
         } else {
             self.out.push(flags | COUNT);
-            self.out.extend_from_slice(&(count as u16).to_le_bytes());
+            self.out.extend_from_slice(&(count as u32).to_le_bytes());
         }
     }
 
@@ -257,16 +257,13 @@ impl SetEncoder {
         let labels = Labels::of(name);
         let shared = labels.common_suffix_len(owner);
         let mut flags = if shared >= apex_len { IN_ZONE } else { 0 };
-        // The root label alone is shorter than a pointer.
-        let mut best = (shared, None);
-        if shared > 1 {
-            let pointer = if shared <= apex_len {
-                make_pointer(FROM_APEX, apex_len - shared)
-            } else {
-                make_pointer(FROM_OWNER, owner.wire.len() - shared)
-            };
-            best.1 = Some(pointer);
-        }
+        // Whole names alone: in a message the labels of an owner or apex need not stand in one place.
+        let mut best = match shared {
+            _ if shared == owner.wire.len() && shared > apex_len => (shared, Some(make_pointer(FROM_OWNER, 0))),
+            // The root label alone is shorter than a pointer.
+            _ if shared >= apex_len && apex_len > 1 => (apex_len, Some(make_pointer(FROM_APEX, 0))),
+            _ => (1, None),
+        };
         for earlier in &self.earlier {
             let start = common_suffix_start(&labels, &self.names[earlier.start..earlier.end]);
             let Some(start) = start.filter(|&start| start < earlier.literal) else { continue };

@@ -54,7 +54,24 @@ impl Key {
     }
 
     /// Appends a label: the key of a child.
+    #[inline]
     pub fn push_label(&mut self, label: &[u8]) {
+        let start = self.len as usize;
+        let end = start + label.len();
+        let mut least = u8::MAX;
+        for (to, &octet) in self.bytes[start..=end].iter_mut().zip(label) {
+            *to = octet.to_ascii_lowercase();
+            least = least.min(octet);
+        }
+        if least <= ESCAPE {
+            return self.push_escaped(label);
+        }
+        self.bytes[end] = END;
+        self.len = end as u16 + 1;
+    }
+
+    #[cold]
+    fn push_escaped(&mut self, label: &[u8]) {
         let mut at = self.len as usize;
         for &octet in label {
             if octet <= ESCAPE {

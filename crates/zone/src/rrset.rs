@@ -1,16 +1,16 @@
-//! RRsets as a zone stores them, and how they become part of a message. [`encode`](crate::encode) writes what is read here.
+//! RRsets as a zone stores them, and how they become part of a message. Module `encode` writes what is read here.
 //!
 //! ```text
 //! node    flags u8 | rrset...                         all RRsets of one owner, by type
 //! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
-//!         form u8: SHARED | SIGNED | count (63: u16 follows) | data | signatures
+//!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
 //! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u32/u8 | rdata...
 //! rdata   length u16 big-endian | bytes               types without compressible names
 //!         IN_ZONE | POINTS | length | bytes           types whose last field is a compressible name
 //! ```
 //! Compressible names (RFC 3597 4: those of RFC 1035 alone) end in the root label or in a pointer of our own: two
-//! octets `11kkoooo oooooooo`, where kk says what the offset o counts from: the apex, the owner, or the beginning of
-//! this RRset as it stands in a message. Writing adds the place of that in the message, no more.
+//! octets `11kkoooo oooooooo`, where kk says what it points to: the apex, the owner, or what stands o octets from the
+//! beginning of this RRset as written in a message. Writing adds the place of that in the message, no more.
 
 use wire::{NameRef, Rtype};
 
@@ -159,77 +159,70 @@ pub struct Rrsets<'z> {
     tables: &'z Tables,
 }
 
-impl<'z> Rrsets<'z> {
-    #[inline]
-    fn take(&mut self, len: usize) -> &'z [u8] {
-        let (bytes, rest) = self.rest.split_at(len);
-        self.rest = rest;
-        bytes
-    }
-
-    #[inline]
-    fn u8(&mut self) -> u8 {
-        self.take(1)[0]
-    }
-
-    fn u16(&mut self) -> u16 {
-        let bytes = self.take(2);
-        u16::from_le_bytes([bytes[0], bytes[1]])
-    }
-
-    fn u32(&mut self) -> u32 {
-        let bytes = self.take(4);
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-    }
-
-    #[inline]
-    fn length(&mut self) -> usize {
-        match self.u8() {
-            255 => self.u32() as usize,
-            len => len as usize,
-        }
-    }
-
-    fn signatures(&mut self) -> Signatures<'z> {
-        let count = self.u8() as usize;
-        let len = self.length();
-        Signatures { count, data: self.take(len) }
-    }
-}
-
 impl<'z> Iterator for Rrsets<'z> {
     type Item = Rrset<'z>;
 
     #[inline]
     fn next(&mut self) -> Option<Rrset<'z>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let rtype = match self.u8() {
-            255 => Rtype(self.u16()),
-            code => Rtype(u16::from(code)),
+        let (&code, rest) = self.rest.split_first()?;
+        let (rtype, rest) = if code < 255 { (Rtype(u16::from(code)), rest) } else { long_rtype(rest) };
+        let (&number, rest) = split_first(rest);
+        let (ttl, rest) = if number < 255 { (self.tables.ttl(number), rest) } else { split_u32(rest) };
+        let (&form, rest) = split_first(rest);
+        let (count, rest) = if form & COUNT < COUNT { ((form & COUNT) as usize, rest) } else { long_count(rest) };
+        let (data, rest) = match shape(rtype) {
+            Shape::Fixed(size) => rest.split_at(size * count),
+            _ if form & SHARED != 0 => self.shared(rest),
+            _ => {
+                let (len, rest) = split_length(rest);
+                rest.split_at(len)
+            }
         };
-        let ttl = match self.u8() {
-            255 => self.u32(),
-            number => self.tables.ttl(number),
-        };
-        let form = self.u8();
-        let count = match form & COUNT {
-            COUNT => self.u16() as usize,
-            count => count as usize,
-        };
-        let data = if form & SHARED != 0 {
-            let number = self.take(3);
-            self.tables.set(u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize)
-        } else {
-            let len = match shape(rtype) {
-                Shape::Fixed(size) => size * count,
-                _ => self.length(),
-            };
-            self.take(len)
-        };
-        let signatures = if form & SIGNED != 0 { self.signatures() } else { Signatures::default() };
+        let (signatures, rest) =
+            if form & SIGNED != 0 { Signatures::split(rest) } else { (Signatures::default(), rest) };
+        self.rest = rest;
         Some(Rrset { rtype, ttl, count, data, signatures })
+    }
+}
+
+impl<'z> Rrsets<'z> {
+    #[inline]
+    fn shared(&self, rest: &'z [u8]) -> (&'z [u8], &'z [u8]) {
+        let (number, rest) = rest.split_at(3);
+        (self.tables.set(u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize), rest)
+    }
+}
+
+#[inline]
+fn split_first(bytes: &[u8]) -> (&u8, &[u8]) {
+    bytes.split_first().expect("nodes are written whole")
+}
+
+#[cold]
+fn long_rtype(bytes: &[u8]) -> (Rtype, &[u8]) {
+    let (code, rest) = bytes.split_at(2);
+    (Rtype(u16::from_le_bytes([code[0], code[1]])), rest)
+}
+
+#[cold]
+fn long_count(bytes: &[u8]) -> (usize, &[u8]) {
+    let (count, rest) = split_u32(bytes);
+    (count as usize, rest)
+}
+
+fn split_u32(bytes: &[u8]) -> (u32, &[u8]) {
+    let (number, rest) = bytes.split_at(4);
+    (u32::from_le_bytes([number[0], number[1], number[2], number[3]]), rest)
+}
+
+#[inline]
+fn split_length(bytes: &[u8]) -> (usize, &[u8]) {
+    match split_first(bytes) {
+        (255, rest) => {
+            let (len, rest) = split_u32(rest);
+            (len as usize, rest)
+        }
+        (&len, rest) => (len as usize, rest),
     }
 }
 
@@ -256,7 +249,7 @@ impl<'z> Rrset<'z> {
         self.signatures
     }
 
-    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::rdata`].
+    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::append_rdata`].
     pub(crate) fn stored(&self) -> impl Iterator<Item = Stored<'z>> + use<'z> {
         let (shape, mut rest) = (shape(self.rtype), self.data);
         std::iter::from_fn(move || {
@@ -307,7 +300,8 @@ impl<'z> Rrset<'z> {
     pub fn write(&self, place: Place, ttl: u32, out: &mut [u8], at: usize) -> usize {
         let head = record_head(place.owner, self.rtype, ttl);
         match shape(self.rtype) {
-            Shape::Fixed(size) => write_fixed(self.data, size, &head, out, at),
+            Shape::Fixed(4) => write_fixed::<4>(self.data, &head, out, at),
+            Shape::Fixed(_) => write_fixed::<16>(self.data, &head, out, at),
             Shape::Opaque => write_opaque(self.data, &head, out, at),
             Shape::NameLast(_) => self.write_name_last(place, &head, out, at),
             Shape::TwoNames => self.write_two_names(place, &head, out, at),
@@ -324,7 +318,7 @@ impl<'z> Rrset<'z> {
             let (rdata, more) = more.split_at(len);
             out[at..at + 10].copy_from_slice(head);
             out[at + 10..at + 12].copy_from_slice(&(word & LEN).to_be_bytes());
-            copy_short(rdata, &mut out[at + RECORD_HEAD_LEN..]);
+            out[at + RECORD_HEAD_LEN..at + RECORD_HEAD_LEN + len].copy_from_slice(rdata);
             at += RECORD_HEAD_LEN + len;
             if word & POINTS != 0 {
                 relocate(&mut out[at - 2..at], &bases);
@@ -353,9 +347,8 @@ impl<'z> Rrset<'z> {
         at
     }
 
-    /// Appends the RDATA of record `index` in uncompressed wire form.
-    pub fn rdata(&self, index: usize, names: Names<'_>, out: &mut Vec<u8>) {
-        let Some(stored) = self.stored().nth(index) else { return };
+    /// Appends one of [`Self::stored`] in uncompressed wire form.
+    pub(crate) fn append_rdata(&self, stored: &Stored<'_>, names: Names<'_>, out: &mut Vec<u8>) {
         match shape(self.rtype) {
             Shape::Fixed(_) | Shape::Opaque => out.extend_from_slice(stored.bytes),
             Shape::NameLast(skip) => {
@@ -380,8 +373,8 @@ impl<'z> Rrset<'z> {
             if len & 0xc0 != 0 {
                 let (kind, offset) = take_pointer([stored[at], stored[at + 1]]);
                 match kind {
-                    FROM_APEX => out.extend_from_slice(&names.apex.wire()[offset..]),
-                    FROM_OWNER => out.extend_from_slice(&names.owner.wire()[offset..]),
+                    FROM_APEX => out.extend_from_slice(names.apex.wire()),
+                    FROM_OWNER => out.extend_from_slice(names.owner.wire()),
                     _ => {
                         self.expand(self.at_message_offset(offset), names, out);
                     }
@@ -419,11 +412,11 @@ pub(crate) struct Stored<'z> {
 
 /// The names that stored pointers count from.
 #[derive(Clone, Copy)]
-pub struct Names<'n> {
+pub(crate) struct Names<'n> {
     /// The owner of the RRset.
-    pub owner: NameRef<'n>,
+    pub(crate) owner: NameRef<'n>,
     /// The apex of the zone.
-    pub apex: NameRef<'n>,
+    pub(crate) apex: NameRef<'n>,
 }
 
 fn stored_len(shape: Shape, word: u16) -> usize {
@@ -441,14 +434,15 @@ fn record_head(owner: usize, rtype: Rtype, ttl: u32) -> [u8; 10] {
     [owner[0], owner[1], rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]]
 }
 
+/// Writes addresses of `SIZE` octets.
 #[inline]
-fn write_fixed(data: &[u8], size: usize, head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
-    for rdata in data.chunks_exact(size) {
-        let record = &mut out[at..at + RECORD_HEAD_LEN + size];
+fn write_fixed<const SIZE: usize>(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
+    for rdata in data.as_chunks::<SIZE>().0 {
+        let record = &mut out[at..at + RECORD_HEAD_LEN + SIZE];
         record[..10].copy_from_slice(head);
-        record[10..12].copy_from_slice(&(size as u16).to_be_bytes());
+        record[10..12].copy_from_slice(&(SIZE as u16).to_be_bytes());
         record[12..].copy_from_slice(rdata);
-        at += RECORD_HEAD_LEN + size;
+        at += RECORD_HEAD_LEN + SIZE;
     }
     at
 }
@@ -465,12 +459,6 @@ fn write_opaque(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> 
         rest = &rest[len..];
     }
     at
-}
-
-/// Copies a short string: one store of fixed size where there is room, instead of a call.
-#[inline]
-fn copy_short(from: &[u8], to: &mut [u8]) {
-    to[..from.len()].copy_from_slice(from);
 }
 
 /// Turns a stored pointer into one of the message.
@@ -507,6 +495,13 @@ fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
 //----------- Signatures -------------------------------------------------------
 
 impl<'z> Signatures<'z> {
+    fn split(bytes: &'z [u8]) -> (Signatures<'z>, &'z [u8]) {
+        let (&count, rest) = split_first(bytes);
+        let (len, rest) = split_length(rest);
+        let (data, rest) = rest.split_at(len);
+        (Signatures { count: count.into(), data }, rest)
+    }
+
     /// The octets that the records take in a message.
     pub fn message_len(&self) -> usize {
         self.data.len() + self.count * (RECORD_HEAD_LEN - 2)

@@ -20,7 +20,10 @@ pub struct Zone {
     pub(crate) tables: Arc<Tables>,
     pub(crate) denial: Denial,
     pub(crate) has_wildcards: bool,
+    pub(crate) apex_labels: u8,
     pub(crate) counts: Counts,
+    /// How many entries were edited since the tables were made.
+    pub(crate) edits: u64,
 }
 
 /// How a zone proves that something is not there.
@@ -56,15 +59,20 @@ impl Zone {
         self.apex.as_ref()
     }
 
-    /// The serial of the SOA record (RFC 1035 3.3.13).
-    pub fn serial(&self) -> u32 {
-        self.soa_numbers()[0]
+    /// How many labels the apex has.
+    #[inline]
+    pub fn apex_labels(&self) -> usize {
+        self.apex_labels.into()
     }
 
-    /// The TTL of negative answers: the lesser of the TTL of the SOA record and its last field (RFC 2308 5).
-    #[inline]
-    pub fn negative_ttl(&self) -> u32 {
-        self.soa().ttl.min(self.soa_numbers()[4])
+    /// The serial of the SOA record (RFC 1035 3.3.13).
+    pub fn serial(&self) -> u32 {
+        soa_numbers(&self.soa())[0]
+    }
+
+    /// How many seconds a secondary may serve the zone without hearing of it (RFC 1035 3.3.13).
+    pub fn expire_s(&self) -> u32 {
+        soa_numbers(&self.soa())[3]
     }
 
     /// The SOA RRset.
@@ -73,11 +81,11 @@ impl Zone {
         self.apex_node().rrset(Rtype::SOA).expect("a zone is only made with a SOA record at its apex")
     }
 
-    /// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA.
-    fn soa_numbers(&self) -> [u32; 5] {
-        let stored = self.soa().stored().next().expect("a SOA RRset has a record").bytes;
-        let numbers = stored.last_chunk::<20>().expect("SOA RDATA ends in five numbers").as_chunks::<4>().0;
-        std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
+    /// The SOA RRset and the TTL that it has in negative answers: the lesser of its own and its last field (RFC 2308 5).
+    #[inline]
+    pub fn negative_soa(&self) -> (Rrset<'_>, u32) {
+        let soa = self.soa();
+        (soa, soa.ttl.min(soa_numbers(&soa)[4]))
     }
 
     /// The node of the apex.
@@ -147,6 +155,14 @@ impl Zone {
     pub fn owner(&self, entry: &Entry<'_>) -> Name {
         owner_name(entry, self.apex())
     }
+}
+
+/// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
+#[inline]
+fn soa_numbers(soa: &Rrset<'_>) -> [u32; 5] {
+    let stored = soa.stored().next().expect("a SOA RRset has a record").bytes;
+    let numbers = stored.last_chunk::<20>().expect("SOA RDATA ends in five numbers").as_chunks::<4>().0;
+    std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
 }
 
 /// The name of an entry below `apex`.

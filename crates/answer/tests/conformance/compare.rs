@@ -1,6 +1,6 @@
 //! Holds an answer of `respond` against what the oracle expects.
 
-use wire::message::{Flags, Message, Record};
+use wire::message::{Flags, Message, Rcode, Record};
 use wire::{Name, Rtype};
 
 use crate::oracle::{Expected, Section};
@@ -28,11 +28,14 @@ pub fn faults(query: &Message, got: &Message, expected: &Expected) -> Vec<String
     faults
 }
 
-/// What is wrong with an answer that had no more than `limit` octets, and had `len` of them, when `full` is what comes
-/// without a limit and `full_len` is the length of that.
+/// What is wrong with an answer that had only so much room, when `full` is what comes without a limit; `fits` says
+/// whether that would have had room.
 pub fn limited_faults(query: &Message, got: &Message, full: &Message, expected: &Expected, fits: bool) -> Vec<String> {
     let mut faults = header_faults(query, got);
-    faults.extend(verdict_faults(got, expected));
+    // A chain that is cut off has no verdict; the client will ask again over TCP.
+    if !(got.flags.truncated && got.rcode == Rcode::NOERROR) {
+        faults.extend(verdict_faults(got, expected));
+    }
     for (name, got, full) in [
         ("answer", &got.answer, &full.answer),
         ("authority", &got.authority, &full.authority),
@@ -40,7 +43,7 @@ pub fn limited_faults(query: &Message, got: &Message, full: &Message, expected: 
     ] {
         faults.extend(split_faults(name, got, full));
     }
-    // RFC 2181 9: TC says that something required is missing, and only that. RFC 9471 3: glue below the cut is required.
+    // RFC 2181 9: TC says that something required is missing, and only that. RFC 9471 3.1: glue below the cut is required.
     let complete = got.answer.len() == full.answer.len()
         && got.authority.len() == full.authority.len()
         && folded(&expected.glue).iter().all(|record| folded(&got.additional).contains(record));

@@ -1,8 +1,8 @@
 //! RFC 5936: AXFR.
 
 use answer::Transport::Udp;
-use wire::message::{Message, Rcode};
-use wire::{Name, Rtype};
+use wire::message::{Message, Rcode, Record};
+use wire::{Class, Name, Rtype};
 
 use crate::server::{Server, query};
 use crate::subject::TCP;
@@ -88,6 +88,33 @@ fn rfc_5936_2_2_1_a_name_that_is_no_apex_is_notauth() {
         let got = server.ask(&Message::query(name.parse::<Name>().expect("a name"), Rtype::AXFR), TCP);
         assert_eq!((got.rcode, got.answer.len()), (Rcode::NOTAUTH, 0), "{name}");
     }
+}
+
+/// RFC 1995 3: the query has the SOA record of the client in its authority section.
+fn ixfr() -> Message {
+    let rdata = [b"\x02ns\x00\x04host\x00".as_slice(), &[0; 20]].concat();
+    let owner: Name = "example.".parse().expect("a name");
+    let soa = Record { owner, rtype: Rtype::SOA, class: Class::IN, ttl: 60, rdata };
+    Message { authority: vec![soa], ..query("example. IXFR") }
+}
+
+#[test]
+fn rfc_1995_2_ixfr_over_udp_is_told_the_serial() {
+    let got = Server::with_transfer(&[("example.", ZONE)]).ask(&ixfr(), Udp);
+    assert_eq!((got.rcode, got.answer.len()), (Rcode::NOERROR, 1), "the client will come over TCP");
+    assert_eq!(got.answer[0].rtype, Rtype::SOA);
+}
+
+#[test]
+fn rfc_1995_4_ixfr_may_be_answered_with_the_whole_zone() {
+    let messages = Server::with_transfer(&[("example.", ZONE)]).transfer(&ixfr());
+    assert_eq!(records(&messages).len(), zone_lines().len() + 1);
+}
+
+#[test]
+fn rfc_1995_who_may_not_is_refused_over_tcp() {
+    let got = Server::new(&[("example.", ZONE)]).ask(&ixfr(), TCP);
+    assert_eq!((got.rcode, got.answer.len()), (Rcode::REFUSED, 0), "one SOA would say that nothing is new");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! RFC 6672: DNAME.
 
-use crate::server::Server;
+use wire::Rtype;
+
+use crate::server::{Server, query};
+use crate::subject::TCP;
 
 const HEAD: &str = "60 IN SOA ns. host. 1 2 3 4 5";
 
@@ -165,6 +168,41 @@ fn rfc_6672_3_2_the_new_name_may_be_in_another_zone_or_in_none() {
     Server::new(&[("example.", EXAMPLE)]).example(&format!("a.there.example. A\n {chain}"));
     Server::new(&[("example.", EXAMPLE), ("other.", other)])
         .example(&format!("a.there.example. A\n {chain}\n a.sub.other. 60 A 192.0.2.4"));
+}
+
+#[test]
+fn rfc_6672_3_2_dnames_with_the_same_target_are_two() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.
+        one.example. 60 DNAME s.two.example.
+        two.example. 60 DNAME s.two.example.
+        ";
+    let got = Server::new(&[("example.", zone)]).ask(&query("q.one.example. A"), TCP);
+    let dnames = got.answer.iter().filter(|record| record.rtype == Rtype::DNAME);
+    let owners: Vec<String> = dnames.map(|record| record.owner.to_string()).collect();
+    assert_eq!(owners, ["one.example.", "two.example."]);
+}
+
+#[test]
+fn rfc_2181_5_a_dname_that_leads_to_its_own_owner_stands_once() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.
+        example. 5 NSEC b.example. NS SOA NSEC
+        b.example. 60 DNAME example.
+        b.example. 60 RRSIG DNAME 13 2 60 20300101000000 20200101000000 1 example. AAAA
+        b.example. 5 NSEC example. DNAME RRSIG NSEC
+        ";
+    let server = Server::new(&[("example.", zone)]);
+    let way = "NOERROR AA
+        answer
+        b.example. 60 DNAME example.
+        b.example. 60 RRSIG DNAME
+        b.b.example. 60 CNAME b.example.";
+    server.example(&format!("b.b.example. DNAME +do\n {way}"));
+    server.example(&format!("b.b.example. ANY +do\n {way}"));
+    server.example(&format!("b.b.example. RRSIG +do\n {way}"));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) fn end(form: Form, rdata: &[u8], at: usize) -> Result<usize, Fault> {
         Form::Decimal => string_where(rest, is_decimal, "is not a decimal number")?,
         Form::Tag => string_where(rest, is_tag, "does not consist of letters and digits")?,
         Form::Hash => string_where(rest, |hash| !hash.is_empty(), "is empty")?,
-        Form::Text(least) | Form::Hex(least) | Form::Base64(least) => at_least(rest, least)?,
+        Form::Text(least) | Form::Hex(least) | Form::Digest(least, _) | Form::Base64(least) => at_least(rest, least)?,
         Form::Base64OrDash | Form::Opaque => rest.len(),
         Form::Nsap => at_least(rest, 1)?,
         Form::Types(least) => types(rest, least)?,
@@ -124,7 +124,7 @@ fn is_tag(string: &[u8]) -> bool {
 
 /// RFC 4034 4.1.2: windows in ascending order, none empty, none with trailing zero octets.
 fn types(rest: &[u8], least: usize) -> Result<usize, Fault> {
-    rule(rest.len() >= least, "has no types")?;
+    rule(rest.len() >= least, "is empty")?;
     let mut lowest = 0;
     all(rest, |rest| {
         let len = usize::from(*rest.get(1).ok_or(Fault::Short)?);
@@ -151,8 +151,8 @@ fn nxt_types(rest: &[u8]) -> Result<(), Fault> {
 
 /// RFC 1035 3.4.2: a bit a port, 65536 at most.
 fn services(rest: &[u8]) -> Result<(), Fault> {
-    rule(rest.len() <= 8192, "are more than 65536")?;
-    rule(rest.last() != Some(&0), "have trailing zero octets")
+    rule(rest.len() <= 8192, "has more than 65536 bits")?;
+    rule(rest.last() != Some(&0), "has trailing zero octets")
 }
 
 //----------- addresses and places ---------------------------------------------
@@ -195,8 +195,8 @@ fn prefix(rest: &[u8]) -> Result<usize, Fault> {
         2 => (16, 128),
         _ => return Ok(len),
     };
-    rule(len - 4 <= octets && rest[2] <= bits, "have an address or a prefix that is too long")?;
-    rule(len == 4 || rest[len - 1] != 0, "have an address with trailing zero octets")?;
+    rule(len - 4 <= octets && rest[2] <= bits, "has an address or a prefix that is too long")?;
+    rule(len == 4 || rest[len - 1] != 0, "has an address with trailing zero octets")?;
     Ok(len)
 }
 

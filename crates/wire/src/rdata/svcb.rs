@@ -57,9 +57,9 @@ pub const KEYS: &[Key] = &[
     Key { number: 6,               name: "ipv6hint",             value: Addrs6 },         // RFC 9460 7.3
     Key { number: 7,               name: "dohpath",              value: Text },           // RFC 9461 5
     Key { number: 8,               name: "ohttp",                value: Empty },          // RFC 9540 4
-    Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction 3.1
-    Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953 3.2
-    Key { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config 2.1
+    Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction
+    Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953
+    Key { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config
 ];
 
 /// The registered key of that number.
@@ -89,19 +89,19 @@ pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
     let mut len = 0;
     for (key, value) in params(bytes) {
         if u32::from(key) < lowest {
-            return Err("have keys that are not in ascending order");
+            return Err("has keys that are not in ascending order");
         }
         check_value(key, value)?;
         lowest = u32::from(key) + 1;
         len += 4 + value.len();
     }
     if len != bytes.len() {
-        return Err("are cut off");
+        return Err("is cut off");
     }
     check_consistency(bytes)
 }
 
-/// Checks that `value` is well-formed for its key; the error goes behind "the parameters".
+/// Checks that `value` is well-formed for its key; the error is a predicate of the parameter list.
 pub fn check_value(key: u16, value: &[u8]) -> Result<(), &'static str> {
     let holds = match value_of(key) {
         Keys => !value.is_empty() && value.len().is_multiple_of(2) && numbers(value).is_sorted_by(|a, b| a < b),
@@ -114,7 +114,7 @@ pub fn check_value(key: u16, value: &[u8]) -> Result<(), &'static str> {
         Numbers => !value.is_empty() && value.len().is_multiple_of(2) && are_distinct(value),
         Opaque => true,
     };
-    if holds { Ok(()) } else { Err("have a value that is malformed for its key") }
+    if holds { Ok(()) } else { Err("has a bad value") }
 }
 
 fn check_consistency(bytes: &[u8]) -> Result<(), &'static str> {
@@ -122,10 +122,10 @@ fn check_consistency(bytes: &[u8]) -> Result<(), &'static str> {
     if let Some((MANDATORY, listed)) = params(bytes).next()
         && numbers(listed).any(|key| key == MANDATORY || !has(key))
     {
-        return Err("lack a mandatory key, or list \"mandatory\" itself as one");
+        return Err("lacks a mandatory key, or names \"mandatory\" as one");
     }
     if has(NO_DEFAULT_ALPN) && !has(ALPN) {
-        return Err("have \"no-default-alpn\" without \"alpn\"");
+        return Err("has \"no-default-alpn\" without \"alpn\"");
     }
     Ok(())
 }

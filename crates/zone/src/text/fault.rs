@@ -64,7 +64,7 @@ impl Findings {
         Findings { limit, list: Vec::new(), counts: [0; 2] }
     }
 
-    pub fn add(&mut self, severity: Severity, file: &Arc<str>, fault: Box<Fault>) {
+    pub fn add(&mut self, severity: Severity, file: &Arc<str>, fault: Fault) {
         if self.count(severity) {
             let place = Place { file: file.clone(), line: fault.spot.line, column: fault.spot.column };
             let (message, help) = (fault.message.into_owned(), fault.help.into_owned());

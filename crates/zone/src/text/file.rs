@@ -101,7 +101,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             }
         }
         while progress.position.at < len {
-            self.read(text, progress, len.min(progress.position.at + self.setup.plan.chunk));
+            self.read(text, progress, len.min(progress.position.at.saturating_add(self.setup.plan.chunk)));
             text.report(self.setup.options, progress.position.at);
         }
     }
@@ -129,7 +129,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
     fn include(&mut self, parent: &Text<'_>, state: &mut State, include: Box<Include>) {
         let bytes = match self.included_bytes(parent, &include) {
             Ok(bytes) => bytes,
-            Err(fault) => return self.findings.add(Severity::Error, parent.name, fault),
+            Err(fault) => return self.findings.add(Severity::Error, parent.name, *fault),
         };
         let name: Arc<str> = include.path.into();
         let number = self.files.len() as u16;

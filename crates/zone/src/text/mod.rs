@@ -1,13 +1,13 @@
 //! Zone text: the master format of RFC 1035 section 5 with the extensions in use, in and out.
 //!
-//! [`parse`] reads text into a [`Sink`], on several threads where the text is big; [`print`] writes it.
+//! [`parse`] reads text into a [`Sink`], on several threads where the text is big; [`mod@print`] writes it.
 
 mod chunk;
 mod directive;
 mod fault;
 mod file;
 mod generate;
-pub mod name;
+mod name;
 pub mod print;
 pub mod rdata;
 mod reader;

@@ -6,7 +6,7 @@ use wire::{MAX_LABEL_LEN, MAX_NAME_LEN, NameRef};
 /// Appends the wire form of the text name to `out`; on an error `out` stays as it was.
 ///
 /// `@` alone is the origin; a name without a final dot is completed by it (RFC 1035 5.1).
-pub fn append(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
+pub(super) fn append(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
     let start = out.len();
     if append_plain(text, origin, out).is_some() {
         return Ok(());
@@ -30,13 +30,26 @@ fn append_plain(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Option<(
     out.extend_from_slice(text);
     let wire = &mut out[start..];
     let mut label = 0;
-    for at in 1..wire.len() {
-        match wire[at] {
-            b'.' => {
-                wire[label] = label_len(label, at)?;
-                label = at;
-            }
+    let mut end_label = |at: usize| {
+        wire[label] = label_len(label, at)?;
+        label = at;
+        Some(())
+    };
+    let (eights, rest) = text.as_chunks();
+    for (number, eight) in eights.iter().enumerate() {
+        if places(eight, b'\\') != 0 {
+            return None;
+        }
+        let mut dots = places(eight, b'.');
+        while dots != 0 {
+            end_label(number * 8 + dots.trailing_zeros() as usize / 8 + 1)?;
+            dots &= dots - 1;
+        }
+    }
+    for (number, byte) in rest.iter().enumerate() {
+        match byte {
             b'\\' => return None,
+            b'.' => end_label(eights.len() * 8 + number + 1)?,
             _ => {}
         }
     }
@@ -47,6 +60,13 @@ fn append_plain(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Option<(
         out.extend_from_slice(origin.wire());
     }
     (out.len() - start <= MAX_NAME_LEN).then_some(())
+}
+
+/// Where `byte` stands among the eight: the top bit of each of the same octets of the result.
+fn places(eight: &[u8; 8], byte: u8) -> u64 {
+    const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let zero_where_equal = u64::from_le_bytes(*eight) ^ u64::from_le_bytes([byte; 8]);
+    !((zero_where_equal & LOW_BITS).wrapping_add(LOW_BITS) | zero_where_equal | LOW_BITS)
 }
 
 /// The length octet of the label whose length octet is at `start` and whose end is `end`.

@@ -1,6 +1,6 @@
 //! RDATA as text, both ways, for every type with a presentation form, and `\#` for all of them (RFC 3597 5).
 //!
-//! The parser of zone text calls [`parse`] with the fields behind the type; printers call [`print`]. What the RDATA of a type consists of
+//! The parser of zone text calls [`parse`] with the fields behind the type; printers call [`print()`]. What the RDATA of a type consists of
 //! stands in the table of [`wire::rtype`]; each module here reads and prints some of the forms.
 
 mod address;
@@ -37,6 +37,9 @@ pub struct FieldError {
     pub help: Cow<'static, str>,
 }
 
+/// What reading comes to. Boxed: the happy way passes many of these on.
+type Outcome<T = ()> = Result<T, Box<FieldError>>;
+
 /// Appends to `out` the RDATA, uncompressed and well-formed, that `fields` stand for; leaves `out` as it was if they are wrong.
 ///
 /// Relative names are completed by `origin`.
@@ -47,10 +50,10 @@ pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut 
     if result.is_err() {
         out.truncate(start);
     }
-    result
+    result.map_err(|error| *error)
 }
 
-fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if generic::is_next(input) {
         generic::parse(input, out)?;
     } else {
@@ -94,7 +97,7 @@ fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTex
     Ok(())
 }
 
-/// RDATA that prints itself as [`print`] does.
+/// RDATA that prints itself as [`print()`] does.
 #[derive(Clone, Copy, Debug)]
 pub struct Presentation<'r> {
     /// The type of the record.
@@ -116,7 +119,7 @@ struct NoText;
 
 //----------- the forms --------------------------------------------------------
 
-fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     match form {
         Form::CompressibleName | Form::Name => string::parse_name(input, out),
         Form::Names => string::parse_names(input, out),
@@ -141,6 +144,7 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<()
         Form::Salt => octets::parse_salt(input, out),
         Form::Hash => octets::parse_hash(input, out),
         Form::Hex(least) => octets::parse_hex(least, input, out),
+        Form::Digest(least, lens) => octets::parse_digest(least, lens, input, out),
         Form::Base64(least) => octets::parse_base64(least, input, out),
         Form::Base64OrDash => octets::parse_base64_or_dash(input, out),
         Form::Types(least) => bitmap::parse_types(least, input, out),
@@ -163,7 +167,7 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<()
 
 /// Prints the part at `place`, which is well-formed.
 fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoText> {
-    let bytes = &rdata[place];
+    let bytes = &rdata[place.clone()];
     match form {
         Form::CompressibleName | Form::Name | Form::Names | Form::PrefixName => string::print_names(bytes, out),
         Form::U8 | Form::U16 | Form::U32 | Form::U64 | Form::PrefixLength => number::print(bytes, out),
@@ -180,6 +184,7 @@ fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -
         Form::Salt => octets::print_salt(&bytes[1..], out),
         Form::Hash => octets::print_base32(&bytes[1..], out),
         Form::Hex(_) => octets::print_hex(bytes, out),
+        Form::Digest(_, lens) => return octets::print_digest(lens, rdata[place.start - 1], bytes, out),
         Form::Base64(_) => octets::print_base64(bytes, out),
         Form::Base64OrDash if bytes.is_empty() => out.push('-'),
         Form::Base64OrDash => octets::print_base64(bytes, out),

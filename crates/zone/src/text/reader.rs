@@ -35,7 +35,7 @@ pub(super) struct Owner {
 enum Standing {
     /// No record has stated an owner yet.
     Unknown,
-    /// Reported as wrong: records without an owner of their own are checked, but not delivered.
+    /// Reported as wrong or missing: records without an owner of their own are checked, but not delivered.
     Wrong,
     Good,
 }
@@ -94,28 +94,37 @@ impl<'a, S: Sink> Reader<'a, S> {
     /// Reads the entries that start before `stop`, or up to an `$INCLUDE`.
     pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> Option<Box<Include>> {
         let mut fields = Vec::new();
+        // The owner stated last, as written, as long as the same text means the same name.
+        let mut stated: &[u8] = b"";
         while scanner.position().at < stop {
             let line = scanner.position().line;
             let states_owner = !scanner.starts_blank();
-            let read = scanner.entry(&mut fields);
-            if read.is_err() && states_owner {
-                self.state.owner.standing = Standing::Wrong;
-            }
-            let done = read.and_then(|()| match fields.split_first() {
-                None => Ok(None),
-                Some((first, arguments)) if states_owner && is_directive(first) => self.directive(first, arguments),
-                Some((first, rest)) => {
-                    if states_owner {
-                        self.owner(first).unwrap_or_else(|fault| self.error(fault));
-                    }
-                    let fields = if states_owner { rest } else { &fields };
-                    self.entry(line, first, fields, scanner.joined_quote).map(|()| None)
+            if let Err(fault) = scanner.entry(&mut fields) {
+                if states_owner {
+                    self.state.owner.standing = Standing::Wrong;
+                    stated = b"";
                 }
-            });
-            match done {
-                Ok(None) => {}
-                Ok(include) => return include,
-                Err(fault) => self.error(fault),
+                self.error(*fault);
+                continue;
+            }
+            let Some((first, rest)) = fields.split_first() else { continue };
+            let done = if states_owner && is_directive(first) {
+                stated = b"";
+                match self.directive(first, rest) {
+                    Ok(None) => Ok(()),
+                    Ok(include) => return include,
+                    Err(fault) => Err(fault),
+                }
+            } else if states_owner {
+                if first.text != stated || first.quoted {
+                    stated = self.owner_or_error(first);
+                }
+                self.entry(line, first, rest, scanner.joined_quote)
+            } else {
+                self.entry(line, first, &fields, scanner.joined_quote)
+            };
+            if let Err(fault) = done {
+                self.error(*fault);
             }
         }
         None
@@ -132,6 +141,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         joined: Option<Spot>,
     ) -> Result<(), Box<Fault>> {
         if self.state.owner.standing == Standing::Unknown {
+            self.state.owner.standing = Standing::Wrong;
             let help = "begin the line with an owner, or with @ for the origin";
             return Err(Fault::at(first, "the first record has no owner", help));
         }
@@ -150,10 +160,6 @@ impl<'a, S: Sink> Reader<'a, S> {
             let spot = fields.get(wrong.field).map_or(Spot::behind(last), Spot::of);
             Fault::new(spot, wrong.message, wrong.help)
         })?;
-        if self.rdata.len() > usize::from(u16::MAX) {
-            let message = format!("the RDATA has {} octets", self.rdata.len());
-            return Err(Fault::at(fields.first().unwrap_or(last), message, "RDATA has at most 65535 octets"));
-        }
         let ttl = self.ttl(head, last)?;
         if self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
@@ -161,6 +167,17 @@ impl<'a, S: Sink> Reader<'a, S> {
             self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
         }
         Ok(())
+    }
+
+    /// Takes the owner that a record states, and returns its text; that is empty if the owner is wrong, which is reported.
+    fn owner_or_error<'t>(&mut self, field: &Field<'t>) -> &'t [u8] {
+        match self.owner(field) {
+            Ok(()) => field.text,
+            Err(fault) => {
+                self.error(*fault);
+                b""
+            }
+        }
     }
 
     /// Takes the owner that a record states.
@@ -186,17 +203,25 @@ impl<'a, S: Sink> Reader<'a, S> {
     pub fn head(&mut self, first: &Field<'_>, fields: &[Field<'_>]) -> Result<Head, Box<Fault>> {
         let (mut ttl, mut has_class) = (None, false);
         for (at, field) in fields.iter().enumerate() {
-            if field.text.first().is_some_and(u8::is_ascii_digit) && !field.quoted {
+            if field.quoted {
+                return Err(Fault::at(field, "TTL, class and type are not in quotes", "take the quotes away"));
+            }
+            if field.text.first().is_some_and(u8::is_ascii_digit) {
                 if ttl.is_some() {
                     return Err(Fault::at(field, "the TTL is stated twice", "the type must follow"));
                 }
                 ttl = Some(self.stated(field)?);
-            } else if let Some(class) = Class::from_text(field.text) {
-                check_class(field, class, has_class)?;
-                has_class = true;
-            } else {
-                return Ok(Head { ttl, rtype: rtype(first, field)?, len: at + 1 });
+                continue;
             }
+            // The class IN before all types: it is the one that stands on most lines.
+            let is_in = field.text.eq_ignore_ascii_case(b"IN");
+            let rtype = if is_in { None } else { Rtype::from_text(field.text) };
+            if let Some(rtype) = rtype {
+                check_type(field, rtype)?;
+                return Ok(Head { ttl, rtype, len: at + 1 });
+            }
+            check_class(first, field, has_class)?;
+            has_class = true;
         }
         let last = fields.last().unwrap_or(first);
         Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
@@ -208,12 +233,13 @@ impl<'a, S: Sink> Reader<'a, S> {
     ///
     /// RFC 2181 8: it is at most 2^31 - 1; a larger one is to be treated as 0.
     pub fn stated(&mut self, field: &Field<'_>) -> Result<u32, Box<Fault>> {
-        let seconds = ttl::parse(field.text).map_err(|message| Fault::at(field, message, ttl::HELP))?;
+        let seconds =
+            ttl::parse(field.text).map_err(|wrong| Fault::at(field, format!("the TTL {wrong}"), ttl::HELP))?;
         if seconds <= ttl::MAX {
             return Ok(seconds);
         }
         let message = format!("the TTL {seconds} is over {} and means 0", ttl::MAX);
-        self.warn(Fault::at(field, message, "RFC 2181 8; state the TTL that is meant"));
+        self.warn(*Fault::at(field, message, "RFC 2181 8; state the TTL that is meant"));
         Ok(0)
     }
 
@@ -245,7 +271,7 @@ impl<'a, S: Sink> Reader<'a, S> {
             }
         };
         let ttl = if minimum > ttl::MAX { 0 } else { minimum };
-        self.warn(Fault::at(
+        self.warn(*Fault::at(
             last,
             format!("there is no TTL: the minimum of the SOA, {ttl}, becomes the default"),
             help,
@@ -256,11 +282,11 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     //----------- findings -----------------------------------------------------
 
-    fn warn(&mut self, fault: Box<Fault>) {
+    fn warn(&mut self, fault: Fault) {
         self.findings.add(Severity::Warning, self.file.name, fault);
     }
 
-    fn error(&mut self, fault: Box<Fault>) {
+    fn error(&mut self, fault: Fault) {
         self.findings.add(Severity::Error, self.file.name, fault);
     }
 }
@@ -269,24 +295,22 @@ fn is_directive(first: &Field<'_>) -> bool {
     first.text.first() == Some(&b'$') && !first.quoted
 }
 
-fn check_class(field: &Field<'_>, class: Class, is_second: bool) -> Result<(), Box<Fault>> {
-    match class {
-        _ if is_second => Err(Fault::at(field, "the class is stated twice", "the type must follow")),
-        Class::IN => Ok(()),
-        _ => Err(Fault::at(field, format!("the class is {class}"), "only records of class IN are served")),
+/// Checks that records of a type may stand in a zone.
+fn check_type(field: &Field<'_>, rtype: Rtype) -> Result<(), Box<Fault>> {
+    if !rtype.is_meta() {
+        return Ok(());
     }
+    let message = format!("{rtype} is a type of questions and messages, not of records");
+    Err(Fault::at(field, message, "take the record out"))
 }
 
-/// Reads a type that may stand in a zone; `first` is the first field of the entry.
-fn rtype(first: &Field<'_>, field: &Field<'_>) -> Result<Rtype, Box<Fault>> {
-    match Rtype::from_text(field.text) {
-        _ if field.quoted => Err(Fault::at(field, "the type is in quotes", "write it without quotes")),
-        Some(rtype) if rtype.is_meta() => {
-            let message = format!("{rtype} is a type of questions and messages, not of records");
-            Err(Fault::at(field, message, "take the record out"))
-        }
-        Some(rtype) => Ok(rtype),
+/// Checks that a field which is neither TTL nor type is the class IN; `first` is the first field of the entry.
+fn check_class(first: &Field<'_>, field: &Field<'_>, is_second: bool) -> Result<(), Box<Fault>> {
+    match Class::from_text(field.text) {
         None => Err(unknown_type(first, field)),
+        Some(_) if is_second => Err(Fault::at(field, "the class is stated twice", "the type must follow")),
+        Some(Class::IN) => Ok(()),
+        Some(class) => Err(Fault::at(field, format!("the class is {class}"), "only records of class IN are served")),
     }
 }
 

@@ -128,16 +128,26 @@ impl<'t> Scanner<'t> {
     fn word(&mut self, fields: &mut Vec<Field<'t>>) {
         let rest = &self.text[self.now.at..];
         let mut len = plain_len(rest);
-        while let Some(&byte) = rest.get(len) {
-            len += match byte {
-                b'\\' => self.escape_len(&rest[len..], len),
-                b'"' => self.quote_in_word_len(rest, len),
-                _ => break,
-            };
-            len += plain_len(&rest[len..]);
+        if matches!(rest.get(len), Some(b'\\' | b'"')) {
+            len = self.odd_word_len(rest, len);
         }
         self.push(fields, &rest[..len], false);
-        self.now.at += len;
+        // Mostly one blank follows.
+        self.now.at += len + usize::from(rest.get(len).is_some_and(|&byte| class(byte) == Class::Blank));
+    }
+
+    /// How long a word with escapes or quotes in it is, the first of them after `len` octets.
+    #[cold]
+    fn odd_word_len(&mut self, word: &[u8], mut len: usize) -> usize {
+        while let Some(&byte) = word.get(len) {
+            len += match byte {
+                b'\\' => self.escape_len(&word[len..], len),
+                b'"' => self.quote_in_word_len(word, len),
+                _ => break,
+            };
+            len += plain_len(&word[len..]);
+        }
+        len
     }
 
     /// How long the escape at the start of `rest` is, `behind` octets into the word.
@@ -155,9 +165,8 @@ impl<'t> Scanner<'t> {
     /// How long what starts with the quote `at` octets into the word is: a value if it follows `=` (RFC 9460 2.1).
     fn quote_in_word_len(&mut self, word: &[u8], at: usize) -> usize {
         let value = &word[at + 1..];
-        let closing = closing_quote(&value[..memchr2(b'\n', b'\r', value).unwrap_or(value.len())]);
-        match closing {
-            Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) => {
+        match closing_quote(value) {
+            Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) && !has_newline(&value[..len]) => {
                 self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
                 len + 2
             }
@@ -175,7 +184,7 @@ impl<'t> Scanner<'t> {
         let content = &rest[..len];
         if is_word_part(rest.get(len + 1)) {
             // A string over several lines that ends in front of a word: its end is rather the start of another string.
-            if memchr2(b'\n', b'\r', content).is_some() {
+            if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
             self.fault_behind(
@@ -200,15 +209,23 @@ impl<'t> Scanner<'t> {
         self.now.at = end;
     }
 
+    #[inline(always)]
     fn push(&mut self, fields: &mut Vec<Field<'t>>, text: &'t [u8], quoted: bool) {
-        let Spot { line, column } = self.now.spot();
-        if text.len() > MAX_FIELD_LEN {
-            self.fault_behind(0, "the field is longer than any RDATA", "RDATA has at most 65535 octets");
-        } else if fields.len() < MAX_FIELDS {
+        if text.len() <= MAX_FIELD_LEN && fields.len() < MAX_FIELDS {
+            let Spot { line, column } = self.now.spot();
             fields.push(Field { text, quoted, line, column });
         } else {
-            self.fault_behind(0, "the entry has more fields than any RDATA", "RDATA has at most 65535 octets");
+            self.refuse_field(text);
         }
+    }
+
+    #[cold]
+    fn refuse_field(&mut self, text: &[u8]) {
+        let message = match text.len() {
+            0..=MAX_FIELD_LEN => "the entry has more fields than any RDATA",
+            _ => "the field is longer than any RDATA",
+        };
+        self.fault_behind(0, message, "RDATA has at most 65535 octets");
     }
 
     //----------- parentheses and lines ----------------------------------------
@@ -290,31 +307,11 @@ impl<'t> Scanner<'t> {
 
 /// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
 fn plain_len(text: &[u8]) -> usize {
-    let mut len = 0;
-    while let Some(eight) = text[len..].first_chunk() {
-        let found = first_special(u64::from_le_bytes(*eight));
-        len += found;
-        if found < 8 {
-            if class(text[len]) != Class::Plain {
-                return len;
-            }
-            len += 1;
-        }
-    }
-    len + text[len..].iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len() - len)
+    text.iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len())
 }
 
-/// The number of the first of eight bytes that is a blank, a control character, or one of `"();\`; 8 if there is none.
-///
-/// The well-known test for a zero byte in a word: the lowest bit that it sets is right, those above it may not be.
-fn first_special(word: u64) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
-    let equal = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    // Both parentheses at once: they differ in the lowest bit.
-    let special =
-        below(word, b' ' + 1) | equal(word, b'"') | equal(word | ONES, b')') | equal(word, b';') | equal(word, b'\\');
-    (special & (ONES << 7)).trailing_zeros() as usize / 8
+fn has_newline(text: &[u8]) -> bool {
+    memchr2(b'\n', b'\r', text).is_some()
 }
 
 fn is_word_part(byte: Option<&u8>) -> bool {

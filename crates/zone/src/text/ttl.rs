@@ -3,33 +3,32 @@
 /// The largest TTL (RFC 2181 8).
 pub(super) const MAX: u32 = i32::MAX as u32;
 
-/// How a TTL is written, for messages.
-pub(super) const HELP: &str = "a TTL is a number of seconds, or has units as in 1d12h";
+/// How one is written, for messages.
+pub(super) const HELP: &str = "write seconds, or numbers with units as in 1w2d3h4m5s";
 
-/// Reads a TTL; an error is a message about what is wrong with it. May be larger than [`MAX`].
+/// Reads a TTL or another interval of seconds, which may be larger than [`MAX`]; an error is what to say of it.
 pub(super) fn parse(text: &[u8]) -> Result<u32, &'static str> {
-    let (mut total, mut rest, mut has_units) = (0u64, text, false);
-    loop {
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number = number(&rest[..digits])?;
-        let Some(&unit) = rest.get(digits) else {
-            return if has_units { Err("the last number of the TTL has no unit") } else { fit(number) };
-        };
-        total = total.saturating_add(number.saturating_mul(seconds(unit)?));
-        has_units = true;
-        rest = &rest[digits + 1..];
-        if rest.is_empty() {
-            return fit(total);
+    let (mut total, mut number, mut is_number, mut has_units) = (0, 0, false, false);
+    for &byte in text {
+        if byte.is_ascii_digit() {
+            number = (number * 10 + u64::from(byte - b'0')).min(TOO_MUCH);
+            is_number = true;
+        } else if is_number {
+            total = (total + number * seconds(byte)?).min(TOO_MUCH);
+            (number, is_number, has_units) = (0, false, true);
+        } else {
+            return Err("is not a number of seconds");
         }
     }
+    match (is_number, has_units) {
+        (false, false) => Err("is not a number of seconds"),
+        (true, true) => Err("has a last number without a unit"),
+        _ => u32::try_from(total + number).map_err(|_| "does not fit in 32 bits"),
+    }
 }
 
-fn number(digits: &[u8]) -> Result<u64, &'static str> {
-    if digits.is_empty() {
-        return Err("the TTL is not a number");
-    }
-    Ok(digits.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
-}
+/// Stands for all larger numbers: does not fit in 32 bits, and times ten, or a week, still fits in 64.
+const TOO_MUCH: u64 = 1 << 32;
 
 fn seconds(unit: u8) -> Result<u64, &'static str> {
     match unit.to_ascii_lowercase() {
@@ -38,12 +37,8 @@ fn seconds(unit: u8) -> Result<u64, &'static str> {
         b'h' => Ok(3600),
         b'd' => Ok(86_400),
         b'w' => Ok(604_800),
-        _ => Err("the TTL has an unknown unit"),
+        _ => Err("has an unknown unit"),
     }
-}
-
-fn fit(seconds: u64) -> Result<u32, &'static str> {
-    u32::try_from(seconds).map_err(|_| "the TTL does not fit in 32 bits")
 }
 
 #[cfg(test)]
@@ -69,14 +64,14 @@ mod tests {
     #[test]
     fn bad() {
         for (text, error) in [
-            ("", "the TTL is not a number"),
-            ("h", "the TTL is not a number"),
-            ("-1", "the TTL is not a number"),
-            ("1h30", "the last number of the TTL has no unit"),
-            ("1y", "the TTL has an unknown unit"),
-            ("1hm", "the TTL is not a number"),
-            ("4294967296", "the TTL does not fit in 32 bits"),
-            ("99999999999999999999999999w", "the TTL does not fit in 32 bits"),
+            ("", "is not a number of seconds"),
+            ("h", "is not a number of seconds"),
+            ("-1", "is not a number of seconds"),
+            ("1h30", "has a last number without a unit"),
+            ("1y", "has an unknown unit"),
+            ("1hm", "is not a number of seconds"),
+            ("4294967296", "does not fit in 32 bits"),
+            ("99999999999999999999999999w", "does not fit in 32 bits"),
         ] {
             assert_eq!(parse(text.as_bytes()), Err(error), "{text}");
         }

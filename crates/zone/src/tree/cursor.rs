@@ -46,6 +46,15 @@ impl<'t> Cursor<'t> {
         self.exact
     }
 
+    /// A cursor at the entry of `key`. Names that are near in the tree are mostly in this leaf: it is looked at first.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> Option<Cursor<'t>> {
+        if let Some(Position::At(index)) = self.block.map(|block| block.search(key)) {
+            return Some(Cursor { place: index + 1, exact: true, ..self.clone() });
+        }
+        Some(self.tree.seek(key)).filter(Cursor::is_exact)
+    }
+
     /// The entry here; `None` before the first and behind the last.
     #[inline]
     pub fn entry(&self) -> Option<Entry<'t>> {

@@ -137,7 +137,17 @@ impl Tree {
     /// The first entry.
     #[inline]
     pub fn first(&self) -> Option<Entry<'_>> {
-        Some(self.leaf(b"")?.entry(0))
+        let mut inner = match &self.root {
+            Root::Empty => return None,
+            Root::Leaf(leaf) => return Some(leaf.block().entry(0)),
+            Root::Inner(inner) => inner,
+        };
+        loop {
+            match &inner.children {
+                Children::Inner(nodes) => inner = &nodes[0],
+                Children::Leaf(leaves) => return Some(leaves[0].block().entry(0)),
+            }
+        }
     }
 
     /// All entries in order.

@@ -4,9 +4,11 @@ use sha1::{Digest, Sha1};
 use wire::message::Record;
 use wire::{Name, Rtype};
 
+use super::Section;
 use super::zone::{Node, Zone, child, path};
 
 /// What is to be proven.
+#[expect(clippy::enum_variant_names, reason = "every claim is that something is not there")]
 pub enum Claim<'n> {
     /// The name exists, the type does not (RFC 4035 3.1.3.1, RFC 5155 7.2.3, 7.2.4).
     NoType { name: &'n Name },
@@ -21,13 +23,13 @@ pub enum Claim<'n> {
 }
 
 /// The records that prove the claim, with their signatures; none in a zone without a chain.
-pub fn prove(zone: &Zone, claim: &Claim<'_>) -> Vec<Record> {
+pub fn prove(zone: &Zone, claim: &Claim<'_>) -> Section {
     if let Some(chain) = Nsec3Chain::of(zone) {
-        chain.prove(claim)
+        Section { required: chain.prove(claim), allowed: chain.more(claim) }
     } else if zone.set(&zone.apex, Rtype::NSEC).is_some() {
-        nsec(zone, claim)
+        Section { required: nsec(zone, claim), allowed: Vec::new() }
     } else {
-        Vec::new()
+        Section::default()
     }
 }
 
@@ -82,9 +84,27 @@ impl<'z> Nsec3Chain<'z> {
             }
             Claim::NoCloser { name, encloser } => self.at(&next_closer(name, encloser)),
             Claim::NoTypeAtWildcard { name, encloser } => {
-                [self.closest_provable_encloser(name).0, self.at(&child(b"*", encloser))].concat()
+                let wildcard = self.matching(&child(b"*", encloser)).unwrap_or_default();
+                [self.closest_provable_encloser(name).0, wildcard].concat()
             }
         }
+    }
+
+    /// What may be sent besides: where opt-out left the closest encloser or its wildcard out of the chain, nobody can
+    /// prove them, and RFC 5155 does not say how hard to try.
+    fn more(&self, claim: &Claim<'_>) -> Vec<Record> {
+        let (name, encloser, is_wildcard_there) = match claim {
+            Claim::NoTypeAtWildcard { name, encloser } => (name, encloser, true),
+            Claim::NoName { name, encloser } | Claim::NoCloser { name, encloser } => (name, encloser, false),
+            Claim::NoType { .. } | Claim::NoDs { .. } => return Vec::new(),
+        };
+        let wildcard = child(b"*", encloser);
+        let is_left_out = |name: &Name| self.matching(name).is_none();
+        if !(is_left_out(encloser) || is_wildcard_there && is_left_out(&wildcard)) {
+            return Vec::new();
+        }
+        let proof = self.closest_provable_encloser(name).0;
+        [proof, self.at(&next_closer(name, encloser)), self.at(&wildcard)].concat()
     }
 
     /// RFC 5155 7.2.1: the NSEC3 of the longest ancestor that has one, and the one that covers the next closer name.
@@ -104,7 +124,7 @@ impl<'z> Nsec3Chain<'z> {
     /// (RFC 5155 3.1.7: the chain is closed). Base32hex keeps the order of the hashes.
     fn at(&self, name: &Name) -> Vec<Record> {
         let hash = self.hashed_owner(name);
-        let before = self.zone.hashed.iter().filter(|(owner, _)| **owner <= hash).last();
+        let before = self.zone.hashed.iter().rfind(|(owner, _)| **owner <= hash);
         let (owner, node) = before.or(self.zone.hashed.iter().last()).expect("a chain has a record");
         nsec3_records(owner, node)
     }

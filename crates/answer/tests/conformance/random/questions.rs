@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use wire::message::{Edns, Message};
+use wire::message::{Edns, Message, Record};
 use wire::{Class, Name, NameRef, Rtype};
 
 use super::names::{labels, names};
@@ -14,7 +14,8 @@ use crate::oracle::zone::join;
 pub struct Draft {
     near: Index,
     step: Step,
-    qtype: Rtype,
+    /// Otherwise the type of the record that the name is near to.
+    qtype: Option<Rtype>,
     class: Class,
     edns: Option<Edns>,
     /// Which letters are asked for in the other case.
@@ -63,20 +64,29 @@ pub fn questions() -> impl Strategy<Value = Draft> {
         2 => labels().prop_map(Step::Sibling),
         2 => names().prop_map(Step::Other),
     ];
-    let qtype = prop_oneof![Just(Rtype::A), Just(Rtype::DS), proptest::sample::select(&QTYPES[..]),];
+    let qtype = prop_oneof![
+        3 => Just(None),
+        2 => Just(Some(Rtype::A)),
+        1 => Just(Some(Rtype::DS)),
+        3 => proptest::sample::select(&QTYPES[..]).prop_map(Some),
+    ];
     let class = prop_oneof![30 => Just(Class::IN), 1 => Just(Class::ANY), 1 => Just(Class::CH)];
-    let edns =
-        (any::<bool>(), 0..2000u16).prop_map(|(dnssec_ok, payload)| Edns { payload, dnssec_ok, ..Edns::default() });
+    let edns = (proptest::bool::weighted(0.8), 0..2000u16).prop_map(|(dnssec_ok, payload)| Edns {
+        payload,
+        dnssec_ok,
+        ..Edns::default()
+    });
     let case = prop_oneof![Just(0), any::<u64>()];
-    (any::<Index>(), step, qtype, class, proptest::option::of(edns), case)
+    (any::<Index>(), step, qtype, class, proptest::option::weighted(0.8, edns), case)
         .prop_map(|(near, step, qtype, class, edns, case)| Draft { near, step, qtype, class, edns, case })
 }
 
 impl Draft {
     /// The query that this becomes.
     pub fn query(&self, zones: &[Sample]) -> Message {
-        let owners: Vec<&Name> = zones.iter().flat_map(|zone| &zone.records).map(|record| &record.owner).collect();
-        let near = *self.near.get(&owners);
+        let records: Vec<&Record> = zones.iter().flat_map(|zone| &zone.records).collect();
+        let record = *self.near.get(&records);
+        let near = &record.owner;
         let parent = near.as_ref().parent().map_or(Name::root(), NameRef::to_owned);
         let name = match &self.step {
             Step::Same => near.clone(),
@@ -85,7 +95,7 @@ impl Draft {
             Step::Sibling(label) => join(label, &parent).unwrap_or(parent),
             Step::Other(name) => name.clone(),
         };
-        let mut query = Message::query(with_case(&name, self.case), self.qtype);
+        let mut query = Message::query(with_case(&name, self.case), self.qtype.unwrap_or(record.rtype));
         query.questions[0].qclass = self.class;
         query.id = self.case as u16;
         query.edns = self.edns.clone();

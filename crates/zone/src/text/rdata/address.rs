@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::input::Input;
-use super::{FieldError, NoText, number, octets, string};
+use super::{FieldError, NoText, Outcome, number, octets, string};
 
 const HELP4: &str = "write four numbers from 0 to 255 without leading zeros, as in 192.0.2.1";
 const HELP6: &str = "write groups of up to four hexadecimal digits, as in 2001:db8::1 (RFC 4291 2.2)";
 
 //----------- IPv4 and IPv6 ----------------------------------------------------
 
-pub(super) fn parse_addr4(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_addr4(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let address = addr4(text).ok_or_else(|| input.wrong("is not an IPv4 address", HELP4))?;
     out.extend_from_slice(&address);
@@ -47,7 +47,7 @@ pub(super) fn print_addr4(bytes: &[u8], out: &mut String) {
     write!(out, "{address}").expect("a String takes all");
 }
 
-pub(super) fn parse_addr6(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_addr6(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let address = addr6(text).ok_or_else(|| input.wrong("is not an IPv6 address", HELP6))?;
     out.extend_from_slice(&address);
@@ -102,7 +102,7 @@ pub(super) fn print_addr6(bytes: &[u8], out: &mut String) {
 //----------- parts of IPv6 addresses ------------------------------------------
 
 /// RFC 6742 2.1.2: four groups of hexadecimal digits.
-pub(super) fn parse_locator(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_locator(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let start = out.len();
     for group in text.split(|&byte| byte == b':') {
@@ -112,7 +112,7 @@ pub(super) fn parse_locator(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<
     if out.len() == start + 8 { Ok(()) } else { Err(not_a_locator(input)) }
 }
 
-fn not_a_locator(input: &Input<'_>) -> FieldError {
+fn not_a_locator(input: &Input<'_>) -> Box<FieldError> {
     input.wrong("is not 64 bits in hexadecimal", "write four groups of up to four digits, as in 14:4fff:ff20:ee64")
 }
 
@@ -121,13 +121,13 @@ pub(super) fn print_locator(bytes: &[u8], out: &mut String) {
     write!(out, "{a:04x}:{b:04x}:{c:04x}:{d:04x}").expect("a String takes all");
 }
 
-pub(super) fn parse_prefix_length(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_prefix_length(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.push(number::take(input, 128)? as u8);
     Ok(())
 }
 
 /// RFC 2874 3.2: an IPv6 address of which the bits behind the prefix count; absent if the prefix is everything.
-pub(super) fn parse_suffix(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_suffix(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let prefix = out[input.start()];
     if prefix == 128 {
         return Ok(());
@@ -154,19 +154,23 @@ pub(super) fn print_suffix(prefix: u8, bytes: &[u8], out: &mut String) -> Result
     Ok(())
 }
 
-pub(super) fn parse_prefix_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_prefix_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if out[input.start()] == 0 { Ok(()) } else { string::parse_name(input, out) }
 }
 
 //----------- link layer, OSI, ATM ---------------------------------------------
 
 /// RFC 7043 3.2, 4.2: two digits an octet, with hyphens between.
-pub(super) fn parse_eui(len: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_eui(len: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let is_separated = text.len() == 3 * len - 1 && text.iter().skip(2).step_by(3).all(|&byte| byte == b'-');
     let octets = octets::hex_without(b'-', text).filter(|octets| is_separated && octets.len() == len);
-    let wrong =
-        || input.wrong(format_args!("is not {len} octets"), "write two digits an octet, as in 00-00-5e-00-53-2a");
+    let wrong = || {
+        input.wrong(
+            format_args!("is not {len} octets in hexadecimal"),
+            "write two digits an octet, as in 00-00-5e-00-53-2a",
+        )
+    };
     out.extend_from_slice(&octets.ok_or_else(wrong)?);
     Ok(())
 }
@@ -180,7 +184,7 @@ pub(super) fn print_eui(bytes: &[u8], out: &mut String) {
 }
 
 /// RFC 1706 5: hexadecimal behind `0x`, with dots anywhere.
-pub(super) fn parse_nsap(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_nsap(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let digits = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X"));
     let address = digits.and_then(|digits| octets::hex_without(b'.', digits)).filter(|address| !address.is_empty());
@@ -195,7 +199,7 @@ pub(super) fn print_nsap(bytes: &[u8], out: &mut String) {
 }
 
 /// ATM Forum af-dans-0152.000: `+` and the digits of an E.164 number, or an AESA in hexadecimal; dots anywhere.
-pub(super) fn parse_atm(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_atm(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     const AESA: u8 = 0;
     const E164: u8 = 1;
     let text = input.word()?;
@@ -227,12 +231,12 @@ pub(super) fn print_atm(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
 //----------- prefixes ---------------------------------------------------------
 
 /// RFC 3123 5: `[!]family:address/prefix`, as many as there are.
-pub(super) fn parse_prefixes(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_prefixes(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     const HELP: &str =
         "write [!]1:ADDRESS/PREFIX for IPv4, [!]2:ADDRESS/PREFIX for IPv6, with the prefix from 0 to 32 or 128";
     while !input.is_at_end() {
         let text = input.word()?;
-        push_prefix(text, out).ok_or_else(|| input.wrong("have an item that is not an address prefix", HELP))?;
+        push_prefix(text, out).ok_or_else(|| input.wrong("has an item that is not an address prefix", HELP))?;
     }
     Ok(())
 }

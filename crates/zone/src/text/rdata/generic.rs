@@ -2,8 +2,8 @@
 
 use wire::rdata;
 
-use super::FieldError;
 use super::input::Input;
+use super::{FieldError, Outcome};
 use super::{number, octets};
 
 const HELP: &str = "write \\#, the number of octets, and the octets in hexadecimal (RFC 3597)";
@@ -16,7 +16,7 @@ pub(super) fn is_next(input: &Input<'_>) -> bool {
 /// Reads the whole RDATA.
 ///
 /// RFC 3597 5: known types may be written like this too, and stay subject to the rules of their type.
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     input.word()?;
     let start = out.len();
     let len = number::take(input, 65535)? as usize;
@@ -24,10 +24,15 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
     octets::parse_hex(0, input, out)?;
     let found = out.len() - start;
     if found != len {
-        return Err(input.wrong_at(len_field, format_args!("should be {len} octets, but are {found}"), HELP));
+        return Err(input.wrong_at(len_field, format_args!("has {found} octets, not {len}"), HELP));
     }
-    rdata::check(input.rtype(), &out[start..])
-        .map_err(|error| input.wrong_at(len_field, format_args!("do not fit the type {}: {error}", input.rtype()), ""))
+    rdata::check(input.rtype(), &out[start..]).map_err(|error| {
+        input.wrong_at(
+            len_field,
+            format_args!("does not fit the type {}: {error}", input.rtype()),
+            "mend the octets, or use the text form of the type",
+        )
+    })
 }
 
 pub(super) fn print(rdata: &[u8], out: &mut String) {
@@ -40,7 +45,7 @@ pub(super) fn print(rdata: &[u8], out: &mut String) {
 }
 
 /// The error that the type has no other form.
-pub(super) fn required(input: &Input<'_>) -> FieldError {
+pub(super) fn required(input: &Input<'_>) -> Box<FieldError> {
     let message = format!("the type {} has no text form of its own", input.rtype());
-    FieldError { field: 0, message: message.into(), help: HELP.into() }
+    Box::new(FieldError { field: 0, message: message.into(), help: HELP.into() })
 }

@@ -1,13 +1,15 @@
 //! Gateways of IPSECKEY (RFC 4025) and AMTRELAY (RFC 8777), identities of HIP (RFC 8005).
 
 use super::input::Input;
-use super::{FieldError, address, number, octets, string};
+use super::{Outcome, address, number, octets, string};
 
 //----------- gateways ---------------------------------------------------------
 
 /// RFC 8777 4.3: the discovery bit and the type are two fields in text.
-pub(super) fn parse_discovery(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_discovery(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    input.call("discovery bit");
     let discovery = number::take(input, 1)? as u8;
+    input.call("relay type");
     let kind = number::take(input, 0x7f)? as u8;
     out.push(discovery << 7 | kind);
     Ok(())
@@ -20,7 +22,7 @@ pub(super) fn print_discovery(octet: u8, out: &mut String) {
 }
 
 /// What the gateway type asks for; `.` for nothing (RFC 4025 3.1, RFC 8777 4.3.1).
-pub(super) fn parse_gateway(mask: u8, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_gateway(mask: u8, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     match out[input.start() + 1] & mask {
         0 => match input.word()? {
             b"." => Ok(()),
@@ -46,18 +48,22 @@ pub(super) fn print_gateway(kind: u8, bytes: &[u8], out: &mut String) {
 //----------- host identities --------------------------------------------------
 
 /// RFC 8005 6: the algorithm, the identity in hexadecimal, the key in base64.
-pub(super) fn parse_identity(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_identity(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    input.call("algorithm");
     let algorithm = number::take(input, u8::MAX.into())? as u8;
+    input.call("host identity");
     let text = input.word()?;
     let identity = octets::hex_without(b' ', text).filter(|identity| (1..=255).contains(&identity.len()));
     let identity = identity.ok_or_else(|| {
         input.wrong("is not hexadecimal, or not 1 to 255 octets", "write hexadecimal digits without blanks")
     })?;
+    input.call("public key");
     let mut key = Vec::new();
     let text = input.word()?;
     octets::push_base64(text, &mut key).map_err(|what| input.wrong(what, "write the key in base64 without blanks"))?;
     let key_len = u16::try_from(key.len()).ok().filter(|&len| len > 0);
-    let key_len = key_len.ok_or_else(|| input.wrong("has a key that is not 1 to 65535 octets long", ""))?;
+    let key_len = key_len
+        .ok_or_else(|| input.wrong("is not 1 to 65535 octets long", "write the key in base64 without blanks"))?;
     out.extend_from_slice(&[identity.len() as u8, algorithm]);
     out.extend_from_slice(&key_len.to_be_bytes());
     out.extend_from_slice(&identity);

@@ -7,7 +7,7 @@ use wire::rdata::{Form, Part, RdataError, parts};
 use wire::{NameRef, Rtype};
 
 use super::super::Field;
-use super::FieldError;
+use super::{FieldError, Outcome};
 
 /// The fields of one record, taken one by one.
 pub(super) struct Input<'i> {
@@ -17,6 +17,8 @@ pub(super) struct Input<'i> {
     at: usize,
     /// What the fields are read for just now.
     part: &'static Part,
+    /// What messages call it.
+    name: &'static str,
     origin: NameRef<'i>,
     start: usize,
 }
@@ -24,7 +26,7 @@ pub(super) struct Input<'i> {
 impl<'i> Input<'i> {
     pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> Input<'i> {
         const NONE: &Part = &Part { name: "data", form: Form::Opaque };
-        Input { rtype, fields, at: 0, part: NONE, origin, start }
+        Input { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start }
     }
 
     pub fn rtype(&self) -> Rtype {
@@ -43,6 +45,12 @@ impl<'i> Input<'i> {
     /// Says what the next fields are read for.
     pub fn begin(&mut self, part: &'static Part) {
         self.part = part;
+        self.name = part.name;
+    }
+
+    /// Says what messages call the next fields, where a part has several.
+    pub fn call(&mut self, name: &'static str) {
+        self.name = name;
     }
 
     /// Whether all fields are taken.
@@ -66,14 +74,14 @@ impl<'i> Input<'i> {
     }
 
     /// Takes the next field, quoted or not.
-    pub fn string(&mut self) -> Result<&'i [u8], FieldError> {
+    pub fn string(&mut self) -> Outcome<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
         Ok(field.text)
     }
 
     /// Takes the next field, which may not be in quotes.
-    pub fn word(&mut self) -> Result<&'i [u8], FieldError> {
+    pub fn word(&mut self) -> Outcome<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
         if field.quoted {
@@ -83,29 +91,34 @@ impl<'i> Input<'i> {
     }
 
     /// Checks that no field is left.
-    pub fn end(&self) -> Result<(), FieldError> {
+    pub fn end(&self) -> Outcome {
         if self.is_at_end() { Ok(()) } else { Err(self.extra()) }
     }
 
     /// Checks the rules for the part that was written to `out` from `start` on.
-    pub fn check(&self, out: &[u8], start: usize) -> Result<(), FieldError> {
+    pub fn check(&self, out: &[u8], start: usize) -> Outcome {
         match self.part.end(&out[self.start..], start - self.start) {
             Ok(_) => Ok(()),
-            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, "")),
-            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), "")),
+            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, self.usage())),
+            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), self.usage())),
         }
     }
 
     /// The error that the field taken last, read as the current part, is wrong: `what` is its predicate.
     #[cold]
-    pub fn wrong(&self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> FieldError {
+    pub fn wrong(&self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> Box<FieldError> {
         self.wrong_at(self.at.saturating_sub(1), what, help)
     }
 
     /// As `wrong`, for the field of that number.
     #[cold]
-    pub fn wrong_at(&self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError { field, message: format!("the {} {what}", self.part.name).into(), help: help.into() }
+    pub fn wrong_at(
+        &self,
+        field: usize,
+        what: impl fmt::Display,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Box<FieldError> {
+        Box::new(FieldError { field, message: format!("the {} {what}", self.name).into(), help: help.into() })
     }
 
     /// The number of the field taken last.
@@ -115,17 +128,28 @@ impl<'i> Input<'i> {
 
     /// The error that there is no field for the current part.
     #[cold]
-    pub fn missing(&self) -> FieldError {
+    pub fn missing(&self) -> Box<FieldError> {
         self.wrong_at(self.fields.len(), "is missing", self.usage())
     }
 
     #[cold]
-    fn extra(&self) -> FieldError {
-        FieldError { field: self.at, message: "there is a field too many".into(), help: self.usage() }
+    fn extra(&self) -> Box<FieldError> {
+        Box::new(FieldError { field: self.at, message: "there is a field too many".into(), help: self.usage() })
     }
 
     fn usage(&self) -> Cow<'static, str> {
-        let names: Vec<&str> = parts(self.rtype).iter().map(|part| part.name).collect();
+        let names: Vec<&str> = parts(self.rtype).iter().map(usage).collect();
         format!("{} takes: {}", self.rtype, names.join(", ")).into()
+    }
+}
+
+/// The fields that a part has in text.
+fn usage(part: &Part) -> &str {
+    match part.form {
+        Form::Location => "d1 [m1 [s1]] N|S, d2 [m2 [s2]] E|W, altitude [size [horizontal [vertical precision]]]",
+        Form::Discovery => "discovery bit, relay type",
+        Form::HostIdentity => "algorithm, host identity, public key",
+        Form::Opaque => "\\# and the number of octets, the octets in hexadecimal",
+        _ => part.name,
     }
 }

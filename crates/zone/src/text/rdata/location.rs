@@ -1,9 +1,10 @@
-//! Places on earth (RFC 1876 3): `d1 [m1 [s1]] N|S d2 [m2 [s2]] E|W altitude[m] [size[m] [horizontal[m] [vertical[m]]]]`.
+//! Places on earth (RFC 1876 3):
+//! `d1 [m1 [s1]] N|S d2 [m2 [s2]] E|W altitude[m] [size[m] [horizontal[m] [vertical[m]]]]`.
 
 use std::fmt::Write;
 
 use super::input::Input;
-use super::{FieldError, NoText, number};
+use super::{FieldError, NoText, Outcome, number};
 
 /// The equator and the prime meridian on the wire; angles are in thousandths of a second of arc.
 const ZERO_ANGLE: u32 = 1 << 31;
@@ -12,12 +13,16 @@ const MINUTE: u32 = 60_000;
 /// The altitude 0 on the wire, in centimetres: the reference is 100,000 m below.
 const ZERO_ALTITUDE: u32 = 10_000_000;
 
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
-    let latitude = angle(90, [b'N', b'S'], input)?;
-    let longitude = angle(180, [b'E', b'W'], input)?;
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let latitude = angle("latitude", 90, [b'N', b'S'], input)?;
+    let longitude = angle("longitude", 180, [b'E', b'W'], input)?;
     let altitude = altitude(input)?;
     // RFC 1876 3: what is left out is 1 m, 10,000 m and 10 m.
-    let sizes = [size(0x12, input)?, size(0x16, input)?, size(0x13, input)?];
+    let sizes = [
+        size("size", 0x12, input)?,
+        size("horizontal precision", 0x16, input)?,
+        size("vertical precision", 0x13, input)?,
+    ];
     out.push(0);
     out.extend_from_slice(&sizes);
     for number in [latitude, longitude, altitude] {
@@ -29,7 +34,8 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
 //----------- reading ----------------------------------------------------------
 
 /// Degrees up to `limit`, minutes and seconds if given, and the first letter for plus or the second for minus.
-fn angle(limit: u64, letters: [u8; 2], input: &mut Input<'_>) -> Result<u32, FieldError> {
+fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut Input<'_>) -> Outcome<u32> {
+    input.call(name);
     let degrees = number::take(input, limit)? as u32;
     let mut angle = degrees * DEGREE;
     for is_minutes in [true, false] {
@@ -57,22 +63,23 @@ fn signed(angle: u32, text: &[u8], letters: [u8; 2]) -> Option<u32> {
     }
 }
 
-fn within(angle: u32, limit: u64, input: &Input<'_>) -> Result<u32, FieldError> {
+fn within(angle: u32, limit: u64, input: &Input<'_>) -> Outcome<u32> {
     if u64::from(angle.abs_diff(ZERO_ANGLE)) > limit * u64::from(DEGREE) {
-        return Err(input.wrong(format_args!("has an angle over {limit} degrees"), ""));
+        return Err(input.wrong(format_args!("is over {limit} degrees"), "the minutes and seconds count as well"));
     }
     Ok(angle)
 }
 
-fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> FieldError {
+fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> Box<FieldError> {
     let [plus, minus] = letters.map(char::from);
     let help =
         format!("write degrees, minutes below 60, seconds below 60 with up to three decimals, and {plus} or {minus}");
-    input.wrong("has a bad angle", help)
+    input.wrong("is not an angle", help)
 }
 
 /// Metres with up to two decimals, from -100000.00 to 42849672.95.
-fn altitude(input: &mut Input<'_>) -> Result<u32, FieldError> {
+fn altitude(input: &mut Input<'_>) -> Outcome<u32> {
+    input.call("altitude");
     let text = input.word()?;
     let (is_below, metres) = text.strip_prefix(b"-").map_or((false, text), |metres| (true, metres));
     let altitude = centimetres(metres).and_then(|centimetres| match is_below {
@@ -80,18 +87,18 @@ fn altitude(input: &mut Input<'_>) -> Result<u32, FieldError> {
         false => centimetres.checked_add(ZERO_ALTITUDE.into()),
     });
     let altitude = altitude.and_then(|altitude| u32::try_from(altitude).ok());
-    altitude.ok_or_else(|| input.wrong("has a bad altitude", "write metres from -100000.00 to 42849672.95"))
+    altitude.ok_or_else(|| input.wrong("is not a height in range", "write metres from -100000.00 to 42849672.95"))
 }
 
 /// A size or precision as digit and power of ten of centimetres (RFC 1876 2), or the default if no field is left.
-fn size(default: u8, input: &mut Input<'_>) -> Result<u8, FieldError> {
+fn size(name: &'static str, default: u8, input: &mut Input<'_>) -> Outcome<u8> {
+    input.call(name);
     if input.is_at_end() {
         return Ok(default);
     }
     let text = input.word()?;
     let size = centimetres(text).filter(|&size| size <= 9_000_000_000);
-    let mut digits =
-        size.ok_or_else(|| input.wrong("has a bad size or precision", "write metres from 0.00 to 90000000.00"))?;
+    let mut digits = size.ok_or_else(|| input.wrong("is not a length", "write metres from 0.00 to 90000000.00"))?;
     let mut power = 0;
     while digits > 9 {
         digits /= 10;

@@ -4,33 +4,34 @@ use std::fmt::Write;
 
 use wire::Rtype;
 
-use super::FieldError;
+use super::super::ttl;
 use super::input::Input;
+use super::{FieldError, Outcome};
 
 //----------- numbers ----------------------------------------------------------
 
-pub(super) fn parse_u8(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_u8(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.push(take(input, u8::MAX.into())? as u8);
     Ok(())
 }
 
-pub(super) fn parse_u16(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_u16(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.extend_from_slice(&(take(input, u16::MAX.into())? as u16).to_be_bytes());
     Ok(())
 }
 
-pub(super) fn parse_u32(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_u32(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.extend_from_slice(&(take(input, u32::MAX.into())? as u32).to_be_bytes());
     Ok(())
 }
 
-pub(super) fn parse_u64(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_u64(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.extend_from_slice(&take(input, u64::MAX)?.to_be_bytes());
     Ok(())
 }
 
 /// Takes a number from 0 to `max`.
-pub(super) fn take(input: &mut Input<'_>, max: u64) -> Result<u64, FieldError> {
+pub(super) fn take(input: &mut Input<'_>, max: u64) -> Outcome<u64> {
     let text = input.word()?;
     decimal(text, max).ok_or_else(|| not_a_number(input, text, max))
 }
@@ -49,7 +50,7 @@ pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
 }
 
 #[cold]
-fn not_a_number(input: &Input<'_>, text: &[u8], max: u64) -> FieldError {
+fn not_a_number(input: &Input<'_>, text: &[u8], max: u64) -> Box<FieldError> {
     let help = format!("write a whole number from 0 to {max}");
     if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
         input.wrong(format_args!("is larger than {max}"), help)
@@ -69,22 +70,18 @@ pub(super) fn print_decimal(number: u64, out: &mut String) {
 
 //----------- mnemonics --------------------------------------------------------
 
-pub(super) fn parse_named8(names: &[(u8, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_named8(names: &[(u8, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.push(take_named(names, u8::MAX.into(), input)? as u8);
     Ok(())
 }
 
-pub(super) fn parse_named16(names: &[(u16, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_named16(names: &[(u16, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     out.extend_from_slice(&(take_named(names, u16::MAX.into(), input)? as u16).to_be_bytes());
     Ok(())
 }
 
 /// Takes a number up to `max` or one of the names.
-pub(super) fn take_named<N: Copy + Into<u64>>(
-    names: &[(N, &str)],
-    max: u64,
-    input: &mut Input<'_>,
-) -> Result<u64, FieldError> {
+pub(super) fn take_named<N: Copy + Into<u64>>(names: &[(N, &str)], max: u64, input: &mut Input<'_>) -> Outcome<u64> {
     let text = input.word()?;
     if let Some(number) = decimal(text, max) {
         return Ok(number);
@@ -99,13 +96,13 @@ pub(super) fn take_named<N: Copy + Into<u64>>(
     })
 }
 
-pub(super) fn parse_type(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_type(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let rtype = take_type(input)?;
     out.extend_from_slice(&rtype.0.to_be_bytes());
     Ok(())
 }
 
-pub(super) fn take_type(input: &mut Input<'_>) -> Result<Rtype, FieldError> {
+pub(super) fn take_type(input: &mut Input<'_>) -> Outcome<Rtype> {
     let text = input.word()?;
     Rtype::from_text(text).ok_or_else(|| {
         let what = format!("has the unknown type \"{}\"", text.escape_ascii());
@@ -119,40 +116,19 @@ pub(super) fn print_type(bytes: &[u8], out: &mut String) {
 
 //----------- intervals --------------------------------------------------------
 
-pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
-    let seconds = parse_interval(text).ok_or_else(|| {
-        input.wrong("is not an interval", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
+    let seconds = ttl::parse(text).map_err(|_| {
+        input.wrong("is not a length of time", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
     })?;
     out.extend_from_slice(&seconds.to_be_bytes());
     Ok(())
 }
 
-/// The seconds of an interval or TTL: digits alone, or numbers that each have a unit, as in `1w2d3h4m5s`, in any case and order.
-fn parse_interval(text: &[u8]) -> Option<u32> {
-    if let Some(seconds) = decimal(text, u32::MAX.into()) {
-        return Some(seconds as u32);
-    }
-    let mut seconds = 0u64;
-    for term in text.split_inclusive(u8::is_ascii_alphabetic) {
-        let (unit, digits) = term.split_last()?;
-        let unit = match unit.to_ascii_lowercase() {
-            b'w' => 604_800,
-            b'd' => 86_400,
-            b'h' => 3_600,
-            b'm' => 60,
-            b's' => 1,
-            _ => return None,
-        };
-        seconds += decimal(digits, u32::MAX.into())? * unit;
-    }
-    u32::try_from(seconds).ok().filter(|_| !text.is_empty())
-}
-
 //----------- points in time ---------------------------------------------------
 
 /// RFC 4034 3.2: fourteen digits are `YYYYMMDDHHmmSS` in UTC, up to ten are seconds since 1970.
-pub(super) fn parse_time(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_time(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let seconds = if text.len() == 14 { seconds_of_date(text) } else { decimal(text, u32::MAX.into()) };
     let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| {

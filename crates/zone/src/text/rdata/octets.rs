@@ -1,7 +1,7 @@
 //! Octets in hexadecimal, base64 (RFC 4648 4) and base32hex (RFC 4648 7).
 
-use super::FieldError;
 use super::input::Input;
+use super::{NoText, Outcome};
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -33,7 +33,7 @@ const BASE64_HELP: &str = "base64 is made of groups of four characters, the last
 //----------- hexadecimal ------------------------------------------------------
 
 /// Takes all fields left; blanks may stand anywhere between the digits.
-pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if least > 0 && input.is_at_end() {
         return Err(input.missing());
     }
@@ -47,27 +47,65 @@ pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) 
         return Err(input.wrong("has an odd number of digits", HEX_HELP));
     }
     if out.len() - start < least {
-        return Err(input.wrong(format_args!("is shorter than {least} octets"), ""));
+        return Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP));
     }
     Ok(())
 }
 
-/// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over. `None` if there is something else.
-fn push_hex(text: &[u8], mut open: Option<u8>, out: &mut Vec<u8>) -> Option<Option<u8>> {
-    for &byte in text {
-        let value = HEX_VALUES[usize::from(byte)];
-        if value == NONE {
-            return None;
+/// Takes a digest, of the length that `lens` gives for the octet before it.
+pub(super) fn parse_digest(least: usize, lens: &[(u8, usize)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let start = out.len();
+    parse_hex(least.min(1), input, out)?;
+    let (len, kind) = (out.len() - start, out[start - 1]);
+    match digest_len(lens, kind) {
+        Some(right) if len != right => {
+            Err(input.wrong("has the wrong length", format!("it has {len} octets, those of type {kind} have {right}")))
         }
-        open = match open {
-            None => Some(value),
-            Some(high) => {
-                out.push(high << 4 | value);
-                None
-            }
-        };
+        None if len < least => Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP)),
+        _ => Ok(()),
     }
-    Some(open)
+}
+
+pub(super) fn print_digest(lens: &[(u8, usize)], kind: u8, bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+    if digest_len(lens, kind).is_some_and(|len| len != bytes.len()) {
+        return Err(NoText);
+    }
+    print_hex(bytes, out);
+    Ok(())
+}
+
+fn digest_len(lens: &[(u8, usize)], kind: u8) -> Option<usize> {
+    lens.iter().find(|(known, _)| *known == kind).map(|&(_, len)| len)
+}
+
+/// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over.
+/// `None` if there is something else.
+fn push_hex(text: &[u8], open: Option<u8>, out: &mut Vec<u8>) -> Option<Option<u8>> {
+    let (text, open) = match (open, text) {
+        (Some(high), [low, text @ ..]) => {
+            out.push(high << 4 | hex_value(*low)?);
+            (text, None)
+        }
+        _ => (text, open),
+    };
+    let (pairs, rest) = text.as_chunks();
+    let start = out.len();
+    out.resize(start + pairs.len(), 0);
+    let mut seen = 0;
+    for (octet, [high, low]) in out[start..].iter_mut().zip(pairs) {
+        let (high, low) = (HEX_VALUES[usize::from(*high)], HEX_VALUES[usize::from(*low)]);
+        seen |= high | low;
+        *octet = high << 4 | low;
+    }
+    match rest {
+        _ if seen == NONE => None,
+        [digit] => hex_value(*digit).map(Some),
+        _ => Some(open),
+    }
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    Some(HEX_VALUES[usize::from(digit)]).filter(|&value| value != NONE)
 }
 
 /// The octets that all of `text` stands for in hexadecimal, `separator` left out.
@@ -82,11 +120,7 @@ pub(super) fn hex_without(separator: u8, text: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn hex_group(text: &[u8]) -> Option<u16> {
     let mut number = 0;
     for &byte in text {
-        let value = HEX_VALUES[usize::from(byte)];
-        if value == NONE {
-            return None;
-        }
-        number = number << 4 | u16::from(value);
+        number = number << 4 | u16::from(hex_value(byte)?);
     }
     (1..=4).contains(&text.len()).then_some(number)
 }
@@ -98,7 +132,7 @@ pub(super) fn print_hex(bytes: &[u8], out: &mut String) {
 }
 
 /// RFC 5155 3.3: one field, `-` if there is none.
-pub(super) fn parse_salt(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_salt(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
     let start = out.len();
     out.push(0);
@@ -125,7 +159,7 @@ pub(super) fn print_salt(bytes: &[u8], out: &mut String) {
 //----------- base64 -----------------------------------------------------------
 
 /// Takes all fields left; blanks may stand anywhere between the characters.
-pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if least > 0 && input.is_at_end() {
         return Err(input.missing());
     }
@@ -137,12 +171,12 @@ pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8
     }
     group.end().map_err(|what| input.wrong(what, BASE64_HELP))?;
     if out.len() - start < least {
-        return Err(input.wrong("is empty", ""));
+        return Err(input.wrong("is empty", BASE64_HELP));
     }
     Ok(())
 }
 
-pub(super) fn parse_base64_or_dash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_base64_or_dash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     match input.peek() {
         Some(field) if field.text == b"-" => input.word().map(|_| ()),
         _ => parse_base64(1, input, out),
@@ -209,17 +243,20 @@ impl Group {
 
 /// Appends the octets of the groups of four digits that `text` begins with; returns the rest.
 fn push_whole_groups<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
-    let mut groups = text.chunks_exact(4);
+    let (groups, _) = text.as_chunks::<4>();
+    let start = out.len();
+    out.resize(start + groups.len() * 3, 0);
     let mut done = 0;
-    for group in groups.by_ref() {
-        let [a, b, c, d] = [group[0], group[1], group[2], group[3]].map(|byte| BASE64_VALUES[usize::from(byte)]);
+    for (octets, group) in out[start..].as_chunks_mut::<3>().0.iter_mut().zip(groups) {
+        let [a, b, c, d] = group.map(|byte| BASE64_VALUES[usize::from(byte)]);
         if a | b | c | d == NONE {
             break;
         }
-        out.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
-        done += 4;
+        *octets = [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d];
+        done += 1;
     }
-    &text[done..]
+    out.truncate(start + done * 3);
+    &text[done * 4..]
 }
 
 pub(super) fn print_base64(bytes: &[u8], out: &mut String) {
@@ -237,7 +274,7 @@ pub(super) fn print_base64(bytes: &[u8], out: &mut String) {
 //----------- base32hex --------------------------------------------------------
 
 /// RFC 5155 3.3: one field, without padding.
-pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     const HELP: &str = "write base32hex: 0 to 9 and A to V, without padding and blanks (RFC 4648 7)";
     let text = input.word()?;
     let start = out.len();
@@ -245,7 +282,8 @@ pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(),
     if !push_base32(text, out) || text.is_empty() {
         return Err(input.wrong("is not base32hex", HELP));
     }
-    out[start] = u8::try_from(out.len() - start - 1).map_err(|_| input.wrong("is longer than 255 octets", ""))?;
+    out[start] = u8::try_from(out.len() - start - 1)
+        .map_err(|_| input.wrong("is longer than 255 octets", "hashes of SHA-1 have 20 octets, 32 characters"))?;
     Ok(())
 }
 

@@ -2,66 +2,30 @@
 
 use std::fmt::Write;
 
-use wire::name::{self, NameError};
-use wire::{MAX_LABEL_LEN, MAX_NAME_LEN, NameRef};
+use wire::{NameRef, name};
 
-use super::FieldError;
+use super::super::name::append;
 use super::input::Input;
+use super::{FieldError, Outcome};
 
-const ESCAPES: &str = "write a backslash as \\\\, and other octets as a backslash and three digits up to 255";
+const NAME_HELP: &str = "write labels of 1 to 63 octets with single dots between, 255 octets in all";
 
 //----------- names ------------------------------------------------------------
 
-pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.word()?;
-    push_name(text, input.origin(), out).map_err(|error| input.wrong(format_args!("is not a domain name: {error}"), ""))
+    if text.ends_with(b"\"") && !text.ends_with(b"\\\"") {
+        // Only a service parameter can look like this, where the name before it was forgotten.
+        return Err(input.wrong("is missing", "write the name, or . for none, before the parameters"));
+    }
+    append(text, input.origin(), out)
+        .map_err(|error| input.wrong(format_args!("is not a domain name: {error}"), NAME_HELP))
 }
 
-pub(super) fn parse_names(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_names(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     while !input.is_at_end() {
         parse_name(input, out)?;
     }
-    Ok(())
-}
-
-/// Appends the wire form of the name `text`; a relative one is completed by `origin`. What it appends in case of an error is of no use.
-fn push_name(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
-    if text.len() > MAX_NAME_LEN || matches!(text, b"" | b"@" | b".") || memchr::memchr(b'\\', text).is_some() {
-        return push_escaped_name(text, origin, out);
-    }
-    // Moved one octet to the right, every dot of the text stands where the length of the next label belongs.
-    let start = out.len();
-    out.push(0);
-    out.extend_from_slice(text);
-    let wire = &mut out[start..];
-    let mut label = 0;
-    for at in 1..wire.len() {
-        if wire[at] == b'.' {
-            wire[label] = label_len(label, at)?;
-            label = at;
-        }
-    }
-    if label + 1 == wire.len() {
-        wire[label] = 0;
-    } else {
-        wire[label] = label_len(label, wire.len())?;
-        out.extend_from_slice(origin.wire());
-    }
-    if out.len() - start > MAX_NAME_LEN { Err(NameError::LongName) } else { Ok(()) }
-}
-
-fn label_len(start: usize, end: usize) -> Result<u8, NameError> {
-    match end - start - 1 {
-        0 => Err(NameError::EmptyLabel),
-        len if len > MAX_LABEL_LEN => Err(NameError::LongLabel),
-        len => Ok(len as u8),
-    }
-}
-
-fn push_escaped_name(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
-    let mut wire = [0; MAX_NAME_LEN];
-    let len = name::parse_text(text, Some(origin), &mut wire)?;
-    out.extend_from_slice(&wire[..len]);
     Ok(())
 }
 
@@ -77,17 +41,17 @@ pub(super) fn print_names(mut bytes: &[u8], out: &mut String) {
 //----------- strings ----------------------------------------------------------
 
 /// Takes a character string and checks the rules of its form.
-pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     parse_plain_string(input, out)?;
     input.check(out, start)
 }
 
-pub(super) fn parse_optional_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_optional_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if input.is_at_end() { Ok(()) } else { parse_plain_string(input, out) }
 }
 
-pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     parse_plain_string(input, out)?;
     while !input.is_at_end() {
         parse_plain_string(input, out)?;
@@ -95,53 +59,52 @@ pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     let tag = input.word()?;
     push_string(tag, input, out)?;
     input.check(out, start)
 }
 
-pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     let text = input.string()?;
-    unescape(text, input, out)?;
+    unescape(text, out).ok_or_else(|| bad_escape(input))?;
     if out.len() - start < least {
-        return Err(input.wrong("is empty", ""));
+        return Err(input.wrong("is empty", "write at least one character"));
     }
     Ok(())
 }
 
-fn parse_plain_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn parse_plain_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = input.string()?;
     push_string(text, input, out)
 }
 
-fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     out.push(0);
-    unescape(text, input, out)?;
+    unescape(text, out).ok_or_else(|| bad_escape(input))?;
     out[start] = u8::try_from(out.len() - start - 1).map_err(|_| {
         input.wrong("is longer than 255 octets", "where the type allows it, split it into several strings")
     })?;
     Ok(())
 }
 
-/// Appends `text` with its escapes resolved.
-pub(super) fn unescape(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
-    let Some(plain) = memchr::memchr(b'\\', text) else {
-        out.extend_from_slice(text);
-        return Ok(());
-    };
+fn bad_escape(input: &Input<'_>) -> Box<FieldError> {
+    let help = "write a backslash as \\\\, and other octets as a backslash and three digits up to 255";
+    input.wrong("has a bad escape", help)
+}
+
+/// Appends `text` with its escapes resolved; `None` if one of them is bad.
+pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let plain = memchr::memchr(b'\\', text).unwrap_or(text.len());
     out.extend_from_slice(&text[..plain]);
     let mut bytes = text[plain..].iter().copied();
     while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'\\' => name::unescape(&mut bytes).map_err(|_| input.wrong("has a bad escape", ESCAPES))?,
-            _ => byte,
-        });
+        out.push(if byte == b'\\' { name::unescape(&mut bytes).ok()? } else { byte });
     }
-    Ok(())
+    Some(())
 }
 
 pub(super) fn print_strings(mut bytes: &[u8], out: &mut String) {

@@ -6,7 +6,7 @@ use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, Value};
 use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
 
 use super::input::Input;
-use super::{FieldError, NoText, address, number, octets, string};
+use super::{FieldError, NoText, Outcome, address, number, octets, string};
 
 /// A parameter as it was read: its key, the number of its field, its value on the wire.
 struct Param {
@@ -16,12 +16,12 @@ struct Param {
 }
 
 /// Takes all fields left; writes the parameters in the order of their keys.
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut params: Vec<Param> = Vec::new();
     while !input.is_at_end() {
         let param = parse_param(input)?;
         if params.iter().any(|other| other.key == param.key) {
-            return Err(input.wrong(format_args!("have the key {} twice", Name(param.key)), "write each key once"));
+            return Err(input.wrong(format_args!("has the key {} twice", Name(param.key)), "write each key once"));
         }
         params.push(param);
     }
@@ -29,7 +29,9 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
     check(&params, input)?;
     for param in &params {
         let len = u16::try_from(param.value.len());
-        let len = len.map_err(|_| input.wrong_at(param.field, "have a value over 65535 octets", ""))?;
+        let len = len.map_err(|_| {
+            input.wrong_at(param.field, "has a value over 65535 octets", "shorten it: a record holds 65535 octets")
+        })?;
         out.extend_from_slice(&param.key.to_be_bytes());
         out.extend_from_slice(&len.to_be_bytes());
         out.extend_from_slice(&param.value);
@@ -38,7 +40,7 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<(), Fiel
 }
 
 /// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` must be there for `no-default-alpn`.
-fn check(params: &[Param], input: &Input<'_>) -> Result<(), FieldError> {
+fn check(params: &[Param], input: &Input<'_>) -> Outcome {
     let has = |key: u16| params.iter().any(|param| param.key == key);
     for param in params {
         let missing = match param.key {
@@ -47,8 +49,8 @@ fn check(params: &[Param], input: &Input<'_>) -> Result<(), FieldError> {
             _ => None,
         };
         if let Some(missing) = missing {
-            let what = format_args!("ask for the key {} that is not there", Name(missing)).to_string();
-            return Err(input.wrong_at(param.field, what, "add it"));
+            let what = format_args!("has {} without {}", Name(param.key), Name(missing)).to_string();
+            return Err(input.wrong_at(param.field, what, "add the missing key"));
         }
     }
     Ok(())
@@ -57,7 +59,7 @@ fn check(params: &[Param], input: &Input<'_>) -> Result<(), FieldError> {
 //----------- reading ----------------------------------------------------------
 
 /// Takes one parameter: a key alone, or key, `=` and value, the value in quotes or not.
-fn parse_param(input: &mut Input<'_>) -> Result<Param, FieldError> {
+fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
     let text = input.word()?;
     let field = input.last();
     let (name, value) = match memchr::memchr(b'=', text) {
@@ -67,8 +69,9 @@ fn parse_param(input: &mut Input<'_>) -> Result<Param, FieldError> {
     let key = key_number(name).ok_or_else(|| unknown_key(name, input))?;
     let form = if name.starts_with(b"key") { Value::Opaque } else { value_of(key) };
     let mut wire = Vec::new();
-    push_value(form, value, input, &mut wire)?;
-    check_value(key, &wire).map_err(|what| input.wrong(what, help(value_of(key))))?;
+    push_value(form, value, &mut wire)
+        .filter(|()| check_value(key, &wire).is_ok())
+        .ok_or_else(|| input.wrong(format_args!("has a bad value for {}", name.escape_ascii()), help(form)))?;
     Ok(Param { key, field, value: wire })
 }
 
@@ -86,40 +89,37 @@ fn key_number(name: &[u8]) -> Option<u16> {
     number::decimal(digits, 65534).map(|number| number as u16)
 }
 
-fn unknown_key(name: &[u8], input: &Input<'_>) -> FieldError {
+fn unknown_key(name: &[u8], input: &Input<'_>) -> Box<FieldError> {
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-    let what = format!("have the unknown key \"{}\"", name.escape_ascii());
+    let what = format!("has the unknown key \"{}\"", name.escape_ascii());
     input.wrong(what, format!("write one of {}, or key and a number up to 65534, in lower case", known.join(", ")))
 }
 
-/// Appends the wire form of a value; what is only wrong for its key is left to the caller.
-fn push_value(form: Value, text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
-    let wrong = || input.wrong("have a value that is malformed for its key", help(form));
+/// Appends the wire form of a value, which `check_value` then looks at.
+fn push_value(form: Value, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match form {
-        Value::Text | Value::Opaque => string::unescape(text, input, out)?,
-        Value::Empty if text.is_empty() => {}
-        Value::Empty => return Err(wrong()),
-        Value::Port => out
-            .extend_from_slice(&number::decimal(text, 65535).map(|port| port as u16).ok_or_else(wrong)?.to_be_bytes()),
-        Value::Base64 => octets::push_base64(text, out).map_err(|_| wrong())?,
-        Value::Addrs4 => push_list(text, out, address::addr4).ok_or_else(wrong)?,
-        Value::Addrs6 => push_list(text, out, address::addr6).ok_or_else(wrong)?,
-        Value::Numbers => {
-            push_list(text, out, |item| number::decimal(item, 65535).map(|number| (number as u16).to_be_bytes()))
-                .ok_or_else(wrong)?;
-        }
-        Value::Keys => push_keys(text, out).ok_or_else(wrong)?,
-        Value::Identifiers(_) => push_identifiers(text, input, out)?.ok_or_else(wrong)?,
+        Value::Text | Value::Opaque => string::unescape(text, out),
+        Value::Empty => text.is_empty().then_some(()),
+        Value::Port => push_list(text, out, number16).filter(|()| out.len() == 2),
+        Value::Base64 => octets::push_base64(text, out).ok(),
+        Value::Addrs4 => push_list(text, out, address::addr4),
+        Value::Addrs6 => push_list(text, out, address::addr6),
+        Value::Numbers => push_list(text, out, number16),
+        Value::Keys => push_keys(text, out),
+        Value::Identifiers(_) => push_identifiers(text, out),
     }
-    Ok(())
+}
+
+fn number16(text: &[u8]) -> Option<[u8; 2]> {
+    number::decimal(text, u16::MAX.into()).map(|number| (number as u16).to_be_bytes())
 }
 
 /// Appends what `read` makes of each item of a list with commas.
-fn push_list<T: AsRef<[u8]>>(text: &[u8], out: &mut Vec<u8>, read: impl Fn(&[u8]) -> Option<T>) -> Option<()> {
-    text.split(|&byte| byte == b',').try_for_each(|item| read(item).map(|item| out.extend_from_slice(item.as_ref())))
+fn push_list<const N: usize>(text: &[u8], out: &mut Vec<u8>, read: fn(&[u8]) -> Option<[u8; N]>) -> Option<()> {
+    text.split(|&byte| byte == b',').try_for_each(|item| read(item).map(|item| out.extend_from_slice(&item)))
 }
 
-/// RFC 9460 8: in text in any order, on the wire in ascending order; never the key itself, and none twice.
+/// RFC 9460 8: in text in any order, on the wire in ascending order; never the key itself.
 fn push_keys(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut keys = Vec::new();
     for name in text.split(|&byte| byte == b',') {
@@ -130,30 +130,27 @@ fn push_keys(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// RFC 9460 appendix A.1: once the escapes of strings are resolved, `\,` and `\\` are a comma and a backslash within an identifier.
-fn push_identifiers(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Result<Option<()>, FieldError> {
+/// RFC 9460 appendix A.1: once the escapes of strings are resolved, `\,` and `\\` are a comma and a backslash
+/// within an identifier.
+fn push_identifiers(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut list = Vec::new();
-    string::unescape(text, input, &mut list)?;
+    string::unescape(text, &mut list)?;
     if list.is_empty() {
-        return Ok(Some(()));
+        return Some(());
     }
     let mut identifier = Vec::new();
     let mut bytes = list.into_iter().chain([b',']);
     while let Some(byte) = bytes.next() {
         match byte {
             b',' => {
-                let Ok(len @ 1..) = u8::try_from(identifier.len()) else { return Ok(None) };
-                out.push(len);
+                out.push(u8::try_from(identifier.len()).ok()?);
                 out.append(&mut identifier);
             }
-            b'\\' => match bytes.next() {
-                Some(byte @ (b',' | b'\\')) => identifier.push(byte),
-                _ => return Ok(None),
-            },
+            b'\\' => identifier.push(bytes.next().filter(|byte| matches!(byte, b',' | b'\\'))?),
             _ => identifier.push(byte),
         }
     }
-    Ok(identifier.is_empty().then_some(()))
+    identifier.is_empty().then_some(())
 }
 
 fn help(form: Value) -> &'static str {
@@ -167,7 +164,7 @@ fn help(form: Value) -> &'static str {
         Value::Base64 => "write base64",
         Value::Text => "this key needs a value",
         Value::Numbers => "write different numbers from 0 to 65535 with commas between",
-        Value::Opaque => "",
+        Value::Opaque => "write the octets of the value, escaped as in strings",
     }
 }
 

@@ -1,6 +1,7 @@
 //! RDATA as text: every type both ways, what is refused and how, and that printing and parsing are inverse.
 
 mod bad;
+mod domain;
 mod good;
 mod inverse;
 

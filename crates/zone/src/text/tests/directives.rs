@@ -169,7 +169,10 @@ fn bad_directives() {
     for (text, error) in [
         ("$TTL", "zone:1:5: error: a TTL is missing (as in $TTL 3600 or $TTL 1h)"),
         ("$TTL 1 2", "zone:1:8: error: something follows the directive (as in $TTL 3600 or $TTL 1h)"),
-        ("$TTL x", "zone:1:6: error: the TTL is not a number (a TTL is a number of seconds, or has units as in 1d12h)"),
+        (
+            "$TTL x",
+            "zone:1:6: error: the TTL is not a number of seconds (write seconds, or numbers with units as in 1w2d3h4m5s)",
+        ),
         ("$ORIGIN", "zone:1:8: error: a name is missing (as in $ORIGIN example.com.)"),
         ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (mend the name)"),
         ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (did you mean $ORIGIN?)"),

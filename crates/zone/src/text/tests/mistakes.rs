@@ -17,8 +17,8 @@ fn each_mistake_has_its_place_and_message() {
         ("a CH A 192.0.2.1", "zone:1:3: error: the class is CH (only records of class IN are served)"),
         ("a CLASS3 A 192.0.2.1", "zone:1:3: error: the class is CH"),
         ("a CLASS9 A 192.0.2.1", "zone:1:3: error: the class is CLASS9"),
-        ("a ANY A 192.0.2.1", "zone:1:3: error: the class is ANY"),
-        ("a 1 ANY", "zone:1:5: error: the class is ANY"),
+        ("a NONE A 192.0.2.1", "zone:1:3: error: the class is NONE"),
+        ("a ANY A 192.0.2.1", "zone:1:3: error: ANY is a type of questions and messages, not of records"),
         ("a 1 CNMAE b", "zone:1:5: error: unknown type CNMAE (did you mean CNAME?)"),
         ("a 1 \\A 192.0.2.1", "zone:1:5: error: unknown type \\\\A ("),
         ("A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
@@ -26,7 +26,7 @@ fn each_mistake_has_its_place_and_message() {
             "MX mail",
             "zone:1:4: error: unknown type mail (MX is taken as owner; put a blank before it if it is the type)",
         ),
-        ("a 1 \"A\" 192.0.2.1", "zone:1:5: error: the type is in quotes"),
+        ("a 1 \"A\" 192.0.2.1", "zone:1:5: error: TTL, class and type are not in quotes"),
         ("a 1 AXFR x", "zone:1:5: error: AXFR is a type of questions and messages, not of records"),
         ("a 1 TYPE41 \\# 0", "zone:1:5: error: OPT is a type of questions"),
         ("a A 192.0.2.1", "zone:1:5: error: there is no TTL: neither here, nor before, nor by $TTL (write $TTL"),
@@ -35,11 +35,6 @@ fn each_mistake_has_its_place_and_message() {
         ("\"a\" 1 A 192.0.2.1", "zone:1:1: error: the owner is in quotes"),
         ("a\\300 1 A 192.0.2.1", "zone:1:1: error: a backslash must be followed by"),
         ("a.test. 1 A 192.0.2.1", "zone:1:1: error: a.test. is out of zone example. ("),
-        // RDATA.
-        ("a 1 A", "zone:1:6: error: "),
-        ("a 1 A 192.0.2", "zone:1:7: error: "),
-        ("a 1 A 192.0.2.1 x", "zone:1:17: error: "),
-        ("a 1 MX (\n  1 ; preference\n  b..c )", "zone:3:3: error: "),
         // Quotes and parentheses.
         ("a 1 TXT \"x\\\"", "zone:1:9: error: this quote is not closed (close it with \""),
         ("a 1 TXT \"x\nb 1 TXT \"y\"", "zone:1:9: error: this quote is not closed"),
@@ -62,6 +57,24 @@ fn each_mistake_has_its_place_and_message() {
     }
 }
 
+/// A mistake in RDATA is reported at its field; behind the last field, or the type, if something is missing.
+#[test]
+fn mistakes_in_rdata_have_their_place() {
+    for (text, place) in [
+        ("a 1 A", "zone:1:6"),
+        ("a 1 A 192.0.2", "zone:1:7"),
+        ("a 1 A 192.0.2.1 x", "zone:1:17"),
+        ("a 1 MX (\n  1 ; preference\n  b..c )", "zone:3:3"),
+        ("a 1 MX (\n  1 ; preference\n )", "zone:2:4"),
+        ("a 1 TXT \"a\" \\256", "zone:1:13"),
+    ] {
+        let outcome = read(text.as_bytes());
+        assert_eq!(outcome.records, [""; 0]);
+        assert_eq!(outcome.findings.len(), 1, "{text}: {outcome:?}");
+        assert!(outcome.findings[0].starts_with(&format!("{place}: error: ")), "{text}: {:?}", outcome.findings);
+    }
+}
+
 /// All mistakes are found in one run, two in one record among them.
 #[test]
 fn reading_goes_on() {
@@ -80,6 +93,15 @@ fn recovery_skips_the_fields_of_the_broken_record() {
     let outcome = read(text.replace(" )))", "").as_bytes());
     assert_eq!(outcome.findings.len(), 1, "{outcome:?}");
     assert_eq!(outcome.records, ["0:10 b.example. 2 IN A 192.0.2.1"]);
+}
+
+/// A missing owner is reported once, not for all records that lack it.
+#[test]
+fn a_missing_owner_is_reported_once() {
+    let outcome = read(b" 1 A 192.0.2.1\n 1 A 192.0.2.2\n 1 A x\na 1 A 192.0.2.3");
+    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
+    assert_eq!(places, ["zone:1:2", "zone:3:6"]);
+    assert_eq!(outcome.records, ["0:4 a.example. 1 IN A 192.0.2.3"]);
 }
 
 /// Records without owner behind a wrong owner are checked but not given to the owner before.
@@ -119,6 +141,9 @@ fn long_fields_and_entries_are_refused() {
         (format!("a 1 TXT {}", "x".repeat(262_141)), "zone:1:9", "the field is longer than any RDATA"),
         (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),
         (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any RDATA"),
+        (format!("a 1 TXT {}", ("x".repeat(255) + " ").repeat(257)), "zone:1:65545", "the text makes"),
+        // Each quote looks no further than the next one.
+        (format!("a 1 TXT{}", " b=\"c".repeat(100_000)), "zone:1:11", "a quote in the middle of a word"),
     ] {
         let outcome = read(text.as_bytes());
         assert_eq!(outcome.findings.len(), 1);

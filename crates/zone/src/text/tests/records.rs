@@ -215,6 +215,6 @@ fn rfc2181_8_large_ttl() {
 #[test]
 fn rfc3597_5_unknown_types() {
     assert_eq!(records("a 1 CLASS1 TYPE1 \\# 4 C0000201"), ["a.example. 1 IN A 192.0.2.1"]);
-    assert_eq!(records("a 1 IN TYPE731 \\# 6 abcdef ( 012345 )"), ["a.example. 1 IN TYPE731 \\# 6 abcdef012345"]);
+    assert_eq!(records("a 1 IN TYPE731 \\# 6 abcdef ( 012345 )"), ["a.example. 1 IN TYPE731 \\# 6 ABCDEF012345"]);
     assert_eq!(records("a 1 TYPE1 192.0.2.1"), ["a.example. 1 IN A 192.0.2.1"]);
 }

@@ -10,7 +10,7 @@ use super::{hex, printed, rdata};
 /// The octets are those that BIND 9.18 and dnspython 2.9 make of the text. Neither reads `IPSECKEY` without a key, the newer service
 /// parameters, CLA, IPN and LOC in lower case: there they follow the documents.
 #[rustfmt::skip]
-const RECORDS: &[(&str, &str, &str, &str)] = &[
+pub const RECORDS: &[(&str, &str, &str, &str)] = &[
     ("A", "192.0.2.1", "c0000201", ""),
     ("A", "255.255.255.255", "ffffffff", ""),
     ("NS", "a.example.", "0161076578616d706c6500", ""),

@@ -1,6 +1,8 @@
-//! Numbers in RDATA that zone text may call by a mnemonic. Where there are two for a number, the registry's comes first.
+//! Numbers in RDATA that have names or lengths: mnemonics for zone text, the registry's before others for the same
+//! number, and lengths of digests.
 
-/// DNSSEC algorithms (IANA "Domain Name System Security (DNSSEC) Algorithm Numbers"), with the names without hyphens that BIND and others use.
+/// DNSSEC algorithms (IANA "Domain Name System Security (DNSSEC) Algorithm Numbers"), with the names without hyphens
+/// that BIND and others use.
 pub const ALGORITHMS: &[(u8, &str)] = &[
     (0, "DELETE"),
     (1, "RSAMD5"),
@@ -40,8 +42,17 @@ pub const CERT_TYPES: &[(u16, &str)] = &[
     (254, "OID"),
 ];
 
-/// Schemes of DSYNC (RFC 9859 6.2).
+/// Schemes of DSYNC (RFC 9859).
 pub const DSYNC_SCHEMES: &[(u8, &str)] = &[(1, "NOTIFY")];
 
 /// Protocols of WKS (RFC 1035 3.4.2).
 pub const PROTOCOLS: &[(u8, &str)] = &[(6, "TCP"), (17, "UDP")];
+
+/// The lengths of DS digests in octets, by digest type (RFC 4034 A.2, RFC 4509, RFC 5933, RFC 6605).
+pub const DS_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32), (3, 32), (4, 48)];
+
+/// The lengths of SSHFP fingerprints in octets, by fingerprint type (RFC 4255 3.1.2, RFC 6594).
+pub const SSHFP_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32)];
+
+/// The lengths of ZONEMD digests in octets, by hash algorithm (RFC 8976 5.3).
+pub const ZONEMD_DIGESTS: &[(u8, usize)] = &[(1, 48), (2, 64)];
