@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -88,7 +88,7 @@ pub struct Job {
 pub struct Outcome {
     /// When it began, after the warm-up, since 1970.
     pub since: Duration,
-    /// When it ended.
+    /// When the last query was sent, or was to be sent; answers are waited for longer.
     pub until: Duration,
     /// The figures.
     pub measure: Measure,
@@ -114,12 +114,26 @@ impl Job {
                 .collect();
             drop(sender);
             let measure = self.gather(&reports, worker_count, since, &mut progress);
+            let is_whole = !stop.load(Ordering::Relaxed);
+            let mut sent = if is_whole { self.planned() } else { Duration::ZERO };
             for thread in threads {
-                thread.join().expect("workers do not panic")?;
+                sent = sent.max(thread.join().expect("workers do not panic")?);
             }
-            let until = since + (clock::monotonic_exact().saturating_sub(start + self.warm_up));
-            Ok(Outcome { since, until, measure })
+            Ok(Outcome { since, until: since + sent.saturating_sub(self.warm_up), measure })
         })
+    }
+
+    /// How long queries are to be sent, the warm-up included.
+    fn planned(&self) -> Duration {
+        match &self.timing {
+            Timing::Rate(profile, _) => self.warm_up + Duration::from_secs_f64(profile.seconds()),
+            Timing::Closed { seconds, .. } => self.warm_up + Duration::from_secs_f64(*seconds),
+            // Traces have no warm-up of their own: it is their beginning.
+            Timing::Trace { speed } => {
+                let last_ns = self.queries.origins().last().map_or(0, |last| last.time_ns);
+                Duration::from_nanos((last_ns as f64 / speed) as u64)
+            }
+        }
     }
 
     fn worker(&self, index: usize, count: usize) -> io::Result<Worker> {

@@ -113,8 +113,8 @@ impl Worker {
     }
 
     /// Runs until everything is sent and answered or timed out, or until `stop`. Times count from `start`, on the monotonic
-    /// clock. Hands over every interval's measurement, the last one when it ends.
-    pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<Report>) -> io::Result<()> {
+    /// clock. Hands over every interval's measurement, the last one when it ends. Returns when it had sent its last query.
+    pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<Report>) -> io::Result<Duration> {
         if let Some(cpu) = self.cpu {
             netio::pin::pin(cpu)?;
         }
@@ -122,13 +122,17 @@ impl Worker {
         self.start = start;
         std::thread::sleep(start.saturating_sub(clock::monotonic_exact()));
         self.cpu_before = clock::thread_cpu();
+        let mut sent_ns = None;
         while !stop.load(Ordering::Relaxed) {
             let sent = self.send_due();
             let now = self.now();
             self.expire(now);
             self.hand_over_intervals(now, reports);
-            if self.pacer.is_over(now) && self.book.flight.is_empty() {
-                break;
+            if self.pacer.is_over(now) {
+                sent_ns.get_or_insert(now);
+                if self.book.flight.is_empty() {
+                    break;
+                }
             }
             let pause = if sent { 0 } else { self.pause_ns(now) };
             self.poll.wait_exact(&mut self.events, Duration::from_nanos(pause))?;
@@ -136,7 +140,7 @@ impl Worker {
         }
         self.measure.interrupted = self.book.flight.len() as u64;
         self.hand_over(reports);
-        Ok(())
+        Ok(Duration::from_nanos(sent_ns.unwrap_or_else(|| self.now())))
     }
 
     #[inline]
