@@ -68,7 +68,7 @@ fn ethernet(frame: &[u8]) -> Option<&[u8]> {
     frame.get(at + 2..)
 }
 
-/// RFC 791 3.1.
+/// The header of IPv4 (RFC 791 3.1).
 fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
     let header_len = usize::from(packet[0] & 0x0f) * 4;
     let total_len = usize::from(half(packet, 2)?);
@@ -82,7 +82,7 @@ fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
     transport(source, destination, packet[9], carried)
 }
 
-/// RFC 8200 3 and 4.
+/// The header of IPv6 (RFC 8200 3) and those that extend it (RFC 8200 4).
 fn ipv6(packet: &[u8]) -> Option<Segment<'_>> {
     let address = |at: usize| packet.get(at..)?.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into());
     let (source, destination) = (address(8)?, address(24)?);

@@ -1,3 +1,5 @@
+//! Captures made here, read back.
+
 use super::*;
 use crate::queries::{Dress, Renderer};
 use wire::{Class, Name, Rtype};
