@@ -162,7 +162,8 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
         .map(|peak| {
             // JSON knows no infinity: nothing failed.
             let failed_rate = Some(peak.failed_rate).filter(|rate| rate.is_finite());
-            json!({"share": peak.share, "rate": peak.rate, "failed_rate": failed_rate, "generator_bound": peak.generator_bound})
+            let percent = (peak.share * 1e8).round() / 1e6;
+            json!({"percent": percent, "rate": peak.rate, "failed_rate": failed_rate, "generator_bound": peak.generator_bound})
         })
         .collect();
     let mut invalid_because: Vec<String> = Vec::new();
