@@ -332,6 +332,41 @@ mod tests {
     }
 
     #[test]
+    fn a_client_connects_without_waiting_and_can_reset() {
+        let (listener, server) = listener();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        let local = "127.0.0.77:0".parse().expect("a literal");
+        let mut client = connect(server, Some(local)).expect("loopback");
+        poll.add(&client, 1, Interest::Both).expect("a fresh descriptor");
+        poll.wait_exact(&mut events, SOON).expect("epoll");
+        assert_eq!(events.at(0), Event { token: 1, readable: false, writable: true });
+        client.write_all(b"x").expect("it stands");
+        let mut accepted = listener.accept();
+        while accepted.is_err() {
+            accepted = listener.accept();
+        }
+        let (mut stream, peer) = accepted.expect("a connection");
+        assert_eq!(peer.ip(), local.ip());
+        reset(client).expect("an open connection");
+        let mut read = || stream.read(&mut [0; 16]).map_err(|error| error.kind());
+        assert_eq!((read(), read()), (Ok(1), Err(io::ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn exact_waits_end_within_a_millisecond_of_their_time() {
+        crate::clock::sharpen_timers();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        // The best of some: the machine may be busy with something else.
+        let mut wait = || {
+            let began = std::time::Instant::now();
+            poll.wait_exact(&mut events, Duration::from_micros(300)).expect("epoll");
+            began.elapsed()
+        };
+        let best = std::iter::repeat_with(&mut wait).take(20).min().expect("twenty");
+        assert!((Duration::from_micros(300)..Duration::from_micros(1000)).contains(&best), "{best:?}");
+    }
+
+    #[test]
     fn a_waker_ends_the_waiting_until_it_is_cleared() {
         let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
         let waker = Waker::new().expect("eventfd");
