@@ -11,7 +11,8 @@ from answers import Entry, answer
 from compare import Reply, compare
 from explanations import TABLE, explain
 from faults import Fault, Rule
-from message import AA, ANY, CNAME, DS, NS, NSEC, RD, SOA, TC, A, Question, wire_name
+from message import AA, ANY, CNAME, DS, NS, NSEC, RD, SOA, TC, A, Question
+from names import wire_name
 from zonedata import ZoneData
 from zoneset import ZoneSet
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 
@@ -109,11 +109,12 @@ impl Numbering<'_> {
         }
     }
 
-    /// The tables that were made; `None` where none were.
-    pub(crate) fn finish(self) -> Option<Arc<Tables>> {
+    /// The tables that were made. All zones that have none share one that is empty.
+    pub(crate) fn finish(self) -> Arc<Tables> {
+        static EMPTY: LazyLock<Arc<Tables>> = LazyLock::new(Arc::default);
         match self {
-            Numbering::New(growing) => Some(Arc::new(growing.finish())),
-            _ => None,
+            Numbering::New(growing) => Arc::new(growing.finish()),
+            _ => EMPTY.clone(),
         }
     }
 }

@@ -101,7 +101,7 @@ fn fill(state: &mut State, writer: &mut Writer<'_, '_>) -> Result<(), Full> {
                 *state = State::Nsec3(Progress::default());
             }
             State::Nsec3(progress) => {
-                writer.push_tree(&zone.nsec3, progress)?;
+                writer.push_tree(zone.nsec3(), progress)?;
                 *state = State::LastSoa;
             }
             State::LastSoa => {
