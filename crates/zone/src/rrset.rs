@@ -4,9 +4,10 @@
 //! node    flags u8 | rrset...                         all RRsets of one owner, by type
 //! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
 //!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
-//! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u32/u8 | rdata...
+//! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u8 (255: u32 follows) | rdata...
 //! rdata   length u16 big-endian | bytes               types without compressible names
 //!         IN_ZONE | POINTS | length | bytes           types whose last field is a compressible name
+//! signatures  count u8 (255: u32 follows) | length u8 (255: u32 follows) | rdata...
 //! ```
 //! Compressible names (RFC 3597 4: those of RFC 1035 alone) end in the root label or in a pointer of our own: two
 //! octets `11kkoooo oooooooo`, where kk says what it points to: the apex, the owner, or what stands o octets from the
