@@ -1,0 +1,55 @@
+"""Zonda."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zonda_lab.model import Setup, Zone
+from zonda_lab.servers.adapter import Adapter, Feature
+
+BUILT = Path(__file__).resolve().parents[3] / "target/release/zonda"
+
+
+class Zonda(Adapter):
+    """zonda.toml(5); threads, reload by SIGHUP."""
+
+    name, program = "zonda", "zonda"
+
+    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
+        """What the first version does."""
+        return frozenset({Feature.TCP, Feature.ZONES, Feature.TRANSFER_OUT})
+
+    def find(self, path: Path | None = None) -> Path:
+        """As given, from the environment (ZONDA), as built in this tree, on PATH."""
+        given = path or (Path(os.environ["ZONDA"]) if "ZONDA" in os.environ else None)
+        return super().find(given or (BUILT if BUILT.exists() else None))
+
+    def version_command(self, program: Path) -> list[str | Path]:
+        """`zonda --version`."""
+        return [program, "--version"]
+
+    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+        """In the foreground, with our file."""
+        return [program, "serve", "--config", setup.directory / "zonda.toml"]
+
+    def files(self, setup: Setup) -> dict[str, str]:
+        """One TOML file."""
+        here = setup.endpoint
+        lines = [
+            "[server]",
+            f'listen = ["{here.address}:{here.port}"]',
+            f"workers = {setup.workers}",
+            f'state-dir = "{setup.directory}"',
+            *setup.options,
+        ]
+        return {"zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(setup, zone) for zone in setup.zones)}
+
+    def _zone(self, setup: Setup, zone: Zone) -> str:
+        lines = [f'name = "{zone.name}"', 'allow-transfer = ["0.0.0.0/0"]']
+        if setup.primary:
+            there = setup.primary.endpoint
+            lines.append(f'primaries = ["{there.address}:{there.port}"]')
+        else:
+            lines.append(f'file = "{zone.file}"')
+        return "[[zone]]\n" + "".join(f"{line}\n" for line in lines)
