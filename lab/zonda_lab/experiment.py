@@ -257,8 +257,8 @@ def load(path: Path, quick: bool = False, servers: Iterable[str] = ()) -> Experi
 
 
 def catalogue(folder: Path = FOLDER) -> list[Path]:
-    """All experiment files, in the order of their numbers."""
-    return sorted(folder.glob("*.toml"), key=lambda path: (len(path.stem.split("-")[0]), path.stem))
+    """All experiment files (`eNN-name.toml`), in the order of their numbers."""
+    return sorted(folder.glob("e[0-9][0-9]-*.toml"))
 
 
 def find(word: str, folder: Path = FOLDER) -> list[Path]:
@@ -268,10 +268,12 @@ def find(word: str, folder: Path = FOLDER) -> list[Path]:
         return files
     if word.endswith(".toml"):
         return [Path(word)]
-    by_word = {part: path for path in files for part in (path.stem.split("-")[0], path.stem, path.stem.partition("-")[2])}
-    if word.lower() not in by_word:
-        raise LabError(f"no experiment `{word}`", suggestion(word.lower(), by_word))
-    return [by_word[word.lower()]]
+    by_number = {f"e{int(path.stem[1:3])}": path for path in files}
+    by_name = {path.stem[4:]: path for path in files}
+    found = by_number.get(word.lower()) or by_name.get(word.lower())
+    if found is None:
+        raise LabError(f"no experiment `{word}`", suggestion(word.lower(), by_name | by_number))
+    return [found]
 
 
 def merge(table: dict[str, Any], over: Table) -> None:

@@ -14,13 +14,10 @@ class Endpoint:
     port: int = 53
     tls_port: int = 853
 
-
-@dataclass(frozen=True)
-class Zone:
-    """A zone by name (absolute, with its final dot); no file means that it comes from the primary."""
-
-    name: str
-    file: Path | None = None
+    @property
+    def plain(self) -> str:
+        """`address@port`, as NSD and Knot write it."""
+        return f"{self.address}@{self.port}"
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,19 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Primary:
-    """Where a secondary gets its zones from."""
+    """Where a secondary gets zones from."""
 
     endpoint: Endpoint
     tls: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A zone by name (absolute, with its final dot): from a file, or from a primary."""
+
+    name: str
+    file: Path | None = None
+    primary: Primary | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,22 @@ class Setup:
     tcp_idle_s: int = 10
     certificate: Certificate | None = None
     tsig: Tsig | None = None
-    primary: Primary | None = None
+    more_addresses: tuple[str, ...] = ()
     notify: tuple[Endpoint, ...] = ()
     parallel_transfers: int = 100
     options: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every address that the server listens on."""
+        return (self.endpoint.address, *self.more_addresses)
+
+    @property
+    def primaries(self) -> tuple[Primary, ...]:
+        """The primaries of all zones, each once."""
+        return tuple(dict.fromkeys(zone.primary for zone in self.zones if zone.primary))
+
+    @property
+    def authority(self) -> Certificate | None:
+        """Who vouches for the primaries, if transfers in are over TLS."""
+        return next((primary.tls for primary in self.primaries if primary.tls), None)

@@ -86,6 +86,11 @@ class Namespace:
                     raise LabError(f"{key} = {value}: {error.strerror}") from None
         return elsewhere
 
+    def read_sysctl(self, key: str) -> str:
+        """A kernel setting as it is inside."""
+        with self.entered():
+            return Path("/proc/sys", key.replace(".", "/")).read_text().strip()
+
     def close(self) -> None:
         """Gives the namespace back."""
         os.close(self.fd)

@@ -22,7 +22,7 @@ from zonda_lab.experiment import ZoneSpec
 from zonda_lab.model import Zone
 from zonda_lab.signing import signed
 
-FORMAT = 1  # raised when the same spec makes other bytes, so that cached zones are made anew
+FORMAT = 2  # raised when the same spec makes other bytes, so that cached zones are made anew
 Kind = Literal["answer", "referral", "nodata", "nxdomain"]
 
 
@@ -83,7 +83,7 @@ class Shape(ABC):
         """SOA, one name server and its address."""
         apex = self.apex(index)
         server = under("ns1", apex)
-        yield RRset(apex, 3600, "SOA", (f"{server} hostmaster.{apex} 1 3600 900 604800 {negative_ttl}",), "apex")
+        yield RRset(apex, 3600, "SOA", (f"{server} hostmaster.{apex} 1000000001 3600 900 604800 {negative_ttl}",), "apex")
         yield RRset(apex, 3600, "NS", (server,), "apex")
         yield RRset(server, 3600, "A", ("192.0.2.1",), "own")
 
@@ -103,7 +103,7 @@ class Root(Shape):
         """The root servers' names are glue below net."""
         letters = "abcdefghijklm"
         yield RRset(
-            self.apex(index), 86400, "SOA", ("a.root-servers.net. nstld.example. 1 1800 900 604800 86400",), "apex"
+            self.apex(index), 86400, "SOA", ("a.root-servers.net. nstld.example. 1000000001 1800 900 604800 86400",), "apex"
         )
         yield RRset(self.apex(index), 518400, "NS", tuple(f"{c}.root-servers.net." for c in letters), "apex")
         for number, letter in enumerate(letters, 1):
@@ -230,7 +230,7 @@ class Tiny(Shape):
 
     def rrsets(self, index: int) -> Iterator[RRset]:
         """Two records."""
-        yield RRset(self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1 3600 900 604800 300",), "apex")
+        yield RRset(self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex")
         yield RRset(self.apex(index), 3600, "NS", ("ns.example.",), "apex")
 
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002

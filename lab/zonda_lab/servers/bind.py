@@ -35,21 +35,20 @@ class Bind(Adapter):
             parts.append(
                 f'tls service {{ cert-file "{setup.certificate.certificate}"; key-file "{setup.certificate.key}"; }};\n'
             )
-        if setup.primary and setup.primary.tls:
-            authority = setup.primary.tls
+        if setup.authority:
             parts.append(
-                f'tls primary {{ ca-file "{authority.certificate}"; remote-hostname "{authority.name}"; }};\n'
+                f'tls primary {{ ca-file "{setup.authority.certificate}"; remote-hostname "{setup.authority.name}"; }};\n'
             )
         parts += [self._zone(setup, zone) for zone in setup.zones]
         return {"named.conf": "".join(parts)}
 
     def _options(self, setup: Setup) -> str:
-        here = setup.endpoint
+        here, addresses = setup.endpoint, " ".join(f"{address};" for address in setup.addresses)
         transfer = f'{{ key "{setup.tsig.name}"; }}' if setup.tsig else "{ any; }"
         lines = [
             f'directory "{setup.directory}"',
             "pid-file none",
-            f"listen-on port {here.port} {{ {here.address}; }}",
+            f"listen-on port {here.port} {{ {addresses} }}",
             "listen-on-v6 { none; }",
             "recursion no",
             "minimal-responses no-auth-recursive",
@@ -57,7 +56,7 @@ class Bind(Adapter):
             "dnssec-validation no",
             "rrset-order { order none; }",
             f"allow-transfer {transfer}",
-            "allow-update { any; }" if not setup.primary else "allow-notify { any; }",
+            "allow-notify { any; }" if setup.primaries else "allow-update { any; }",
             f"tcp-clients {setup.tcp_clients}",
             f"tcp-idle-timeout {setup.tcp_idle_s * 10}",
             f"transfers-in {setup.parallel_transfers}",
@@ -70,13 +69,13 @@ class Bind(Adapter):
         if setup.notify:
             lines.append("also-notify { " + " ".join(f"{to.address} port {to.port};" for to in setup.notify) + " }")
         if setup.certificate:
-            lines.append(f"listen-on port {here.tls_port} tls service {{ {here.address}; }}")
+            lines.append(f"listen-on port {here.tls_port} tls service {{ {addresses} }}")
         return "options {\n" + "".join(f"  {line};\n" for line in [*lines, *setup.options]) + "};\n"
 
     def _zone(self, setup: Setup, zone: Zone) -> str:
-        if not setup.primary:
+        if not zone.primary:
             return f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
-        there, tls = setup.primary.endpoint, setup.primary.tls
+        there, tls = zone.primary.endpoint, zone.primary.tls
         port = there.tls_port if tls else there.port
         key = f' key "{setup.tsig.name}"' if setup.tsig else ""
         using = " tls primary" if tls else ""

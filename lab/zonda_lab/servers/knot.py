@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.model import Setup
+from zonda_lab.model import Setup, Zone
 from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least
 
 
@@ -33,14 +33,14 @@ class Knot(Adapter):
             parts.append(f" - id: {setup.tsig.name}\n   algorithm: {setup.tsig.algorithm}\n   secret: {setup.tsig.secret}\n")
             parts.insert(1, "key:\n")
         parts += [self._access(setup), self._remotes(setup), self._template(setup), "zone:\n"]
-        parts += [f' - domain: "{zone.name}"\n' + (f"   file: {zone.file}\n" if zone.file else "") for zone in setup.zones]
+        parts += [self._zone(setup, zone) for zone in setup.zones]
         return {"knot.conf": "".join(parts)}
 
     def _server(self, setup: Setup) -> str:
         here = setup.endpoint
         lines = [
             f"rundir: {setup.directory}",
-            f"listen: {here.address}@{here.port}",
+            f"listen: [{', '.join(f'{address}@{here.port}' for address in setup.addresses)}]",
             f"udp-workers: {setup.workers}",
             f"tcp-workers: {setup.workers}",
             "background-workers: 2",
@@ -49,7 +49,7 @@ class Knot(Adapter):
         ]
         if setup.certificate:
             lines += [
-                f"listen-tls: {here.address}@{here.tls_port}",
+                f"listen-tls: [{', '.join(f'{address}@{here.tls_port}' for address in setup.addresses)}]",
                 f"cert-file: {setup.certificate.certificate}",
                 f"key-file: {setup.certificate.key}",
             ]
@@ -64,22 +64,26 @@ class Knot(Adapter):
         )
 
     def _remotes(self, setup: Setup) -> str:
-        remotes = [f" - id: secondary{i}\n   address: {to.address}@{to.port}\n" for i, to in enumerate(setup.notify)]
-        if setup.primary:
-            there, tls = setup.primary.endpoint, setup.primary.tls
-            remotes.append(f" - id: primary\n   address: {there.address}@{there.tls_port if tls else there.port}\n")
-            remotes += ["   tls: on\n"] if tls else []
+        remotes = [f" - id: secondary{i}\n   address: {to.plain}\n" for i, to in enumerate(setup.notify)]
+        for i, primary in enumerate(setup.primaries):
+            port = primary.endpoint.tls_port if primary.tls else primary.endpoint.port
+            remotes.append(f" - id: primary{i}\n   address: {primary.endpoint.address}@{port}\n")
+            remotes += ["   tls: on\n"] if primary.tls else []
             remotes += [f"   key: {setup.tsig.name}\n"] if setup.tsig else []
         return "remote:\n" + "".join(remotes) if remotes else ""
 
     def _template(self, setup: Setup) -> str:
         source = (
-            "   master: primary\n   zonefile-load: none\n   journal-content: none\n"
-            if setup.primary
-            else "   journal-content: changes\n   zonefile-load: difference\n"
+            "   zonefile-load: none\n   journal-content: none\n"
+            if setup.primaries
+            else "   zonefile-load: difference\n   journal-content: changes\n"
         )
         notify = f"   notify: [{', '.join(f'secondary{i}' for i in range(len(setup.notify)))}]\n" if setup.notify else ""
         return (
             f"template:\n - id: default\n   storage: {setup.directory}\n   semantic-checks: off\n   zonefile-sync: -1\n"
             f"   acl: [transfer, change]\n{source}{notify}"
         )
+
+    def _zone(self, setup: Setup, zone: Zone) -> str:
+        source = f"master: primary{setup.primaries.index(zone.primary)}" if zone.primary else f"file: {zone.file}"
+        return f' - domain: "{zone.name}"\n   {source}\n'

@@ -32,8 +32,8 @@ class Nsd(Adapter):
         if setup.tsig:
             key = setup.tsig
             parts.append(f'key:\n name: "{key.name}"\n algorithm: {key.algorithm}\n secret: "{key.secret}"\n')
-        if setup.primary and setup.primary.tls:
-            parts.append(f'tls-auth:\n name: "primary"\n auth-domain-name: "{setup.primary.tls.name}"\n')
+        if setup.authority:
+            parts.append(f'tls-auth:\n name: "primary"\n auth-domain-name: "{setup.authority.name}"\n')
         parts += [self._zone(setup, zone) for zone in setup.zones]
         return {"nsd.conf": "".join(parts)}
 
@@ -41,7 +41,7 @@ class Nsd(Adapter):
         folder, here = setup.directory, setup.endpoint
         lines = [
             f"server-count: {setup.workers}",
-            f"ip-address: {here.address}@{here.port}",
+            *(f"ip-address: {address}@{here.port}" for address in setup.addresses),
             f"port: {here.port}",
             'username: ""',
             "zonesdir: /",
@@ -59,21 +59,21 @@ class Nsd(Adapter):
         ]
         if setup.certificate:
             lines += [
-                f"ip-address: {here.address}@{here.tls_port}",
+                *(f"ip-address: {address}@{here.tls_port}" for address in setup.addresses),
                 f"tls-port: {here.tls_port}",
                 f'tls-service-key: "{setup.certificate.key}"',
                 f'tls-service-pem: "{setup.certificate.certificate}"',
             ]
-        if setup.primary and setup.primary.tls:
-            lines.append(f'tls-cert-bundle: "{setup.primary.tls.certificate}"')
+        if setup.authority:
+            lines.append(f'tls-cert-bundle: "{setup.authority.certificate}"')
         return "server:\n" + "".join(f" {line}\n" for line in [*lines, *setup.options])
 
     def _zone(self, setup: Setup, zone: Zone) -> str:
         key = setup.tsig.name if setup.tsig else "NOKEY"
         lines = [f"name: {zone.name}", f"provide-xfr: 0.0.0.0/0 {key}"]
-        if setup.primary:
-            there = setup.primary.endpoint
-            port, tls = (there.tls_port, " primary") if setup.primary.tls else (there.port, "")
+        if zone.primary:
+            there = zone.primary.endpoint
+            port, tls = (there.tls_port, " primary") if zone.primary.tls else (there.port, "")
             lines += [
                 f"zonefile: {setup.directory}/{file_of(zone.name)}",
                 f"request-xfr: AXFR {there.address}@{port} {key}{tls}",
@@ -81,5 +81,5 @@ class Nsd(Adapter):
             ]
         else:
             lines.append(f"zonefile: {zone.file}")
-        lines += [f"notify: {other.address}@{other.port} NOKEY" for other in setup.notify]
+        lines += [f"notify: {other.plain} NOKEY" for other in setup.notify]
         return "zone:\n" + "".join(f" {line}\n" for line in lines)

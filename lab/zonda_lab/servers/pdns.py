@@ -31,7 +31,7 @@ class Pdns(Adapter):
         settings = {
             "launch": "bind",
             "bind-config": str(setup.directory / "named.conf"),
-            "local-address": here.address,
+            "local-address": ",".join(setup.addresses),
             "local-port": str(here.port),
             "receiver-threads": str(setup.workers),
             "reuseport": "yes",
@@ -40,7 +40,7 @@ class Pdns(Adapter):
             "max-tcp-connections": str(setup.tcp_clients),
             "tcp-idle-timeout": str(setup.tcp_idle_s),
             "loglevel": "4",
-            "secondary": "yes" if setup.primary else "no",
+            "secondary": "yes" if setup.primaries else "no",
             "primary": "yes" if setup.notify else "no",
             "xfr-cycle-interval": "60",
         }
@@ -53,8 +53,8 @@ class Pdns(Adapter):
         }
 
     def _zone(self, setup: Setup, zone: Zone) -> str:
-        if not setup.primary:
+        if not zone.primary:
             return f'zone "{zone.name}" {{ type master; file "{zone.file}"; }};\n'
-        there = setup.primary.endpoint
+        there = zone.primary.endpoint
         file = setup.directory / zone.name.rstrip(".")
         return f'zone "{zone.name}" {{ type slave; file "{file}"; masters {{ {there.address}:{there.port}; }}; }};\n'

@@ -45,7 +45,7 @@ class Yadifa(Adapter):
             f"pidfile {folder}/yadifad.pid",
             f"logpath {folder}",
             f"xfrpath {folder}",
-            f"listen {here.address} port {here.port}",
+            "listen " + ", ".join(f"{address} port {here.port}" for address in setup.addresses),
             f"server-port {here.port}",
             f"thread-count-by-address {setup.workers}",
             f"max-tcp-queries {min(setup.tcp_clients, 8192)}",
@@ -59,8 +59,8 @@ class Yadifa(Adapter):
 
     def _zone(self, setup: Setup, zone: Zone) -> str:
         lines = [f"domain {zone.name}"]
-        if setup.primary:
-            there = setup.primary.endpoint
+        if zone.primary:
+            there = zone.primary.endpoint
             key = f" key {setup.tsig.name}" if setup.tsig else ""
             lines += ["type slave", f"file {setup.directory}/{file_of(zone.name)}", f"master {there.address} port {there.port}{key}"]
         else:

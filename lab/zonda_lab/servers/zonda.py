@@ -35,10 +35,10 @@ class Zonda(Adapter):
 
     def files(self, setup: Setup) -> dict[str, str]:
         """One TOML file."""
-        here = setup.endpoint
+        listen = ", ".join(f'"{address}:{setup.endpoint.port}"' for address in setup.addresses)
         lines = [
             "[server]",
-            f'listen = ["{here.address}:{here.port}"]',
+            f"listen = [{listen}]",
             f"workers = {setup.workers}",
             f'state-dir = "{setup.directory}"',
             *setup.options,
@@ -47,8 +47,8 @@ class Zonda(Adapter):
 
     def _zone(self, setup: Setup, zone: Zone) -> str:
         lines = [f'name = "{zone.name}"', 'allow-transfer = ["0.0.0.0/0"]']
-        if setup.primary:
-            there = setup.primary.endpoint
+        if zone.primary:
+            there = zone.primary.endpoint
             lines.append(f'primaries = ["{there.address}:{there.port}"]')
         else:
             lines.append(f'file = "{zone.file}"')
