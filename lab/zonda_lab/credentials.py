@@ -38,7 +38,5 @@ def certificate(folder: Path) -> Certificate:
     pem = serialization.Encoding.PEM
     files = Certificate(folder / "lab.crt", folder / "lab.key", HOST)
     files.certificate.write_bytes(built.public_bytes(pem))
-    files.key.write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    files.key.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     return files

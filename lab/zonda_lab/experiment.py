@@ -230,8 +230,8 @@ class Experiment:
         return next((factor for factor in self.factors + self.within if factor.name == name), None)
 
 
-def load(path: Path, quick: bool = False, servers: Iterable[str] = ()) -> Experiment:
-    """The experiment in `path`; `servers` replaces the levels of the factor `server.name`."""
+def load(path: Path, quick: bool = False, servers: Iterable[str] = (), changes: Iterable[str] = ()) -> Experiment:
+    """The experiment in `path`; `servers` replaces the levels of `server.name`, `changes` are `key=value` settings."""
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -243,6 +243,8 @@ def load(path: Path, quick: bool = False, servers: Iterable[str] = ()) -> Experi
     levels: dict[str, list[Any]] = dict(document.quick.levels) if quick else {}
     if quick:
         merge(base, document.quick.set)
+    for change in changes:
+        merge(base, _setting(change))
     if chosen := list(servers):
         levels["server.name"] = chosen
     experiment = Experiment(
@@ -301,6 +303,17 @@ def _nested(dotted: str, value: Any) -> Table:
     for key in reversed(dotted.split(".")):
         value = {key: value}
     return value  # type: ignore[no-any-return]
+
+
+def _setting(text: str) -> Table:
+    """`timing.blocks=20` as a table; the value is TOML, or text if it is not."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise LabError(f"--set {text}: no `=`", "as in --set timing.blocks=20")
+    try:
+        return _nested(key, tomllib.loads(f"value = {value}")["value"])
+    except tomllib.TOMLDecodeError:
+        return _nested(key, value)
 
 
 def _check(experiment: Experiment) -> None:

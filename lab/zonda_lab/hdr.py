@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,10 @@ class Latency:
         """Counts one latency."""
         self.histogram.record_value(int(microseconds * 1000))
 
+    def merge(self, other: Latency) -> None:
+        """Adds all latencies of another histogram."""
+        self.histogram.add(other.histogram)
+
     def encoded(self) -> str:
         """V2, compressed, base64."""
         encoded = self.histogram.encode()
@@ -44,14 +47,6 @@ class Latency:
         return float(self.histogram.get_mean_value()) / 1000
 
 
-def merged(histograms: Iterable[str]) -> Latency:
-    """All of them in one."""
-    total = Latency()
-    for encoded in histograms:
-        total.histogram.decode_and_add(encoded)
-    return total
-
-
 def write_log(path: Path, began_s: float, histograms: dict[str, str]) -> None:
     """An HdrHistogram log that other tools read, one tagged line a histogram."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,3 +62,13 @@ def write_log(path: Path, began_s: float, histograms: dict[str, str]) -> None:
             histogram.set_start_time_stamp(began_s * 1000)
             histogram.set_end_time_stamp(began_s * 1000)
             writer.output_interval_histogram(histogram)
+
+
+def read_log(path: Path) -> dict[str, Latency]:
+    """The histograms of a log by their tags."""
+    found: dict[str, Latency] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("Tag="):
+            tag, _, rest = line[4:].partition(",")
+            found.setdefault(tag, Latency()).merge(Latency(rest.rpartition(",")[2]))
+    return found

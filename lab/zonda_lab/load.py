@@ -116,7 +116,9 @@ class Generator(ABC):
 
     def hold(self, job: HoldJob) -> list[str | Path]:
         """The command line for idle connections."""
-        raise UnsupportedError(f"{self.name} cannot hold idle connections ({job.connections} asked for)", "use zonda-load")
+        raise UnsupportedError(
+            f"{self.name} cannot hold idle connections ({job.connections} asked for)", "use zonda-load"
+        )
 
     def pull(self, job: PullJob) -> list[str | Path]:
         """The command line for transfers."""
@@ -138,13 +140,33 @@ class ZondaLoad(Generator):
     def query(self, job: QueryJob) -> list[str | Path]:
         """`zonda-load query`."""
         traffic = job.traffic
-        pace = ["--outstanding", traffic.outstanding] if traffic.loop == "closed" else ["--rate", f"{job.rate:g}", "--arrivals", traffic.arrivals]
+        pace = (
+            ["--outstanding", str(traffic.outstanding)]
+            if traffic.loop == "closed"
+            else ["--rate", f"{job.rate:g}", "--arrivals", traffic.arrivals]
+        )
         return [
-            *(self.program, "query", *_to(job.endpoint, traffic.transport), "--queries", job.workload.queries),
-            *(["--expect", job.workload.expectation] if job.verify else []),
-            *map(str, pace),
-            *("--seconds", f"{job.seconds:g}", "--warm-up", f"{job.warm_up_s:g}", "--timeout-ms", str(traffic.timeout_ms)),
-            *("--connections", str(traffic.connections), "--queries-per-connection", str(traffic.queries_per_connection)),
+            self.program,
+            "query",
+            *_to(job.endpoint, traffic.transport),
+            "--queries",
+            job.workload.queries,
+            *(("--expect", job.workload.expectation) if job.verify else ()),
+            *pace,
+            *(
+                "--seconds",
+                f"{job.seconds:g}",
+                "--warm-up",
+                f"{job.warm_up_s:g}",
+                "--timeout-ms",
+                str(traffic.timeout_ms),
+            ),
+            *(
+                "--connections",
+                str(traffic.connections),
+                "--queries-per-connection",
+                str(traffic.queries_per_connection),
+            ),
             *(["--edns", str(traffic.edns_size)] if traffic.edns_size else []),
             *(["--do", f"{traffic.dnssec_ok:g}"] if traffic.dnssec_ok else []),
             *(["--tcp-share", f"{traffic.tcp_share:g}"] if traffic.tcp_share else []),
@@ -160,16 +182,28 @@ class ZondaLoad(Generator):
     def hold(self, job: HoldJob) -> list[str | Path]:
         """`zonda-load hold`."""
         return [
-            *(self.program, "hold", *_to(job.endpoint, job.transport), "--connections", str(job.connections)),
+            self.program,
+            "hold",
+            *_to(job.endpoint, job.transport),
+            *("--connections", str(job.connections)),
             *("--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--probe-ms", str(job.probe_ms)),
-            *(["--queries", job.workload.queries] if job.workload else []),
+            *(("--queries", job.workload.queries) if job.workload else ()),
             *_sources(job.sources),
         ]
 
     def pull(self, job: PullJob) -> list[str | Path]:
         """`zonda-load xfr pull`."""
         key = ["--tsig", f"{job.tsig.algorithm}:{job.tsig.name}:{job.tsig.secret}"] if job.tsig else []
-        return [self.program, "xfr", "pull", *_to(job.endpoint, job.transport), "--zones", job.zones, *key, *_trust(job.authority)]
+        return [
+            self.program,
+            "xfr",
+            "pull",
+            *_to(job.endpoint, job.transport),
+            "--zones",
+            job.zones,
+            *key,
+            *_trust(job.authority),
+        ]
 
     def update(self, job: UpdateJob) -> list[str | Path]:
         """`zonda-load update`."""
@@ -201,8 +235,25 @@ class Dnsperf(Generator):
         closed = traffic.loop == "closed"
         port = job.endpoint.tls_port if traffic.transport == "tls" else job.endpoint.port
         return [
-            *(self.program, "-s", job.endpoint.address, "-p", str(port), "-m", "dot" if traffic.transport == "tls" else traffic.transport),
-            *("-d", job.workload.queries, "-l", f"{max(1, round(job.seconds))}", "-c", str(traffic.connections), "-T", "1"),
+            *(
+                self.program,
+                "-s",
+                job.endpoint.address,
+                "-p",
+                str(port),
+                "-m",
+                "dot" if traffic.transport == "tls" else traffic.transport,
+            ),
+            *(
+                "-d",
+                job.workload.queries,
+                "-l",
+                f"{max(1, round(job.seconds))}",
+                "-c",
+                str(traffic.connections),
+                "-T",
+                "1",
+            ),
             *("-t", f"{traffic.timeout_ms / 1000:g}", "-q", str(traffic.outstanding if closed else self.OUTSTANDING)),
             *([] if closed else ["-Q", f"{max(1, round(job.rate))}"]),
             *(["-e"] if traffic.edns_size else []),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from zonda_lab.experiment import Settings
 from zonda_lab.hdr import Latency
 from zonda_lab.load import LoadResult
 from zonda_lab.series import Telemetry, net
 from zonda_lab.stage import Server, Span
-
-
 
 
 @dataclass
@@ -29,6 +28,10 @@ class Outcome:
 
 class Recorder(Protocol):
     """Takes the windows of one start."""
+
+    @property
+    def windows(self) -> list[tuple[dict[str, str], Settings]]:
+        """What is varied within the start: the levels of each window and its settings, in the order of the plan."""
 
     def add(self, outcome: Outcome, attempt: int = 0) -> bool:
         """Judges a window and writes it down; False if it is invalid."""
@@ -71,7 +74,9 @@ def machine_metrics(telemetry: Telemetry, span: Span) -> dict[str, float]:
     return metrics
 
 
-def memory_metrics(server: Server, records: int, zones: int, connections: int = 0, before_kb: int = 0) -> dict[str, float]:
+def memory_metrics(
+    server: Server, records: int, zones: int, connections: int = 0, before_kb: int = 0
+) -> dict[str, float]:
     """Memory as it stands, and what one record, zone or connection takes of it."""
     memory = server.process.memory()
     metrics = {"rss_mb": memory.rss_kb / 1024, "pss_mb": memory.pss_kb / 1024, "peak_mb": memory.peak_kb / 1024}

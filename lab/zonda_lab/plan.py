@@ -54,7 +54,7 @@ def plan(experiment: Experiment, seed: int) -> list[Start]:
     """All starts in the order in which they are to be made; the same seed gives the same order."""
     treatments = _with_second_baseline(experiment, crossed(experiment.factors))
     inner = crossed(experiment.within)
-    starts = []
+    starts: list[Start] = []
     for block in range(experiment.settings().timing.blocks):
         shuffle = random.Random(f"{seed}/{experiment.id}/{block}")
         for treatment in shuffle.sample(treatments, len(treatments)):

@@ -20,7 +20,9 @@ class PortBound:
         return max(0.0, (connections - self.tuples) / self.connections_per_s)
 
 
-def port_bound(port_range: tuple[int, int], sources: int = 1, destinations: int = 1, time_wait_buckets: int = 2**31) -> PortBound:
+def port_bound(
+    port_range: tuple[int, int], sources: int = 1, destinations: int = 1, time_wait_buckets: int = 2**31
+) -> PortBound:
     """TCP allows a connection per (source, source port, destination, port): each tuple once in TIME_WAIT_S seconds.
 
     Sockets beyond `time_wait_buckets` skip TIME_WAIT, so with few buckets the bound disappears.

@@ -58,7 +58,9 @@ def wait_ready(process: Process, namespace: Namespace, endpoint: Endpoint, zone:
             if ask(probe, query(random.randrange(65536), zone), 0.01):
                 return time.monotonic() - process.began
             time.sleep(0.002)
-    raise LabError(f"{process.name} does not answer for {zone} after {limit_s:.0f} s", f"its log ends: {process.tail()}")
+    raise LabError(
+        f"{process.name} does not answer for {zone} after {limit_s:.0f} s", f"its log ends: {process.tail()}"
+    )
 
 
 def ask(probe: socket.socket, asked: bytes, patience_s: float) -> bytes | None:

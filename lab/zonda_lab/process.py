@@ -36,7 +36,14 @@ class Process:
     """A running program inside a namespace."""
 
     def __init__(
-        self, name: str, argv: Sequence[str | Path], namespace: Namespace, log: Path, *, cpus: Sequence[int] = (), descriptors: int = 0
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        namespace: Namespace,
+        log: Path,
+        *,
+        cpus: Sequence[int] = (),
+        descriptors: int = 0,
     ) -> None:
         self.name, self.log = name, log
         limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"] if descriptors else []

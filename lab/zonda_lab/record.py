@@ -69,7 +69,10 @@ class Results:
         """Makes the folder with its manifest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.lines.exists():
-            raise LabError(f"{self.folder} holds results already", f"go on with them by --resume {self.folder}, or choose another --out")
+            raise LabError(
+                f"{self.folder} holds results already",
+                f"go on with them by --resume {self.folder}, or choose another --out",
+            )
         self.write("manifest.json", manifest)
         self.lines.touch()
 
@@ -82,7 +85,9 @@ class Results:
         try:
             loaded: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
         except FileNotFoundError:
-            raise LabError(f"{self.folder} holds no results", "it should have manifest.json and records.jsonl") from None
+            raise LabError(
+                f"{self.folder} holds no results", "it should have manifest.json and records.jsonl"
+            ) from None
         return loaded
 
     def append(self, record: Record) -> None:

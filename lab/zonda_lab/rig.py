@@ -164,12 +164,14 @@ class Rig:
         try:
             end.run("tc", "qdisc", "replace", "dev", device, "root", *discipline.split())
         except LabError as error:
-            raise UnsupportedError(f"this kernel cannot do qdisc {discipline.split()[0]}: {error}") from None
+            raise UnsupportedError(f"this kernel cannot do qdisc {discipline.split(maxsplit=1)[0]}: {error}") from None
 
     def _steer(self) -> None:
         """RPS, the stand-in for a card's RSS; a fresh sysfs shows the interfaces of the namespace it is mounted in."""
         mask = f"{sum(1 << cpu for cpu in self.spec.rps_cpus):x}"
-        script = f"mount -t sysfs rig /sys && for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
+        script = (
+            f"mount -t sysfs rig /sys && for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
+        )
         try:
             self.server.run("unshare", "--mount", "sh", "-ec", script)
         except LabError as error:

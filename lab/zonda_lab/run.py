@@ -12,7 +12,7 @@ from typing import Any
 
 from zonda_lab import __version__, hdr, machine, plan, validity
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import Experiment
+from zonda_lab.experiment import Experiment, Settings
 from zonda_lab.load import Generator
 from zonda_lab.outcome import Outcome, machine_metrics
 from zonda_lab.plan import Start
@@ -27,7 +27,9 @@ from zonda_lab.stage import Stage
 class Runner:
     """Everything that stays the same from start to start."""
 
-    def __init__(self, results: Results, installed: Mapping[str, Installed], generator: Generator, progress: Progress) -> None:
+    def __init__(
+        self, results: Results, installed: Mapping[str, Installed], generator: Generator, progress: Progress
+    ) -> None:
         self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
         self._impossible: dict[str, str] = {}
 
@@ -54,7 +56,7 @@ class Runner:
                     raise UnsupportedError(self._impossible[kind])
                 with Stage(start.settings, self.installed, self.generator) as stage:
                     book.open(stage)
-                    procedure.run(stage, start, book)
+                    procedure.run(stage, book)
                     book.close()
             except UnsupportedError as error:
                 self._impossible[kind] = str(error)
@@ -75,6 +77,11 @@ class Book:
         self.records: list[Record] = []
         self.stage: Stage | None = None
         self.files: dict[str, str] = {}
+
+    @property
+    def windows(self) -> list[tuple[dict[str, str], Settings]]:
+        """The levels of each window and its settings, in the order of the plan."""
+        return [(inner.levels, self.start.settings_of(inner)) for inner in self.start.within]
 
     @property
     def valid(self) -> bool:
@@ -105,7 +112,9 @@ class Book:
     def close(self) -> None:
         """Keeps the telemetry of the start, before the stage is left."""
         if self.stage is not None and self.stage.telemetry_file.exists():
-            self.files["telemetry"] = self.runner.results.keep(self.stage.telemetry_file, f"telemetry/{self._stem}.jsonl")
+            self.files["telemetry"] = self.runner.results.keep(
+                self.stage.telemetry_file, f"telemetry/{self._stem}.jsonl"
+            )
 
     def skip(self, why: str) -> None:
         """The treatment cannot be done here."""
@@ -156,7 +165,9 @@ class Book:
             treatment=self.start.treatment.levels,
             copy=self.start.treatment.copy,
             attempt=attempt,
-            server={"label": label, "kind": server.adapter.name, "version": server.version} if server else {"label": label},
+            server={"label": label, "kind": server.adapter.name, "version": server.version}
+            if server
+            else {"label": label},
             began=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         )
 
@@ -166,12 +177,18 @@ class Book:
             return {}
         name = f"hdr/{self._stem}-{number}.hlog"
         tagged = {"intended": result.latency_intended, "actual": result.latency_actual}
-        hdr.write_log(self.runner.results.folder / name, time.time(), {tag: text for tag, text in tagged.items() if text})
+        hdr.write_log(
+            self.runner.results.folder / name, time.time(), {tag: text for tag, text in tagged.items() if text}
+        )
         return {"latency": name}
 
 
 def manifest(
-    experiments: Sequence[Experiment], installed: Mapping[str, Installed], absent: Mapping[str, str], generator: Generator, options: Mapping[str, Any]
+    experiments: Sequence[Experiment],
+    installed: Mapping[str, Installed],
+    absent: Mapping[str, str],
+    generator: Generator,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What was run, with what, where: enough to run it again."""
     return {

@@ -39,7 +39,9 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
             raise LabError(f"{where}: unknown key `{key}`", suggestion(key, fields))
     missing = [key for key, field in fields.items() if key not in table and _required(field)]
     if missing:
-        raise LabError(f"{where}: `{missing[0]}` is missing", f"it is {fields[missing[0]].metadata.get('doc', 'needed')}")
+        raise LabError(
+            f"{where}: `{missing[0]}` is missing", f"it is {fields[missing[0]].metadata.get('doc', 'needed')}"
+        )
     values = {
         fields[key].name: _convert(hints[fields[key].name], value, f"{where}: {key}") for key, value in table.items()
     }
@@ -100,7 +102,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is list:
         return [_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_checked(list, value, where))]
     if origin is dict:
-        return {key: _convert(arguments[1], item, f"{where}.{key}") for key, item in _checked(dict, value, where).items()}
+        return {
+            key: _convert(arguments[1], item, f"{where}.{key}") for key, item in _checked(dict, value, where).items()
+        }
     return _checked(hint, value, where)
 
 

@@ -74,7 +74,9 @@ class Telemetry:
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """Share of a core used by each thread of a process tree."""
         names = sorted({name for sample in self.samples for name in threads_of(sample, label)})
-        return {name: self.rate(lambda sample, name=name: threads_of(sample, label).get(name, 0) / 1e9) for name in names}  # type: ignore[misc]
+        return {
+            name: self.rate(lambda sample, name=name: threads_of(sample, label).get(name, 0) / 1e9) for name in names
+        }  # type: ignore[misc]
 
 
 def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:

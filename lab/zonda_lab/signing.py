@@ -10,7 +10,7 @@ import base64
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
 import dns.name
 import dns.rdata
@@ -19,12 +19,19 @@ import dns.rdatatype
 import dns.rdtypes.util
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-if TYPE_CHECKING:
-    from zonda_lab.zonegen import RRset
-
 ALGORITHM = 15  # Ed25519, RFC 8080
 INCEPTION, EXPIRATION = 1577836800, 2145916800  # 2020-01-01 to 2038-01-01
 BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHIJKLMNOPQRSTUV")
+
+
+class RRset(NamedTuple):
+    """One RRset in text; `role` says what signing does with it (cut: NS of a delegation, glue: below one)."""
+
+    owner: str
+    ttl: int
+    type: str
+    rdatas: tuple[str, ...]
+    role: Literal["apex", "own", "cut", "glue"]
 
 
 class Signer:
@@ -32,7 +39,9 @@ class Signer:
 
     def __init__(self, apex: str, seed: int) -> None:
         self.apex = dns.name.from_text(apex)
-        self.private = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest())
+        self.private = Ed25519PrivateKey.from_private_bytes(
+            hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest()
+        )
         self.public = self.private.public_key().public_bytes_raw()
 
     @property
@@ -51,19 +60,15 @@ class Signer:
         """RFC 4034 3.1.8.1: RRSIG RDATA without the signature, then the RRset in canonical form and order."""
         owner = dns.name.from_text(rrset.owner)
         rdtype, labels = dns.rdatatype.from_text(rrset.type), len(owner.labels) - 1
-        wires = sorted(
-            dns.rdata.from_text(dns.rdataclass.IN, rdtype, text).to_digestable() for text in rrset.rdatas
+        wires = sorted(dns.rdata.from_text(dns.rdataclass.IN, rdtype, text).to_digestable() for text in rrset.rdatas)
+        prefix = (
+            struct.pack(">HBBIIIH", rdtype, ALGORITHM, labels, rrset.ttl, EXPIRATION, INCEPTION, self.key_tag)
+            + self.apex.to_digestable()
         )
-        prefix = struct.pack(
-            ">HBBIIIH", rdtype, ALGORITHM, labels, rrset.ttl, EXPIRATION, INCEPTION, self.key_tag
-        ) + self.apex.to_digestable()
         head = owner.to_digestable() + struct.pack(">HHI", rdtype, 1, rrset.ttl)
         covered = b"".join(head + struct.pack(">H", len(wire)) + wire for wire in wires)
         signature = base64.b64encode(self.private.sign(prefix + covered)).decode()
-        text = (
-            f"{rrset.type} {ALGORITHM} {labels} {rrset.ttl} 20380101000000 20200101000000"
-            f" {self.key_tag} {self.apex} {signature}"
-        )
+        text = f"{rrset.type} {ALGORITHM} {labels} {rrset.ttl} 20380101000000 20200101000000 {self.key_tag} {self.apex} {signature}"
         return rrset._replace(type="RRSIG", rdatas=(text,))
 
 
@@ -76,7 +81,11 @@ def signed(rrsets: Iterable[RRset], apex: str, denial: str, seed: int) -> Iterat
         if rrset.type == "SOA":
             negative_ttl = min(rrset.ttl, int(rrset.rdatas[0].split()[-1]))  # RFC 9077 3: the TTL of denial
             dnskey = rrset._replace(type="DNSKEY", rdatas=(signer.dnskey,))
-            extra = [dnskey] if denial == "nsec" else [dnskey, rrset._replace(type="NSEC3PARAM", ttl=0, rdatas=("1 0 0 -",))]
+            extra = (
+                [dnskey]
+                if denial == "nsec"
+                else [dnskey, rrset._replace(type="NSEC3PARAM", ttl=0, rdatas=("1 0 0 -",))]
+            )
         else:
             extra = []
         for each in (rrset, *extra):
@@ -93,8 +102,6 @@ def signed(rrsets: Iterable[RRset], apex: str, denial: str, seed: int) -> Iterat
 
 def nsec_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRset]:
     """RFC 4034 4: every owner of authoritative data or a delegation, in canonical order, the last to the apex."""
-    from zonda_lab.zonegen import RRset
-
     owners = sorted(types, key=canonical)
     for owner, following in zip(owners, [*owners[1:], apex], strict=True):
         listed = types[owner] | {"NSEC", "RRSIG"}
@@ -103,8 +110,6 @@ def nsec_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRse
 
 def nsec3_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRset]:
     """RFC 5155 7.1 with opt-out: delegations without DS are left out; no salt, no iterations (RFC 9276)."""
-    from zonda_lab.zonegen import RRset
-
     hashed = {nsec3_hash(owner): listed for owner, listed in types.items() if listed != {"NS"}}
     order = sorted(hashed)
     for digest, following in zip(order, [*order[1:], order[0]], strict=True):
@@ -115,7 +120,9 @@ def nsec3_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRs
 
 def nsec3_hash(owner: str) -> str:
     """The hashed owner name: SHA-1 once over the wire form in lower case, no salt."""
-    wire = b"".join(bytes([len(part)]) + part for part in owner.lower().encode().rstrip(b".").split(b".") if part) + b"\0"
+    wire = (
+        b"".join(bytes([len(part)]) + part for part in owner.lower().encode().rstrip(b".").split(b".") if part) + b"\0"
+    )
     return base64.b32encode(hashlib.sha1(wire).digest()).translate(BASE32HEX).decode()
 
 

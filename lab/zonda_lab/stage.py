@@ -86,10 +86,18 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="zonda-lab-"))
         self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
-        self.rig = self._open.enter_context(Rig(self.settings.rig, self.settings.primary.addresses if self.settings.primary.name else 0))
+        self.rig = self._open.enter_context(
+            Rig(self.settings.rig, self.settings.primary.addresses if self.settings.primary.name else 0)
+        )
         self.telemetry_file = self.folder / "telemetry.jsonl"
         watching = [f"--net={end.name}={end.path}" for end in (self.rig.server, self.rig.client)]
-        argv = [sys.executable, telemetry.__file__, "--labels", self.folder / "labels.json", *watching]
+        argv: list[str | Path] = [
+            sys.executable,
+            telemetry.__file__,
+            "--labels",
+            self.folder / "labels.json",
+            *watching,
+        ]
         self.start_process("telemetry", argv, log=self.telemetry_file)
 
     @property
@@ -100,7 +108,9 @@ class Stage:
     def installed(self, label: str) -> Installed:
         """The program behind a label."""
         if label not in self._installed:
-            raise UnsupportedError(f"{label} is not there", f"`zonda-lab servers` tells why; found: {', '.join(self._installed)}")
+            raise UnsupportedError(
+                f"{label} is not there", f"`zonda-lab servers` tells why; found: {', '.join(self._installed)}"
+            )
         return self._installed[label]
 
     def require(self, server: Installed, *features: Feature) -> None:
@@ -155,13 +165,20 @@ class Stage:
         """Seconds from the start of `server` to its first answer for `zone` (its last one)."""
         end = self.rig.client if server.setup.endpoint.address == SERVER else self.rig.server
         name = zone or server.setup.zones[-1].name
-        server.first_answer_s = probe.wait_ready(server.process, end, server.setup.endpoint, name, self.settings.timing.ready_s)
+        server.first_answer_s = probe.wait_ready(
+            server.process, end, server.setup.endpoint, name, self.settings.timing.ready_s
+        )
         return server.first_answer_s
 
     def start_primary(self, zones: Sequence[Zone], notify: tuple[Endpoint, ...] = ()) -> Server:
         """The primary at the client's end, ready; zones are spread over its addresses by `secondary_zones`."""
         spec, installed = self.settings.primary, self.installed(self.settings.primary.name)
-        self.require(installed, Feature.TRANSFER_OUT, *([Feature.XOT_OUT] if spec.transport == "tls" else []), *([Feature.TSIG] if spec.tsig else []))
+        self.require(
+            installed,
+            Feature.TRANSFER_OUT,
+            *([Feature.XOT_OUT] if spec.transport == "tls" else []),
+            *([Feature.TSIG] if spec.tsig else []),
+        )
         addresses = [primary_address(number) for number in range(spec.addresses)]
         setup = Setup(
             directory=self.folder / "primary",
@@ -175,7 +192,9 @@ class Stage:
             notify=notify,
         )
         installed.adapter.prepare(setup)
-        server = Server(installed, setup, self.start_process("primary", installed.adapter.command(installed.program, setup)))
+        server = Server(
+            installed, setup, self.start_process("primary", installed.adapter.command(installed.program, setup))
+        )
         self.wait_ready(server)
         return server
 
@@ -209,7 +228,9 @@ class Stage:
         """The query file that fits the zones."""
         return workload(self.settings.zones, self.settings.queries)
 
-    def job(self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None) -> QueryJob:
+    def job(
+        self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
+    ) -> QueryJob:
         """The queries that `settings` (those of one window) ask for."""
         return QueryJob(
             traffic=settings.traffic,
@@ -258,7 +279,15 @@ class Stage:
         """Answers a second in a closed loop, measured once a start for each kind of traffic."""
         traffic = _closed(settings.traffic)
         if traffic not in self._capacity:
-            job = QueryJob(traffic, 0.0, server.setup.endpoint, self.workload(), CAPACITY_S, verify=False, authority=self.authority(settings))
+            job = QueryJob(
+                traffic,
+                0.0,
+                server.setup.endpoint,
+                self.workload(),
+                CAPACITY_S,
+                verify=False,
+                authority=self.authority(settings),
+            )
             result = self.load(job)
             self._capacity[traffic] = result.answered / result.seconds
         return self._capacity[traffic]

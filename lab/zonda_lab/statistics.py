@@ -89,11 +89,23 @@ def unpaired_effect(baseline: Sequence[float], candidate: Sequence[float], margi
     low, high = _bootstrap_shift(a, b)
     p = float(stats.mannwhitneyu(b, a).pvalue) if len(set(a) | set(b)) > 1 else 1.0
     bound = math.log1p(margin)
-    p_equivalence = float(ttost_ind(b, a, -bound, bound, usevar="unequal")[0]) if _spread(a, b) else float(abs(shift(a, b)) >= bound)
+    p_equivalence = (
+        float(ttost_ind(b, a, -bound, bound, usevar="unequal")[0])
+        if _spread(a, b)
+        else float(abs(shift(a, b)) >= bound)
+    )
     pooled = math.sqrt((_variance(a) + _variance(b)) / 2 * 2)
     seen = _detectable(pooled, min(len(a), len(b)))
     return Effect(
-        math.exp(shift(a, b)), math.exp(low), math.exp(high), p, min(len(a), len(b)), False, p_equivalence < ALPHA, p_equivalence, seen
+        math.exp(shift(a, b)),
+        math.exp(low),
+        math.exp(high),
+        p,
+        min(len(a), len(b)),
+        False,
+        p_equivalence < ALPHA,
+        p_equivalence,
+        seen,
     )
 
 
@@ -182,7 +194,9 @@ def tukey(groups: Groups) -> list[Pair]:
     found = stats.tukey_hsd(*(np.log(values) for values in groups.values()))
     interval = found.confidence_interval()
     return [
-        Pair(names[i], names[j], float(found.pvalue[i, j]), math.exp(-interval.high[i, j]), math.exp(-interval.low[i, j]))
+        Pair(
+            names[i], names[j], float(found.pvalue[i, j]), math.exp(-interval.high[i, j]), math.exp(-interval.low[i, j])
+        )
         for i, j in itertools.combinations(range(len(names)), 2)
     ]
 
@@ -225,7 +239,9 @@ def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
     return fitted
 
 
-def false_alarms(firsts: Sequence[Sequence[float]], seconds: Sequence[Sequence[float]], margin: float) -> tuple[int, int]:
+def false_alarms(
+    firsts: Sequence[Sequence[float]], seconds: Sequence[Sequence[float]], margin: float
+) -> tuple[int, int]:
     """A/A: of so many comparisons of equal treatments so many looked different; about one in twenty may."""
     effects = [paired_effect(a, b, margin) for a, b in zip(firsts, seconds, strict=True) if len(a) > 2]
     return sum(effect.p < ALPHA for effect in effects), len(effects)
@@ -238,7 +254,10 @@ def warm_up_end(values: Sequence[float]) -> int:
     if last < 2 or np.ptp(x) == 0:
         return 0
     whole = float(((x - x.mean()) ** 2).sum())
-    costs = {k: float(((x[:k] - x[:k].mean()) ** 2).sum() + ((x[k:] - x[k:].mean()) ** 2).sum()) for k in range(1, len(x) - 1)}
+    costs = {
+        k: float(((x[:k] - x[:k].mean()) ** 2).sum() + ((x[k:] - x[k:].mean()) ** 2).sum())
+        for k in range(1, len(x) - 1)
+    }
     best = min(costs, key=costs.__getitem__)
     return best if best <= last and costs[best] < 0.5 * whole else 0
 

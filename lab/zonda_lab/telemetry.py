@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 NET_FILES = ("sockstat", "snmp", "netstat", "softnet_stat")
 SOCKSTAT = {"TCP": ("inuse", "orphan", "tw", "alloc", "mem"), "UDP": ("inuse", "mem")}
@@ -33,11 +33,15 @@ def main() -> None:
     arguments.add_argument("--net", action="append", default=[], metavar="NAME=PATH")
     arguments.add_argument("--hz", type=float, default=10.0)
     given = arguments.parse_args()
-    nets = {name: NetCounters(path) for name, _, path in (item.partition("=") for item in given.net)} or {"host": NetCounters()}
+    nets = {name: NetCounters(path) for name, _, path in (item.partition("=") for item in given.net)} or {
+        "host": NetCounters()
+    }
     running = [True]
     signal.signal(signal.SIGTERM, lambda *_: running.clear())
     clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
-    print(json.dumps({"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}), flush=True)
+    print(
+        json.dumps({"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}), flush=True
+    )
     due = time.monotonic()
     while running:
         print(json.dumps(sample(due, labelled(given.labels), nets)), flush=True)
@@ -63,7 +67,7 @@ class NetCounters:
 
     def __init__(self, path: str = "") -> None:
         with inside(path) if path else contextlib.nullcontext():
-            self.files: dict[str, TextIO] = {name: Path(f"/proc/thread-self/net/{name}").open() for name in NET_FILES}
+            self.files = {name: Path(f"/proc/thread-self/net/{name}").open() for name in NET_FILES}  # noqa: SIM115
 
     def read(self) -> dict[str, int]:
         """Sockets by state, drops and errors."""

@@ -16,24 +16,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from zonda_lab.experiment import ZoneSpec
 from zonda_lab.model import Zone
-from zonda_lab.signing import signed
+from zonda_lab.signing import RRset, signed
 
 FORMAT = 2  # raised when the same spec makes other bytes, so that cached zones are made anew
 Kind = Literal["answer", "referral", "nodata", "nxdomain"]
-
-
-class RRset(NamedTuple):
-    """One RRset in text; `role` says what signing does with it (cut: NS of a delegation, glue: below one)."""
-
-    owner: str
-    ttl: int
-    type: str
-    rdatas: tuple[str, ...]
-    role: Literal["apex", "own", "cut", "glue"]
 
 
 class Question(NamedTuple):
@@ -58,7 +48,7 @@ class ZoneSet:
 class Shape(ABC):
     """A family of zones: its text and its questions."""
 
-    types: dict[str, float] = {"A": 1.0}
+    types: ClassVar[dict[str, float]] = {"A": 1.0}
 
     def __init__(self, spec: ZoneSpec) -> None:
         self.spec = spec
@@ -83,7 +73,9 @@ class Shape(ABC):
         """SOA, one name server and its address."""
         apex = self.apex(index)
         server = under("ns1", apex)
-        yield RRset(apex, 3600, "SOA", (f"{server} hostmaster.{apex} 1000000001 3600 900 604800 {negative_ttl}",), "apex")
+        yield RRset(
+            apex, 3600, "SOA", (f"{server} hostmaster.{apex} 1000000001 3600 900 604800 {negative_ttl}",), "apex"
+        )
         yield RRset(apex, 3600, "NS", (server,), "apex")
         yield RRset(server, 3600, "A", ("192.0.2.1",), "own")
 
@@ -103,7 +95,11 @@ class Root(Shape):
         """The root servers' names are glue below net."""
         letters = "abcdefghijklm"
         yield RRset(
-            self.apex(index), 86400, "SOA", ("a.root-servers.net. nstld.example. 1000000001 1800 900 604800 86400",), "apex"
+            self.apex(index),
+            86400,
+            "SOA",
+            ("a.root-servers.net. nstld.example. 1000000001 1800 900 604800 86400",),
+            "apex",
         )
         yield RRset(self.apex(index), 518400, "NS", tuple(f"{c}.root-servers.net." for c in letters), "apex")
         for number, letter in enumerate(letters, 1):
@@ -155,7 +151,13 @@ class Tld(Shape):
         if draw[3] < self.SIGNED:
             yield RRset(owner, 3600, "DS", (ds_text(mix(self.spec.seed, rank, 9)),), "own")
         for k in range(1, count + 1) if own_glue else ():
-            yield RRset(f"ns{k}.{owner}", 3600, "A", (f"10.{rank >> 16 & 63 | k << 6 & 192}.{rank >> 8 & 255}.{rank & 255}",), "glue")
+            yield RRset(
+                f"ns{k}.{owner}",
+                3600,
+                "A",
+                (f"10.{rank >> 16 & 63 | k << 6 & 192}.{rank >> 8 & 255}.{rank & 255}",),
+                "glue",
+            )
 
     def _servers(self, owner: str, rank: int, count: int, draw: list[float]) -> Iterator[str]:
         pool = max(1, int(self.spec.records * self.POOL))
@@ -190,7 +192,7 @@ class Flat(Shape):
 class Mixed(Shape):
     """The mix of the Windows measurements: A 60 %, CNAME 20, SRV 10, MX 4, TXT 3; and 3 % NS, which the apex answers."""
 
-    types = {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}
+    types: ClassVar[dict[str, float]] = {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}
     LABELS = (("A", "host", 62), ("CNAME", "alias", 82), ("SRV", "srv", 92), ("MX", "mail", 96), ("TXT", "text", 100))
 
     def rrsets(self, index: int) -> Iterator[RRset]:
@@ -226,11 +228,13 @@ class Mixed(Shape):
 class Tiny(Shape):
     """The smallest zone: SOA and one name server that is elsewhere."""
 
-    types = {"SOA": 1.0}
+    types: ClassVar[dict[str, float]] = {"SOA": 1.0}
 
     def rrsets(self, index: int) -> Iterator[RRset]:
         """Two records."""
-        yield RRset(self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex")
+        yield RRset(
+            self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex"
+        )
         yield RRset(self.apex(index), 3600, "NS", ("ns.example.",), "apex")
 
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002

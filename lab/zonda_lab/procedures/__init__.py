@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zonda_lab.outcome import Recorder
-from zonda_lab.plan import Start
 from zonda_lab.procedures.changes import propagation, updating
 from zonda_lab.procedures.connections import descriptors, idle
 from zonda_lab.procedures.peak import peak
@@ -20,7 +19,7 @@ from zonda_lab.stage import Stage
 class Procedure:
     """A way to measure a start; `retries_itself` if it repeats invalid windows within the start."""
 
-    run: Callable[[Stage, Start, Recorder], None]
+    run: Callable[[Stage, Recorder], None]
     what: str
     retries_itself: bool = False
 
@@ -33,7 +32,9 @@ PROCEDURES: dict[str, Procedure] = {
     "secondary": Procedure(secondary, "a secondary without data transfers every zone from its primary"),
     "pull": Procedure(pull, "a null secondary reads every zone from the server"),
     "idle": Procedure(idle, "idle connections are opened and held: memory, rate, latency of a probe meanwhile"),
-    "descriptors": Procedure(descriptors, "more connections than the server has descriptors: is UDP served, does TCP come back?"),
+    "descriptors": Procedure(
+        descriptors, "more connections than the server has descriptors: is UDP served, does TCP come back?"
+    ),
     "propagation": Procedure(propagation, "a zone changes at the primary: time until the secondary answers with it"),
     "updating": Procedure(updating, "queries while the zone changes by dynamic updates"),
 }

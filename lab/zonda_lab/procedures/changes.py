@@ -13,14 +13,13 @@ from zonda_lab.experiment import Settings
 from zonda_lab.load import UpdateJob, read_summary
 from zonda_lab.model import Zone
 from zonda_lab.outcome import Outcome, Recorder
-from zonda_lab.plan import Start
 from zonda_lab.procedures.queries import warm_up, window
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.servers import Feature
 from zonda_lab.stage import Server, Stage, set_serial
 
 
-def propagation(stage: Stage, start: Start, recorder: Recorder) -> None:
+def propagation(stage: Stage, recorder: Recorder) -> None:
     """A zone file changes at the primary, which is told to reload: the time until the secondary serves the new serial."""
     stage.require(stage.installed(stage.settings.server.name), Feature.SECONDARY)
     zones = stage.changeable_zones()
@@ -34,19 +33,26 @@ def propagation(stage: Stage, start: Start, recorder: Recorder) -> None:
             for i in range(stage.settings.change.changes)
         ]
     metrics = {f"propagation_p{p}_ms": float(np.percentile(delays, p)) for p in (50, 99)}
-    recorder.add(Outcome(span, metrics, detail={"delays_ms": [round(delay, 3) for delay in delays]}, died=not server.process.alive))
+    recorder.add(
+        Outcome(
+            span, metrics, detail={"delays_ms": [round(delay, 3) for delay in delays]}, died=not server.process.alive
+        )
+    )
 
 
-def updating(stage: Stage, start: Start, recorder: Recorder) -> None:
+def updating(stage: Stage, recorder: Recorder) -> None:
     """The windows of `queries` while updates stream in; the same windows without them are the level of rate 0."""
     server = stage.start_server(stage.changeable_zones())
     stage.require(server.installed, Feature.UPDATE)
     stage.wait_ready(server)
     warm_up(stage, server)
-    for inner in start.within:
-        settings = start.settings_of(inner)
-        outcome = _updated_window(stage, server, settings) if settings.change.updates_per_s else window(stage, server, settings)
-        outcome.within = inner.levels
+    for levels, settings in recorder.windows:
+        outcome = (
+            _updated_window(stage, server, settings)
+            if settings.change.updates_per_s
+            else window(stage, server, settings)
+        )
+        outcome.within = levels
         recorder.add(outcome)
 
 
@@ -59,7 +65,9 @@ def _changed_ms(stage: Stage, primary: Server, server: Server, zone: Zone, seria
     began = time.monotonic()
     stage.reload(primary)
     with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
-        arrivals = probe.watch(asking, [zone.name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == serial)
+        arrivals = probe.watch(
+            asking, [zone.name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == serial
+        )
     if arrivals.missing:
         raise LabError(f"{server.installed.label} never served serial {serial} of {zone.name}", server.process.tail())
     return (arrivals.seen[zone.name] - began) * 1000
@@ -67,7 +75,9 @@ def _changed_ms(stage: Stage, primary: Server, server: Server, zone: Zone, seria
 
 def _updated_window(stage: Stage, server: Server, settings: Settings) -> Outcome:
     """Queries and updates at once: the update stream begins first and ends last."""
-    job = UpdateJob(server.setup.endpoint, server.setup.zones[0].name, settings.change.updates_per_s, settings.timing.seconds + 1.0)
+    job = UpdateJob(
+        server.setup.endpoint, server.setup.zones[0].name, settings.change.updates_per_s, settings.timing.seconds + 1.0
+    )
     stream = stage.start_process("updates", stage.generator.update(job))
     outcome = window(stage, server, settings)
     stream.child.wait(job.seconds + 20.0)

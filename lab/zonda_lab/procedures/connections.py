@@ -12,7 +12,6 @@ from zonda_lab.hdr import Latency
 from zonda_lab.load import HoldJob, LoadResult, read_summary
 from zonda_lab.model import Endpoint
 from zonda_lab.outcome import Outcome, Recorder, memory_metrics
-from zonda_lab.plan import Start
 from zonda_lab.rig import Namespace
 from zonda_lab.series import net
 from zonda_lab.stage import Server, Stage
@@ -21,7 +20,7 @@ PAGE = 4096  # sockstat counts TCP memory in pages
 RECOVERY_S = 30.0
 
 
-def idle(stage: Stage, start: Start, recorder: Recorder) -> None:
+def idle(stage: Stage, recorder: Recorder) -> None:
     """Opens connections, reads memory while all are held, and sees how long the server keeps them."""
     server = stage.start_server()
     stage.wait_ready(server)
@@ -43,7 +42,7 @@ def idle(stage: Stage, start: Start, recorder: Recorder) -> None:
     recorder.add(outcome)
 
 
-def descriptors(stage: Stage, start: Start, recorder: Recorder) -> None:
+def descriptors(stage: Stage, recorder: Recorder) -> None:
     """Connections beyond the server's descriptors: UDP must be served meanwhile, TCP again afterwards, without spinning."""
     server = stage.start_server()
     stage.wait_ready(server)

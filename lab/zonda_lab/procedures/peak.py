@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zonda_lab.experiment import Settings
 from zonda_lab.outcome import Outcome, Recorder
-from zonda_lab.plan import Start
 from zonda_lab.procedures.queries import warm_up, window
 from zonda_lab.stage import Server, Stage
 
@@ -52,16 +52,15 @@ class Search:
         return min((rate for rate, shares in self.shares.items() if min(shares, default=1.0) < 1.0), default=0.0)
 
 
-def peak(stage: Stage, start: Start, recorder: Recorder) -> None:
+def peak(stage: Stage, recorder: Recorder) -> None:
     """Each goal in turn, the easiest first: its peak is the next one's upper end."""
     server = stage.start_server()
     stage.wait_ready(server)
     warm_up(stage, server)
-    for inner in start.within:
-        settings = start.settings_of(inner)
+    for levels, settings in recorder.windows:
         capacity = stage.capacity(settings, server)
         with stage.span(server) as span:
-            search = Search(_trial(stage, server, start, inner.levels, recorder))
+            search = Search(_trial(stage, server, settings, levels, recorder))
             top, found = capacity * HEADROOM, dict[str, float]()
             for name, goal in GOALS.items():
                 found[name] = top = search.peak(goal, top)
@@ -69,12 +68,13 @@ def peak(stage: Stage, start: Start, recorder: Recorder) -> None:
                     break
         metrics = found | {"first_loss_qps": search.first_loss, "capacity_qps": capacity}
         points = sorted((rate, share) for rate, shares in search.shares.items() for share in shares)
-        recorder.add(Outcome(span, metrics, within=inner.levels, detail={"points": points}, died=not server.process.alive))
+        recorder.add(Outcome(span, metrics, within=levels, detail={"points": points}, died=not server.process.alive))
 
 
-def _trial(stage: Stage, server: Server, start: Start, levels: dict[str, str], recorder: Recorder) -> Callable[[float], float]:
+def _trial(
+    stage: Stage, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
+) -> Callable[[float], float]:
     """One window at a rate; windows in which the generator failed are repeated and do not speak."""
-    settings = next(start.settings_of(inner) for inner in start.within if inner.levels == levels)
 
     def trial(rate: float) -> float:
         for attempt in range(settings.timing.retries + 1):

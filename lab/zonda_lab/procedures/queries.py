@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from zonda_lab.experiment import Settings
 from zonda_lab.outcome import Outcome, Recorder, memory_metrics, query_metrics
-from zonda_lab.plan import Start
 from zonda_lab.stage import Server, Stage
 
 
-def queries(stage: Stage, start: Start, recorder: Recorder) -> None:
+def queries(stage: Stage, recorder: Recorder) -> None:
     """One window for each level within the start, in the order of the plan, after a warm-up."""
     server = stage.start_server()
     stage.wait_ready(server)
     warm_up(stage, server)
-    for inner in start.within:
-        settings = start.settings_of(inner)
+    for levels, settings in recorder.windows:
         for attempt in range(settings.timing.retries + 1):
             outcome = window(stage, server, settings)
-            outcome.within = inner.levels
+            outcome.within = levels
             if recorder.add(outcome, attempt):
                 break
 
@@ -35,7 +33,9 @@ def window(stage: Stage, server: Server, settings: Settings, rate: float | None 
     with stage.span(server) as span:
         result = stage.load(job)
     offered = job.rate if settings.traffic.loop == "open" else None
-    metrics = query_metrics(result, span, offered) | memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
+    metrics = (
+        query_metrics(result, span, offered) | memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
+    )
     if isinstance(settings.traffic.rate, str):
         metrics["capacity_qps"] = stage.capacity(settings, server)
     return Outcome(span, metrics, result, died=not server.process.alive)

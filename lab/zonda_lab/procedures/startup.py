@@ -8,7 +8,6 @@ from zonda_lab import probe
 from zonda_lab.errors import LabError
 from zonda_lab.model import Zone
 from zonda_lab.outcome import Outcome, Recorder, memory_metrics
-from zonda_lab.plan import Start
 from zonda_lab.procedures.queries import warm_up
 from zonda_lab.series import Telemetry
 from zonda_lab.stage import Server, Span, Stage, set_serial
@@ -17,12 +16,12 @@ NEW_SERIAL = 1_000_000_002
 SETTLE_S = 0.3  # after the last answer: what is freed lazily is freed by then
 
 
-def startup(stage: Stage, start: Start, recorder: Recorder) -> None:
+def startup(stage: Stage, recorder: Recorder) -> None:
     """From the start of the program to its first answer and until every zone has been answered."""
     recorder.add(_started(stage)[1])
 
 
-def memory(stage: Stage, start: Start, recorder: Recorder) -> None:
+def memory(stage: Stage, recorder: Recorder) -> None:
     """At rest after loading, after a warm-up of queries, and at its highest while all zones are read again."""
     zones = stage.changeable_zones() if stage.settings.change.changes else None
     server, outcome = _started(stage, zones)
@@ -58,7 +57,9 @@ def _started(stage: Stage, zones: list[Zone] | None = None) -> tuple[Server, Out
         "start_cpu_s": server.process.cpu_s(),
         "zones_missing": float(len(arrivals.missing)),
     }
-    outcome = Outcome(span, metrics | memory_metrics(server, stage.zones.records, len(names)), died=not server.process.alive)
+    outcome = Outcome(
+        span, metrics | memory_metrics(server, stage.zones.records, len(names)), died=not server.process.alive
+    )
     if arrivals.missing:
         outcome.invalid.append(f"{len(arrivals.missing)} zones were never answered, {arrivals.missing[0]} among them")
     return server, outcome
@@ -73,9 +74,13 @@ def _state(stage: Stage, server: Server, span: Span, state: str) -> Outcome:
 def _wait_for_serial(stage: Stage, server: Server) -> None:
     name = server.setup.zones[-1].name
     with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
-        arrivals = probe.watch(asking, [name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == NEW_SERIAL)
+        arrivals = probe.watch(
+            asking, [name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == NEW_SERIAL
+        )
     if arrivals.missing:
-        raise LabError(f"{server.installed.label} does not serve the changed {name} after a reload", server.process.tail())
+        raise LabError(
+            f"{server.installed.label} does not serve the changed {name} after a reload", server.process.tail()
+        )
 
 
 def _rss_mb(telemetry: Telemetry) -> list[float]:

@@ -73,7 +73,11 @@ class Adapter(ABC):
         """The program: as given, on PATH or in the system's folders."""
         found = shutil.which(path or self.program, path=os.environ.get("PATH", "") + ":" + SYSTEM)
         if found is None:
-            mend = f"`zonda-lab servers --install {self.name}` installs it" if self.package else "give its path with --server"
+            mend = (
+                f"`zonda-lab servers --install {self.name}` installs it"
+                if self.package
+                else "give its path with --server"
+            )
             raise LabError(f"{self.name}: no program {path or self.program}", mend)
         return Path(found).resolve()
 

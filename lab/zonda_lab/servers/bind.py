@@ -30,7 +30,9 @@ class Bind(Adapter):
         """One file."""
         parts = [self._options(setup), "controls { };\n", "logging { category default { default_stderr; }; };\n"]
         if setup.tsig:
-            parts.append(f'key "{setup.tsig.name}" {{ algorithm {setup.tsig.algorithm}; secret "{setup.tsig.secret}"; }};\n')
+            parts.append(
+                f'key "{setup.tsig.name}" {{ algorithm {setup.tsig.algorithm}; secret "{setup.tsig.secret}"; }};\n'
+            )
         if setup.certificate:
             parts.append(
                 f'tls service {{ cert-file "{setup.certificate.certificate}"; key-file "{setup.certificate.key}"; }};\n'

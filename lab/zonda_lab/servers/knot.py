@@ -30,7 +30,9 @@ class Knot(Adapter):
         """One file: what all zones share is in the default template."""
         parts = [self._server(setup)]
         if setup.tsig:
-            parts.append(f" - id: {setup.tsig.name}\n   algorithm: {setup.tsig.algorithm}\n   secret: {setup.tsig.secret}\n")
+            parts.append(
+                f" - id: {setup.tsig.name}\n   algorithm: {setup.tsig.algorithm}\n   secret: {setup.tsig.secret}\n"
+            )
             parts.insert(1, "key:\n")
         parts += [self._access(setup), self._remotes(setup), self._template(setup), "zone:\n"]
         parts += [self._zone(setup, zone) for zone in setup.zones]
@@ -78,7 +80,9 @@ class Knot(Adapter):
             if setup.primaries
             else "   zonefile-load: difference\n   journal-content: changes\n"
         )
-        notify = f"   notify: [{', '.join(f'secondary{i}' for i in range(len(setup.notify)))}]\n" if setup.notify else ""
+        notify = (
+            f"   notify: [{', '.join(f'secondary{i}' for i in range(len(setup.notify)))}]\n" if setup.notify else ""
+        )
         return (
             f"template:\n - id: default\n   storage: {setup.directory}\n   semantic-checks: off\n   zonefile-sync: -1\n"
             f"   acl: [transfer, change]\n{source}{notify}"

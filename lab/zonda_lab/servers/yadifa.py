@@ -62,7 +62,11 @@ class Yadifa(Adapter):
         if zone.primary:
             there = zone.primary.endpoint
             key = f" key {setup.tsig.name}" if setup.tsig else ""
-            lines += ["type slave", f"file {setup.directory}/{file_of(zone.name)}", f"master {there.address} port {there.port}{key}"]
+            lines += [
+                "type slave",
+                f"file {setup.directory}/{file_of(zone.name)}",
+                f"master {there.address} port {there.port}{key}",
+            ]
         else:
             lines += ["type master", f"file {zone.file}"]
         if setup.notify:

@@ -43,9 +43,11 @@ class Zonda(Adapter):
             f'state-dir = "{setup.directory}"',
             *setup.options,
         ]
-        return {"zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(setup, zone) for zone in setup.zones)}
+        return {
+            "zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(zone) for zone in setup.zones)
+        }
 
-    def _zone(self, setup: Setup, zone: Zone) -> str:
+    def _zone(self, zone: Zone) -> str:
         lines = [f'name = "{zone.name}"', 'allow-transfer = ["0.0.0.0/0"]']
         if zone.primary:
             there = zone.primary.endpoint
