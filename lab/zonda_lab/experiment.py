@@ -14,6 +14,7 @@ from zonda_lab.metrics import METRICS
 from zonda_lab.schema import doc, parse, section, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments"
+MEASURED_LEVELS = ("state",)  # levels that procedures make themselves, see `procedures.startup.memory`
 Table = Mapping[str, Any]
 
 
@@ -105,6 +106,7 @@ class Timing:
     ready_s: float = doc("longest wait for the first answer", 120.0)
     finish_s: float = doc("longest wait for transfers and other work to finish", 600.0)
     retries: int = doc("how often an invalid window is repeated", 1)
+    tolerance: float = doc("how near the ends of a peak's bracket come, relatively", 0.03)
     cold_cache: bool = doc("drop the zone files from the page cache before the start", False)
 
 
@@ -332,5 +334,5 @@ def _check(experiment: Experiment) -> None:
         raise LabError(f"{where}: analysis.compare is no factor", suggestion(document.analysis.compare, names))
     for claim in document.claims:
         for name in [*claim.of, *claim.to]:
-            if name not in names:
+            if name not in (*names, *MEASURED_LEVELS):
                 raise LabError(f"{where}: claim about `{name}`, which is no factor", suggestion(name, names))

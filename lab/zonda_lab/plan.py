@@ -5,9 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zonda_lab.experiment import Experiment, Factor, Settings, Table
+
+START_COST_S, WINDOW_COST_S = 0.8, 0.3  # rig, start and stop of a server; start and stop of the generator
+ZONE_COST_S, RECORD_COST_S = 0.5e-3, 4e-6
+PEAK_GOALS, PEAK_STEP = 4, 1.25  # as in `procedures.peak`
 
 
 @dataclass(frozen=True)
@@ -75,16 +80,31 @@ def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
     ]
 
 
-def estimate_s(starts: list[Start], start_cost_s: float = 1.5) -> float:
-    """A rough length of the run: windows and warm-ups as planned, transfers and starts by experience."""
-    total = 0.0
-    for start in starts:
-        timing = start.settings.timing
-        windows = len(start.within) if start.experiment.document.procedure in ("queries", "changing") else 1
-        if start.experiment.document.procedure == "peak":
-            windows = math.ceil(math.log2(64)) + 4
-        total += start_cost_s + timing.warm_up_s + windows * (timing.seconds + 0.3)
-    return total
+def estimate_s(starts: Sequence[Start]) -> float:
+    """A rough length of the run; `Progress` corrects it by how the past went."""
+    return sum(map(_start_s, starts))
+
+
+def _start_s(start: Start) -> float:
+    settings, procedure = start.settings, start.experiment.document.procedure
+    timing, change = settings.timing, settings.change
+    window = timing.seconds + WINDOW_COST_S
+    held = change.hold_s + change.connections / change.connect_rate
+    work = {
+        "queries": timing.warm_up_s + len(start.within) * window,
+        "updating": timing.warm_up_s + len(start.within) * window,
+        "peak": timing.warm_up_s + _peak_windows(timing.tolerance) * window,
+        "memory": timing.warm_up_s + 3.0,
+        "idle": held,
+        "descriptors": held + 2.0,
+        "propagation": change.changes * 0.7,
+    }.get(procedure, 1.0)
+    return START_COST_S + work + settings.zones.zones * ZONE_COST_S + settings.zones.zones * settings.zones.records * RECORD_COST_S
+
+
+def _peak_windows(tolerance: float) -> float:
+    """Two trials a rate: for each goal the upper end, the lower end and a bisection."""
+    return PEAK_GOALS * 2 * (2 + math.log2(max(1.0, math.log(PEAK_STEP) / math.log1p(tolerance))))
 
 
 def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -> list[Treatment]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dns.exception
@@ -20,7 +21,8 @@ from zonda_lab.process import Process
 from zonda_lab.rig import Namespace
 
 TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
-BATCH = 64  # probes in flight: enough to see 6,400 zones a second, too few to be a load
+BATCH = 64  # probes in flight
+PATIENT = 5_000  # probes a second for zones that do not answer yet
 
 
 def query(number: int, name: str, qtype: str = "SOA") -> bytes:
@@ -98,37 +100,46 @@ def watch(
     zones: Sequence[str],
     limit_s: float,
     accept: Callable[[bytes], bool] = lambda _: True,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Arrivals:
-    """Asks for every zone again and again until each has an answer that `accept` likes, or the time is over."""
-    arrivals, waiting, deadline = Arrivals(), dict.fromkeys(zones), time.monotonic() + limit_s
-    turn = iter(())  # type: Iterable[str]
+    """Asks for every zone again and again until each has an answer that `accept` likes, or the time is over.
+
+    Zones that answer are asked for as fast as they come; those that do not, at `PATIENT` a second, so as not to be a load.
+    """
+    arrivals, waiting, deadline = Arrivals(), {name: query(0, name)[2:] for name in zones}, time.monotonic() + limit_s
+    turn: list[str] = []
     while waiting and time.monotonic() < deadline:
-        batch = [name for name, _ in zip(turn, range(BATCH), strict=False) if name in waiting]
-        if not batch:
-            turn = iter(list(waiting))
-            continue
+        turn = turn or list(waiting)[::-1]
+        batch = {name: waiting[name] for name in (turn.pop() for _ in range(min(BATCH, len(turn))))}
         for name, reply in _round(probe, batch):
             if accept(reply):
                 arrivals.seen[name] = time.monotonic()
-                del waiting[name]
-        tick(len(arrivals.seen))
+                del waiting[name], batch[name]
+        time.sleep(len(batch) / PATIENT)
+        tick()
     arrivals.missing = list(waiting)
     return arrivals
 
 
-def _round(probe: socket.socket, names: Sequence[str], patience_s: float = 0.01) -> Iterable[tuple[str, bytes]]:
-    """Sends one query a name and yields the answers that come within a moment."""
-    first = random.randrange(65536 - len(names))
-    asked = {first + i: (name, query(first + i, name)) for i, name in enumerate(names)}
+def _round(probe: socket.socket, messages: Mapping[str, bytes], patience_s: float = 0.01) -> Iterator[tuple[str, bytes]]:
+    """Sends one query a name and yields the answers that come within a moment; all others are thrown away."""
+    first = random.randrange(65536 - len(messages))
+    asked = {number: name for number, name in enumerate(messages, first)}
     try:
-        for _, message in asked.values():
-            probe.send(message)
+        for number, name in asked.items():
+            probe.send(number.to_bytes(2, "big") + messages[name])
         until = time.monotonic() + patience_s
         while asked and select.select([probe], [], [], max(0.0, until - time.monotonic()))[0]:
-            reply = probe.recv(65535)
-            name, message = asked.pop(int.from_bytes(reply[:2], "big"), ("", b""))
-            if name and is_answer(message, reply):
-                yield name, reply
-    except ConnectionError:
+            for reply in _received(probe):
+                name = asked.pop(int.from_bytes(reply[:2], "big"), "")
+                if name and is_answer(reply[:2] + messages[name], reply):
+                    yield name, reply
+    except ConnectionError:  # nobody listens there yet
         time.sleep(patience_s)
+
+
+def _received(probe: socket.socket) -> Iterator[bytes]:
+    """All that has come so far."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            yield probe.recv(65535, socket.MSG_DONTWAIT)

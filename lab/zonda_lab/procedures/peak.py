@@ -13,7 +13,7 @@ from zonda_lab.stage import Server, Stage
 GOALS = {"peak_99_qps": 0.99, "peak_999_qps": 0.999, "peak_9999_qps": 0.9999, "peak_100_qps": 1.0}
 CONFIRM, TRIALS = 2, 3  # a rate counts if two of three trials reach the goal: one dip is noise, two are the server
 HEADROOM = 1.5  # the search begins at so many times the closed loop's capacity
-TOLERANCE = 0.03  # the bracket is closed when its ends are this near
+STEP = 1.25  # and goes down by this factor until a rate passes
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Search:
     """Trials so far: rate -> shares answered."""
 
     trial: Callable[[float], float]
+    tolerance: float = 0.03
     shares: dict[float, list[float]] = field(default_factory=dict)
 
     def passes(self, rate: float, goal: float) -> bool:
@@ -34,14 +35,14 @@ class Search:
                 return False
             shares.append(self.trial(rate))
 
-    def peak(self, goal: float, top: float, tolerance: float = TOLERANCE) -> float:
+    def peak(self, goal: float, top: float) -> float:
         """The highest passing rate up to `top`, to within the tolerance; 0 if even a hundredth of `top` fails."""
-        low, high = top / 100, top
-        if self.passes(high, goal):
-            return high
-        if not self.passes(low, goal):
-            return 0.0
-        while high / low > 1 + tolerance:
+        low = high = top
+        while not self.passes(low, goal):
+            low, high = round(low / STEP), low
+            if low < top / 100:
+                return 0.0
+        while high / low > 1 + self.tolerance:
             middle = round((low * high) ** 0.5)
             low, high = (middle, high) if self.passes(middle, goal) else (low, middle)
         return low
@@ -60,7 +61,7 @@ def peak(stage: Stage, recorder: Recorder) -> None:
     for levels, settings in recorder.windows:
         capacity = stage.capacity(settings, server)
         with stage.span(server) as span:
-            search = Search(_trial(stage, server, settings, levels, recorder))
+            search = Search(_trial(stage, server, settings, levels, recorder), settings.timing.tolerance)
             top, found = capacity * HEADROOM, dict[str, float]()
             for name, goal in GOALS.items():
                 found[name] = top = search.peak(goal, top)

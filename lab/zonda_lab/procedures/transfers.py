@@ -26,7 +26,7 @@ def secondary(stage: Stage, recorder: Recorder) -> None:
     names = [zone.name for zone in server.setup.zones]
     with stage.span(server) as span, probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
         arrivals = probe.watch(
-            asking, names, stage.settings.timing.finish_s, tick=lambda _: server.process.require_alive()
+            asking, names, stage.settings.timing.finish_s, tick=server.process.require_alive
         )
     span.began = server.process.began
     seen = sorted(at - server.process.began for at in arrivals.seen.values())
