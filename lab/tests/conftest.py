@@ -71,11 +71,23 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def make_record() -> Callable[..., Record]:
     """A window made up: `make_record(block, server="nsd", cpu_us_per_query=3.0)`."""
 
-    def made(block: int, copy: int = 0, experiment: str = "E1", within: dict[str, str] | None = None, **given: object) -> Record:
+    def made(
+        block: int, copy: int = 0, experiment: str = "E1", within: dict[str, str] | None = None, **given: object
+    ) -> Record:
         levels = {key: str(value) for key, value in given.items() if isinstance(value, str)}
         metrics = {key: float(value) for key, value in given.items() if isinstance(value, int | float)}
         treatment = {"server.name": levels.pop("server", "nsd"), **levels}
         start = f"{experiment}/{block}/{treatment}/{copy}"
-        return Record(experiment, start, block, 0, treatment, copy, within or {}, metrics=metrics, server={"label": treatment["server.name"]})
+        return Record(
+            experiment,
+            start,
+            block,
+            0,
+            treatment,
+            copy,
+            within or {},
+            metrics=metrics,
+            server={"label": treatment["server.name"]},
+        )
 
     return made

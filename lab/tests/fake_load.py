@@ -30,15 +30,44 @@ def main() -> int:
         command.set_defaults(run=function)
         if name == "xfr":
             command.add_argument("direction", choices=["pull"])
-        for option in ("server", "transport", "queries", "expect", "arrivals", "source-prefix", "zones", "zone", "tsig", "ca", "tls-name"):
+        for option in (
+            "server",
+            "transport",
+            "queries",
+            "expect",
+            "arrivals",
+            "source-prefix",
+            "zones",
+            "zone",
+            "tsig",
+            "ca",
+            "tls-name",
+        ):
             command.add_argument(f"--{option}")
-        for option, default in (("port", 53), ("outstanding", 0), ("connections", 1), ("queries-per-connection", 0), ("sources", 1), ("timeout-ms", 1000), ("edns", 0), ("probe-ms", 0)):
+        for option, default in (
+            ("port", 53),
+            ("outstanding", 0),
+            ("connections", 1),
+            ("queries-per-connection", 0),
+            ("sources", 1),
+            ("timeout-ms", 1000),
+            ("edns", 0),
+            ("probe-ms", 0),
+        ):
             command.add_argument(f"--{option}", type=int, default=default)
         for option in ("rate", "seconds", "warm-up", "tcp-share", "do"):
             command.add_argument(f"--{option}", type=float, default=0.0)
         command.add_argument("--resume", action="store_true")
     given = top.parse_args()
-    say({"type": "header", "schema_version": 20230208, "generator": "fake-load", "generator_version": "0.1", "stats_interval": 1.0})
+    say(
+        {
+            "type": "header",
+            "schema_version": 20230208,
+            "generator": "fake-load",
+            "generator_version": "0.1",
+            "stats_interval": 1.0,
+        }
+    )
     return int(given.run(given) or 0)
 
 
@@ -53,7 +82,9 @@ def summary(since: float, until: float, figures: dict, own: dict) -> None:
 def ask(given: argparse.Namespace) -> int:
     """Open loop over UDP; a closed loop is one query after the other."""
     lines = [line.split() for line in Path(given.queries).read_text().splitlines()[:5000]]
-    expected = [line.split()[0] for line in Path(given.expect).read_text().splitlines()[:5000]] if given.expect else None
+    expected = (
+        [line.split()[0] for line in Path(given.expect).read_text().splitlines()[:5000]] if given.expect else None
+    )
     messages = [message(i % 65536, name, qtype) for i, (name, qtype) in enumerate(lines)]
     timeout = given.timeout_ms / 1000
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -68,7 +99,9 @@ def ask(given: argparse.Namespace) -> int:
     total = int(given.rate * given.seconds) if given.rate else None
     for number in itertools.count():
         due = began + number / given.rate if given.rate else time.monotonic()
-        if (total is not None and number >= total and not waiting) or (total is None and time.monotonic() > began + given.seconds):
+        if (total is not None and number >= total and not waiting) or (
+            total is None and time.monotonic() > began + given.seconds
+        ):
             break
         sending = total is None or number < total
         while True:
@@ -155,7 +188,15 @@ def hold(given: argparse.Namespace) -> None:
             except TimeoutError:
                 pass
             time.sleep(given.probe_ms / 1000)
-    own = {"open": len(opened), "failed": failed, "open_s": took, "closed_by_peer": 0, "first_closed_s": None, "last_closed_s": None, "latency_intended": latency.encoded()}
+    own = {
+        "open": len(opened),
+        "failed": failed,
+        "open_s": took,
+        "closed_by_peer": 0,
+        "first_closed_s": None,
+        "last_closed_s": None,
+        "latency_intended": latency.encoded(),
+    }
     figures = {"queries": probes[0], "responses": probes[1], "timeouts": probes[0] - probes[1]}
     summary(time.time() - given.seconds, time.time(), figures, own)
 
@@ -197,7 +238,12 @@ def update(given: argparse.Namespace) -> None:
         reply = dns.query.udp(change, given.server, port=given.port, timeout=1)
         sent, done = sent + 1, done + (reply.rcode() == 0)
         time.sleep(max(0.0, began + sent / given.rate - time.monotonic()))
-    summary(wall, time.time(), {"queries": sent, "responses": sent, "response_rcodes": {"NOERROR": done}}, {"invalid_because": []})
+    summary(
+        wall,
+        time.time(),
+        {"queries": sent, "responses": sent, "response_rcodes": {"NOERROR": done}},
+        {"invalid_because": []},
+    )
 
 
 if __name__ == "__main__":

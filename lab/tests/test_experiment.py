@@ -107,7 +107,11 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
         ('compare = "tuning"', 'compare = "tunning"', "analysis.compare is no factor\n  did you mean `tuning`?"),
         ("blocks = 4", "blocks = four", "Invalid value"),
         ("blocks = 4", 'blocks = "four"', "timing: blocks must be a whole number, is 'four'"),
-        ('tuning = ["default"]', 'tuning = ["defualt"]', "factor `tuning` has no level `defualt`\n  did you mean `default`?"),
+        (
+            'tuning = ["default"]',
+            'tuning = ["defualt"]',
+            "factor `tuning` has no level `defualt`\n  did you mean `default`?",
+        ),
     ],
 )
 def test_a_broken_file_gets_one_clear_message(small: Path, old: str, new: str, message: str) -> None:

@@ -99,7 +99,12 @@ def _start_s(start: Start) -> float:
         "descriptors": held + 2.0,
         "propagation": change.changes * 0.7,
     }.get(procedure, 1.0)
-    return START_COST_S + work + settings.zones.zones * ZONE_COST_S + settings.zones.zones * settings.zones.records * RECORD_COST_S
+    return (
+        START_COST_S
+        + work
+        + settings.zones.zones * ZONE_COST_S
+        + settings.zones.zones * settings.zones.records * RECORD_COST_S
+    )
 
 
 def _peak_windows(tolerance: float) -> float:

@@ -121,7 +121,9 @@ def watch(
     return arrivals
 
 
-def _round(probe: socket.socket, messages: Mapping[str, bytes], patience_s: float = 0.01) -> Iterator[tuple[str, bytes]]:
+def _round(
+    probe: socket.socket, messages: Mapping[str, bytes], patience_s: float = 0.01
+) -> Iterator[tuple[str, bytes]]:
     """Sends one query a name and yields the answers that come within a moment; all others are thrown away."""
     first = random.randrange(65536 - len(messages))
     asked = {number: name for number, name in enumerate(messages, first)}

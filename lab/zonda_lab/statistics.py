@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scikit_posthocs
@@ -109,11 +110,11 @@ def unpaired_effect(baseline: Sequence[float], candidate: Sequence[float], margi
     )
 
 
-def hodges_lehmann(values: ArrayLike) -> float:
-    """The median of all pairwise means: as robust as the median, nearly as exact as the mean."""
-    x = np.asarray(values, float)
-    upper = np.triu_indices(len(x))
-    return float(np.median((x[upper[0]] + x[upper[1]]) / 2))
+def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:
+    """The median of all pairwise means along an axis: as robust as the median, nearly as exact as the mean."""
+    x = np.moveaxis(np.asarray(values, float), axis, -1)
+    first, second = np.triu_indices(x.shape[-1])
+    return np.median((x[..., first] + x[..., second]) / 2, axis=-1)
 
 
 def shift(a: ArrayLike, b: ArrayLike) -> float:
@@ -121,14 +122,20 @@ def shift(a: ArrayLike, b: ArrayLike) -> float:
     return float(np.median(np.subtract.outer(np.asarray(b, float), np.asarray(a, float))))
 
 
-def bca(values: Floats, statistic: object = np.median) -> tuple[float, float]:
+def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[float, float]:
     """The bias-corrected and accelerated bootstrap interval of a statistic; the range where it cannot be had."""
     if len(values) < 3 or np.ptp(values) == 0:
         return float(np.min(values)), float(np.max(values))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         interval = stats.bootstrap(
-            (values,), statistic, n_resamples=RESAMPLES, method="BCa", vectorized=False, rng=np.random.default_rng(SEED)
+            (values,),
+            statistic,
+            n_resamples=RESAMPLES,
+            method="BCa",
+            vectorized=True,
+            batch=1000,
+            rng=np.random.default_rng(SEED),
         ).confidence_interval
     low, high = float(interval.low), float(interval.high)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else (float(np.min(values)), float(np.max(values)))
