@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import select
 import socket
 import sys
@@ -16,7 +15,8 @@ from pathlib import Path
 from zonda_lab.hdr import Latency
 from zonda_lab.probe import query as message
 
-TYPES = {"AXFR": 252}
+AXFR = 252
+RCODES = {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED"}
 
 
 def main() -> int:
@@ -68,7 +68,8 @@ def main() -> int:
             "stats_interval": 1.0,
         }
     )
-    return int(given.run(given) or 0)
+    given.run(given)
+    return 0
 
 
 def say(content: dict) -> None:
@@ -79,82 +80,82 @@ def summary(since: float, until: float, figures: dict, own: dict) -> None:
     say({"type": "stats_sum", "since": int(since * 1e9), "until": int(until * 1e9), **figures, "zonda": own})
 
 
-def ask(given: argparse.Namespace) -> int:
-    """Open loop over UDP; a closed loop is one query after the other."""
-    lines = [line.split() for line in Path(given.queries).read_text().splitlines()[:5000]]
-    expected = (
-        [line.split()[0] for line in Path(given.expect).read_text().splitlines()[:5000]] if given.expect else None
-    )
-    messages = [message(i % 65536, name, qtype) for i, (name, qtype) in enumerate(lines)]
-    timeout = given.timeout_ms / 1000
-    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    link.connect((given.server, given.port))
-    began, wall = time.monotonic(), time.time()
-    waiting: dict[int, tuple[int, float, float]] = {}
-    counts = {"queries": 0, "responses": 0, "timeouts": 0}
-    rcodes: dict[str, int] = {}
-    intended, actual, errors, wrong, examples = Latency(), Latency(), Latency(), 0, []
-    names = {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED"}
-    total = int(given.rate * given.seconds) if given.rate else None
+class Asking:
+    """Open loop, or so many in flight: one socket, one thread, ids in turn."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        lines = Path(given.queries).read_text().splitlines()[:5000]
+        self.questions = [message(0, *line.split())[2:] for line in lines]
+        self.lines, self.timeout = lines, given.timeout_ms / 1000
+        self.expected = Path(given.expect).read_text().splitlines() if given.expect else None
+        self.link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self.link.connect((given.server, given.port))
+        self.waiting: dict[int, tuple[int, float, float]] = {}
+        self.counts = {"queries": 0, "responses": 0, "timeouts": 0}
+        self.rcodes: dict[str, int] = {}
+        self.intended, self.actual, self.errors = Latency(), Latency(), Latency()
+        self.wrong: list[str] = []
+
+    def send(self, number: int, due: float) -> None:
+        index, now = number % len(self.questions), time.monotonic()
+        self.link.send((number % 65536).to_bytes(2, "big") + self.questions[index])
+        self.waiting[number % 65536] = (index, due, now)
+        self.errors.add(max(0.0, now - due) * 1e6)
+        self.counts["queries"] += 1
+
+    def listen(self, until: float) -> None:
+        """Takes answers until then; returns at once if the time is over."""
+        while select.select([self.link], [], [], max(0.0, until - time.monotonic()))[0]:
+            self.take(self.link.recv(65535), time.monotonic())
+        for number in [n for n, (_, due, _) in self.waiting.items() if time.monotonic() - due > self.timeout]:
+            del self.waiting[number]
+            self.counts["timeouts"] += 1
+            self.intended.add(self.timeout * 1e6)
+            self.actual.add(self.timeout * 1e6)
+
+    def take(self, reply: bytes, now: float) -> None:
+        number = int.from_bytes(reply[:2], "big")
+        index, due, sent = self.waiting.get(number, (-1, 0.0, 0.0))
+        if index < 0 or reply[12 : len(self.questions[index]) + 2] != self.questions[index][10:]:
+            return
+        del self.waiting[number]
+        rcode = RCODES.get(reply[3] & 15, "OTHER")
+        self.counts["responses"] += 1
+        self.rcodes[rcode] = self.rcodes.get(rcode, 0) + 1
+        self.intended.add((now - due) * 1e6)
+        self.actual.add((now - sent) * 1e6)
+        if self.expected and rcode != (right := self.expected[index].split()[0]):
+            self.wrong.append(f"{self.lines[index]}: expected {right}, got {rcode}")
+
+
+def ask(given: argparse.Namespace) -> None:
+    """Queries over UDP."""
+    asking, began, wall = Asking(given), time.monotonic(), time.time()
+    total = int(given.rate * given.seconds)
     for number in itertools.count():
         due = began + number / given.rate if given.rate else time.monotonic()
-        if (total is not None and number >= total and not waiting) or (
-            total is None and time.monotonic() > began + given.seconds
-        ):
+        if number == total if given.rate else due > began + given.seconds:
             break
-        sending = total is None or number < total
-        while True:
-            now = time.monotonic()
-            if sending and now >= due and (given.rate or len(waiting) < given.outstanding):
-                break
-            if not sending and (not waiting or now > began + given.seconds + timeout):
-                break
-            until = due if sending and given.rate else now + 0.01
-            if select.select([link], [], [], max(0.0, min(until - now, 0.01)))[0]:
-                reply, now = link.recv(65535), time.monotonic()
-                found = waiting.pop(int.from_bytes(reply[:2], "big"), None)
-                if found is None or reply[12 : len(messages[found[0]])] != messages[found[0]][12:]:
-                    continue
-                index, planned, sent = found
-                counts["responses"] += 1
-                rcode = names.get(reply[3] & 15, str(reply[3] & 15))
-                rcodes[rcode] = rcodes.get(rcode, 0) + 1
-                intended.add((now - planned) * 1e6)
-                actual.add((now - sent) * 1e6)
-                if expected and rcode != expected[index]:
-                    wrong += 1
-                    examples.append(f"{' '.join(lines[index])}: expected {expected[index]}, got {rcode}")
-            for key in [key for key, (_, planned, _) in waiting.items() if now - planned > timeout]:
-                del waiting[key]
-                counts["timeouts"] += 1
-                intended.add(timeout * 1e6)
-                actual.add(timeout * 1e6)
-            if sending and not given.rate and len(waiting) < given.outstanding:
-                break
-        if sending:
-            index = number % len(messages)
-            now = time.monotonic()
-            link.send(messages[index])
-            waiting[index % 65536] = (index, due, now)
-            errors.add(max(0.0, now - due) * 1e6)
-            counts["queries"] += 1
-        elif not waiting or time.monotonic() > began + given.seconds + timeout:
-            break
+        asking.listen(due)
+        while not given.rate and len(asking.waiting) >= given.outstanding:
+            asking.listen(time.monotonic() + 0.002)
+        asking.send(number, due)
+    while asking.waiting:
+        asking.listen(time.monotonic() + 0.01)
     own = {
         "loop": "open" if given.rate else "closed",
-        "scheduled": total,
+        "scheduled": total if given.rate else None,
         "late": 0,
         "missed": 0,
-        "wrong": wrong,
-        "wrong_examples": examples[:10],
-        "schedule_error": {"p50": errors.percentile(50) * 1000, "p99": 0, "max": 0},
-        "latency_intended": intended.encoded(),
-        "latency_actual": actual.encoded(),
+        "wrong": len(asking.wrong),
+        "wrong_examples": asking.wrong[:10],
+        "schedule_error": {"p50": asking.errors.percentile(50) * 1000, "p99": 0, "max": 0},
+        "latency_intended": asking.intended.encoded(),
+        "latency_actual": asking.actual.encoded(),
         "invalid_because": [],
     }
-    summary(wall, wall + given.seconds, {**counts, "response_rcodes": rcodes}, own)
-    return 0
+    summary(wall, wall + given.seconds, {**asking.counts, "response_rcodes": asking.rcodes}, own)
 
 
 def hold(given: argparse.Namespace) -> None:
@@ -206,7 +207,7 @@ def pull(given: argparse.Namespace) -> None:
     totals = {"zones": 0, "failed": 0, "records": 0, "bytes": 0, "messages": 0, "largest_message": 0, "connections": 0}
     began, wall = time.monotonic(), time.time()
     for name in Path(given.zones).read_text().split():
-        asked = message(1, name)[:-4] + TYPES["AXFR"].to_bytes(2, "big") + b"\0\1"
+        asked = message(1, name)[:-4] + AXFR.to_bytes(2, "big") + b"\0\1"
         with socket.create_connection((given.server, given.port)) as link, link.makefile("rb") as stream:
             link.sendall(len(asked).to_bytes(2, "big") + asked)
             totals["connections"] += 1
@@ -247,5 +248,4 @@ def update(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.pop("PYTHONSTARTUP", None)
     sys.exit(main())

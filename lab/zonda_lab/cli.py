@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line. What takes long to import (scipy, matplotlib) is imported by the commands that need it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from zonda_lab import __version__, compare, doctor, experiment, load, plan, report, rig, schema, zonegen
+from zonda_lab import __version__, experiment, load, plan, rig, schema, zonegen
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import Document, Experiment, ZoneSpec
 from zonda_lab.plan import Start
 from zonda_lab.progress import Progress, clock
 from zonda_lab.record import Results
-from zonda_lab.run import Runner, manifest
 from zonda_lab.servers import ADAPTERS, Installed
 
 EPILOG = """examples:
@@ -40,12 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"zonda-lab: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("\nzonda-lab: broken off; all that was started is ended", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nzonda-lab: broken off; all that was started is ended", file=sys.stderr)
+        return 130
     return status
 
 
@@ -119,6 +121,9 @@ def list_experiments(_: argparse.Namespace) -> int:
 
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
+    from zonda_lab import report
+    from zonda_lab.run import Runner, manifest
+
     results = Results(
         given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
     )
@@ -141,6 +146,12 @@ def run_experiments(given: argparse.Namespace) -> int:
     progress = Progress(plan.estimate_s(starts))
     try:
         Runner(results, installed, generator, progress).run(starts)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
         raise
@@ -151,12 +162,16 @@ def run_experiments(given: argparse.Namespace) -> int:
 
 def build_report(given: argparse.Namespace) -> int:
     """`zonda-lab report`."""
+    from zonda_lab import report
+
     print(report.write(given.results))
     return 0
 
 
 def examine(_: argparse.Namespace) -> int:
     """`zonda-lab doctor`."""
+    from zonda_lab import doctor
+
     rig.enter_user_namespace()
     findings = doctor.examine(load.find())
     for finding in findings:
@@ -166,6 +181,8 @@ def examine(_: argparse.Namespace) -> int:
 
 def compare_results(given: argparse.Namespace) -> int:
     """`zonda-lab compare`."""
+    from zonda_lab import compare
+
     done = compare.compare(compare.Side.parse(given.a), compare.Side.parse(given.b), given.margin)
     for line in done.lines:
         effect, levels = line.effect, ", ".join(line.levels.values())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
-from hdrh.log import HistogramLogWriter
 
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3
 
@@ -47,21 +47,18 @@ class Latency:
         return float(self.histogram.get_mean_value()) / 1000
 
 
-def write_log(path: Path, began_s: float, histograms: dict[str, str]) -> None:
-    """An HdrHistogram log that other tools read, one tagged line a histogram."""
+def write_log(path: Path, began_s: float, seconds: float, histograms: Mapping[str, str]) -> None:
+    """An HdrHistogram log (format 1.2) that other tools read, one tagged line a histogram; maxima in milliseconds."""
+    lines = [
+        "#[Histogram log format version 1.2]",
+        f"#[StartTime: {began_s:.3f} (seconds since epoch)]",
+        '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
+    ]
+    for tag, encoded in histograms.items():
+        highest_ms = Latency(encoded).percentile(100) / 1000
+        lines.append(f"Tag={tag},0.000,{seconds:.3f},{highest_ms:.3f},{encoded}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        writer = HistogramLogWriter(file)
-        writer.output_log_format_version()
-        writer.output_base_time(began_s * 1000)
-        writer.output_start_time(began_s * 1000)
-        writer.output_legend()
-        for tag, encoded in histograms.items():
-            histogram = Latency(encoded).histogram
-            histogram.set_tag(tag)
-            histogram.set_start_time_stamp(began_s * 1000)
-            histogram.set_end_time_stamp(began_s * 1000)
-            writer.output_interval_histogram(histogram)
+    path.write_text("\n".join(lines) + "\n")
 
 
 def read_log(path: Path) -> dict[str, Latency]:

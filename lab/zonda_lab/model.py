@@ -70,6 +70,7 @@ class Setup:
     more_addresses: tuple[str, ...] = ()
     notify: tuple[Endpoint, ...] = ()
     parallel_transfers: int = 100
+    updates: bool = False
     options: tuple[str, ...] = ()
 
     @property

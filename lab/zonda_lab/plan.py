@@ -82,7 +82,9 @@ def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
 
 def estimate_s(starts: Sequence[Start]) -> float:
     """A rough length of the run; `Progress` corrects it by how the past went."""
-    return sum(map(_start_s, starts))
+    kinds = {(start.experiment.id, start.treatment.label): start for start in starts}
+    lengths = {kind: _start_s(start) for kind, start in kinds.items()}
+    return sum(lengths[start.experiment.id, start.treatment.label] for start in starts)
 
 
 def _start_s(start: Start) -> float:

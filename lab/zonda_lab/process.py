@@ -104,7 +104,7 @@ class Process:
         try:
             self.child.wait(patience_s)
         except subprocess.TimeoutExpired:
-            self.child.kill()
+            self.signal(signal.SIGKILL)  # the first of its PID namespace: the kernel ends all others with it
             self.child.wait()
 
 

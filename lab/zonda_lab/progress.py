@@ -14,8 +14,9 @@ WIDTH = 24
 class Progress:
     """Measures its own estimate: what is left is scaled by how the past compared with its estimate."""
 
-    def __init__(self, total_s: float, stream: TextIO = sys.stderr) -> None:
-        self.total_s, self.stream, self.live = max(total_s, 0.1), stream, stream.isatty()
+    def __init__(self, total_s: float, stream: TextIO | None = None) -> None:
+        self.total_s, self.stream = max(total_s, 0.1), stream or sys.stderr
+        self.live = self.stream.isatty()
         self.began = time.monotonic()
         self.done_s = self.step_s = 0.0
         self.what = ""

@@ -93,7 +93,7 @@ class Results:
     def append(self, record: Record) -> None:
         """Adds a window; once this returns it is on disk."""
         with self.lines.open("a") as file:
-            file.write(json.dumps(dataclasses.asdict(record), sort_keys=True) + "\n")
+            file.write(json.dumps(dataclasses.asdict(record)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -116,7 +116,7 @@ class Results:
         """Removes the windows of a start that was broken off; it will be made again as a whole."""
         kept = [record for record in self.records() if record.start != start]
         scratch = self.lines.with_suffix(".new")
-        scratch.write_text("".join(json.dumps(dataclasses.asdict(record), sort_keys=True) + "\n" for record in kept))
+        scratch.write_text("".join(json.dumps(dataclasses.asdict(record)) + "\n" for record in kept))
         scratch.rename(self.lines)
 
     def keep(self, source: Path, name: str) -> str:

@@ -177,9 +177,8 @@ class Book:
             return {}
         name = f"hdr/{self._stem}-{number}.hlog"
         tagged = {"intended": result.latency_intended, "actual": result.latency_actual}
-        hdr.write_log(
-            self.runner.results.folder / name, time.time(), {tag: text for tag, text in tagged.items() if text}
-        )
+        kept = {tag: text for tag, text in tagged.items() if text}
+        hdr.write_log(self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept)
         return {"latency": name}
 
 

@@ -127,7 +127,7 @@ class Stage:
         self._label(label, process)
         return process
 
-    def start_server(self, zones: Sequence[Zone] | None = None, notify: tuple[Endpoint, ...] = ()) -> Server:
+    def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
         """The server under test, ready: it has answered for its last zone."""
         spec, rig, installed = self.settings.server, self.settings.rig, self.installed(self.settings.server.name)
         tls = self.settings.traffic.transport == "tls"
@@ -143,7 +143,7 @@ class Stage:
             certificate=self.certificate if tls else None,
             tsig=TSIG if self.settings.primary.tsig else None,
             parallel_transfers=self.settings.primary.parallel_transfers,
-            notify=notify,
+            updates=updates,
             options=tuple(spec.options.get(installed.adapter.name, ())),
         )
         installed.adapter.prepare(setup)
@@ -314,8 +314,12 @@ class Stage:
         return Telemetry.load(self.telemetry_file)
 
     def reload(self, server: Server) -> None:
-        """Has the server read its changed zone files."""
-        server.process.signal(signal.SIGHUP)
+        """Has the server read its changed zone files; its configuration is written anew, or some would not look."""
+        server.installed.adapter.prepare(server.setup)
+        if command := server.installed.adapter.reload_command(server.setup):
+            self.rig.server.run(*command)
+        else:
+            server.process.signal(signal.SIGHUP)
 
     def _own_cpu_s(self) -> float:
         """CPU time of the lab itself and all it started, also of what has ended."""

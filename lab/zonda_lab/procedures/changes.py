@@ -42,7 +42,7 @@ def propagation(stage: Stage, recorder: Recorder) -> None:
 
 def updating(stage: Stage, recorder: Recorder) -> None:
     """The windows of `queries` while updates stream in; the same windows without them are the level of rate 0."""
-    server = stage.start_server(stage.changeable_zones())
+    server = stage.start_server(stage.changeable_zones(), updates=True)
     stage.require(server.installed, Feature.UPDATE)
     stage.wait_ready(server)
     warm_up(stage, server)

@@ -65,6 +65,10 @@ class Adapter(ABC):
     def command(self, program: Path, setup: Setup) -> list[str | Path]:
         """Starts the server in the foreground."""
 
+    def reload_command(self, setup: Setup) -> list[str | Path]:  # noqa: ARG002
+        """Has it read changed zone files; empty: SIGHUP does."""
+        return []
+
     @abstractmethod
     def version_command(self, program: Path) -> list[str | Path]:
         """Prints the version."""

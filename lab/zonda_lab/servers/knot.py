@@ -55,14 +55,14 @@ class Knot(Adapter):
                 f"cert-file: {setup.certificate.certificate}",
                 f"key-file: {setup.certificate.key}",
             ]
-        log = f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {setup.directory}/db\n"
+        log = f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {setup.directory}\n"
         return "server:\n" + "".join(f" {line}\n" for line in [*lines, *setup.options]) + log
 
     def _access(self, setup: Setup) -> str:
         key = f"   key: {setup.tsig.name}\n" if setup.tsig else ""
         return (
             f"acl:\n - id: transfer\n   address: 0.0.0.0/0\n   action: transfer\n{key}"
-            " - id: change\n   address: 0.0.0.0/0\n   action: [notify, update]\n"
+            f" - id: change\n   address: 0.0.0.0/0\n   action: [{'notify, update' if setup.updates else 'notify'}]\n"
         )
 
     def _remotes(self, setup: Setup) -> str:

@@ -45,6 +45,7 @@ class Nsd(Adapter):
             f"port: {here.port}",
             'username: ""',
             "zonesdir: /",
+            'database: ""',
             f"pidfile: {folder}/nsd.pid",
             f"xfrdfile: {folder}/xfrd.state",
             f"zonelistfile: {folder}/zone.list",

@@ -25,6 +25,11 @@ class Pdns(Adapter):
         """In the foreground, with our folder of configuration."""
         return [program, f"--config-dir={setup.directory}", "--daemon=no", "--guardian=no", "--disable-syslog"]
 
+    def reload_command(self, setup: Setup) -> list[str | Path]:
+        """By its control socket, zone by zone."""
+        names = [zone.name.rstrip(".") or "." for zone in setup.zones]
+        return ["pdns_control", f"--config-dir={setup.directory}", "bind-reload-now", *names]
+
     def files(self, setup: Setup) -> dict[str, str]:
         """Its own settings, and zones in BIND's language."""
         here = setup.endpoint

@@ -32,6 +32,7 @@ class Yadifa(Adapter):
             parts.append(
                 f"<key>\n name {setup.tsig.name}\n algorithm {setup.tsig.algorithm}\n secret {setup.tsig.secret}\n</key>\n"
             )
+            parts.append(f"<acl>\n transferers key {setup.tsig.name}\n</acl>\n")
         parts.append(self._main(setup))
         parts += [self._zone(setup, zone) for zone in setup.zones]
         return {"yadifad.conf": "".join(parts)}
@@ -49,11 +50,12 @@ class Yadifa(Adapter):
             f"server-port {here.port}",
             f"thread-count-by-address {setup.workers}",
             f"max-tcp-queries {min(setup.tcp_clients, 8192)}",
-            f"allow-transfer {setup.tsig.name if setup.tsig else 'any'}",
+            f"allow-transfer {'transferers' if setup.tsig else 'any'}",
             "allow-notify any",
             "uid root",
             "gid root",
             "statistics off",
+            "queries-log-type 0",
         ]
         return "<main>\n" + "".join(f" {line}\n" for line in [*lines, *setup.options]) + "</main>\n"
 
