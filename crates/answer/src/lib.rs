@@ -1,2 +1,293 @@
 //! Query bytes to answer bytes over the published zones.
+//!
+//! [`respond`] is the one door: UDP, TCP, tests, fuzzers and benchmarks all come through it.
 #![forbid(unsafe_code)]
+
+mod additional;
+mod chaos;
+pub mod cookie;
+mod counters;
+mod denial;
+mod edns;
+mod glue;
+mod lookup;
+mod message;
+pub mod published;
+mod qname;
+pub mod rate;
+mod request;
+mod served;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use wire::{Class, HEADER_LEN, Rtype};
+use zone::key::Key;
+use zone::transfer::Transfer;
+
+pub use counters::Counters;
+pub use published::{Publisher, Reader};
+pub use served::{Access, Content, Options, Prefix, Served, ServedZone, Zones};
+
+use edns::{Extended, write_opt};
+use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL, find_zone};
+use message::Message;
+use qname::Qname;
+use rate::{Table, Verdict};
+use request::{Header, Refusal, Request};
+
+/// The largest answer over UDP, whatever client and configuration say: the buffer that UDP workers give.
+pub const MAX_UDP: usize = 4096;
+/// The smallest limit over UDP (RFC 1035 2.3.4).
+const MIN_UDP: usize = 512;
+
+/// What one worker keeps between queries: buffers, counters, rate limits. Never shared.
+pub struct Scratch {
+    qname: Qname,
+    key: Key,
+    rates: Table,
+    /// What this worker has done; whoever owns the scratch space reads it.
+    pub counters: Counters,
+}
+
+impl Scratch {
+    /// A worker's scratch space.
+    pub fn new() -> Scratch {
+        Scratch { qname: Qname::new(), key: Key::new(), rates: Table::default(), counters: Counters::default() }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch::new()
+    }
+}
+
+/// A query and how it came.
+pub struct Ask<'a> {
+    /// The message as received, without the length prefix of TCP.
+    pub message: &'a [u8],
+    /// Who asks.
+    pub peer: IpAddr,
+    /// Over what.
+    pub transport: Transport,
+    /// Seconds since 1970, from a clock read once per batch.
+    pub now_s: u32,
+}
+
+/// What a query came over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A datagram; the answer is limited by EDNS and the configuration.
+    Udp,
+    /// A stream; the answer may have 65,535 octets.
+    Tcp {
+        /// The idle timeout to announce (RFC 7828), in units of 100 ms.
+        idle_ds: u16,
+    },
+}
+
+/// What to do with a query.
+pub enum Reply {
+    /// Send this many octets of the output buffer.
+    Send(usize),
+    /// Say nothing.
+    Drop,
+    /// Stream a zone (RFC 5936); the peer may have it.
+    Transfer(Box<Transfer>),
+}
+
+/// Answers one query into `out`. Allocates nothing but for a transfer, locks nothing, reads no clock.
+///
+/// `out` must hold the largest answer of the transport: [`MAX_UDP`] octets for UDP, 65,535 for TCP.
+pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &mut [u8]) -> Reply {
+    let Some(header) = Header::read(ask.message) else {
+        scratch.counters.ignored += 1;
+        return Reply::Drop;
+    };
+    let request = match request::read(ask.message, header, &mut scratch.qname) {
+        Ok(request) => request,
+        Err(refusal) => return refuse(refusal, header, scratch, out),
+    };
+    scratch.counters.queries += 1;
+    if let Some(transfer) = transfer(served, scratch, &ask, &request) {
+        return transfer;
+    }
+    let len = answer(served, scratch, &ask, &request, out);
+    limit(served, scratch, &ask, &request, out, len)
+}
+
+/// A header alone: the question was not understood or does not matter.
+fn refuse(refusal: Refusal, header: Header, scratch: &mut Scratch, out: &mut [u8]) -> Reply {
+    let rcode = match refusal {
+        Refusal::Malformed => FORMERR,
+        Refusal::Unknown => NOTIMP,
+        Refusal::NotAuthoritative => NOTAUTH,
+    };
+    scratch.counters.count_rcode(rcode);
+    out[..HEADER_LEN].fill(0);
+    out[..2].copy_from_slice(&header.id);
+    // RFC 8906 3.1.4: flags that are not known for an operation are clear.
+    let rd = refusal == Refusal::Malformed && header.rd;
+    out[2] = 0x80 | header.opcode << 3 | u8::from(rd);
+    out[3] = rcode;
+    Reply::Send(HEADER_LEN)
+}
+
+//----------- the ordinary way -------------------------------------------------
+
+/// Writes the answer and returns its length.
+#[inline]
+fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>, out: &mut [u8]) -> usize {
+    let options = &*served.options;
+    let end = request.question_end;
+    out[HEADER_LEN..end].copy_from_slice(&ask.message[HEADER_LEN..end]);
+    let limit = answer_limit(options, ask.transport, request).min(out.len());
+    let reserved = edns::reserved_len(options, ask.transport, request);
+    let mut message = Message::new(out, end, limit - reserved);
+    let mut extended = Extended::default();
+    let outcome = match request.edns {
+        // RFC 6891 6.1.3.
+        Some(edns) if edns.version > 0 => {
+            extended.bad_version = true;
+            Outcome { rcode: NOERROR, authoritative: false }
+        }
+        // RFC 8945 5.2.1: no key is known here.
+        _ if request.is_signed => Outcome { rcode: NOTAUTH, authoritative: false },
+        _ if !request.has_question() => Outcome { rcode: NOERROR, authoritative: false },
+        _ => look_up(served, scratch, request, &mut message, &mut extended),
+    };
+    write_header(&mut message, request, outcome);
+    scratch.counters.count(outcome.rcode, message.truncated, extended.bad_version);
+    message.limit = limit;
+    if request.edns.is_some() {
+        write_opt(&mut message, options, ask, request, &extended);
+    }
+    message.at
+}
+
+fn look_up(
+    served: &Served,
+    scratch: &mut Scratch,
+    request: &Request<'_>,
+    message: &mut Message<'_>,
+    extended: &mut Extended,
+) -> Outcome {
+    let Scratch { qname, key, .. } = scratch;
+    match request.qclass {
+        Class::IN | Class::ANY => {}
+        Class::CH => return chaos::answer(&served.options, qname, request.qtype, message),
+        _ => return Outcome { rcode: REFUSED, authoritative: false },
+    }
+    // OPT and TSIG are no types to ask for; RFC 9824 3.4 says so of NXNAME.
+    if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
+        return Outcome { rcode: FORMERR, authoritative: false };
+    }
+    if request.qtype == Rtype::AXFR {
+        return Outcome { rcode: refuse_transfer(&served.zones, qname), authoritative: false };
+    }
+    let Some(found) = find_zone(&served.zones, qname, request.qtype) else {
+        extended.error = Some(edns::NOT_AUTHORITATIVE);
+        return Outcome { rcode: REFUSED, authoritative: false };
+    };
+    let Content::Zone(zone) = &found.content else {
+        extended.error = Some(edns::NOT_READY);
+        return Outcome { rcode: SERVFAIL, authoritative: false };
+    };
+    if let Some(edns) = &request.edns {
+        extended.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
+        // RFC 7314 2: told to those who ask for the SOA record or a transfer.
+        let is_about_zone = matches!(request.qtype, Rtype::SOA | Rtype::IXFR);
+        extended.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
+    }
+    let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
+    // RFC 1995 2: over UDP the current SOA record tells the client to come over TCP.
+    let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
+    let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, message).run(zone);
+    // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
+    Outcome { authoritative: outcome.authoritative && request.qclass == Class::IN, ..outcome }
+}
+
+#[inline]
+fn answer_limit(options: &Options, transport: Transport, request: &Request<'_>) -> usize {
+    match transport {
+        Transport::Tcp { .. } => usize::from(u16::MAX),
+        // RFC 6891 6.2.3, 6.2.5: what the client takes, at least 512, at most what this server sends.
+        Transport::Udp => {
+            let asked = request.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
+            asked.clamp(MIN_UDP, usize::from(options.udp_payload).clamp(MIN_UDP, MAX_UDP))
+        }
+    }
+}
+
+#[inline]
+fn write_header(message: &mut Message<'_>, request: &Request<'_>, outcome: Outcome) {
+    let header = &request.header;
+    let aa = u8::from(outcome.authoritative) << 2;
+    let tc = u8::from(message.truncated) << 1;
+    message.out[..2].copy_from_slice(&header.id);
+    message.out[2] = 0x80 | aa | tc | u8::from(header.rd);
+    // RFC 4035 3.1.6: AD and CD are clear in what comes with authority.
+    message.out[3] = outcome.rcode;
+    message.out[4..6].copy_from_slice(&[0, u8::from(request.has_question())]);
+    message.write_counts(false);
+}
+
+//----------- transfers --------------------------------------------------------
+
+/// What becomes of a question for a whole zone over TCP; `None` for all other questions.
+fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>) -> Option<Reply> {
+    let is_transfer = matches!(request.qtype, Rtype::AXFR | Rtype::IXFR);
+    if !is_transfer || ask.transport == Transport::Udp || request.is_signed || request.qclass != Class::IN {
+        return None;
+    }
+    let zone = served.zones.get(scratch.qname.wire())?;
+    let version = zone.zone().filter(|_| zone.transfer.allows(ask.peer))?;
+    scratch.counters.transfers += 1;
+    let question = &ask.message[HEADER_LEN..request.question_end];
+    Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))
+}
+
+/// Why an AXFR query is not answered with a zone.
+fn refuse_transfer(zones: &Zones, qname: &Qname) -> u8 {
+    match zones.get(qname.wire()).map(|zone| &zone.content) {
+        // RFC 5936 2.2.1: the name is no apex of a zone here.
+        None => NOTAUTH,
+        Some(Content::Missing(_)) => SERVFAIL,
+        // Not from this address; or over UDP, where AXFR has no meaning (RFC 5936 4.2).
+        Some(Content::Zone(_)) => REFUSED,
+    }
+}
+
+//----------- rate limits ------------------------------------------------------
+
+/// Drops or truncates what is too much for one network; TCP and good cookies prove who asks, so those are let through.
+fn limit(
+    served: &Served,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    request: &Request<'_>,
+    out: &mut [u8],
+    len: usize,
+) -> Reply {
+    let Some(limits) = served.options.rate_limits.as_ref().filter(|_| ask.transport == Transport::Udp) else {
+        return Reply::Send(len);
+    };
+    if edns::has_good_cookie(&served.options, ask, request) {
+        return Reply::Send(len);
+    }
+    let kind = rate::kind(out, request.question_end, scratch.qname.wire());
+    match scratch.rates.judge(limits, ask.peer, kind, ask.now_s) {
+        Verdict::Send => Reply::Send(len),
+        Verdict::Drop => {
+            scratch.counters.rate_limited += 1;
+            Reply::Drop
+        }
+        Verdict::Slip => {
+            scratch.counters.slipped += 1;
+            out[2] |= 2;
+            out[6..HEADER_LEN].fill(0);
+            Reply::Send(request.question_end)
+        }
+    }
+}

@@ -1,2 +1,15 @@
 //! The daemon: configuration, listeners, zone registry, control.
 #![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod command;
+pub mod config;
+pub mod control;
+pub mod daemon;
+pub mod listen;
+pub mod log;
+pub mod notify;
+pub mod report;
+pub mod sources;
+pub mod writer;
+pub mod zones;

@@ -1,2 +1,21 @@
 //! One zone's data: text in and out, the tree, building, checking, change sets.
+//!
+//! No sockets, no files of its own, no threads it did not get.
 #![forbid(unsafe_code)]
+
+mod build;
+mod check;
+pub mod diagnostic;
+mod encode;
+pub mod key;
+pub mod load;
+pub mod rrset;
+mod tables;
+pub mod text;
+pub mod transfer;
+pub mod tree;
+mod zone;
+
+pub use build::Difference;
+pub use diagnostic::{Diagnostic, Place, Severity};
+pub use zone::{Counts, Denial, Zone};

@@ -1,0 +1,86 @@
+# What can be done here. `make` alone lists the targets.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+
+ZONDA = target/release/zonda
+MANUAL = packaging/man
+COMPLETIONS = packaging/completions
+# The Python of this project, with what its parts need; made on first use.
+VENV = .venv
+PYTHON_PARTS = $(wildcard lab/pyproject.toml interop/requirements.txt)
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+run: release ## build, serve examples/ on 127.0.0.1:5300
+	@echo
+	@echo "Serving examples/ on 127.0.0.1:5300. In another terminal, type:"
+	@echo
+	@echo "  dig @127.0.0.1 -p 5300 www.example.com A          (kdig and drill do as well)"
+	@echo "  dig @127.0.0.1 -p 5300 any.pages.example.com A    (a wildcard)"
+	@echo "  dig @127.0.0.1 -p 5300 www.old.example.com A      (a DNAME)"
+	@echo "  dig @127.0.0.1 -p 5300 example.com AXFR"
+	@echo "  $(ZONDA) reload --config examples/zonda.toml      (after a change in examples/zones)"
+	@echo
+	@echo "Ctrl-C stops."
+	@echo
+	@$(ZONDA) serve --config examples/zonda.toml
+
+release: ## build the programs for use
+	cargo build --release --locked
+
+test: test-rust test-python ## all tests
+
+test-rust: ## the tests in Rust
+	cargo test --workspace --locked
+
+test-python: $(VENV)/ready ## the tests of the lab and of the comparison with other servers, and its short form
+	if [ -d lab/tests ]; then cd lab && ../$(VENV)/bin/python -m pytest; fi
+	if [ -d interop/tests ]; then cd interop && ../$(VENV)/bin/python -m pytest -q tests; fi
+	if [ -d interop ]; then cargo build -p zonda-server --locked && $(VENV)/bin/python interop/run.py --quick; fi
+
+lint: $(VENV)/ready ## format, clippy, documentation, Python
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	$(VENV)/bin/ruff check --exclude $(VENV) .
+
+bench: ## instruction counts and sizes, compared with the committed figures
+	python3 bench/figures.py
+
+fuzz: ## each fuzz target for FUZZ_SECONDS
+	@if ! cargo fuzz --version >/dev/null 2>&1; then echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; fi
+	cd fuzz && python3 seeds.py
+	for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
+interop: release $(VENV)/ready ## compare answers with NSD, Knot and BIND
+	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run.py
+
+man: ## write the generated manual pages, completions and reference anew
+	cargo build -p zonda-server --locked
+	mkdir -p $(MANUAL) $(COMPLETIONS)
+	for page in $$(target/debug/zonda man --list); do target/debug/zonda man $$page > $(MANUAL)/$$page || exit 1; done
+	target/debug/zonda man --markdown > docs/manual/zonda.toml.md
+	for shell in bash zsh fish; do target/debug/zonda completions $$shell > $(COMPLETIONS)/zonda.$$shell || exit 1; done
+
+install: release ## install into PREFIX (/usr/local)
+	install -D -m 755 $(ZONDA) $(DESTDIR)$(PREFIX)/bin/zonda
+	for page in $(MANUAL)/*.[15]; do \
+		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; \
+	done
+	install -D -m 644 $(COMPLETIONS)/zonda.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zonda
+	install -D -m 644 $(COMPLETIONS)/zonda.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_zonda
+	install -D -m 644 $(COMPLETIONS)/zonda.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/zonda.fish
+
+$(VENV)/ready: $(PYTHON_PARTS)
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet ruff pytest
+	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[test]'; fi
+	if [ -f interop/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement interop/requirements.txt; fi
+	touch $@
+
+.PHONY: help run release test test-rust test-python lint bench fuzz interop man install

@@ -1,0 +1,280 @@
+//! Proofs that something is not there: NSEC (RFC 4035 3.1.3) and NSEC3 (RFC 5155 7.2).
+
+use sha1::{Digest, Sha1};
+use wire::Rtype;
+use zone::key::{Key, label_count};
+use zone::rrset::Node;
+use zone::tree::{Cursor, Entry};
+use zone::{Denial, Zone};
+
+use crate::message::{Full, Message, Section};
+use crate::qname::Qname;
+
+/// The NSEC or NSEC3 records that an answer needs, each once. Collected on the way, written behind the answers.
+pub(crate) struct Proofs<'z> {
+    list: [Option<Proof<'z>>; MAX_PROOFS],
+    len: usize,
+    written: usize,
+    /// There were more than fit here, so the answer lacks some.
+    overflowed: bool,
+}
+
+/// Three for a denial, and one or two for each wildcard among the aliases.
+const MAX_PROOFS: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Proof<'z> {
+    zone: &'z Zone,
+    entry: Entry<'z>,
+    /// Where the apex of the zone stands in the message.
+    apex: usize,
+}
+
+/// How far back a search goes for the NSEC record that covers a name, past glue and what a broken chain lacks.
+const MAX_STEPS: usize = 64;
+
+impl<'z> Proofs<'z> {
+    pub(crate) fn new() -> Proofs<'z> {
+        Proofs { list: [None; MAX_PROOFS], len: 0, written: 0, overflowed: false }
+    }
+
+    /// Writes what was collected since the last time.
+    #[inline]
+    pub(crate) fn write(&mut self, message: &mut Message<'_>) -> Result<(), Full> {
+        for proof in self.list[self.written..self.len].iter().flatten() {
+            let node = proof.zone.node(&proof.entry);
+            let rtype = if *proof.zone.denial() == Denial::Nsec { Rtype::NSEC } else { Rtype::NSEC3 };
+            let Some(rrset) = node.rrset(rtype) else { continue };
+            message.push_entry(Section::Authority, proof.zone, &proof.entry, &rrset, proof.apex, true)?;
+        }
+        self.written = self.len;
+        if self.overflowed { Err(Full) } else { Ok(()) }
+    }
+
+    fn add(&mut self, zone: &'z Zone, qname: &Qname, entry: Option<Entry<'z>>) {
+        let Some(entry) = entry else { return };
+        let is_same = |proof: &Proof<'_>| std::ptr::eq(proof.entry.value, entry.value);
+        if self.list[..self.len].iter().flatten().any(is_same) {
+            return;
+        }
+        match self.list.get_mut(self.len) {
+            Some(free) => {
+                *free = Some(Proof { zone, entry, apex: qname.offset(zone.apex_labels()) });
+                self.len += 1;
+            }
+            None => self.overflowed = true,
+        }
+    }
+
+    /// The name is there and the type is not (RFC 4035 3.1.3.1, RFC 5155 7.2.3, 7.2.4).
+    pub(crate) fn deny_type(&mut self, zone: &'z Zone, qname: &Qname, entry: &Entry<'z>, node: &Node<'z>) {
+        match zone.denial() {
+            Denial::Nsec => self.add(zone, qname, node.rrset(Rtype::NSEC).map(|_| *entry)),
+            _ => self.deny_type_nsec3(zone, qname, qname.labels()),
+        }
+    }
+
+    /// The cut of `cut_labels` labels has no DS records (RFC 4035 3.1.4.1, RFC 5155 7.2.7).
+    pub(crate) fn deny_ds(
+        &mut self,
+        zone: &'z Zone,
+        qname: &Qname,
+        cut_labels: usize,
+        entry: &Entry<'z>,
+        node: &Node<'z>,
+    ) {
+        match zone.denial() {
+            Denial::Nsec => self.add(zone, qname, node.rrset(Rtype::NSEC).map(|_| *entry)),
+            _ => self.deny_type_nsec3(zone, qname, cut_labels),
+        }
+    }
+
+    /// The name is an empty non-terminal; the cursor is at its predecessor.
+    pub(crate) fn deny_empty(&mut self, zone: &'z Zone, qname: &Qname, before: Cursor<'z>) {
+        match zone.denial() {
+            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before)),
+            _ => self.deny_type_nsec3(zone, qname, qname.labels()),
+        }
+    }
+
+    /// Neither the name is there nor a wildcard for it (RFC 4035 3.1.3.2, RFC 5155 7.2.2). `key` may be overwritten.
+    pub(crate) fn deny_name(
+        &mut self,
+        zone: &'z Zone,
+        qname: &Qname,
+        key: &mut Key,
+        encloser_len: usize,
+        before: Cursor<'z>,
+    ) {
+        key.truncate(encloser_len);
+        match zone.denial() {
+            Denial::Nsec => {
+                self.add(zone, qname, covering_nsec(zone, before));
+                key.push_label(b"*");
+                self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes())));
+            }
+            _ => {
+                let labels = zone.apex_labels() + label_count(key.as_bytes());
+                let labels = self.prove_encloser(zone, qname, labels);
+                self.add(zone, qname, covering_nsec3(zone, &hash(zone, &[b"\x01*", qname.suffix(labels)])));
+            }
+        }
+    }
+
+    /// The answer is a wildcard's: the name itself is not there (RFC 4035 3.1.3.3, RFC 5155 7.2.6).
+    pub(crate) fn deny_next_closer(
+        &mut self,
+        zone: &'z Zone,
+        qname: &Qname,
+        encloser_len: usize,
+        key: &Key,
+        before: &Cursor<'z>,
+    ) {
+        match zone.denial() {
+            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before.clone())),
+            _ => {
+                let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
+                self.add(zone, qname, covering_nsec3(zone, &hash(zone, &[qname.suffix(labels + 1)])));
+            }
+        }
+    }
+
+    /// The wildcard, whose key this is, does not have the type either (RFC 4035 3.1.3.4, RFC 5155 7.2.5).
+    pub(crate) fn deny_wildcard_type(&mut self, zone: &'z Zone, qname: &Qname, encloser_len: usize, key: &Key) {
+        match zone.denial() {
+            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes()))),
+            _ => {
+                let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
+                self.prove_encloser(zone, qname, labels);
+                // Opt-out leaves out a wildcard that is but the parent of unsigned delegations.
+                let wildcard = hash(zone, &[b"\x01*", qname.suffix(labels)]);
+                let entry = matching_nsec3(zone, &wildcard).or_else(|| covering_nsec3(zone, &wildcard));
+                self.add(zone, qname, entry);
+            }
+        }
+    }
+
+    /// RFC 5155 7.2.3, 7.2.4: the record of the name or, where opt-out left it out, the proof of its closest encloser.
+    fn deny_type_nsec3(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) {
+        match matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])) {
+            Some(entry) => self.add(zone, qname, Some(entry)),
+            None if labels > zone.apex_labels() => {
+                self.prove_encloser(zone, qname, labels - 1);
+            }
+            None => {}
+        }
+    }
+
+    /// RFC 5155 7.2.1: the closest encloser that has a record, and what covers the name one label longer.
+    /// Returns how many labels the encloser has: `labels` or, under opt-out, fewer.
+    fn prove_encloser(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) -> usize {
+        let apex_labels = zone.apex_labels();
+        for labels in (apex_labels..=labels).rev() {
+            if let Some(entry) = matching_nsec3(zone, &hash(zone, &[qname.suffix(labels)])) {
+                self.add(zone, qname, Some(entry));
+                if labels < qname.labels() {
+                    self.add(zone, qname, covering_nsec3(zone, &hash(zone, &[qname.suffix(labels + 1)])));
+                }
+                return labels;
+            }
+        }
+        apex_labels
+    }
+}
+
+/// The entry whose NSEC record covers or matches the name that the cursor was sought for.
+fn covering_nsec<'z>(zone: &'z Zone, mut cursor: Cursor<'z>) -> Option<Entry<'z>> {
+    let mut entry = cursor.entry();
+    for _ in 0..MAX_STEPS {
+        let node = zone.node(&entry?);
+        if !node.is_occluded() && node.rrset(Rtype::NSEC).is_some() {
+            return entry;
+        }
+        entry = cursor.prev();
+    }
+    None
+}
+
+//----------- NSEC3 ------------------------------------------------------------
+
+/// The key of an NSEC3 owner: the hash in base32hex (RFC 4648 7) as a label.
+type HashKey = [u8; 33];
+
+/// The hash of the name that these parts make up (RFC 5155 5).
+fn hash(zone: &Zone, name: &[&[u8]]) -> HashKey {
+    let Denial::Nsec3 { iterations, salt } = zone.denial() else { unreachable!("asked of zones with NSEC3 alone") };
+    let mut hasher = Sha1::new();
+    name.iter().for_each(|part| hasher.update(part));
+    hasher.update(salt);
+    let mut digest = hasher.finalize();
+    for _ in 0..*iterations {
+        digest = Sha1::new().chain_update(digest).chain_update(salt).finalize();
+    }
+    encode(&digest.into())
+}
+
+/// In lower case, as keys are.
+fn encode(digest: &[u8; 20]) -> HashKey {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+    let mut key = [0; 33];
+    for (five, eight) in digest.as_chunks::<5>().0.iter().zip(key.as_chunks_mut::<8>().0) {
+        let bits = five.iter().fold(0u64, |bits, &octet| bits << 8 | u64::from(octet));
+        for (at, digit) in eight.iter_mut().enumerate() {
+            *digit = DIGITS[(bits >> (35 - 5 * at) & 31) as usize];
+        }
+    }
+    key
+}
+
+fn matching_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<Entry<'z>> {
+    let cursor = zone.seek_nsec3(key);
+    cursor.entry().filter(|entry| cursor.is_exact() && is_of_chain(zone, entry))
+}
+
+fn covering_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<Entry<'z>> {
+    let mut cursor = zone.seek_nsec3(key);
+    let mut entry = cursor.entry();
+    for _ in 0..MAX_STEPS {
+        match entry {
+            Some(found) if is_of_chain(zone, &found) => return entry,
+            Some(_) => entry = cursor.prev(),
+            // Before the first one covers the last one: hashes go round.
+            None => {
+                cursor = zone.last_nsec3();
+                entry = Some(cursor.entry()?);
+            }
+        }
+    }
+    None
+}
+
+/// Whether the record was made with the parameters in use (RFC 5155 8.2: others may be there while they change).
+fn is_of_chain(zone: &Zone, entry: &Entry<'_>) -> bool {
+    let Denial::Nsec3 { iterations, salt } = zone.denial() else { return false };
+    let node = zone.node(entry);
+    node.rrset(Rtype::NSEC3).is_some_and(|rrset| {
+        rrset.opaque().any(|rdata| {
+            rdata.len() > 5
+                && rdata[2..4] == iterations.to_be_bytes()
+                && rdata[5..].starts_with(salt)
+                && rdata[4] as usize == salt.len()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 5155 appendix A: the hash of "example" with salt aabbccdd and 12 iterations.
+    #[test]
+    fn base32hex_keeps_the_order() {
+        let digest: [u8; 20] = std::array::from_fn(|at| (at * 13) as u8);
+        let key = encode(&digest);
+        assert_eq!(&key[..8], b"006hk9pk");
+        let mut greater = digest;
+        greater[19] += 1;
+        assert!(encode(&greater) > key);
+        assert_eq!(key[32], 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Glue: the addresses of the name servers of a cut that stand in the zone itself (RFC 9471).
+
+use zone::Zone;
+use zone::key::Key;
+use zone::rrset::{MAX_POINTER, Place, Rrset};
+use zone::tree::{Cursor, Entry};
+
+use crate::additional::push_addresses;
+use crate::message::{Full, Message};
+use crate::qname::Qname;
+
+/// The NS set of a cut as it was written.
+pub(crate) struct Glue<'g, 'z> {
+    pub(crate) zone: &'z Zone,
+    pub(crate) ns: &'g Rrset<'z>,
+    /// Where the set stands in the message.
+    pub(crate) ns_at: usize,
+    /// Where the cut and the apex stand in the message.
+    pub(crate) place: Place,
+    pub(crate) dnssec: bool,
+}
+
+impl<'z> Glue<'_, 'z> {
+    /// Adds the addresses. Those of servers at or below the cut must all be there, or the answer is truncated
+    /// (RFC 9471 3.1); others, sibling glue, come behind them as they fit (3.2).
+    #[inline]
+    pub(crate) fn push(&self, cut: &Entry<'z>, cursor: Cursor<'z>, message: &mut Message<'_>) -> Result<(), Full> {
+        let mut has_siblings = false;
+        let mut below = cursor;
+        for (in_zone, offset) in self.ns.targets() {
+            if !in_zone {
+                continue;
+            }
+            match self.find_below(cut, &mut below, self.ns_at + offset, message) {
+                Target::Sibling => has_siblings = true,
+                Target::Missing => {}
+                Target::Below(entry) => self.push_of(&entry, self.ns_at + offset, message)?,
+            }
+        }
+        if has_siblings {
+            self.push_siblings(cut, message);
+        }
+        Ok(())
+    }
+
+    fn push_of(&self, entry: &Entry<'z>, owner: usize, message: &mut Message<'_>) -> Result<(), Full> {
+        let place = Place { owner, ..self.place };
+        let fits = push_addresses(&self.zone.node(entry), place, self.dnssec, message);
+        if fits { Ok(()) } else { Err(Full) }
+    }
+
+    /// Finds the owner of the glue for the name at `at`. Name servers sort as the tree does, so it is mostly the next entry.
+    #[inline]
+    fn find_below(&self, cut: &Entry<'z>, below: &mut Cursor<'z>, at: usize, message: &Message<'_>) -> Target<'z> {
+        let mut next = below.clone();
+        if let Some(entry) = next.next()
+            && self.is_name_of(&entry, cut, at, message.out)
+        {
+            *below = next;
+            return Target::Below(entry);
+        }
+        let (mut name, mut key) = (Qname::new(), Key::new());
+        if name.read_written(message.out, at).is_none() {
+            return Target::Missing;
+        }
+        key.set(name.wire(), self.zone.apex().wire().len());
+        if !cut.is_prefix_of(key.as_bytes()) {
+            return Target::Sibling;
+        }
+        match below.find(key.as_bytes()) {
+            Some(found) => {
+                let entry = found.entry();
+                *below = found;
+                entry.map_or(Target::Missing, Target::Below)
+            }
+            None => Target::Missing,
+        }
+    }
+
+    /// Whether the name at `at` of the message is that of the entry. Only names that end in a pointer to the cut are
+    /// recognized, in lower case and without escapes, and only in the leaf of the cut: of all others this says no.
+    #[inline]
+    fn is_name_of(&self, entry: &Entry<'_>, cut: &Entry<'_>, mut at: usize, message: &[u8]) -> bool {
+        if !std::ptr::eq(entry.prefix, cut.prefix) {
+            return false;
+        }
+        // What the key has below the cut; labels are taken from its end.
+        let Some(mut rest) = entry.rest.strip_prefix(cut.rest) else { return false };
+        // As many steps as a name has labels and pointers.
+        for _ in 0..wire::MAX_NAME_LEN {
+            let Some(&len) = message.get(at) else { return false };
+            let len = usize::from(len);
+            if len & 0xc0 != 0 {
+                let Some(&low) = message.get(at + 1) else { return false };
+                at = (len << 8 | usize::from(low)) & MAX_POINTER;
+                if at == self.place.owner {
+                    return rest.is_empty();
+                }
+                continue;
+            }
+            let Some((before, [label @ .., 0])) = rest.len().checked_sub(len + 1).map(|start| rest.split_at(start))
+            else {
+                return false;
+            };
+            if message.get(at + 1..at + 1 + len) != Some(label) {
+                return false;
+            }
+            rest = before;
+            at += 1 + len;
+        }
+        false
+    }
+
+    /// Adds the addresses of servers that stand elsewhere in the zone.
+    #[cold]
+    fn push_siblings(&self, cut: &Entry<'z>, message: &mut Message<'_>) {
+        let (mut name, mut key) = (Qname::new(), Key::new());
+        let mut near: Option<Cursor<'z>> = None;
+        for (_, offset) in self.ns.targets().filter(|(in_zone, _)| *in_zone) {
+            let at = self.ns_at + offset;
+            if name.read_written(message.out, at).is_none() {
+                continue;
+            }
+            key.set(name.wire(), self.zone.apex().wire().len());
+            if cut.is_prefix_of(key.as_bytes()) {
+                continue;
+            }
+            let found = match &near {
+                Some(near) => near.find(key.as_bytes()),
+                None => Some(self.zone.seek(key.as_bytes())).filter(Cursor::is_exact),
+            };
+            if let Some(entry) = found.as_ref().and_then(Cursor::entry) {
+                let _ = self.push_of(&entry, at, message);
+                near = found;
+            }
+        }
+    }
+}
+
+/// Where the name of a name server is.
+enum Target<'z> {
+    /// Not at or below the cut.
+    Sibling,
+    /// At or below the cut, without an entry.
+    Missing,
+    /// At or below the cut.
+    Below(Entry<'z>),
+}

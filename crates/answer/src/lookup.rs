@@ -1,0 +1,441 @@
+//! From a question to the records that answer it: RFC 1034 4.3.2 as RFC 4592, 6672 and 4035 have it.
+
+use wire::Rtype;
+use zone::key::{Key, ancestor_len};
+use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
+use zone::tree::{Cursor, Entry};
+use zone::{Denial, Zone};
+
+use crate::additional::add_addresses;
+use crate::denial::Proofs;
+use crate::glue::Glue;
+use crate::message::{Full, Message, Section};
+use crate::qname::Qname;
+use crate::served::{Content, ServedZone, Zones};
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) rcode: u8,
+    pub(crate) authoritative: bool,
+}
+
+/// Response codes (RFC 1035 4.1.1, RFC 2136 2.2, RFC 6895 2.3).
+pub(crate) const NOERROR: u8 = 0;
+pub(crate) const FORMERR: u8 = 1;
+pub(crate) const SERVFAIL: u8 = 2;
+pub(crate) const NXDOMAIN: u8 = 3;
+pub(crate) const NOTIMP: u8 = 4;
+pub(crate) const REFUSED: u8 = 5;
+pub(crate) const YXDOMAIN: u8 = 6;
+pub(crate) const NOTAUTH: u8 = 9;
+
+/// How many aliases one answer follows. RFC 1034 3.6.2 asks for a bound, not for a number; BIND stops at 11 to 16.
+const MAX_ALIASES: usize = 16;
+
+/// A lookup in progress.
+pub(crate) struct Lookup<'l, 'z, 'o> {
+    zones: &'z Zones,
+    qtype: Rtype,
+    dnssec: bool,
+    qname: &'l mut Qname,
+    key: &'l mut Key,
+    message: &'l mut Message<'o>,
+    proofs: Proofs<'z>,
+    authoritative: bool,
+    /// Where the owners of the aliases stand that were followed.
+    trail: [u16; MAX_ALIASES],
+    /// The DNAME sets that the answer has, by address, and where their targets stand; the rest is 0.
+    redirections: [(usize, u16); MAX_ALIASES],
+    /// The set that answers: the addresses of the names in it come last.
+    answered: Option<Answered<'z>>,
+}
+
+/// An RRset in the answer section.
+struct Answered<'z> {
+    zone: &'z Zone,
+    rrset: Rrset<'z>,
+    /// Where it stands in the message.
+    at: usize,
+}
+
+/// What one zone says of one name.
+enum Step {
+    /// The name is an alias; the name it stands for was written at this offset.
+    Alias(usize),
+    /// Nothing is left to follow.
+    Done(u8),
+}
+
+/// The zone that a name belongs to: that with the longest apex (RFC 1034 4.3.2 step 2).
+///
+/// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if that is here too.
+#[inline]
+pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
+    let zone = find_closest(zones, qname, qname.labels())?;
+    if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
+        return find_closest(zones, qname, qname.labels() - 1)
+            .filter(|above| !delegates_above(above, qname))
+            .or(Some(zone));
+    }
+    Some(zone)
+}
+
+/// The zone with the longest apex among the last `most` labels of the name.
+#[inline]
+fn find_closest<'z>(zones: &'z Zones, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
+    zones.depths(most).find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
+}
+
+/// Whether a cut of the zone stands between its apex and the name: then it is not the zone right above.
+fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
+    let Some(zone) = zone.zone() else { return false };
+    let mut key = Key::new();
+    key.set(qname.wire(), zone.apex().wire().len());
+    find_cover(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
+}
+
+impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
+    pub(crate) fn new(
+        zones: &'z Zones,
+        qtype: Rtype,
+        dnssec: bool,
+        qname: &'l mut Qname,
+        key: &'l mut Key,
+        message: &'l mut Message<'o>,
+    ) -> Lookup<'l, 'z, 'o> {
+        Lookup {
+            zones,
+            qtype,
+            dnssec,
+            qname,
+            key,
+            message,
+            proofs: Proofs::new(),
+            authoritative: false,
+            trail: [0; MAX_ALIASES],
+            redirections: [(0, 0); MAX_ALIASES],
+            answered: None,
+        }
+    }
+
+    /// Answers from `zone`, the zone of the name asked for, and follows aliases through all zones.
+    pub(crate) fn run(mut self, zone: &'z Zone) -> Outcome {
+        let mut zone = zone;
+        for followed in 0..MAX_ALIASES {
+            self.trail[followed] = self.qname.offset(self.qname.labels()) as u16;
+            let step = match self.look(zone) {
+                Ok(step) => step,
+                Err(Full) => {
+                    self.message.truncated = true;
+                    return self.outcome(NOERROR);
+                }
+            };
+            let target = match step {
+                Step::Alias(target) => target,
+                Step::Done(rcode) => return self.finish(rcode),
+            };
+            if self.qname.read_written(self.message.out, target).is_none() || self.was_here(followed) {
+                break;
+            }
+            match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.content) {
+                Some(Content::Zone(next)) => zone = next,
+                _ => break,
+            }
+        }
+        self.finish(NOERROR)
+    }
+
+    /// Whether the name at hand is the owner of one of the first aliases, up to number `last`: they go in a circle.
+    fn was_here(&self, last: usize) -> bool {
+        let mut owner = Qname::new();
+        self.trail[..=last]
+            .iter()
+            .any(|&at| owner.read_written(self.message.out, at.into()).is_some() && owner.wire() == self.qname.wire())
+    }
+
+    fn outcome(&self, rcode: u8) -> Outcome {
+        Outcome { rcode, authoritative: self.authoritative }
+    }
+
+    /// Adds what proves wildcards and denials on the way, behind all answers, and then the addresses.
+    fn finish(mut self, rcode: u8) -> Outcome {
+        if self.proofs.write(self.message).is_err() {
+            self.message.truncated = true;
+        } else if let Some(Answered { zone, rrset, at }) = self.answered {
+            add_addresses(zone, &rrset, at, self.dnssec, self.qname, self.key, self.message);
+        }
+        self.outcome(rcode)
+    }
+
+    fn look(&mut self, zone: &'z Zone) -> Result<Step, Full> {
+        self.key.set(self.qname.wire(), zone.apex().wire().len());
+        let cursor = zone.seek(self.key.as_bytes());
+        let entry = cursor.entry().expect("the apex sorts before all names of a zone");
+        let node = zone.node(&entry);
+        if cursor.is_exact() && node.is_plain() {
+            return self.answer(zone, &node, &entry);
+        }
+        if !node.is_plain()
+            && let Some(step) = self.look_covered(zone, &cursor, &entry, &node)?
+        {
+            return Ok(step);
+        }
+        if cursor.is_exact() { self.answer(zone, &node, &entry) } else { self.miss(zone, cursor, &entry) }
+    }
+
+    //----------- cuts and redirections ----------------------------------------
+
+    /// The name is a cut or DNAME owner, or may be below one.
+    fn look_covered(
+        &mut self,
+        zone: &'z Zone,
+        cursor: &Cursor<'z>,
+        entry: &Entry<'z>,
+        node: &Node<'z>,
+    ) -> Result<Option<Step>, Full> {
+        if cursor.is_exact() && !node.is_occluded() {
+            // RFC 4035 3.1.4.1: the zone above the cut answers for DS. RFC 6672 2.3: a DNAME leaves its owner alone.
+            let refer = node.is_cut() && self.qtype != Rtype::DS;
+            return if refer { self.refer(zone, node, entry, cursor.clone()).map(Some) } else { Ok(None) };
+        }
+        let Some((cursor, entry, node)) = find_cover(zone, cursor, self.key.as_bytes()) else { return Ok(None) };
+        if node.is_cut() {
+            return self.refer(zone, &node, &entry, cursor).map(Some);
+        }
+        self.redirect(zone, &node, &entry).map(Some)
+    }
+
+    /// RFC 1034 4.3.2 step 3b: the NS set of the cut, with what proves its DS set or that there is none (RFC 4035 3.1.4).
+    fn refer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>, cursor: Cursor<'z>) -> Result<Step, Full> {
+        let apex_labels = zone.apex_labels();
+        let cut_labels = apex_labels + entry.label_count();
+        let place = Place { owner: self.qname.offset(cut_labels), apex: self.qname.offset(apex_labels) };
+        let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
+        let ns_at = self.message.at;
+        self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
+        if self.dnssec && *zone.denial() != Denial::None {
+            match node.rrset(Rtype::DS) {
+                Some(ds) => self.message.push(Section::Authority, &ds, ds.ttl, place, true)?,
+                None => self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node),
+            }
+        }
+        self.proofs.write(self.message)?;
+        let glue = Glue { zone, ns: &ns, ns_at, place, dnssec: self.dnssec };
+        glue.push(entry, cursor, self.message)?;
+        Ok(Step::Done(NOERROR))
+    }
+
+    /// RFC 6672 3.2: the DNAME record and a CNAME record made of it.
+    fn redirect(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
+        self.authoritative = true;
+        let apex_labels = zone.apex_labels();
+        let owner_labels = apex_labels + entry.label_count();
+        let owner = self.qname.offset(owner_labels);
+        let place = Place { owner, apex: self.qname.offset(apex_labels) };
+        let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(NOERROR)) };
+        let written = self.push_dname(&dname, place)?;
+        let Some(target) = dname.opaque().next() else { return Ok(Step::Done(NOERROR)) };
+        let wire = self.qname.wire();
+        let prefix_len = wire.len() - self.qname.suffix(owner_labels).len();
+        if prefix_len + target.len() > wire::MAX_NAME_LEN {
+            // RFC 6672 2.2: the name would be too long.
+            return Ok(Step::Done(YXDOMAIN));
+        }
+        let asked = self.qname.offset(self.qname.labels());
+        let mut alias = [0; wire::MAX_NAME_LEN + 1];
+        alias[..prefix_len].copy_from_slice(&wire[..prefix_len]);
+        let len = if target.len() > 2 && written <= MAX_POINTER {
+            alias[prefix_len..prefix_len + 2].copy_from_slice(&(0xc000 | written as u16).to_be_bytes());
+            prefix_len + 2
+        } else {
+            alias[prefix_len..prefix_len + target.len()].copy_from_slice(target);
+            prefix_len + target.len()
+        };
+        let at = self.message.at + 12;
+        self.message.push_raw(Section::Answer, asked, Rtype::CNAME, dname.ttl, &alias[..len])?;
+        Ok(if self.qtype == Rtype::CNAME { Step::Done(NOERROR) } else { Step::Alias(at) })
+    }
+
+    /// Adds a DNAME set unless the answer has it; returns where its target stands.
+    fn push_dname(&mut self, dname: &Rrset<'z>, place: Place) -> Result<usize, Full> {
+        if let Some((_, target)) = self.redirections.iter().find(|(address, _)| *address == dname.address()) {
+            return Ok(usize::from(*target));
+        }
+        let target = self.message.at + 12;
+        self.message.push(Section::Answer, dname, dname.ttl, place, self.dnssec)?;
+        if let Some(free) = self.redirections.iter_mut().find(|(address, _)| *address == 0) {
+            *free = (dname.address(), target as u16);
+        }
+        Ok(target)
+    }
+
+    //----------- names that are there -----------------------------------------
+
+    /// RFC 1034 4.3.2 step 3a: the name is there.
+    fn answer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
+        self.authoritative = true;
+        if let Some(step) = self.answer_from(zone, node)? {
+            return Ok(step);
+        }
+        if self.wants_proof(zone) {
+            self.proofs.deny_type(zone, self.qname, entry, node);
+        }
+        self.negative(zone, NOERROR)
+    }
+
+    /// Adds the records of the node that answer; `None` where it has none.
+    #[inline]
+    fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
+        let place =
+            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
+        if self.qtype == Rtype::RRSIG && self.push_signatures(node, place)? {
+            return Ok(Some(Step::Done(NOERROR)));
+        }
+        let rrset = match self.qtype {
+            // RFC 8482 4.1: one RRset is an answer.
+            Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
+            qtype => node.rrset(qtype),
+        };
+        if let Some(dname) = rrset.filter(|rrset| rrset.rtype == Rtype::DNAME) {
+            self.push_dname(&dname, place)?;
+            return Ok(Some(Step::Done(NOERROR)));
+        }
+        if let Some(rrset) = rrset {
+            let at = self.message.at;
+            self.message.push(Section::Answer, &rrset, rrset.ttl, place, self.dnssec)?;
+            self.answered = Some(Answered { zone, rrset, at });
+            return Ok(Some(Step::Done(NOERROR)));
+        }
+        // RFC 1034 3.6.2: an alias stands for all types but its own and that which DNSSEC puts beside it (RFC 4035 2.5).
+        let Some(cname) = node.rrset(Rtype::CNAME).filter(|_| self.qtype != Rtype::NSEC) else { return Ok(None) };
+        let target = self.message.at + 12;
+        self.message.push(Section::Answer, &cname, cname.ttl, place, self.dnssec)?;
+        Ok(Some(Step::Alias(target)))
+    }
+
+    /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
+    /// that led here; returns whether there are any.
+    fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+        let mut found = false;
+        for rrset in node.rrsets() {
+            let address = rrset.address();
+            if self.dnssec && self.redirections.iter().any(|(sent, _)| *sent == address) {
+                found |= !rrset.signatures().is_empty();
+                continue;
+            }
+            for rdata in rrset.signatures().rdatas() {
+                self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
+    //----------- names that are not there -------------------------------------
+
+    /// RFC 1034 4.3.2 step 3c: the name is not there; `cursor` is at its predecessor.
+    fn miss(&mut self, zone: &'z Zone, mut cursor: Cursor<'z>, before: &Entry<'z>) -> Result<Step, Full> {
+        self.authoritative = true;
+        let before_cursor = cursor.clone();
+        let after = cursor.next();
+        let key = self.key.as_bytes();
+        if after.is_some_and(|after| after.is_at_or_below(key)) {
+            // RFC 4592 2.2.2: an empty non-terminal is there, without any data.
+            if self.wants_proof(zone) {
+                self.proofs.deny_empty(zone, self.qname, before_cursor);
+            }
+            return self.negative(zone, NOERROR);
+        }
+        let common = after.map_or(0, |after| after.common_len(key)).max(before.common_len(key));
+        let encloser_len = ancestor_len(key, common);
+        if zone.has_wildcards() {
+            // RFC 4592 3.3.1: the wildcard right below the closest encloser, no other.
+            self.key.truncate(encloser_len);
+            self.key.push_label(b"*");
+            let mut wildcard = zone.seek(self.key.as_bytes());
+            if wildcard.is_exact() {
+                let node = wildcard.entry().map(|entry| zone.node(&entry));
+                return self.expand(zone, node, encloser_len, before_cursor);
+            }
+            // RFC 4592 4.9: so does a wildcard that is an empty non-terminal.
+            if wildcard.next().is_some_and(|after| after.is_at_or_below(self.key.as_bytes())) {
+                return self.expand(zone, None, encloser_len, before_cursor);
+            }
+        }
+        if self.wants_proof(zone) {
+            self.proofs.deny_name(zone, self.qname, self.key, encloser_len, before_cursor);
+        }
+        self.negative(zone, NXDOMAIN)
+    }
+
+    /// RFC 4592 3.3: the wildcard's records with the name asked for as their owner. The wildcard is there, though it may
+    /// have no node.
+    fn expand(
+        &mut self,
+        zone: &'z Zone,
+        node: Option<Node<'z>>,
+        encloser_len: usize,
+        before: Cursor<'z>,
+    ) -> Result<Step, Full> {
+        let wants_proof = self.wants_proof(zone);
+        if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
+            // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
+            return self.refer_wildcard(zone, &node);
+        }
+        if wants_proof {
+            self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, &before);
+        }
+        if let Some(node) = node
+            && let Some(step) = self.answer_from(zone, &node)?
+        {
+            return Ok(step);
+        }
+        if wants_proof {
+            self.proofs.deny_wildcard_type(zone, self.qname, encloser_len, self.key);
+        }
+        self.negative(zone, NOERROR)
+    }
+
+    fn refer_wildcard(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Step, Full> {
+        let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
+        self.authoritative = self.message.counts[Section::Answer as usize] > 0;
+        let place =
+            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
+        self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
+        Ok(Step::Done(NOERROR))
+    }
+
+    /// RFC 2308 2, 3: the SOA record, with the TTL for which the answer may be kept.
+    fn negative(&mut self, zone: &'z Zone, rcode: u8) -> Result<Step, Full> {
+        let (soa, ttl) = zone.negative_soa();
+        let apex = self.qname.offset(zone.apex_labels());
+        let place = Place { owner: apex, apex };
+        if self.message.push(Section::Authority, &soa, ttl, place, self.dnssec).is_err() {
+            self.message.truncated = true;
+        }
+        Ok(Step::Done(rcode))
+    }
+
+    /// Whether the answer must prove what it denies.
+    fn wants_proof(&self, zone: &Zone) -> bool {
+        self.dnssec && *zone.denial() != Denial::None
+    }
+}
+
+/// The cut or DNAME owner that the name `key` stands below; the cursor is at the predecessor of `key`.
+fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
+    let cover = |cursor: Cursor<'z>| {
+        let entry = cursor.entry()?;
+        let node = zone.node(&entry);
+        (!node.is_occluded() && !node.is_plain()).then_some((cursor, entry, node))
+    };
+    let before = cursor.entry()?;
+    if !zone.node(&before).is_occluded() {
+        let is_above = before.key_len() < key.len() && before.is_prefix_of(key);
+        return if is_above { cover(cursor.clone()) } else { None };
+    }
+    // The predecessor stands below a cut: whether the name does so too, its ancestors tell, of which there are at most 127.
+    let ends = key.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
+    ends.filter(|&end| end < key.len()).find_map(|end| cursor.find(&key[..end]).and_then(cover))
+}

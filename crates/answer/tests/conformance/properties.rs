@@ -1,0 +1,106 @@
+//! Random zones and questions: `respond` says what the oracle says.
+
+use answer::{Access, Content, Options, Prefix, Transport};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use wire::Rtype;
+use wire::message::{Message, Record};
+
+use crate::compare::{faults, limited_faults};
+use crate::oracle::{self, Expected, Question, zone::Zone};
+use crate::random::questions::questions;
+use crate::random::zones::{Sample, zones};
+use crate::subject::{self, TCP};
+use crate::text::{dig, line};
+
+/// Questions put to each set of zones: making and loading zones costs more than asking.
+const QUESTIONS: usize = 40;
+
+/// RFC 6891 6.2.3: less than 512 octets count as 512.
+const LEAST_PAYLOAD: u16 = 512;
+
+/// What a server offers and sends in datagrams at most unless it is told otherwise.
+const OWN_PAYLOAD: u16 = 1232;
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn respond_agrees_with_the_oracle(zones in zones(), questions in vec(questions(), QUESTIONS)) {
+        let plain: Vec<Zone> = zones.iter().map(Sample::plain).collect();
+        let texts: Vec<_> = zones.iter().map(|zone| (zone.apex.clone(), zone.text())).collect();
+        let served = subject::load(&texts);
+        let ask = |query: &Message, transport| {
+            let bytes = subject::ask(&served, &query.to_wire(), transport).expect("an answer");
+            (Message::parse(&bytes).expect("a well-formed answer"), bytes.len())
+        };
+        for draft in &questions {
+            let query = draft.query(&zones);
+            let expected = expected(&plain, &query);
+            let (full, full_len) = ask(&query, TCP);
+            let found = faults(&query, &full, &expected);
+            prop_assert!(found.is_empty(), "{}", failure(&zones, &query, &full, &expected, &found));
+
+            let limit = query.edns.as_ref().map_or(LEAST_PAYLOAD, |edns| edns.payload.clamp(LEAST_PAYLOAD, OWN_PAYLOAD));
+            let (got, len) = ask(&query, Transport::Udp);
+            let fits = full_len <= limit.into();
+            let mut found = limited_faults(&query, &got, &full, &expected, fits);
+            if len > limit.into() {
+                found.push(format!("{len} octets where {limit} are allowed"));
+            }
+            prop_assert!(found.is_empty(), "{}", failure(&zones, &query, &got, &expected, &found));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// RFC 5936 2.2: the SOA, all records once, and the SOA again.
+    #[test]
+    fn transfers_have_every_record_once(zones in zones()) {
+        for sample in &zones {
+            let zone = Content::Zone(subject::zone(&sample.apex, &sample.text()));
+            let access = Access(vec![Prefix { address: subject::PEER, len: 32 }]);
+            let served = subject::serve([zone], Options::default(), access);
+            let messages = subject::transfer(&served, &Message::query(sample.apex.clone(), Rtype::AXFR).to_wire());
+            let messages = messages.iter().map(|bytes| Message::parse(bytes).expect("a well-formed message"));
+            let mut got: Vec<Record> = messages.flat_map(|message| message.answer).collect();
+            let last = got.pop().expect("a transfer has records");
+            prop_assert_eq!(sorted(&[last]), sorted(&sample.records[..1]));
+            let (got, records) = (sorted(&got), sorted(&sample.records));
+            let lost: Vec<_> = records.iter().filter(|line| !got.contains(line)).collect();
+            let surplus: Vec<_> = got.iter().filter(|line| !records.contains(line)).collect();
+            prop_assert!(got == records, "lost {lost:#?}, surplus {surplus:#?} in {sample:?}");
+        }
+    }
+}
+
+/// The records in an order of no meaning, with names in lower case as some are stored.
+fn sorted(records: &[Record]) -> Vec<String> {
+    let mut lines: Vec<String> = records.iter().map(|record| line(record).to_lowercase()).collect();
+    lines.sort();
+    lines
+}
+
+fn expected(zones: &[Zone], query: &Message) -> Expected {
+    let asked = query.questions[0].clone();
+    let dnssec_ok = query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
+    oracle::answer(zones, &Question { name: asked.name, qtype: asked.qtype, class: asked.qclass, dnssec_ok })
+}
+
+fn failure(zones: &[Sample], query: &Message, got: &Message, expected: &Expected, faults: &[String]) -> String {
+    let mut wanted = query.clone();
+    wanted.rcode = expected.rcode;
+    wanted.flags.authoritative = expected.authoritative;
+    wanted.answer = expected.answer.required.clone();
+    wanted.authority = expected.authority.required.clone();
+    wanted.additional = expected.additional.required.clone();
+    format!(
+        "\n{zones:?}\n--- asked\n{}--- got\n{}--- expected\n{}--- faults\n{}\n",
+        dig(query),
+        dig(got),
+        dig(&wanted),
+        faults.join("\n")
+    )
+}

@@ -1,0 +1,207 @@
+//! A server of zones that a test has as text, and examples of questions and answers as the RFCs print them.
+
+use std::sync::Arc;
+
+use answer::{Access, Content, Options, Prefix, Served, Transport};
+use domain::base::ToName;
+use domain::base::iana::Class as DomainClass;
+use domain::base::rdata::ComposeRecordData;
+use domain::zonefile::inplace::{Entry, Zonefile};
+use wire::message::{Edns, Message, Rcode, Record};
+use wire::{Class, Name, Rtype};
+
+use crate::oracle::{self, Question, zone::Zone};
+use crate::subject::{self, TCP};
+use crate::text::{dig, lines};
+
+/// Zones, loaded by `respond`'s crates and by the oracle.
+pub struct Server {
+    served: Arc<Served>,
+    plain: Vec<Zone>,
+}
+
+impl Server {
+    /// Serves zones from pairs of apex and text.
+    pub fn new(zones: &[(&str, &str)]) -> Server {
+        Server::with_options(zones, Options::default())
+    }
+
+    /// Serves zones and answers as these options say.
+    pub fn with_options(zones: &[(&str, &str)], options: Options) -> Server {
+        let plain = zones.iter().map(|(apex, text)| Zone::new(name(apex), &parse(&dedented(text)))).collect();
+        Server { served: subject::serve(contents(zones), options, Access::default()), plain }
+    }
+
+    /// Serves zones that could not be loaded.
+    pub fn with_missing(apexes: &[&str]) -> Server {
+        let contents = apexes.iter().map(|apex| Content::Missing(name(apex)));
+        Server { served: subject::serve(contents, Options::default(), Access::default()), plain: Vec::new() }
+    }
+
+    /// Serves zones that may be transferred.
+    pub fn with_transfer(zones: &[(&str, &str)]) -> Server {
+        let access = Access(vec![Prefix { address: subject::PEER, len: 32 }]);
+        Server { served: subject::serve(contents(zones), Options::default(), access), plain: Vec::new() }
+    }
+
+    /// The messages of a transfer.
+    pub fn transfer(&self, query: &Message) -> Vec<Message> {
+        let messages = subject::transfer(&self.served, &query.to_wire());
+        assert!(!messages.is_empty(), "there is no transfer");
+        messages.iter().map(|message| Message::parse(message).expect("a well-formed message")).collect()
+    }
+
+    /// Sends bytes, returns what comes.
+    pub fn exchange(&self, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        subject::ask(&self.served, query, transport)
+    }
+
+    /// Sends a query, returns its answer, which there must be.
+    pub fn ask(&self, query: &Message, transport: Transport) -> Message {
+        let answer = self.exchange(&query.to_wire(), transport).expect("an answer");
+        Message::parse(&answer).expect("a well-formed answer")
+    }
+
+    /// Holds `respond` and the oracle to an example:
+    /// ```text
+    /// host3.example. MX +do        the question, with or without DNSSEC
+    /// NOERROR AA                   the response code and whether AA is set
+    /// answer                       the records of a section, in any order
+    /// host3.example. 3600 MX 10 host1.example.
+    /// ```
+    /// Sections that are not mentioned are empty, but for `additional`, which is not looked at. Of signatures only the
+    /// owner, the TTL and the covered type are written.
+    pub fn example(&self, example: &str) {
+        let example = Example::read(example);
+        example.check("the oracle", &self.expect(&example.query));
+        example.check("respond", &self.ask(&example.query, TCP));
+    }
+
+    fn expect(&self, query: &Message) -> Message {
+        let asked = query.questions[0].clone();
+        let dnssec_ok = query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
+        let question = Question { name: asked.name, qtype: asked.qtype, class: asked.qclass, dnssec_ok };
+        let expected = oracle::answer(&self.plain, &question);
+        let mut message = Message { rcode: expected.rcode, ..query.clone() };
+        message.flags.authoritative = expected.authoritative;
+        message.answer = expected.answer.required;
+        message.authority = expected.authority.required;
+        message.additional = expected.additional.required;
+        message
+    }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn contents(zones: &[(&str, &str)]) -> impl Iterator<Item = Content> {
+    zones.iter().map(|(apex, text)| Content::Zone(subject::zone(&name(apex), &dedented(text))))
+}
+
+/// The lines without the blanks before them, which in zone text would stand for the owner of the line before.
+fn dedented(text: &str) -> String {
+    text.lines().map(|line| line.trim_start().to_string() + "\n").collect()
+}
+
+/// A query for the text `NAME TYPE`, with `+do` behind it if DNSSEC is wanted.
+pub fn query(text: &str) -> Message {
+    let mut words = text.split_whitespace();
+    let mut word = || words.next().expect("a question has a name and a type");
+    let query = Message::query(word().parse().expect("a name"), word().parse().expect("a type"));
+    match words.next() {
+        None => query,
+        Some("+do") => query.with_edns(Edns { dnssec_ok: true, ..Edns::default() }),
+        Some(other) => panic!("{other} is no flag of a question"),
+    }
+}
+
+struct Example {
+    query: Message,
+    rcode: Rcode,
+    authoritative: bool,
+    answer: Vec<String>,
+    authority: Vec<String>,
+    additional: Option<Vec<String>>,
+}
+
+impl Example {
+    fn read(text: &str) -> Example {
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let query = query(lines.next().expect("a question"));
+        let verdict = lines.next().expect("a response code");
+        let rcode = match verdict.split(' ').next() {
+            Some("NOERROR") => Rcode::NOERROR,
+            Some("NXDOMAIN") => Rcode::NXDOMAIN,
+            Some("YXDOMAIN") => Rcode::YXDOMAIN,
+            Some("REFUSED") => Rcode::REFUSED,
+            _ => panic!("{verdict} is no response code of these tests"),
+        };
+        let mut example = Example {
+            query,
+            rcode,
+            authoritative: verdict.ends_with(" AA"),
+            answer: Vec::new(),
+            authority: Vec::new(),
+            additional: None,
+        };
+        let mut section = &mut example.answer;
+        for line in lines {
+            match line {
+                "answer" => section = &mut example.answer,
+                "authority" => section = &mut example.authority,
+                "additional" => section = example.additional.insert(Vec::new()),
+                record => section.push(normal(record)),
+            }
+        }
+        example
+    }
+
+    fn check(&self, who: &str, got: &Message) {
+        let shown = dig(got);
+        assert_eq!(got.rcode, self.rcode, "the response code of {who}\n{shown}");
+        assert_eq!(got.flags.authoritative, self.authoritative, "AA of {who}\n{shown}");
+        let sections = [
+            ("answer", Some(&self.answer), &got.answer),
+            ("authority", Some(&self.authority), &got.authority),
+            ("additional", self.additional.as_ref(), &got.additional),
+        ];
+        for (name, expected, got) in sections {
+            let Some(expected) = expected else { continue };
+            assert_eq!(sorted(lines(got).lines().map(normal)), sorted(expected.clone()), "{name} of {who}\n{shown}");
+        }
+    }
+}
+
+fn sorted(lines: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = lines.into_iter().collect();
+    lines.sort();
+    lines
+}
+
+/// The line with single blanks, in lower case as names are, and without what is behind the covered type of an RRSIG.
+fn normal(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let len = if words[2] == "RRSIG" { 4 } else { words.len() };
+    words[..len].join(" ").to_lowercase()
+}
+
+/// The records of a zone, read by another implementation than the one under test.
+fn parse(text: &str) -> Vec<Record> {
+    let mut zonefile = Zonefile::from(text);
+    zonefile.set_default_class(DomainClass::IN);
+    let mut records = Vec::new();
+    while let Some(entry) = zonefile.next_entry().expect("well-formed zone text") {
+        let Entry::Record(record) = entry else { panic!("zones of the tests include nothing") };
+        let mut rdata = Vec::new();
+        record.data().compose_rdata(&mut rdata).expect("a vector takes all");
+        records.push(Record {
+            owner: Name::from_wire(record.owner().to_vec().as_slice()).expect("a name"),
+            rtype: Rtype(record.rtype().to_int()),
+            class: Class::IN,
+            ttl: record.ttl().as_secs(),
+            rdata,
+        });
+    }
+    records
+}

@@ -1,0 +1,70 @@
+//! The one place where these tests touch what they test: zones in as text, queries in and answers out as bytes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use answer::{Access, Ask, Content, Options, Reply, Scratch, Served, ServedZone, Transport, Zones, respond};
+use wire::Name;
+use zone::load::load as load_zone;
+use zone::text::{self, Source};
+
+/// TCP with some idle timeout.
+pub const TCP: Transport = Transport::Tcp { idle_ds: 100 };
+
+/// Who asks in these tests.
+pub const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 100));
+
+/// Loads zones the way the server does.
+pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
+    let contents = zones.iter().map(|(apex, text)| Content::Zone(zone(apex, text)));
+    serve(contents, Options::default(), Access::default())
+}
+
+/// Publishes zones, or what is known of them.
+pub fn serve(contents: impl IntoIterator<Item = Content>, options: Options, transfer: Access) -> Arc<Served> {
+    let mut zones = Zones::default();
+    let transfer = Arc::new(transfer);
+    for content in contents {
+        zones.insert(Arc::new(ServedZone { content, transfer: transfer.clone() }));
+    }
+    Arc::new(Served { zones, options: Arc::new(options) })
+}
+
+/// A zone from its text, which has no errors.
+pub fn zone(apex: &Name, text: &str) -> zone::Zone {
+    let source = Source { name: "test".into(), bytes: text.as_bytes() };
+    let apex = apex.to_lowercase();
+    let outcome = load_zone(source, &zone::load::Options::new(text::Options::new(apex.as_ref())));
+    outcome.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", outcome.diagnostics))
+}
+
+/// What `respond` makes of a message; the answer is in `out`.
+pub fn reply(served: &Arc<Served>, message: &[u8], transport: Transport, out: &mut [u8]) -> Reply {
+    respond(served, &mut Scratch::new(), Ask { message, peer: PEER, transport, now_s: 1_700_000_000 }, out)
+}
+
+/// The answer to a query, if there is one.
+pub fn ask(served: &Arc<Served>, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    let mut out = vec![0; if transport == Transport::Udp { answer::MAX_UDP } else { usize::from(u16::MAX) }];
+    match reply(served, message, transport, &mut out) {
+        Reply::Send(len) => {
+            out.truncate(len);
+            Some(out)
+        }
+        Reply::Drop => None,
+        Reply::Transfer(_) => panic!("a transfer where one answer is wanted"),
+    }
+}
+
+/// The messages of a transfer; none if there is none.
+pub fn transfer(served: &Arc<Served>, message: &[u8]) -> Vec<Vec<u8>> {
+    let mut out = vec![0; usize::from(u16::MAX)];
+    let Reply::Transfer(mut transfer) = reply(served, message, TCP, &mut out) else {
+        return Vec::new();
+    };
+    let mut messages = Vec::new();
+    while let Some(len) = transfer.next_message(&mut out) {
+        messages.push(out[..len].to_vec());
+    }
+    messages
+}

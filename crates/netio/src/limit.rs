@@ -1,0 +1,29 @@
+//! The limit on open descriptors.
+
+use crate::checked;
+use std::io;
+
+/// Raises the number of descriptors the process may have to the most it may ask for, and returns that.
+pub fn raise_descriptors() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through the call.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: as above.
+        checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
+    }
+    Ok(limit.rlim_cur)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let raised = super::raise_descriptors().expect("raising to the hard limit is always allowed");
+        let limits = std::fs::read_to_string("/proc/self/limits").expect("procfs");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line for it");
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(fields[3..5], [raised.to_string(), raised.to_string()]);
+    }
+}

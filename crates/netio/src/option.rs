@@ -1,0 +1,57 @@
+//! Making sockets and setting their options, with errors that name the option.
+
+use crate::address::RawAddress;
+use crate::checked;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A socket of the address's family that is closed on exec; `kind` is `SOCK_DGRAM` or `SOCK_STREAM` with flags.
+pub(crate) fn socket(address: SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers.
+    let fd = checked(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: `fd` was just made and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    if address.is_ipv6() {
+        // RFC 3493 5.3: the IPv4 wildcard has a socket of its own, and no IPv4-mapped peers turn up.
+        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1, "IPV6_V6ONLY")?;
+    }
+    Ok(fd)
+}
+
+/// Gives the socket its local address.
+pub(crate) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(address);
+    // SAFETY: `raw` lives through the call and has at least `len_for` octets.
+    checked(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), RawAddress::len_for(address)) })?;
+    Ok(())
+}
+
+/// Sets an option that takes an `int`; `name` is for the error.
+pub(crate) fn set(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+    name: &str,
+) -> io::Result<()> {
+    let len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` lives through the call and has `len` octets.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+    checked(result).map_err(|error| io::Error::new(error.kind(), format!("setsockopt {name}: {error}")))?;
+    Ok(())
+}
+
+/// Sets a buffer's size in octets, beyond the system's limit where the process may, else up to it.
+pub(crate) fn set_buffer(
+    fd: &OwnedFd,
+    force: libc::c_int,
+    plain: libc::c_int,
+    octets: usize,
+    name: &str,
+) -> io::Result<()> {
+    let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+    set(fd, libc::SOL_SOCKET, force, octets, name).or_else(|_| set(fd, libc::SOL_SOCKET, plain, octets, name))
+}

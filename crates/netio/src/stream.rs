@@ -1,0 +1,312 @@
+//! Streams: a listener that never blocks, and waiting for many descriptors at once.
+//!
+//! Accepted connections are plain [`TcpStream`]s; reading and writing them needs nothing from here.
+
+use crate::address::RawAddress;
+use crate::checked;
+use crate::option;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// How a listener is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether further listeners may have the same address, the kernel spreading connections over them (SO_REUSEPORT).
+    pub reuse_port: bool,
+    /// How many connections may wait to be accepted; the kernel may know a lower limit (net.core.somaxconn).
+    pub backlog: u32,
+    /// How long the kernel keeps a connection to itself while its first octets are awaited; zero for not at all.
+    pub defer_accept: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { reuse_port: true, backlog: 4096, defer_accept: Duration::from_secs(3) }
+    }
+}
+
+/// A listening socket that never blocks. Connections inherit TCP_NODELAY from it.
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Binds and listens. Errors are those of the system calls; a failed option is named.
+    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Listener> {
+        let fd = option::socket(address, libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
+        option::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1, "SO_REUSEADDR")?;
+        if options.reuse_port {
+            option::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+        }
+        // Answers are written whole: there is nothing to wait for.
+        option::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
+        let defer_s = libc::c_int::try_from(options.defer_accept.as_secs()).unwrap_or(libc::c_int::MAX);
+        if defer_s > 0 {
+            option::set(&fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, defer_s, "TCP_DEFER_ACCEPT")?;
+        }
+        option::bind(&fd, address)?;
+        let backlog = libc::c_int::try_from(options.backlog).unwrap_or(libc::c_int::MAX);
+        // SAFETY: no pointers.
+        checked(unsafe { libc::listen(fd.as_raw_fd(), backlog) })?;
+        Ok(Listener(TcpListener::from(fd)))
+    }
+
+    /// Where it is bound, with the port the kernel chose if none was asked for.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// The next connection, set up not to block, and its peer; [`io::ErrorKind::WouldBlock`] when none waits.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let mut peer = RawAddress::unspecified();
+        let mut len = mem::size_of::<RawAddress>() as libc::socklen_t;
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: `peer` and `len` live through the call; `len` is the room in `peer`.
+        let fd = unsafe { libc::accept4(self.0.as_raw_fd(), (&raw mut peer).cast(), &mut len, flags) };
+        // SAFETY: the descriptor was just made and nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(checked(fd)?) };
+        Ok((TcpStream::from(fd), peer.socket_addr()))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether an error says that the process or the system is out of descriptors or memory for a further one.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Octets, a connection or the end can be read.
+    Readable,
+    /// Octets can be written.
+    Writable,
+    /// Nothing; only errors are told.
+    Nothing,
+}
+
+impl Interest {
+    fn flags(self) -> u32 {
+        match self {
+            Interest::Readable => libc::EPOLLIN as u32,
+            Interest::Writable => libc::EPOLLOUT as u32,
+            Interest::Nothing => 0,
+        }
+    }
+}
+
+/// Waits for many descriptors at once (epoll), level-triggered: what was not read is told again, so that one read a turn
+/// is enough, none has to fail to find the end, and no connection can keep the others waiting.
+pub struct Poll(OwnedFd);
+
+impl Poll {
+    /// Waits for nothing yet.
+    pub fn new() -> io::Result<Poll> {
+        // SAFETY: no pointers.
+        let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor was just made and nobody else has it.
+        Ok(Poll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Adds a descriptor; its events carry `token`. Closing it takes it out again.
+    pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, source.as_fd(), token, interest)
+    }
+
+    /// Changes what is waited for.
+    pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
+    }
+
+    fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.flags(), u64: token };
+        // SAFETY: `event` lives through the call; both descriptors are open.
+        checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) })?;
+        Ok(())
+    }
+
+    /// Waits until something is ready, at most `timeout` (rounded up to a millisecond); then `events` has it.
+    pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
+        let capacity = events.list.len() as libc::c_int;
+        events.count = 0;
+        // SAFETY: `list` lives through the call and has the length told.
+        let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
+        events.count = match checked(result) {
+            Ok(count) => count as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(())
+    }
+}
+
+/// What [`Poll::wait`] found.
+pub struct Events {
+    list: Vec<libc::epoll_event>,
+    count: usize,
+}
+
+/// One ready descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What the descriptor was added with.
+    pub token: u64,
+    /// Whether it can be read, or has come to its end or to an error that reading will tell.
+    pub readable: bool,
+    /// Whether it can be written, or has come to an error that writing will tell.
+    pub writable: bool,
+}
+
+impl Events {
+    /// Room for `capacity` events a wait.
+    ///
+    /// # Panics
+    /// When `capacity` is 0.
+    pub fn with_capacity(capacity: usize) -> Events {
+        assert!(capacity > 0, "waiting needs room for one event");
+        Events { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], count: 0 }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The event at `index`, which must be below [`Events::len`].
+    pub fn at(&self, index: usize) -> Event {
+        let libc::epoll_event { events, u64: token } = self.list[..self.count][index];
+        let broken = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+        Event {
+            token,
+            readable: events & (libc::EPOLLIN as u32 | broken) != 0,
+            writable: events & (libc::EPOLLOUT as u32 | broken) != 0,
+        }
+    }
+}
+
+/// Ends the waiting of a thread from another one (eventfd). Add it to the thread's [`Poll`] as [`Interest::Readable`].
+pub struct Waker(std::fs::File);
+
+impl Waker {
+    /// A waker that was not used yet.
+    pub fn new() -> io::Result<Waker> {
+        // SAFETY: no pointers.
+        let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the descriptor was just made and nobody else has it.
+        Ok(Waker(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
+    }
+
+    /// Wakes the thread, now or when it next waits, until [`Waker::clear`].
+    pub fn wake(&self) {
+        // It only fails when 2^64 - 2 wakes were not cleared, and then the thread is awake anyway.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
+    }
+
+    /// Forgets the wakes so far.
+    pub fn clear(&self) {
+        // It only fails when there was none.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    fn listener() -> (Listener, SocketAddr) {
+        let listener =
+            Listener::bind("127.0.0.1:0".parse().expect("a literal"), &Options::default()).expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        (listener, address)
+    }
+
+    #[test]
+    fn a_connection_turns_up_with_its_first_octets() {
+        let (listener, address) = listener();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        poll.add(&listener, 7, Interest::Readable).expect("a fresh descriptor");
+        assert_eq!(listener.accept().map(drop).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+
+        let mut client = TcpStream::connect(address).expect("loopback");
+        poll.wait(&mut events, Duration::from_millis(50)).expect("epoll");
+        assert!(events.is_empty(), "TCP_DEFER_ACCEPT holds back a connection that says nothing");
+        client.write_all(b"hello").expect("loopback");
+        poll.wait(&mut events, SOON).expect("epoll");
+        assert_eq!((events.len(), events.at(0).token, events.at(0).readable), (1, 7, true));
+
+        let (mut stream, peer) = listener.accept().expect("it was announced");
+        assert_eq!(peer, client.local_addr().expect("bound"));
+        assert!(stream.nodelay().expect("an option"));
+        let mut octets = [0; 16];
+        assert_eq!(stream.read(&mut octets).expect("they are there"), 5);
+        assert_eq!(stream.read(&mut octets).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+    }
+
+    #[test]
+    fn interest_can_change_and_the_end_is_readable() {
+        let (listener, address) = listener();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        let mut client = TcpStream::connect(address).expect("loopback");
+        client.write_all(b"x").expect("loopback");
+        let mut accepted = listener.accept();
+        while accepted.is_err() {
+            accepted = listener.accept();
+        }
+        let (stream, _) = accepted.expect("a connection");
+        poll.add(&stream, 1, Interest::Nothing).expect("a fresh descriptor");
+        poll.wait(&mut events, Duration::ZERO).expect("epoll");
+        assert!(events.is_empty());
+        poll.modify(&stream, 2, Interest::Writable).expect("a known descriptor");
+        poll.wait(&mut events, SOON).expect("epoll");
+        assert_eq!(events.at(0), Event { token: 2, readable: false, writable: true });
+        drop(client);
+        poll.modify(&stream, 3, Interest::Readable).expect("a known descriptor");
+        poll.wait(&mut events, SOON).expect("epoll");
+        assert!(events.at(0).readable);
+    }
+
+    #[test]
+    fn a_waker_ends_the_waiting_until_it_is_cleared() {
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        let waker = Waker::new().expect("eventfd");
+        poll.add(&waker, 9, Interest::Readable).expect("a fresh descriptor");
+        waker.wake();
+        waker.wake();
+        for _ in 0..2 {
+            poll.wait(&mut events, SOON).expect("epoll");
+            assert_eq!(events.at(0).token, 9);
+        }
+        waker.clear();
+        poll.wait(&mut events, Duration::from_millis(1)).expect("epoll");
+        assert!(events.is_empty());
+    }
+
+    #[test]
+    fn listeners_share_an_address_only_when_asked_to() {
+        let (_listener, address) = listener();
+        assert!(Listener::bind(address, &Options::default()).is_ok());
+        let alone = Listener::bind(address, &Options { reuse_port: false, ..Options::default() });
+        assert_eq!(alone.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+    }
+}

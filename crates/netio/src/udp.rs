@@ -1,0 +1,500 @@
+//! UDP in batches: many datagrams a system call, received and answered in fixed buffers, without allocation.
+//!
+//! One [`Batch`] a thread: [`Batch::receive`], then for each slot [`Batch::slot`] and [`Batch::set_reply`], then [`Batch::send`].
+
+use crate::address::RawAddress;
+use crate::option;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::time::Duration;
+
+/// The longest datagram that is received whole, in octets; a longer one is flagged as truncated.
+pub const REQUEST_LEN: usize = 2048;
+/// A cache line more than a power of two, so that the slots do not fight for the same cache sets.
+const REQUEST_STRIDE: usize = REQUEST_LEN + CACHE_LINE;
+const CACHE_LINE: usize = 64;
+
+/// How a socket is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether further sockets may have the same address, the kernel spreading peers over them (SO_REUSEPORT).
+    pub reuse_port: bool,
+    /// Room for datagrams that wait to be received, in octets.
+    pub receive_buffer: usize,
+    /// Room for datagrams that wait to be sent, in octets.
+    pub send_buffer: usize,
+    /// How long [`Batch::receive`] and [`Batch::send`] block at most.
+    pub wake_interval: Duration,
+}
+
+impl Default for Options {
+    /// 8 MiB are some 10,000 datagrams: 10 ms at a million a second.
+    fn default() -> Options {
+        Options {
+            reuse_port: true,
+            receive_buffer: 8 << 20,
+            send_buffer: 8 << 20,
+            wake_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A bound UDP socket, set up for serving.
+pub struct Socket {
+    inner: UdpSocket,
+    local: SocketAddr,
+}
+
+impl Socket {
+    /// Binds a socket. Errors are those of the system calls; a failed option is named.
+    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Socket> {
+        let fd = option::socket(address, libc::SOCK_DGRAM)?;
+        if options.reuse_port {
+            option::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+        }
+        option::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
+        option::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
+        // OMIT: neither DF nor the path MTU. Anybody can forge the latter, and small fragments with it (RFC 9715);
+        // that answers need no fragments at all is up to their size.
+        if address.is_ipv4() {
+            option::set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT, "IP_MTU_DISCOVER")?;
+        } else {
+            let omit = libc::IPV6_PMTUDISC_OMIT;
+            option::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, omit, "IPV6_MTU_DISCOVER")?;
+        }
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => {
+                option::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?
+            }
+            IpAddr::V6(ip) if ip.is_unspecified() => {
+                option::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?
+            }
+            _ => {}
+        }
+        option::bind(&fd, address)?;
+        let inner = UdpSocket::from(fd);
+        inner.set_read_timeout(Some(options.wake_interval))?;
+        inner.set_write_timeout(Some(options.wake_interval))?;
+        let local = inner.local_addr()?;
+        Ok(Socket { inner, local })
+    }
+
+    /// Where it is bound, with the port the kernel chose if none was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// A socket with the buffers to receive and answer many datagrams per system call. Stays on the thread that made it.
+///
+/// The headers point into the other vectors, which are therefore filled in [`Batch::new`] and never resized.
+pub struct Batch {
+    socket: Socket,
+    reply_len: usize,
+    requests: Vec<u8>,
+    /// Replies lie one behind the other, so that small ones touch little memory.
+    replies: Vec<u8>,
+    peers: Vec<RawAddress>,
+    /// Where datagrams came to; empty unless the socket is bound to a wildcard address.
+    controls: Vec<Control>,
+    incoming: Vec<libc::mmsghdr>,
+    _incoming_parts: Vec<libc::iovec>,
+    outgoing: Vec<libc::mmsghdr>,
+    outgoing_parts: Vec<libc::iovec>,
+    /// How many datagrams the last `receive` got.
+    received: usize,
+    /// How many replies wait in `outgoing`.
+    queued: usize,
+    /// Where in `replies` the next one goes.
+    reply_at: usize,
+}
+
+/// One received datagram and the room for its reply.
+pub struct Slot<'a> {
+    /// The datagram, up to [`REQUEST_LEN`] octets of it.
+    pub request: &'a [u8],
+    /// Whether the datagram was longer than that.
+    pub truncated: bool,
+    /// Room for the reply; what it holds before is unspecified.
+    pub reply: &'a mut [u8],
+    peer: &'a RawAddress,
+}
+
+impl Slot<'_> {
+    /// Who sent it.
+    #[inline]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer.socket_addr()
+    }
+
+    /// Who sent it, without the port.
+    #[inline]
+    pub fn peer_ip(&self) -> IpAddr {
+        self.peer.ip()
+    }
+}
+
+impl Batch {
+    /// Buffers for `slots` datagrams a call and replies of up to `reply_len` octets each.
+    pub fn new(socket: Socket, slots: usize, reply_len: usize) -> Batch {
+        let wildcard = socket.local.ip().is_unspecified();
+        let mut batch = Batch {
+            socket,
+            reply_len,
+            requests: vec![0; slots * REQUEST_STRIDE],
+            replies: vec![0; slots * reply_len.next_multiple_of(CACHE_LINE)],
+            peers: vec![RawAddress::unspecified(); slots],
+            controls: vec![Control::empty(); if wildcard { slots } else { 0 }],
+            incoming: vec![empty_header(); slots],
+            _incoming_parts: vec![empty_part(); slots],
+            outgoing: vec![empty_header(); slots],
+            outgoing_parts: vec![empty_part(); slots],
+            received: 0,
+            queued: 0,
+            reply_at: 0,
+        };
+        batch.link();
+        batch
+    }
+
+    /// Where the socket is bound.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.socket.local
+    }
+
+    /// Points the headers at their buffers. What the kernel does not change is set here once and for all:
+    /// the length of a peer's address is the same for all peers of a socket.
+    fn link(&mut self) {
+        let name_len = RawAddress::len_for(self.socket.local);
+        for slot in 0..self.incoming.len() {
+            let part = &mut self._incoming_parts[slot];
+            part.iov_base = self.requests[slot * REQUEST_STRIDE..].as_mut_ptr().cast();
+            part.iov_len = REQUEST_LEN;
+            let header = &mut self.incoming[slot].msg_hdr;
+            header.msg_name = (&raw mut self.peers[slot]).cast();
+            header.msg_namelen = name_len;
+            header.msg_iov = part;
+            header.msg_iovlen = 1;
+            if let Some(control) = self.controls.get_mut(slot) {
+                header.msg_control = (&raw mut *control).cast();
+                header.msg_controllen = mem::size_of::<Control>() as _;
+            }
+            let header = &mut self.outgoing[slot].msg_hdr;
+            header.msg_namelen = name_len;
+            header.msg_iov = &mut self.outgoing_parts[slot];
+            header.msg_iovlen = 1;
+        }
+    }
+
+    /// Waits for datagrams and takes what is there, at most as many as there are slots.
+    ///
+    /// Returns how many; 0 when none came within the wake interval or a signal arrived. Forgets replies that were not sent.
+    pub fn receive(&mut self) -> io::Result<usize> {
+        self.receive_with(libc::MSG_WAITFORONE)
+    }
+
+    /// Takes the datagrams that are there already, at most as many as there are slots; returns how many.
+    pub fn receive_ready(&mut self) -> io::Result<usize> {
+        self.receive_with(libc::MSG_DONTWAIT)
+    }
+
+    fn receive_with(&mut self, flags: libc::c_int) -> io::Result<usize> {
+        for (header, _) in self.incoming.iter_mut().zip(&self.controls).take(self.received) {
+            header.msg_hdr.msg_controllen = mem::size_of::<Control>() as _;
+        }
+        (self.received, self.queued, self.reply_at) = (0, 0, 0);
+        let (fd, slots) = (self.socket.inner.as_raw_fd(), self.incoming.len() as libc::c_uint);
+        // SAFETY: `incoming` has `slots` headers; they point at buffers of the lengths they tell (`link`),
+        // which live as long as `self` and which nobody borrows during the call.
+        let result = unsafe { libc::recvmmsg(fd, self.incoming.as_mut_ptr(), slots, flags as _, ptr::null_mut()) };
+        self.received = match usize::try_from(result) {
+            Ok(count) => count,
+            Err(_) => passing(io::Error::last_os_error())?,
+        };
+        Ok(self.received)
+    }
+
+    /// The datagram in a slot of the last [`Batch::receive`] and the room for its reply.
+    ///
+    /// # Panics
+    /// When `index` is not below what `receive` returned.
+    #[inline]
+    pub fn slot(&mut self, index: usize) -> Slot<'_> {
+        assert!(index < self.received, "slot {index} of {}", self.received);
+        let header = &self.incoming[index];
+        Slot {
+            request: &self.requests[index * REQUEST_STRIDE..][..header.msg_len as usize],
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            reply: &mut self.replies[self.reply_at..][..self.reply_len],
+            peer: &self.peers[index],
+        }
+    }
+
+    /// Queues the first `len` octets of the reply written into the slot; once per slot at most, before the next slot is looked at.
+    ///
+    /// # Panics
+    /// When `index` is not below what `receive` returned, or `len` is more than the reply has room for.
+    #[inline]
+    pub fn set_reply(&mut self, index: usize, len: usize) {
+        assert!(index < self.received && self.queued < self.received && len <= self.reply_len);
+        let part = &mut self.outgoing_parts[self.queued];
+        part.iov_base = self.replies[self.reply_at..].as_mut_ptr().cast();
+        part.iov_len = len;
+        let header = &mut self.outgoing[self.queued].msg_hdr;
+        header.msg_name = (&raw mut self.peers[index]).cast();
+        if let Some(control) = self.controls.get_mut(index) {
+            let len = self.incoming[index].msg_hdr.msg_controllen;
+            control.forget_interface();
+            header.msg_control = (&raw mut *control).cast();
+            header.msg_controllen = len;
+        }
+        self.reply_at += len.next_multiple_of(CACHE_LINE);
+        self.queued += 1;
+    }
+
+    /// Sends the queued replies, each from the address that the datagram came to; returns how many the kernel would not take.
+    pub fn send(&mut self) -> usize {
+        let (mut next, mut unsent) = (0, 0);
+        while next < self.queued {
+            match self.send_from(next) {
+                Ok(count) => next += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The buffer did not drain for a whole wake interval: waiting for each reply would stall the thread.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    unsent += self.queued - next;
+                    break;
+                }
+                // The error belongs to the first one; the others may well get through.
+                Err(_) => {
+                    next += 1;
+                    unsent += 1;
+                }
+            }
+        }
+        self.queued = 0;
+        unsent
+    }
+
+    fn send_from(&mut self, first: usize) -> io::Result<usize> {
+        let headers = &mut self.outgoing[first..self.queued];
+        let (fd, count) = (self.socket.inner.as_raw_fd(), headers.len() as libc::c_uint);
+        // SAFETY: `headers` are `count` headers; `link` and `set_reply` pointed them at buffers of the lengths
+        // they tell, which live as long as `self`.
+        let result = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, 0) };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// No datagrams instead of an error where the error passes by itself.
+fn passing(error: io::Error) -> io::Result<usize> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
+        _ => Err(error),
+    }
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: integers and raw pointers, for which zero is a value.
+    unsafe { mem::zeroed() }
+}
+
+fn empty_part() -> libc::iovec {
+    libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }
+}
+
+/// Room for one control message: the local address of a datagram (RFC 3542 6.2, ip(7)).
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    data: PacketInfo,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+union PacketInfo {
+    v4: libc::in_pktinfo,
+    v6: libc::in6_pktinfo,
+}
+
+// SAFETY: only computes a size.
+const _: () = assert!(mem::size_of::<Control>() == unsafe { libc::CMSG_SPACE(20) } as usize, "as cmsg(3) lays it out");
+
+impl Control {
+    fn empty() -> Control {
+        // SAFETY: all members are plain integers, for which zero is a value.
+        unsafe { mem::zeroed() }
+    }
+
+    /// Takes out the interface and leaves the address, so that the reply goes out from where the datagram came to but by
+    /// the route the kernel has. A link-local address means nothing without its interface and keeps it.
+    #[inline]
+    fn forget_interface(&mut self) {
+        // SAFETY: the header tells which member the kernel wrote; every bit pattern is a value of each.
+        unsafe {
+            match (self.header.cmsg_level, self.header.cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => self.data.v4.ipi_ifindex = 0,
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = &mut self.data.v6;
+                    let link_local = Ipv6Addr::from(info.ipi6_addr.s6_addr).is_unicast_link_local();
+                    info.ipi6_ifindex *= u32::from(link_local);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options { wake_interval: Duration::from_millis(50), ..Options::default() }
+    }
+
+    fn batch(address: &str, slots: usize) -> Batch {
+        let socket = Socket::bind(address.parse().expect("a literal"), &options()).expect("loopback");
+        Batch::new(socket, slots, 512)
+    }
+
+    /// A client whose socket takes answers from `server` only.
+    fn client(local: &str, server: SocketAddr) -> UdpSocket {
+        let client = UdpSocket::bind(local).expect("loopback");
+        client.connect(server).expect("loopback");
+        client.set_read_timeout(Some(Duration::from_secs(5))).expect("a valid timeout");
+        client
+    }
+
+    /// Receives until `wanted` datagrams were answered with their own octets reversed, except those that begin with `-`.
+    fn serve(batch: &mut Batch, wanted: usize) {
+        let mut seen = 0;
+        while seen < wanted {
+            let count = batch.receive().expect("an open socket");
+            for index in 0..count {
+                let slot = batch.slot(index);
+                let len = slot.request.len();
+                slot.reply[..len].copy_from_slice(slot.request);
+                slot.reply[..len].reverse();
+                if slot.request.first() != Some(&b'-') {
+                    batch.set_reply(index, len);
+                }
+            }
+            assert_eq!(batch.send(), 0);
+            seen += count;
+        }
+    }
+
+    fn exchange(listen: &str, local: &str, ask: &str) {
+        let mut batch = batch(listen, 8);
+        let mut server: SocketAddr = ask.parse().expect("a literal");
+        server.set_port(batch.local_addr().port());
+        let client = client(local, server);
+        for text in [&b"one"[..], b"-", b"three"] {
+            client.send(text).expect("loopback");
+        }
+        serve(&mut batch, 3);
+        let mut answer = [0; 64];
+        assert_eq!(client.recv(&mut answer).map(|len| answer[..len].to_vec()).expect("an answer"), b"eno");
+        assert_eq!(client.recv(&mut answer).map(|len| answer[..len].to_vec()).expect("an answer"), b"eerht");
+    }
+
+    fn without_v6() -> bool {
+        let missing = UdpSocket::bind("[::1]:0").is_err();
+        if missing {
+            eprintln!("skipped: this host has no ::1");
+        }
+        missing
+    }
+
+    #[test]
+    fn answers_over_ipv4() {
+        exchange("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0");
+    }
+
+    #[test]
+    fn answers_over_ipv6() {
+        if !without_v6() {
+            exchange("[::1]:0", "[::1]:0", "[::1]:0");
+        }
+    }
+
+    #[test]
+    fn answers_leave_from_the_address_the_query_came_to() {
+        exchange("0.0.0.0:0", "127.0.0.1:0", "127.0.0.7:0");
+        if !without_v6() {
+            exchange("[::]:0", "[::1]:0", "[::1]:0");
+        }
+    }
+
+    #[test]
+    fn a_full_batch_keeps_every_peer_and_its_answer_apart() {
+        let mut batch = batch("127.0.0.1:0", 16);
+        let server = batch.local_addr();
+        let clients: Vec<UdpSocket> = (0..40).map(|_| client("127.0.0.1:0", server)).collect();
+        for (number, client) in clients.iter().enumerate() {
+            client.send(format!("{number:03}").as_bytes()).expect("loopback");
+        }
+        serve(&mut batch, clients.len());
+        for (number, client) in clients.iter().enumerate() {
+            let mut answer = [0; 64];
+            let len = client.recv(&mut answer).expect("an answer");
+            let expected: String = format!("{number:03}").chars().rev().collect();
+            assert_eq!(&answer[..len], expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn long_datagrams_are_flagged() {
+        let mut batch = batch("127.0.0.1:0", 4);
+        let client = client("127.0.0.1:0", batch.local_addr());
+        for len in [REQUEST_LEN, REQUEST_LEN + 1, 0] {
+            client.send(&vec![7; len]).expect("loopback");
+            assert_eq!(batch.receive().expect("an open socket"), 1);
+            let slot = batch.slot(0);
+            assert_eq!((slot.request.len(), slot.truncated), (len.min(REQUEST_LEN), len > REQUEST_LEN));
+            assert_eq!(slot.peer(), client.local_addr().expect("bound"));
+        }
+    }
+
+    #[test]
+    fn waiting_ends_with_the_wake_interval() {
+        let mut batch = batch("127.0.0.1:0", 4);
+        assert_eq!(batch.receive().expect("a time-out is no error"), 0);
+        assert_eq!(batch.receive_ready().expect("nothing there is no error"), 0);
+    }
+
+    #[test]
+    fn a_reply_that_cannot_be_sent_costs_no_other() {
+        let mut batch = batch("127.0.0.1:0", 4);
+        let client = client("127.0.0.1:0", batch.local_addr());
+        for text in [b"a", b"b"] {
+            client.send(text).expect("loopback");
+        }
+        while batch.received < 2 {
+            batch.receive().expect("an open socket");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Port 0 cannot be sent to.
+        batch.peers[0] = RawAddress::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        for index in 0..2 {
+            batch.slot(index).reply[0] = b'0' + index as u8;
+            batch.set_reply(index, 1);
+        }
+        assert_eq!(batch.send(), 1);
+        let mut answer = [0; 8];
+        assert_eq!(client.recv(&mut answer).expect("the second answer"), 1);
+        assert_eq!(answer[0], b'1');
+    }
+
+    #[test]
+    fn sockets_share_an_address_only_when_asked_to() {
+        let shared = Socket::bind("127.0.0.1:0".parse().expect("a literal"), &options()).expect("loopback");
+        assert!(Socket::bind(shared.local_addr(), &options()).is_ok());
+        let alone = Socket::bind(shared.local_addr(), &Options { reuse_port: false, ..options() });
+        assert_eq!(alone.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+    }
+}

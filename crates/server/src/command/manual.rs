@@ -1,0 +1,64 @@
+//! `zonda man` and `zonda completions`: what is made from the command line's and the configuration's declarations.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use super::print;
+use crate::cli::{Cli, Man};
+use crate::config::manual;
+
+/// The page of the configuration file.
+const CONFIG_PAGE: &str = "zonda.toml";
+
+/// What the foot of a page says.
+const SOURCE: &str = concat!("zonda ", env!("CARGO_PKG_VERSION"));
+
+/// Prints a manual page, the Markdown reference, or the names of all pages.
+pub fn run(arguments: &Man) -> ExitCode {
+    if arguments.list {
+        return print(&(pages().join("\n") + "\n"));
+    }
+    if arguments.markdown {
+        return print(&manual::markdown());
+    }
+    match page(&arguments.page) {
+        Some(page) => print(&page),
+        None => {
+            eprintln!("zonda: there is no page {}; `zonda man --list` names them", arguments.page);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the completions for a shell.
+pub fn completions(shell: clap_complete::Shell) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "zonda", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// The files of the manual pages: `zonda.1`, `zonda-serve.1` and so on, and `zonda.toml.5`.
+pub fn pages() -> Vec<String> {
+    let command = Cli::command();
+    let commands = command.get_subcommands().map(|command| format!("zonda-{}.1", command.get_name()));
+    ["zonda.1".to_owned()].into_iter().chain(commands).chain([format!("{CONFIG_PAGE}.5")]).collect()
+}
+
+/// A manual page, by the name of its file with or without the section, or by the command alone.
+pub fn page(name: &str) -> Option<String> {
+    let name = name.strip_suffix(".1").or(name.strip_suffix(".5")).unwrap_or(name);
+    if name == CONFIG_PAGE {
+        return Some(manual::man());
+    }
+    // Built, the commands know their full names and the options they share.
+    let mut command = Cli::command();
+    command.build();
+    let command = match name.strip_prefix("zonda-").unwrap_or(name) {
+        "zonda" => command,
+        name => command.find_subcommand(name)?.clone(),
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).manual("zonda").source(SOURCE).render(&mut page).ok()?;
+    String::from_utf8(page).ok()
+}

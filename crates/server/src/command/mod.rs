@@ -1,0 +1,48 @@
+//! The commands of `zonda` that end by themselves; `serve` is [`crate::daemon`].
+
+pub mod check;
+pub mod config;
+pub mod manual;
+pub mod reload;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use zone::Diagnostic;
+
+use crate::config::Config;
+use crate::report::Finding;
+use crate::sources::{Sources, nothing_found};
+
+/// Writes a command's result to standard output. A reader that left early (`zonda config | head`) is no failure.
+fn print(text: &str) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("zonda: standard output cannot be written: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// What is said with [`print`], with the status of a failure.
+fn print_failure(text: &str) -> ExitCode {
+    print(text);
+    ExitCode::FAILURE
+}
+
+/// Reads the configuration; what is wrong with it, or that there is none, is the error.
+pub fn read_config(sources: &Sources) -> Result<Config, Vec<Diagnostic>> {
+    if sources.is_empty() {
+        return Err(vec![nothing_found()]);
+    }
+    sources.read()
+}
+
+/// Tells on standard error what is wrong with the configuration.
+pub fn complain(diagnostics: &[Diagnostic]) {
+    for diagnostic in diagnostics {
+        eprintln!("{}", Finding::new(diagnostic, None));
+    }
+}

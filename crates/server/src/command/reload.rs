@@ -1,0 +1,30 @@
+//! `zonda reload`: asks the running daemon to reload and tells what came of it.
+
+use std::process::ExitCode;
+
+use super::{print, print_failure};
+use crate::cli::Reload;
+use crate::control::{self, Answer, Request};
+use crate::sources::state_dir;
+
+/// Asks, waits, prints the report.
+pub fn run(arguments: &Reload) -> ExitCode {
+    // The daemon says better what is wrong with the configuration; only where it is must be known here.
+    let state_dir = arguments.state_dir.clone().unwrap_or_else(|| state_dir(&arguments.config));
+    match control::ask(&state_dir, Request::Reload) {
+        Ok(Answer::Reloaded(report)) => {
+            let text = match arguments.json {
+                true => serde_json::to_string_pretty(&report).expect("a report is JSON") + "\n",
+                false => report.to_string(),
+            };
+            if report.is_good() { print(&text) } else { print_failure(&text) }
+        }
+        Ok(Answer::Refused(reason)) => fail(&reason),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn fail(reason: &str) -> ExitCode {
+    eprintln!("zonda: {reason}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,110 @@
+//! Cuts a TOML text at its table headers, so that a file with a million `[[zone]]` tables is never held as one tree.
+//!
+//! Each block is a TOML document of its own: the keys before the first header, or one header with its keys.
+
+use toml_parser::Source;
+use toml_parser::lexer::{Lexer, TokenKind};
+
+/// Part of a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block<'t> {
+    /// The text, from a header to before the next.
+    pub text: &'t str,
+    /// The line of its first character, from 1.
+    pub line: u32,
+}
+
+impl Block<'_> {
+    /// Line and column in the file of an offset into the block; both from 1, the column in octets.
+    pub fn position(&self, offset: usize) -> (u32, u32) {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+        (self.line + newlines(before), (before.len() - line_start) as u32 + 1)
+    }
+}
+
+/// The blocks of `text`, in order; the first may be empty.
+pub fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
+    Blocks { text, tokens: Source::new(text).lex(), start: Some(0), line: 1, depth: 0, at_line_start: true }
+}
+
+struct Blocks<'t> {
+    text: &'t str,
+    tokens: Lexer<'t>,
+    /// Where the next block starts; `None` at the end.
+    start: Option<usize>,
+    line: u32,
+    /// Brackets open: headers stand outside of all.
+    depth: u32,
+    at_line_start: bool,
+}
+
+impl<'t> Iterator for Blocks<'t> {
+    type Item = Block<'t>;
+
+    fn next(&mut self) -> Option<Block<'t>> {
+        let start = self.start?;
+        self.start = self.next_header();
+        let text = &self.text[start..self.start.unwrap_or(self.text.len())];
+        let block = Block { text, line: self.line };
+        self.line += newlines(text.as_bytes());
+        Some(block)
+    }
+}
+
+impl Blocks<'_> {
+    /// Where the next header starts.
+    fn next_header(&mut self) -> Option<usize> {
+        for token in self.tokens.by_ref() {
+            let is_header = token.kind() == TokenKind::LeftSquareBracket && self.depth == 0 && self.at_line_start;
+            match token.kind() {
+                TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => self.depth += 1,
+                TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => {
+                    self.depth = self.depth.saturating_sub(1)
+                }
+                _ => (),
+            }
+            self.at_line_start = match token.kind() {
+                TokenKind::Newline => true,
+                TokenKind::Whitespace => self.at_line_start,
+                _ => false,
+            };
+            if is_header {
+                return Some(token.span().start());
+            }
+        }
+        None
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u32 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_cut_and_brackets_in_values_do_not() {
+        let text = "a = [\n [1],\n]\n[server]\nb = '''\n[no]\n'''\n  [[zone]] # [x]\nc = { d = [\n[2]] }\n[[zone]]";
+        let cut: Vec<Block> = blocks(text).collect();
+        let expected = [
+            ("a = [\n [1],\n]\n", 1),
+            ("[server]\nb = '''\n[no]\n'''\n  ", 4),
+            ("[[zone]] # [x]\nc = { d = [\n[2]] }\n", 8),
+            ("[[zone]]", 11),
+        ];
+        assert_eq!(cut, expected.map(|(text, line)| Block { text, line }));
+        assert_eq!(cut.iter().map(|block| block.text).collect::<String>(), text);
+    }
+
+    #[test]
+    fn positions_count_from_the_file() {
+        let block = Block { text: "[server]\nlisten = 1\n", line: 7 };
+        assert_eq!(block.position(0), (7, 1));
+        assert_eq!(block.position(9), (8, 1));
+        assert_eq!(block.position(18), (8, 10));
+        assert_eq!(block.position(99), (9, 1));
+    }
+}

@@ -1,0 +1,179 @@
+//! The reference of configuration keys, from the table: zonda.toml(5) for `man`, and Markdown.
+
+use std::fmt::Write;
+
+use super::keys::{Server, Top, Zone};
+use super::section::{Key, Section, Takes};
+
+const INTRODUCTION: &str = "\
+`zonda serve` reads a TOML file: the one named with `--config`, else the first that exists of \
+`$XDG_CONFIG_HOME/zonda/zonda.toml` (or `~/.config/zonda/zonda.toml`) and `/etc/zonda/zonda.toml`.
+
+A key that is not listed here is an error. `zonda check` finds all mistakes in one run; `zonda config` prints what is in force. \
+Relative paths start at the folder of the file they stand in.
+
+With SIGHUP or `zonda reload` the files are read again. A file with mistakes changes nothing. \
+A changed key takes effect at once unless it says otherwise; `zonda reload` names those that wait for a restart.";
+
+const EXAMPLE: &str = r#"include = ["zones.d/*.toml"]
+
+[server]
+listen = ["192.0.2.1", "[2001:db8::1]:53"]
+state-dir = "/var/lib/zonda"
+user = "zonda"
+nsid = "ns1.example.net"
+
+[template.default]
+file = "zones/{name}.zone"
+allow-transfer = ["192.0.2.2", "2001:db8:1::/48"]
+
+[[zone]]
+name = "example.com"
+
+[[zone]]
+name = "example.net"
+file = "elsewhere/example.net.signed"
+"#;
+
+/// A part of the reference: heading, introduction, keys.
+struct Chapter {
+    heading: &'static str,
+    about: &'static str,
+    keys: &'static [Key],
+}
+
+const CHAPTERS: [Chapter; 3] = [
+    Chapter { heading: "Before the first table", about: "", keys: Top::KEYS },
+    Chapter { heading: "[server]", about: "What the daemon listens on, its limits, its logs.", keys: Server::KEYS },
+    Chapter {
+        heading: "[[zone]] and [template.NAME]",
+        about: "A `[[zone]]` table for each zone to serve. A `[template.NAME]` holds keys for many zones: a zone takes \
+                each key from its own table, else from its template, else from `[template.default]` if it names none.",
+        keys: Zone::KEYS,
+    },
+];
+
+/// The reference as Markdown.
+pub fn markdown() -> String {
+    let mut out = format!("# zonda.toml: the configuration of zonda\n\n{INTRODUCTION}\n\n```toml\n{EXAMPLE}```\n");
+    for chapter in &CHAPTERS {
+        _ = write!(out, "\n## {}\n", chapter.heading);
+        if !chapter.about.is_empty() {
+            _ = write!(out, "\n{}\n", chapter.about);
+        }
+        for key in chapter.keys {
+            _ = write!(out, "\n### `{}`\n\n{}\n", key.name, paragraphs(key.doc).join("\n\n"));
+            _ = write!(out, "\n{}\n", facts(key));
+        }
+    }
+    out
+}
+
+/// The manual page zonda.toml(5) in the language of `man`.
+pub fn man() -> String {
+    let mut out = String::from(
+        ".TH zonda.toml 5 \"\" zonda \"File formats\"\n.SH NAME\nzonda.toml \\- the configuration of zonda\n",
+    );
+    out.push_str(".SH DESCRIPTION\n");
+    roff_paragraphs(INTRODUCTION, &mut out);
+    for chapter in &CHAPTERS {
+        _ = writeln!(out, ".SH {}", roff(&chapter.heading.to_uppercase().replace("TEMPLATE.NAME", "template.NAME")));
+        roff_paragraphs(chapter.about, &mut out);
+        for key in chapter.keys {
+            _ = writeln!(out, ".TP\n.B {}", roff(key.name));
+            _ = writeln!(
+                out,
+                "{}",
+                paragraphs(key.doc).iter().map(|text| roff(text)).collect::<Vec<_>>().join("\n.IP\n")
+            );
+            _ = writeln!(out, ".IP\n{}", roff(&facts(key)));
+        }
+    }
+    _ = write!(out, ".SH EXAMPLE\n.nf\n{}\n.fi\n.SH SEE ALSO\n.BR zonda (1)\n", roff(EXAMPLE.trim_end()));
+    out
+}
+
+/// Type, default and when a change takes effect, as one paragraph.
+fn facts(key: &Key) -> String {
+    let default = match key.default {
+        "" => "Default: not set.".into(),
+        default => format!("Default: `{default}`."),
+    };
+    let takes = match key.takes {
+        Takes::Reload => "",
+        Takes::Restart => " A change takes effect with a restart.",
+    };
+    format!("Value: {}. {default}{takes}", (key.expected)())
+}
+
+/// The paragraphs of documentation, each on one line.
+fn paragraphs(doc: &str) -> Vec<String> {
+    let mut paragraphs = vec![String::new()];
+    for line in doc.lines().map(str::trim) {
+        let last = paragraphs.last_mut().expect("there is always one");
+        match line {
+            "" if last.is_empty() => (),
+            "" => paragraphs.push(String::new()),
+            line if last.is_empty() => last.push_str(line),
+            line => _ = write!(last, " {line}"),
+        }
+    }
+    paragraphs.retain(|paragraph| !paragraph.is_empty());
+    paragraphs
+}
+
+fn roff_paragraphs(text: &str, out: &mut String) {
+    for paragraph in paragraphs(text) {
+        _ = writeln!(out, ".PP\n{}", roff(&paragraph));
+    }
+}
+
+/// Text with what `man` would take for commands escaped, and what stands in backquotes in bold.
+fn roff(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut is_bold = false;
+    for (at, character) in text.char_indices() {
+        let starts_line = at == 0 || text[..at].ends_with('\n');
+        match character {
+            '\\' => out.push_str("\\e"),
+            '-' => out.push_str("\\-"),
+            '.' | '\'' if starts_line => _ = write!(out, "\\&{character}"),
+            '~' => out.push_str("\\(ti"),
+            '`' => {
+                is_bold = !is_bold;
+                out.push_str(if is_bold { "\\fB" } else { "\\fR" });
+            }
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_documented_in_one_sentence_first() {
+        for key in CHAPTERS.iter().flat_map(|chapter| chapter.keys) {
+            let first = paragraphs(key.doc).swap_remove(0);
+            assert!(first.len() > 10, "{}: {first}", key.name);
+        }
+    }
+
+    #[test]
+    fn roff_is_escaped() {
+        assert_eq!(roff(".a `b-c` \\"), "\\&.a \\fBb\\-c\\fR \\e");
+    }
+
+    #[test]
+    fn the_example_is_a_configuration() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("zonda.toml");
+        std::fs::write(&path, EXAMPLE).expect("a file");
+        let mut reader = crate::config::read::Reader::default();
+        reader.file(&path);
+        let config = reader.finish().expect("no mistakes");
+        assert_eq!(config.zones.len(), 2);
+    }
+}

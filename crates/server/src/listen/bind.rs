@@ -1,0 +1,126 @@
+//! Binding the sockets of all threads, before privileges are given up.
+
+use super::Options;
+use netio::stream::Listener;
+use netio::udp::Socket;
+use std::io;
+use std::net::SocketAddr;
+
+/// Bound sockets, not served yet.
+pub struct Listeners {
+    pub(super) addresses: Vec<SocketAddr>,
+    /// With the number of the worker each belongs to.
+    pub(super) udp: Vec<(usize, Socket)>,
+    /// One listener for each address, for each thread.
+    pub(super) tcp: Vec<Vec<Listener>>,
+    pub(super) options: Options,
+}
+
+impl Listeners {
+    /// The addresses in the order given, with the ports that the kernel chose where 0 was asked for.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} over {transport}: {source}{}", mend(.source))]
+pub struct BindError {
+    /// The address as it was given.
+    pub address: SocketAddr,
+    /// `UDP` or `TCP`.
+    pub transport: &'static str,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => " (another program has it: `ss -ltunp` shows which)",
+        io::ErrorKind::AddrNotAvailable => " (no interface of this host has the address: `ip address` shows them)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 need root or CAP_NET_BIND_SERVICE)",
+        _ => "",
+    }
+}
+
+/// Binds every address over UDP and TCP, once for every thread. Port 0 lets the kernel choose one that is free for both.
+pub fn bind(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, BindError> {
+    // All before any: a wildcard address of ours must not be taken for another program's.
+    let addresses = addresses.iter().map(|address| free(*address, options)).collect::<Result<Vec<_>, _>>()?;
+    let mut udp = Vec::new();
+    for worker in 0..options.workers {
+        for address in &addresses {
+            udp.push((worker, Socket::bind(*address, &options.udp).map_err(over("UDP", *address))?));
+        }
+    }
+    let listeners = |_| {
+        let bind = |address: &SocketAddr| Listener::bind(*address, &options.tcp).map_err(over("TCP", *address));
+        addresses.iter().map(bind).collect()
+    };
+    let tcp = (0..options.tcp_workers).map(listeners).collect::<Result<_, _>>()?;
+    Ok(Listeners { addresses, udp, tcp, options: options.clone() })
+}
+
+/// Makes sure that nobody else has the address, and chooses a port if it has none.
+///
+/// Sockets that share an address (SO_REUSEPORT) share it with those of any process of the same user, so that a second server
+/// would silently take half of the queries. One that does not share finds out.
+fn free(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
+    // A port that is free for UDP is rarely taken for TCP: a few attempts will do.
+    let attempts = if address.port() == 0 { 16 } else { 1 };
+    let early = (1..attempts).find_map(|_| probe(address, options).ok());
+    early.map_or_else(|| probe(address, options), Ok)
+}
+
+fn probe(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
+    let udp = netio::udp::Options { reuse_port: false, ..options.udp };
+    let tcp = netio::stream::Options { reuse_port: false, ..options.tcp };
+    let socket = Socket::bind(address, &udp).map_err(over("UDP", address))?;
+    Listener::bind(socket.local_addr(), &tcp).map_err(over("TCP", address))?;
+    Ok(socket.local_addr())
+}
+
+fn over(transport: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> BindError {
+    move |source| BindError { address, transport, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(addresses: &[SocketAddr]) -> Result<Listeners, BindError> {
+        bind(addresses, &Options { workers: 2, tcp_workers: 2, ..Options::default() })
+    }
+
+    #[test]
+    fn every_thread_has_its_own_sockets_at_the_same_port() {
+        let listeners = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback");
+        let address = listeners.addresses()[0];
+        assert_ne!(address.port(), 0);
+        assert!(listeners.udp.len() == 2 && listeners.udp.iter().all(|(_, socket)| socket.local_addr() == address));
+        let tcp: Vec<_> =
+            listeners.tcp.iter().flatten().map(|listener| listener.local_addr().expect("bound")).collect();
+        assert_eq!(tcp, [address; 2]);
+    }
+
+    #[test]
+    fn a_second_server_is_told_that_the_address_is_taken() {
+        let first = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback");
+        let error = bound(first.addresses()).err().expect("the first server still has it").to_string();
+        assert!(error.contains("over UDP") && error.contains("another program has it"), "{error}");
+    }
+
+    #[test]
+    fn addresses_of_one_server_may_overlap() {
+        let first = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback").addresses()[0];
+        let wildcard = SocketAddr::new([0, 0, 0, 0].into(), first.port());
+        assert_eq!(bound(&[wildcard, first]).expect("the port was free a moment ago").addresses(), [wildcard, first]);
+    }
+
+    #[test]
+    fn an_address_of_nobody_is_refused_with_the_mend() {
+        let error = bound(&["192.0.2.1:53".parse().expect("a literal")]).err().expect("a documentation address");
+        assert!(error.to_string().contains("no interface of this host has the address"), "{error}");
+    }
+}

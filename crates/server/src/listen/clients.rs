@@ -1,0 +1,85 @@
+//! How many connections each client has, in constant memory.
+//!
+//! A count-min sketch: each client adds to two counters that a keyed hash chooses, and the lower one tells. Clients that share
+//! both counters with a busy one are taken for it; nobody who does not know the key can bring that about.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+
+/// Counts connections by client.
+pub(super) struct Clients {
+    counts: Box<[u32]>,
+    key: RandomState,
+}
+
+impl Clients {
+    /// Room for the clients of `connections` connections.
+    pub(super) fn new(connections: usize) -> Clients {
+        let len = (connections * 2).next_power_of_two();
+        Clients { counts: vec![0; len].into(), key: RandomState::new() }
+    }
+
+    /// How many connections the client of `peer` has, or a few more.
+    pub(super) fn count(&self, peer: IpAddr) -> usize {
+        let [first, second] = self.places(peer);
+        self.counts[first].min(self.counts[second]) as usize
+    }
+
+    /// One connection more.
+    pub(super) fn add(&mut self, peer: IpAddr) {
+        for place in self.places(peer) {
+            self.counts[place] += 1;
+        }
+    }
+
+    /// One connection fewer, of a client that was added.
+    pub(super) fn remove(&mut self, peer: IpAddr) {
+        for place in self.places(peer) {
+            self.counts[place] -= 1;
+        }
+    }
+
+    fn places(&self, peer: IpAddr) -> [usize; 2] {
+        let hash = self.key.hash_one(client(peer));
+        let mask = self.counts.len() - 1;
+        [hash as usize & mask, (hash >> 32) as usize & mask]
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /56 that an IPv6 site is given (RFC 6177).
+fn client(peer: IpAddr) -> u64 {
+    match peer {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()),
+        IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 & !0xff,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("a literal")
+    }
+
+    #[test]
+    fn connections_are_counted_by_client() {
+        let mut clients = Clients::new(1000);
+        for peer in ["192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8:0:ff::2", "2001:db8:0:100::1"] {
+            clients.add(ip(peer));
+        }
+        assert_eq!(["192.0.2.1", "2001:db8::9", "2001:db8:0:1ff::"].map(|peer| clients.count(ip(peer))), [2, 2, 1]);
+        clients.remove(ip("192.0.2.1"));
+        assert_eq!(clients.count(ip("192.0.2.1")), 1);
+        assert_eq!(clients.count(ip("198.51.100.1")), 0);
+    }
+
+    #[test]
+    fn others_are_hardly_ever_taken_for_a_busy_client() {
+        let mut clients = Clients::new(10_000);
+        (0..5000).for_each(|_| clients.add(ip("192.0.2.1")));
+        (0..5000u32).for_each(|number| clients.add(IpAddr::V4(number.into())));
+        let mistaken = (0..5000u32).filter(|number| clients.count(IpAddr::V4((*number).into())) >= 100).count();
+        assert!(mistaken <= 5, "{mistaken} of 5000");
+    }
+}

@@ -1,0 +1,182 @@
+//! What the listeners count: each thread for itself, summed by whoever wants to know.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and any may read: adding is a plain load and store, no locked instruction.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only ever called by the one thread that the counter belongs to.
+    #[inline]
+    pub(super) fn add(&self, count: usize) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count as u64), Ordering::Relaxed);
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The name and the meaning of a counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The name, as in [`Totals`].
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// The one table: a row is a counter, its sum and its documentation. Some are counted by the listeners,
+/// some by the answerer, whose counts are taken over.
+macro_rules! counters {
+    (
+        counted { $($(#[doc = $help:literal])+ $name:ident,)+ }
+        taken_over { $($(#[doc = $taken_help:literal])+ $taken:ident,)+ }
+    ) => {
+        /// The counters of one thread, alone on their cache lines.
+        #[derive(Default)]
+        #[repr(align(128))]
+        pub struct Counters {
+            $($(#[doc = $help])+ pub $name: Counter,)+
+            $($(#[doc = $taken_help])+ pub $taken: Counter,)+
+            /// Answers by response code; BADVERS has its own count.
+            pub rcodes: [Counter; 16],
+        }
+
+        /// Sums over threads.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[doc = $help])+ pub $name: u64,)+
+            $($(#[doc = $taken_help])+ pub $taken: u64,)+
+            /// Answers by response code; BADVERS has its own count.
+            pub rcodes: [u64; 16],
+        }
+
+        /// The counters but for [`Totals::rcodes`], in the order of [`Totals::values`].
+        pub const METRICS: &[Metric] = &[
+            $(Metric { name: stringify!($name), help: concat!($($help),+).trim_ascii() },)+
+            $(Metric { name: stringify!($taken), help: concat!($($taken_help),+).trim_ascii() },)+
+        ];
+
+        impl Counters {
+            /// Takes over what the answerer of this thread has counted so far.
+            pub(super) fn take_over(&self, counted: &answer::Counters) {
+                $(self.$taken.set(counted.$taken);)+
+                for (counter, count) in self.rcodes.iter().zip(counted.rcodes) {
+                    counter.set(count);
+                }
+            }
+        }
+
+        impl Totals {
+            /// The sums in the order of [`METRICS`].
+            pub fn values(&self) -> [u64; METRICS.len()] {
+                [$(self.$name,)+ $(self.$taken,)+]
+            }
+
+            fn count(&mut self, counters: &Counters) {
+                $(self.$name += counters.$name.value();)+
+                $(self.$taken += counters.$taken.value();)+
+                for (total, counter) in self.rcodes.iter_mut().zip(&counters.rcodes) {
+                    *total += counter.value();
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    counted {
+        /// Messages received.
+        queries,
+        /// Octets received in messages, without the length prefix of TCP.
+        query_octets,
+        /// Answers handed to the kernel, transfers aside.
+        answers,
+        /// Octets of those answers.
+        answer_octets,
+        /// Messages that were not answered, on purpose.
+        dropped,
+        /// Datagrams longer than any query.
+        oversized,
+        /// Answers that the kernel would not take.
+        unsent,
+        /// Queries whose handling broke down: each is a bug.
+        panics,
+        /// Connections accepted.
+        connections,
+        /// Connections closed at once because their client has too many.
+        refused,
+        /// Connections closed to make room: for another one, for its descriptor or for its data.
+        evicted,
+        /// Connections closed because they rested, sent or read for too long.
+        expired,
+        /// Times that there were no descriptors for a waiting connection and none to close.
+        starved,
+        /// Zone transfers begun.
+        transfers,
+        /// Octets of zone transfers, without the length prefixes.
+        transfer_octets,
+    }
+    taken_over {
+        /// Messages that were no queries: too short, or answers themselves.
+        ignored,
+        /// Answers with the TC bit because they did not fit.
+        truncated,
+        /// Answers to an unknown version of EDNS (BADVERS).
+        bad_versions,
+        /// Answers left out because their network had too many.
+        rate_limited,
+        /// Answers cut to the TC bit because their network had too many.
+        slipped,
+    }
+}
+
+impl Counters {
+    /// Counts an answer.
+    #[inline]
+    pub(super) fn answered(&self, len: usize) {
+        self.answers.add(1);
+        self.answer_octets.add(len);
+    }
+}
+
+impl Totals {
+    /// The sum over threads.
+    pub fn of(counters: &[Arc<Counters>]) -> Totals {
+        let mut totals = Totals::default();
+        counters.iter().for_each(|counters| totals.count(counters));
+        totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_sums_and_the_table_names_them() {
+        let counters = [Arc::new(Counters::default()), Arc::new(Counters::default())];
+        for (counters, len) in counters.iter().zip([5, 7]) {
+            counters.answered(len);
+            for slipped in [1, 3] {
+                let mut rcodes = [0; 16];
+                rcodes[3] = slipped;
+                counters.take_over(&answer::Counters { slipped, rcodes, ..Default::default() });
+            }
+        }
+        let totals = Totals::of(&counters);
+        assert_eq!((totals.answers, totals.answer_octets, totals.slipped, totals.rcodes[3]), (2, 12, 6, 6));
+        for (name, sum) in [("answer_octets", 12), ("slipped", 6)] {
+            let row = METRICS.iter().position(|metric| metric.name == name).expect("in the table");
+            assert_eq!(totals.values()[row], sum);
+        }
+        assert!(METRICS.iter().all(|metric| metric.help.ends_with('.')));
+    }
+}

@@ -1,0 +1,170 @@
+//! The listeners: sockets are bound here, and threads move queries to [`answer::respond`] and its answers back.
+//!
+//! [`bind`] first (ports below 1024 need privileges), then [`Listeners::serve`] when there is something to serve.
+//! UDP and streams have threads of their own, so that neither a flood of connections nor a transfer stalls a datagram.
+
+mod bind;
+mod clients;
+mod counters;
+mod desk;
+mod guard;
+mod rarely;
+mod stream;
+mod table;
+mod udp;
+
+pub use bind::{BindError, Listeners, bind};
+pub use counters::{Counters, METRICS, Metric, Totals};
+
+use answer::{Ask, Reader, Reply, Scratch, Served};
+use netio::stream::Waker;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How to listen and what to put up with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads for UDP, each on a processor of its own as far as there are enough, for every address.
+    pub workers: usize,
+    /// Threads for TCP.
+    pub tcp_workers: usize,
+    /// How many connections are open at most, over all threads. When there are more, the one at rest the longest is closed.
+    pub connections: usize,
+    /// How many of them one client may have on one thread: an IPv4 address or an IPv6 /56. Further ones are closed at once.
+    pub connections_per_client: usize,
+    /// How much all connections of one thread may make the server hold, in octets: parts of queries and answers that are not
+    /// read. When it is more, the one that got nothing done for the longest is closed.
+    pub held: usize,
+    /// How long a connection may rest between queries, take to send the rest of one or to read its answers.
+    pub idle_timeout: Duration,
+    /// How long a stop waits for connections with answers under way.
+    pub grace: Duration,
+    /// How the UDP sockets are set up; its wake interval is the time within which a stop is noticed.
+    pub udp: netio::udp::Options,
+    /// How the TCP listeners are set up.
+    pub tcp: netio::stream::Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            workers: 1,
+            tcp_workers: 1,
+            connections: 10_000,
+            connections_per_client: 1_000,
+            // More than 300 readers as slow as they may be.
+            held: 64 << 20,
+            idle_timeout: Duration::from_secs(10),
+            grace: Duration::from_secs(5),
+            udp: netio::udp::Options::default(),
+            tcp: netio::stream::Options::default(),
+        }
+    }
+}
+
+/// What answers the queries of one thread. The server has [`Responder`]; tests of the listeners have their own.
+pub trait Answer: Send + 'static {
+    /// Looks whether there is something newer to serve; called once per batch.
+    fn refresh(&mut self);
+    /// Answers one query into `out`, see [`answer::respond`].
+    fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply;
+    /// What it has counted so far; looked at once per batch.
+    fn counters(&self) -> &answer::Counters;
+}
+
+/// Answers from the published zones.
+pub struct Responder {
+    reader: Reader<Served>,
+    scratch: Scratch,
+}
+
+impl Responder {
+    /// A responder of its own for one thread.
+    pub fn new(reader: Reader<Served>) -> Responder {
+        Responder { reader, scratch: Scratch::new() }
+    }
+}
+
+impl Answer for Responder {
+    fn refresh(&mut self) {
+        self.reader.refresh();
+    }
+
+    #[inline]
+    fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply {
+        answer::respond(self.reader.last(), &mut self.scratch, ask, out)
+    }
+
+    fn counters(&self) -> &answer::Counters {
+        &self.scratch.counters
+    }
+}
+
+/// The threads that serve.
+pub struct Running {
+    stop: Arc<AtomicBool>,
+    wakers: Vec<Arc<Waker>>,
+    threads: Vec<JoinHandle<()>>,
+    udp: Vec<Arc<Counters>>,
+    tcp: Vec<Arc<Counters>>,
+}
+
+impl Running {
+    /// What was counted over UDP so far.
+    pub fn udp_totals(&self) -> Totals {
+        Totals::of(&self.udp)
+    }
+
+    /// What was counted over TCP so far.
+    pub fn tcp_totals(&self) -> Totals {
+        Totals::of(&self.tcp)
+    }
+
+    /// Stops: what has arrived is still answered, and connections with answers under way have [`Options::grace`] to take them.
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wakers.iter().for_each(|waker| waker.wake());
+        for thread in self.threads {
+            // Threads catch the panics of queries; one of their own was logged when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Listeners {
+    /// Starts the threads; `answerer` is called once for each.
+    pub fn serve<A: Answer>(self, mut answerer: impl FnMut() -> A) -> io::Result<Running> {
+        guard::log_panics();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut running = Running { stop, wakers: Vec::new(), threads: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
+        let processors = netio::pin::allowed()?;
+        for (number, socket) in self.udp {
+            let counters = Arc::new(Counters::default());
+            running.udp.push(counters.clone());
+            let stop = running.stop.clone();
+            let processor = processors[number % processors.len()];
+            let (name, answer) = (format!("udp-{number}"), answerer());
+            running.spawn(name, move || udp::Worker::new(socket, answer, counters, stop).run_on(processor))?;
+        }
+        for (number, listeners) in self.tcp.into_iter().enumerate() {
+            let counters = Arc::new(Counters::default());
+            running.tcp.push(counters.clone());
+            let waker = Arc::new(Waker::new()?);
+            running.wakers.push(waker.clone());
+            let stop = running.stop.clone();
+            let worker = stream::Worker::new(listeners, answerer(), counters, stop, waker, &self.options)?;
+            running.spawn(format!("tcp-{number}"), move || worker.run())?;
+        }
+        Ok(running)
+    }
+}
+
+impl Running {
+    fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name).spawn(work)?);
+        Ok(())
+    }
+}

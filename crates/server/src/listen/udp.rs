@@ -1,0 +1,110 @@
+//! Datagrams: one thread a socket, pinned, which answers a batch at a time.
+
+use super::Answer;
+use super::counters::Counters;
+use super::guard::guard;
+use super::rarely::Rarely;
+use answer::{Ask, MAX_UDP, Reply, Transport};
+use netio::udp::{Batch, Socket};
+use netio::{clock, pin};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Datagrams a system call: enough that the call's own cost vanishes, few enough that they stay in the cache.
+const BATCH: usize = 128;
+/// How many full batches are still answered after a stop: what a receive buffer of 8 MiB holds.
+const LAST_BATCHES: usize = 100;
+/// How long to wait after the socket failed, so that a lasting error does not spin.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+/// One thread's work.
+pub(super) struct Worker<A> {
+    socket: Socket,
+    answer: A,
+    counters: Arc<Counters>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<A: Answer> Worker<A> {
+    pub(super) fn new(socket: Socket, answer: A, counters: Arc<Counters>, stop: Arc<AtomicBool>) -> Worker<A> {
+        Worker { socket, answer, counters, stop }
+    }
+
+    /// Serves until it is stopped, on one processor.
+    pub(super) fn run_on(self, processor: usize) {
+        if let Err(error) = pin::pin(processor) {
+            tracing::warn!(processor, %error, "cannot keep a UDP thread on its processor; it runs where the kernel likes");
+        }
+        let batch = Batch::new(self.socket, BATCH, MAX_UDP);
+        let mut desk = Desk { batch, answer: self.answer, counters: self.counters };
+        let mut failures = Rarely::new(Duration::from_secs(10));
+        while !self.stop.load(Ordering::Relaxed) {
+            match desk.batch.receive() {
+                Ok(count) => desk.answer_batch(count),
+                Err(error) => pause(error, &mut failures),
+            }
+        }
+        for _ in 0..LAST_BATCHES {
+            match desk.batch.receive_ready() {
+                Ok(count) if count > 0 => desk.answer_batch(count),
+                _ => break,
+            }
+        }
+    }
+}
+
+fn pause(error: io::Error, failures: &mut Rarely) {
+    if let Some(left_out) = failures.permit() {
+        tracing::error!(%error, left_out, "cannot receive over UDP; trying again");
+    }
+    thread::sleep(ERROR_PAUSE);
+}
+
+struct Desk<A> {
+    batch: Batch,
+    answer: A,
+    counters: Arc<Counters>,
+}
+
+impl<A: Answer> Desk<A> {
+    /// Answers what was received; that may be nothing, but what was published meanwhile is to be seen, and what it
+    /// replaces to be let go of.
+    fn answer_batch(&mut self, count: usize) {
+        self.answer.refresh();
+        self.counters.queries.add(count);
+        let now_s = clock::real().as_secs() as u32;
+        let mut next = 0;
+        while next < count {
+            let whole = guard(|| {
+                while next < count {
+                    // Before it is answered: a panic leaves this one out and goes on with those behind it.
+                    next += 1;
+                    self.answer_one(next - 1, now_s);
+                }
+            });
+            self.counters.panics.add(usize::from(whole.is_none()));
+        }
+        self.counters.take_over(self.answer.counters());
+        self.counters.unsent.add(self.batch.send());
+    }
+
+    #[inline]
+    fn answer_one(&mut self, index: usize, now_s: u32) {
+        let slot = self.batch.slot(index);
+        self.counters.query_octets.add(slot.request.len());
+        // What did not fit is missing at the end, so that the message is malformed and gets the answer to that.
+        self.counters.oversized.add(usize::from(slot.truncated));
+        let ask = Ask { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
+        match self.answer.answer(ask, slot.reply) {
+            Reply::Send(len) => {
+                self.counters.answered(len);
+                self.batch.set_reply(index, len);
+            }
+            // RFC 5936 4.2: there are no transfers over UDP.
+            Reply::Drop | Reply::Transfer(_) => self.counters.dropped.add(1),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! `zonda`: see [`server::cli`] for what it can be told.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use server::cli::{Cli, Command};
+use server::{command, daemon};
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(arguments) => daemon::serve(&arguments),
+        Command::Check(arguments) => command::check::run(&arguments),
+        Command::Config(arguments) => command::config::run(&arguments),
+        Command::Reload(arguments) => command::reload::run(&arguments),
+        Command::Completions { shell } => command::manual::completions(shell),
+        Command::Man(arguments) => command::manual::run(&arguments),
+    }
+}

@@ -1,0 +1,189 @@
+//! What `zonda check` and `zonda reload` tell: findings and changes, as text for people and as JSON for programs.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use wire::NameRef;
+use zone::{Diagnostic, Severity};
+
+/// A mistake or a warning in a configuration or a zone, with its place and its mend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// `error` or `warning`.
+    pub severity: String,
+    /// The zone it is about; absent for the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The file, as the user named it.
+    pub file: String,
+    /// The line, from 1; 0 is the whole file.
+    pub line: u32,
+    /// The column in octets, from 1; 0 is the whole line.
+    pub column: u32,
+    /// What is wrong.
+    pub message: String,
+    /// What to do; empty where the message says it.
+    pub help: String,
+}
+
+impl Finding {
+    /// A finding in a zone, or in the configuration.
+    pub fn new(diagnostic: &Diagnostic, zone: Option<NameRef<'_>>) -> Finding {
+        let severity = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        Finding {
+            severity: severity.into(),
+            zone: zone.map(|zone| zone.to_string()),
+            file: diagnostic.place.file.to_string(),
+            line: diagnostic.place.line,
+            column: diagnostic.place.column,
+            message: diagnostic.message.clone(),
+            help: diagnostic.help.clone(),
+        }
+    }
+
+    /// Whether it keeps the configuration or the zone from being taken.
+    pub fn is_error(&self) -> bool {
+        self.severity == "error"
+    }
+}
+
+impl fmt::Display for Finding {
+    /// `FILE:LINE:COLUMN: error: MESSAGE (HELP) [zone NAME]`, the form that editors understand.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match (self.line, self.column) {
+            (0, _) => self.file.clone(),
+            (line, 0) => format!("{}:{line}", self.file),
+            (line, column) => format!("{}:{line}:{column}", self.file),
+        };
+        match place.is_empty() {
+            true => write!(f, "{}: {}", self.severity, self.message)?,
+            false => write!(f, "{place}: {}: {}", self.severity, self.message)?,
+        }
+        if !self.help.is_empty() {
+            write!(f, " ({})", self.help)?;
+        }
+        match &self.zone {
+            Some(zone) => write!(f, " [zone {zone}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a load or a reload has done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Mistakes in the configuration; with any of them nothing was changed.
+    pub configuration: Vec<Finding>,
+    /// Keys that were changed and wait for a restart.
+    pub waiting_for_restart: Vec<String>,
+    /// The zones that something happened to.
+    pub zones: Vec<ZoneReport>,
+    /// How many zones stayed as they were.
+    pub unchanged: usize,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// What has happened to one zone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ZoneReport {
+    /// The zone.
+    pub zone: String,
+    /// What has happened.
+    pub change: Change,
+    /// The serial served before (RFC 1035 3.3.13).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_serial: Option<u32>,
+    /// The serial served now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
+    /// What was found in its files.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<Finding>,
+}
+
+/// What can happen to a zone. Of two that happen at once the first in this order is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It is served from now on.
+    Added,
+    /// It has new content.
+    Changed,
+    /// It is not served any more.
+    Removed,
+    /// It could not be loaded: the version served before stays.
+    Kept,
+    /// It could not be loaded and there is no version from before: it is answered with SERVFAIL.
+    Failed,
+    /// It has other settings, and the content it had.
+    Settings,
+}
+
+impl Report {
+    /// Whether everything asked for is served.
+    pub fn is_good(&self) -> bool {
+        !self.configuration.iter().any(Finding::is_error) && self.failures() == 0
+    }
+
+    /// How many zones could not be loaded.
+    pub fn failures(&self) -> usize {
+        self.zones.iter().filter(|zone| zone.change.is_failure()).count()
+    }
+}
+
+impl Change {
+    /// Whether the zone was meant to be served and is not, or not as it should be.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Change::Kept | Change::Failed)
+    }
+}
+
+impl fmt::Display for ZoneReport {
+    /// `NAME: WHAT HAS HAPPENED, serial OLD -> NEW`, without the findings.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let change = match self.change {
+            Change::Added => "added",
+            Change::Changed => "changed",
+            Change::Settings => "settings changed",
+            Change::Removed => "removed",
+            Change::Kept => "NOT LOADED, the version from before is served",
+            Change::Failed => "NOT LOADED, answered with SERVFAIL",
+        };
+        write!(f, "{}: {change}", self.zone)?;
+        match (self.old_serial, self.serial) {
+            (Some(old), Some(new)) if old != new => write!(f, ", serial {old} -> {new}"),
+            (_, Some(serial)) => write!(f, ", serial {serial}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.configuration {
+            writeln!(f, "{finding}")?;
+        }
+        if self.configuration.iter().any(Finding::is_error) {
+            return writeln!(f, "nothing was changed: mend the configuration first");
+        }
+        for zone in &self.zones {
+            zone.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
+            writeln!(f, "{zone}")?;
+        }
+        if !self.waiting_for_restart.is_empty() {
+            writeln!(f, "waiting for a restart: {}", self.waiting_for_restart.join(", "))?;
+        }
+        let changed = self.zones.len() - self.failures();
+        writeln!(
+            f,
+            "{changed} zones changed, {} unchanged, {} not loaded, in {:.3} s",
+            self.unchanged,
+            self.failures(),
+            self.seconds
+        )
+    }
+}

@@ -1,0 +1,144 @@
+//! The writer: the one thread that owns the zones, loads them at the start and again with every reload.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+
+use crate::config::section::{Section, Takes};
+use crate::config::{Config, Server};
+use crate::control::{Answer, Request};
+use crate::log::Log;
+use crate::notify::Notifier;
+use crate::report::{Finding, Report};
+use crate::sources::Sources;
+use crate::zones::Zones;
+
+/// How often replaced versions of zones are looked after, that a reader may have let go of.
+const RECLAIM_EVERY: Duration = Duration::from_secs(1);
+
+/// Owns the zones; the only thread that publishes.
+pub struct Writer {
+    /// What it owns.
+    pub zones: Zones,
+    /// Read again with every reload.
+    pub sources: Sources,
+    /// The settings in force; those that wait for a restart are still the old ones.
+    pub server: Server,
+    /// Its level is a setting.
+    pub log: Log,
+    /// Is told of the end of every load.
+    pub notifier: Notifier,
+}
+
+impl Writer {
+    /// Loads all zones, tells that the daemon is ready, then reloads whenever asked.
+    pub fn run(mut self, jobs: &Receiver<Job>) {
+        let begin = Instant::now();
+        let mut report = self.zones.load(Vec::new(), &self.notifier);
+        report.seconds = begin.elapsed().as_secs_f64();
+        self.finish(&report, "ready");
+        let mut held = usize::MAX;
+        loop {
+            match jobs.recv_timeout(RECLAIM_EVERY) {
+                Ok(job) => {
+                    let report = self.reload();
+                    held = usize::MAX;
+                    // Who asked may have left.
+                    job.reply.map(|reply| reply.send(report));
+                }
+                Err(RecvTimeoutError::Timeout) => held = self.reclaim(held),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Frees what the last round replaced, once the listeners have let go of it, and gives the memory back.
+    fn reclaim(&mut self, held_before: usize) -> usize {
+        let held = self.zones.reclaim();
+        if held < held_before {
+            netio::memory::give_back();
+        }
+        held
+    }
+
+    fn reload(&mut self) -> Report {
+        info!("reloading");
+        self.notifier.reloading();
+        let begin = Instant::now();
+        let (mut report, what) = match self.sources.read() {
+            Ok(config) => (self.take(config), "reloaded"),
+            Err(mistakes) => {
+                let configuration = mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect();
+                (Report { configuration, ..Report::default() }, "not reloaded")
+            }
+        };
+        report.seconds = begin.elapsed().as_secs_f64();
+        self.finish(&report, what);
+        report
+    }
+
+    fn take(&mut self, config: Config) -> Report {
+        let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
+        let waiting_for_restart = self.take_settings(config.server);
+        let changes = self.zones.configure(config.zones);
+        let report = self.zones.load(changes, &self.notifier);
+        Report { configuration, waiting_for_restart, ..report }
+    }
+
+    /// Puts new settings in force; returns the keys that were changed and have to wait.
+    fn take_settings(&mut self, new: Server) -> Vec<String> {
+        let waits = |(index, _): &(usize, _)| self.server.toml(*index) != new.toml(*index);
+        let keys = Server::KEYS.iter().enumerate().filter(|(_, key)| key.takes == Takes::Restart);
+        let waiting = keys.filter(waits).map(|(_, key)| key.name.to_owned()).collect();
+        self.log.set_level(new.log_level);
+        self.zones.take_settings(&new);
+        waiting
+    }
+
+    /// Tells everybody.
+    fn finish(&self, report: &Report, what: &str) {
+        report.configuration.iter().for_each(log_finding);
+        for zone in &report.zones {
+            zone.findings.iter().for_each(log_finding);
+            match zone.change.is_failure() {
+                true => error!("{zone}"),
+                false => info!("{zone}"),
+            }
+        }
+        if !report.waiting_for_restart.is_empty() {
+            warn!("waiting for a restart: {}", report.waiting_for_restart.join(", "));
+        }
+        let (served, not_served) = self.zones.counts();
+        info!(served, not_served, seconds = report.seconds, "{what}");
+        self.notifier.ready(&format!("{what}: {served} zones served, {not_served} not"));
+    }
+}
+
+/// A reload to be done, and who waits for its report.
+pub struct Job {
+    /// Where the report goes, if anybody wants it.
+    pub reply: Option<SyncSender<Report>>,
+}
+
+/// Answers a request by having the writer do it.
+pub fn ask(jobs: &SyncSender<Job>, Request::Reload: Request) -> Answer {
+    let (reply, answer) = sync_channel(1);
+    match jobs.try_send(Job { reply: Some(reply) }) {
+        Err(TrySendError::Full(_)) => Answer::Refused("too many reloads are waiting already; try again".into()),
+        // The writer ends only with the process, or by a bug.
+        Err(TrySendError::Disconnected(_)) => Answer::Refused("this zonda cannot reload any more; restart it".into()),
+        Ok(()) => match answer.recv() {
+            Ok(report) => Answer::Reloaded(report),
+            Err(_) => Answer::Refused("the reload was broken off; the log says why".into()),
+        },
+    }
+}
+
+/// Logs a finding as what it is.
+pub fn log_finding(finding: &Finding) {
+    match finding.is_error() {
+        true => error!("{finding}"),
+        false => warn!("{finding}"),
+    }
+}

@@ -1,0 +1,43 @@
+//! From `[server]` to what the answerer wants to know.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use answer::Options;
+use answer::cookie::Secrets;
+use answer::rate::Limits;
+
+use crate::config::Server;
+
+/// The secret of server cookies where none is configured: random, and the same for as long as the process lives.
+pub struct Secret([u8; 16]);
+
+impl Secret {
+    /// A new one from the kernel.
+    pub fn random() -> io::Result<Secret> {
+        let mut secret = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut secret)?;
+        Ok(Secret(secret))
+    }
+}
+
+/// How to answer with these settings.
+pub fn options(server: &Server, secret: &Secret) -> Arc<Options> {
+    let unless_empty = |text: &str| (!text.is_empty()).then(|| text.as_bytes().into());
+    let configured: Vec<[u8; 16]> = server.cookie_secrets.iter().map(|secret| secret.0).collect();
+    let secrets = if configured.is_empty() { vec![secret.0] } else { configured };
+    Arc::new(Options {
+        udp_payload: server.udp_payload.0 as u16,
+        nsid: server.nsid.0.as_bytes().into(),
+        version: unless_empty(&server.version.0),
+        identity: unless_empty(&server.identity.0),
+        cookies: server.cookies.then_some(Secrets(secrets)),
+        rate_limits: (server.rrl_rate.0 > 0).then_some(Limits {
+            responses_per_second: server.rrl_rate.0,
+            slip: server.rrl_slip.0,
+            ipv4_prefix_len: server.rrl_ipv4_prefix.0 as u8,
+            ipv6_prefix_len: server.rrl_ipv6_prefix.0 as u8,
+        }),
+    })
+}

@@ -1,0 +1,119 @@
+//! Tells whether the files of a zone have changed since they were read, without reading them.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Device, inode, size and time of change of all files of a zone, in eight octets: two that differ are equal once in
+/// 2^64 times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+/// A file written this shortly before it was read may be written again without its time changing: file systems keep
+/// times in steps of up to a second or so.
+const UNSURE_FOR: Duration = Duration::from_secs(1);
+
+impl Stamp {
+    /// Equal to no stamp of files: the zone has to be read.
+    pub const NONE: Stamp = Stamp(0);
+
+    /// The stamp that these files have now.
+    pub fn of_now<'p>(paths: impl Iterator<Item = &'p Path>) -> Stamp {
+        let files = Files::default();
+        for path in paths {
+            files.note(path);
+        }
+        files.stamp()
+    }
+}
+
+/// The files of a zone as they are being read, by several threads and some of them twice.
+#[derive(Default)]
+pub struct Files {
+    /// Zero is "to be read again in any case".
+    seen: Mutex<BTreeMap<PathBuf, u64>>,
+}
+
+impl Files {
+    /// Call before the file is opened, so that a change while it is read shows. Returns its length in octets, 0 where
+    /// there is no such file.
+    pub fn note(&self, path: &Path) -> u64 {
+        let metadata = std::fs::metadata(path).ok();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.entry(path.to_owned()).or_insert_with(|| metadata.as_ref().map_or(0, of_file));
+        metadata.map_or(0, |metadata| metadata.len())
+    }
+
+    /// The stamp of all files noted.
+    pub fn stamp(&self) -> Stamp {
+        let mut hasher = DefaultHasher::new();
+        for (path, stamp) in &*self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
+            if *stamp == 0 {
+                return Stamp::NONE;
+            }
+            (path, stamp).hash(&mut hasher);
+        }
+        // Zero has a meaning of its own.
+        Stamp(hasher.finish().max(1))
+    }
+
+    /// All files noted but `first`.
+    pub fn others(self, first: &Path) -> Box<[PathBuf]> {
+        let seen = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        seen.into_keys().filter(|path| path != first).collect()
+    }
+}
+
+/// Zero where the file was written too short a time ago to tell the next change.
+fn of_file(metadata: &Metadata) -> u64 {
+    let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+    if age.is_none_or(|age| age < UNSURE_FOR) {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    /// Sets a time of change that is out of doubt.
+    fn write(path: &Path, text: &str, age_s: u64) {
+        std::fs::write(path, text).expect("a file");
+        let time = SystemTime::now() - Duration::from_secs(age_s);
+        File::options().append(true).open(path).and_then(|file| file.set_modified(time)).expect("its time is set");
+    }
+
+    #[test]
+    fn a_change_of_any_file_shows() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (main, included) = (folder.path().join("main"), folder.path().join("included"));
+        let stamp = || Stamp::of_now([main.as_path(), included.as_path()].into_iter());
+        write(&main, "a", 100);
+        write(&included, "b", 100);
+        let first = stamp();
+        assert_eq!(stamp(), first);
+        assert_ne!(first, Stamp::NONE);
+        write(&included, "c", 50);
+        assert_ne!(stamp(), first);
+        write(&included, "cd", 50);
+        assert_ne!(stamp(), first);
+        std::fs::remove_file(&included).expect("it was there");
+        assert_eq!(stamp(), Stamp::NONE);
+    }
+
+    #[test]
+    fn a_file_written_just_now_is_read_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("main");
+        write(&path, "a", 0);
+        assert_eq!(Stamp::of_now([path.as_path()].into_iter()), Stamp::NONE);
+    }
+}

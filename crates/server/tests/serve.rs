@@ -1,0 +1,205 @@
+//! The listeners with real zones: queries, and zone transfers beside them.
+
+use answer::{Access, Content, Prefix, Publisher, Served, ServedZone};
+use server::listen::{self, Options, Responder, Running};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::message::{Message, Rcode};
+use wire::{Name, Rtype};
+use zone::load;
+use zone::text::{self, Source};
+
+const SOON: Duration = Duration::from_secs(5);
+/// Records that make a transfer longer than what the sockets of both ends hold.
+const RECORDS: usize = 60_000;
+
+/// The zone `example.` with a serial, so many TXT records of 200 octets, and the SOA and NS records at its apex.
+fn zone_text(serial: u32, records: usize) -> String {
+    let text = "x".repeat(200);
+    let mut zone = format!("@ 60 SOA ns.invalid. host.invalid. {serial} 1 1 1 1\n@ 60 NS ns.invalid.\n");
+    (0..records).for_each(|number| zone += &format!("t{number} 60 TXT {text}\n"));
+    zone
+}
+
+/// What is served when the zone has this text, and this peer may transfer it.
+fn served(text: &str, peer: IpAddr) -> Served {
+    let apex: Name = "example.".parse().expect("a name");
+    let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
+    let outcome = load::load(source, &load::Options::new(text::Options::new(apex.as_ref())));
+    let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.diagnostics));
+    let transfer = Arc::new(Access(vec![Prefix { address: peer, len: 32 }]));
+    let mut served = Served::default();
+    served.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer }));
+    served
+}
+
+fn serve(records: usize, peer: Ipv4Addr) -> (Running, SocketAddr, Publisher<Served>) {
+    let publisher = Publisher::new(served(&zone_text(1, records), peer.into()));
+    let udp = netio::udp::Options { wake_interval: Duration::from_millis(50), ..Default::default() };
+    let options = Options { udp, ..Options::default() };
+    let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
+    let address = listeners.addresses()[0];
+    let running = listeners.serve(|| Responder::new(publisher.reader())).expect("threads");
+    (running, address, publisher)
+}
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).expect("loopback");
+    stream.set_read_timeout(Some(SOON)).expect("a valid timeout");
+    stream
+}
+
+fn query(id: u16, name: &str, qtype: Rtype) -> Vec<u8> {
+    let mut query = Message::query(name.parse().expect("a name"), qtype);
+    query.id = id;
+    query.to_wire()
+}
+
+fn send(stream: &mut TcpStream, query: &[u8]) {
+    let len = u16::try_from(query.len()).expect("a short query");
+    stream.write_all(&[&len.to_be_bytes(), query].concat()).expect("the server reads");
+}
+
+fn receive(stream: &mut TcpStream) -> io::Result<Message> {
+    let mut prefix = [0; 2];
+    stream.read_exact(&mut prefix)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(prefix))];
+    stream.read_exact(&mut message)?;
+    Ok(Message::parse(&message).expect("a well-formed answer"))
+}
+
+/// The serial in the SOA record of the first answer record.
+fn serial(message: &Message) -> u32 {
+    let rdata = &message.answer.first().expect("an answer").rdata;
+    let serial = rdata.len() - 20;
+    u32::from_be_bytes(rdata[serial..serial + 4].try_into().expect("four octets"))
+}
+
+fn served_serial(stream: &mut TcpStream) -> u32 {
+    send(stream, &query(9, "example.", Rtype::SOA));
+    serial(&receive(stream).expect("an answer"))
+}
+
+/// Reads a transfer to its end; returns its serial and how many records it has, both SOA records among them.
+fn read_transfer(stream: &mut TcpStream, id: u16) -> (u32, usize) {
+    let first = receive(stream).expect("the first message");
+    let serial = serial(&first);
+    let (mut records, mut ends) = (0, 0);
+    let mut message = first;
+    loop {
+        assert_eq!((message.id, message.rcode, message.flags.authoritative), (id, Rcode::NOERROR, true));
+        records += message.answer.len();
+        ends += message.answer.iter().filter(|record| record.rtype == Rtype::SOA).count();
+        if ends == 2 {
+            return (serial, records);
+        }
+        message = receive(stream).expect("a further message");
+    }
+}
+
+#[test]
+fn queries_are_answered_over_both_transports() {
+    let (running, server, _publisher) = serve(3, Ipv4Addr::LOCALHOST);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    client.connect(server).expect("loopback");
+    client.set_read_timeout(Some(SOON)).expect("a valid timeout");
+    let mut answer = [0; 512];
+    for (qtype, count) in [(Rtype::TXT, 1), (Rtype::A, 0)] {
+        client.send(&query(7, "t2.example.", qtype)).expect("loopback");
+        let len = client.recv(&mut answer).expect("an answer");
+        let message = Message::parse(&answer[..len]).expect("a well-formed answer");
+        assert_eq!((message.id, message.rcode, message.answer.len()), (7, Rcode::NOERROR, count));
+    }
+    let mut stream = connect(server);
+    send(&mut stream, &query(8, "nx.example.", Rtype::A));
+    assert_eq!(receive(&mut stream).expect("an answer").rcode, Rcode::NXDOMAIN);
+    assert_eq!((running.udp_totals().rcodes[0], running.udp_totals().answers), (2, 2));
+    running.stop();
+}
+
+/// RFC 5936 2.2 and 6.1: a transfer has one version from the first record to the last, whatever is published meanwhile,
+/// and it is in no query's way.
+#[test]
+fn a_transfer_keeps_its_version_and_stays_out_of_the_way() {
+    let (running, server, mut publisher) = serve(RECORDS, Ipv4Addr::LOCALHOST);
+    let (mut slow, mut other) = (connect(server), connect(server));
+    send(&mut slow, &query(1, "example.", Rtype::AXFR));
+    assert_eq!(served_serial(&mut other), 1);
+    publisher.publish(served(&zone_text(2, 1), Ipv4Addr::LOCALHOST.into()));
+    let begin = Instant::now();
+    while served_serial(&mut other) == 1 {
+        assert!(begin.elapsed() < SOON, "a new version is served with the next batch");
+    }
+    assert!(running.tcp_totals().transfer_octets < (RECORDS * 200) as u64, "the first transfer waits for its reader");
+    send(&mut other, &query(2, "example.", Rtype::AXFR));
+    assert_eq!(read_transfer(&mut other, 2), (2, 4));
+    assert_eq!(read_transfer(&mut slow, 1), (1, RECORDS + 3));
+    assert_eq!(served_serial(&mut slow), 2);
+    assert_eq!(running.tcp_totals().transfers, 2);
+    running.stop();
+}
+
+/// RFC 7766 6.2.1.1: what was sent behind the question for a transfer is answered behind the transfer.
+#[test]
+fn queries_behind_a_transfer_are_answered() {
+    let (running, server, _publisher) = serve(1000, Ipv4Addr::LOCALHOST);
+    let mut stream = connect(server);
+    for (id, qtype) in [(1, Rtype::SOA), (2, Rtype::AXFR), (3, Rtype::AXFR), (4, Rtype::SOA)] {
+        send(&mut stream, &query(id, "example.", qtype));
+    }
+    assert_eq!(receive(&mut stream).expect("an answer").id, 1);
+    assert_eq!([2, 3].map(|id| read_transfer(&mut stream, id)), [(1, 1003); 2]);
+    assert_eq!(receive(&mut stream).expect("an answer").id, 4);
+    running.stop();
+}
+
+#[test]
+fn who_may_not_transfer_is_refused() {
+    let (running, server, _publisher) = serve(1, Ipv4Addr::new(192, 0, 2, 1));
+    let mut stream = connect(server);
+    send(&mut stream, &query(1, "example.", Rtype::AXFR));
+    let answer = receive(&mut stream).expect("an answer");
+    assert_eq!((answer.rcode, answer.answer.len()), (Rcode::REFUSED, 0));
+    running.stop();
+}
+
+/// A version of a zone is held only as long as somebody reads it.
+#[test]
+fn a_transfer_broken_off_lets_go_of_its_version() {
+    let (running, server, mut publisher) = serve(RECORDS, Ipv4Addr::LOCALHOST);
+    let first = publisher.current();
+    let zone = first.zones.iter().next().expect("one zone").clone();
+    drop(first);
+    let mut stream = connect(server);
+    send(&mut stream, &query(1, "example.", Rtype::AXFR));
+    receive(&mut stream).expect("the first message");
+    publisher.publish(served(&zone_text(2, 1), Ipv4Addr::LOCALHOST.into()));
+    drop(stream);
+    let begin = Instant::now();
+    while publisher.reclaim() > 0 || Arc::strong_count(&zone) > 1 {
+        assert!(begin.elapsed() < SOON, "the old version is still held");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running.stop();
+}
+
+#[test]
+fn a_stop_finishes_transfers() {
+    let (running, server, _publisher) = serve(RECORDS, Ipv4Addr::LOCALHOST);
+    let mut stream = connect(server);
+    send(&mut stream, &query(1, "example.", Rtype::AXFR));
+    receive(&mut stream).expect("the first message");
+    let stopping = std::thread::spawn(move || running.stop());
+    let mut octets = 0;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match stream.read(&mut buffer).expect("more of the transfer") {
+            0 => break,
+            count => octets += count,
+        }
+    }
+    assert!(octets > RECORDS * 200 - 65_535, "{octets} octets");
+    stopping.join().expect("no panic");
+}

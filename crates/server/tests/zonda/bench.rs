@@ -1,0 +1,249 @@
+//! What the tests work with: a folder, the binary in it, a running daemon, questions to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use tempfile::TempDir;
+
+/// Long enough for a loaded machine; nothing waits this long when all is well.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder of its own for a test.
+pub struct Bench(TempDir);
+
+/// What a command did.
+pub struct Outcome {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file with a time of change that is new for every call and so far in the past that it is out of doubt.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        static COUNT: Mutex<u64> = Mutex::new(0);
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().expect("below the folder")).expect("a folder");
+        fs::write(&path, text).expect("a file");
+        let mut count = COUNT.lock().expect("nobody panics with it");
+        *count += 1;
+        let time = SystemTime::now() - Duration::from_secs(1_000_000 - *count);
+        let file = fs::File::options().append(true).open(&path).expect("the file");
+        file.set_modified(time).expect("its time is set");
+        path
+    }
+
+    /// Writes `zones/NAME.zone`: an SOA record with this serial, an NS record, and `www`.
+    pub fn write_zone(&self, name: &str, serial: u32, address: &str) {
+        self.write(&format!("zones/{name}.zone"), &zone_text(serial, address));
+    }
+
+    /// The binary with these arguments, in the folder, with nothing of the user's own around it.
+    pub fn zonda(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
+        command.args(arguments).current_dir(self.path()).env_clear();
+        command.env("HOME", self.path()).env("XDG_STATE_HOME", self.path().join("state"));
+        command.env("STATE_DIRECTORY", self.path().join("state/zonda"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command that ends by itself.
+    pub fn run(&self, arguments: &[&str]) -> Outcome {
+        outcome(self.zonda(arguments).output().expect("zonda runs"))
+    }
+
+    /// Starts `zonda serve` on a port that the kernel chooses and waits until it is ready.
+    pub fn serve(&self, arguments: &[&str]) -> Daemon {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        Daemon::start(self, &arguments)
+    }
+}
+
+/// A zone with this serial and this address of `www`.
+pub fn zone_text(serial: u32, address: &str) -> String {
+    format!(
+        "$TTL 1h\n@ SOA ns.example.net. hostmaster.example.net. {serial} 4h 1h 2w 5m\n@ NS ns.example.net.\nwww A {address}\n"
+    )
+}
+
+pub fn outcome(output: Output) -> Outcome {
+    Outcome {
+        status: output.status.code().expect("it ends by itself"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// A running daemon; killed when the test forgets it.
+pub struct Daemon {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    collector: Option<JoinHandle<()>>,
+    notices: UnixDatagram,
+    pub address: SocketAddr,
+}
+
+impl Daemon {
+    fn start(bench: &Bench, arguments: &[&str]) -> Daemon {
+        let notify_socket = bench.path().join("notify");
+        _ = fs::remove_file(&notify_socket);
+        let notices = UnixDatagram::bind(&notify_socket).expect("a socket");
+        // As systemd has it: whoever the daemon becomes may write.
+        fs::set_permissions(&notify_socket, PermissionsExt::from_mode(0o777)).expect("it is ours");
+        notices.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut command = bench.zonda(arguments);
+        command.env("NOTIFY_SOCKET", &notify_socket).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("zonda runs");
+        let (log, collector) = collected(child.stderr.take().expect("it is piped"));
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut daemon = Daemon { child, log, collector: Some(collector), notices, address: unknown };
+        daemon.wait_for_notice("READY=1");
+        daemon.address = listening(&daemon.wait_for_log("listening")).expect("an address");
+        daemon
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until systemd would have been told this.
+    pub fn wait_for_notice(&self, wanted: &str) -> String {
+        let mut notice = [0; 1000];
+        loop {
+            let len = self.notices.recv(&mut notice).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
+            let notice = String::from_utf8_lossy(&notice[..len]).into_owned();
+            if notice.lines().any(|line| line.starts_with(wanted)) {
+                return notice;
+            }
+        }
+    }
+
+    pub fn log(&self) -> String {
+        self.log.lock().expect("nobody panics with it").clone()
+    }
+
+    /// Waits until a line of the log has this in it, and returns that.
+    pub fn wait_for_log(&self, wanted: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            let log = self.log();
+            match log.lines().find(|line| line.contains(wanted)) {
+                Some(line) => return line.to_owned(),
+                None if begin.elapsed() > PATIENCE => panic!("{wanted} is not in {log}"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(mut self) -> (ExitStatus, String) {
+        self.signal("TERM");
+        let status = self.wait();
+        self.collector.take().map(JoinHandle::join);
+        (status, self.log())
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        let begin = Instant::now();
+        loop {
+            match self.child.try_wait().expect("it is ours") {
+                Some(status) => return status,
+                None if begin.elapsed() > PATIENCE => panic!("zonda does not end: {}", self.log()),
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// Asks for the A records of a name.
+    pub fn ask(&self, name: &str) -> Answer {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        socket.send_to(&question(name), self.address).expect("it is sent");
+        let mut answer = [0; 512];
+        let len = socket.recv(&mut answer).unwrap_or_else(|error| panic!("no answer: {error}: {}", self.log()));
+        Answer(answer[..len].to_vec())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It has ended already where the test stopped it.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// An answer to a question for A records.
+pub struct Answer(Vec<u8>);
+
+pub const NOERROR: u8 = 0;
+pub const SERVFAIL: u8 = 2;
+pub const NXDOMAIN: u8 = 3;
+pub const REFUSED: u8 = 5;
+
+impl Answer {
+    pub fn rcode(&self) -> u8 {
+        self.0[3] & 15
+    }
+
+    /// Whether an answer without EDNS ends in this address: there is one answer record, and the rest is left out.
+    pub fn has(&self, address: &str) -> bool {
+        let address: std::net::Ipv4Addr = address.parse().expect("an address");
+        self.rcode() == NOERROR
+            && self.0.windows(6).any(|octets| octets[..2] == [0, 4] && octets[2..] == address.octets())
+    }
+}
+
+fn question(name: &str) -> Vec<u8> {
+    let mut message = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.').filter(|label| !label.is_empty()) {
+        message.push(label.len() as u8);
+        message.extend(label.bytes());
+    }
+    message.extend([0, 0, 1, 0, 1]);
+    message
+}
+
+fn collected(mut from: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
+    let log = Arc::new(Mutex::new(String::new()));
+    let into = log.clone();
+    let collector = std::thread::spawn(move || {
+        for line in BufReader::new(&mut from).lines().map_while(Result::ok) {
+            let mut log = into.lock().expect("nobody panics with it");
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
+    (log, collector)
+}
+
+/// The address in a line of the log, as text or as JSON.
+fn listening(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("address")?;
+    let rest = rest.trim_start_matches(['=', '"', ':']);
+    rest.split(['"', ' ', ',', '}']).next()?.parse().ok()
+}

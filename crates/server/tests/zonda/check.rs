@@ -1,0 +1,169 @@
+//! `zonda check`: every mistake, each with its place.
+
+use crate::bench::{Bench, zone_text};
+
+#[test]
+fn a_good_configuration_and_its_zones_pass() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    bench.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n");
+    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    assert_eq!((outcome.status, outcome.out.as_str()), (0, "1 zones read, 0 errors, 0 warnings\n"), "{}", outcome.err);
+}
+
+#[test]
+fn every_mistake_of_a_configuration_is_found_in_one_run() {
+    let bench = Bench::new();
+    let text = r#"colour = "blue"
+include = ["more/*.toml", "absent.toml"]
+[server]
+lisen = ["127.0.0.1"]
+workers = -1
+tcp-workers = "two"
+listen = ["127.0.0.1", "nowhere", 7]
+udp-payload = 100
+cookie-secrets = ["00112233"]
+allow-transfer = []
+log-level = "loud"
+[sever]
+[zone]
+name = "x."
+[[zone]]
+name = "a..b"
+file = "f"
+[[zone]]
+file = "f"
+[[zone]]
+name = "twice.example"
+file = "f"
+[[zone]]
+name = "TWICE.example."
+file = "f"
+template = "custmer"
+[[zone]]
+name = "fileless.example"
+allow-transfer = ["192.0.2.1/24"]
+[template.customer]
+name = "x"
+nofity = []
+"#;
+    bench.write("zonda.toml", text);
+    bench.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
+    bench.write("more/a.toml", "[server\n");
+    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    for expected in [
+        "zonda.toml:1:1: error: there is no key `colour` here (zonda.toml(5) lists the keys: `zonda man zonda.toml`)",
+        "zonda.toml:4:1: error: there is no key `lisen` here (did you mean `listen`?)",
+        "zonda.toml:5:11: error: `workers`: -1 is out of range (write a whole number from 0 to 1024)",
+        "zonda.toml:6:15: error: `tcp-workers`: this has the type string (write a whole number from 0 to 1024)",
+        "zonda.toml:7:24: error: `listen`: `nowhere` is no address with a port",
+        "zonda.toml:7:35: error: `listen`: this has the type integer",
+        "zonda.toml:8:15: error: `udp-payload`: 100 is out of range (write a whole number from 512 to 4096)",
+        "zonda.toml:9:19: error: `cookie-secrets`: this is no cookie secret (write 32 hexadecimal digits",
+        "zonda.toml:10:1: error: there is no key `allow-transfer` here (`allow-transfer` belongs in [[zone]] or [template.NAME])",
+        "zonda.toml:11:13: error: `log-level`: `loud` is not known here (write one of \"error\", \"warn\"",
+        "zonda.toml:12:2: error: there is no section `sever` (did you mean `server`?)",
+        "zonda.toml:13:2: error: `zone` is a list of tables (write [[zone]])",
+        "zonda.toml:16:8: error: `name`: `a..b` is no domain name",
+        "zonda.toml:18:1: error: this zone has no name (add name = \"example.com\")",
+        "zonda.toml:23:1: error: zone twice.example. is named twice (it was first named at zonda.toml:20:1",
+        "zonda.toml:23:1: error: there is no template `custmer` (did you mean `customer`?)",
+        "zonda.toml:27:1: error: zone fileless.example. has no file",
+        "zonda.toml:29:19: error: `allow-transfer`: `192.0.2.1/24` is no block of addresses",
+        "zonda.toml:31:1: error: a template has no `name` (it belongs in [[zone]])",
+        "zonda.toml:32:1: error: there is no key `nofity` here (did you mean `notify`?)",
+        "zonda.toml:2:1: error: the included `absent.toml` cannot be read",
+        "more/a.toml:1:8: error: ",
+        "more/b.toml:1:1: error: an included file cannot include others",
+        "more/b.toml:3:1: error: `listen` is set twice (it was first set at zonda.toml:7:1)",
+    ] {
+        assert!(outcome.out.contains(expected), "{expected}\nis not in\n{}", outcome.out);
+    }
+    let lines =
+        outcome.out.lines().filter_map(|line| line.strip_prefix("zonda.toml:")?.split(':').next()?.parse().ok());
+    let lines: Vec<u32> = lines.collect();
+    assert!(lines.is_sorted(), "in the order of the text: {}", outcome.out);
+    assert_eq!(outcome.out.lines().last(), Some("0 zones read, 24 errors, 0 warnings"), "{}", outcome.out);
+    assert!(!outcome.out.contains("00112233"), "a secret is never shown");
+}
+
+#[test]
+fn every_mistake_of_zones_is_found_with_its_zone() {
+    let bench = Bench::new();
+    let broken = zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\nworse MX mail\n";
+    bench.write("zones/broken.example.zone", &broken);
+    bench.write_zone("good.example", 1, "192.0.2.1");
+    let outcome = bench.run(&["check", "zones"]);
+    assert_eq!(outcome.status, 1);
+    for (line, column) in [(5, 7), (6, 10)] {
+        let place = format!("zones/broken.example.zone:{line}:{column}: error: ");
+        let found = outcome.out.lines().find(|line| line.starts_with(&place));
+        assert!(found.is_some_and(|line| line.ends_with("[zone broken.example.]")), "{place}: {}", outcome.out);
+    }
+    assert!(outcome.out.ends_with("2 zones read, 2 errors, 0 warnings\n"), "{}", outcome.out);
+}
+
+#[test]
+fn json_says_the_same() {
+    let bench = Bench::new();
+    bench.write("zones/broken.example.zone", &(zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\n"));
+    let outcome = bench.run(&["check", "--json", "zones"]);
+    assert_eq!(outcome.status, 1);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    assert_eq!((&value["errors"], &value["zones"]), (&1.into(), &1.into()));
+    let finding = &value["findings"][0];
+    assert_eq!(finding["zone"], "broken.example.");
+    assert_eq!((&finding["line"], &finding["column"]), (&5.into(), &7.into()));
+    assert_eq!((&finding["severity"], &finding["file"]), (&"error".into(), &"zones/broken.example.zone".into()));
+}
+
+#[test]
+fn missing_things_are_named() {
+    let bench = Bench::new();
+    let cases: [(&[&str], &str); 5] = [
+        (&["check", "--config", "absent.toml"], "absent.toml: error: the configuration cannot be read: No such file"),
+        (&["check", "absent.zone"], "absent.zone: error: this cannot be read: No such file"),
+        (&["check", "--zone", "example.com=absent"], "absent: error: the zone file cannot be read: No such file"),
+        (&["check"], "error: there is no configuration: "),
+        (&["check", "db"], "db: error: nothing says which zone this file is for (call it NAME.zone"),
+    ];
+    bench.write("db", &zone_text(1, "192.0.2.1"));
+    for (arguments, expected) in cases {
+        let outcome = bench.run(arguments);
+        assert_eq!(outcome.status, 1, "{arguments:?}");
+        assert!(outcome.out.starts_with(expected), "{arguments:?}: {}", outcome.out);
+    }
+    assert_eq!(bench.run(&["check", "--zone", "nonsense"]).status, 2);
+}
+
+#[test]
+fn to_listen_nowhere_is_a_mistake() {
+    let bench = Bench::new();
+    bench.write("zonda.toml", "[server]\nlisten = []\n");
+    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.starts_with("zonda.toml:2:1: error: `listen` is empty"), "{}", outcome.out);
+}
+
+#[test]
+fn a_folder_without_zones_is_a_warning() {
+    let bench = Bench::new();
+    bench.write("zones/readme.txt", "none");
+    let outcome = bench.run(&["check", "zones"]);
+    assert_eq!(outcome.status, 0);
+    assert!(outcome.out.starts_with("zones: warning: there is no zone file in this folder"), "{}", outcome.out);
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_named() {
+    let bench = Bench::new();
+    let path = bench.write("zones/secret.example.zone", &zone_text(1, "192.0.2.1"));
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o0)).expect("it is ours");
+    if std::fs::read(&path).is_ok() {
+        return eprintln!("skipped: this user may read everything");
+    }
+    let outcome = bench.run(&["check", "zones"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.contains("secret.example.zone: error: the zone file cannot be read: Permission denied"));
+}

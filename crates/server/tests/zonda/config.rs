@@ -1,0 +1,73 @@
+//! `zonda config`: what is in force.
+
+use crate::bench::Bench;
+
+const TEXT: &str = r#"
+include = ["zones.d/*.toml"]
+
+[server]
+listen = ["127.0.0.1:5300", "::1"]
+cookie-secrets = ["00112233445566778899aabbccddeeff"]
+
+[template.default]
+file = "zones/{name}.zone"
+allow-transfer = ["192.0.2.0/24"]
+
+[template.other]
+file = "other/{name}"
+
+[[zone]]
+name = "Example.COM"
+
+[[zone]]
+name = "example.net."
+template = "other"
+allow-transfer = []
+"#;
+
+#[test]
+fn templates_and_includes_are_resolved() {
+    let bench = Bench::new();
+    bench.write("zonda.toml", TEXT);
+    bench.write("zones.d/10.toml", "[[zone]]\nname = \".\"\nfile = \"here\"\nprimaries = [\"192.0.2.1\"]\n");
+    let outcome = bench.run(&["config", "--config", "zonda.toml", "--json"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.err);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    let expected = serde_json::json!([
+        {"name": ".", "file": "zones.d/here", "primaries": ["192.0.2.1:53"], "allow-transfer": ["192.0.2.0/24"]},
+        {"name": "example.com.", "file": "zones/example.com.zone", "allow-transfer": ["192.0.2.0/24"]},
+        {"name": "example.net.", "file": "other/example.net"},
+    ]);
+    assert_eq!(value["zone"], expected);
+    assert_eq!(value["server"]["listen"], serde_json::json!(["127.0.0.1:5300", "[::1]:53"]));
+    assert_eq!(value["server"]["udp-payload"], 1232);
+    assert!(!outcome.out.contains("aabbcc"), "a secret is never shown");
+    assert!(outcome.err.contains("zonda.d") || outcome.err.contains("primaries"), "{}", outcome.err);
+}
+
+#[test]
+fn what_is_printed_can_be_read_back() {
+    let bench = Bench::new();
+    bench.write("zonda.toml", &TEXT.replace("cookie-secrets", "# cookie-secrets"));
+    let first = bench.run(&["config", "--config", "zonda.toml"]).out;
+    bench.write("again.toml", &first);
+    let second = bench.run(&["config", "--config", "again.toml"]);
+    assert_eq!(second.status, 0, "{}", second.err);
+    let body = |text: &str| text.lines().filter(|line| !line.starts_with("# Read from")).collect::<Vec<_>>().join("\n");
+    assert_eq!(body(&second.out), body(&first));
+}
+
+#[test]
+fn the_configuration_is_found() {
+    let bench = Bench::new();
+    let nothing = bench.run(&["config"]);
+    if nothing.status == 0 {
+        return eprintln!("skipped: this machine has /etc/zonda/zonda.toml");
+    }
+    assert!(nothing.err.contains(".config/zonda/zonda.toml and /etc/zonda/zonda.toml"), "{}", nothing.err);
+    bench.write(".config/zonda/zonda.toml", "[server]\nnsid = \"from home\"\n");
+    assert!(bench.run(&["config"]).out.contains("nsid = \"from home\""));
+    bench.write("xdg/zonda/zonda.toml", "[server]\nnsid = \"from xdg\"\n");
+    let found = bench.zonda(&["config"]).env("XDG_CONFIG_HOME", bench.path().join("xdg")).output().expect("zonda runs");
+    assert!(String::from_utf8_lossy(&found.stdout).contains("nsid = \"from xdg\""));
+}

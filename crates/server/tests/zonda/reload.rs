@@ -1,0 +1,173 @@
+//! `zonda reload` and SIGHUP: what changed is taken, what is broken is not.
+
+use crate::bench::{Bench, REFUSED, SERVFAIL, zone_text};
+
+const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"a.example\"\n[[zone]]\nname = \"b.example\"\n";
+
+fn two_zones() -> Bench {
+    let bench = Bench::new();
+    bench.write_zone("a.example", 1, "192.0.2.1");
+    bench.write_zone("b.example", 1, "192.0.2.2");
+    bench.write("zonda.toml", CONFIG);
+    bench
+}
+
+#[test]
+fn only_what_changed_is_told() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    let nothing = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(nothing.status, 0, "{}", nothing.err);
+    assert!(nothing.out.starts_with("0 zones changed, 2 unchanged, 0 not loaded"), "{}", nothing.out);
+    bench.write_zone("a.example", 2, "192.0.2.9");
+    let changed = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(changed.status, 0, "{}", changed.err);
+    assert!(
+        changed.out.starts_with("a.example.: changed, serial 1 -> 2\n1 zones changed, 1 unchanged"),
+        "{}",
+        changed.out
+    );
+    assert!(daemon.ask("www.a.example").has("192.0.2.9"));
+    assert!(daemon.ask("www.b.example").has("192.0.2.2"));
+}
+
+#[test]
+fn a_broken_zone_keeps_its_version_until_it_is_mended() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write("zones/a.example.zone", &(zone_text(2, "192.0.2.9") + "bad A nonsense\n"));
+    for _ in 0..2 {
+        let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+        assert_eq!(outcome.status, 1);
+        assert!(outcome.out.contains("zones/a.example.zone:5:7: error: "), "{}", outcome.out);
+        assert!(
+            outcome.out.contains("a.example.: NOT LOADED, the version from before is served, serial 1"),
+            "{}",
+            outcome.out
+        );
+        assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    }
+    daemon.wait_for_log("a.example.zone:5:7: error: ");
+    bench.write_zone("a.example", 3, "192.0.2.9");
+    let outcome = bench.run(&["reload", "--config", "zonda.toml", "--json"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.out);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    let expected = serde_json::json!([{"zone": "a.example.", "change": "changed", "old_serial": 1, "serial": 3}]);
+    assert_eq!((&value["zones"], &value["unchanged"]), (&expected, &1.into()));
+    assert!(daemon.ask("www.a.example").has("192.0.2.9"));
+}
+
+#[test]
+fn a_file_that_is_gone_keeps_its_zone() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    std::fs::remove_file(bench.path().join("zones/a.example.zone")).expect("it was there");
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.contains("zones/a.example.zone: error: the zone file cannot be read"), "{}", outcome.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn zones_come_and_go_with_the_configuration() {
+    let bench = two_zones();
+    bench.write_zone("c.example", 7, "192.0.2.3");
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write("zonda.toml", &CONFIG.replace("\"a.example\"", "\"c.example\""));
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 0);
+    let expected = "a.example.: removed\nc.example.: added, serial 7\n2 zones changed, 1 unchanged, 0 not loaded";
+    assert!(outcome.out.starts_with(expected), "{}", outcome.out);
+    assert_eq!(daemon.ask("www.a.example").rcode(), REFUSED);
+    assert!(daemon.ask("www.c.example").has("192.0.2.3"));
+}
+
+#[test]
+fn a_folder_is_looked_through_again() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["zones"]);
+    bench.write_zone("c.example", 1, "192.0.2.3");
+    let outcome = bench.run(&["reload"]);
+    assert!(outcome.out.starts_with("c.example.: added"), "{} {}", outcome.out, outcome.err);
+    assert!(daemon.ask("www.c.example").has("192.0.2.3"));
+}
+
+#[test]
+fn a_broken_configuration_changes_nothing() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write_zone("a.example", 2, "192.0.2.9");
+    bench.write("zonda.toml", "[server]\ncolour = \"blue\"\n");
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.starts_with("zonda.toml:2:1: error: there is no key `colour` here"), "{}", outcome.out);
+    assert!(outcome.out.ends_with("nothing was changed: mend the configuration first\n"), "{}", outcome.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn keys_that_need_a_restart_are_named() {
+    let bench = two_zones();
+    let _daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write("zonda.toml", &format!("[server]\ntcp-connections = 7\nnsid = \"x\"\n{CONFIG}"));
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 0);
+    assert!(outcome.out.starts_with("waiting for a restart: tcp-connections\n"), "{}", outcome.out);
+}
+
+#[test]
+fn other_settings_of_a_zone_are_taken() {
+    let bench = two_zones();
+    let _daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write("zonda.toml", &format!("{CONFIG}allow-transfer = [\"127.0.0.1\"]\n"));
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert!(outcome.out.starts_with("b.example.: settings changed\n1 zones changed, 1 unchanged"), "{}", outcome.out);
+}
+
+#[test]
+fn a_change_of_an_included_file_is_seen() {
+    let bench = two_zones();
+    bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
+    bench.write("zones/parts/more", "more A 192.0.2.7\n");
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write("zones/parts/more", "more A 192.0.2.8\n");
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert!(outcome.out.starts_with("a.example.: changed"), "{}", outcome.out);
+    assert!(daemon.ask("more.a.example").has("192.0.2.8"));
+}
+
+#[test]
+fn sighup_reloads_and_systemd_is_told() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write_zone("a.example", 2, "192.0.2.9");
+    bench.write("zones/b.example.zone", "nonsense\n");
+    daemon.signal("HUP");
+    assert!(daemon.wait_for_notice("RELOADING=1").contains("MONOTONIC_USEC="));
+    daemon.wait_for_notice("READY=1");
+    assert!(daemon.ask("www.a.example").has("192.0.2.9"));
+    assert!(daemon.ask("www.b.example").has("192.0.2.2"));
+}
+
+#[test]
+fn a_zone_that_was_never_loaded_comes_with_a_reload() {
+    let bench = two_zones();
+    bench.write("zones/a.example.zone", "nonsense\n");
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    assert_eq!(daemon.ask("www.a.example").rcode(), SERVFAIL);
+    let failed = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(failed.status, 1);
+    assert!(failed.out.contains("a.example.: NOT LOADED, answered with SERVFAIL"), "{}", failed.out);
+    bench.write_zone("a.example", 1, "192.0.2.1");
+    let mended = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert!(mended.out.starts_with("a.example.: added, serial 1"), "{}", mended.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn without_a_daemon_it_says_so() {
+    let bench = two_zones();
+    let outcome = bench.run(&["reload", "--state-dir", "nowhere"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.err.contains("no zonda answers at nowhere/control.sock"), "{}", outcome.err);
+}

@@ -1,0 +1,217 @@
+//! `zonda serve`: starts, answers, ends.
+
+use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use crate::bench::{Bench, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, outcome, zone_text};
+
+#[test]
+fn a_folder_is_served_without_any_configuration() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    bench.write_zone("sub.example.com", 1, "192.0.2.2");
+    bench.write("zones/.hidden.zone", "nonsense");
+    bench.write("zones/notes.txt", "nonsense");
+    let daemon = bench.serve(&["zones"]);
+    assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+    assert!(daemon.ask("www.sub.example.com").has("192.0.2.2"));
+    assert_eq!(daemon.ask("absent.example.com").rcode(), NXDOMAIN);
+    assert_eq!(daemon.ask("www.example.org").rcode(), REFUSED);
+    let (status, log) = daemon.stop();
+    assert!(status.success(), "{log}");
+    assert!(log.contains("zonda has stopped"), "{log}");
+    assert!(!bench.path().join("state/zonda/control.sock").exists());
+}
+
+#[test]
+fn zones_can_be_named_on_the_command_line() {
+    let bench = Bench::new();
+    bench.write("db.net", &zone_text(1, "192.0.2.1"));
+    bench.write("db.org", &format!("$ORIGIN example.org.\n{}", zone_text(1, "192.0.2.2")));
+    bench.write("root.zone", &zone_text(1, "192.0.2.3"));
+    let daemon = bench.serve(&["--zone", "example.net=db.net", "db.org", "root.zone"]);
+    for (name, address) in [("www.example.net", "192.0.2.1"), ("www.example.org", "192.0.2.2"), ("www", "192.0.2.3")] {
+        assert!(daemon.ask(name).has(address), "{name}: {}", daemon.log());
+    }
+}
+
+#[test]
+fn a_configuration_is_served_from_its_folder() {
+    let bench = Bench::new();
+    bench.write("etc/zones/example.com.zone", &zone_text(1, "192.0.2.1"));
+    bench.write(
+        "etc/zonda.toml",
+        "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"example.com\"\n",
+    );
+    let daemon = bench.serve(&["--config", "etc/zonda.toml"]);
+    assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+}
+
+#[test]
+fn the_examples_answer_what_they_say() {
+    let bench = Bench::new();
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/zonda.toml");
+    let daemon = bench.serve(&["--config", config]);
+    for (name, address) in [
+        ("www.example.com", "192.0.2.80"),
+        ("any.pages.example.com", "192.0.2.88"),
+        ("www.old.example.com", "192.0.2.99"),
+        ("dhcp-7.example.com", "192.0.2.207"),
+        ("printer.dept.example.com", "192.0.2.131"),
+        ("www.dept.example.com", "192.0.2.80"),
+    ] {
+        assert!(daemon.ask(name).has(address), "{name}");
+    }
+}
+
+#[test]
+fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
+    let bench = Bench::new();
+    bench.write_zone("good.example", 1, "192.0.2.1");
+    bench.write("zones/bad.example.zone", "nonsense\n");
+    bench.write("zonda.toml", "[[zone]]\nname = \"later.example\"\nprimaries = [\"192.0.2.1\"]\n");
+    let daemon = bench.serve(&["--config", "zonda.toml", "--zone", "absent.example=absent", "zones"]);
+    assert!(daemon.ask("www.good.example").has("192.0.2.1"));
+    for name in ["www.bad.example", "www.absent.example", "www.later.example"] {
+        assert_eq!(daemon.ask(name).rcode(), SERVFAIL, "{name}");
+    }
+    for expected in
+        ["zones/bad.example.zone:1:", "absent: error: the zone file cannot be read", "not transferred in yet"]
+    {
+        daemon.wait_for_log(expected);
+    }
+}
+
+#[test]
+fn includes_are_read_from_the_folder_of_their_file() {
+    let bench = Bench::new();
+    bench.write("zones/example.com.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
+    bench.write("zones/parts/more", "more A 192.0.2.7\n");
+    assert!(bench.serve(&["zones"]).ask("more.example.com").has("192.0.2.7"));
+}
+
+#[test]
+fn a_port_in_use_is_told() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let outcome = bench.run(&["serve", "--listen", &address, "zones"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.err.contains(&format!("cannot listen on {address}")), "{}", outcome.err);
+}
+
+#[test]
+fn a_start_that_cannot_be_says_why() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    bench.write("user.toml", "[server]\nuser = \"nobody-of-this-name\"\n");
+    bench.write("state.toml", "[server]\nstate-dir = \"user.toml/state\"\n");
+    for (arguments, expected) in [
+        (vec!["serve"], "error: there is no configuration"),
+        (vec!["serve", "--config", "absent.toml"], "absent.toml: error: the configuration cannot be read"),
+        (vec!["serve", "absent"], "absent: error: this cannot be read"),
+        (vec!["serve", "--listen", "192.0.2.1:5300", "zones"], "no interface of this host has the address"),
+        (
+            vec!["serve", "--listen", "127.0.0.1:0", "--config", "user.toml"],
+            "cannot become the user nobody-of-this-name",
+        ),
+        (
+            vec!["serve", "--listen", "127.0.0.1:0", "--config", "state.toml"],
+            "the state-dir user.toml/state cannot be used",
+        ),
+    ] {
+        let outcome = bench.run(&arguments);
+        assert_eq!(outcome.status, 1, "{arguments:?}: {}", outcome.err);
+        assert!(outcome.err.contains(expected), "{arguments:?}: {}", outcome.err);
+    }
+    assert_eq!(bench.run(&["serve", "--listen", "here", "zones"]).status, 2);
+}
+
+#[test]
+fn a_state_dir_is_not_shared_and_the_default_can_be_done_without() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    bench.write("zonda.toml", "[server]\nlisten = [\"127.0.0.1:0\"]\nstate-dir = \"state/zonda\"\n");
+    let first = bench.serve(&["zones"]);
+    let refused = bench.run(&["serve", "--config", "zonda.toml"]);
+    assert_eq!(refused.status, 1);
+    assert!(refused.err.contains("another zonda (process"), "{}", refused.err);
+    let second = bench.serve(&["zones"]);
+    second.wait_for_log("no `zonda reload` for this one");
+    assert!(first.ask("www.example.com").has("192.0.2.1") && second.ask("www.example.com").has("192.0.2.1"));
+}
+
+#[test]
+fn privileges_are_given_up_and_reloads_work_all_the_same() {
+    let bench = Bench::new();
+    if !is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    std::fs::set_permissions(bench.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    bench.write(
+        "zonda.toml",
+        "[server]\nuser = \"nobody\"\n[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n",
+    );
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("it runs");
+    let effective =
+        status.lines().find(|line| line.starts_with("Uid:")).and_then(|line| line.split_whitespace().nth(2));
+    assert!(effective.is_some_and(|user| user != "0"), "{status}");
+    let state_dir = bench.path().join("state/zonda");
+    let reloaded = bench.run(&["reload", "--state-dir", state_dir.to_str().expect("a path")]);
+    assert!(reloaded.out.starts_with("0 zones changed, 1 unchanged"), "{} {}", reloaded.out, reloaded.err);
+    assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+#[test]
+fn sigint_ends_it_as_sigterm_does() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    let mut daemon = bench.serve(&["zones"]);
+    daemon.signal("INT");
+    daemon.wait_for_notice("STOPPING=1");
+    assert!(daemon.wait().success());
+}
+
+#[test]
+fn sigusr1_logs_the_counters() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    let daemon = bench.serve(&["zones"]);
+    assert_eq!(daemon.ask("www.example.com").rcode(), NOERROR);
+    daemon.signal("USR1");
+    let (_, log) = daemon.stop();
+    assert!(log.lines().any(|line| line.contains("queries=1") && line.contains("udp")), "{log}");
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    bench.write("zones/bad.example.zone", "nonsense\n");
+    let (_, log) = bench.serve(&["--log-format", "json", "zones"]).stop();
+    assert!(log.lines().count() > 3);
+    for line in log.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(value["level"].is_string() && value["timestamp"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn the_log_level_holds() {
+    let bench = Bench::new();
+    bench.write_zone("example.com", 1, "192.0.2.1");
+    let outcome = outcome(
+        bench
+            .zonda(&["serve", "--log-level", "error", "--listen", "192.0.2.1:53", "zones"])
+            .output()
+            .expect("zonda runs"),
+    );
+    assert_eq!(outcome.err.lines().count(), 1, "{}", outcome.err);
+}

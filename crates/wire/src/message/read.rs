@@ -1,0 +1,182 @@
+//! Messages from bytes.
+
+use super::{DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record};
+use crate::rdata::{self, Form, Part};
+use crate::{Class, HEADER_LEN, MAX_NAME_LEN, Name, Rtype};
+
+impl Message {
+    /// Reads a whole message; every byte of it must belong to it.
+    pub fn parse(bytes: &[u8]) -> Result<Message, MessageError> {
+        let mut reader = Reader { bytes, at: 0 };
+        let (id, bits) = (reader.u16()?, reader.u16()?);
+        let [questions, answers, authorities, additionals] =
+            [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?];
+        let mut message = Message {
+            id,
+            opcode: Opcode((bits >> 11) as u8 & 0xf),
+            flags: Flags::from_bits(bits),
+            rcode: Rcode(bits & 0xf),
+            questions: (0..questions).map(|_| reader.question()).collect::<Result<_, _>>()?,
+            answer: reader.section(answers)?,
+            authority: reader.section(authorities)?,
+            additional: reader.section(additionals)?,
+            edns: None,
+        };
+        if reader.at != bytes.len() {
+            return Err(MessageError::Trailing);
+        }
+        message.take_opt()?;
+        Ok(message)
+    }
+
+    /// Moves the OPT record from the additional section to `edns` (RFC 6891 6.1.1: at most one, owned by the root).
+    fn take_opt(&mut self) -> Result<(), MessageError> {
+        if self.answer.iter().chain(&self.authority).any(|record| record.rtype == Rtype::OPT) {
+            return Err(MessageError::Opt);
+        }
+        let Some(at) = self.additional.iter().position(|record| record.rtype == Rtype::OPT) else {
+            return Ok(());
+        };
+        let opt = self.additional.remove(at);
+        if !opt.owner.as_ref().is_root() || self.additional.iter().any(|record| record.rtype == Rtype::OPT) {
+            return Err(MessageError::Opt);
+        }
+        // RFC 6891 6.1.3: EXTENDED-RCODE, VERSION, DO and Z stand where other records have their TTL.
+        let [upper_rcode, version, flags @ ..] = opt.ttl.to_be_bytes();
+        let flags = u16::from_be_bytes(flags);
+        self.rcode.0 |= u16::from(upper_rcode) << 4;
+        self.edns = Some(Edns {
+            payload: opt.class.0,
+            version,
+            dnssec_ok: flags & DNSSEC_OK != 0,
+            reserved: flags & !DNSSEC_OK,
+            options: options(&opt.rdata).map_err(|_| MessageError::Opt)?,
+        });
+        Ok(())
+    }
+}
+
+fn options(rdata: &[u8]) -> Result<Vec<EdnsOption>, MessageError> {
+    let mut reader = Reader { bytes: rdata, at: 0 };
+    let mut options = Vec::new();
+    while reader.at < rdata.len() {
+        let (code, len) = (reader.u16()?, reader.u16()?);
+        options.push(EdnsOption { code, data: reader.take(len.into())?.to_vec() });
+    }
+    Ok(options)
+}
+
+/// Reads a message from front to back; names reach back by pointers.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// Pointers followed in one name: a name has at most 127 labels, and a writer gains nothing from a pointer to a pointer.
+pub(super) const MAX_POINTERS: usize = 127;
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], MessageError> {
+        let taken = self.bytes.get(self.at..self.at + len).ok_or(MessageError::Short)?;
+        self.at += len;
+        Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, MessageError> {
+        self.take(2).map(|octets| u16::from_be_bytes([octets[0], octets[1]]))
+    }
+
+    fn u32(&mut self) -> Result<u32, MessageError> {
+        Ok(u32::from(self.u16()?) << 16 | u32::from(self.u16()?))
+    }
+
+    fn question(&mut self) -> Result<Question, MessageError> {
+        Ok(Question { name: self.name()?, qtype: Rtype(self.u16()?), qclass: Class(self.u16()?) })
+    }
+
+    fn section(&mut self, count: u16) -> Result<Vec<Record>, MessageError> {
+        (0..count).map(|_| self.record()).collect()
+    }
+
+    fn record(&mut self) -> Result<Record, MessageError> {
+        let (owner, rtype, class) = (self.name()?, Rtype(self.u16()?), Class(self.u16()?));
+        let (ttl, len) = (self.u32()?, self.u16()?);
+        let rdata = self.rdata(rtype, class, len.into())?;
+        Ok(Record { owner, rtype, class, ttl, rdata })
+    }
+
+    /// The RDATA of `len` octets with its names uncompressed.
+    fn rdata(&mut self, rtype: Rtype, class: Class, len: usize) -> Result<Vec<u8>, MessageError> {
+        let start = self.at;
+        let plain = self.take(len)?;
+        let is_compressible = rdata::parts(rtype).iter().any(|part| matches!(part.form, Form::CompressibleName));
+        // RFC 2136 2.4, 2.5: records of an update that only name a type have no RDATA.
+        let is_bare = len == 0 && matches!(class, Class::ANY | Class::NONE);
+        if !is_compressible || is_bare {
+            return Ok(plain.to_vec());
+        }
+        let mut reader = Reader { bytes: &self.bytes[..self.at], at: start };
+        reader.uncompressed(rdata::parts(rtype)).map_err(|error| match error {
+            MessageError::Short | MessageError::Trailing => MessageError::Rdata(rtype),
+            other => other,
+        })
+    }
+
+    /// The rest of the bytes as RDATA of these parts; other parts than names and numbers take all that is left.
+    fn uncompressed(&mut self, parts: &[Part]) -> Result<Vec<u8>, MessageError> {
+        let mut rdata = Vec::new();
+        for part in parts {
+            match part.form {
+                Form::CompressibleName => rdata.extend_from_slice(self.name()?.wire()),
+                Form::U16 => rdata.extend_from_slice(self.take(2)?),
+                Form::U32 | Form::Interval => rdata.extend_from_slice(self.take(4)?),
+                _ => rdata.extend_from_slice(self.take(self.bytes.len() - self.at)?),
+            }
+        }
+        match self.at == self.bytes.len() {
+            true => Ok(rdata),
+            false => Err(MessageError::Trailing),
+        }
+    }
+
+    /// A name, its pointers followed: each must lead to before all that was read of the name so far, so it ends.
+    fn name(&mut self) -> Result<Name, MessageError> {
+        let mut wire = Vec::with_capacity(MAX_NAME_LEN);
+        let (mut at, mut earliest, mut end) = (self.at, self.at, None);
+        for _ in 0..=MAX_POINTERS {
+            at = self.labels(at, &mut wire)?;
+            if self.bytes[at] == 0 {
+                self.at = end.unwrap_or(at + 1);
+                wire.push(0);
+                return Ok(Name::from_wire(&wire).expect("labels and length were checked while reading"));
+            }
+            let low = *self.bytes.get(at + 1).ok_or(MessageError::Short)?;
+            let target = usize::from(self.bytes[at] & 0x3f) << 8 | usize::from(low);
+            if target >= earliest || target < HEADER_LEN {
+                return Err(MessageError::Pointer);
+            }
+            end.get_or_insert(at + 2);
+            (at, earliest) = (target, target);
+        }
+        Err(MessageError::Pointer)
+    }
+
+    /// Appends the labels from `at` on to `wire`; returns where the root label or a pointer ends them.
+    fn labels(&self, mut at: usize, wire: &mut Vec<u8>) -> Result<usize, MessageError> {
+        loop {
+            match *self.bytes.get(at).ok_or(MessageError::Short)? {
+                0 | 0xc0.. => return Ok(at),
+                len @ 1..=63 => {
+                    let end = at + 1 + usize::from(len);
+                    wire.extend_from_slice(self.bytes.get(at..end).ok_or(MessageError::Short)?);
+                    at = end;
+                }
+                _ => return Err(MessageError::LabelType),
+            }
+            // One octet is left for the root label.
+            if wire.len() >= MAX_NAME_LEN {
+                return Err(MessageError::LongName);
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Domain names in uncompressed wire form: owned [`Name`], borrowed [`NameRef`], and their text form.
+//!
+//! Comparison ignores ASCII case (RFC 4343); the bytes keep the case they came with.
+
+use std::fmt;
+
+use crate::{MAX_LABEL_LEN, MAX_NAME_LEN};
+
+/// An absolute name that owns its bytes: length-prefixed labels, ending in the root label.
+#[derive(Clone)]
+pub struct Name(Box<[u8]>);
+
+/// An absolute name borrowed from somewhere: length-prefixed labels, ending in the root label.
+#[derive(Clone, Copy)]
+pub struct NameRef<'a>(&'a [u8]);
+
+/// Why bytes or text are no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The wire form ends within the name.
+    #[error("the name ends too early")]
+    Short,
+    /// A label of more than 63 octets (RFC 1035 2.3.4).
+    #[error("a label is longer than 63 octets")]
+    LongLabel,
+    /// More than 255 octets in all (RFC 1035 2.3.4).
+    #[error("the name is longer than 255 octets")]
+    LongName,
+    /// Two dots in a row, or a leading dot.
+    #[error("the name has an empty label")]
+    EmptyLabel,
+    /// A backslash that is followed by neither one character nor three digits up to 255 (RFC 1035 5.1).
+    #[error("a backslash must be followed by one character or by three digits up to 255")]
+    BadEscape,
+    /// A relative name where there is no origin to complete it.
+    #[error("the name is relative and there is no origin; end it in a dot")]
+    Relative,
+}
+
+//----------- Name -------------------------------------------------------------
+
+impl Name {
+    /// The root name.
+    pub fn root() -> Name {
+        Name(Box::new([0]))
+    }
+
+    /// Reads a name that starts at the beginning of `bytes`, uncompressed; bytes behind it are left alone.
+    pub fn from_wire(bytes: &[u8]) -> Result<Name, NameError> {
+        NameRef::from_wire(bytes).map(NameRef::to_owned)
+    }
+
+    /// Reads the text form (RFC 1035 5.1); `@` and relative names are completed by `origin`.
+    pub fn from_text(text: &[u8], origin: Option<NameRef<'_>>) -> Result<Name, NameError> {
+        let mut wire = [0; MAX_NAME_LEN];
+        let len = parse_text(text, origin, &mut wire)?;
+        Ok(Name(wire[..len].into()))
+    }
+
+    /// The name borrowed.
+    pub fn as_ref(&self) -> NameRef<'_> {
+        NameRef(&self.0)
+    }
+
+    /// The wire form.
+    pub fn wire(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name in lower case.
+    pub fn to_lowercase(&self) -> Name {
+        // Length octets are at most 63, so lower-casing leaves them alone ('A' is 65).
+        Name(self.0.to_ascii_lowercase().into())
+    }
+}
+
+impl std::str::FromStr for Name {
+    type Err = NameError;
+
+    /// The text form; a missing final dot is forgiven.
+    fn from_str(text: &str) -> Result<Name, NameError> {
+        Name::from_text(text.as_bytes(), Some(NameRef::ROOT))
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Name) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Name) -> std::cmp::Ordering {
+        self.as_ref().canonical_cmp(other.as_ref())
+    }
+}
+
+impl std::hash::Hash for Name {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        for byte in &self.0 {
+            state.write_u8(byte.to_ascii_lowercase());
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref().fmt(f)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref().fmt(f)
+    }
+}
+
+//----------- NameRef ----------------------------------------------------------
+
+impl<'a> NameRef<'a> {
+    /// The root name.
+    pub const ROOT: NameRef<'static> = NameRef(&[0]);
+
+    /// Takes the name at the beginning of `bytes`, uncompressed; bytes behind it are left alone.
+    pub fn from_wire(bytes: &'a [u8]) -> Result<NameRef<'a>, NameError> {
+        let mut at = 0;
+        loop {
+            let len = *bytes.get(at).ok_or(NameError::Short)? as usize;
+            if len > MAX_LABEL_LEN {
+                return Err(NameError::LongLabel);
+            }
+            at += 1 + len;
+            if at > MAX_NAME_LEN {
+                return Err(NameError::LongName);
+            }
+            if len == 0 {
+                return Ok(NameRef(&bytes[..at]));
+            }
+        }
+    }
+
+    /// The wire form.
+    pub fn wire(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_owned(self) -> Name {
+        Name(self.0.into())
+    }
+
+    /// The labels from left to right, without the root label.
+    pub fn labels(self) -> Labels<'a> {
+        Labels(self.0)
+    }
+
+    /// How many labels the name has, without the root label.
+    pub fn label_count(self) -> usize {
+        self.labels().count()
+    }
+
+    /// The name without its first label; `None` for the root.
+    pub fn parent(self) -> Option<NameRef<'a>> {
+        match self.0[0] {
+            0 => None,
+            len => Some(NameRef(&self.0[1 + len as usize..])),
+        }
+    }
+
+    /// Whether this is the root name.
+    pub fn is_root(self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// Whether the first label is `*` (RFC 4592 2.1.1).
+    pub fn is_wildcard(self) -> bool {
+        self.0.starts_with(b"\x01*")
+    }
+
+    /// Whether this name is `ancestor` or stands below it.
+    pub fn is_at_or_below(self, ancestor: NameRef<'_>) -> bool {
+        let mut name = self;
+        while name.0.len() > ancestor.0.len() {
+            match name.parent() {
+                Some(parent) => name = parent,
+                None => return false,
+            }
+        }
+        name == ancestor
+    }
+
+    /// Canonical DNS name order (RFC 4034 6.1).
+    pub fn canonical_cmp(self, other: NameRef<'_>) -> std::cmp::Ordering {
+        let (mut mine, mut theirs) = ([0u8; 128], [0u8; 128]);
+        let (n, m) = (self.label_starts(&mut mine), other.label_starts(&mut theirs));
+        for (a, b) in mine[..n].iter().rev().zip(theirs[..m].iter().rev()) {
+            let order = lowered(label_at(self.0, *a)).cmp(lowered(label_at(other.0, *b)));
+            if order.is_ne() {
+                return order;
+            }
+        }
+        n.cmp(&m)
+    }
+
+    /// Writes where each label starts into `starts`; returns how many there are (at most 127).
+    fn label_starts(self, starts: &mut [u8; 128]) -> usize {
+        let (mut at, mut count) = (0, 0);
+        while self.0[at] != 0 {
+            starts[count] = at as u8;
+            count += 1;
+            at += 1 + self.0[at] as usize;
+        }
+        count
+    }
+}
+
+fn label_at(wire: &[u8], at: u8) -> &[u8] {
+    let at = at as usize;
+    &wire[at + 1..at + 1 + wire[at] as usize]
+}
+
+fn lowered(label: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    label.iter().map(u8::to_ascii_lowercase)
+}
+
+impl PartialEq for NameRef<'_> {
+    fn eq(&self, other: &NameRef<'_>) -> bool {
+        self.0.eq_ignore_ascii_case(other.0)
+    }
+}
+impl Eq for NameRef<'_> {}
+
+impl fmt::Display for NameRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        for label in self.labels() {
+            for &byte in label {
+                match byte {
+                    b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => write!(f, "\\{}", byte as char)?,
+                    0x21..=0x7e => write!(f, "{}", byte as char)?,
+                    _ => write!(f, "\\{byte:03}")?,
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for NameRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The labels of a name from left to right.
+#[derive(Clone)]
+pub struct Labels<'a>(&'a [u8]);
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (&len, rest) = self.0.split_first()?;
+        if len == 0 {
+            return None;
+        }
+        let (label, rest) = rest.split_at(len as usize);
+        self.0 = rest;
+        Some(label)
+    }
+}
+
+//----------- text -------------------------------------------------------------
+
+/// Writes the wire form of the text name into `out` and returns its length.
+///
+/// `@` alone is the origin; a name without a final dot is completed by it (RFC 1035 5.1).
+pub fn parse_text(text: &[u8], origin: Option<NameRef<'_>>, out: &mut [u8; MAX_NAME_LEN]) -> Result<usize, NameError> {
+    if text == b"." {
+        out[0] = 0;
+        return Ok(1);
+    }
+    let mut wire = TextName { out, start: 0, at: 1 };
+    let mut bytes = text.iter().copied();
+    if text != b"@" {
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'.' => wire.end_label()?,
+                b'\\' => wire.push(unescape(&mut bytes)?)?,
+                _ => wire.push(byte)?,
+            }
+        }
+        if wire.is_between_labels() && !text.is_empty() {
+            return wire.finish(NameRef::ROOT);
+        }
+        wire.end_label()?;
+    }
+    wire.finish(origin.ok_or(NameError::Relative)?)
+}
+
+/// The byte that an escape stands for, after its backslash: `\X` or `\DDD` (RFC 1035 5.1).
+pub fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
+    let first = bytes.next().ok_or(NameError::BadEscape)?;
+    if !first.is_ascii_digit() {
+        return Ok(first);
+    }
+    let mut value = u32::from(first - b'0');
+    for _ in 0..2 {
+        match bytes.next() {
+            Some(digit @ b'0'..=b'9') => value = value * 10 + u32::from(digit - b'0'),
+            _ => return Err(NameError::BadEscape),
+        }
+    }
+    u8::try_from(value).map_err(|_| NameError::BadEscape)
+}
+
+/// A name being written: the open label starts at `start`, its next byte goes to `at`.
+struct TextName<'o> {
+    out: &'o mut [u8; MAX_NAME_LEN],
+    start: usize,
+    at: usize,
+}
+
+impl TextName<'_> {
+    fn push(&mut self, byte: u8) -> Result<(), NameError> {
+        if self.at - self.start > MAX_LABEL_LEN {
+            return Err(NameError::LongLabel);
+        }
+        // One octet must stay free for the root label.
+        if self.at + 1 >= MAX_NAME_LEN {
+            return Err(NameError::LongName);
+        }
+        self.out[self.at] = byte;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn end_label(&mut self) -> Result<(), NameError> {
+        if self.is_between_labels() {
+            return Err(NameError::EmptyLabel);
+        }
+        self.out[self.start] = (self.at - self.start - 1) as u8;
+        self.start = self.at;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn is_between_labels(&self) -> bool {
+        self.at == self.start + 1
+    }
+
+    fn finish(self, origin: NameRef<'_>) -> Result<usize, NameError> {
+        let end = self.start + origin.wire().len();
+        self.out.get_mut(self.start..end).ok_or(NameError::LongName)?.copy_from_slice(origin.wire());
+        Ok(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a good name")
+    }
+
+    #[test]
+    fn text_round_trips() {
+        for text in [".", "a.", "www.example.com.", "a\\.b.c.", "\\000\\255.x.", "*.a.", "\\@.x."] {
+            assert_eq!(name(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn relative_names_take_the_origin() {
+        let origin = name("example.com.");
+        for (text, full) in
+            [("www", "www.example.com."), ("@", "example.com."), ("a.", "a."), ("a.b", "a.b.example.com.")]
+        {
+            assert_eq!(Name::from_text(text.as_bytes(), Some(origin.as_ref())), Ok(name(full)));
+        }
+        assert_eq!(Name::from_text(b"www", None), Err(NameError::Relative));
+    }
+
+    #[test]
+    fn bad_text_is_refused() {
+        let label = "a".repeat(64);
+        let long = format!("{}.{}.{}.{}.", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(62));
+        for (text, error) in [
+            (label.as_str(), NameError::LongLabel),
+            (long.as_str(), NameError::LongName),
+            ("a..b.", NameError::EmptyLabel),
+            (".a.", NameError::EmptyLabel),
+            ("..", NameError::EmptyLabel),
+            ("", NameError::EmptyLabel),
+            ("a\\", NameError::BadEscape),
+            ("a\\25x", NameError::BadEscape),
+            ("a\\256", NameError::BadEscape),
+        ] {
+            assert_eq!(text.parse::<Name>(), Err(error), "{text}");
+        }
+        let longest = format!("{}.{}.{}.{}.", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
+        assert_eq!(name(&longest).wire().len(), MAX_NAME_LEN);
+    }
+
+    #[test]
+    fn wire_is_checked() {
+        assert_eq!(Name::from_wire(b"\x01a\x00rest"), Ok(name("a.")));
+        assert_eq!(Name::from_wire(b"\x01a"), Err(NameError::Short));
+        assert_eq!(Name::from_wire(b"\xc0\x0c"), Err(NameError::LongLabel));
+        assert_eq!(Name::from_wire(&[1; 300]), Err(NameError::LongName));
+    }
+
+    #[test]
+    fn order_is_that_of_rfc_4034_6_1() {
+        let order = [
+            "example.",
+            "a.example.",
+            "yljkjljk.a.example.",
+            "Z.a.example.",
+            "zABC.a.EXAMPLE.",
+            "z.example.",
+            "\\001.z.example.",
+            "*.z.example.",
+            "\\200.z.example.",
+        ];
+        for pair in order.windows(2) {
+            assert!(name(pair[0]) < name(pair[1]), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn ancestry() {
+        assert!(name("a.b.c.").as_ref().is_at_or_below(name("B.c.").as_ref()));
+        assert!(name("c.").as_ref().is_at_or_below(NameRef::ROOT));
+        assert!(!name("ab.c.").as_ref().is_at_or_below(name("b.c.").as_ref()));
+        assert!(!NameRef::ROOT.is_at_or_below(name("c.").as_ref()));
+    }
+}

@@ -1,0 +1,58 @@
+//! Numbers in RDATA that have names or lengths: mnemonics for zone text, the registry's before others for the same
+//! number, and lengths of digests.
+
+/// DNSSEC algorithms (IANA "Domain Name System Security (DNSSEC) Algorithm Numbers"), with the names without hyphens
+/// that BIND and others use.
+pub const ALGORITHMS: &[(u8, &str)] = &[
+    (0, "DELETE"),
+    (1, "RSAMD5"),
+    (2, "DH"),
+    (3, "DSA"),
+    (5, "RSASHA1"),
+    (6, "DSA-NSEC3-SHA1"),
+    (6, "NSEC3DSA"),
+    (7, "RSASHA1-NSEC3-SHA1"),
+    (7, "NSEC3RSASHA1"),
+    (8, "RSASHA256"),
+    (10, "RSASHA512"),
+    (12, "ECC-GOST"),
+    (12, "ECCGOST"),
+    (13, "ECDSAP256SHA256"),
+    (14, "ECDSAP384SHA384"),
+    (15, "ED25519"),
+    (16, "ED448"),
+    (17, "SM2SM3"),
+    (23, "ECC-GOST12"),
+    (252, "INDIRECT"),
+    (253, "PRIVATEDNS"),
+    (254, "PRIVATEOID"),
+];
+
+/// Certificate types (RFC 4398 2.1).
+pub const CERT_TYPES: &[(u16, &str)] = &[
+    (1, "PKIX"),
+    (2, "SPKI"),
+    (3, "PGP"),
+    (4, "IPKIX"),
+    (5, "ISPKI"),
+    (6, "IPGP"),
+    (7, "ACPKIX"),
+    (8, "IACPKIX"),
+    (253, "URI"),
+    (254, "OID"),
+];
+
+/// Schemes of DSYNC (RFC 9859).
+pub const DSYNC_SCHEMES: &[(u8, &str)] = &[(1, "NOTIFY")];
+
+/// Protocols of WKS (RFC 1035 3.4.2).
+pub const PROTOCOLS: &[(u8, &str)] = &[(6, "TCP"), (17, "UDP")];
+
+/// The lengths of DS digests in octets, by digest type (RFC 4034 A.2, RFC 4509, RFC 5933, RFC 6605).
+pub const DS_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32), (3, 32), (4, 48)];
+
+/// The lengths of SSHFP fingerprints in octets, by fingerprint type (RFC 4255 3.1.2, RFC 6594).
+pub const SSHFP_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32)];
+
+/// The lengths of ZONEMD digests in octets, by hash algorithm (RFC 8976 5.3).
+pub const ZONEMD_DIGESTS: &[(u8, usize)] = &[(1, 48), (2, 64)];

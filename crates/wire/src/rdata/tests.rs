@@ -1,0 +1,58 @@
+//! Which octets are refused as RDATA of their type. That right ones are taken is tested with zone text.
+
+use super::*;
+
+fn octets(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+#[test]
+fn malformed_octets_are_refused() {
+    use RdataError::{Form, Long, Name, Short};
+    for (rtype, hex, error) in [
+        (Rtype::A, "c00002", Short("address")),
+        (Rtype::A, "c000020100", Long(1)),
+        (Rtype::NS, "0161", Short("name server")),
+        (Rtype::NS, "c00c", Name("name server", NameError::LongLabel)),
+        (Rtype::SOA, "00000000000100000002000000030000000400000005ff", Long(1)),
+        (Rtype::TXT, "", Short("text")),
+        (Rtype::TXT, "0261", Short("text")),
+        (Rtype::TXT, "016102", Short("text")),
+        (Rtype::NSEC, "00", Form("type list", "is empty")),
+        (Rtype::NSEC, "00000100", Form("type list", "has a window with trailing zero octets")),
+        (Rtype::NSEC, "000000", Form("type list", "has a window that is not 1 to 32 octets long")),
+        (Rtype::NSEC, "00000240", Short("type list")),
+        (Rtype::NSEC, "000021ff", Form("type list", "has a window that is not 1 to 32 octets long")),
+        (Rtype::NSEC, "00000140000140", Form("type list", "has windows out of order")),
+        (Rtype::NSEC, "00010140000140", Form("type list", "has windows out of order")),
+        (Rtype::NSEC3, "0100000000 00", Form("next hashed owner", "is empty")),
+        (
+            Rtype::LOC,
+            "00a01613 80000000 80000000 00989680",
+            Form("location", "has a size or precision with a digit over 9"),
+        ),
+        (Rtype::LOC, "00121613 934fd901 80000000 00989680", Form("location", "has a latitude beyond 90 degrees")),
+        (Rtype::APL, "0001180201 00", Form("prefix list", "has an address with trailing zero octets")),
+        (Rtype::APL, "00012100", Form("prefix list", "has an address or a prefix that is too long")),
+        (Rtype::IPSECKEY, "0a8100c0000201", Form("gateway", "is of an unknown type")),
+        (Rtype::CAA, "0000", Form("tag", "does not consist of letters and digits")),
+        (Rtype::URI, "00010001", Short("target")),
+        (Rtype::SVCB, "000100000300", Form("parameter list", "is cut off")),
+        (Rtype::SVCB, "00010000030001aa", Form("parameter list", "has a bad value")),
+        (
+            Rtype::SVCB,
+            "0001000003000200010003000200 02",
+            Form("parameter list", "has keys that are not in ascending order"),
+        ),
+        (
+            Rtype::SVCB,
+            "0001000000000200 03",
+            Form("parameter list", "lacks a mandatory key, or names \"mandatory\" as one"),
+        ),
+        (Rtype::SVCB, "00010000020000", Form("parameter list", "has \"no-default-alpn\" without \"alpn\"")),
+    ] {
+        assert_eq!(check(rtype, &octets(hex)), Err(error), "{rtype} {hex}");
+    }
+    assert_eq!(check(Rtype(65280), &[0; 65536]), Err(Long(1)));
+}

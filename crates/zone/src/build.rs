@@ -1,0 +1,455 @@
+//! From records in any order to a version of a zone: staged, sorted, checked and encoded, on as many threads as given.
+//!
+//! With a version before it, only what differs is built anew.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use wire::{NameRef, Rtype};
+
+use crate::check::{Findings, Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
+use crate::encode::{NodeEncoder, Raw};
+use crate::key::Key;
+use crate::rrset::{CUT, DNAME, OCCLUDED};
+use crate::tables::{Numbering, Tables};
+use crate::text::{Record, Sink};
+use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
+use crate::zone::{Counts, Denial, Zone, name_of_key};
+
+/// Records of one stretch of zone text, by owner. The parser fills one per stretch.
+pub struct Stage {
+    apex_len: usize,
+    names: Part,
+    nsec3: Part,
+    key: Key,
+}
+
+/// Runs of records with the same owner.
+#[derive(Default)]
+struct Part {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+    /// The owner of the last run, as it was written.
+    owner: Vec<u8>,
+}
+
+/// Records of one owner that came one after the other: the key, then the records, at `start` of the stage's bytes.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The first sixteen octets of the key.
+    head: u128,
+    start: u64,
+    stage: u32,
+    records: u32,
+}
+
+impl Stage {
+    /// An empty stage for a zone with this apex.
+    pub fn new(apex: NameRef<'_>) -> Stage {
+        Stage { apex_len: apex.wire().len(), names: Part::default(), nsec3: Part::default(), key: Key::new() }
+    }
+}
+
+impl Sink for Stage {
+    fn record(&mut self, record: Record<'_>) {
+        let raw =
+            Raw { rtype: record.rtype, ttl: record.ttl, rdata: record.rdata, file: record.file, line: record.line };
+        let part = if raw.set_rtype() == Rtype::NSEC3 { &mut self.nsec3 } else { &mut self.names };
+        if part.runs.is_empty() || part.owner != record.owner.wire() {
+            self.key.set(record.owner.wire(), self.apex_len);
+            part.begin(self.key.as_bytes(), record.owner);
+        }
+        part.push(&raw);
+    }
+}
+
+impl Part {
+    fn begin(&mut self, key: &[u8], owner: NameRef<'_>) {
+        self.owner.clear();
+        self.owner.extend_from_slice(owner.wire());
+        self.runs.push(Run { head: head(key), start: self.bytes.len() as u64, stage: 0, records: 0 });
+        self.bytes.extend_from_slice(&(key.len() as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(key);
+    }
+
+    fn push(&mut self, raw: &Raw<'_>) {
+        let mut fixed = [0; FIXED_LEN];
+        fixed[..2].copy_from_slice(&raw.rtype.0.to_ne_bytes());
+        fixed[2..6].copy_from_slice(&raw.ttl.to_ne_bytes());
+        fixed[6..8].copy_from_slice(&raw.file.to_ne_bytes());
+        fixed[8..12].copy_from_slice(&raw.line.to_ne_bytes());
+        fixed[12..].copy_from_slice(&(raw.rdata.len() as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&fixed);
+        self.bytes.extend_from_slice(raw.rdata);
+        if let Some(run) = self.runs.last_mut() {
+            run.records += 1;
+        }
+    }
+}
+
+/// The octets of a staged record before its RDATA: type, TTL, file, line, length.
+const FIXED_LEN: usize = 14;
+
+fn head(key: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    let len = key.len().min(16);
+    bytes[..len].copy_from_slice(&key[..len]);
+    u128::from_be_bytes(bytes)
+}
+
+/// The bytes of all stages, to which runs refer.
+#[derive(Clone, Copy)]
+struct Staged<'s>(&'s [Part]);
+
+impl<'s> Staged<'s> {
+    fn key(&self, run: &Run) -> &'s [u8] {
+        let bytes = &self.0[run.stage as usize].bytes[run.start as usize..];
+        let len = u16::from_ne_bytes([bytes[0], bytes[1]]) as usize;
+        &bytes[2..2 + len]
+    }
+
+    fn compare(&self, a: &Run, b: &Run) -> Ordering {
+        a.head
+            .cmp(&b.head)
+            .then_with(|| self.key(a).cmp(self.key(b)))
+            .then_with(|| (a.stage, a.start).cmp(&(b.stage, b.start)))
+    }
+
+    fn append_records(&self, run: &Run, out: &mut Vec<Raw<'s>>) {
+        let bytes = &self.0[run.stage as usize].bytes;
+        let mut rest = &bytes[run.start as usize + 2 + self.key(run).len()..];
+        for _ in 0..run.records {
+            let (fixed, more) = rest.split_at(FIXED_LEN);
+            let u16_at = |at: usize| u16::from_ne_bytes([fixed[at], fixed[at + 1]]);
+            let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;
+            let (rdata, more) = more.split_at(u16_at(12) as usize);
+            out.push(Raw { rtype: Rtype(u16_at(0)), ttl: u32_at(2), rdata, file: u16_at(6), line: u32_at(8) });
+            rest = more;
+        }
+    }
+}
+
+//----------- assembling -------------------------------------------------------
+
+/// What assembling needs to know.
+pub(crate) struct Plan<'p> {
+    pub(crate) apex: NameRef<'p>,
+    pub(crate) files: &'p [Arc<str>],
+    pub(crate) threads: usize,
+    pub(crate) previous: Option<&'p Zone>,
+    pub(crate) thorough: bool,
+    /// All records could be read, so what is not there is missing.
+    pub(crate) is_whole: bool,
+}
+
+/// How a version differs from the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Owners that are new.
+    pub added: u64,
+    /// Owners that are gone.
+    pub removed: u64,
+    /// Owners whose records differ.
+    pub changed: u64,
+}
+
+/// With fewer runs than this a zone is written in full: tables and threads would cost more than they save.
+const SMALL_ZONE: usize = 256;
+/// With more edits than one in so many owners the zone is built anew, with fresh tables.
+const REBUILD_SHARE: u64 = 4;
+
+/// Makes a zone of what was staged. `None` where there are errors among the findings.
+pub(crate) fn assemble(stages: Vec<Stage>, plan: &Plan<'_>) -> (Option<(Zone, Option<Difference>)>, Findings) {
+    let (names, nsec3): (Vec<Part>, Vec<Part>) = stages.into_iter().map(|stage| (stage.names, stage.nsec3)).unzip();
+    let mut name_runs = gather(&names);
+    let mut nsec3_runs = gather(&nsec3);
+    let (names, nsec3) = (Staged(&names), Staged(&nsec3));
+    let mut found = Findings::default();
+    let mut zone = None;
+    if let Some(previous) = plan.previous {
+        let updated = update(previous, plan, (names, &mut name_runs), (nsec3, &mut nsec3_runs), &mut found);
+        if found.has_errors() {
+            return (None, found);
+        }
+        zone = updated.map(|(zone, difference)| (zone, Some(difference)));
+    }
+    if zone.is_none() {
+        found = Findings::default();
+        zone = construct(plan, (names, &mut name_runs), (nsec3, &mut nsec3_runs), &mut found).map(|zone| (zone, None));
+    }
+    (zone, found)
+}
+
+fn gather(parts: &[Part]) -> Vec<Run> {
+    let mut runs = Vec::with_capacity(parts.iter().map(|part| part.runs.len()).sum());
+    for (stage, part) in parts.iter().enumerate() {
+        runs.extend(part.runs.iter().map(|run| Run { stage: stage as u32, ..*run }));
+    }
+    runs
+}
+
+/// Builds everything.
+fn construct(
+    plan: &Plan<'_>,
+    (names, name_runs): (Staged<'_>, &mut [Run]),
+    (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
+    found: &mut Findings,
+) -> Option<Zone> {
+    let small = name_runs.len() + nsec3_runs.len() < SMALL_ZONE;
+    let numbering = if small { Numbering::None } else { Numbering::new() };
+    let threads = if small { 1 } else { plan.threads };
+    let build = |staged: Staged<'_>, runs: &mut [Run]| {
+        let mut builder = Builder::default();
+        let walked = walk(plan, &numbering, staged, runs, |key, value| builder.push(key, value));
+        (builder, walked)
+    };
+    let mut summary = Summary::default();
+    let [names, nsec3] = [(names, name_runs), (nsec3, nsec3_runs)].map(|(staged, runs)| {
+        let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs));
+        let (builders, walked): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        walked.into_iter().for_each(|walked| summary.add(walked, found));
+        Builder::join(builders)
+    });
+    let tables = numbering.finish().unwrap_or_default();
+    finish(plan, names, nsec3, tables, summary, found)
+}
+
+/// Changes the version before where it differs; `None` where building anew is the better way.
+fn update(
+    previous: &Zone,
+    plan: &Plan<'_>,
+    (names, name_runs): (Staged<'_>, &mut [Run]),
+    (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
+    found: &mut Findings,
+) -> Option<(Zone, Difference)> {
+    let numbering = Numbering::of(&previous.tables);
+    let mut summary = Summary::default();
+    let mut difference = Difference::default();
+    let [names, nsec3] =
+        [(names, name_runs, &previous.names), (nsec3, nsec3_runs, &previous.nsec3)].map(|(staged, runs, old)| {
+            runs.sort_unstable_by(|a, b| staged.compare(a, b));
+            let mut compare = Compare::new(old);
+            summary.add(walk(plan, &numbering, staged, runs, |key, value| compare.push(key, value)), found);
+            let edits = compare.finish(&mut difference);
+            (edits.len() as u64 <= previous.counts.names / REBUILD_SHARE).then(|| old.apply(&edits))
+        });
+    Some((finish(plan, names?, nsec3?, previous.tables.clone(), summary, found)?, difference))
+}
+
+fn finish(
+    plan: &Plan<'_>,
+    names: Tree,
+    nsec3: Tree,
+    tables: Arc<Tables>,
+    summary: Summary,
+    found: &mut Findings,
+) -> Option<Zone> {
+    let apex = plan.apex.to_owned().to_lowercase();
+    let Summary { counts, has_wildcards, wanted } = summary;
+    let apex_labels = apex.as_ref().label_count() as u8;
+    let mut zone = Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, apex_labels, counts };
+    check_apex(&zone, plan, found);
+    if found.has_errors() || !plan.is_whole {
+        return None;
+    }
+    zone.denial = denial(&zone, plan, found);
+    check_wanted(&zone, plan, &wanted, found);
+    Some(zone)
+}
+
+//----------- ranges -----------------------------------------------------------
+
+/// A range of fewer runs is not worth a thread.
+const RANGE_MIN: usize = 20_000;
+/// How many keys are looked at to find the middle.
+const SAMPLE: usize = 255;
+
+/// Splits the runs into ranges of keys, sorts each and hands it to `work`, a thread a range; results in key order.
+fn in_ranges<T: Send>(
+    staged: Staged<'_>,
+    runs: &mut [Run],
+    threads: usize,
+    work: &(impl Fn(&mut [Run]) -> T + Sync),
+) -> Vec<T> {
+    if threads > 1 && runs.len() > RANGE_MIN {
+        let middle = middle_label(staged, runs);
+        let low_count = partition(runs, |run| staged.key(run) < middle);
+        let (low, high) = runs.split_at_mut(low_count);
+        let low_threads = threads / 2;
+        let (mut results, more) = std::thread::scope(|scope| {
+            let low = scope.spawn(move || in_ranges(staged, low, low_threads, work));
+            let high = in_ranges(staged, high, threads - low_threads, work);
+            (low.join().expect("building does not panic"), high)
+        });
+        results.extend(more);
+        return results;
+    }
+    runs.sort_unstable_by(|a, b| staged.compare(a, b));
+    vec![work(runs)]
+}
+
+/// The first label of the key in the middle: with it a range begins, so that no cut lies in another range than
+/// what it covers.
+fn middle_label<'s>(staged: Staged<'s>, runs: &[Run]) -> &'s [u8] {
+    let step = runs.len().div_ceil(SAMPLE);
+    let mut sample: Vec<_> = runs.iter().step_by(step).map(|run| staged.key(run)).collect();
+    sample.sort_unstable();
+    let key = sample[sample.len() / 2];
+    let end = key.iter().position(|&octet| octet == 0).map_or(0, |at| at + 1);
+    &key[..end]
+}
+
+fn partition(runs: &mut [Run], is_low: impl Fn(&Run) -> bool) -> usize {
+    let mut low = 0;
+    for at in 0..runs.len() {
+        if is_low(&runs[at]) {
+            runs.swap(at, low);
+            low += 1;
+        }
+    }
+    low
+}
+
+//----------- walking ----------------------------------------------------------
+
+/// What a walk over sorted runs found out.
+#[derive(Default)]
+struct Walked {
+    summary: Summary,
+    found: Findings,
+}
+
+/// What is known of a zone when all its nodes were seen.
+#[derive(Default)]
+struct Summary {
+    counts: Counts,
+    has_wildcards: bool,
+    wanted: Vec<Wanted>,
+}
+
+impl Summary {
+    fn add(&mut self, walked: Walked, found: &mut Findings) {
+        let Walked { summary, found: more } = walked;
+        self.counts.names += summary.counts.names;
+        self.counts.records += summary.counts.records;
+        self.has_wildcards |= summary.has_wildcards;
+        self.wanted.extend(summary.wanted);
+        found.append(more);
+    }
+}
+
+/// Encodes node after node and hands each to `take`, in the order of keys.
+fn walk(
+    plan: &Plan<'_>,
+    numbering: &Numbering<'_>,
+    staged: Staged<'_>,
+    runs: &[Run],
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> Walked {
+    let mut encoder = NodeEncoder::new(numbering, plan.apex);
+    let mut walked = Walked::default();
+    let mut cover = Cover::default();
+    let mut records = Vec::new();
+    for same in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
+        let key = staged.key(&same[0]);
+        records.clear();
+        same.iter().for_each(|run| staged.append_records(run, &mut records));
+        let owner = name_of_key(key, plan.apex);
+        let flags = cover.flags(key, &records);
+        check_node(plan, owner.as_ref(), key, flags, cover.is_dname, &records, &mut walked.found);
+        if plan.thorough {
+            collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
+        }
+        take(key, encoder.encode(owner.as_ref(), flags, &mut records));
+        walked.summary.counts.names += 1;
+        walked.summary.counts.records += encoder.record_count() as u64;
+        walked.summary.has_wildcards |= key.split(|&octet| octet == 0).any(|label| label == b"*");
+    }
+    walked
+}
+
+/// The cut or DNAME that the names at hand stand below.
+#[derive(Default)]
+struct Cover {
+    key: Option<Vec<u8>>,
+    is_dname: bool,
+}
+
+impl Cover {
+    /// The flags of the next node.
+    fn flags(&mut self, key: &[u8], records: &[Raw<'_>]) -> u8 {
+        let has = |rtype| records.iter().any(|raw| raw.rtype == rtype);
+        let mut flags = 0;
+        if has(Rtype::NS) && !key.is_empty() {
+            flags |= CUT;
+        }
+        if has(Rtype::DNAME) {
+            flags |= DNAME;
+        }
+        match &self.key {
+            Some(cover) if key.starts_with(cover) => flags |= OCCLUDED,
+            _ if flags != 0 => {
+                self.key = Some(key.to_vec());
+                self.is_dname = flags & CUT == 0;
+            }
+            _ => {}
+        }
+        flags
+    }
+}
+
+//----------- comparing --------------------------------------------------------
+
+/// Compares nodes that come in order with those of a tree and collects what differs.
+struct Compare<'t> {
+    old: Cursor<'t>,
+    at: Option<Entry<'t>>,
+    edits: Vec<Edit>,
+    difference: Difference,
+}
+
+impl<'t> Compare<'t> {
+    fn new(tree: &'t Tree) -> Compare<'t> {
+        let mut old = tree.front();
+        let at = old.next();
+        Compare { old, at, edits: Vec::new(), difference: Difference::default() }
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        loop {
+            match self.at.map_or(Ordering::Greater, |old| old.cmp_key(key)) {
+                Ordering::Less => self.remove_old(),
+                Ordering::Greater => {
+                    self.difference.added += 1;
+                    return self.edits.push(Edit { key: key.into(), value: Some(value.into()) });
+                }
+                Ordering::Equal => break,
+            }
+        }
+        if self.at.is_some_and(|old| old.value != value) {
+            self.difference.changed += 1;
+            self.edits.push(Edit { key: key.into(), value: Some(value.into()) });
+        }
+        self.at = self.old.next();
+    }
+
+    fn remove_old(&mut self) {
+        if let Some(old) = self.at {
+            let mut key = Vec::with_capacity(old.key_len());
+            old.append_key(&mut key);
+            self.difference.removed += 1;
+            self.edits.push(Edit { key: key.into(), value: None });
+        }
+        self.at = self.old.next();
+    }
+
+    fn finish(mut self, difference: &mut Difference) -> Vec<Edit> {
+        while self.at.is_some() {
+            self.remove_old();
+        }
+        difference.added += self.difference.added;
+        difference.removed += self.difference.removed;
+        difference.changed += self.difference.changed;
+        self.edits
+    }
+}

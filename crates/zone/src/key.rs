@@ -1,0 +1,204 @@
+//! Keys: names in the order of DNSSEC as plain byte strings.
+//!
+//! A key holds the labels of a name below some apex from the top down, in lower case, each ended by 0x00. Inside a
+//! label 0x00 becomes 0x01 0x01 and 0x01 becomes 0x01 0x02. So byte order is canonical name order (RFC 4034 6.1),
+//! "is an ancestor of" is "is a prefix of", and the apex itself is the empty key.
+
+use wire::{MAX_NAME_LEN, NameRef};
+
+use crate::tree::Entry;
+
+/// The longest key, in octets: every octet of the longest name escaped, and some.
+pub const MAX_KEY_LEN: usize = 2 * MAX_NAME_LEN;
+
+/// Ends a label.
+const END: u8 = 0;
+/// Stands before an escaped octet.
+const ESCAPE: u8 = 1;
+
+/// A buffer that holds one key; reused from name to name.
+#[derive(Clone)]
+pub struct Key {
+    bytes: [u8; MAX_KEY_LEN],
+    len: u16,
+}
+
+impl Key {
+    /// The key of the apex.
+    pub fn new() -> Key {
+        Key { bytes: [0; MAX_KEY_LEN], len: 0 }
+    }
+
+    /// The key of `name` below an apex that is the last `apex_len` octets of its wire form.
+    pub fn from_name(name: NameRef<'_>, apex_len: usize) -> Key {
+        let mut key = Key::new();
+        key.set(name.wire(), apex_len);
+        key
+    }
+
+    /// Makes this the key of the name `wire`, which ends in an apex of `apex_len` octets.
+    pub fn set(&mut self, wire: &[u8], apex_len: usize) {
+        let mut starts = [0u8; 128];
+        let (mut at, mut count) = (0, 0);
+        let end = wire.len() - apex_len;
+        while at < end {
+            starts[count & 127] = at as u8;
+            count += 1;
+            at += 1 + wire[at] as usize;
+        }
+        self.len = 0;
+        for &start in starts[..count].iter().rev() {
+            let start = start as usize;
+            self.push_label(&wire[start + 1..start + 1 + wire[start] as usize]);
+        }
+    }
+
+    /// Appends a label: the key of a child.
+    #[inline]
+    pub fn push_label(&mut self, label: &[u8]) {
+        let start = self.len as usize;
+        let end = start + label.len();
+        let mut least = u8::MAX;
+        for (to, &octet) in self.bytes[start..=end].iter_mut().zip(label) {
+            *to = octet.to_ascii_lowercase();
+            least = least.min(octet);
+        }
+        if least <= ESCAPE {
+            return self.push_escaped(label);
+        }
+        self.bytes[end] = END;
+        self.len = end as u16 + 1;
+    }
+
+    #[cold]
+    fn push_escaped(&mut self, label: &[u8]) {
+        let mut at = self.len as usize;
+        for &octet in label {
+            if octet <= ESCAPE {
+                self.bytes[at] = ESCAPE;
+                self.bytes[at + 1] = octet + 1;
+                at += 2;
+            } else {
+                self.bytes[at] = octet.to_ascii_lowercase();
+                at += 1;
+            }
+        }
+        self.bytes[at] = END;
+        self.len = at as u16 + 1;
+    }
+
+    /// Makes this the key of an entry of the tree.
+    pub fn set_entry(&mut self, entry: &Entry<'_>) {
+        let (prefix_len, len) = (entry.prefix.len(), entry.key_len());
+        self.bytes[..prefix_len].copy_from_slice(entry.prefix);
+        self.bytes[prefix_len..len].copy_from_slice(entry.rest);
+        self.len = len as u16;
+    }
+
+    /// Cuts the key down to the ancestor that has `len` octets of it.
+    pub fn truncate(&mut self, len: usize) {
+        debug_assert!(len <= self.len as usize);
+        self.len = len as u16;
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
+impl Default for Key {
+    fn default() -> Key {
+        Key::new()
+    }
+}
+
+/// How many labels a key has.
+pub fn label_count(key: &[u8]) -> usize {
+    key.iter().filter(|&&octet| octet == END).count()
+}
+
+/// The length of the longest common ancestor of two keys whose first `common` octets are equal.
+pub fn ancestor_len(key: &[u8], common: usize) -> usize {
+    key[..common].iter().rposition(|&octet| octet == END).map_or(0, |at| at + 1)
+}
+
+/// Writes the labels of `key` as the leading part of a name's wire form, without what follows (the apex).
+/// Returns its length. `out` must hold [`MAX_NAME_LEN`] octets.
+pub fn write_labels(key: &[u8], out: &mut [u8]) -> usize {
+    let mut at = 0;
+    let mut rest = key;
+    while let Some((&END, head)) = rest.split_last() {
+        let start = head.iter().rposition(|&octet| octet == END).map_or(0, |at| at + 1);
+        at += write_label(&head[start..], &mut out[at..]);
+        rest = &head[..start];
+    }
+    at
+}
+
+fn write_label(escaped: &[u8], out: &mut [u8]) -> usize {
+    let mut at = 1;
+    let mut octets = escaped.iter();
+    while let Some(&octet) = octets.next() {
+        out[at] = match octet {
+            ESCAPE => octets.next().map_or(0, |octet| octet - 1),
+            octet => octet,
+        };
+        at += 1;
+    }
+    out[0] = (at - 1) as u8;
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Name;
+
+    fn key(text: &str) -> Vec<u8> {
+        let name: Name = text.parse().expect("a good name");
+        Key::from_name(name.as_ref(), 1).as_bytes().to_vec()
+    }
+
+    #[test]
+    fn keys_sort_as_names_do() {
+        let mut names: Vec<Name> = [
+            "a.",
+            "b.a.",
+            "\\000.a.",
+            "\\001.a.",
+            "\\000\\000.a.",
+            "*.a.",
+            "Z.a.",
+            "z.z.a.",
+            "ab.",
+            "a-.",
+            "\\255.",
+            ".",
+        ]
+        .iter()
+        .map(|text| text.parse().expect("a good name"))
+        .collect();
+        names.sort();
+        for pair in names.windows(2) {
+            assert!(key(&pair[0].to_string()) < key(&pair[1].to_string()), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn keys_give_the_name_back() {
+        for text in [".", "www.example.", "\\000\\001\\002.x.", "*.a."] {
+            let mut out = [0; MAX_NAME_LEN];
+            let len = write_labels(&key(text), &mut out);
+            assert_eq!(Name::from_wire(&[&out[..len], &[0]].concat()).expect("a name").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn common_ancestors() {
+        let (a, b) = (key("x.abc.com."), key("abd.com."));
+        let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+        assert_eq!(&a[..ancestor_len(&a, common)], key("com."));
+        assert_eq!(label_count(&a), 3);
+    }
+}

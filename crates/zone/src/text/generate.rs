@@ -1,0 +1,251 @@
+//! `$GENERATE`: records by number, in BIND's syntax.
+//!
+//! `$GENERATE START-STOP[/STEP] OWNER [TTL] [CLASS] TYPE RDATA`, where `$` in OWNER and RDATA stands for the number, `${OFFSET,WIDTH,BASE}`
+//! for the number plus an offset, padded with zeros, in base `d`, `o`, `x`, `X`, or as nibbles (`n`, `N`: `f.0.1` for 0x10f).
+
+use super::fault::{Fault, Spot};
+use super::reader::{Head, Reader};
+use super::scan::{Position, Scanner};
+use super::{Field, Sink};
+
+/// The most records of one directive: the addresses of an IPv4 /8 network.
+const MAX_RECORDS: u64 = 1 << 24;
+/// The widest number: that of a name.
+const MAX_WIDTH: usize = 255;
+
+const HELP: &str = "as in $GENERATE 1-254 host$ A 192.0.2.$";
+
+/// A `$GENERATE` that is understood.
+struct Generator<'f, 't> {
+    line: u32,
+    owner: Template,
+    owner_field: &'f Field<'t>,
+    head: Head,
+    rdata: Template,
+    rdata_field: &'f Field<'t>,
+}
+
+impl<S: Sink> Reader<'_, S> {
+    /// Obeys `$GENERATE`; stops at the first record that is wrong.
+    pub fn generate(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<(), Box<Fault>> {
+        let [range, owner_field, rest @ ..] = arguments else {
+            let last = arguments.last().unwrap_or(name);
+            return Err(Fault::new(Spot::behind(last), "a range, an owner, a type and RDATA must follow", HELP));
+        };
+        let numbers = numbers(range.text).map_err(|message| Fault::at(range, message, HELP))?;
+        let head = self.head(owner_field, rest)?;
+        let [rdata_field, ..] = &rest[head.len..] else {
+            return Err(Fault::new(Spot::behind(&rest[head.len - 1]), "the RDATA is missing", HELP));
+        };
+        let owner = Template::new(&arguments[1..2])?;
+        let rdata = Template::new(&rest[head.len..])?;
+        let generator = Generator { line: name.line, owner, owner_field, head, rdata, rdata_field };
+        // A record without owner that follows has the owner stated before.
+        let stated_owner = self.state.owner.clone();
+        let done = numbers.into_iter().try_for_each(|number| self.generated(&generator, number));
+        self.state.owner = stated_owner;
+        done
+    }
+
+    /// Reads the record with one number.
+    fn generated(&mut self, generator: &Generator<'_, '_>, number: i64) -> Result<(), Box<Fault>> {
+        let Generator { line, head, owner_field, rdata_field, .. } = *generator;
+        let owner = generator.owner.expand(number, owner_field)?;
+        self.owner(&Field { text: &owner, ..*owner_field })?;
+        let rdata = generator.rdata.expand(number, rdata_field)?;
+        self.record(line, head, &fields(&rdata, rdata_field)?, rdata_field)
+    }
+}
+
+/// The fields of generated RDATA; they stand where its template `origin` does.
+fn fields<'t>(text: &'t [u8], origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
+    let mut scanner = Scanner::new(text, Position { at: 0, line: origin.line });
+    let mut fields = Vec::new();
+    scanner.entry(&mut fields).map_err(|fault| Fault::at(origin, fault.message, fault.help))?;
+    if scanner.position().at < text.len() {
+        return Err(Fault::at(origin, "the RDATA has more than one line", "write it in one line"));
+    }
+    for field in &mut fields {
+        (field.line, field.column) = (origin.line, origin.column);
+    }
+    Ok(fields)
+}
+
+/// `START-STOP` or `START-STOP/STEP`.
+fn numbers(range: &[u8]) -> Result<impl Iterator<Item = i64>, &'static str> {
+    let text = std::str::from_utf8(range).unwrap_or("");
+    let (bounds, step) = text.split_once('/').unwrap_or((text, "1"));
+    let (start, stop) = bounds.split_once('-').ok_or("the range is not START-STOP or START-STOP/STEP")?;
+    let number = |text| decimal(text).ok_or("the range has something else than numbers up to 2147483647");
+    let (start, stop, step) = (number(start)?, number(stop)?, number(step)?);
+    if stop < start {
+        return Err("the range ends before it starts");
+    }
+    if step == 0 {
+        return Err("the step of the range is 0");
+    }
+    if u64::from(stop - start) / u64::from(step) >= MAX_RECORDS {
+        return Err("the range makes more than 16777216 records");
+    }
+    Ok((i64::from(start)..=i64::from(stop)).step_by(step as usize))
+}
+
+/// A number up to 2^31 - 1 without a sign.
+fn decimal(text: &str) -> Option<u32> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_plain && i32::try_from(*number).is_ok())
+}
+
+//----------- Template ---------------------------------------------------------
+
+/// Text with places for the number.
+struct Template(Vec<Piece>);
+
+enum Piece {
+    Text(Vec<u8>),
+    Number { offset: i64, width: usize, base: u8 },
+}
+
+const PIECE_HELP: &str = "as in $, ${10}, ${0,3,d}; base is one of d o x X n N; write $$ for a dollar sign";
+
+impl Template {
+    /// A template of at least one field.
+    fn new(fields: &[Field<'_>]) -> Result<Template, Box<Fault>> {
+        match pieces(&joined(fields)) {
+            Ok(pieces) => Ok(Template(pieces)),
+            Err(message) => Err(Fault::at(&fields[0], message, PIECE_HELP)),
+        }
+    }
+
+    /// The text for one number; the template stands at `field`.
+    fn expand(&self, number: i64, field: &Field<'_>) -> Result<Vec<u8>, Box<Fault>> {
+        let mut out = Vec::with_capacity(32);
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Number { offset, width, base } => match u64::try_from(number + offset) {
+                    Ok(value) => write_number(value, *width, *base, &mut out),
+                    Err(_) => return Err(Fault::at(field, "the offset makes the number negative", HELP)),
+                },
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// The text of the fields. A single one in quotes is the text of several, as BIND has it: `MX "10 mail$"`.
+fn joined(fields: &[Field<'_>]) -> Vec<u8> {
+    if let [Field { text, quoted: true, .. }] = fields {
+        return without_quote_escapes(text);
+    }
+    let quoted =
+        |field: &Field<'_>| if field.quoted { [b"\"", field.text, b"\""].concat() } else { field.text.to_vec() };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(&b' ')
+}
+
+/// The text with `\"` turned into `"`.
+fn without_quote_escapes(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match (byte, rest.split_first()) {
+            (b'\\', Some((b'"', behind))) => {
+                plain.push(b'"');
+                rest = behind;
+            }
+            (b'\\', Some((&escaped, behind))) => {
+                plain.extend([byte, escaped]);
+                rest = behind;
+            }
+            _ => plain.push(byte),
+        }
+    }
+    plain
+}
+
+/// Cuts text at its numbers. `$$` is a dollar sign; escapes are left to the parser of the record.
+fn pieces(text: &[u8]) -> Result<Vec<Piece>, &'static str> {
+    let (mut pieces, mut plain, mut rest) = (Vec::new(), Vec::new(), text);
+    loop {
+        rest = match rest {
+            [] => break,
+            [b'\\', byte, rest @ ..] => {
+                plain.extend([b'\\', *byte]);
+                rest
+            }
+            [b'$', b'$', rest @ ..] => {
+                plain.push(b'$');
+                rest
+            }
+            [b'$', rest @ ..] => {
+                let (number, rest) = number_piece(rest)?;
+                pieces.extend([Piece::Text(std::mem::take(&mut plain)), number]);
+                rest
+            }
+            [byte, rest @ ..] => {
+                plain.push(*byte);
+                rest
+            }
+        };
+    }
+    pieces.push(Piece::Text(plain));
+    Ok(pieces)
+}
+
+/// What follows a `$`: `{OFFSET}`, `{OFFSET,WIDTH}`, `{OFFSET,WIDTH,BASE}`, or something else.
+fn number_piece(rest: &[u8]) -> Result<(Piece, &[u8]), &'static str> {
+    let Some(braced) = rest.strip_prefix(b"{") else {
+        return Ok((Piece::Number { offset: 0, width: 0, base: b'd' }, rest));
+    };
+    let end = memchr::memchr(b'}', braced).ok_or("a closing brace is missing")?;
+    let text = std::str::from_utf8(&braced[..end]).unwrap_or("");
+    let mut parts = text.split(',');
+    let offset = parts.next().and_then(signed).ok_or("the offset is not a number")?;
+    let width = decimal(parts.next().unwrap_or("0")).ok_or("the width is not a number")? as usize;
+    if width > MAX_WIDTH {
+        return Err("the width is over 255");
+    }
+    let base = match parts.next().unwrap_or("d").as_bytes() {
+        [base @ (b'd' | b'o' | b'x' | b'X' | b'n' | b'N')] => *base,
+        _ => return Err("the base is unknown"),
+    };
+    match parts.next() {
+        None => Ok((Piece::Number { offset, width, base }, &braced[end + 1..])),
+        Some(_) => Err("the braces hold more than offset, width and base"),
+    }
+}
+
+fn signed(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    decimal(digits).map(|number| sign * i64::from(number))
+}
+
+fn write_number(value: u64, width: usize, base: u8, out: &mut Vec<u8>) {
+    let text = match base {
+        b'o' => format!("{value:0width$o}"),
+        b'x' => format!("{value:0width$x}"),
+        b'X' => format!("{value:0width$X}"),
+        b'n' => nibbles(&format!("{value:x}"), width),
+        b'N' => nibbles(&format!("{value:X}"), width),
+        _ => format!("{value:0width$}"),
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Hexadecimal digits with the last one first and dots between; the width counts the dots, as in BIND.
+fn nibbles(digits: &str, width: usize) -> String {
+    let zeros = width.div_ceil(2).saturating_sub(digits.len());
+    let mut text = String::new();
+    for digit in digits.chars().rev().chain(std::iter::repeat_n('0', zeros)) {
+        text.push(digit);
+        text.push('.');
+    }
+    if width == 0 || width % 2 == 1 || text.len() - 1 > width {
+        text.pop();
+    }
+    text
+}

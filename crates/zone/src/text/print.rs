@@ -1,0 +1,37 @@
+//! Records as zone text: one canonical line each, which the parser reads back to the same record.
+
+use std::fmt::Write;
+
+use wire::NameRef;
+
+use super::{Record, rdata};
+
+/// How owners are written.
+#[derive(Clone, Copy, Debug)]
+pub enum Style<'a> {
+    /// In full, with the final dot.
+    Absolute,
+    /// Without the origin, which an `$ORIGIN` or the reader's apex must supply; `@` is the origin itself.
+    RelativeTo(NameRef<'a>),
+}
+
+/// Appends the record as a line: owner, TTL, class, type, RDATA. Names in the RDATA are absolute.
+pub fn write_record(out: &mut String, record: &Record<'_>, style: Style<'_>) {
+    write_owner(out, record.owner, style);
+    write!(out, " {} IN {} ", record.ttl, record.rtype).expect("strings take all writes");
+    rdata::print(record.rtype, record.rdata, out);
+    out.push('\n');
+}
+
+fn write_owner(out: &mut String, owner: NameRef<'_>, style: Style<'_>) {
+    let start = out.len();
+    write!(out, "{owner}").expect("strings take all writes");
+    let Style::RelativeTo(origin) = style else { return };
+    if owner == origin {
+        out.replace_range(start.., "@");
+    } else if owner.is_at_or_below(origin) {
+        // The origin and the dot before it; the case of letters does not change the length of the text.
+        let cut = if origin.is_root() { 1 } else { origin.to_string().len() + 1 };
+        out.truncate(out.len() - cut);
+    }
+}

@@ -1,0 +1,206 @@
+//! RDATA as text, both ways, for every type with a presentation form, and `\#` for all of them (RFC 3597 5).
+//!
+//! The parser of zone text calls [`parse`] with the fields behind the type; printers call [`print()`]. What the RDATA of a type consists of
+//! stands in the table of [`wire::rtype`]; each module here reads and prints some of the forms.
+
+mod address;
+mod bitmap;
+mod generic;
+mod host;
+mod input;
+mod location;
+mod number;
+mod octets;
+mod string;
+mod svcb;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use wire::rdata::{Form, MAX_RDATA_LEN, parts, split};
+use wire::{NameRef, Rtype};
+
+use super::Field;
+use input::Input;
+
+/// What is wrong with a field of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The number of the field, from 0; the number of fields where something is missing behind the last one.
+    pub field: usize,
+    /// What is wrong: one sentence without a final stop.
+    pub message: Cow<'static, str>,
+    /// What to do about it: one sentence without a final stop; empty where the message says it.
+    pub help: Cow<'static, str>,
+}
+
+/// What reading comes to. Boxed: the happy way passes many of these on.
+type Outcome<T = ()> = Result<T, Box<FieldError>>;
+
+/// Appends to `out` the RDATA, uncompressed and well-formed, that `fields` stand for; leaves `out` as it was if they are wrong.
+///
+/// Relative names are completed by `origin`.
+pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+    let start = out.len();
+    let mut input = Input::new(rtype, fields, origin, start);
+    let result = parse_parts(&mut input, out);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result.map_err(|error| *error)
+}
+
+fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    if generic::is_next(input) {
+        generic::parse(input, out)?;
+    } else {
+        for part in parts(input.rtype()) {
+            input.begin(part);
+            parse_form(part.form, input, out)?;
+        }
+    }
+    input.end()?;
+    if out.len() - input.start() > MAX_RDATA_LEN {
+        return Err(input.wrong("makes the record too long", "a record holds at most 65535 octets"));
+    }
+    Ok(())
+}
+
+/// Appends the canonical text of `rdata`: one line that [`parse`] turns into the same octets.
+///
+/// RDATA that is malformed for its type, or has no text form, is printed as `\#` (RFC 3597 5).
+pub fn print(rtype: Rtype, rdata: &[u8], out: &mut String) {
+    let start = out.len();
+    if print_parts(rtype, rdata, out).is_err() || out.len() == start {
+        out.truncate(start);
+        generic::print(rdata, out);
+    }
+}
+
+fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoText> {
+    let start = out.len();
+    for part in split(rtype, rdata) {
+        let (part, place) = part.map_err(|_| NoText)?;
+        let end = out.len();
+        if end > start {
+            out.push(' ');
+        }
+        let before = out.len();
+        print_form(part.form, rdata, place, out)?;
+        if out.len() == before {
+            out.truncate(end);
+        }
+    }
+    Ok(())
+}
+
+/// RDATA that prints itself as [`print()`] does.
+#[derive(Clone, Copy, Debug)]
+pub struct Presentation<'r> {
+    /// The type of the record.
+    pub rtype: Rtype,
+    /// The RDATA, uncompressed.
+    pub rdata: &'r [u8],
+}
+
+impl fmt::Display for Presentation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        print(self.rtype, self.rdata, &mut text);
+        f.write_str(&text)
+    }
+}
+
+/// The octets have no text form but `\#`.
+struct NoText;
+
+//----------- the forms --------------------------------------------------------
+
+fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    match form {
+        Form::CompressibleName | Form::Name => string::parse_name(input, out),
+        Form::Names => string::parse_names(input, out),
+        Form::U8 => number::parse_u8(input, out),
+        Form::U16 => number::parse_u16(input, out),
+        Form::U32 => number::parse_u32(input, out),
+        Form::U64 => number::parse_u64(input, out),
+        Form::Named8(names) => number::parse_named8(names, input, out),
+        Form::Named16(names) => number::parse_named16(names, input, out),
+        Form::Interval => number::parse_seconds(input, out),
+        Form::Time => number::parse_time(input, out),
+        Form::Type => number::parse_type(input, out),
+        Form::Addr4 => address::parse_addr4(input, out),
+        Form::Addr6 => address::parse_addr6(input, out),
+        Form::Locator64 => address::parse_locator(input, out),
+        Form::Eui(len) => address::parse_eui(len, input, out),
+        Form::CharString | Form::Digits | Form::Decimal => string::parse_string(input, out),
+        Form::OptionalCharString => string::parse_optional_string(input, out),
+        Form::CharStrings => string::parse_strings(input, out),
+        Form::Tag => string::parse_tag(input, out),
+        Form::Text(least) => string::parse_text(least, input, out),
+        Form::Salt => octets::parse_salt(input, out),
+        Form::Hash => octets::parse_hash(input, out),
+        Form::Hex(least) => octets::parse_hex(least, input, out),
+        Form::Digest(least, lens) => octets::parse_digest(least, lens, input, out),
+        Form::Base64(least) => octets::parse_base64(least, input, out),
+        Form::Base64OrDash => octets::parse_base64_or_dash(input, out),
+        Form::Types(least) => bitmap::parse_types(least, input, out),
+        Form::NxtTypes => bitmap::parse_nxt_types(input, out),
+        Form::Services => bitmap::parse_services(input, out),
+        Form::Nsap => address::parse_nsap(input, out),
+        Form::AtmAddress => address::parse_atm(input, out),
+        Form::Location => location::parse(input, out),
+        Form::PrefixLength => address::parse_prefix_length(input, out),
+        Form::AddressSuffix => address::parse_suffix(input, out),
+        Form::PrefixName => address::parse_prefix_name(input, out),
+        Form::Prefixes => address::parse_prefixes(input, out),
+        Form::Discovery => host::parse_discovery(input, out),
+        Form::Gateway(mask) => host::parse_gateway(mask, input, out),
+        Form::HostIdentity => host::parse_identity(input, out),
+        Form::SvcParams => svcb::parse(input, out),
+        Form::Opaque => Err(generic::required(input)),
+    }
+}
+
+/// Prints the part at `place`, which is well-formed.
+fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoText> {
+    let bytes = &rdata[place.clone()];
+    match form {
+        Form::CompressibleName | Form::Name | Form::Names | Form::PrefixName => string::print_names(bytes, out),
+        Form::U8 | Form::U16 | Form::U32 | Form::U64 | Form::PrefixLength => number::print(bytes, out),
+        Form::Named8(_) | Form::Named16(_) | Form::Interval => number::print(bytes, out),
+        Form::Time => number::print_time(bytes, out),
+        Form::Type => number::print_type(bytes, out),
+        Form::Addr4 => address::print_addr4(bytes, out),
+        Form::Addr6 => address::print_addr6(bytes, out),
+        Form::Locator64 => address::print_locator(bytes, out),
+        Form::Eui(_) => address::print_eui(bytes, out),
+        Form::CharString | Form::OptionalCharString | Form::CharStrings => string::print_strings(bytes, out),
+        Form::Digits | Form::Decimal | Form::Tag => string::print_bare(&bytes[1..], out),
+        Form::Text(_) => string::print_quoted(bytes, out),
+        Form::Salt => octets::print_salt(&bytes[1..], out),
+        Form::Hash => octets::print_base32(&bytes[1..], out),
+        Form::Hex(_) => octets::print_hex(bytes, out),
+        Form::Digest(_, lens) => return octets::print_digest(lens, rdata[place.start - 1], bytes, out),
+        Form::Base64(_) => octets::print_base64(bytes, out),
+        Form::Base64OrDash if bytes.is_empty() => out.push('-'),
+        Form::Base64OrDash => octets::print_base64(bytes, out),
+        Form::Types(_) => bitmap::print_types(bytes, out),
+        Form::NxtTypes => return bitmap::print_nxt_types(bytes, out),
+        Form::Services => bitmap::print_services(bytes, out),
+        Form::Nsap => address::print_nsap(bytes, out),
+        Form::AtmAddress => return address::print_atm(bytes, out),
+        Form::Location => return location::print(bytes, out),
+        Form::AddressSuffix => return address::print_suffix(rdata[0], bytes, out),
+        Form::Prefixes => return address::print_prefixes(bytes, out),
+        Form::Discovery => host::print_discovery(bytes[0], out),
+        Form::Gateway(mask) => host::print_gateway(rdata[1] & mask, bytes, out),
+        Form::HostIdentity => host::print_identity(bytes, out),
+        Form::SvcParams => return svcb::print(bytes, out),
+        Form::Opaque => return Err(NoText),
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Sets as bitmaps: types (RFC 4034 4.1.2, RFC 2535 5.2) and services (RFC 1035 3.4.2).
+
+use std::fmt::Write;
+
+use wire::Rtype;
+
+use super::input::Input;
+use super::{NoText, Outcome, number};
+
+//----------- types ------------------------------------------------------------
+
+/// Takes all fields left as types, in any order.
+///
+/// Fields are read once for each window of 256 types that has any: nearly always once, and nothing is allocated.
+pub(super) fn parse_types(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    if least > 0 && input.is_at_end() {
+        return Err(input.missing());
+    }
+    let first = input.position();
+    let mut window = Some(0);
+    while let Some(current) = window {
+        input.rewind(first);
+        window = parse_window(current, input, out)?;
+    }
+    Ok(())
+}
+
+/// Appends the window of that number, if it has any types; returns the number of the next one that has.
+fn parse_window(window: u8, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome<Option<u8>> {
+    let mut bitmap = [0; 32];
+    let mut next = None;
+    while !input.is_at_end() {
+        let [high, low] = number::take_type(input)?.0.to_be_bytes();
+        if high == window {
+            set_bit(low.into(), &mut bitmap);
+        } else if high > window && next.is_none_or(|next| high < next) {
+            next = Some(high);
+        }
+    }
+    let bitmap = without_trailing_zeros(&bitmap);
+    if !bitmap.is_empty() {
+        out.extend_from_slice(&[window, bitmap.len() as u8]);
+        out.extend_from_slice(bitmap);
+    }
+    Ok(next)
+}
+
+pub(super) fn print_types(mut bytes: &[u8], out: &mut String) {
+    let mut separator = "";
+    while let [window, len, rest @ ..] = bytes {
+        let (bitmap, rest) = rest.split_at(usize::from(*len));
+        for low in bits(bitmap) {
+            let rtype = Rtype(u16::from(*window) << 8 | low as u16);
+            write!(out, "{separator}{rtype}").expect("a String takes all");
+            separator = " ";
+        }
+        bytes = rest;
+    }
+}
+
+/// RFC 2535 5.2: only the types up to 127.
+pub(super) fn parse_nxt_types(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    if input.is_at_end() {
+        return Err(input.missing());
+    }
+    let mut bitmap = [0; 16];
+    while !input.is_at_end() {
+        let rtype = number::take_type(input)?;
+        if !(1..=127).contains(&rtype.0) {
+            return Err(input.wrong("has a type that is not from 1 to 127", "use NSEC: NXT is obsolete (RFC 3755)"));
+        }
+        set_bit(rtype.0.into(), &mut bitmap);
+    }
+    out.extend_from_slice(without_trailing_zeros(&bitmap));
+    Ok(())
+}
+
+pub(super) fn print_nxt_types(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+    let mut separator = "";
+    for bit in bits(bytes) {
+        write!(out, "{separator}{}", Rtype(bit as u16)).expect("a String takes all");
+        separator = " ";
+    }
+    Ok(())
+}
+
+//----------- services ---------------------------------------------------------
+
+/// Services that WKS records of the time name (RFC 1010), where the name is still registered.
+const SERVICES: &[(u16, &str)] = &[
+    (7, "echo"),
+    (9, "discard"),
+    (11, "systat"),
+    (13, "daytime"),
+    (17, "qotd"),
+    (19, "chargen"),
+    (20, "ftp-data"),
+    (21, "ftp"),
+    (22, "ssh"),
+    (23, "telnet"),
+    (25, "smtp"),
+    (37, "time"),
+    (42, "nameserver"),
+    (43, "nicname"),
+    (53, "domain"),
+    (67, "bootps"),
+    (68, "bootpc"),
+    (69, "tftp"),
+    (70, "gopher"),
+    (79, "finger"),
+    (80, "http"),
+    (101, "hostname"),
+    (109, "pop2"),
+    (110, "pop3"),
+    (111, "sunrpc"),
+    (113, "auth"),
+    (119, "nntp"),
+    (123, "ntp"),
+    (143, "imap"),
+    (161, "snmp"),
+    (162, "snmptrap"),
+    (443, "https"),
+];
+
+pub(super) fn parse_services(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let start = out.len();
+    while !input.is_at_end() {
+        let port = number::take_named(SERVICES, u16::MAX.into(), input)? as usize;
+        if out.len() <= start + port / 8 {
+            out.resize(start + port / 8 + 1, 0);
+        }
+        set_bit(port, &mut out[start..]);
+    }
+    Ok(())
+}
+
+pub(super) fn print_services(bytes: &[u8], out: &mut String) {
+    let mut separator = "";
+    for port in bits(bytes) {
+        write!(out, "{separator}{port}").expect("a String takes all");
+        separator = " ";
+    }
+}
+
+//----------- bits -------------------------------------------------------------
+
+/// Sets the bit of that number, counted from the most significant one of the first octet.
+fn set_bit(bit: usize, bitmap: &mut [u8]) {
+    bitmap[bit / 8] |= 0x80 >> (bit % 8);
+}
+
+/// The numbers of the bits that are set.
+fn bits(bitmap: &[u8]) -> impl Iterator<Item = usize> {
+    (0..bitmap.len() * 8).filter(|bit| bitmap[bit / 8] & 0x80 >> (bit % 8) != 0)
+}
+
+fn without_trailing_zeros(bitmap: &[u8]) -> &[u8] {
+    let len = bitmap.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+    &bitmap[..len]
+}

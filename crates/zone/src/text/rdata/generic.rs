@@ -1,0 +1,51 @@
+//! RDATA of any type as `\# LENGTH HEX...` (RFC 3597 5).
+
+use wire::rdata;
+
+use super::input::Input;
+use super::{FieldError, Outcome};
+use super::{number, octets};
+
+const HELP: &str = "write \\#, the number of octets, and the octets in hexadecimal (RFC 3597)";
+
+/// Whether the RDATA is written in this form.
+pub(super) fn is_next(input: &Input<'_>) -> bool {
+    input.peek().is_some_and(|field| field.text == b"\\#" && !field.quoted)
+}
+
+/// Reads the whole RDATA.
+///
+/// RFC 3597 5: known types may be written like this too, and stay subject to the rules of their type.
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    input.word()?;
+    let start = out.len();
+    let len = number::take(input, 65535)? as usize;
+    let len_field = input.last();
+    octets::parse_hex(0, input, out)?;
+    let found = out.len() - start;
+    if found != len {
+        return Err(input.wrong_at(len_field, format_args!("has {found} octets, not {len}"), HELP));
+    }
+    rdata::check(input.rtype(), &out[start..]).map_err(|error| {
+        input.wrong_at(
+            len_field,
+            format_args!("does not fit the type {}: {error}", input.rtype()),
+            "mend the octets, or use the text form of the type",
+        )
+    })
+}
+
+pub(super) fn print(rdata: &[u8], out: &mut String) {
+    out.push_str("\\# ");
+    number::print_decimal(rdata.len() as u64, out);
+    if !rdata.is_empty() {
+        out.push(' ');
+        octets::print_hex(rdata, out);
+    }
+}
+
+/// The error that the type has no other form.
+pub(super) fn required(input: &Input<'_>) -> Box<FieldError> {
+    let message = format!("the type {} has no text form of its own", input.rtype());
+    Box::new(FieldError { field: 0, message: message.into(), help: HELP.into() })
+}

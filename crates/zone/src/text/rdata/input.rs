@@ -1,0 +1,155 @@
+//! The fields of one record while they are read, and the errors about them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use wire::rdata::{Form, Part, RdataError, parts};
+use wire::{NameRef, Rtype};
+
+use super::super::Field;
+use super::{FieldError, Outcome};
+
+/// The fields of one record, taken one by one.
+pub(super) struct Input<'i> {
+    rtype: Rtype,
+    fields: &'i [Field<'i>],
+    /// The number of the next field.
+    at: usize,
+    /// What the fields are read for just now.
+    part: &'static Part,
+    /// What messages call it.
+    name: &'static str,
+    origin: NameRef<'i>,
+    start: usize,
+}
+
+impl<'i> Input<'i> {
+    pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> Input<'i> {
+        const NONE: &Part = &Part { name: "data", form: Form::Opaque };
+        Input { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start }
+    }
+
+    pub fn rtype(&self) -> Rtype {
+        self.rtype
+    }
+
+    pub fn origin(&self) -> NameRef<'i> {
+        self.origin
+    }
+
+    /// Where the RDATA starts in the output.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Says what the next fields are read for.
+    pub fn begin(&mut self, part: &'static Part) {
+        self.part = part;
+        self.name = part.name;
+    }
+
+    /// Says what messages call the next fields, where a part has several.
+    pub fn call(&mut self, name: &'static str) {
+        self.name = name;
+    }
+
+    /// Whether all fields are taken.
+    pub fn is_at_end(&self) -> bool {
+        self.at == self.fields.len()
+    }
+
+    /// The number of the next field.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Goes back to the field of that number.
+    pub fn rewind(&mut self, position: usize) {
+        self.at = position;
+    }
+
+    /// The next field, left in place.
+    pub fn peek(&self) -> Option<&'i Field<'i>> {
+        self.fields.get(self.at)
+    }
+
+    /// Takes the next field, quoted or not.
+    pub fn string(&mut self) -> Outcome<&'i [u8]> {
+        let field = self.peek().ok_or_else(|| self.missing())?;
+        self.at += 1;
+        Ok(field.text)
+    }
+
+    /// Takes the next field, which may not be in quotes.
+    pub fn word(&mut self) -> Outcome<&'i [u8]> {
+        let field = self.peek().ok_or_else(|| self.missing())?;
+        self.at += 1;
+        if field.quoted {
+            return Err(self.wrong("is in quotes", "write it without quotes"));
+        }
+        Ok(field.text)
+    }
+
+    /// Checks that no field is left.
+    pub fn end(&self) -> Outcome {
+        if self.is_at_end() { Ok(()) } else { Err(self.extra()) }
+    }
+
+    /// Checks the rules for the part that was written to `out` from `start` on.
+    pub fn check(&self, out: &[u8], start: usize) -> Outcome {
+        match self.part.end(&out[self.start..], start - self.start) {
+            Ok(_) => Ok(()),
+            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, self.usage())),
+            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), self.usage())),
+        }
+    }
+
+    /// The error that the field taken last, read as the current part, is wrong: `what` is its predicate.
+    #[cold]
+    pub fn wrong(&self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> Box<FieldError> {
+        self.wrong_at(self.at.saturating_sub(1), what, help)
+    }
+
+    /// As `wrong`, for the field of that number.
+    #[cold]
+    pub fn wrong_at(
+        &self,
+        field: usize,
+        what: impl fmt::Display,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Box<FieldError> {
+        Box::new(FieldError { field, message: format!("the {} {what}", self.name).into(), help: help.into() })
+    }
+
+    /// The number of the field taken last.
+    pub fn last(&self) -> usize {
+        self.at.saturating_sub(1)
+    }
+
+    /// The error that there is no field for the current part.
+    #[cold]
+    pub fn missing(&self) -> Box<FieldError> {
+        self.wrong_at(self.fields.len(), "is missing", self.usage())
+    }
+
+    #[cold]
+    fn extra(&self) -> Box<FieldError> {
+        Box::new(FieldError { field: self.at, message: "there is a field too many".into(), help: self.usage() })
+    }
+
+    fn usage(&self) -> Cow<'static, str> {
+        let names: Vec<&str> = parts(self.rtype).iter().map(usage).collect();
+        format!("{} takes: {}", self.rtype, names.join(", ")).into()
+    }
+}
+
+/// The fields that a part has in text.
+fn usage(part: &Part) -> &str {
+    match part.form {
+        Form::Location => "d1 [m1 [s1]] N|S, d2 [m2 [s2]] E|W, altitude [size [horizontal [vertical precision]]]",
+        Form::Discovery => "discovery bit, relay type",
+        Form::HostIdentity => "algorithm, host identity, public key",
+        Form::Opaque => "\\# and the number of octets, the octets in hexadecimal",
+        _ => part.name,
+    }
+}

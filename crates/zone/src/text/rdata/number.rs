@@ -1,0 +1,183 @@
+//! Numbers, mnemonics that stand for numbers, types, intervals and points in time.
+
+use std::fmt::Write;
+
+use wire::Rtype;
+
+use super::super::ttl;
+use super::input::Input;
+use super::{FieldError, Outcome};
+
+//----------- numbers ----------------------------------------------------------
+
+pub(super) fn parse_u8(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    out.push(take(input, u8::MAX.into())? as u8);
+    Ok(())
+}
+
+pub(super) fn parse_u16(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    out.extend_from_slice(&(take(input, u16::MAX.into())? as u16).to_be_bytes());
+    Ok(())
+}
+
+pub(super) fn parse_u32(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    out.extend_from_slice(&(take(input, u32::MAX.into())? as u32).to_be_bytes());
+    Ok(())
+}
+
+pub(super) fn parse_u64(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    out.extend_from_slice(&take(input, u64::MAX)?.to_be_bytes());
+    Ok(())
+}
+
+/// Takes a number from 0 to `max`.
+pub(super) fn take(input: &mut Input<'_>, max: u64) -> Outcome<u64> {
+    let text = input.word()?;
+    decimal(text, max).ok_or_else(|| not_a_number(input, text, max))
+}
+
+/// The number up to `max` that the decimal digits of `text` stand for; signs are no digits.
+pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
+    let mut number = 0u64;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    (number <= max && !text.is_empty()).then_some(number)
+}
+
+#[cold]
+fn not_a_number(input: &Input<'_>, text: &[u8], max: u64) -> Box<FieldError> {
+    let help = format!("write a whole number from 0 to {max}");
+    if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
+        input.wrong(format_args!("is larger than {max}"), help)
+    } else {
+        input.wrong("is not a number", help)
+    }
+}
+
+/// Prints the number that all of `bytes`, at most eight, are in network byte order.
+pub(super) fn print(bytes: &[u8], out: &mut String) {
+    print_decimal(bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)), out);
+}
+
+pub(super) fn print_decimal(number: u64, out: &mut String) {
+    write!(out, "{number}").expect("a String takes all");
+}
+
+//----------- mnemonics --------------------------------------------------------
+
+pub(super) fn parse_named8(names: &[(u8, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    out.push(take_named(names, u8::MAX.into(), input)? as u8);
+    Ok(())
+}
+
+pub(super) fn parse_named16(names: &[(u16, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    out.extend_from_slice(&(take_named(names, u16::MAX.into(), input)? as u16).to_be_bytes());
+    Ok(())
+}
+
+/// Takes a number up to `max` or one of the names.
+pub(super) fn take_named<N: Copy + Into<u64>>(names: &[(N, &str)], max: u64, input: &mut Input<'_>) -> Outcome<u64> {
+    let text = input.word()?;
+    if let Some(number) = decimal(text, max) {
+        return Ok(number);
+    }
+    if text.first().is_some_and(u8::is_ascii_digit) {
+        return Err(not_a_number(input, text, max));
+    }
+    let named = names.iter().find(|(_, name)| text.eq_ignore_ascii_case(name.as_bytes()));
+    named.map(|&(number, _)| number.into()).ok_or_else(|| {
+        let known: Vec<&str> = names.iter().map(|&(_, name)| name).collect();
+        input.wrong("is not known", format!("write a number from 0 to {max} or one of {}", known.join(", ")))
+    })
+}
+
+pub(super) fn parse_type(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let rtype = take_type(input)?;
+    out.extend_from_slice(&rtype.0.to_be_bytes());
+    Ok(())
+}
+
+pub(super) fn take_type(input: &mut Input<'_>) -> Outcome<Rtype> {
+    let text = input.word()?;
+    Rtype::from_text(text).ok_or_else(|| {
+        let what = format!("has the unknown type \"{}\"", text.escape_ascii());
+        input.wrong(what, "write a mnemonic, or TYPE and a number")
+    })
+}
+
+pub(super) fn print_type(bytes: &[u8], out: &mut String) {
+    write!(out, "{}", Rtype(u16::from_be_bytes([bytes[0], bytes[1]]))).expect("a String takes all");
+}
+
+//----------- intervals --------------------------------------------------------
+
+pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let text = input.word()?;
+    let seconds = ttl::parse(text).map_err(|_| {
+        input.wrong("is not a length of time", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
+    })?;
+    out.extend_from_slice(&seconds.to_be_bytes());
+    Ok(())
+}
+
+//----------- points in time ---------------------------------------------------
+
+/// RFC 4034 3.2: fourteen digits are `YYYYMMDDHHmmSS` in UTC, up to ten are seconds since 1970.
+pub(super) fn parse_time(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let text = input.word()?;
+    let seconds = if text.len() == 14 { seconds_of_date(text) } else { decimal(text, u32::MAX.into()) };
+    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| {
+        let help = "write YYYYMMDDHHmmSS from 19700101000000 to 21060207062815, or seconds since 1970";
+        input.wrong("is not a point in time", help)
+    })?;
+    out.extend_from_slice(&seconds.to_be_bytes());
+    Ok(())
+}
+
+fn seconds_of_date(text: &[u8]) -> Option<u64> {
+    let number = |from: usize, to: usize, max: u64| decimal(&text[from..to], max);
+    let (year, month, day) = (number(0, 4, 2106)?, number(4, 6, 12)?, number(6, 8, 31)?);
+    let (hour, minute, second) = (number(8, 10, 23)?, number(10, 12, 59)?, number(12, 14, 59)?);
+    if year < 1970 || month < 1 || day < 1 || day > days_in_month(year, month) {
+        return None;
+    }
+    let days = days_before_year(year) + (1..month).map(|month| days_in_month(year, month)).sum::<u64>() + day - 1;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+pub(super) fn print_time(bytes: &[u8], out: &mut String) {
+    let seconds = u64::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let mut days = seconds / 86_400;
+    let mut year = 1970 + days / 366;
+    while days_before_year(year + 1) <= days {
+        year += 1;
+    }
+    days -= days_before_year(year);
+    let mut month = 1;
+    while days_in_month(year, month) <= days {
+        days -= days_in_month(year, month);
+        month += 1;
+    }
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    write!(out, "{year}{month:02}{:02}{hour:02}{minute:02}{second:02}", days + 1).expect("a String takes all");
+}
+
+/// The days from 1970 to the beginning of `year`.
+fn days_before_year(year: u64) -> u64 {
+    let leap_days = |year: u64| year / 4 - year / 100 + year / 400;
+    (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969)
+}
+
+fn days_in_month(year: u64, month: u64) -> u64 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}

@@ -1,0 +1,234 @@
+//! Service parameters of SVCB and HTTPS records (RFC 9460 2.1, appendix A).
+
+use std::fmt::Write;
+
+use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, Value};
+use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
+
+use super::input::Input;
+use super::{FieldError, NoText, Outcome, address, number, octets, string};
+
+/// A parameter as it was read: its key, the number of its field, its value on the wire.
+struct Param {
+    key: u16,
+    field: usize,
+    value: Vec<u8>,
+}
+
+/// Takes all fields left; writes the parameters in the order of their keys.
+pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let mut params: Vec<Param> = Vec::new();
+    while !input.is_at_end() {
+        let param = parse_param(input)?;
+        if params.iter().any(|other| other.key == param.key) {
+            return Err(input.wrong(format_args!("has the key {} twice", Name(param.key)), "write each key once"));
+        }
+        params.push(param);
+    }
+    params.sort_by_key(|param| param.key);
+    check(&params, input)?;
+    for param in &params {
+        let len = u16::try_from(param.value.len());
+        let len = len.map_err(|_| {
+            input.wrong_at(param.field, "has a value over 65535 octets", "shorten it: a record holds 65535 octets")
+        })?;
+        out.extend_from_slice(&param.key.to_be_bytes());
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(&param.value);
+    }
+    Ok(())
+}
+
+/// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` must be there for `no-default-alpn`.
+fn check(params: &[Param], input: &Input<'_>) -> Outcome {
+    let has = |key: u16| params.iter().any(|param| param.key == key);
+    for param in params {
+        let missing = match param.key {
+            MANDATORY => numbers(&param.value).find(|&key| !has(key)),
+            NO_DEFAULT_ALPN => Some(ALPN).filter(|&key| !has(key)),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            let what = format_args!("has {} without {}", Name(param.key), Name(missing)).to_string();
+            return Err(input.wrong_at(param.field, what, "add the missing key"));
+        }
+    }
+    Ok(())
+}
+
+//----------- reading ----------------------------------------------------------
+
+/// Takes one parameter: a key alone, or key, `=` and value, the value in quotes or not.
+fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
+    let text = input.word()?;
+    let field = input.last();
+    let (name, value) = match memchr::memchr(b'=', text) {
+        Some(equals) => (&text[..equals], unquoted(&text[equals + 1..])),
+        None => (text, &[][..]),
+    };
+    let key = key_number(name).ok_or_else(|| unknown_key(name, input))?;
+    let form = if name.starts_with(b"key") { Value::Opaque } else { value_of(key) };
+    let mut wire = Vec::new();
+    push_value(form, value, &mut wire)
+        .filter(|()| check_value(key, &wire).is_ok())
+        .ok_or_else(|| input.wrong(format_args!("has a bad value for {}", name.escape_ascii()), help(form)))?;
+    Ok(Param { key, field, value: wire })
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+/// The number of a key of the registry, or of `keyNNNNN` without leading zeros (RFC 9460 2.1).
+fn key_number(name: &[u8]) -> Option<u16> {
+    if let Some(key) = KEYS.iter().find(|key| key.name.as_bytes() == name) {
+        return Some(key.number);
+    }
+    let digits = name.strip_prefix(b"key").filter(|digits| *digits == b"0" || !digits.starts_with(b"0"))?;
+    // RFC 9460 14.3.2: 65535 is reserved ("Invalid key").
+    number::decimal(digits, 65534).map(|number| number as u16)
+}
+
+fn unknown_key(name: &[u8], input: &Input<'_>) -> Box<FieldError> {
+    let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+    let what = format!("has the unknown key \"{}\"", name.escape_ascii());
+    input.wrong(what, format!("write one of {}, or key and a number up to 65534, in lower case", known.join(", ")))
+}
+
+/// Appends the wire form of a value, which `check_value` then looks at.
+fn push_value(form: Value, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    match form {
+        Value::Text | Value::Opaque => string::unescape(text, out),
+        Value::Empty => text.is_empty().then_some(()),
+        Value::Port => push_list(text, out, number16).filter(|()| out.len() == 2),
+        Value::Base64 => octets::push_base64(text, out).ok(),
+        Value::Addrs4 => push_list(text, out, address::addr4),
+        Value::Addrs6 => push_list(text, out, address::addr6),
+        Value::Numbers => push_list(text, out, number16),
+        Value::Keys => push_keys(text, out),
+        Value::Identifiers(_) => push_identifiers(text, out),
+    }
+}
+
+fn number16(text: &[u8]) -> Option<[u8; 2]> {
+    number::decimal(text, u16::MAX.into()).map(|number| (number as u16).to_be_bytes())
+}
+
+/// Appends what `read` makes of each item of a list with commas.
+fn push_list<const N: usize>(text: &[u8], out: &mut Vec<u8>, read: fn(&[u8]) -> Option<[u8; N]>) -> Option<()> {
+    text.split(|&byte| byte == b',').try_for_each(|item| read(item).map(|item| out.extend_from_slice(&item)))
+}
+
+/// RFC 9460 8: in text in any order, on the wire in ascending order; never the key itself.
+fn push_keys(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut keys = Vec::new();
+    for name in text.split(|&byte| byte == b',') {
+        keys.push(key_number(name).filter(|&key| key != MANDATORY)?);
+    }
+    keys.sort_unstable();
+    out.extend(keys.iter().flat_map(|key| key.to_be_bytes()));
+    Some(())
+}
+
+/// RFC 9460 appendix A.1: once the escapes of strings are resolved, `\,` and `\\` are a comma and a backslash
+/// within an identifier.
+fn push_identifiers(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut list = Vec::new();
+    string::unescape(text, &mut list)?;
+    if list.is_empty() {
+        return Some(());
+    }
+    let mut identifier = Vec::new();
+    let mut bytes = list.into_iter().chain([b',']);
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b',' => {
+                out.push(u8::try_from(identifier.len()).ok()?);
+                out.append(&mut identifier);
+            }
+            b'\\' => identifier.push(bytes.next().filter(|byte| matches!(byte, b',' | b'\\'))?),
+            _ => identifier.push(byte),
+        }
+    }
+    identifier.is_empty().then_some(())
+}
+
+fn help(form: Value) -> &'static str {
+    match form {
+        Value::Keys => "write other keys with commas between, none twice, \"mandatory\" not among them",
+        Value::Identifiers(_) => "write identifiers of 1 to 255 octets with commas between",
+        Value::Empty => "this key has no value",
+        Value::Port => "write a number from 0 to 65535",
+        Value::Addrs4 => "write IPv4 addresses with commas between",
+        Value::Addrs6 => "write IPv6 addresses with commas between",
+        Value::Base64 => "write base64",
+        Value::Text => "this key needs a value",
+        Value::Numbers => "write different numbers from 0 to 65535 with commas between",
+        Value::Opaque => "write the octets of the value, escaped as in strings",
+    }
+}
+
+//----------- printing ---------------------------------------------------------
+
+/// A key as text.
+struct Name(u16);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match key(self.0) {
+            Some(key) => f.write_str(key.name),
+            None => write!(f, "key{}", self.0),
+        }
+    }
+}
+
+/// Prints parameters that are well-formed; the reserved key has no text.
+pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+    let mut separator = "";
+    for (key, value) in params(bytes) {
+        if key == 65535 {
+            return Err(NoText);
+        }
+        write!(out, "{separator}{}", Name(key)).expect("a String takes all");
+        if !value.is_empty() {
+            out.push('=');
+            print_value(value_of(key), value, out);
+        }
+        separator = " ";
+    }
+    Ok(())
+}
+
+fn print_value(form: Value, value: &[u8], out: &mut String) {
+    match form {
+        Value::Empty => {}
+        Value::Text | Value::Opaque => string::print_bare(value, out),
+        Value::Port => number::print(value, out),
+        Value::Base64 => octets::print_base64(value, out),
+        Value::Addrs4 => print_list(value.chunks(4), out, address::print_addr4),
+        Value::Addrs6 => print_list(value.chunks(16), out, address::print_addr6),
+        Value::Numbers => print_list(value.chunks(2), out, number::print),
+        Value::Keys => {
+            print_list(numbers(value), out, |key, out| write!(out, "{}", Name(key)).expect("a String takes all"))
+        }
+        Value::Identifiers(_) => print_list(identifiers(value), out, print_identifier),
+    }
+}
+
+fn print_list<T>(items: impl Iterator<Item = T>, out: &mut String, print: impl Fn(T, &mut String)) {
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        print(item, out);
+    }
+}
+
+fn print_identifier(identifier: &[u8], out: &mut String) {
+    for &byte in identifier {
+        if matches!(byte, b',' | b'\\') {
+            string::print_bare(b"\\", out);
+        }
+        string::print_bare(&[byte], out);
+    }
+}

@@ -1,0 +1,360 @@
+//! Zone text cut into entries (a line, or several in parentheses) and fields (RFC 1035 5.1). For the parser only.
+
+use memchr::{memchr_iter, memchr2};
+use wire::Rtype;
+
+use super::Field;
+use super::fault::{Fault, Spot};
+
+/// The longest field: 65,535 octets of RDATA, each written `\DDD`.
+const MAX_FIELD_LEN: usize = 4 * 65_535;
+/// The most fields of an entry: 65,535 octets of RDATA, each in a field of its own, and what stands before them.
+const MAX_FIELDS: usize = 65_535 + 8;
+
+/// What a byte does outside of quotes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Plain,
+    Escape,
+    Blank,
+    Newline,
+    Comment,
+    Quote,
+    Open,
+    Close,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Plain; 256];
+    classes[b'\\' as usize] = Class::Escape;
+    classes[b' ' as usize] = Class::Blank;
+    classes[b'\t' as usize] = Class::Blank;
+    classes[b'\n' as usize] = Class::Newline;
+    classes[b'\r' as usize] = Class::Newline;
+    classes[b';' as usize] = Class::Comment;
+    classes[b'"' as usize] = Class::Quote;
+    classes[b'(' as usize] = Class::Open;
+    classes[b')' as usize] = Class::Close;
+    classes
+};
+
+fn class(byte: u8) -> Class {
+    CLASSES[byte as usize]
+}
+
+/// The start of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    /// The offset in the text.
+    pub at: usize,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// A place within a line.
+#[derive(Clone, Copy)]
+struct Cursor {
+    at: usize,
+    line: u32,
+    line_start: usize,
+}
+
+impl Cursor {
+    fn spot(self) -> Spot {
+        let column = u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX);
+        Spot { line: self.line, column }
+    }
+}
+
+/// Cuts text into entries and fields.
+pub(super) struct Scanner<'t> {
+    text: &'t [u8],
+    now: Cursor,
+    /// The parenthesis that is open.
+    open: Option<Cursor>,
+    /// The first mistake in the entry at hand.
+    fault: Option<Box<Fault>>,
+    /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`, if the entry has such.
+    pub joined_quote: Option<Spot>,
+}
+
+impl<'t> Scanner<'t> {
+    /// A scanner of `text` from the start of a line on.
+    pub fn new(text: &'t [u8], from: Position) -> Scanner<'t> {
+        let now = Cursor { at: from.at, line: from.line, line_start: from.at };
+        Scanner { text, now, open: None, fault: None, joined_quote: None }
+    }
+
+    /// Where the next entry starts.
+    pub fn position(&self) -> Position {
+        Position { at: self.now.at, line: self.now.line }
+    }
+
+    /// Whether the next entry starts with a blank, and so has no owner of its own.
+    pub fn starts_blank(&self) -> bool {
+        self.text.get(self.now.at).is_some_and(|&byte| class(byte) == Class::Blank)
+    }
+
+    /// Reads the fields of the next entry; none for an empty line and at the end of the text.
+    ///
+    /// After a mistake the scanner stands at the entry to go on with.
+    pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
+        fields.clear();
+        self.joined_quote = None;
+        while let Some(&byte) = self.text.get(self.now.at) {
+            match class(byte) {
+                Class::Plain | Class::Escape => self.word(fields),
+                Class::Blank => self.now.at += 1,
+                Class::Newline => {
+                    self.newline();
+                    if self.open.is_none() {
+                        break;
+                    }
+                }
+                Class::Comment => self.now.at = self.line_end(),
+                Class::Quote => self.quoted(fields)?,
+                Class::Open => self.open()?,
+                Class::Close => self.close(),
+            }
+        }
+        match self.open {
+            Some(open) => Err(self.unclosed_parenthesis(open)),
+            None => self.fault.take().map_or(Ok(()), Err),
+        }
+    }
+
+    //----------- fields -------------------------------------------------------
+
+    fn word(&mut self, fields: &mut Vec<Field<'t>>) {
+        let rest = &self.text[self.now.at..];
+        let mut len = plain_len(rest);
+        if matches!(rest.get(len), Some(b'\\' | b'"')) {
+            len = self.odd_word_len(rest, len);
+        }
+        self.push(fields, &rest[..len], false);
+        // Mostly one blank follows.
+        self.now.at += len + usize::from(rest.get(len).is_some_and(|&byte| class(byte) == Class::Blank));
+    }
+
+    /// How long a word with escapes or quotes in it is, the first of them after `len` octets.
+    #[cold]
+    fn odd_word_len(&mut self, word: &[u8], mut len: usize) -> usize {
+        while let Some(&byte) = word.get(len) {
+            len += match byte {
+                b'\\' => self.escape_len(&word[len..], len),
+                b'"' => self.quote_in_word_len(word, len),
+                _ => break,
+            };
+            len += plain_len(&word[len..]);
+        }
+        len
+    }
+
+    /// How long the escape at the start of `rest` is, `behind` octets into the word.
+    fn escape_len(&mut self, rest: &[u8], behind: usize) -> usize {
+        match rest.get(1) {
+            Some(&byte) if class(byte) != Class::Newline => 2,
+            _ => {
+                let message = "a backslash at the end of the line escapes nothing";
+                self.fault_behind(behind, message, "write \\\\ for a backslash");
+                1
+            }
+        }
+    }
+
+    /// How long what starts with the quote `at` octets into the word is: a value if it follows `=` (RFC 9460 2.1).
+    fn quote_in_word_len(&mut self, word: &[u8], at: usize) -> usize {
+        let value = &word[at + 1..];
+        match closing_quote(value) {
+            Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) && !has_newline(&value[..len]) => {
+                self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
+                len + 2
+            }
+            _ => {
+                self.fault_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
+                1
+            }
+        }
+    }
+
+    fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
+        let opening = self.now;
+        let rest = &self.text[opening.at + 1..];
+        let Some(len) = closing_quote(rest) else { return Err(self.unclosed_quote(opening)) };
+        let content = &rest[..len];
+        if is_word_part(rest.get(len + 1)) {
+            // A string over several lines that ends in front of a word: its end is rather the start of another string.
+            if has_newline(content) {
+                return Err(self.unclosed_quote(opening));
+            }
+            self.fault_behind(
+                len + 2,
+                "a blank is missing behind the closing quote",
+                "one string has one pair of quotes",
+            );
+        }
+        self.push(fields, content, true);
+        self.skip_quoted(content);
+        Ok(())
+    }
+
+    /// Moves behind a quoted string, counting the lines in it.
+    fn skip_quoted(&mut self, content: &[u8]) {
+        let end = self.now.at + content.len() + 2;
+        self.now.at += 1;
+        while let Some(newline) = memchr2(b'\n', b'\r', &self.text[self.now.at..end]) {
+            self.now.at += newline;
+            self.newline();
+        }
+        self.now.at = end;
+    }
+
+    #[inline(always)]
+    fn push(&mut self, fields: &mut Vec<Field<'t>>, text: &'t [u8], quoted: bool) {
+        if text.len() <= MAX_FIELD_LEN && fields.len() < MAX_FIELDS {
+            let Spot { line, column } = self.now.spot();
+            fields.push(Field { text, quoted, line, column });
+        } else {
+            self.refuse_field(text);
+        }
+    }
+
+    #[cold]
+    fn refuse_field(&mut self, text: &[u8]) {
+        let message = match text.len() {
+            0..=MAX_FIELD_LEN => "the entry has more fields than any RDATA",
+            _ => "the field is longer than any RDATA",
+        };
+        self.fault_behind(0, message, "RDATA has at most 65535 octets");
+    }
+
+    //----------- parentheses and lines ----------------------------------------
+
+    fn open(&mut self) -> Result<(), Box<Fault>> {
+        if let Some(open) = self.open {
+            return Err(self.unclosed_parenthesis(open));
+        }
+        self.open = Some(self.now);
+        self.now.at += 1;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if self.open.take().is_none() {
+            self.fault_behind(0, "a closing parenthesis without an opening one", "take it out, or write \\)");
+        }
+        self.now.at += 1;
+    }
+
+    fn newline(&mut self) {
+        let crlf = self.text[self.now.at..].starts_with(b"\r\n");
+        self.now.at += 1 + usize::from(crlf);
+        self.now.line_start = self.now.at;
+        self.now.line = self.now.line.saturating_add(1);
+    }
+
+    fn line_end(&self) -> usize {
+        let rest = &self.text[self.now.at..];
+        self.now.at + memchr2(b'\n', b'\r', rest).unwrap_or(rest.len())
+    }
+
+    fn skip_line(&mut self) {
+        self.now.at = self.line_end();
+        if self.now.at < self.text.len() {
+            self.newline();
+        }
+    }
+
+    //----------- mistakes -----------------------------------------------------
+
+    /// Notes a mistake `behind` octets further on in this line, unless the entry has one already.
+    fn fault_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
+        let spot = Cursor { at: self.now.at + behind, ..self.now }.spot();
+        self.fault.get_or_insert_with(|| Fault::new(spot, message, help));
+    }
+
+    fn unclosed_parenthesis(&mut self, opening: Cursor) -> Box<Fault> {
+        self.go_on_behind(opening);
+        Fault::new(opening.spot(), "this parenthesis is not closed", "close it with ) before the next record")
+    }
+
+    /// A quote that is not closed; or rather a parenthesis, if what follows the parenthesis looks like other records.
+    fn unclosed_quote(&mut self, opening: Cursor) -> Box<Fault> {
+        let between =
+            self.text[self.open.unwrap_or(opening).at..opening.at].split(|&byte| class(byte) == Class::Newline);
+        if let Some(open) = self.open.filter(|_| between.skip(1).any(looks_like_entry)) {
+            return self.unclosed_parenthesis(open);
+        }
+        self.go_on_behind(opening);
+        Fault::new(
+            opening.spot(),
+            "this quote is not closed",
+            "close it with \", and write \\\" for a quote in a string",
+        )
+    }
+
+    /// Goes to the next line behind `opening` that looks like a record or directive.
+    fn go_on_behind(&mut self, opening: Cursor) {
+        self.now = opening;
+        self.open = None;
+        self.fault = None;
+        self.skip_line();
+        while self.now.at < self.text.len() && !looks_like_entry(&self.text[self.now.at..self.line_end()]) {
+            self.skip_line();
+        }
+    }
+}
+
+/// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
+fn plain_len(text: &[u8]) -> usize {
+    text.iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len())
+}
+
+fn has_newline(text: &[u8]) -> bool {
+    memchr2(b'\n', b'\r', text).is_some()
+}
+
+fn is_word_part(byte: Option<&u8>) -> bool {
+    byte.is_some_and(|&byte| matches!(class(byte), Class::Plain | Class::Escape | Class::Quote))
+}
+
+/// Where the string that starts `text` ends; `None` if it does not, or is longer than a field may be.
+fn closing_quote(text: &[u8]) -> Option<usize> {
+    let text = &text[..text.len().min(MAX_FIELD_LEN + 1)];
+    let mut at = 0;
+    loop {
+        at += memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// Whether a line is a directive, or has a type where a record has it: behind owner, TTL and class.
+fn looks_like_entry(line: &[u8]) -> bool {
+    let words = line.split(|&byte| class(byte) == Class::Blank);
+    let mut words = words.filter(|word| !word.is_empty()).take(4);
+    let owner = if line.first().is_some_and(|&byte| class(byte) == Class::Blank) { None } else { words.next() };
+    owner.is_some_and(|owner| owner.starts_with(b"$")) || words.any(|word| Rtype::from_text(word).is_some())
+}
+
+//----------- cutting into chunks ----------------------------------------------
+
+/// The first line at or behind `from` that starts with a word which is no directive; the end if there is none.
+///
+/// Outside of parentheses and quotes such a line states its owner.
+pub(super) fn owner_line(text: &[u8], from: usize) -> usize {
+    let from = from.max(1);
+    let newlines = memchr_iter(b'\n', text.get(from - 1..).unwrap_or_default());
+    let mut starts = newlines.map(|newline| from + newline);
+    let states_owner = |byte: &u8| *byte != b'$' && matches!(class(*byte), Class::Plain | Class::Escape);
+    starts.find(|&at| text.get(at).is_some_and(states_owner)).unwrap_or(text.len())
+}
+
+/// How many lines end in `text`, by a line feed, a carriage return, or both together.
+pub(super) fn count_lines(text: &[u8]) -> u32 {
+    let feeds = memchr_iter(b'\n', text).count();
+    let lone_returns = memchr_iter(b'\r', text).filter(|&at| text.get(at + 1) != Some(&b'\n')).count();
+    u32::try_from(feeds + lone_returns).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,187 @@
+//! `$ORIGIN`, `$TTL`, `$INCLUDE` and `$GENERATE`.
+
+use std::collections::HashMap;
+
+use super::{Lines, Options, Outcome, apex, parse, read, records, source};
+use crate::Place;
+
+/// Reads `text`, which may include `files`.
+fn read_with(files: &[(&str, &str)], text: &str) -> Outcome {
+    let files: HashMap<_, _> = files.iter().copied().collect();
+    let include = |path: &str, _: &Place| {
+        files.get(path).map(|text| text.as_bytes().to_vec()).ok_or_else(|| "no such file".to_owned())
+    };
+    let apex = apex();
+    parse(source(text.as_bytes()), &Options { include: &include, ..Options::new(apex.as_ref()) }, Lines::default).into()
+}
+
+/// RFC 1035 5.1: `$ORIGIN` completes names behind it; a relative one is completed by the one before.
+#[test]
+fn rfc1035_5_1_origin() {
+    let text = "$TTL 1\n$ORIGIN sub.example.\na NS b\n$origin deep\na NS @\n$ORIGIN .\na.example NS b";
+    assert_eq!(
+        records(text),
+        [
+            "a.sub.example. 1 IN NS b.sub.example.",
+            "a.deep.sub.example. 1 IN NS deep.sub.example.",
+            "a.example. 1 IN NS b.",
+        ]
+    );
+}
+
+/// RFC 1035 5.1: an included file has the origin that is stated, or that of the place; both are restored behind it.
+#[test]
+fn rfc1035_5_1_include() {
+    let files = [
+        ("one", "a NS b\n$ORIGIN elsewhere.example.\na NS b\n $INCLUDED A 1\n"),
+        ("two", "  NS b\n$TTL 2\n$INCLUDE three c.example.\nlast NS b"),
+        ("three", "$TTL 3\n@ NS b"),
+    ];
+    let text = "$TTL 1\nwww NS b\n$INCLUDE one sub\n NS c\n$INCLUDE \"two\" ; comment\n NS d";
+    let outcome = read_with(&files, text);
+    assert_eq!(
+        outcome.records,
+        [
+            "0:2 www.example. 1 IN NS b.example.",
+            "1:1 a.sub.example. 1 IN NS b.sub.example.",
+            "1:3 a.elsewhere.example. 1 IN NS b.elsewhere.example.",
+            "0:4 www.example. 1 IN NS c.example.",
+            "2:1 www.example. 1 IN NS b.example.",
+            "3:2 c.example. 3 IN NS b.c.example.",
+            "2:4 last.example. 3 IN NS b.example.",
+            "0:6 www.example. 3 IN NS d.example.",
+        ]
+    );
+    assert_eq!(
+        outcome.findings,
+        ["one:4:2: error: unknown type $INCLUDED (a directive stands at the start of its line)"]
+    );
+}
+
+#[test]
+fn include_names_its_files() {
+    let apex = apex();
+    let include = |path: &str, place: &Place| {
+        assert_eq!(place.to_string(), "zone:2:10");
+        Ok(format!("{path} 1 A 192.0.2.1").into_bytes())
+    };
+    let options = Options { include: &include, ..Options::new(apex.as_ref()) };
+    let parsed = parse(source(b"\n$INCLUDE a\\032b"), &options, Lines::default);
+    assert_eq!(parsed.files.iter().map(|name| &**name).collect::<Vec<_>>(), ["zone", "a b"]);
+}
+
+#[test]
+fn includes_that_fail() {
+    let files = [("self", "$INCLUDE self"), ("a", "$INCLUDE b"), ("b", "\n\n$INCLUDE a")];
+    for (text, error) in [
+        ("$INCLUDE none", "zone:1:10: error: none is not included: no such file (mend the path or the file)"),
+        ("$INCLUDE self ;", "self:1:10: error: self is not included: it is self, which includes it (break the cycle)"),
+        ("$INCLUDE a", "b:3:10: error: a is not included: it is a, which includes it (break the cycle)"),
+        ("$INCLUDE", "zone:1:9: error: a file is missing (as in $INCLUDE hosts.zone sub.example.com.)"),
+        (
+            "$INCLUDE a b c",
+            "zone:1:14: error: something follows the origin (as in $INCLUDE hosts.zone sub.example.com.)",
+        ),
+        ("$INCLUDE \\255", "zone:1:10: error: the path is not UTF-8 (give the file another name)"),
+    ] {
+        assert_eq!(read_with(&files, text), Outcome { records: vec![], findings: vec![error.to_owned()] }, "{text}");
+    }
+}
+
+#[test]
+fn includes_are_bounded_in_depth() {
+    let apex = apex();
+    let include = |path: &str, _: &Place| {
+        let next = path.parse::<u32>().expect("a number") + 1;
+        Ok(format!("$INCLUDE {next}").into_bytes())
+    };
+    let options = Options { include: &include, ..Options::new(apex.as_ref()) };
+    let outcome = Outcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));
+    assert_eq!(outcome.findings, ["16:1:10: error: 17 is not included: files include files 16 deep (nest them less)"]);
+}
+
+/// The syntax of BIND's reference manual, with its examples.
+#[test]
+fn bind_generate() {
+    for (text, expected) in [
+        ("$GENERATE 1-2 $ CNAME $.0", vec!["1.example. 1 IN CNAME 1.0.example.", "2.example. 1 IN CNAME 2.0.example."]),
+        ("$GENERATE 1-5/2 h$ A 1.2.3.$", vec!["h1", "h3", "h5"]),
+        ("$GENERATE 1-1 HOST-$ MX \"0 .\"", vec!["HOST-1.example. 1 IN MX 0 ."]),
+        ("$GENERATE 7-7 a 60 IN MX 10 mail$", vec!["a.example. 60 IN MX 10 mail7.example."]),
+        ("$GENERATE 1-1 h${0,3} A 1.2.3.${10}", vec!["h001.example. 1 IN A 1.2.3.11"]),
+        ("$GENERATE 10-10 h${-5,3,d} A 1.2.3.${+1}", vec!["h005.example. 1 IN A 1.2.3.11"]),
+        ("$GENERATE 255-255 h${0,4,x}.${0,0,X}.${0,0,o} A 1.2.3.4", vec!["h00ff.FF.377.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 271-271 ${0,0,n} A 1.2.3.4", vec!["f.0.1.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 271-271 ${0,9,N} A 1.2.3.4", vec!["F.0.1.0.0.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 271-271 ${0,8,n}ip6 A 1.2.3.4", vec!["f.0.1.0.ip6.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 1-1 a$$\\$$ A 1.2.3.4", vec!["a\\$\\$1.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 1-1 a TXT \"\\\"b $\\\" $\"", vec!["a.example. 1 IN TXT \"b 1\" \"1\""]),
+        ("$GENERATE 1-1 a TXT \"b $\" c", vec!["a.example. 1 IN TXT \"b 1\" \"c\""]),
+        ("$GENERATE 1-1 a$.example. NS ( b$\n)", vec!["a1.example. 1 IN NS b1.example."]),
+    ] {
+        let records = records(format!("$TTL 1\n{text}"));
+        assert_eq!(records.len(), expected.len(), "{text}: {records:?}");
+        for (record, expected) in records.iter().zip(expected) {
+            assert!(record.starts_with(expected), "{text}: {record} is not {expected}");
+        }
+    }
+}
+
+#[test]
+fn generate_leaves_the_owner_alone() {
+    let outcome = records("$TTL 1\na A 192.0.2.1\n$GENERATE 1-1 b A 192.0.2.2\n A 192.0.2.3");
+    assert_eq!(outcome[2], "a.example. 1 IN A 192.0.2.3");
+}
+
+#[test]
+fn generate_is_checked() {
+    for (arguments, column, message) in [
+        ("", 10, "a range, an owner, a type and RDATA must follow"),
+        (" 1-2", 14, "a range, an owner, a type and RDATA must follow"),
+        (" 1-2 a", 16, "the type is missing"),
+        (" 1-2 a A", 18, "the RDATA is missing"),
+        (" 2-1 a A 1.2.3.4", 11, "the range ends before it starts"),
+        (" 1 a A 1.2.3.4", 11, "the range is not START-STOP or START-STOP/STEP"),
+        (" 1-x a A 1.2.3.4", 11, "the range has something else than numbers up to 2147483647"),
+        (" 1-2147483648 a A 1.2.3.4", 11, "the range has something else than numbers up to 2147483647"),
+        (" 1-2/0 a A 1.2.3.4", 11, "the step of the range is 0"),
+        (" 0-16777216 a A 1.2.3.4", 11, "the range makes more than 16777216 records"),
+        (" 1-2 a${ A 1.2.3.4", 15, "a closing brace is missing"),
+        (" 1-2 a${x} A 1.2.3.4", 15, "the offset is not a number"),
+        (" 1-2 a${0,x} A 1.2.3.4", 15, "the width is not a number"),
+        (" 1-2 a${0,256} A 1.2.3.4", 15, "the width is over 255"),
+        (" 1-2 a${0,1,y} A 1.2.3.4", 15, "the base is unknown"),
+        (" 1-2 a${0,1,d,4} A 1.2.3.4", 15, "the braces hold more than offset, width and base"),
+        (" 1-2 a${-2} A 1.2.3.4", 15, "the offset makes the number negative"),
+        (" 1-2 a.. A 1.2.3.4", 15, "the name has an empty label"),
+        (" 1-2 a CNMAE b", 17, "unknown type CNMAE"),
+        (" 1-2 a TXT \"a\nb\"", 21, "the RDATA has more than one line"),
+        (" 1-2 a TXT \"(a\"", 21, "this parenthesis is not closed"),
+    ] {
+        let outcome = read(format!("$TTL 1\n$GENERATE{arguments}").as_bytes());
+        let expected = format!("zone:2:{column}: error: {message}");
+        assert!(outcome.findings.len() == 1 && outcome.findings[0].starts_with(&expected), "{expected}: {outcome:?}");
+    }
+}
+
+#[test]
+fn bad_directives() {
+    for (text, error) in [
+        ("$TTL", "zone:1:5: error: a TTL is missing (as in $TTL 3600 or $TTL 1h)"),
+        ("$TTL 1 2", "zone:1:8: error: something follows the directive (as in $TTL 3600 or $TTL 1h)"),
+        (
+            "$TTL x",
+            "zone:1:6: error: the TTL is not a number of seconds (write seconds, or numbers with units as in 1w2d3h4m5s)",
+        ),
+        ("$ORIGIN", "zone:1:8: error: a name is missing (as in $ORIGIN example.com.)"),
+        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (mend the name)"),
+        ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (did you mean $ORIGIN?)"),
+        (
+            "$X",
+            "zone:1:1: error: unknown directive $X (there are $ORIGIN, $TTL, $INCLUDE and $GENERATE; \
+             an owner that starts with $ is written \\$)",
+        ),
+    ] {
+        assert_eq!(read(text.as_bytes()).findings, [error], "{text}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Mistakes: where they are reported, what is said, and where reading goes on.
+
+use super::{Lines, Options, Outcome, apex, parse, read, records, source};
+
+/// Every mistake on its own, with the start of what is said. A good record behind it is read.
+#[test]
+fn each_mistake_has_its_place_and_message() {
+    for (text, finding) in [
+        // Heads.
+        (" 1 A 192.0.2.1", "zone:1:2: error: the first record has no owner"),
+        ("a", "zone:1:2: error: the type is missing"),
+        ("a 1 IN ; A", "zone:1:7: error: the type is missing"),
+        ("a 1 1 A 192.0.2.1", "zone:1:5: error: the TTL is stated twice (the type must follow)"),
+        ("a IN IN A 192.0.2.1", "zone:1:6: error: the class is stated twice"),
+        ("a 1x A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
+        ("a 99999999999 A 192.0.2.1", "zone:1:3: error: the TTL does not fit in 32 bits"),
+        ("a CH A 192.0.2.1", "zone:1:3: error: the class is CH (only records of class IN are served)"),
+        ("a CLASS3 A 192.0.2.1", "zone:1:3: error: the class is CH"),
+        ("a CLASS9 A 192.0.2.1", "zone:1:3: error: the class is CLASS9"),
+        ("a NONE A 192.0.2.1", "zone:1:3: error: the class is NONE"),
+        ("a ANY A 192.0.2.1", "zone:1:3: error: ANY is a type of questions and messages, not of records"),
+        ("a 1 CNMAE b", "zone:1:5: error: unknown type CNMAE (did you mean CNAME?)"),
+        ("a 1 \\A 192.0.2.1", "zone:1:5: error: unknown type \\\\A ("),
+        ("A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
+        (
+            "MX mail",
+            "zone:1:4: error: unknown type mail (MX is taken as owner; put a blank before it if it is the type)",
+        ),
+        ("a 1 \"A\" 192.0.2.1", "zone:1:5: error: TTL, class and type are not in quotes"),
+        ("a 1 AXFR x", "zone:1:5: error: AXFR is a type of questions and messages, not of records"),
+        ("a 1 TYPE41 \\# 0", "zone:1:5: error: OPT is a type of questions"),
+        ("a A 192.0.2.1", "zone:1:5: error: there is no TTL: neither here, nor before, nor by $TTL (write $TTL"),
+        // Owners.
+        ("a..b 1 A 192.0.2.1", "zone:1:1: error: the name has an empty label"),
+        ("\"a\" 1 A 192.0.2.1", "zone:1:1: error: the owner is in quotes"),
+        ("a\\300 1 A 192.0.2.1", "zone:1:1: error: a backslash must be followed by"),
+        ("a.test. 1 A 192.0.2.1", "zone:1:1: error: a.test. is out of zone example. ("),
+        // Quotes and parentheses.
+        ("a 1 TXT \"x\\\"", "zone:1:9: error: this quote is not closed (close it with \""),
+        ("a 1 TXT \"x\nb 1 TXT \"y\"", "zone:1:9: error: this quote is not closed"),
+        ("a 1 TXT \"x\"y", "zone:1:12: error: a blank is missing behind the closing quote"),
+        ("a 1 TXT x\"y", "zone:1:10: error: a quote in the middle of a word"),
+        ("a 1 TXT x=\"y\"", "zone:1:11: error: a quote in the middle of a word"),
+        ("a 1 HTTPS 1 . alpn=\"h2", "zone:1:20: error: a quote in the middle of a word"),
+        ("a 1 A (\n 192.0.2.1", "zone:1:7: error: this parenthesis is not closed (close it with )"),
+        ("a 1 A ((192.0.2.1))", "zone:1:7: error: this parenthesis is not closed"),
+        ("a 1 A 192.0.2.1 )", "zone:1:17: error: a closing parenthesis without an opening one"),
+        (")", "zone:1:1: error: a closing parenthesis without an opening one"),
+        ("a 1 TXT x\\", "zone:1:10: error: a backslash at the end of the line escapes nothing"),
+    ] {
+        let outcome = read(format!("{text}\nlast 1 A 192.0.2.9\n").as_bytes());
+        assert_eq!(outcome.findings.len(), 1, "{text}: {outcome:?}");
+        assert!(outcome.findings[0].starts_with(finding), "{text}: {:?}", outcome.findings);
+        assert!(outcome.findings[0].contains(" ("), "{text} has no help: {:?}", outcome.findings);
+        let last = outcome.records.last().expect("a record");
+        assert!(last.ends_with(" last.example. 1 IN A 192.0.2.9"), "{text}: {outcome:?}");
+    }
+}
+
+/// A mistake in RDATA is reported at its field; behind the last field, or the type, if something is missing.
+#[test]
+fn mistakes_in_rdata_have_their_place() {
+    for (text, place) in [
+        ("a 1 A", "zone:1:6"),
+        ("a 1 A 192.0.2", "zone:1:7"),
+        ("a 1 A 192.0.2.1 x", "zone:1:17"),
+        ("a 1 MX (\n  1 ; preference\n  b..c )", "zone:3:3"),
+        ("a 1 MX (\n  1 ; preference\n )", "zone:2:4"),
+        ("a 1 TXT \"a\" \\256", "zone:1:13"),
+    ] {
+        let outcome = read(text.as_bytes());
+        assert_eq!(outcome.records, [""; 0]);
+        assert_eq!(outcome.findings.len(), 1, "{text}: {outcome:?}");
+        assert!(outcome.findings[0].starts_with(&format!("{place}: error: ")), "{text}: {:?}", outcome.findings);
+    }
+}
+
+/// All mistakes are found in one run, two in one record among them.
+#[test]
+fn reading_goes_on() {
+    let text = b"$TTL 1\na..b A 1.2.3.4.5\n A x\nb A 192.0.2.1\nc A (\nd A 192.0.2.2\n A y\ne TXT \"\nf A 192.0.2.3\n";
+    let outcome = read(text);
+    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
+    assert_eq!(places, ["zone:2:1", "zone:2:8", "zone:3:4", "zone:5:5", "zone:7:4", "zone:8:7"]);
+    let lines: Vec<_> = outcome.records.iter().map(|line| line.split(' ').next().expect("a line")).collect();
+    assert_eq!(lines, ["0:4", "0:6", "0:9"]);
+}
+
+/// Behind an open parenthesis reading goes on at a line that looks like a record, not at one of its fields.
+#[test]
+fn recovery_skips_the_fields_of_the_broken_record() {
+    let text = "$TTL 1\n@ SOA a b ( ; no end\n 1 ; serial\n3600\n 1h\n\n )))\nxyz\n$TTL 2\nb A 192.0.2.1";
+    let outcome = read(text.replace(" )))", "").as_bytes());
+    assert_eq!(outcome.findings.len(), 1, "{outcome:?}");
+    assert_eq!(outcome.records, ["0:10 b.example. 2 IN A 192.0.2.1"]);
+}
+
+/// A missing owner is reported once, not for all records that lack it.
+#[test]
+fn a_missing_owner_is_reported_once() {
+    let outcome = read(b" 1 A 192.0.2.1\n 1 A 192.0.2.2\n 1 A x\na 1 A 192.0.2.3");
+    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
+    assert_eq!(places, ["zone:1:2", "zone:3:6"]);
+    assert_eq!(outcome.records, ["0:4 a.example. 1 IN A 192.0.2.3"]);
+}
+
+/// Records without owner behind a wrong owner are checked but not given to the owner before.
+#[test]
+fn a_wrong_owner_is_not_replaced_by_the_one_before() {
+    for wrong in ["a.test. 1 A 192.0.2.2", "b..c 1 A 192.0.2.2", "b 1 TXT \"", "b 1 A ("] {
+        let outcome = read(format!("a 1 A 192.0.2.1\n{wrong}\n 1 A 192.0.2.3\n").as_bytes());
+        assert_eq!(outcome.findings.len(), 1, "{wrong}: {outcome:?}");
+        assert_eq!(outcome.records, ["0:1 a.example. 1 IN A 192.0.2.1"], "{wrong}");
+    }
+}
+
+/// Errors and warnings are counted apart, so that no error hides behind warnings.
+#[test]
+fn findings_are_bounded() {
+    let apex = apex();
+    let text = "a 3000000000 A 192.0.2.1\n".repeat(5) + &"a 1 A x\n".repeat(4) + "a 1 A 192.0.2.1\n";
+    let options = Options { error_limit: 3, ..Options::new(apex.as_ref()) };
+    let outcome = Outcome::from(parse(source(text.as_bytes()), &options, Lines::default));
+    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
+    assert_eq!(places, ["zone:1:3", "zone:2:3", "zone:3:3", "zone:6:7", "zone:7:7", "zone:8:7", "zone", "zone"]);
+    assert_eq!(
+        outcome.findings[6],
+        "zone: warning: further warnings are not listed: 2 (mend those listed and check again)"
+    );
+    assert_eq!(
+        outcome.findings[7],
+        "zone: error: further errors are not listed: 1 (mend those listed and check again)"
+    );
+    assert_eq!(outcome.records.len(), 6);
+}
+
+/// Fields and entries that are too long for any RDATA are refused, not gathered.
+#[test]
+fn long_fields_and_entries_are_refused() {
+    for (text, place, message) in [
+        (format!("a 1 TXT {}", "x".repeat(262_141)), "zone:1:9", "the field is longer than any RDATA"),
+        (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),
+        (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any RDATA"),
+        (format!("a 1 TXT {}", ("x".repeat(255) + " ").repeat(257)), "zone:1:65545", "the text makes"),
+        // Each quote looks no further than the next one.
+        (format!("a 1 TXT{}", " b=\"c".repeat(100_000)), "zone:1:11", "a quote in the middle of a word"),
+    ] {
+        let outcome = read(text.as_bytes());
+        assert_eq!(outcome.findings.len(), 1);
+        assert!(outcome.findings[0].starts_with(&format!("{place}: error: {message}")), "{:?}", outcome.findings);
+    }
+    let hex = format!("a 1 TYPE731 \\# 65535 {}", "00 ".repeat(65_535));
+    assert_eq!(records(hex).len(), 1);
+}

@@ -1,0 +1,61 @@
+//! Tests of the zone text parser through its one door.
+
+mod directives;
+mod mistakes;
+mod random;
+mod real;
+mod records;
+
+use std::sync::Arc;
+
+use wire::Name;
+
+use super::print::{Style, write_record};
+use super::{Options, Parsed, Record, Sink, Source, parse};
+
+/// Keeps records as lines of text.
+#[derive(Debug, Default, PartialEq)]
+struct Lines(Vec<String>);
+
+impl Sink for Lines {
+    fn record(&mut self, record: Record<'_>) {
+        let mut line = format!("{}:{} ", record.file, record.line);
+        write_record(&mut line, &record, Style::Absolute);
+        self.0.push(line.trim_end().to_owned());
+    }
+}
+
+/// What came of a text in all: records as `FILE:LINE OWNER TTL IN TYPE RDATA`, findings as they are shown.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    records: Vec<String>,
+    findings: Vec<String>,
+}
+
+impl From<Parsed<Lines>> for Outcome {
+    fn from(parsed: Parsed<Lines>) -> Outcome {
+        let records = parsed.sinks.into_iter().flat_map(|sink| sink.0).collect();
+        let findings = parsed.diagnostics.iter().map(ToString::to_string).collect();
+        Outcome { records, findings }
+    }
+}
+
+fn apex() -> Name {
+    "example.".parse().expect("a name")
+}
+
+fn source(text: &[u8]) -> Source<'_> {
+    Source { name: Arc::from("zone"), bytes: text }
+}
+
+/// Reads a text with apex `example.`.
+fn read(text: &[u8]) -> Outcome {
+    parse(source(text), &Options::new(apex().as_ref()), Lines::default).into()
+}
+
+/// The records of a text without any mistake, without file and line.
+fn records(text: impl AsRef<[u8]>) -> Vec<String> {
+    let outcome = read(text.as_ref());
+    assert_eq!(outcome.findings, [""; 0], "{}", text.as_ref().escape_ascii());
+    outcome.records.iter().map(|line| line.split_once(' ').expect("file and line").1.to_owned()).collect()
+}

@@ -1,0 +1,212 @@
+//! Random text and records.
+
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use wire::{Name, NameRef, Rtype};
+
+use super::{Lines, Options, Outcome, apex, parse, source};
+use crate::Place;
+use crate::text::chunk::Plan;
+use crate::text::print::{Style, write_record};
+use crate::text::{Field, Record, Sink, file, rdata};
+
+/// Lines that mean something to each other: directives, omitted owners and TTLs, open quotes and parentheses, mistakes.
+fn line() -> impl Strategy<Value = String> {
+    let words = prop::sample::select(vec![
+        "a",
+        "b.c",
+        "www.example.",
+        "@",
+        "x.test.",
+        "a..b",
+        "A",
+        "NS",
+        "TXT",
+        "MX",
+        "SOA",
+        "IN",
+        "CH",
+        "1",
+        "5m",
+        "3000000000",
+        "192.0.2.1",
+        "\"q\"",
+        "\"",
+        "(",
+        ")",
+        "; c",
+        "\\",
+        "=\"v\"",
+        "$TTL",
+        "$ORIGIN",
+        "$INCLUDE",
+        "$GENERATE",
+        "1-3",
+        "h$",
+        "\t",
+        "\r",
+        "\0",
+        "é",
+        "\\# 0",
+    ]);
+    let whole = prop::sample::select(vec![
+        "a A 192.0.2.1",
+        "b 7 A 192.0.2.2",
+        " A 192.0.2.3",
+        " 9 NS b",
+        "a TXT \"two\nb A 192.0.2.4\nlines\"",
+        "$TTL 60",
+        "$TTL 5",
+        "$ORIGIN sub",
+        "$ORIGIN example.",
+        "$ORIGIN sub.example.",
+        "@ SOA a b (\n1 2 3\n4 5 )",
+        "$INCLUDE inner",
+        "c NS d (",
+        "c )",
+        "e TXT \"",
+        "@ SOA a b 1 2 3 4 5",
+        "$GENERATE 1-3 g$ A 192.0.2.$",
+        "f TXT ( a\nb TXT c\n\"d\" )",
+        "; comment",
+        "",
+    ]);
+    prop_oneof![
+        3 => whole.prop_map(str::to_owned),
+        1 => prop::collection::vec(words, 0..6).prop_map(|words| words.join(" ")),
+    ]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let ends = prop::sample::select(vec!["\n", "\n", "\n", "\r\n", "\r"]);
+    prop::collection::vec((line(), ends), 0..40)
+        .prop_map(|lines| lines.into_iter().flat_map(|(line, end)| [line, end.to_owned()]).collect())
+}
+
+/// Any octet, more often one that means something.
+fn octet() -> impl Strategy<Value = u8> {
+    prop_oneof![1 => any::<u8>(), 4 => prop::sample::select(b" \t\n\r\n;\"()\\$@.aA10".as_slice())]
+}
+
+fn read_in_chunks(text: &[u8], threads: usize, plan: Plan, error_limit: usize) -> Outcome {
+    let apex = apex();
+    let include =
+        |_: &str, _: &Place| Ok(b"i NS i\n$ORIGIN in.example.\n 4 NS i\nj NS i\n A 192.0.2.7\n$TTL 8\nk A x".to_vec());
+    let options = Options { threads, include: &include, error_limit, ..Options::new(apex.as_ref()) };
+    file::parse(source(text), &options, &Lines::default, plan).into()
+}
+
+const WHOLE: Plan = Plan { big: usize::MAX, head: 0, chunk: usize::MAX };
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    /// However a file is cut, what comes of it is what comes of one pass.
+    #[test]
+    fn chunks_are_as_one_pass(text in text(), head in 1usize..200, chunk in 1usize..100, limit in 0usize..6) {
+        let plan = Plan { big: 0, head, chunk: head.max(chunk) };
+        let once = read_in_chunks(text.as_bytes(), 1, WHOLE, limit);
+        prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, plan, limit), once);
+    }
+
+    /// Any octets at all are read to their end.
+    #[test]
+    fn random_octets_do_no_harm(text in prop::collection::vec(octet(), 0..400)) {
+        let plan = Plan { big: 0, head: 16, chunk: 16 };
+        prop_assert_eq!(read_in_chunks(&text, 2, plan, 100), read_in_chunks(&text, 1, WHOLE, 100));
+    }
+
+    /// What is printed is read back, with absolute and with relative owners.
+    #[test]
+    fn printed_records_are_read_back(
+        labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..6), 0..4),
+        ttl in 0..=i32::MAX as u32,
+        (rtype, octets) in rdata_octets(),
+        root in any::<bool>(),
+    ) {
+        let origin = if root { Name::root() } else { apex() };
+        let mut owner: Vec<u8> = labels.iter().flat_map(|label| [&[label.len() as u8], &label[..]].concat()).collect();
+        owner.extend_from_slice(origin.wire());
+        let owner = NameRef::from_wire(&owner).expect("a name");
+        let record = Record { owner, rtype, ttl, rdata: &octets, file: 0, line: 1 };
+        for style in [Style::Absolute, Style::RelativeTo(origin.as_ref())] {
+            let mut line = String::new();
+            write_record(&mut line, &record, style);
+            let parsed = parse(source(line.as_bytes()), &Options::new(origin.as_ref()), Kept::default);
+            prop_assert_eq!(&parsed.diagnostics, &[], "{}", &line);
+            let kept = (owner.wire().to_vec(), rtype, ttl, octets.clone());
+            prop_assert_eq!(&parsed.sinks[0].0, &[kept], "{}", &line);
+        }
+    }
+}
+
+/// Keeps records as octets.
+#[derive(Debug, Default)]
+struct Kept(Vec<(Vec<u8>, Rtype, u32, Vec<u8>)>);
+
+impl Sink for Kept {
+    fn record(&mut self, record: Record<'_>) {
+        self.0.push((record.owner.wire().to_vec(), record.rtype, record.ttl, record.rdata.to_vec()));
+    }
+}
+
+/// A type and well-formed RDATA of it.
+fn rdata_octets() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
+    let texts = prop::sample::select(vec![
+        (Rtype::A, "192.0.2.1"),
+        (Rtype::NS, "a\\.b.c."),
+        (Rtype::SOA, "a. b. 1 2 3 4 5"),
+        (Rtype::MX, "10 ."),
+        (Rtype::HTTPS, "1 . alpn=h2,h3"),
+        (Rtype::NSEC, "a. A NS TYPE731"),
+        (Rtype(731), "\\# 2 0102"),
+        (Rtype(731), "\\# 0"),
+    ]);
+    let fixed = texts.prop_map(|(rtype, text)| {
+        let fields: Vec<_> =
+            text.split(' ').map(|word| Field { text: word.as_bytes(), quoted: false, line: 1, column: 1 }).collect();
+        let mut octets = Vec::new();
+        rdata::parse(rtype, &fields, NameRef::ROOT, &mut octets).expect("good RDATA");
+        (rtype, octets)
+    });
+    let string = prop::collection::vec(any::<u8>(), 0..20);
+    let strings = prop::collection::vec(string, 1..4)
+        .prop_map(|all| (Rtype::TXT, all.iter().flat_map(|one| [&[one.len() as u8], &one[..]].concat()).collect()));
+    prop_oneof![fixed, strings]
+}
+
+/// The number of octets done grows to the length of the file, on one thread and on several.
+#[test]
+fn progress_reaches_the_end() {
+    let text = "a 1 A 192.0.2.1\n".repeat(200);
+    for threads in [1, 3] {
+        let told = Mutex::new(Vec::new());
+        let progress = |done| told.lock().expect("no panic").push(done);
+        let apex = apex();
+        let options = Options { threads, progress: &progress, ..Options::new(apex.as_ref()) };
+        let plan = Plan { big: 0, head: 100, chunk: 500 };
+        let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
+        assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 200);
+        let told = told.into_inner().expect("no panic");
+        assert!(told.len() > 2, "{told:?}");
+        assert_eq!(told.iter().max(), Some(&(text.len() as u64)));
+    }
+}
+
+/// A guess that holds is not read again: its sink is there. Origins and TTLs that change all the time are guessed, relative ones too.
+#[test]
+fn right_guesses_are_taken() {
+    let part = |n: u32| {
+        format!("$ORIGIN a{n}.example.\n$TTL {n}\nx A 192.0.2.1\n$ORIGIN b\nx (\nA\n192.0.2.2 )\n A 192.0.2.3\n")
+    };
+    let text: String = (0..100).map(part).collect();
+    let apex = apex();
+    let options = Options { threads: 2, ..Options::new(apex.as_ref()) };
+    let plan = Plan { big: 0, head: 40, chunk: 200 };
+    let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
+    assert_eq!(parsed.diagnostics, []);
+    assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 300);
+    let chunks = text.len() / (plan.chunk + part(99).len());
+    assert!(parsed.sinks.len() > chunks, "{} sinks, at least {chunks} chunks", parsed.sinks.len());
+}

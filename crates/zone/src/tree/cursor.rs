@@ -1,0 +1,138 @@
+//! Walking through a tree in both directions.
+
+use super::block::{Block, Entry, Position};
+use super::{Children, Inner, MAX_DEPTH, Root, Tree};
+use crate::key::Key;
+
+/// A place in a tree: at an entry, before the first one or behind the last one.
+///
+/// It knows its leaf, not the way there: most searches end in one leaf, and who walks on finds the next one anew.
+#[derive(Clone)]
+pub struct Cursor<'t> {
+    tree: &'t Tree,
+    block: Option<Block<'t>>,
+    /// The index of the entry in the block, plus one; 0 is before the first.
+    place: usize,
+    exact: bool,
+}
+
+/// The inner nodes from the root to a leaf, each with the index of the child taken.
+type Path<'t> = ([Option<(&'t Inner, usize)>; MAX_DEPTH], usize);
+
+impl<'t> Cursor<'t> {
+    pub(super) fn front(tree: &'t Tree) -> Cursor<'t> {
+        Cursor { tree, block: tree.leaf(b""), place: 0, exact: false }
+    }
+
+    #[inline]
+    pub(super) fn seek(tree: &'t Tree, key: &[u8]) -> Cursor<'t> {
+        let mut cursor = Cursor { tree, block: tree.leaf(key), place: 0, exact: false };
+        if let Some(block) = cursor.block {
+            match block.search(key) {
+                Position::At(index) => (cursor.place, cursor.exact) = (index + 1, true),
+                Position::Behind(index) => cursor.place = index + 1,
+                // All keys of this leaf are greater: separators are shortened, so the predecessor is next door.
+                Position::Front => {
+                    cursor.step_leaf(false);
+                }
+            }
+        }
+        cursor
+    }
+
+    /// Whether the key sought is that of the entry.
+    #[inline]
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// A cursor at the entry of `key`. Names that are near in the tree are mostly in this leaf: it is looked at first.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> Option<Cursor<'t>> {
+        if let Some(Position::At(index)) = self.block.map(|block| block.search(key)) {
+            return Some(Cursor { place: index + 1, exact: true, ..self.clone() });
+        }
+        Some(self.tree.seek(key)).filter(Cursor::is_exact)
+    }
+
+    /// The entry here; `None` before the first and behind the last.
+    #[inline]
+    pub fn entry(&self) -> Option<Entry<'t>> {
+        let block = self.block.as_ref()?;
+        let index = self.place.checked_sub(1)?;
+        (index < block.count()).then(|| block.entry(index))
+    }
+
+    /// Moves to the next entry and returns it.
+    #[inline]
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Entry<'t>> {
+        self.exact = false;
+        let count = self.block.as_ref()?.count();
+        if self.place < count {
+            self.place += 1;
+        } else if self.place > count || !self.step_leaf(true) {
+            self.place = count + 1;
+            return None;
+        }
+        self.entry()
+    }
+
+    /// Moves to the entry before and returns it.
+    #[inline]
+    pub fn prev(&mut self) -> Option<Entry<'t>> {
+        self.exact = false;
+        if self.place > 1 {
+            self.place -= 1;
+        } else if self.place == 0 || !self.step_leaf(false) {
+            self.place = 0;
+            return None;
+        }
+        self.entry()
+    }
+
+    /// Moves to the first entry of the next leaf or the last one of the leaf before; false where there is none.
+    #[cold]
+    fn step_leaf(&mut self, forward: bool) -> bool {
+        let Some((path, depth)) = self.path() else { return false };
+        for (inner, index) in path[..depth].iter().rev().flatten() {
+            let next = if forward { index + 1 } else { index.wrapping_sub(1) };
+            if next < inner.child_count() {
+                let block = edge_leaf(inner, next, forward);
+                self.place = if forward { 1 } else { block.count() };
+                self.block = Some(block);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The way to the leaf at hand.
+    fn path(&self) -> Option<Path<'t>> {
+        let Root::Inner(root) = &self.tree.root else { return None };
+        let mut key = Key::new();
+        key.set_entry(&self.block.as_ref()?.entry(0));
+        let (mut path, mut depth): Path<'t> = ([None; MAX_DEPTH], 0);
+        let mut inner: &Inner = root;
+        loop {
+            let index = inner.child_index(key.as_bytes());
+            path[depth] = Some((inner, index));
+            depth += 1;
+            match &inner.children {
+                Children::Inner(nodes) => inner = &nodes[index],
+                Children::Leaf(_) => return Some((path, depth)),
+            }
+        }
+    }
+}
+
+/// The first or last leaf below child `index`.
+fn edge_leaf(mut inner: &Inner, mut index: usize, first: bool) -> Block<'_> {
+    loop {
+        match &inner.children {
+            Children::Leaf(leaves) => return leaves[index].block(),
+            Children::Inner(nodes) => inner = &nodes[index],
+        }
+        index = if first { 0 } else { inner.child_count() - 1 };
+    }
+}

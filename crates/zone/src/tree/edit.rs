@@ -1,0 +1,178 @@
+//! Changing a tree: a new version that shares all but the touched paths with the old one.
+
+use std::sync::Arc;
+
+use super::build::{Builder, Separator, group, grow, grow_inner};
+use super::{Children, Inner, LEAF_SIZE, Leaf, Root, Tree};
+
+/// One change: the new value of a key, or its removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The value it gets; `None` removes the entry.
+    pub value: Option<Box<[u8]>>,
+}
+
+/// A leaf that shrinks below this size, in octets, is joined with a small neighbour.
+const SMALL_LEAF: usize = LEAF_SIZE / 3;
+
+impl Tree {
+    /// The tree with `edits` made, which must be sorted by key, each key once. O(edits), not O(tree).
+    pub fn apply(&self, edits: &[Edit]) -> Tree {
+        debug_assert!(edits.is_sorted_by(|a, b| a.key < b.key), "edits are sorted, each key once");
+        if edits.is_empty() {
+            return self.clone();
+        }
+        let root = match &self.root {
+            Root::Empty => grow(pack(None, edits)),
+            Root::Leaf(leaf) => grow(pack(Some(leaf), edits)),
+            Root::Inner(inner) => match rewrite(inner, edits) {
+                nodes if nodes.is_empty() => Root::Empty,
+                nodes => collapse(grow_inner(nodes)),
+            },
+        };
+        Tree { root }
+    }
+}
+
+/// Takes away levels that have a single child.
+fn collapse(mut root: Root) -> Root {
+    loop {
+        root = match &root {
+            Root::Inner(inner) if inner.child_count() == 1 => match &inner.children {
+                Children::Inner(nodes) => Root::Inner(nodes[0].clone()),
+                Children::Leaf(leaves) => Root::Leaf(leaves[0].clone()),
+            },
+            _ => return root,
+        };
+    }
+}
+
+/// The nodes that take the place of `inner`: none, one, or more where it was split.
+fn rewrite(inner: &Inner, edits: &[Edit]) -> Vec<(Separator, Arc<Inner>)> {
+    match &inner.children {
+        Children::Inner(nodes) => match rewrite_children(inner, nodes, edits, |node, edits| rewrite(node, edits)) {
+            Rewritten::InPlace(nodes) => same_shape(inner, Children::Inner(nodes)),
+            Rewritten::Reshaped(nodes) => group(nodes, Children::Inner),
+        },
+        Children::Leaf(leaves) => match rewrite_children(inner, leaves, edits, |leaf, edits| pack(Some(leaf), edits)) {
+            Rewritten::InPlace(leaves) if !leaves.iter().any(Leaf::is_small) => {
+                same_shape(inner, Children::Leaf(leaves))
+            }
+            Rewritten::InPlace(leaves) => group(join_small(with_separators(inner, leaves)), Children::Leaf),
+            Rewritten::Reshaped(leaves) => group(join_small(leaves), Children::Leaf),
+        },
+    }
+}
+
+/// The children of a node after a change.
+enum Rewritten<N> {
+    /// One for each old one: the separators still hold.
+    InPlace(Box<[N]>),
+    /// Split or emptied ones among them.
+    Reshaped(Vec<(Separator, N)>),
+}
+
+fn same_shape(inner: &Inner, children: Children) -> Vec<(Separator, Arc<Inner>)> {
+    vec![(Separator::default(), Arc::new(Inner { separators: inner.separators.clone(), children }))]
+}
+
+/// Children with their lower bounds, the first of which the caller knows.
+fn with_separators<N>(inner: &Inner, children: Box<[N]>) -> Vec<(Separator, N)> {
+    let separator = |index: usize| index.checked_sub(1).map_or(Separator::default(), |at| inner.separator(at));
+    children.into_iter().enumerate().map(|(index, child)| (separator(index), child)).collect()
+}
+
+/// Hands each child its edits; children without any are shared.
+fn rewrite_children<N: Clone>(
+    inner: &Inner,
+    children: &[N],
+    mut edits: &[Edit],
+    rewrite: impl Fn(&N, &[Edit]) -> Vec<(Separator, N)>,
+) -> Rewritten<N> {
+    let mut changed: Vec<(usize, Vec<(Separator, N)>)> = Vec::new();
+    while let Some(edit) = edits.first() {
+        let index = inner.child_index(&edit.key);
+        let is_last = index + 1 == children.len();
+        let upper = if is_last { None } else { Some(inner.separator(index)) };
+        let mine = upper.map_or(edits.len(), |upper| edits.partition_point(|edit| edit.key < upper));
+        let (now, later) = edits.split_at(mine);
+        changed.push((index, rewrite(&children[index], now)));
+        edits = later;
+    }
+    let mut nodes = children.to_vec();
+    if changed.iter().all(|(_, nodes)| nodes.len() == 1) {
+        for (index, mut with) in changed {
+            nodes[index] = with.remove(0).1;
+        }
+        return Rewritten::InPlace(nodes.into());
+    }
+    let mut nodes: Vec<_> = with_separators(inner, nodes.into()).into_iter().map(|node| vec![node]).collect();
+    for (index, mut with) in changed {
+        // What stands first keeps the lower bound of the old child.
+        if let Some((separator, _)) = with.first_mut() {
+            *separator = std::mem::take(&mut nodes[index][0].0);
+        }
+        nodes[index] = with;
+    }
+    Rewritten::Reshaped(nodes.into_iter().flatten().collect())
+}
+
+/// The leaves that take the place of `leaf`.
+fn pack(leaf: Option<&Leaf>, edits: &[Edit]) -> Vec<(Separator, Leaf)> {
+    let mut builder = Builder::default();
+    let mut edits = edits.iter().peekable();
+    let mut key = Vec::new();
+    let block = leaf.map(Leaf::block);
+    for entry in block.iter().flat_map(|block| (0..block.count()).map(|index| block.entry(index))) {
+        key.clear();
+        entry.append_key(&mut key);
+        while let Some(edit) = edits.next_if(|edit| *edit.key < *key) {
+            push(&mut builder, edit);
+        }
+        match edits.next_if(|edit| *edit.key == *key) {
+            Some(edit) => push(&mut builder, edit),
+            None => builder.push(&key, entry.value),
+        }
+    }
+    edits.for_each(|edit| push(&mut builder, edit));
+    builder.into_leaves().0
+}
+
+fn push(builder: &mut Builder, edit: &Edit) {
+    if let Some(value) = &edit.value {
+        builder.push(&edit.key, value);
+    }
+}
+
+impl Leaf {
+    fn is_small(&self) -> bool {
+        self.0.len() < SMALL_LEAF
+    }
+}
+
+/// Joins neighbours that have both become small.
+fn join_small(leaves: Vec<(Separator, Leaf)>) -> Vec<(Separator, Leaf)> {
+    let mut out: Vec<(Separator, Leaf)> = Vec::with_capacity(leaves.len());
+    for (separator, leaf) in leaves {
+        match out.last_mut() {
+            Some((_, last)) if last.is_small() && leaf.is_small() => *last = join(last, &leaf),
+            _ => out.push((separator, leaf)),
+        }
+    }
+    out
+}
+
+fn join(left: &Leaf, right: &Leaf) -> Leaf {
+    let mut encoder = super::block::Encoder::default();
+    let mut key = Vec::new();
+    for block in [left.block(), right.block()] {
+        for entry in (0..block.count()).map(|index| block.entry(index)) {
+            key.clear();
+            entry.append_key(&mut key);
+            encoder.push(&key, entry.value);
+        }
+    }
+    Leaf(encoder.finish().into())
+}

@@ -1,0 +1,180 @@
+//! One version of a zone: immutable, sharing all that did not change with the versions before it.
+
+use std::sync::Arc;
+
+use wire::{Name, NameRef, Rtype};
+
+use crate::key::write_labels;
+use crate::rrset::{Node, Rrset};
+use crate::tables::Tables;
+use crate::tree::{Cursor, Entry, Tree};
+
+/// A zone as it is served.
+#[derive(Clone)]
+pub struct Zone {
+    pub(crate) apex: Name,
+    /// All owners but those of NSEC3 records.
+    pub(crate) names: Tree,
+    /// The owners of NSEC3 records: one hash label each.
+    pub(crate) nsec3: Tree,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) denial: Denial,
+    pub(crate) has_wildcards: bool,
+    pub(crate) apex_labels: u8,
+    pub(crate) counts: Counts,
+}
+
+/// How a zone proves that something is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Denial {
+    /// Not at all: the zone is not signed.
+    #[default]
+    None,
+    /// By NSEC records (RFC 4034 4).
+    Nsec,
+    /// By NSEC3 records (RFC 5155), hashed so.
+    Nsec3 {
+        /// Additional iterations.
+        iterations: u16,
+        /// The salt.
+        salt: Box<[u8]>,
+    },
+}
+
+/// How much a zone holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Owner names, with those of NSEC3 records.
+    pub names: u64,
+    /// Records, as the zone text has them, each once.
+    pub records: u64,
+}
+
+impl Zone {
+    /// The apex, in lower case.
+    #[inline]
+    pub fn apex(&self) -> NameRef<'_> {
+        self.apex.as_ref()
+    }
+
+    /// How many labels the apex has.
+    #[inline]
+    pub fn apex_labels(&self) -> usize {
+        self.apex_labels.into()
+    }
+
+    /// The serial of the SOA record (RFC 1035 3.3.13).
+    pub fn serial(&self) -> u32 {
+        soa_numbers(&self.soa())[0]
+    }
+
+    /// How many seconds a secondary may serve the zone without hearing of it (RFC 1035 3.3.13).
+    pub fn expire_s(&self) -> u32 {
+        soa_numbers(&self.soa())[3]
+    }
+
+    /// The SOA RRset.
+    #[inline]
+    pub fn soa(&self) -> Rrset<'_> {
+        self.apex_node().rrset(Rtype::SOA).expect("a zone is only made with a SOA record at its apex")
+    }
+
+    /// The SOA RRset and the TTL that it has in negative answers: the lesser of its own and its last field (RFC 2308 5).
+    #[inline]
+    pub fn negative_soa(&self) -> (Rrset<'_>, u32) {
+        let soa = self.soa();
+        (soa, soa.ttl.min(soa_numbers(&soa)[4]))
+    }
+
+    /// The node of the apex.
+    #[inline]
+    pub fn apex_node(&self) -> Node<'_> {
+        let entry = self.names.first().expect("a zone is only made with an apex");
+        self.node(&entry)
+    }
+
+    /// A cursor at the owner with this key (see [`crate::key`]) or at its predecessor.
+    #[inline]
+    pub fn seek(&self, key: &[u8]) -> Cursor<'_> {
+        self.names.seek(key)
+    }
+
+    /// The node of the owner with this key.
+    pub fn get(&self, key: &[u8]) -> Option<Node<'_>> {
+        self.names.get(key).map(|value| Node::new(value, &self.tables))
+    }
+
+    /// A cursor at the NSEC3 owner with this key, the hash label, or at its predecessor.
+    #[inline]
+    pub fn seek_nsec3(&self, key: &[u8]) -> Cursor<'_> {
+        self.nsec3.seek(key)
+    }
+
+    /// A cursor at the last NSEC3 owner.
+    pub fn last_nsec3(&self) -> Cursor<'_> {
+        // No base32hex digit is as great.
+        self.nsec3.seek(&[0xff])
+    }
+
+    /// The RRsets behind a cursor's entry.
+    #[inline]
+    pub fn node<'z>(&'z self, entry: &Entry<'z>) -> Node<'z> {
+        Node::new(entry.value, &self.tables)
+    }
+
+    /// All owners with their RRsets: the apex first, then in canonical order, then those of NSEC3 records.
+    pub fn nodes(&self) -> impl Iterator<Item = (Entry<'_>, Node<'_>)> {
+        self.names.iter().chain(self.nsec3.iter()).map(|entry| (entry, self.node(&entry)))
+    }
+
+    /// How the zone proves what is not there.
+    #[inline]
+    pub fn denial(&self) -> &Denial {
+        &self.denial
+    }
+
+    /// Whether any owner has a label `*`: it makes a wildcard, be it an empty non-terminal (RFC 4592 2.2.3).
+    #[inline]
+    pub fn has_wildcards(&self) -> bool {
+        self.has_wildcards
+    }
+
+    /// How much it holds.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many octets it has on the heap, shared parts included, without the allocator's overhead.
+    pub fn heap_size(&self) -> usize {
+        self.names.heap_size() + self.nsec3.heap_size() + self.tables.heap_size() + self.apex.wire().len()
+    }
+
+    /// The owner name of an entry, in lower case.
+    pub fn owner(&self, entry: &Entry<'_>) -> Name {
+        owner_name(entry, self.apex())
+    }
+}
+
+/// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
+#[inline]
+fn soa_numbers(soa: &Rrset<'_>) -> [u32; 5] {
+    let stored = soa.stored().next().expect("a SOA RRset has a record").bytes;
+    let numbers = stored.last_chunk::<20>().expect("SOA RDATA ends in five numbers").as_chunks::<4>().0;
+    std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
+}
+
+/// The name of an entry below `apex`.
+pub(crate) fn owner_name(entry: &Entry<'_>, apex: NameRef<'_>) -> Name {
+    let mut key = Vec::with_capacity(entry.key_len());
+    entry.append_key(&mut key);
+    name_of_key(&key, apex)
+}
+
+/// The name that a key stands for below `apex`.
+pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
+    let mut wire = [0; 2 * wire::MAX_NAME_LEN];
+    let len = write_labels(key, &mut wire);
+    let end = len + apex.wire().len();
+    wire[len..end].copy_from_slice(apex.wire());
+    Name::from_wire(&wire[..end]).expect("keys are made from names")
+}

@@ -1,0 +1,55 @@
+//! Any OPT record behind a good question: FORMERR, BADVERS or the answer, with an OPT record that is sound.
+//!
+//! Seven octets: payload, version, flags and a second record or none; the rest is the RDATA.
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+
+use answer::cookie::Secrets;
+use answer::{Access, Content, Options, Served, Transport};
+use libfuzzer_sys::fuzz_target;
+use wire::message::{Message, Rcode};
+use wire::{Name, Rtype};
+use zonda_fuzz::{ask_anything, subject};
+
+fn served() -> &'static Arc<Served> {
+    static SERVED: OnceLock<Arc<Served>> = OnceLock::new();
+    SERVED.get_or_init(|| {
+        let options =
+            Options { nsid: vec![b'n'; 100].into(), cookies: Some(Secrets(vec![[7; 16]])), ..Options::default() };
+        let text = "example. 60 IN SOA ns. host. 1 2 3 4 5\nexample. 60 NS ns.\n";
+        let zone = subject::zone(&apex(), text);
+        subject::serve([Content::Zone(zone)], options, Access::default())
+    })
+}
+
+fn apex() -> Name {
+    "example.".parse().expect("a good name")
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(([payload @ .., version, high, low, copies], rdata)) = bytes.split_first_chunk::<6>() else { return };
+    let Ok(len) = u16::try_from(rdata.len()) else { return };
+    let fixed = [&[0, 0, 41][..], payload, &[0, *version, *high, *low], &len.to_be_bytes()].concat();
+    let copies = copies % 3;
+    let mut query = Message::query(apex(), Rtype::SOA).to_wire();
+    query[11] = copies;
+    for _ in 0..copies {
+        query.extend_from_slice(&fixed);
+        query.extend_from_slice(rdata);
+    }
+    for transport in [Transport::Udp, subject::TCP] {
+        let answer = ask_anything(served(), &query, transport).expect("an answer");
+        let good = copies == 0 || copies == 1 && Message::parse(&query).is_ok();
+        let rcodes: &[Rcode] = match (good, copies, version) {
+            (false, ..) => &[Rcode::FORMERR],
+            (true, 1, 1..) => &[Rcode::BADVERS, Rcode::FORMERR],
+            // Some options have a form of their own.
+            (true, ..) => &[Rcode::NOERROR, Rcode::FORMERR],
+        };
+        assert!(rcodes.contains(&answer.rcode), "{:?}", answer.rcode);
+        if let Some(edns) = &answer.edns {
+            assert_eq!((edns.version, edns.reserved, edns.dnssec_ok), (0, 0, high & 0x80 != 0));
+        }
+    }
+});

@@ -1,0 +1,47 @@
+//! Any text as a zone: it is read to the end, what was read is printed and read again the same, and it loads or not.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::{Name, NameRef, Rtype};
+use zone::load::{self, load};
+use zone::text::print::{Style, write_record};
+use zone::text::{Options, Record, Sink, Source, parse};
+
+/// A record without its place.
+type Line = (Name, Rtype, u32, Vec<u8>);
+
+/// The records as they came.
+#[derive(Default)]
+struct Records(Vec<Line>);
+
+impl Sink for Records {
+    fn record(&mut self, record: Record<'_>) {
+        self.0.push((record.owner.to_owned(), record.rtype, record.ttl, record.rdata.to_vec()));
+    }
+}
+
+fn options() -> Options<'static> {
+    Options::new(NameRef::ROOT)
+}
+
+fn read(text: &[u8]) -> (Vec<Line>, usize) {
+    let source = Source { name: "fuzz".into(), bytes: text };
+    let parsed = parse(source, &options(), Records::default);
+    (parsed.sinks.into_iter().flat_map(|records| records.0).collect(), parsed.diagnostics.len())
+}
+
+fuzz_target!(|text: &[u8]| {
+    let (records, _) = read(text);
+    let mut printed = String::new();
+    for (owner, rtype, ttl, rdata) in &records {
+        let record = Record { owner: owner.as_ref(), rtype: *rtype, ttl: *ttl, rdata, file: 0, line: 1 };
+        write_record(&mut printed, &record, Style::Absolute);
+    }
+    let (again, diagnostics) = read(printed.as_bytes());
+    assert_eq!(diagnostics, 0, "{printed}");
+    assert_eq!(again, records, "{printed}");
+    load(
+        Source { name: "fuzz".into(), bytes: text },
+        &load::Options { thorough: true, ..load::Options::new(options()) },
+    );
+});

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes a first corpus for each fuzz target: well-formed input, from which the fuzzer goes on."""
+
+import random
+import struct
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+
+NAMES = [".", "z.", "a.z.", "b.a.z.", "*.z.", "a.b.c.z.", "version.bind.", "l" * 63 + ".z."]
+TYPES = [1, 2, 5, 6, 16, 28, 39, 43, 46, 47, 48, 50, 64, 251, 252, 255]
+OPTIONS = [(3, b""), (9, b""), (10, b"cookie01"), (10, b"cookie01" + b"s" * 16), (11, b""), (15, b"\0\x14"), (19, b""), (65001, b"x")]
+
+ZONE = r"""$ORIGIN z.
+$TTL 1h
+@ SOA ns hostmaster ( 1 2h 15m
+    1w 5m ) ; numbers
+  NS ns
+ns A 192.0.2.1
+  AAAA 2001:db8::1
+*.w 300 IN MX 10 mail.example.com.
+a\.b IN 60 TXT "one" two \"three\" \065
+c CNAME @
+d DNAME e
+sub NS ns.sub
+sub DS 12345 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff
+ns.sub A 192.0.2.2
+$GENERATE 1-3/2 host${0,3,d} A 192.0.2.$
+u TYPE65280 \# 3 010203
+s HTTPS 1 . alpn=h2,h3 port=443 ipv4hint=192.0.2.3
+loc LOC 52 22 23.000 N 4 53 32.000 E -2.00m 0.00m 10000m 10m
+caa CAA 0 issue "ca.example"
+@ NSEC a\.b.z. A NS SOA RRSIG NSEC TYPE65280
+@ RRSIG NSEC 13 1 300 20300101000000 20200101000000 1 z. c2lnbmF0dXJl
+2t7b4g4vsa5smi47k61mv5bv1a22bojr NSEC3 1 1 12 aabbccdd 2vptu5timamqttgl4luu9kg21e0aor3s A RRSIG
+"""
+
+
+def wire_name(name: str) -> bytes:
+    labels = [label.encode() for label in name.split(".") if label]
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def opt(payload: int, version: int, flags: int, options: list[tuple[int, bytes]]) -> bytes:
+    rdata = b"".join(struct.pack("!HH", code, len(data)) + data for code, data in options)
+    return b"\0" + struct.pack("!HHBBHH", 41, payload, 0, version, flags, len(rdata)) + rdata
+
+
+def query(name: str, rtype: int, additional: bytes = b"") -> bytes:
+    header = struct.pack("!6H", 0x1234, 0x0100, 1, 0, 0, 1 if additional else 0)
+    return header + wire_name(name) + struct.pack("!HH", rtype, 1) + additional
+
+
+def answer() -> bytes:
+    """An answer with compressed names in owner and RDATA."""
+    record = b"\xc0\x0c" + struct.pack("!HHIH", 15, 1, 3600, 7) + b"\0\x0a\x02mx\xc0\x10"
+    return struct.pack("!6H", 0x1234, 0x8400, 1, 1, 0, 0) + wire_name("www.z.") + struct.pack("!HH", 15, 1) + record
+
+
+def write(target: str, seeds: list[bytes]) -> None:
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds):
+        (folder / f"seed-{number:03}").write_bytes(seed)
+
+
+def main() -> None:
+    rng = random.Random(1034)
+    queries = [query(name, rtype) for name in NAMES for rtype in TYPES]
+    queries += [query("a.z.", 1, opt(1232, 0, 0x8000, [option])) for option in OPTIONS]
+    write("message", [*queries, answer()])
+    write("edns", [
+        struct.pack("!HBHB", payload, version, flags, copies) + opt(0, 0, 0, OPTIONS[:count])[11:]
+        for payload in (512, 4096) for version in (0, 1) for flags in (0, 0x8000) for copies in (1, 2)
+        for count in (0, 1, len(OPTIONS))
+    ])
+    write("zone_text", [ZONE.encode(), *(line.encode() + b"\n" for line in ZONE.splitlines())])
+    write("respond", [rng.randbytes(2) + it for it in queries])
+
+
+if __name__ == "__main__":
+    main()

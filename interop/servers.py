@@ -1,0 +1,273 @@
+"""Finds, configures, starts and stops the servers under comparison, each on a port of its own.
+
+All use 127.0.0.1: BIND listens only on addresses that an interface has.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import ask
+from message import AA, SOA, Malformed, Question, parse
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A zone to serve: its apex in wire format, lower case, and its file."""
+
+    apex: bytes
+    name: str
+    file: Path
+
+
+class Missing(RuntimeError):
+    """A server's program is not on this machine."""
+
+
+class Server:
+    """One server: a subclass knows its program and its configuration."""
+
+    name = ""
+    programs: tuple[str, ...] = ()
+    version_flag = "--version"
+
+    def __init__(self, zones: list[Zone], folder: Path) -> None:
+        self.zones, self.folder = zones, folder / self.name
+        self.address = HOST, free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def program(cls) -> str:
+        """The path of the server's program; raises `Missing`."""
+        path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+        for program in cls.programs:
+            if found := shutil.which(program, path=path):
+                return found
+        raise Missing(f"{cls.name} not found; {cls.remedy()}")
+
+    @classmethod
+    def remedy(cls) -> str:
+        return "run interop/install-peers, or put it on PATH"
+
+    @classmethod
+    def version(cls) -> str:
+        """What the program says of itself, in one line."""
+        done = subprocess.run([cls.program(), cls.version_flag], capture_output=True, text=True, check=False)
+        return next((line for line in (done.stdout + done.stderr).splitlines() if line), "of unknown version")
+
+    def arguments(self) -> list[str]:
+        """Writes the configuration and gives the command line."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Starts the server and waits until every zone answers; raises `RuntimeError` with its log when one does not."""
+        self.folder.mkdir(parents=True)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(self.arguments(), stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True)
+        waiting, deadline = [z for z in self.zones], time.monotonic() + START_TIMEOUT_S
+        while waiting:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                names = ", ".join(z.name for z in waiting)
+                raise RuntimeError(f"{self.name} does not serve {names}:\n{self.log.read_text(errors='replace')[-4000:]}")
+            replies = ask.udp(self.address, [Question(z.apex, SOA).wire() for z in waiting], timeout_s=0.3, tries=1)
+            waiting = [z for z, reply in zip(waiting, replies) if not serves(reply)]
+            if waiting:
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Ends the server and its children, which share its process group."""
+        if self.process is None:
+            return
+        for signal_number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+            try:
+                os.killpg(self.process.pid, signal_number)
+                self.process.wait(patience_s)
+                break
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self.process = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+class Zonda(Server):
+    """The server of this repository: `ZONDA`, or what cargo built last of release and debug."""
+
+    name = "zonda"
+
+    @classmethod
+    def program(cls) -> str:
+        builds = [ROOT / "target" / kind / "zonda" for kind in ("release", "debug")]
+        builds = sorted((b for b in builds if b.exists()), key=lambda b: b.stat().st_mtime, reverse=True)
+        if found := os.environ.get("ZONDA") or (str(builds[0]) if builds else None):
+            return str(Path(found).resolve())
+        raise Missing(f"zonda not found; {cls.remedy()}")
+
+    @classmethod
+    def remedy(cls) -> str:
+        return "run `cargo build -p zonda-server`, or name the binary in ZONDA"
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = f"""\
+[server]
+listen = ["{host}:{port}"]
+workers = 1
+state-dir = "{self.folder}"
+"""
+        for zone in self.zones:
+            text += f"""\
+[[zone]]
+name = "{zone.name}"
+file = "{zone.file}"
+allow-transfer = ["127.0.0.0/8"]
+"""
+        return [self.program(), "serve", "--config", self.write("zonda.toml", text)]
+
+
+class Nsd(Server):
+    name, programs, version_flag = "nsd", ("nsd",), "-v"
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = f"""\
+server:
+  ip-address: {host}@{port}
+  server-count: 1
+  username: ""
+  zonesdir: /
+  pidfile: {self.folder}/pid
+  xfrdfile: {self.folder}/xfrd.state
+  zonelistfile: {self.folder}/zones.list
+  xfrdir: {self.folder}
+  tcp-query-count: 0
+  rrl-ratelimit: 0
+  refuse-any: no
+  minimal-responses: yes
+remote-control:
+  control-enable: no
+"""
+        for zone in self.zones:
+            text += f"""\
+zone:
+  name: {zone.name}
+  zonefile: {zone.file}
+  provide-xfr: 127.0.0.0/8 NOKEY
+"""
+        return [self.program(), "-d", "-c", self.write("nsd.conf", text)]
+
+
+class Knot(Server):
+    name, programs = "knot", ("knotd",)
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = f"""\
+server:
+  listen: {host}@{port}
+  rundir: {self.folder}
+  udp-workers: 1
+  tcp-workers: 1
+  background-workers: 1
+log:
+  - target: stdout
+    any: warning
+database:
+  storage: {self.folder}/db
+acl:
+  - id: any
+    address: 127.0.0.0/8
+    action: transfer
+template:
+  - id: default
+    storage: {self.folder}
+    semantic-checks: off
+    zonefile-sync: -1
+    journal-content: none
+    acl: any
+zone:
+"""
+        for zone in self.zones:
+            text += f"""\
+  - domain: {zone.name}
+    file: {zone.file}
+"""
+        return [self.program(), "-c", self.write("knot.conf", text)]
+
+
+class Bind(Server):
+    name, programs, version_flag = "bind", ("named",), "-v"
+
+    def arguments(self) -> list[str]:
+        host, port = self.address
+        text = f"""\
+options {{
+  directory "{self.folder}";
+  listen-on port {port} {{ {host}; }};
+  listen-on-v6 {{ none; }};
+  pid-file none;
+  recursion no;
+  notify no;
+  dnssec-validation no;
+  empty-zones-enable no;
+  minimal-responses no-auth;
+  zero-no-soa-ttl no;
+  allow-transfer {{ any; }};
+  max-records-per-type 0;
+  check-names primary ignore;
+  check-integrity no;
+  check-sibling no;
+  check-mx ignore;
+  check-mx-cname ignore;
+  check-srv-cname ignore;
+  check-wildcard no;
+}};
+controls {{ }};
+"""
+        for zone in self.zones:
+            text += f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
+        return [self.program(), "-g", "-n", "1", "-c", self.write("named.conf", text)]
+
+
+SERVERS: dict[str, type[Server]] = {s.name: s for s in (Zonda, Nsd, Knot, Bind)}
+
+
+def serves(reply: bytes | None) -> bool:
+    """Whether this is the answer of a server that has loaded the zone."""
+    try:
+        message = parse(reply or b"")
+    except Malformed:
+        return False
+    return message.has(AA) and bool(message.answer)
+
+
+def free_port() -> int:
+    """A port that is free for TCP and for UDP."""
+    while True:
+        with socket.create_server((HOST, 0)) as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            port = int(stream.getsockname()[1])
+            try:
+                datagrams.bind((HOST, port))
+            except OSError:
+                continue
+            return port

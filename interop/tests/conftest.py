@@ -1,0 +1,95 @@
+"""Makes the modules of the tool importable, and gives tests small zones and servers of their own."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import ask
+import zonedata
+from zonetext import ZONES, expanded
+
+# What a server sends for a message: nothing, a message, or over TCP several and then the end.
+Responder = Callable[[bytes], bytes | list[bytes] | None]
+
+
+@pytest.fixture
+def zone_of(tmp_path: Path) -> Callable[[str, str], zonedata.ZoneData]:
+    """Reads zone text under an apex."""
+
+    def read(apex: str, text: str) -> zonedata.ZoneData:
+        file = tmp_path / "zone"
+        file.write_text(text)
+        return zonedata.read(file, apex)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zonedata.ZoneData]:
+    """Reads a zone of this repository under an apex."""
+    folder = tmp_path_factory.mktemp("zones")
+    known: dict[str, zonedata.ZoneData] = {}
+
+    def read(apex: str, source: str) -> zonedata.ZoneData:
+        if apex not in known:
+            file = folder / apex
+            file.write_text(expanded(ZONES / source))
+            known[apex] = zonedata.read(file, apex)
+        return known[apex]
+
+    return read
+
+
+@contextmanager
+def serving(respond: Responder, respond_over_udp: Responder | None = None) -> Iterator[ask.Address]:
+    """A server on 127.0.0.1 that answers with what `respond` gives for a message, or not at all; over UDP with its own responder if there is one."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        address = listener.getsockname()
+        datagrams.bind(address)
+        threads = [
+            threading.Thread(target=answer_datagrams, args=(datagrams, respond_over_udp or respond)),
+            threading.Thread(target=answer_streams, args=(listener, respond)),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield address
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            datagrams.sendto(b"", address)
+            for thread in threads:
+                thread.join()
+
+
+def answer_datagrams(sock: socket.socket, respond: Responder) -> None:
+    while (received := sock.recvfrom(65535))[0]:
+        if isinstance(reply := respond(received[0]), bytes):
+            sock.sendto(reply, received[1])
+
+
+def answer_streams(listener: socket.socket, respond: Responder) -> None:
+    while True:
+        try:
+            stream, _ = listener.accept()
+        except OSError:
+            return
+        with stream:
+            answer_stream(stream, respond)
+
+
+def answer_stream(stream: socket.socket, respond: Responder) -> None:
+    while (message := ask.receive_framed(stream)) is not None:
+        reply = respond(message)
+        for part in reply if isinstance(reply, list) else [reply] if reply is not None else []:
+            stream.sendall(ask.framed(part))
+        if isinstance(reply, list):
+            return

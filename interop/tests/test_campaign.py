@@ -1,0 +1,193 @@
+"""A server that answers wrongly is caught, whatever the kind of mistake, and one that answers rightly is not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from conftest import Responder, serving
+
+import report
+from campaign import Campaign, Tally
+from faults import Rule
+from message import AA, NS, QR, SOA, TC, TXT, A, Question, Record, read_name, wire_name
+from run import is_clean
+from servers import Server, Zone
+from suites import Scene, Suite
+from zonedata import ZoneData, read
+from zoneset import ZoneSet
+
+TEXT = """
+$TTL 60
+@ SOA ns host 1 2 3 4 5
+@ NS ns
+ns A 192.0.2.1
+www A 192.0.2.2
+www A 192.0.2.3
+txt TXT "t"
+"""
+EXAMPLE = wire_name("example.")
+QUESTIONS = [Question(wire_name(f"{n}.example."), t, payload=p) for n in ("www", "txt", "nx") for t in (A, TXT) for p in (None, 1232)]
+Change = Callable[[bytes, bytes], bytes | None]
+
+
+class Fake(Server):
+    """Stands for a server that runs already."""
+
+    def __init__(self, name: str, address: tuple[str, int]) -> None:
+        self.name, self.address = name, address
+
+
+def right_answers(zone: ZoneData) -> Callable[[bytes], bytes]:
+    """Answers of the little zone, without the server under test: positive, no data, no name, and the whole zone for AXFR."""
+
+    def respond(query: bytes) -> bytes:
+        name, at = read_name(query, 12, {})
+        qtype = struct.unpack_from(">H", query, at)[0]
+        held = zone.sets.get(name.lower())
+        if qtype == 252:
+            soa = zone.soa
+            return message(query, at + 4, [soa, *(r for r in zone.records if r != soa), soa], [], 0)
+        found = (held or {}).get(qtype, frozenset())
+        return message(query, at + 4, sorted(found), [] if found else [zone.soa._replace(ttl=5)], 0 if held else 3)
+
+    return respond
+
+
+def message(query: bytes, end: int, answers: list[Record], authority: list[Record], rcode: int) -> bytes:
+    body = b"".join(r.owner + struct.pack(">HHIH", r.rtype, 1, r.ttl, len(r.rdata)) + r.rdata for r in (*answers, *authority))
+    opt = b"\0" + struct.pack(">HHIH", 41, 1232, 0, 0) if query[11] else b""
+    return query[:2] + struct.pack(">5H", QR | AA | rcode, 1, len(answers), len(authority), bool(opt)) + query[12:end] + body + opt
+
+
+def changed(respond: Callable[[bytes], bytes], change: Change) -> Callable[[bytes], bytes | None]:
+    return lambda query: change(query, respond(query))
+
+
+def changed_again(respond: Responder, change: Change) -> Responder:
+    return lambda query: (reply := respond(query)) and change(query, reply)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[tuple[Scene, ZoneSet]]:
+    file = tmp_path / "example.zone"
+    file.write_text(TEXT)
+    zone = Zone(EXAMPLE, "example.", file)
+    suites = [
+        Suite("questions", lambda: QUESTIONS),
+        Suite("over TCP", lambda: [Question(q.name, q.qtype, payload=q.payload, tcp=True) for q in QUESTIONS]),
+    ]
+    yield Scene("test", [zone], suites), ZoneSet({EXAMPLE: read(file, "example.")})
+
+
+def campaign(scene: tuple[Scene, ZoneSet], changes: dict[str, Change], over_udp: Change | None = None) -> Tally:
+    """Runs the comparison among fakes of these names, each with its mistakes, and one that all make over UDP."""
+    found, zones = scene
+    tally, respond = Tally(), right_answers(zones.zones[EXAMPLE])
+    with ExitStack() as stack:
+        servers: list[Server] = []
+        for name, change in changes.items():
+            answers = changed(respond, change)
+            address = stack.enter_context(serving(answers, over_udp and changed_again(answers, over_udp)))
+            servers.append(Fake(name, address))
+        Campaign(servers, found, zones, "zonda" if "zonda" in changes else None, tally).run()
+    return tally
+
+
+def same(_: bytes, reply: bytes) -> bytes:
+    return reply
+
+
+def for_www(change: Callable[[bytes], bytes | None]) -> Change:
+    """The change for the addresses of www only."""
+    return lambda query, reply: change(reply) if query[12:].lower().startswith(b"\3www\7example\0\0\1") else reply
+
+
+MISTAKES: dict[str, Change] = {
+    "rcode": for_www(lambda reply: reply[:3] + bytes([reply[3] | 2]) + reply[4:]),
+    "not authoritative": for_www(lambda reply: reply[:2] + bytes([reply[2] & ~4]) + reply[3:]),
+    "another address": for_www(lambda reply: reply.replace(bytes([192, 0, 2, 2]), bytes([192, 0, 2, 9]))),
+    "another TTL": for_www(lambda reply: reply.replace(struct.pack(">IH", 60, 4), struct.pack(">IH", 59, 4))),
+    "truncated without need": for_www(lambda reply: reply[:2] + bytes([reply[2] | 2]) + reply[3:]),
+    "recursion available": for_www(lambda reply: reply[:3] + bytes([reply[3] | 0x80]) + reply[4:]),
+    "cut": for_www(lambda reply: reply[:-3]),
+    "SOA with its own TTL": lambda _, reply: reply.replace(struct.pack(">HHI", SOA, 1, 5), struct.pack(">HHI", SOA, 1, 60)),
+}
+
+
+def test_right_answers_pass(scene: tuple[Scene, ZoneSet]) -> None:
+    tally = campaign(scene, {"zonda": same, "nsd": same, "knot": same})
+    assert is_clean(tally, "zonda"), report.text(tally, "zonda")
+    assert sum(tally.asked.values()) == 2 * len(QUESTIONS)
+    assert "No difference is left unexplained" in report.text(tally, "zonda")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_mistake_is_caught(scene: tuple[Scene, ZoneSet], mistake: str) -> None:
+    tally = campaign(scene, {"zonda": MISTAKES[mistake], "nsd": same, "knot": same})
+    assert not is_clean(tally, "zonda")
+    assert {(a, b) for a, b, _ in tally.unexplained} == {("zonda", "nsd"), ("zonda", "knot")}
+    shown = report.text(tally, "zonda")
+    assert "UNEXPLAINED" in shown and "again: interop/run.py --hold test" in shown
+
+
+@pytest.mark.parametrize("mistake", ["rcode", "another address", "cut"])
+def test_a_peer_alone_with_its_mistake_is_not_excused_either(scene: tuple[Scene, ZoneSet], mistake: str) -> None:
+    """No RFC explains it, so somebody must look: it may be the subject's mistake, shared with the other peer."""
+    tally = campaign(scene, {"zonda": same, "nsd": MISTAKES[mistake], "knot": same})
+    assert {(a, b) for a, b, _ in tally.unexplained} == {("zonda", "nsd")}
+
+
+def test_the_same_mistake_of_all_is_caught_where_a_law_forbids_it(scene: tuple[Scene, ZoneSet]) -> None:
+    wrong = MISTAKES["another address"]
+    tally = campaign(scene, {"zonda": wrong, "nsd": wrong})
+    assert not tally.unexplained and not is_clean(tally, "zonda")
+
+
+def test_silence_is_caught(scene: tuple[Scene, ZoneSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaign.PATIENCE_S", 0.1)
+    tally = campaign(scene, {"zonda": for_www(lambda _: None), "nsd": same})
+    assert not is_clean(tally, "zonda") and ("zonda", Rule.SILENT, "") in tally.faults
+
+
+def test_without_a_subject_each_is_compared_with_each(scene: tuple[Scene, ZoneSet]) -> None:
+    tally = campaign(scene, {"nsd": same, "knot": MISTAKES["rcode"], "bind": same})
+    assert {(a, b) for a, b, _ in tally.unexplained} == {("nsd", "knot"), ("knot", "bind")}
+
+
+LOST = [Record(wire_name("www.example."), A, 1, 60, bytes([192, 0, 2, 2])), Record(EXAMPLE, NS, 1, 60, wire_name("ns.example."))]
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_transfer_that_lacks_a_record_is_caught(scene: tuple[Scene, ZoneSet], lost: Record) -> None:
+    gone = lost.owner + struct.pack(">HHIH", lost.rtype, 1, lost.ttl, len(lost.rdata)) + lost.rdata
+
+    def without(query: bytes, reply: bytes) -> bytes:
+        if query[-3:-2] != b"\xfc":
+            return reply
+        return reply[:6] + struct.pack(">H", struct.unpack_from(">H", reply, 6)[0] - 1) + reply[8:].replace(gone, b"")
+
+    tally = campaign(scene, {"zonda": without, "nsd": same})
+    assert not tally.unexplained and not is_clean(tally, "zonda")
+    assert [line for line in tally.transfers if line.startswith("zonda: missing")]
+
+
+def test_truncation_with_need_is_explained(scene: tuple[Scene, ZoneSet]) -> None:
+    """A set fits where its owner is compressed, and does not where it is not."""
+    found, zones = scene
+    big = wire_name("big.example.")
+    zones.zones[EXAMPLE].sets[big] = {TXT: frozenset(Record(big, TXT, 1, 60, bytes([20]) + bytes([i]) * 20) for i in range(13))}
+    found.suites[:] = [Suite("big", lambda: [Question(big, TXT)])]
+
+    def compress(query: bytes, reply: bytes) -> bytes:
+        return reply[:29] + reply[29:].replace(big, b"\xc0\x0c") if query[12:].startswith(big) else reply
+
+    def truncate(query: bytes, reply: bytes) -> bytes:
+        return query[:2] + struct.pack(">5H", QR | AA | TC, 1, 0, 0, 0) + query[12:] if len(reply) > 512 else reply
+
+    tally = campaign(scene, {"zonda": compress, "nsd": same}, over_udp=truncate)
+    assert is_clean(tally, "zonda"), report.text(tally, "zonda")
+    assert [row.name for row, _, _ in tally.classes] == ["truncation: other contents or compression"]

@@ -1,0 +1,87 @@
+"""The proofs that the signed zones allow: with all denial records at hand each name is denied or not as the zone has it; with one missing, not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from denial import Denial, denial, order
+from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, TXT, A, ancestors, is_below, wire_name
+from questions import strangers
+from zonedata import ZoneData
+
+Shipped = Callable[[str, str], ZoneData]
+SIGNED = ["nsec1.example.", "nsec3.example.", "n3out.example."]
+
+
+def zone_and_denial(shipped: Shipped, apex: str) -> tuple[ZoneData, Denial]:
+    zone = shipped(apex, f"signed/{apex}zone")
+    return zone, denial((r for r in zone.records if r.rtype in (NSEC, NSEC3)), zone.apex)
+
+
+def is_plain(name: bytes, zone: ZoneData) -> bool:
+    """Neither occluded nor under a DNAME."""
+    return zone.cut_above(name) is None and zone.dname_above(name) is None
+
+
+def has_wildcard(name: bytes, zone: ZoneData) -> bool:
+    encloser = next(a for a in ancestors(name) if a in zone.names)
+    return b"\1*" + encloser in zone.names
+
+
+def opted_out(zone: ZoneData) -> set[bytes]:
+    """RFC 5155 6: with opt-out nothing tells an unsigned delegation, and the empty names above it alone, from a name that does not exist."""
+    if zone.apex != wire_name("n3out.example."):
+        return set()
+    secure = {a for owner, types in zone.owners.items() for a in ancestors(owner) if zone.cut_above(owner) is None or DS in types}
+    return set(zone.names) - secure
+
+
+@pytest.mark.parametrize("apex", SIGNED)
+def test_every_name_is_denied_or_not_as_the_zone_has_it(shipped: Shipped, apex: str) -> None:
+    zone, proof = zone_and_denial(shipped, apex)
+    absent = {n for owner in zone.names for n in strangers(owner)} - zone.names
+    absent = {n for n in absent if is_below(n, zone.apex) and is_plain(n, zone)}
+    assert len(absent) > 1000
+    for name in sorted(absent)[::5]:
+        assert proof.no_name(name) == (not has_wildcard(name, zone)), name
+        assert proof.no_closer(name, next(a for a in ancestors(name) if a in zone.names)), name
+    for name in zone.names - opted_out(zone):
+        assert not proof.no_name(name), name
+
+
+@pytest.mark.parametrize("apex", SIGNED)
+def test_types_are_denied_or_not_as_the_zone_has_them(shipped: Shipped, apex: str) -> None:
+    zone, proof = zone_and_denial(shipped, apex)
+    unsure = opted_out(zone)
+    for name, types in zone.owners.items():
+        if is_plain(name, zone):
+            for qtype in (A, TXT, DNAME, 65399):
+                assert proof.no_data(name, qtype) == (qtype not in types and CNAME not in types), (name, qtype)
+        if NS in types and SOA not in types and zone.cut_above(name) == name:
+            assert proof.no_ds(name) == (DS not in types), name
+            assert name in unsure or not proof.no_data(name, A), name
+
+
+@pytest.mark.parametrize("apex", SIGNED)
+def test_an_empty_non_terminal_has_no_data(shipped: Shipped, apex: str) -> None:
+    _, proof = zone_and_denial(shipped, apex)
+    assert proof.no_data(wire_name(f"c.ent.{apex}"), A)
+    assert proof.no_data(wire_name(f"nx.star3.{apex}"), A), "the asterisk of star3 is an empty non-terminal, and a wildcard without data"
+
+
+@pytest.mark.parametrize("apex", SIGNED)
+def test_no_record_can_be_missed(shipped: Shipped, apex: str) -> None:
+    zone = shipped(apex, f"signed/{apex}zone")
+    name = wire_name(f"nx.{apex}")
+    records = {r for r in zone.records if r.rtype in (NSEC, NSEC3)}
+    needed = [r for r in records if not denial(records - {r}, zone.apex).no_name(name)]
+    # RFC 5155 7.2.2: closest encloser, next closer name, wildcard. RFC 4035 3.1.3.2: name and wildcard.
+    assert len(needed) == (2 if apex == "nsec1.example." else 3)
+    assert denial(needed, zone.apex).no_name(name)
+
+
+def test_order_is_canonical() -> None:
+    """The example of RFC 4034 6.1."""
+    above = ["example.", "a.example.", "yljkjljk.a.example.", "Z.a.example.", "zABC.a.EXAMPLE."]
+    wires = [wire_name(n).lower() for n in (*above, "z.example.", r"\001.z.example.", "*.z.example.", r"\200.z.example.")]
+    assert sorted(wires[::-1], key=order) == wires

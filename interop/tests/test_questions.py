@@ -1,0 +1,117 @@
+"""No corner of a zone is left out, the same questions come each time, and captures give what was sent."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import malformed
+import questions
+from message import DS, NS, A, Malformed, Question, parse, wire_name
+from zonedata import ZoneData
+
+Shipped = Callable[[str, str], ZoneData]
+
+
+def test_every_name_and_type_of_a_zone_is_asked(shipped: Shipped) -> None:
+    zone = shipped("plain.example.", "oddities.zone")
+    asked = {(q.name.lower(), q.qtype) for q in questions.of_zone(zone)}
+    assert {(name, rtype) for name, types in zone.owners.items() for rtype in types} <= asked
+    for owner in ("plain.example.", "wild.plain.example.", "inzone.plain.example.", "ent.plain.example."):
+        for name in ("nx." + owner, "*." + owner, owner):
+            assert {(wire_name(name), t) for t in (A, NS, DS)} <= asked, name
+
+
+def test_questions_are_well_formed_and_repeatable(shipped: Shipped) -> None:
+    zone = shipped("x.", "deep.zone")
+    first, second = questions.of_zone(zone), questions.of_zone(zone)
+    assert first == second and questions.sample(first, 0.1) == questions.sample(second, 0.1)
+    assert max(len(q.name) for q in first) == 255
+    for question in first[::50]:
+        parse(question.wire())
+
+
+def test_case_is_mixed() -> None:
+    name = wire_name("www.example.org.")
+    mixed = {questions.recased(name, salt) for salt in range(20)}
+    assert len(mixed) > 10 and {m.lower() for m in mixed} == {name}
+
+
+def test_strangers_fit() -> None:
+    for owner in (wire_name("a" * 63 + ".example."), wire_name(".".join(["a"] * 127) + "."), wire_name("example.")):
+        for name in questions.strangers(owner):
+            assert parse(Question(name, A).wire()).question[:-4] == name.lower()
+
+
+def test_a_log_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "log.xz"
+    log.write_bytes(
+        lzma.compress(rb"""query www.Example. IN A
+no_reply
+query www.Example. IN A
+query sp\032ace. IN A
+query a. CLASS256 TYPE256
+query b. CH MD
+""")
+    )
+    found = questions.of_root_log(log, 1232, True)
+    assert [q.name for q in found] == [wire_name("www.Example."), b"\6sp ace\0", b"\1a\0", b"\1b\0"]
+    assert [(q.qtype, q.qclass) for q in found] == [(1, 1), (1, 1), (256, 256), (3, 3)]
+    assert [bool(q.note) for q in found] == [False, False, True, True]
+    assert all(q.payload == 1232 and q.dnssec for q in found)
+
+
+def block(kind: int, body: bytes) -> bytes:
+    body += bytes(-len(body) % 4)
+    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+
+def udp(payload: bytes, port: int = 53) -> bytes:
+    return struct.pack(">HHHH", 999, port, 8 + len(payload), 0) + payload
+
+
+def ipv4(datagram: bytes, protocol: int = 17, fragment: int = 0) -> bytes:
+    return bytes(12) + b"\x08\0" + bytes([0x45, 0, 0, 0, 0, 0]) + struct.pack(">H", fragment) + bytes([64, protocol]) + bytes(10) + datagram
+
+
+def ipv6(datagram: bytes) -> bytes:
+    return bytes(12) + b"\x86\xdd" + b"\x60" + bytes(5) + bytes([17, 64]) + bytes(32) + datagram
+
+
+def test_a_capture_is_read(tmp_path: Path) -> None:
+    query = Question(wire_name("a."), A).wire()
+    other, response, broken = Question(wire_name("b."), A, payload=4096, dnssec=True).wire(), b"\0\1\x80" + query[3:], query[:-3]
+    update = query[:2] + b"\x28" + query[3:]
+    frames = [
+        ipv4(udp(b"\1\2" + query[2:])),
+        ipv4(udp(query)),
+        ipv6(udp(other)),
+        ipv4(udp(response)),
+        ipv4(udp(query, 54)),
+        ipv4(udp(query), 6),
+        ipv4(udp(query), fragment=0x2000),
+        ipv4(udp(broken)),
+        ipv4(udp(update)),
+    ]
+    capture = block(0x0A0D0D0A, bytes(16)) + b"".join(block(6, struct.pack("<5I", 0, 0, 0, len(f), len(f)) + f) for f in frames)
+    file = tmp_path / "capture.xz"
+    file.write_bytes(lzma.compress(capture))
+    found = questions.of_capture(file)
+    assert [q.wire() for q in found] == [query, other, broken, update]
+    assert (found[1].payload, found[1].dnssec) == (4096, True)
+    assert [q.right for q in found] == [frozenset(), frozenset(), {"FORMERR", "silence"}, {"NOTAUTH"}]
+
+
+def test_odd_messages_are_what_they_are_called() -> None:
+    cases = {q.note: q for q in malformed.questions(wire_name("www.example."), wire_name("example."))}
+    assert len(cases) == len(malformed.questions(wire_name("www.example."), wire_name("example.")))
+    assert all(q.right and q.rfc for q in cases.values())
+    for note in ("two OPT", "name points to itself", "label of 64 octets", "name of 256 octets", "1 octet behind", "option header cut"):
+        with pytest.raises(Malformed):
+            parse(cases[note].wire())
+    for note in ("NOTIFY", "opcode 15", "EDNS version 1", "class CHAOS", "option unknown", "COOKIE of 8 octets", "TSIG with an unknown key"):
+        parse(cases[note].wire())

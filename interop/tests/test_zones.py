@@ -1,0 +1,63 @@
+"""The zones of this repository are what their makers say, and independent readers agree on them."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from message import CNAME, DNAME, NS, TXT, A, from_labels, labels, wire_name
+from zonedata import ZoneData
+from zonetext import ZONES, generated
+
+Shipped = Callable[[str, str], ZoneData]
+
+
+def test_signed_zones_are_those_of_the_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zone text that was changed needs `sign-zones`."""
+    pytest.importorskip("cryptography")
+    if not shutil.which("dnssec-signzone"):
+        pytest.skip("dnssec-signzone is not there: whether the signed zones are up to date is not known")
+    loader = importlib.machinery.SourceFileLoader("sign_zones", str(ZONES.parent / "sign-zones"))
+    spec = importlib.util.spec_from_loader("sign_zones", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    module.sign_all(tmp_path)
+    made = {f.name: f.read_text() for f in tmp_path.iterdir()}
+    assert made == {f.name: f.read_text() for f in (ZONES / "signed").iterdir()}
+
+
+def test_generate() -> None:
+    assert generated("$GENERATE 9-11 a$ A 192.0.2.$") == ["a9 A 192.0.2.9", "a10 A 192.0.2.10", "a11 A 192.0.2.11"]
+    assert generated("a A 192.0.2.1") == ["a A 192.0.2.1"]
+
+
+def test_the_deepest_name_is_the_deepest_there_can_be(shipped: Shipped) -> None:
+    deepest = max(shipped("x.", "deep.zone").owners, key=len)
+    assert len(deepest) == 255 and len(labels(deepest)) == 127
+
+
+def test_facts_of_the_zone_data(shipped: Shipped) -> None:
+    zone = shipped("plain.example.", "oddities.zone")
+
+    def name(relative: str) -> bytes:
+        return wire_name(f"{relative}.plain.example.").lower()
+
+    assert zone.cut_above(name("a.hidden.under.inzone")) == name("inzone")
+    assert zone.cut_above(name("www")) is None and zone.cut_above(zone.apex) is None
+    assert zone.dname_above(name("a.dname")) == name("dname") and zone.dname_above(name("dname")) is None
+    assert name("b.c.ent") in zone.names and name("b.c.ent") not in zone.owners
+    assert zone.set_of(name("mixed.case"), TXT) and zone.set_of(name("loop1"), CNAME) and zone.set_of(name("dname"), DNAME)
+    assert from_labels([b"dot.in.label", *labels(zone.apex)]) in zone.owners
+    assert len(zone.set_of(name("g512"), NS)) == 7 and len(zone.set_of(name("a3840"), A)) == 240
+
+
+def test_each_ttl_is_kept(shipped: Shipped) -> None:
+    zone = shipped("loose.example.", "loose.zone")
+    assert {r.ttl for r in zone.set_of(wire_name("ttls.loose.example."), A)} == {300, 100, 200}
+    assert len(zone.set_of(wire_name("twice.loose.example."), A)) == 1

@@ -1,0 +1,60 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_zonda_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_zonda_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_zonda_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_zonda_using_subcommand
+    set -l cmd (__fish_zonda_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c zonda -n "__fish_zonda_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_needs_command" -s V -l version -d 'Print version'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "serve" -d 'Serve zones in the foreground until SIGTERM or SIGINT'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "check" -d 'Find every mistake in a configuration and in zones'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "config" -d 'Print the effective configuration as TOML'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "reload" -d 'Make a running zonda read its configuration and changed zone files again'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "completions" -d 'Print completions for a shell'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in the language of man(1): `zonda man serve | man -l -`'
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l listen -d 'Answer on this address and port, instead of those of the configuration; can be given several times' -r
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l zone -d 'Take the zone NAME from FILE; can be given several times' -r
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-format -d 'The form of the log, instead of the configuration\'s' -r -f -a "text\t'A line for people'
+json\t'A JSON object a line'"
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-level -d 'The least severe messages to log, instead of the configuration\'s' -r -f -a "error\t'What needs somebody to act'
+warn\t'What will need somebody to act'
+info\t'Starts, stops, changes of zones'
+debug\t'What explains the rest'
+trace\t'Everything'"
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l zone -d 'Take the zone NAME from FILE; can be given several times' -r
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand config" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand config" -l json -d 'Print JSON'
+complete -c zonda -n "__fish_zonda_using_subcommand config" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand reload" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand reload" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand reload" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand man" -l markdown -d 'Print the reference of zonda.toml as Markdown instead'
+complete -c zonda -n "__fish_zonda_using_subcommand man" -l list -d 'Print the names of all pages instead'
+complete -c zonda -n "__fish_zonda_using_subcommand man" -s h -l help -d 'Print help'

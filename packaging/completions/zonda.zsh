@@ -1,0 +1,143 @@
+#compdef zonda
+
+autoload -U is-at-least
+
+_zonda() {
+    typeset -A opt_args
+    typeset -a _arguments_options
+    local ret=1
+
+    if is-at-least 5.2; then
+        _arguments_options=(-s -S -C)
+    else
+        _arguments_options=(-s -C)
+    fi
+
+    local context curcontext="$curcontext" state line
+    _arguments "${_arguments_options[@]}" : \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+":: :_zonda_commands" \
+"*::: :->zonda" \
+&& ret=0
+    case $state in
+    (zonda)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:zonda-command-$line[1]:"
+        case $line[1] in
+            (serve)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'*--listen=[Answer on this address and port, instead of those of the configuration; can be given several times]:ADDR:PORT:_default' \
+'*--zone=[Take the zone NAME from FILE; can be given several times]:NAME=FILE:_default' \
+'--log-format=[The form of the log, instead of the configuration'\''s]:FORM:((text\:"A line for people"
+json\:"A JSON object a line"))' \
+'--log-level=[The least severe messages to log, instead of the configuration'\''s]:LEVEL:((error\:"What needs somebody to act"
+warn\:"What will need somebody to act"
+info\:"Starts, stops, changes of zones"
+debug\:"What explains the rest"
+trace\:"Everything"))' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::paths -- Zone files, and folders of files called NAME.zone:_files' \
+&& ret=0
+;;
+(check)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'*--zone=[Take the zone NAME from FILE; can be given several times]:NAME=FILE:_default' \
+'--json[Print one JSON object]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::paths -- Zone files, and folders of files called NAME.zone:_files' \
+&& ret=0
+;;
+(config)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--json[Print JSON]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(reload)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'--json[Print one JSON object]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(completions)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+':shell -- The shell:(bash elvish fish powershell zsh)' \
+&& ret=0
+;;
+(man)
+_arguments "${_arguments_options[@]}" : \
+'--markdown[Print the reference of zonda.toml as Markdown instead]' \
+'(--markdown)--list[Print the names of all pages instead]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::page -- The page\: zonda, a command of it, or zonda.toml:_default' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+}
+
+(( $+functions[_zonda_commands] )) ||
+_zonda_commands() {
+    local commands; commands=(
+'serve:Serve zones in the foreground until SIGTERM or SIGINT' \
+'check:Find every mistake in a configuration and in zones' \
+'config:Print the effective configuration as TOML' \
+'reload:Make a running zonda read its configuration and changed zone files again' \
+'completions:Print completions for a shell' \
+'man:Print a manual page in the language of man(1)\: \`zonda man serve | man -l -\`' \
+    )
+    _describe -t commands 'zonda commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__check_commands] )) ||
+_zonda__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda check commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__completions_commands] )) ||
+_zonda__subcmd__completions_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda completions commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__config_commands] )) ||
+_zonda__subcmd__config_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda config commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__man_commands] )) ||
+_zonda__subcmd__man_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda man commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__reload_commands] )) ||
+_zonda__subcmd__reload_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda reload commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__serve_commands] )) ||
+_zonda__subcmd__serve_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda serve commands' commands "$@"
+}
+
+if [ "$funcstack[1]" = "_zonda" ]; then
+    _zonda "$@"
+else
+    compdef _zonda zonda
+fi
