@@ -1,29 +1,16 @@
-# Targets of the lab; included by the Makefile of the root.
+# Targets of the lab, included by the Makefile of the root, which makes $(VENV).
 
-LAB_PYTHON := .venv/bin/python
-LAB_STAMP := .venv/.lab-installed
+LAB = $(VENV)/bin/zonda-lab
+EXPERIMENTS ?= all
 
-$(LAB_STAMP): lab/pyproject.toml
-	python3 -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check -e 'lab[hosts,test]'
-	touch $@
+lab: $(VENV)/ready ## a report that compares the DNS servers of this machine (EXPERIMENTS="E1 E7" for some)
+	$(LAB) doctor || true
+	$(LAB) run --quick $(EXPERIMENTS)
 
-.PHONY: lab lab-test lab-lint lab-quick lab-peers
+lab-peers: $(VENV)/ready ## install the other servers and dnsperf from Debian
+	$(LAB) servers --install
 
-# The lab itself: afterwards `.venv/bin/zonda-lab` runs.
-lab: $(LAB_STAMP)
+lab-lint: $(VENV)/ready ## ruff and mypy of the lab
+	cd lab && ../$(VENV)/bin/ruff check . && ../$(VENV)/bin/ruff format --check . && ../$(VENV)/bin/mypy
 
-# The other servers and dnsperf, from Debian.
-lab-peers: $(LAB_STAMP)
-	.venv/bin/zonda-lab servers --install
-
-# A report in minutes: every published experiment in its small form, on this machine.
-lab-quick: $(LAB_STAMP)
-	.venv/bin/zonda-lab doctor || true
-	.venv/bin/zonda-lab run --quick $(or $(EXPERIMENTS),all)
-
-lab-test: $(LAB_STAMP)
-	cd lab && ../$(LAB_PYTHON) -m pytest
-
-lab-lint: $(LAB_STAMP)
-	cd lab && ../.venv/bin/ruff check . && ../.venv/bin/ruff format --check . && ../.venv/bin/mypy
+.PHONY: lab lab-peers lab-lint

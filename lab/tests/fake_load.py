@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small `zonda-load` that speaks LOAD-CONTRACT.md: right, but slow. For the tests of the lab, up to some thousand queries a second."""
+"""A small `zonda-load` that speaks LOAD-CONTRACT.md: right, but slow (some thousand queries a second). For tests."""
 
 from __future__ import annotations
 

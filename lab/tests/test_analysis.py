@@ -44,7 +44,7 @@ def test_the_a_a_control_compares_the_two_baselines(make_record: Make) -> None:
     assert analysis.findings(blocks(make_record, {"knot": 1.1}), PLAN)[0].alarms == (0, 1)
 
 
-def test_more_is_better_for_rates(make_record: Make) -> None:
+def test_more_is_better_for_rates() -> None:
     effect = statistics.paired_effect([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.1, 1.9, 2.0, 2.05], 0.02)
     assert analysis.judge(effect, 0.001, "answered_qps") == "better"
     assert analysis.judge(effect, 0.001, "cpu_us_per_query") == "worse"

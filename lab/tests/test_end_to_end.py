@@ -150,7 +150,7 @@ def run_it(path: Path, folder: Path, generator: ZondaLoad) -> Results:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, fake_load: ZondaLoad, namespaces: None, compiler: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, fake_load: ZondaLoad) -> Path:
     """A whole run, measured once; tests take copies."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "small.toml").write_text(EXPERIMENT)

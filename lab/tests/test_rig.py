@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -52,11 +51,11 @@ def test_a_value_that_the_kernel_refuses_is_one_clear_message() -> None:
 
 
 def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with pytest.raises(LabError):
             Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from pathlib import Path
 
 import pytest
 
 from zonda_lab import probe
+from zonda_lab.credentials import TSIG
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, Timing, ZoneSpec
 from zonda_lab.load import ZondaLoad
@@ -46,7 +48,7 @@ def test_it_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) ->
         assert server.process.cpu_s() > 0 and server.process.memory().rss_kb > 500
         pids = server.process.pids()
         assert pids
-    assert not any(pid in map(int, _processes()) for pid in pids)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 @pytest.mark.parametrize("transport", ["tcp", "tcp+tsig", "tls", "tls+tsig"])
@@ -85,13 +87,9 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad
 
 
 @pytest.mark.parametrize("name", [name for name in REAL if name != "zonda"])
-def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: object) -> None:
+def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: Path) -> None:
     """Nothing of the model is dropped silently: each value stands in some file."""
-    from pathlib import Path
-
-    from zonda_lab.credentials import TSIG
-
-    folder = Path(str(tmp_path))
+    folder = tmp_path
     setup = Setup(
         directory=folder,
         endpoint=Endpoint("10.53.0.2"),
@@ -127,9 +125,3 @@ def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: obj
 def test_versions_are_compared_by_their_numbers() -> None:
     assert at_least("9.18.49-1~deb12u3-Debian", 9, 18) and at_least("9.20.1", 9, 18) and at_least("4.10", 4, 4)
     assert not at_least("9.16.3", 9, 18) and not at_least("unknown", 1)
-
-
-def _processes() -> list[str]:
-    import os
-
-    return [entry for entry in os.listdir("/proc") if entry.isdigit()]

@@ -113,9 +113,8 @@ def list_experiments(_: argparse.Namespace) -> int:
         full, quick = experiment.load(path), experiment.load(path, quick=True)
         document = full.document
         times = " / ".join(clock(plan.estimate_s(plan.plan(size, 1))) for size in (quick, full))
-        print(
-            f"{document.id:4} {document.name:20} {document.title}\n{'':25} {document.question}\n{'':25} quick / full: {times}"
-        )
+        print(f"{document.id:4} {document.name:22} {document.title}")
+        print(f"{'':27} {document.question}\n{'':27} quick / full: {times}")
     return 0
 
 

@@ -104,7 +104,7 @@ def watch(
 ) -> Arrivals:
     """Asks for every zone again and again until each has an answer that `accept` likes, or the time is over.
 
-    Zones that answer are asked for as fast as they come; those that do not, at `PATIENT` a second, so as not to be a load.
+    Zones that answer are asked for as fast as they come, the others at `PATIENT` a second, so as not to be a load.
     """
     arrivals, waiting, deadline = Arrivals(), {name: query(0, name)[2:] for name in zones}, time.monotonic() + limit_s
     turn: list[str] = []
@@ -126,7 +126,7 @@ def _round(
 ) -> Iterator[tuple[str, bytes]]:
     """Sends one query a name and yields the answers that come within a moment; all others are thrown away."""
     first = random.randrange(65536 - len(messages))
-    asked = {number: name for number, name in enumerate(messages, first)}
+    asked = dict(enumerate(messages, first))
     try:
         for number, name in asked.items():
             probe.send(number.to_bytes(2, "big") + messages[name])

@@ -73,10 +73,12 @@ class Telemetry:
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """Share of a core used by each thread of a process tree."""
+
+        def run_s(name: str) -> Callable[[dict[str, Any]], float]:
+            return lambda sample: threads_of(sample, label).get(name, 0) / 1e9
+
         names = sorted({name for sample in self.samples for name in threads_of(sample, label)})
-        return {
-            name: self.rate(lambda sample, name=name: threads_of(sample, label).get(name, 0) / 1e9) for name in names
-        }  # type: ignore[misc]
+        return {name: self.rate(run_s(name)) for name in names}
 
 
 def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:
@@ -88,6 +90,11 @@ def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:
 def net(end: str, counter: str) -> Callable[[dict[str, Any]], float]:
     """Reads one network counter of one end."""
     return lambda sample: float(sample["net"].get(end, {}).get(counter, 0))
+
+
+def softirq_s(cpu: int, tick: int) -> Callable[[dict[str, Any]], float]:
+    """Reads the seconds that one CPU has spent in softirq."""
+    return lambda sample: sample["cpu"][cpu][CPU_FIELDS.index("softirq")] / tick
 
 
 def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
@@ -106,8 +113,7 @@ def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
         for name, shares in telemetry.thread_shares(label).items():
             watch(shares, FULL, f"{label}: thread {name.partition('/')[0]} uses its whole core")
     for cpu in range(len(telemetry.samples[0]["cpu"])):
-        softirq = telemetry.rate(lambda sample, cpu=cpu: sample["cpu"][cpu][6] / telemetry.header["tick"])  # type: ignore[misc]
-        watch(softirq, FULL, f"CPU {cpu} does nothing but softirq")
+        watch(telemetry.rate(softirq_s(cpu, telemetry.header["tick"])), FULL, f"CPU {cpu} does nothing but softirq")
     for end, counter, what in (
         ("server", "Udp.RcvbufErrors", "the server's socket buffers overflow"),
         ("client", "Udp.RcvbufErrors", "the generator's socket buffers overflow"),

@@ -68,7 +68,8 @@ class Signer:
         head = owner.to_digestable() + struct.pack(">HHI", rdtype, 1, rrset.ttl)
         covered = b"".join(head + struct.pack(">H", len(wire)) + wire for wire in wires)
         signature = base64.b64encode(self.private.sign(prefix + covered)).decode()
-        text = f"{rrset.type} {ALGORITHM} {labels} {rrset.ttl} 20380101000000 20200101000000 {self.key_tag} {self.apex} {signature}"
+        times = "20380101000000 20200101000000"
+        text = f"{rrset.type} {ALGORITHM} {labels} {rrset.ttl} {times} {self.key_tag} {self.apex} {signature}"
         return rrset._replace(type="RRSIG", rdatas=(text,))
 
 

@@ -189,6 +189,8 @@ def dunn_to_baseline(groups: Groups, baseline: str) -> list[Pair]:
 def dunnett(groups: Groups, baseline: str) -> list[Pair]:
     """Dunnett's many-to-one comparison of means of logarithms: the parametric twin of Dunn's."""
     others = [name for name in groups if name != baseline]
+    if not scattered(groups):
+        return [Pair(baseline, name, math.nan) for name in others]
     found = stats.dunnett(
         *(np.log(groups[name]) for name in others), control=np.log(groups[baseline]), rng=np.random.default_rng(SEED)
     )
@@ -198,6 +200,8 @@ def dunnett(groups: Groups, baseline: str) -> list[Pair]:
 def tukey(groups: Groups) -> list[Pair]:
     """All pairs, equal variances; intervals are of the ratio b / a."""
     names = list(groups)
+    if not scattered(groups):
+        return [Pair(a, b, math.nan) for a, b in itertools.combinations(names, 2)]
     found = stats.tukey_hsd(*(np.log(values) for values in groups.values()))
     interval = found.confidence_interval()
     return [
@@ -216,8 +220,15 @@ def games_howell(groups: Groups) -> list[Pair]:
 
 def brown_forsythe(groups: Groups) -> Test:
     """Do variances differ? Levene's test around medians, of logarithms."""
+    if not scattered(groups):
+        return Test("Brown-Forsythe", 0.0, 1.0)
     found = stats.levene(*(np.log(values) for values in groups.values()), center="median")
     return Test("Brown-Forsythe", float(found.statistic), float(np.nan_to_num(found.pvalue, nan=1.0)))
+
+
+def scattered(groups: Groups) -> bool:
+    """Is there any variance within the groups? Without it parametric tests have nothing to measure by."""
+    return any(np.ptp(values) > 1e-9 * np.max(values) for values in groups.values())
 
 
 def variation(values: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """The machine ten times a second on the monotonic clock, as a program of its own, without any dependency.
 
-`python telemetry.py --labels FILE [--net NAME=PATH]...` prints a header and then a sample a line, all counters as the
-kernel keeps them (cumulative); `series.py` makes rates of them. FILE maps labels to process ids and may change meanwhile.
+`python telemetry.py --labels FILE [--net NAME=PATH]...` prints a header and then a sample a line, all counters as
+the kernel keeps them (cumulative); `series.py` makes rates of them. FILE maps labels to process ids and may change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""May a window be believed? The rules were fixed before anything was measured; a window that breaks one is kept, marked."""
+"""May a window be believed? The rules were fixed before anything was measured; what breaks one is kept, marked."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ def _generator(window: Window, result: LoadResult) -> list[str]:
         found.append(f"the generator sent {result.sent / result.scheduled:.2%} of its schedule")
     limit = max(SCHEDULE_FLOOR_US, SCHEDULE_ERROR * (window.latency_p50_us or 0))
     if result.schedule_error_p99_us is not None and result.schedule_error_p99_us > limit:
-        found.append(
-            f"the generator was {result.schedule_error_p99_us:.0f} µs off its schedule (99 %), {limit:.0f} µs are allowed"
-        )
+        off = f"{result.schedule_error_p99_us:.0f} µs off its schedule (99 %)"
+        found.append(f"the generator was {off}, {limit:.0f} µs are allowed")
     if window.telemetry.grown(net("client", "Udp.RcvbufErrors")):
         found.append("the generator lost answers: its socket buffers overflowed")
     return found

@@ -123,7 +123,7 @@ class Root(Shape):
 
 
 class Tld(Shape):
-    """Like .gov as measured on 2026-08-22: 2.66 name servers a delegation, 12.5 % with DS, few with glue of their own."""
+    """Like .gov as of 2026-08-22: 2.66 name servers a delegation, 12.5 % with DS, few with glue of their own."""
 
     SERVERS = ((2, 0.7067), (4, 0.1593), (3, 0.0579), (6, 0.0463), (5, 0.0241), (8, 0.0041), (1, 0.0016))
     OWN_GLUE, OWN_SET, SIGNED = 0.023, 0.25, 0.125  # shares of delegations
@@ -190,7 +190,7 @@ class Flat(Shape):
 
 
 class Mixed(Shape):
-    """The mix of the Windows measurements: A 60 %, CNAME 20, SRV 10, MX 4, TXT 3; and 3 % NS, which the apex answers."""
+    """The mix of the Windows measurements: A 60 %, CNAME 20, SRV 10, MX 4, TXT 3; 3 % NS, which the apex answers."""
 
     types: ClassVar[dict[str, float]] = {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}
     LABELS = (("A", "host", 62), ("CNAME", "alias", 82), ("SRV", "srv", 92), ("MX", "mail", 96), ("TXT", "text", 100))

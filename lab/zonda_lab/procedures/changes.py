@@ -20,7 +20,7 @@ from zonda_lab.stage import Server, Stage, set_serial
 
 
 def propagation(stage: Stage, recorder: Recorder) -> None:
-    """A zone file changes at the primary, which is told to reload: the time until the secondary serves the new serial."""
+    """A zone file changes at the primary, which reloads: the time until the secondary serves the new serial."""
     stage.require(stage.installed(stage.settings.server.name), Feature.SECONDARY)
     zones = stage.changeable_zones()
     primary = stage.start_primary(zones, notify=(stage.endpoint,))

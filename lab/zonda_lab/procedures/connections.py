@@ -43,7 +43,7 @@ def idle(stage: Stage, recorder: Recorder) -> None:
 
 
 def descriptors(stage: Stage, recorder: Recorder) -> None:
-    """Connections beyond the server's descriptors: UDP must be served meanwhile, TCP again afterwards, without spinning."""
+    """Connections beyond the server's descriptors: UDP must be served meanwhile, TCP again afterwards."""
     server = stage.start_server()
     stage.wait_ready(server)
     with stage.span(server) as span:
@@ -90,7 +90,7 @@ def _opened(result: LoadResult) -> dict[str, float]:
 
 
 def _kernel_bytes(stage: Stage) -> float:
-    """Memory of all TCP sockets at both ends, as sockstat has it: data in queues, the sockets themselves are in slabs."""
+    """Memory of all TCP sockets at both ends by sockstat: what they queue; the sockets themselves are in slabs."""
     samples = stage.latest().samples
     return sum(net(end, "TCP.mem")(samples[-1]) for end in ("server", "client")) * PAGE if samples else 0.0
 

@@ -49,7 +49,7 @@ class Search:
 
     @property
     def first_loss(self) -> float:
-        """The lowest rate at which any trial lost a query: above the peak it tells nothing, below it how noisy it is."""
+        """The lowest rate at which any trial lost a query: the farther below the peak, the noisier."""
         return min((rate for rate, shares in self.shares.items() if min(shares, default=1.0) < 1.0), default=0.0)
 
 

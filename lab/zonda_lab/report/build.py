@@ -59,8 +59,9 @@ def _machine(manifest: dict[str, Any]) -> list[Part]:
     virtual = "virtual, " if machine["hypervisor"] else ""
     parts: list[Part] = [
         Text(
-            f"{machine['cpu']}, {machine['cpus']} CPUs, {virtual}{machine['memory_mb'] // 1024} GB, Linux {machine['kernel']}, "
-            f"{machine['system']}. Load by {generator['name']} {generator['version']}. Begun {manifest['began']}.",
+            f"{machine['cpu']}, {machine['cpus']} CPUs, {virtual}{machine['memory_mb'] // 1024} GB, "
+            f"Linux {machine['kernel']}, {machine['system']}. "
+            f"Load by {generator['name']} {generator['version']}. Begun {manifest['began']}.",
             "Machine.",
         ),
         Table(["server", "kind", "version", "SHA-256"], servers),

@@ -158,7 +158,7 @@ def latency(source: Source) -> list[Figure]:
         Figure(
             f"{source.id}-latency",
             svg(canvas),
-            "Latency from the intended send time; dotted: from the actual one. Unanswered queries stand at their timeout.",
+            "Latency from the intended send time, dotted from the actual one; lost queries stand at their timeout.",
         )
     ]
 

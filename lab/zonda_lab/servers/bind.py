@@ -39,7 +39,8 @@ class Bind(Adapter):
             )
         if setup.authority:
             parts.append(
-                f'tls primary {{ ca-file "{setup.authority.certificate}"; remote-hostname "{setup.authority.name}"; }};\n'
+                f'tls primary {{ ca-file "{setup.authority.certificate}";'
+                f' remote-hostname "{setup.authority.name}"; }};\n'
             )
         parts += [self._zone(setup, zone) for zone in setup.zones]
         return {"named.conf": "".join(parts)}

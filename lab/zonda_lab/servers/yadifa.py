@@ -30,7 +30,8 @@ class Yadifa(Adapter):
         parts = []
         if setup.tsig:
             parts.append(
-                f"<key>\n name {setup.tsig.name}\n algorithm {setup.tsig.algorithm}\n secret {setup.tsig.secret}\n</key>\n"
+                f"<key>\n name {setup.tsig.name}\n algorithm {setup.tsig.algorithm}\n"
+                f" secret {setup.tsig.secret}\n</key>\n"
             )
             parts.append(f"<acl>\n transferers key {setup.tsig.name}\n</acl>\n")
         parts.append(self._main(setup))

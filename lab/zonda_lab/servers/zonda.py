@@ -17,7 +17,7 @@ class Zonda(Adapter):
     name, program = "zonda", "zonda"
 
     def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """What the first version does."""
+        """What is served so far: no transfers in, no NOTIFY, no updates."""
         return frozenset({Feature.TCP, Feature.ZONES, Feature.TRANSFER_OUT})
 
     def find(self, path: Path | None = None) -> Path:
@@ -40,6 +40,10 @@ class Zonda(Adapter):
             "[server]",
             f"listen = [{listen}]",
             f"workers = {setup.workers}",
+            f"tcp-workers = {setup.workers}",
+            f"tcp-connections = {setup.tcp_clients}",
+            f"tcp-connections-per-client = {setup.tcp_clients}",
+            f"tcp-idle-timeout-ms = {setup.tcp_idle_s * 1000}",
             f'state-dir = "{setup.directory}"',
             *setup.options,
         ]
