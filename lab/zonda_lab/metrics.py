@@ -14,6 +14,16 @@ class Metric:
     unit: str
     better: Literal["lower", "higher", "neither"]
 
+    @property
+    def heading(self) -> str:
+        """The title as a sentence begins."""
+        return self.title[0].upper() + self.title[1:]
+
+    @property
+    def axis(self) -> str:
+        """The title with its unit."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
 
 METRICS: dict[str, Metric] = {
     # queries

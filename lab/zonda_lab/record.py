@@ -78,7 +78,7 @@ class Results:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """A JSON file beside the records."""
-        (self.folder / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+        (self.folder / name).write_text(json.dumps(content, indent=1) + "\n")
 
     def manifest(self) -> dict[str, Any]:
         """What was run, where, with which programs."""

@@ -183,8 +183,8 @@ def enter_user_namespace() -> None:
     if os.geteuid() == 0 or INSIDE in os.environ:
         return
     os.environ[INSIDE] = "1"
-    wrapped = ["unshare", "--user", "--map-root-user", "--", sys.executable, "-m", "zonda_lab", *sys.argv[1:]]
-    probe = subprocess.run([*wrapped[:4], "true"], capture_output=True, text=True, check=False)
+    wrapped = ["unshare", "--user", "--map-root-user", "--net", "--", sys.executable, "-m", "zonda_lab", *sys.argv[1:]]
+    probe = subprocess.run([*wrapped[:5], "true"], capture_output=True, text=True, check=False)
     if probe.returncode:
         raise LabError(
             f"neither root nor a user namespace to be had: {probe.stderr.strip()}",

@@ -124,8 +124,7 @@ def _claim_table(claims: Sequence[Checked]) -> list[Part]:
 
 def _finding(finding: Finding, analysis: Analysis) -> list[Part]:
     metric = METRICS[finding.metric]
-    unit = f", {metric.unit}" if metric.unit else ""
-    parts: list[Part] = [Heading(3, metric.title.capitalize() + unit)]
+    parts: list[Part] = [Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else ""))]
     head = [
         *(finding.cells[0].levels if finding.cells else []),
         "",

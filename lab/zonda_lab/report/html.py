@@ -21,7 +21,7 @@ def render(document: Document) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(document.title)}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(document.title)}</h1></header>\n<nav><ol>{contents}</ol></nav>\n<main>\n"
+        f"<header><h1>{escape(document.title)}</h1></header>\n<nav><ul>{contents}</ul></nav>\n<main>\n"
         + "".join(map(part_html, document.parts))
         + "</main>\n</body>\n</html>\n"
     )

@@ -55,6 +55,11 @@ class Source:
     folder: Path
 
 
+def thousands(value: float, _: float) -> str:
+    """A tick of an axis: thousands apart, no more digits than it has."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
 def svg(canvas: Canvas) -> str:
     """The drawing as an SVG element with ids that are its own, so that several stand in one page."""
     buffer = io.StringIO()
@@ -65,7 +70,10 @@ def svg(canvas: Canvas) -> str:
 def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
     """An empty drawing."""
     canvas = Canvas(figsize=(width, height), layout="constrained")
-    return canvas, canvas.add_subplot()
+    axes = canvas.add_subplot()
+    axes.xaxis.set_major_formatter(thousands)
+    axes.yaxis.set_major_formatter(thousands)
+    return canvas, axes
 
 
 def curve(source: Source) -> list[Figure]:
@@ -206,7 +214,9 @@ PLOTS: dict[str, Callable[[Source], list[Figure]]] = {
 
 
 def _metrics(source: Source) -> list[str]:
-    return list(dict.fromkeys([source.analysis.metric, *source.analysis.metrics]))
+    """Those of the analysis, but for the share answered where it has its curve."""
+    wanted = dict.fromkeys([source.analysis.metric, *source.analysis.metrics])
+    return [metric for metric in wanted if not (metric == "answered_share" and "curve" in source.analysis.plots)]
 
 
 def _series(source: Source, metric: str) -> Iterable[tuple[str, list[Record], dict[str, Any]]]:
@@ -241,13 +251,13 @@ def _line_plot(source: Source, metric: str) -> Figure | None:
     positive = [cell.median for cells in series.values() for cell in cells if cell.median > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
-    axes.set(xlabel=source.analysis.x, ylabel=_titled(metric))
+    axes.set(xlabel=source.analysis.x, ylabel=METRICS[metric].axis)
     if any(series):
         axes.legend()
     return Figure(
         f"{source.id}-{metric}",
         svg(canvas),
-        f"{METRICS[metric].title.capitalize()}: medians over starts, 95 % intervals.",
+        f"{METRICS[metric].heading}: medians over starts, 95 % intervals.",
     )
 
 
@@ -263,10 +273,8 @@ def _box_plot(source: Source, metric: str) -> Figure | None:
         axes.plot(numbers, [row + offset for offset in spread], "o", color=COLOURS[0], markersize=3, alpha=0.7)
     axes.set_yticks(range(1, len(cells) + 1), [cell.label for cell in cells])
     axes.invert_yaxis()
-    axes.set(xlabel=_titled(metric))
-    return Figure(
-        f"{source.id}-{metric}-boxes", svg(canvas), f"{METRICS[metric].title.capitalize()}: every start a point."
-    )
+    axes.set(xlabel=METRICS[metric].axis)
+    return Figure(f"{source.id}-{metric}-boxes", svg(canvas), f"{METRICS[metric].heading}: every start a point.")
 
 
 def _first_windows(source: Source) -> list[tuple[str, Record]]:
@@ -317,11 +325,6 @@ def _timeline(source: Source, treatment: str, record: Record, telemetry: Telemet
 
 def _pressure(telemetry: Telemetry) -> Floats:
     return telemetry.rate(lambda sample: sample["psi"]["cpu"] / 1e6)
-
-
-def _titled(metric: str) -> str:
-    known = METRICS[metric]
-    return f"{known.title}, {known.unit}" if known.unit else known.title
 
 
 def _number(level: str) -> float | None:
