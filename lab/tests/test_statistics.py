@@ -122,13 +122,13 @@ def test_a_planted_effect_is_found_and_its_interval_holds_it() -> None:
     """The machine drifts by 20 % from block to block, the two of a block differ by 5 %, measured to 2 %."""
     draw = np.random.default_rng(7)
     held = 0
-    for _ in range(40):
+    for _ in range(20):
         base = draw.lognormal(1.0, 0.2, 20)
         candidate = base * 1.05 * draw.lognormal(0.0, 0.02, 20)
         effect = st.paired_effect(base, candidate, 0.02)
         held += effect.low < 1.05 < effect.high
         assert effect.p < 0.001 and not effect.equivalent and effect.detectable < 0.03
-    assert held >= 34  # of 38 expected
+    assert held >= 16  # of 19 expected
     unpaired = st.unpaired_effect(list(base), list(candidate), 0.02)
     assert unpaired.p > 0.05  # without blocks the drift hides it
     assert unpaired.detectable > 0.1

@@ -49,19 +49,19 @@ def test_the_bytes_are_those_of_this_format() -> None:
     assert (zonegen.FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == (3, "2df58a121d225b02")
 
 
-def test_a_tld_has_the_measured_shape_of_gov(tmp_path: Path) -> None:
-    zone = parsed(ZoneSpec("tld", records=5000, signed="nsec"), tmp_path)
-    apex = dns.name.from_text("tld.")
-    cuts = {name: found for name in zone.nodes if name != apex and (found := rdataset(zone, name, "NS"))}
-    servers = [len(found) for found in cuts.values()]
-    assert len(cuts) == 5000
-    assert sum(servers) / 5000 == pytest.approx(2.66, abs=0.06)
-    assert Counter(servers)[2] / 5000 == pytest.approx(0.707, abs=0.03)
-    assert sum(rdataset(zone, name, "DS") is not None for name in cuts) / 5000 == pytest.approx(0.125, abs=0.02)
-    sets = Counter(tuple(sorted(str(server.target) for server in found)) for found in cuts.values())
-    assert sum(count == 1 for count in sets.values()) / 5000 == pytest.approx(0.31, abs=0.03)
-    assert len(sets) / 5000 == pytest.approx(0.385, abs=0.03)
-    assert sum(count for _, count in sets.most_common(30)) / 5000 == pytest.approx(0.37, abs=0.1)
+def test_a_tld_has_the_measured_shape_of_gov() -> None:
+    count = 16_536
+    rrsets = list(zonegen.shape_of(ZoneSpec("tld", records=count)).rrsets(0))
+    cuts = [rrset.rdatas for rrset in rrsets if rrset.role == "cut"]
+    assert len({rrset.owner for rrset in rrsets if rrset.role == "cut"}) == count
+    assert sum(map(len, cuts)) / count == pytest.approx(2.66, abs=0.03)
+    assert sum(len(servers) == 2 for servers in cuts) / count == pytest.approx(0.707, abs=0.015)
+    assert sum(rrset.type == "DS" for rrset in rrsets) / count == pytest.approx(0.125, abs=0.01)
+    sets = Counter(cuts)
+    assert sum(uses == 1 for uses in sets.values()) / count == pytest.approx(0.31, abs=0.02)
+    assert len(sets) / count == pytest.approx(0.385, abs=0.02)
+    for most, share in ((100, 0.368), (500, 0.586), (2000, 0.736)):
+        assert sum(uses for _, uses in sets.most_common(most)) / count == pytest.approx(share, abs=0.03)
 
 
 def test_fourteen_million_records_are_a_matter_of_the_number(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def list_experiments(_: argparse.Namespace) -> int:
 
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
-    from zonda_lab import report
+    from zonda_lab import doctor, report
     from zonda_lab.run import Runner, manifest
 
     results = Results(
@@ -139,7 +139,8 @@ def run_experiments(given: argparse.Namespace) -> int:
     if not given.resume:
         kept = ("experiments", "quick", "servers", "server", "load", "set", "seed")
         options = {name: getattr(given, name) for name in kept}
-        results.create(manifest(experiments, installed, absent, generator, options))
+        described = manifest(experiments, installed, absent, generator, options)
+        results.create({**described, "limits": doctor.limits(generator)})
     print(f"{len(starts)} starts, about {clock(plan.estimate_s(starts))}; load by {generator.name} {generator.version}")
     print(f"results in {results.folder}")
     progress = Progress(plan.estimate_s(starts))

@@ -36,6 +36,9 @@ class Recorder(Protocol):
     def add(self, outcome: Outcome, attempt: int = 0) -> bool:
         """Judges a window and writes it down; False if it is invalid."""
 
+    def skip(self, why: str, within: dict[str, str]) -> None:
+        """A window that cannot be done here."""
+
 
 def query_metrics(result: LoadResult, span: Span, offered: float | None) -> dict[str, float]:
     """The figures of a window of queries."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zonda_lab.errors import LabError
+from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.rig import Namespace
 
 GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
@@ -46,7 +47,7 @@ class Process:
         descriptors: int = 0,
     ) -> None:
         self.name, self.log = name, log
-        limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"] if descriptors else []
+        limit = _descriptor_limit(descriptors) if descriptors else []
         command = [*GUARD, *namespace.command([*limit, *OWN_TREE, *argv], cpus)]
         with log.open("ab") as output:
             self.began = time.monotonic()
@@ -106,6 +107,17 @@ class Process:
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL)  # the first of its PID namespace: the kernel ends all others with it
             self.child.wait()
+
+
+def _descriptor_limit(descriptors: int) -> list[str]:
+    """Runs a program with so many descriptors; without root no more than the system allows."""
+    limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"]
+    if subprocess.run([*limit, "true"], capture_output=True, check=False).returncode:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        raise UnsupportedError(
+            f"{descriptors} descriptors are not to be had, {most} are the most", "raise `ulimit -Hn`"
+        )
+    return limit
 
 
 def descendants(pid: int) -> list[int]:

@@ -110,7 +110,7 @@ class Results:
 
     def finished(self) -> set[str]:
         """The starts that have all their windows: those marked so."""
-        return {record.start for record in self.records() if record.skipped or record.detail.get("last")}
+        return {record.start for record in self.records() if record.detail.get("last")}
 
     def forget(self, start: str) -> None:
         """Removes the windows of a start that was broken off; it will be made again as a whole."""

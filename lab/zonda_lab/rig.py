@@ -82,6 +82,8 @@ class Namespace:
                     continue
                 try:
                     path.write_text(str(value))
+                except PermissionError:  # shown inside, but there is only one for all
+                    elsewhere.append(key)
                 except OSError as error:
                     raise LabError(f"{key} = {value}: {error.strerror}") from None
         return elsewhere

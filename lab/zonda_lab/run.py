@@ -61,7 +61,7 @@ class Runner:
             except UnsupportedError as error:
                 self._impossible[kind] = str(error)
                 book.skip(str(error))
-                return
+                break
             except LabError as error:
                 book.fail(str(error))
             if book.valid:
@@ -86,7 +86,7 @@ class Book:
     @property
     def valid(self) -> bool:
         """Is every window valid?"""
-        return all(record.valid for record in self.records)
+        return all(record.valid or record.skipped for record in self.records)
 
     def open(self, stage: Stage) -> None:
         """The stage is set."""
@@ -116,11 +116,11 @@ class Book:
                 self.stage.telemetry_file, f"telemetry/{self._stem}.jsonl"
             )
 
-    def skip(self, why: str) -> None:
-        """The treatment cannot be done here."""
+    def skip(self, why: str, within: dict[str, str] | None = None) -> None:
+        """The treatment, or one window of it, cannot be done here."""
         record = self._record(0)
-        record.skipped, record.valid = why, False
-        self.runner.results.append(record)
+        record.skipped, record.valid, record.within = why, False, within or {}
+        self.records.append(record)
         self.runner.progress.window(record)
 
     def fail(self, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiment import Settings
 from zonda_lab.outcome import Outcome, Recorder, memory_metrics, query_metrics
 from zonda_lab.stage import Server, Stage
@@ -13,11 +14,19 @@ def queries(stage: Stage, recorder: Recorder) -> None:
     stage.wait_ready(server)
     warm_up(stage, server)
     for levels, settings in recorder.windows:
-        for attempt in range(settings.timing.retries + 1):
-            outcome = window(stage, server, settings)
-            outcome.within = levels
-            if recorder.add(outcome, attempt):
-                break
+        try:
+            _repeated(stage, server, settings, levels, recorder)
+        except UnsupportedError as error:
+            recorder.skip(str(error), levels)
+
+
+def _repeated(stage: Stage, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder) -> None:
+    """A window, again if it is invalid."""
+    for attempt in range(settings.timing.retries + 1):
+        outcome = window(stage, server, settings)
+        outcome.within = levels
+        if recorder.add(outcome, attempt):
+            return
 
 
 def warm_up(stage: Stage, server: Server) -> None:

@@ -66,6 +66,11 @@ def _machine(manifest: dict[str, Any]) -> list[Part]:
         ),
         Table(["server", "kind", "version", "SHA-256"], servers),
     ]
+    if limits := manifest.get("limits"):
+        echo = f"A UDP echo on one core answers {number(limits['echo_qps'])} queries a second"
+        parts.append(
+            Text(f"{echo}, for {number(limits['echo_cpu_us'])} µs each: no server's peak can be higher.", "Limit.")
+        )
     if manifest["absent"]:
         parts.append(Text("; ".join(why.splitlines()[0] for why in manifest["absent"].values()) + ".", "Not measured:"))
     kernel = [[key, value] for key, value in machine["sysctl"].items() if value]
