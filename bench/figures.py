@@ -47,7 +47,7 @@ def compare(committed: dict[str, float], measured: dict[str, float]) -> int:
 
 def octets() -> dict[str, float]:
     out = run("cargo", "bench", "--locked", "-q", "-p", "zonda-zone", "--bench", "store", "--", "sizes")
-    rows = re.findall(r"^([^#\n]+?) {2,}([\d.]+)$", out, re.M)
+    rows = re.findall(r"^([^#\n]+?) {2,}([\d.]+)$", out, re.MULTILINE)
     return {name: float(value) for name, value in rows}
 
 

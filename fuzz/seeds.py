@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes a first corpus for each fuzz target: well-formed input, from which the fuzzer goes on."""
 
+import itertools
 import random
 import struct
 from pathlib import Path
@@ -9,7 +10,16 @@ CORPUS = Path(__file__).parent / "corpus"
 
 NAMES = [".", "z.", "a.z.", "b.a.z.", "*.z.", "a.b.c.z.", "version.bind.", "l" * 63 + ".z."]
 TYPES = [1, 2, 5, 6, 16, 28, 39, 43, 46, 47, 48, 50, 64, 251, 252, 255]
-OPTIONS = [(3, b""), (9, b""), (10, b"cookie01"), (10, b"cookie01" + b"s" * 16), (11, b""), (15, b"\0\x14"), (19, b""), (65001, b"x")]
+OPTIONS = [
+    (3, b""),
+    (9, b""),
+    (10, b"cookie01"),
+    (10, b"cookie01" + b"s" * 16),
+    (11, b""),
+    (15, b"\0\x14"),
+    (19, b""),
+    (65001, b"x"),
+]
 
 ZONE = r"""$ORIGIN z.
 $TTL 1h
@@ -51,6 +61,12 @@ def query(name: str, rtype: int, additional: bytes = b"") -> bytes:
     return header + wire_name(name) + struct.pack("!HH", rtype, 1) + additional
 
 
+def edns_input(payload: int, version: int, flags: int, copies: int, options: int) -> bytes:
+    """What the target `edns` reads: payload, version, flags, number of OPT records, then their RDATA."""
+    fixed = struct.pack("!HBHB", payload, version, flags, copies)
+    return fixed + opt(0, 0, 0, OPTIONS[:options])[11:]
+
+
 def answer() -> bytes:
     """An answer with compressed names in owner and RDATA."""
     record = b"\xc0\x0c" + struct.pack("!HHIH", 15, 1, 3600, 7) + b"\0\x0a\x02mx\xc0\x10"
@@ -69,11 +85,8 @@ def main() -> None:
     queries = [query(name, rtype) for name in NAMES for rtype in TYPES]
     queries += [query("a.z.", 1, opt(1232, 0, 0x8000, [option])) for option in OPTIONS]
     write("message", [*queries, answer()])
-    write("edns", [
-        struct.pack("!HBHB", payload, version, flags, copies) + opt(0, 0, 0, OPTIONS[:count])[11:]
-        for payload in (512, 4096) for version in (0, 1) for flags in (0, 0x8000) for copies in (1, 2)
-        for count in (0, 1, len(OPTIONS))
-    ])
+    variants = itertools.product((512, 4096), (0, 1), (0, 0x8000), (1, 2), (0, 1, len(OPTIONS)))
+    write("edns", [edns_input(*variant) for variant in variants])
     write("zone_text", [ZONE.encode(), *(line.encode() + b"\n" for line in ZONE.splitlines())])
     write("respond", [rng.randbytes(2) + it for it in queries])
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from message import AXFR, IN, SOA, Malformed, Record, read_name, read_records
+from message import AXFR, IN, SOA, Record, read_records
+from names import Malformed, read_name
 
 Address = tuple[str, int]
 

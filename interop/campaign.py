@@ -12,7 +12,8 @@ from compare import Difference, Reply, compare
 from explanations import TABLE, Explanation, explain, row
 from faults import Rule
 from laws import faults
-from message import TC, Malformed, Question, Record, is_below, name_text, rdata_text, type_text
+from message import TC, Question, Record, rdata_text, type_text
+from names import Malformed, is_below, name_text
 from proofs import Validator
 from servers import Server
 from suites import REFUSED, Scene, Suite

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from faults import Fault
-from message import AA, AD, CD, QR, RA, RD, TC, Answer, Malformed, Question, Record, Z, parse, rcode_text
+from message import AA, AD, CD, QR, RA, RD, TC, Answer, Question, Record, Z, parse, rcode_text
+from names import Malformed
 
 SECTIONS = ("answer", "authority", "additional")
 FLAGS = {"aa": AA, "tc": TC, "ra": RA, "rd": RD, "ad": AD, "cd": CD, "z": Z}

@@ -10,7 +10,8 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Protocol
 
-from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, Record, ancestors, from_labels, is_below, labels, read_name
+from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, Record
+from names import ancestors, from_labels, is_below, labels, read_name
 
 OPT_OUT = 1
 
@@ -157,11 +158,8 @@ class Link3:
         owner = base64.b32hexdecode(labels(record.owner)[0].upper())
         return cls(owner, data[salt_end + 1 : hash_end], data[1], int.from_bytes(data[2:4]), data[5:salt_end], type_bits(data[hash_end:]))
 
-    def is_at(self, name: bytes) -> bool:
-        return self.owner == hashed(name, self.salt, self.iterations)
-
-    def covers(self, name: bytes) -> bool:
-        found = hashed(name, self.salt, self.iterations)
+    def covers(self, found: bytes) -> bool:
+        """Whether a hash lies strictly between this and the following."""
         return self.owner < found < self.following if self.owner < self.following else found > self.owner or found < self.following
 
 
@@ -176,14 +174,28 @@ def hashed(name: bytes, salt: bytes, iterations: int) -> bytes:
 
 @dataclass(frozen=True)
 class Nsec3Denial:
+    """RFC 5155 7.2: all records of an answer have the same parameters; those with others prove nothing."""
+
     apex: bytes
     links: list[Link3]
 
+    def hash(self, name: bytes) -> bytes:
+        return hashed(name, self.links[0].salt, self.links[0].iterations)
+
+    @cached_property
+    def alike(self) -> list[Link3]:
+        return [link for link in self.links if (link.salt, link.iterations) == (self.links[0].salt, self.links[0].iterations)]
+
+    @cached_property
+    def by_owner(self) -> dict[bytes, Link3]:
+        return {link.owner: link for link in self.alike}
+
     def at(self, name: bytes) -> Link3 | None:
-        return next((link for link in self.links if link.is_at(name)), None)
+        return self.by_owner.get(self.hash(name))
 
     def cover(self, name: bytes) -> Link3 | None:
-        return next((link for link in self.links if link.covers(name)), None)
+        found = self.hash(name)
+        return next((link for link in self.alike if link.covers(found)), None)
 
     def encloser(self, name: bytes) -> tuple[bytes, Link3] | None:
         """The closest encloser and the record that covers the next closer name (RFC 5155 8.3), if both are proved."""
@@ -208,7 +220,7 @@ class Nsec3Denial:
             return False
         if star := self.at(wildcard(found[0])):
             return lacks(star.types, qtype)
-        # RFC 5155 8.6 for DS; a span that is opted out may hold an insecure delegation, and the names above it, whatever the type (erratum 3441).
+        # RFC 5155 8.6 for DS; erratum 3441: a span that is opted out may hold an empty non-terminal over an insecure delegation.
         return bool(found[1].flags & OPT_OUT)
 
     def no_closer(self, name: bytes, encloser: bytes) -> bool:

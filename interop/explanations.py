@@ -12,22 +12,8 @@ from dataclasses import dataclass
 
 from compare import SECTIONS, Difference, section_of
 from faults import PROOFS, Rule
-from message import (
-    AA,
-    ANY,
-    CNAME,
-    DNAME,
-    DS,
-    NOERROR,
-    NS,
-    NSEC,
-    RRSIG,
-    TC,
-    YXDOMAIN,
-    Answer,
-    Record,
-    ancestors,
-)
+from message import AA, ANY, CNAME, DNAME, DS, NOERROR, NS, NSEC, RRSIG, TC, YXDOMAIN, Answer, Record
+from names import ancestors
 from zoneset import ZoneSet, chain, hands_over, is_denial
 
 Predicate = Callable[[Difference, ZoneSet], bool]
@@ -106,6 +92,10 @@ def ds_past_alias(d: Difference, zones: ZoneSet) -> bool:
     return d.question.qtype == DS and leaves_zone(d, zones)
 
 
+def rrsig_at_alias(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype == RRSIG and d.both_answer and any(r.rtype == CNAME for r in d.a.answer | d.b.answer)
+
+
 def loops(d: Difference, _: ZoneSet) -> bool:
     """The aliases lead back to where they were, or a DNAME makes its own next question."""
     return d.both_answer and any(is_loop(m) for m in (d.a, d.b))
@@ -155,8 +145,8 @@ def overflow_is_no_error(d: Difference, zones: ZoneSet) -> bool:
     return overflows(d, zones) and d.a.rcode == YXDOMAIN
 
 
-def answered_by_alias(d: Difference, _: ZoneSet) -> bool:
-    return d.question.qtype in (NSEC, RRSIG) and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
+def nsec_answered_by_alias(d: Difference, _: ZoneSet) -> bool:
+    return d.question.qtype == NSEC and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
 
 
 def nsec_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
@@ -170,8 +160,9 @@ def any_stops_at_dname(d: Difference, _: ZoneSet) -> bool:
 
 
 def more_denial(d: Difference, _: ZoneSet) -> bool:
-    """They send the same and further NSEC or NSEC3 records."""
-    return d.both_answer and not d.only_ours("authority") and all(is_denial(r) for r in d.only_theirs("authority"))
+    """They send the same and further NSEC or NSEC3 records, and ours would have done."""
+    same = d.both_answer and not d.only_ours("authority") and all(is_denial(r) for r in d.only_theirs("authority"))
+    return same and not any(fault.rule in PROOFS for fault in d.ours.faults)
 
 
 def less_denial(d: Difference, zones: ZoneSet) -> bool:
@@ -254,7 +245,8 @@ TABLE: list[Explanation] = [
     row("DNAME makes a name over 255 octets: RCODE", "6672 2.2", "YXDOMAIN", "rcode", overflow_is_no_error, PEERS),
     row("DS asked through an alias, at or past a cut", "4035 3.1.4.1", "undefined: three servers, three answers", CONTENTS + " rcode", ds_past_alias),
     row("alias into another zone served or past a cut", "1034 4.3.2 3a", "nsd follows", CONTENTS + " rcode", stops_at_zone_end, "knot bind"),
-    row("NSEC or RRSIG asked at an alias", "4035 2.5", "knot, bind: data of the name", CONTENTS + " rcode", answered_by_alias, "nsd"),
+    row("NSEC asked at an alias", "4035 2.5", "knot, bind: data of the name", CONTENTS + " rcode", nsec_answered_by_alias, "nsd"),
+    row("RRSIG asked at an alias", "1034 4.3.2 3a, 4035 2.5", "all: data of the name, or led on", CONTENTS + " rcode", rrsig_at_alias),
     row("ANY asked through a DNAME", "6672 3.2 3c", "nsd, knot: go on with the new name", CONTENTS + " rcode", any_stops_at_dname, "bind"),
     row("RCODE of a chain that TC cut", "2181 9", "all: the answer over TCP counts", "rcode", truncated_on_the_way),
     # Denial.

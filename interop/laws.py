@@ -29,11 +29,9 @@ from message import (
     Question,
     Record,
     Z,
-    ancestors,
-    is_below,
-    name_text,
     type_text,
 )
+from names import ancestors, is_below, name_text
 from proofs import Validator, dname_for
 from zonedata import ZoneData
 from zoneset import ZoneSet, covered, is_referral

@@ -11,10 +11,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import dns.exception
-import dns.name
 import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
+
+from names import Malformed, name_text, read_name
 
 A, NS, CNAME, SOA, MX, TXT, AAAA, SRV = 1, 2, 5, 6, 15, 16, 28, 33
 DNAME, OPT, DS, RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM = 39, 41, 43, 46, 47, 48, 50, 51
@@ -68,10 +69,6 @@ NAMES_IN_RDATA = {
     65: (2, 1),
     107: (2, 1),
 }
-
-
-class Malformed(ValueError):
-    """Bytes that are no DNS message: the text says where."""
 
 
 class Record(NamedTuple):
@@ -265,41 +262,6 @@ def read_naptr(wire: bytes, at: int, length: int, names: dict[int, tuple[bytes, 
     return wire[at:name_at] + name.lower()
 
 
-def read_name(wire: bytes, at: int, names: dict[int, tuple[bytes, int]]) -> tuple[bytes, int]:
-    """The uncompressed name at offset `at` and the offset behind it; `names` remembers those read before.
-
-    RFC 1035 4.1.4: a pointer leads to a prior occurrence, so each one followed must lead further back.
-    """
-    if at in names:
-        return names[at]
-    start, limit, end, out = at, at, 0, b""
-    while True:
-        if at >= len(wire):
-            raise Malformed("message ends within a name")
-        length = wire[at]
-        if length == 0:
-            out, at = out + b"\0", at + 1
-            break
-        if length < 64:
-            out += wire[at : at + 1 + length]
-            at += 1 + length
-        elif length >= 192 and at + 1 < len(wire):
-            target = (length & 63) << 8 | wire[at + 1]
-            if target >= limit:
-                raise Malformed(f"pointer at {at} does not lead back")
-            end, limit = end or at + 2, target
-            if target in names:
-                out += names[target][0]
-                break
-            at = target
-        else:
-            raise Malformed(f"label type {length >> 6} at {at}")
-    if len(out) > 255:
-        raise Malformed(f"name of {len(out)} octets at {start}")
-    names[start] = out, end or at
-    return names[start]
-
-
 def read_edns(record: Record) -> Edns:
     """The parts of an OPT record (RFC 6891 6.1.2, 6.1.3)."""
     options, at = [], 0
@@ -310,55 +272,6 @@ def read_edns(record: Record) -> Edns:
     if at != len(record.rdata) or record.owner != b"\0":
         raise Malformed("ill-formed OPT record")
     return Edns(record.rclass, record.ttl >> 16 & 255, record.ttl & 0xFFFF, tuple(options))
-
-
-def labels(name: bytes) -> list[bytes]:
-    """The labels of a wire-format name, without the root."""
-    out, at = [], 0
-    while name[at]:
-        out.append(name[at + 1 : at + 1 + name[at]])
-        at += 1 + name[at]
-    return out
-
-
-def from_labels(parts: list[bytes]) -> bytes:
-    """The wire-format name of these labels."""
-    return b"".join(bytes([len(p)]) + p for p in parts) + b"\0"
-
-
-def parent(name: bytes) -> bytes:
-    """The name without its first label."""
-    return name[1 + name[0] :]
-
-
-def ancestors(name: bytes) -> list[bytes]:
-    """The name, its parent, and so on up to the root."""
-    out = [name]
-    while name[0]:
-        name = parent(name)
-        out.append(name)
-    return out
-
-
-def is_below(name: bytes, top: bytes) -> bool:
-    """Whether `name` is `top` or stands under it (both in wire format, lower case)."""
-    return name.endswith(top) and top in ancestors(name)
-
-
-def wire_name(text: str) -> bytes:
-    """Wire format, in the case given, of a name in presentation form; relative names are taken as absolute."""
-    return to_wire(dns.name.from_text(text))
-
-
-def to_wire(name: dns.name.Name) -> bytes:
-    wire = name.to_wire()
-    assert wire is not None, "without a file, dnspython gives the octets back"
-    return wire
-
-
-@lru_cache(maxsize=1 << 16)
-def name_text(name: bytes) -> str:
-    return dns.name.from_wire(name, 0)[0].to_text()
 
 
 def type_text(rtype: int) -> str:
@@ -385,29 +298,3 @@ def rdata_from_wire(rtype: int, rdata: bytes) -> dns.rdata.Rdata:
 
 def rcode_text(rcode: int) -> str:
     return RCODES.get(rcode, f"RCODE{rcode}")
-
-
-def dig_style(wire: bytes | None) -> str:
-    """A message as `dig` would print it."""
-    if wire is None:
-        return ";; no answer"
-    try:
-        message = parse(wire)
-    except Malformed as error:
-        return f";; malformed: {error}\n;; {wire.hex()}"
-    flags = " ".join(
-        n for n, bit in (("qr", QR), ("aa", AA), ("tc", TC), ("rd", RD), ("ra", RA), ("z", Z), ("ad", AD), ("cd", CD)) if message.has(bit)
-    )
-    lines = [f";; opcode: {message.opcode}, status: {rcode_text(message.rcode)}, flags: {flags}, {message.size} octets"]
-    if message.edns:
-        e = message.edns
-        options = "".join(f", option {c} {v.hex()}" for c, v in e.options)
-        lines.append(f";; EDNS: version {e.version}, flags:{' do' if e.flags & DO else ''}, udp: {e.payload}{options}")
-    if message.question:
-        qtype, qclass = struct.unpack(">HH", message.question[-4:])
-        lines.append(f";; QUESTION {name_text(message.question[:-4])} {class_text(qclass)} {type_text(qtype)}")
-    for title in ("answer", "authority", "additional"):
-        section = getattr(message, title)
-        if section:
-            lines += [f";; {title.upper()}", *sorted(str(r) for r in section)]
-    return "\n".join(lines)

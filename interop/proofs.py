@@ -36,14 +36,10 @@ from message import (
     Answer,
     Question,
     Record,
-    from_labels,
-    is_below,
-    labels,
-    name_text,
     rdata_from_wire,
-    read_name,
     type_text,
 )
+from names import from_labels, is_below, labels, name_text, read_name
 from zoneset import ZoneSet, covered
 
 try:

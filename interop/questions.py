@@ -10,29 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from message import (
-    AAAA,
-    ANY,
-    CNAME,
-    DNAME,
-    DNSKEY,
-    DS,
-    IN,
-    MX,
-    NS,
-    NSEC,
-    NSEC3,
-    NSEC3PARAM,
-    RRSIG,
-    SOA,
-    TXT,
-    A,
-    Malformed,
-    Question,
-    from_labels,
-    labels,
-    wire_name,
-)
+from message import AAAA, ANY, CNAME, DNAME, DNSKEY, DS, IN, MX, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, TXT, A, Question
+from names import Malformed, from_labels, labels, parent, wire_name
 from zonedata import ZoneData
 
 # Asked of every name that exists in some way; the types that a lookup treats apart, and one that nothing has.
@@ -48,16 +27,21 @@ FORMS_OF_NOTHING = ((None, False), (512, True), (4096, True))
 
 def of_zone(zone: ZoneData) -> list[Question]:
     """Every question worth asking about a zone, in all forms."""
-    existing = [name for name in sorted(zone.names) if is_telling(name, zone)]
+    existing = telling(zone)
     asked = {(name, t) for name in existing for t in (*TYPES, *zone.owners.get(name, ()))} | {(zone.apex, t) for t in TYPES_OF_APEX}
     out = [Question(recased(name, t), t, IN, *form) for name, t in sorted(asked) for form in FORMS]
     absent = sorted({name for owner in existing for name in strangers(owner)} - zone.names)
     return out + [Question(recased(name, t), t, IN, *form) for name in absent for t in TYPES_OF_NOTHING for form in FORMS_OF_NOTHING]
 
 
-def is_telling(name: bytes, zone: ZoneData) -> bool:
-    """Of the many empty non-terminals over a very long name, every sixteenth is enough."""
-    return name in zone.owners or len(labels(name)) < 16 or len(labels(name)) % 16 == 0
+def telling(zone: ZoneData) -> list[bytes]:
+    """The names of a zone; of many alike, which differ in their number or are empty in a row, every sixteenth."""
+    alike: dict[tuple[bytes, bytes], list[bytes]] = {}
+    for name in sorted(zone.names):
+        stem = labels(name)[0].rstrip(b"0123456789") if name != b"\0" else b""
+        is_deep = name not in zone.owners and len(labels(name)) > 16
+        alike.setdefault((b"", b"") if is_deep else (stem, parent(name) if stem else name), []).append(name)
+    return [name for names in alike.values() for name in (names[::16] if len(names) > 16 else names)]
 
 
 def strangers(owner: bytes) -> Iterator[bytes]:

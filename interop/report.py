@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from campaign import Finding, Tally
-from compare import Reply
+from compare import FLAGS, SECTIONS, Reply, section_of
 from explanations import Explanation
 from faults import Rule
-from message import Question, dig_style, name_text, type_text
+from message import DO, QR, Question, class_text, parse, rcode_text, type_text
+from names import Malformed, name_text
 
 SHOWN = 3
 
@@ -125,3 +127,27 @@ def as_json(tally: Tally, versions: dict[str, str]) -> dict[str, Any]:
 def class_json(row: Explanation, tally: Tally) -> dict[str, Any]:
     counts = {f"{a}/{b}": count for (found, a, b), count in tally.classes.items() if found is row}
     return {"class": row.name, "rfc": row.rfc, "right": row.right, "counts": counts, "alone": tally.alone[row], "example": str(tally.examples[row])}
+
+
+def dig_style(wire: bytes | None) -> str:
+    """A message as `dig` would print it."""
+    if wire is None:
+        return ";; no answer"
+    try:
+        message = parse(wire)
+    except Malformed as error:
+        return f";; malformed: {error}\n;; {wire.hex()}"
+    flags = " ".join(["qr"] * message.has(QR) + [name for name, bit in FLAGS.items() if message.has(bit)])
+    lines = [f";; opcode: {message.opcode}, status: {rcode_text(message.rcode)}, flags: {flags}, {message.size} octets"]
+    if message.edns:
+        e = message.edns
+        options = "".join(f", option {c} {v.hex()}" for c, v in e.options)
+        lines.append(f";; EDNS: version {e.version}, flags:{' do' if e.flags & DO else ''}, udp: {e.payload}{options}")
+    if message.question:
+        qtype, qclass = struct.unpack(">HH", message.question[-4:])
+        lines.append(f";; QUESTION {name_text(message.question[:-4])} {class_text(qclass)} {type_text(qtype)}")
+    for title in SECTIONS:
+        section = section_of(message, title)
+        if section:
+            lines += [f";; {title.upper()}", *sorted(str(r) for r in section)]
+    return "\n".join(lines)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ask
-from message import AA, SOA, Malformed, Question, parse
+from message import AA, SOA, Question, parse
+from names import Malformed
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"

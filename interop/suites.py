@@ -13,7 +13,8 @@ from pathlib import Path
 
 import malformed
 import questions
-from message import Question, wire_name
+from message import Question
+from names import wire_name
 from servers import ROOT, Zone
 from zonedata import read
 from zoneset import ZoneSet

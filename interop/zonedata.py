@@ -12,7 +12,8 @@ import dns.rdataclass
 import dns.tokenizer
 import dns.zonefile
 
-from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, ancestors, is_below, read_rdata, to_wire, wire_name
+from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, read_rdata
+from names import ancestors, is_below, to_wire, wire_name
 
 
 @dataclass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from message import AA, CNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA, Answer, Question, Record, ancestors, parent
+from message import AA, CNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA, Answer, Question, Record
+from names import ancestors, parent
 from zonedata import ZoneData
 
 

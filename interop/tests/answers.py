@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from message import AA, IN, QR, Question, wire_name
+from message import AA, IN, QR, Question
+from names import wire_name
 
 Entry = tuple[str, int, bytes] | tuple[str, int, bytes, int]
 

@@ -10,7 +10,8 @@ from answers import record
 from conftest import serving
 
 import ask
-from message import SOA, A, Malformed, wire_name
+from message import SOA, A
+from names import Malformed, wire_name
 
 MESSAGES = [b"\0\0" + bytes([i, i]) + b"x" * 20 for i in range(200)]
 

@@ -13,7 +13,8 @@ from conftest import Responder, serving
 import report
 from campaign import Campaign, Tally
 from faults import Rule
-from message import AA, NS, QR, SOA, TC, TXT, A, Question, Record, read_name, wire_name
+from message import AA, NS, QR, SOA, TC, TXT, A, Question, Record
+from names import read_name, wire_name
 from run import is_clean
 from servers import Server, Zone
 from suites import Scene, Suite

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from denial import Denial, denial, order
-from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, TXT, A, ancestors, is_below, wire_name
+from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, TXT, A
+from names import ancestors, is_below, wire_name
 from questions import strangers
 from zonedata import ZoneData
 

@@ -9,7 +9,8 @@ from answers import Entry, answer
 
 from compare import Reply
 from laws import faults
-from message import AA, AAAA, CNAME, DNAME, NS, NSEC, RD, SOA, TC, TXT, A, Question, wire_name
+from message import AA, AAAA, CNAME, DNAME, NS, NSEC, RD, SOA, TC, TXT, A, Question
+from names import wire_name
 from proofs import Validator
 from zonedata import ZoneData
 from zoneset import ZoneSet

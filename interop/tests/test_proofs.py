@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from compare import Reply
-from message import AA, DS, NS, NSEC, NSEC3, QR, RRSIG, SOA, TXT, A, Question, Record, wire_name
+from message import AA, DS, NS, NSEC, NSEC3, QR, RRSIG, SOA, TXT, A, Question, Record
+from names import wire_name
 from proofs import CAN_VERIFY, Validator
 from zonedata import ZoneData
 from zoneset import ZoneSet, covered

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from message import CNAME, DNAME, NS, TXT, A, from_labels, labels, wire_name
+from message import CNAME, DNAME, NS, TXT, A
+from names import from_labels, labels, wire_name
 from zonedata import ZoneData
 from zonetext import ZONES, generated
 

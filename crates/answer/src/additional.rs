@@ -3,7 +3,7 @@
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::key::Key;
-use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
+use zone::rrset::{MAX_POINTER, Node, Place, RECORD_HEAD_LEN, Rrset};
 
 use crate::message::{Message, Section};
 use crate::qname::Qname;
@@ -23,63 +23,76 @@ pub(crate) fn add_addresses(
     key: &mut Key,
     message: &mut Message<'_>,
 ) {
-    let apex = qname.offset(zone.apex_labels());
-    let mut add = |target: &[u8], owner: usize| add_of(zone, target, Place { owner, apex }, dnssec, key, message);
-    match rrset.rtype {
-        Rtype::NS | Rtype::MX => add_compressed(zone, rrset, at, dnssec, apex, key, message),
-        Rtype::SRV => {
-            // RFC 2782: three numbers, then the target.
-            let mut owner = at + 12 + 6;
-            for rdata in rrset.opaque().take(MAX_TARGETS) {
-                add(&rdata[6..], owner);
-                owner += 12 + rdata.len();
-            }
-        }
-        Rtype::SVCB | Rtype::HTTPS => {
-            // RFC 9460 2.2: the priority, then the target.
-            let mut owner = at + 12 + 2;
-            for rdata in rrset.opaque().take(MAX_TARGETS) {
-                match rdata {
-                    // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
-                    [0, 0, 0, ..] => {}
-                    [_, _, 0, ..] => add(qname.wire(), qname.offset(qname.labels())),
-                    _ => add(&rdata[2..], owner),
-                }
-                owner += 12 + rdata.len();
-            }
-        }
-        _ => {}
-    }
-}
-
-fn add_compressed(
-    zone: &Zone,
-    rrset: &Rrset<'_>,
-    at: usize,
-    dnssec: bool,
-    apex: usize,
-    key: &mut Key,
-    message: &mut Message<'_>,
-) {
-    let mut target = None;
-    for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
-        let target = target.get_or_insert_with(Qname::new);
-        if target.read_written(message.out, at + offset).is_some() {
-            add_of(zone, target.wire(), Place { owner: at + offset, apex }, dnssec, key, message);
-        }
-    }
-}
-
-/// Adds the addresses of the name that `target` begins with, which stands at `place.owner` of the message.
-fn add_of(zone: &Zone, target: &[u8], place: Place, dnssec: bool, key: &mut Key, message: &mut Message<'_>) {
-    let Ok(name) = NameRef::from_wire(target) else { return };
-    if place.owner > MAX_POINTER || !name.is_at_or_below(zone.apex()) {
+    if !matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV | Rtype::SVCB | Rtype::HTTPS) {
         return;
     }
-    key.set(name.wire(), zone.apex().wire().len());
-    let Some(node) = zone.get(key.as_bytes()) else { return };
-    // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
-    push_addresses(&node, place, dnssec, message);
+    let apex = qname.offset(zone.apex_labels());
+    let mut addresses = Addresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], count: 0 };
+    match rrset.rtype {
+        Rtype::NS | Rtype::MX => addresses.of_compressed(rrset, at),
+        // RFC 2782: three numbers, then the target.
+        Rtype::SRV => addresses.of_opaque(rrset, at, 6, qname),
+        // RFC 9460 2.2: the priority, then the target.
+        _ => addresses.of_opaque(rrset, at, 2, qname),
+    }
+}
+
+/// The addresses of the targets of one set, each once (RFC 2181 5).
+struct Addresses<'a, 'o> {
+    zone: &'a Zone,
+    /// Where the apex stands in the message.
+    apex: usize,
+    dnssec: bool,
+    key: &'a mut Key,
+    message: &'a mut Message<'o>,
+    /// What was added: the address in memory of the first set of each target.
+    added: [usize; MAX_TARGETS],
+    count: usize,
+}
+
+impl Addresses<'_, '_> {
+    fn of_compressed(&mut self, rrset: &Rrset<'_>, at: usize) {
+        let mut target = None;
+        for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
+            let target = target.get_or_insert_with(Qname::new);
+            if target.read_written(self.message.out, at + offset).is_some() {
+                self.add(target.wire(), at + offset);
+            }
+        }
+    }
+
+    /// Of names that stand behind `skip` octets of the RDATA.
+    fn of_opaque(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize, qname: &Qname) {
+        let mut owner = at + RECORD_HEAD_LEN + skip;
+        for rdata in rrset.opaque().take(MAX_TARGETS) {
+            match (rrset.rtype, rdata) {
+                (Rtype::SRV, _) => self.add(&rdata[skip..], owner),
+                // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
+                (_, [0, 0, 0, ..]) => {}
+                (_, [_, _, 0, ..]) => self.add(qname.wire(), qname.offset(qname.labels())),
+                _ => self.add(&rdata[skip..], owner),
+            }
+            owner += RECORD_HEAD_LEN + rdata.len();
+        }
+    }
+
+    /// Adds the addresses of the name that `target` begins with, which stands at `owner` of the message.
+    fn add(&mut self, target: &[u8], owner: usize) {
+        let Ok(name) = NameRef::from_wire(target) else { return };
+        if owner > MAX_POINTER || !name.is_at_or_below(self.zone.apex()) {
+            return;
+        }
+        self.key.set(name.wire(), self.zone.apex().wire().len());
+        let Some(node) = self.zone.get(self.key.as_bytes()) else { return };
+        let Some(first) = address_sets(&node).next() else { return };
+        if self.added[..self.count].contains(&first.address()) {
+            return;
+        }
+        self.added[self.count] = first.address();
+        self.count += 1;
+        // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
+        push_addresses(&node, Place { owner, apex: self.apex }, self.dnssec, self.message);
+    }
 }
 
 /// Adds the addresses of a node to the additional section; returns whether all of them fit.
@@ -88,9 +101,13 @@ fn add_of(zone: &Zone, target: &[u8], place: Place, dnssec: bool, key: &mut Key,
 pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, message: &mut Message<'_>) -> bool {
     let signatures = dnssec && !node.is_occluded();
     let mut is_complete = true;
-    for rrset in node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0) {
+    for rrset in address_sets(node) {
         let mut push = |signatures| message.push(Section::Additional, &rrset, rrset.ttl, place, signatures).is_ok();
         is_complete &= push(signatures) || signatures && push(false);
     }
     is_complete
+}
+
+fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
+    node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0)
 }

@@ -7,6 +7,7 @@ use zone::rrset::Node;
 use zone::tree::{Cursor, Entry};
 use zone::{Denial, Zone};
 
+use crate::lookup::find_cover;
 use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
 
@@ -30,7 +31,7 @@ struct Proof<'z> {
     apex: usize,
 }
 
-/// How far back a search goes for the NSEC record that covers a name, past glue and what a broken chain lacks.
+/// How far back a search goes for the record that covers a name, past what is not of the chain or lacks its record.
 const MAX_STEPS: usize = 64;
 
 impl<'z> Proofs<'z> {
@@ -184,13 +185,18 @@ impl<'z> Proofs<'z> {
 
 /// The entry whose NSEC record covers or matches the name that the cursor was sought for.
 fn covering_nsec<'z>(zone: &'z Zone, mut cursor: Cursor<'z>) -> Option<Entry<'z>> {
-    let mut entry = cursor.entry();
+    let mut entry = cursor.entry()?;
     for _ in 0..MAX_STEPS {
-        let node = zone.node(&entry?);
-        if !node.is_occluded() && node.rrset(Rtype::NSEC).is_some() {
-            return entry;
+        if zone.node(&entry).is_occluded() {
+            // Glue has none; its cut has, and that may be any number of entries before.
+            let mut key = Key::new();
+            key.set_entry(&entry);
+            (cursor, entry, _) = find_cover(zone, &cursor, key.as_bytes())?;
         }
-        entry = cursor.prev();
+        if zone.node(&entry).rrset(Rtype::NSEC).is_some() {
+            return Some(entry);
+        }
+        entry = cursor.prev()?;
     }
     None
 }
@@ -266,7 +272,7 @@ fn is_of_chain(zone: &Zone, entry: &Entry<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 5155 appendix A: the hash of "example" with salt aabbccdd and 12 iterations.
+    /// RFC 4648 7: what sorts as octets sorts as digits.
     #[test]
     fn base32hex_keeps_the_order() {
         let digest: [u8; 20] = std::array::from_fn(|at| (at * 13) as u8);

@@ -102,7 +102,8 @@ impl<'z> Glue<'_, 'z> {
             else {
                 return false;
             };
-            if message.get(at + 1..at + 1 + len) != Some(label) {
+            // Octets that keys escape may look like another label in a key, or like two.
+            if message.get(at + 1..at + 1 + len) != Some(label) || label.iter().any(|&octet| octet <= 1) {
                 return false;
             }
             rest = before;

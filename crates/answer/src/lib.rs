@@ -155,7 +155,7 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
         // RFC 8945 5.2.1: no key is known here.
         _ if request.is_signed => Outcome { rcode: NOTAUTH, authoritative: false },
         _ if !request.has_question() => Outcome { rcode: NOERROR, authoritative: false },
-        _ => look_up(served, scratch, request, &mut message, &mut extended),
+        _ => look_up(served, scratch, ask.transport, request, &mut message, &mut extended),
     };
     write_header(&mut message, request, outcome);
     scratch.counters.count(outcome.rcode, message.truncated, extended.bad_version);
@@ -169,6 +169,7 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
 fn look_up(
     served: &Served,
     scratch: &mut Scratch,
+    transport: Transport,
     request: &Request<'_>,
     message: &mut Message<'_>,
     extended: &mut Extended,
@@ -183,7 +184,8 @@ fn look_up(
     if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
         return Outcome { rcode: FORMERR, authoritative: false };
     }
-    if request.qtype == Rtype::AXFR {
+    // A lone SOA record over TCP would say that there is nothing new (RFC 1995 2).
+    if request.qtype == Rtype::AXFR || request.qtype == Rtype::IXFR && transport != Transport::Udp {
         return Outcome { rcode: refuse_transfer(&served.zones, qname), authoritative: false };
     }
     let Some(found) = find_zone(&served.zones, qname, request.qtype) else {
@@ -248,7 +250,7 @@ fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request:
     Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))
 }
 
-/// Why an AXFR query is not answered with a zone.
+/// Why a query for a transfer is not answered with a zone.
 fn refuse_transfer(zones: &Zones, qname: &Qname) -> u8 {
     match zones.get(qname.wire()).map(|zone| &zone.content) {
         // RFC 5936 2.2.1: the name is no apex of a zone here.

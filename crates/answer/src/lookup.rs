@@ -423,8 +423,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 }
 
-/// The cut or DNAME owner that the name `key` stands below; the cursor is at the predecessor of `key`.
-fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
+/// The cut or DNAME owner that the name `key` stands below; the cursor is at the entry of `key` or at its predecessor.
+pub(crate) fn find_cover<'z>(
+    zone: &'z Zone,
+    cursor: &Cursor<'z>,
+    key: &[u8],
+) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
     let cover = |cursor: Cursor<'z>| {
         let entry = cursor.entry()?;
         let node = zone.node(&entry);
@@ -435,7 +439,9 @@ fn find_cover<'z>(zone: &'z Zone, cursor: &Cursor<'z>, key: &[u8]) -> Option<(Cu
         let is_above = before.key_len() < key.len() && before.is_prefix_of(key);
         return if is_above { cover(cursor.clone()) } else { None };
     }
-    // The predecessor stands below a cut: whether the name does so too, its ancestors tell, of which there are at most 127.
-    let ends = key.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
+    // The predecessor stands below a cut. If the name does so too, that cut is an ancestor of both: all between the cut
+    // and the name stand below it. A name far from the predecessor thus costs no more searches than one near it.
+    let shared = &key[..before.common_len(key)];
+    let ends = shared.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
     ends.filter(|&end| end < key.len()).find_map(|end| cursor.find(&key[..end]).and_then(cover))
 }

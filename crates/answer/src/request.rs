@@ -70,7 +70,7 @@ impl Header {
     #[inline]
     pub(crate) fn read(message: &[u8]) -> Option<Header> {
         let header: &[u8; HEADER_LEN] = message.first_chunk()?;
-        // RFC 8906 3.1.4: an answer is never answered.
+        // RFC 1035 4.1.1: an answer is never answered.
         if header[2] & 0x80 != 0 {
             return None;
         }

@@ -135,7 +135,8 @@ impl Default for Zones {
 
 type Depths = [u32; wire::MAX_NAME_LEN / 2 + 1];
 
-/// A node of the trie: the slots that are in use among 32, by five bits of the hash.
+/// A node of the trie: the slots that are in use among 32, by five bits of the hash. Below [`MAX_LEVEL`], where the
+/// hash is used up, a list.
 #[derive(Clone, Default)]
 struct Branch {
     used: u32,
@@ -146,8 +147,6 @@ struct Branch {
 enum Slot {
     Branch(Branch),
     Zone(Arc<ServedZone>),
-    /// Zones whose apexes have the same hash.
-    Same(Arc<[Arc<ServedZone>]>),
 }
 
 const BITS: u32 = 5;
@@ -161,10 +160,9 @@ impl Zones {
         let hash = hash(apex);
         let mut branch = &self.root;
         for level in 0.. {
-            match &branch.slots[branch.index(hash, level)?] {
+            match &branch.slots[branch.index(apex, hash, level).ok()?] {
                 Slot::Branch(next) => branch = next,
                 Slot::Zone(zone) => return Some(zone).filter(|zone| zone.apex().wire() == apex),
-                Slot::Same(zones) => return zones.iter().find(|zone| zone.apex().wire() == apex),
             }
         }
         None
@@ -211,25 +209,22 @@ impl Zones {
     /// All zones, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ServedZone>> {
         let mut stack: Vec<&[Slot]> = vec![&self.root.slots];
-        let mut same: &[Arc<ServedZone>] = &[];
         std::iter::from_fn(move || {
             loop {
-                if let Some((zone, rest)) = same.split_first() {
-                    same = rest;
-                    return Some(zone);
-                }
-                let (slot, rest) = match stack.pop()?.split_first() {
-                    Some(first) => first,
-                    None => continue,
-                };
+                let Some((slot, rest)) = stack.pop()?.split_first() else { continue };
                 stack.push(rest);
                 match slot {
                     Slot::Branch(branch) => stack.push(&branch.slots),
                     Slot::Zone(zone) => return Some(zone),
-                    Slot::Same(zones) => same = zones,
                 }
             }
         })
+    }
+
+    /// The same zones in a map that shares no branch with another version: one that came about in many steps lies
+    /// scattered among what those left behind.
+    pub fn compacted(&self) -> Zones {
+        Zones { root: self.root.compacted(), ..self.clone() }
     }
 
     /// How many zones there are.
@@ -244,26 +239,41 @@ impl Zones {
 }
 
 impl Branch {
+    /// The bit of `used`; 0 where the hash is used up.
     fn bit(hash: u64, level: u32) -> u32 {
-        1 << (hash >> (level * BITS) & 31)
+        if level > MAX_LEVEL { 0 } else { 1 << (hash >> (level * BITS) & 31) }
     }
 
-    /// Where the slot for `hash` is, if it is in use.
+    /// Where the slot for `apex` is, or as an error where it would be.
     #[inline]
-    fn index(&self, hash: u64, level: u32) -> Option<usize> {
+    fn index(&self, apex: &[u8], hash: u64, level: u32) -> Result<usize, usize> {
+        if level > MAX_LEVEL {
+            let is_it = |slot: &Slot| matches!(slot, Slot::Zone(zone) if zone.apex().wire() == apex);
+            return self.slots.iter().position(is_it).ok_or(self.slots.len());
+        }
         let bit = Branch::bit(hash, level);
-        (self.used & bit != 0).then(|| (self.used & (bit - 1)).count_ones() as usize)
+        let index = (self.used & (bit - 1)).count_ones() as usize;
+        if self.used & bit != 0 { Ok(index) } else { Err(index) }
+    }
+
+    fn compacted(&self) -> Branch {
+        let slots = self.slots.iter().map(|slot| match slot {
+            Slot::Branch(branch) => Slot::Branch(branch.compacted()),
+            Slot::Zone(zone) => Slot::Zone(zone.clone()),
+        });
+        Branch { used: self.used, slots: slots.collect() }
     }
 
     /// Returns whether the apex is new.
     fn insert(&mut self, zone: Arc<ServedZone>, hash: u64, level: u32) -> bool {
-        let Some(index) = self.index(hash, level) else {
-            let bit = Branch::bit(hash, level);
-            let at = (self.used & (bit - 1)).count_ones() as usize;
-            let (low, high) = self.slots.split_at(at);
-            self.slots = low.iter().cloned().chain([Slot::Zone(zone)]).chain(high.iter().cloned()).collect();
-            self.used |= bit;
-            return true;
+        let index = match self.index(zone.apex().wire(), hash, level) {
+            Ok(index) => index,
+            Err(index) => {
+                let (low, high) = self.slots.split_at(index);
+                self.slots = low.iter().cloned().chain([Slot::Zone(zone)]).chain(high.iter().cloned()).collect();
+                self.used |= Branch::bit(hash, level);
+                return true;
+            }
         };
         let slots = Arc::make_mut(&mut self.slots);
         match &mut slots[index] {
@@ -272,44 +282,25 @@ impl Branch {
                 *old = zone;
                 false
             }
-            Slot::Zone(old) if level < MAX_LEVEL => {
-                let old = old.clone();
+            Slot::Zone(old) => {
                 let mut branch = Branch::default();
-                let old_hash = self::hash(old.apex().wire());
-                branch.insert(old, old_hash, level + 1);
+                branch.insert(old.clone(), self::hash(old.apex().wire()), level + 1);
                 branch.insert(zone, hash, level + 1);
                 slots[index] = Slot::Branch(branch);
                 true
-            }
-            Slot::Zone(old) => {
-                slots[index] = Slot::Same([old.clone(), zone].into());
-                true
-            }
-            Slot::Same(zones) => {
-                let others = zones.iter().filter(|old| old.apex() != zone.apex()).cloned();
-                let now: Arc<[_]> = others.chain([zone.clone()]).collect();
-                let is_new = now.len() > zones.len();
-                *zones = now;
-                is_new
             }
         }
     }
 
     /// Returns whether the apex was there.
     fn remove(&mut self, apex: &[u8], hash: u64, level: u32) -> bool {
-        let Some(index) = self.index(hash, level) else { return false };
+        let Ok(index) = self.index(apex, hash, level) else { return false };
         let slots = Arc::make_mut(&mut self.slots);
         let (removed, is_empty) = match &mut slots[index] {
-            Slot::Branch(branch) => (branch.remove(apex, hash, level + 1), branch.used == 0),
+            Slot::Branch(branch) => (branch.remove(apex, hash, level + 1), branch.slots.is_empty()),
             Slot::Zone(zone) => {
                 let is_it = zone.apex().wire() == apex;
                 (is_it, is_it)
-            }
-            Slot::Same(zones) => {
-                let rest: Arc<[_]> = zones.iter().filter(|zone| zone.apex().wire() != apex).cloned().collect();
-                let removed = rest.len() < zones.len();
-                *zones = rest;
-                (removed, zones.is_empty())
             }
         };
         if removed && is_empty {
@@ -321,10 +312,11 @@ impl Branch {
     }
 }
 
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A hash of a lower-case name. Whoever adds zones may make them collide; that costs those zones a list, no more.
 #[inline]
 fn hash(apex: &[u8]) -> u64 {
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = apex.len() as u64;
     let (chunks, rest) = apex.as_chunks::<8>();
     for &chunk in chunks {
@@ -372,6 +364,46 @@ mod tests {
             assert!(find(&old, name).is_some_and(|zone| zone.apex().to_string() == *name));
         }
         assert_eq!(old.iter().count(), 5001);
+        let compacted = zones.compacted();
+        assert_eq!((compacted.len(), compacted.iter().count()), (2501, 2501));
+        assert!(zones.iter().all(|zone| compacted.get(zone.apex().wire()).is_some_and(|same| Arc::ptr_eq(same, zone))));
+    }
+
+    /// Names of one hash: the second eight octets undo what the first gave it.
+    fn colliding() -> impl Iterator<Item = Arc<ServedZone>> {
+        let names = (0u64..).filter_map(|n| {
+            let mut wire = *b"\x0f.......--------\0";
+            wire[1..8].copy_from_slice(&n.to_be_bytes()[1..]);
+            let first = u64::from_le_bytes(*wire.first_chunk().expect("eight octets"));
+            let second = mix(wire.len() as u64 ^ first, MULTIPLIER);
+            wire[8..16].copy_from_slice(&second.to_le_bytes());
+            Name::from_wire(&wire).ok().filter(|name| name.to_lowercase().wire() == wire)
+        });
+        names.map(|name| Arc::new(ServedZone { content: Content::Missing(name), transfer: Arc::default() }))
+    }
+
+    #[test]
+    fn zones_with_the_same_hash_are_told_apart() {
+        let (mut zones, same) = (Zones::default(), colliding().take(4).collect::<Vec<_>>());
+        assert!(same.iter().all(|zone| hash(zone.apex().wire()) == hash(same[0].apex().wire())));
+        for zone in &same[..3] {
+            zones.insert(zone.clone());
+            zones.insert(zone.clone());
+        }
+        assert_eq!((zones.len(), zones.iter().count()), (3, 3));
+        assert!(zones.remove(same[1].apex()) && !zones.remove(same[3].apex()));
+        let found =
+            |zone: &Arc<ServedZone>| zones.get(zone.apex().wire()).is_some_and(|found| Arc::ptr_eq(found, zone));
+        assert_eq!([0, 1, 2, 3].map(|number| found(&same[number])), [true, false, true, false]);
+        assert!(zones.remove(same[0].apex()) && zones.remove(same[2].apex()));
+        assert!(zones.is_empty() && zones.iter().next().is_none());
+    }
+
+    /// What each of a million zones costs besides its name, its records and two counts of references.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn small_zones_are_small() {
+        assert_eq!((size_of::<Slot>(), size_of::<ServedZone>()), (24, 72));
     }
 
     #[test]

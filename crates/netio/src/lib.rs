@@ -5,6 +5,7 @@
 mod address;
 mod option;
 
+pub mod client;
 pub mod clock;
 pub mod limit;
 pub mod map;

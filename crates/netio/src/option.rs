@@ -29,6 +29,17 @@ pub(crate) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives the socket its peer; a socket that does not block may still be connecting when this returns.
+pub(crate) fn connect(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(address);
+    // SAFETY: `raw` lives through the call and has at least `len_for` octets.
+    let result = unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), RawAddress::len_for(address)) };
+    match checked(result) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Sets an option that takes an `int`; `name` is for the error.
 pub(crate) fn set(
     fd: &OwnedFd,

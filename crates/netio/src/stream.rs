@@ -76,6 +76,31 @@ impl AsFd for Listener {
     }
 }
 
+/// Begins a connection that does not block: writable as soon as it stands, with [`TcpStream::take_error`] where it does not.
+/// `local` is the address it comes from, with port 0 for one that the kernel chooses.
+pub fn connect(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpStream> {
+    let fd = option::socket(server, libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
+    option::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
+    if let Some(local) = local {
+        // ip(7): the port is chosen by the whole connection, so that each peer gives all ports anew.
+        option::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT")?;
+        option::bind(&fd, local)?;
+    }
+    option::connect(&fd, server)?;
+    Ok(TcpStream::from(fd))
+}
+
+/// Closes a connection by RST, at once and without TIME_WAIT (socket(7), SO_LINGER).
+pub fn reset(stream: TcpStream) -> io::Result<()> {
+    let fd = OwnedFd::from(stream);
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let len = mem::size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: `linger` lives through the call and has `len` octets.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len) };
+    checked(result).map(drop)
+}
+
 /// Whether an error says that the process or the system is out of descriptors or memory for a further one.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
@@ -88,6 +113,8 @@ pub enum Interest {
     Readable,
     /// Octets can be written.
     Writable,
+    /// Either of them.
+    Both,
     /// Nothing; only errors are told.
     Nothing,
 }
@@ -97,6 +124,7 @@ impl Interest {
         match self {
             Interest::Readable => libc::EPOLLIN as u32,
             Interest::Writable => libc::EPOLLOUT as u32,
+            Interest::Both => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
             Interest::Nothing => 0,
         }
     }
@@ -132,19 +160,25 @@ impl Poll {
         Ok(())
     }
 
+    /// As [`Poll::wait`], to the nanosecond as far as the kernel's timers go (see [`crate::clock::sharpen_timers`]).
+    pub fn wait_exact(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_nsec: timeout.subsec_nanos() as _,
+        };
+        let (fd, capacity) = (self.0.as_raw_fd(), events.list.len() as libc::c_int);
+        // SAFETY: `list` and `timeout` live through the call, `list` has the length told; no signal mask is given.
+        let result = unsafe { libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null()) };
+        events.take(result)
+    }
+
     /// Waits until something is ready, at most `timeout` (rounded up to a millisecond); then `events` has it.
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
         let capacity = events.list.len() as libc::c_int;
-        events.count = 0;
         // SAFETY: `list` lives through the call and has the length told.
         let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
-        events.count = match checked(result) {
-            Ok(count) => count as usize,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(error),
-        };
-        Ok(())
+        events.take(result)
     }
 }
 
@@ -173,6 +207,17 @@ impl Events {
     pub fn with_capacity(capacity: usize) -> Events {
         assert!(capacity > 0, "waiting needs room for one event");
         Events { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], count: 0 }
+    }
+
+    /// Takes what a wait returned.
+    fn take(&mut self, result: libc::c_int) -> io::Result<()> {
+        self.count = 0;
+        self.count = match checked(result) {
+            Ok(count) => count as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(())
     }
 
     /// How many there are.
@@ -284,6 +329,41 @@ mod tests {
         poll.modify(&stream, 3, Interest::Readable).expect("a known descriptor");
         poll.wait(&mut events, SOON).expect("epoll");
         assert!(events.at(0).readable);
+    }
+
+    #[test]
+    fn a_client_connects_without_waiting_and_can_reset() {
+        let (listener, server) = listener();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        let local = "127.0.0.77:0".parse().expect("a literal");
+        let mut client = connect(server, Some(local)).expect("loopback");
+        poll.add(&client, 1, Interest::Both).expect("a fresh descriptor");
+        poll.wait_exact(&mut events, SOON).expect("epoll");
+        assert_eq!(events.at(0), Event { token: 1, readable: false, writable: true });
+        client.write_all(b"x").expect("it stands");
+        let mut accepted = listener.accept();
+        while accepted.is_err() {
+            accepted = listener.accept();
+        }
+        let (mut stream, peer) = accepted.expect("a connection");
+        assert_eq!(peer.ip(), local.ip());
+        reset(client).expect("an open connection");
+        let mut read = || stream.read(&mut [0; 16]).map_err(|error| error.kind());
+        assert_eq!((read(), read()), (Ok(1), Err(io::ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn exact_waits_end_within_a_millisecond_of_their_time() {
+        crate::clock::sharpen_timers();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        // The best of some: the machine may be busy with something else.
+        let mut wait = || {
+            let began = std::time::Instant::now();
+            poll.wait_exact(&mut events, Duration::from_micros(300)).expect("epoll");
+            began.elapsed()
+        };
+        let best = std::iter::repeat_with(&mut wait).take(20).min().expect("twenty");
+        assert!((Duration::from_micros(300)..Duration::from_micros(1000)).contains(&best), "{best:?}");
     }
 
     #[test]

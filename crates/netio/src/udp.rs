@@ -37,7 +37,7 @@ impl Default for Options {
             reuse_port: true,
             receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
-            wake_interval: Duration::from_secs(1),
+            wake_interval: Duration::from_millis(500),
         }
     }
 }

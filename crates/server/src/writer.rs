@@ -1,6 +1,6 @@
 //! The writer: the one thread that owns the zones, loads them at the start and again with every reload.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
@@ -14,8 +14,8 @@ use crate::report::{Finding, Report};
 use crate::sources::Sources;
 use crate::zones::Zones;
 
-/// How often replaced versions of zones are looked after, that a reader may have let go of.
-const RECLAIM_EVERY: Duration = Duration::from_secs(1);
+/// How often replaced versions of zones are looked after, as long as there are any that a reader holds.
+const RECLAIM_EVERY: Duration = Duration::from_millis(100);
 
 /// Owns the zones; the only thread that publishes.
 pub struct Writer {
@@ -38,19 +38,24 @@ impl Writer {
         let mut report = self.zones.load(Vec::new(), &self.notifier);
         report.seconds = begin.elapsed().as_secs_f64();
         self.finish(&report, "ready");
+        while let Ok(job) = self.next_job(jobs) {
+            let report = self.reload();
+            // Who asked may have left.
+            job.reply.map(|reply| reply.send(report));
+        }
+    }
+
+    /// Waits for a job; looks after replaced versions until the last is freed, then sleeps.
+    fn next_job(&mut self, jobs: &Receiver<Job>) -> Result<Job, RecvError> {
         let mut held = usize::MAX;
-        loop {
+        while held > 0 {
             match jobs.recv_timeout(RECLAIM_EVERY) {
-                Ok(job) => {
-                    let report = self.reload();
-                    held = usize::MAX;
-                    // Who asked may have left.
-                    job.reply.map(|reply| reply.send(report));
-                }
+                Ok(job) => return Ok(job),
                 Err(RecvTimeoutError::Timeout) => held = self.reclaim(held),
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
             }
         }
+        jobs.recv()
     }
 
     /// Frees what the last round replaced, once the listeners have let go of it, and gives the memory back.

@@ -46,7 +46,11 @@ fn delegations(count: u32) -> String {
         let provider = scramble(n) % 2000;
         let names = if n % 10 == 0 { format!("domain{n}") } else { format!("provider{provider}.example.") };
         let text = text + &format!("domain{n} 3600 NS ns1.{names}\ndomain{n} 3600 NS ns2.{names}\n");
-        if n % 10 > 0 { text } else { text + &format!("ns1.domain{n} 3600 A 10.1.0.1\nns2.domain{n} 3600 A 10.2.0.1\n") }
+        if n % 10 > 0 {
+            text
+        } else {
+            text + &format!("ns1.domain{n} 3600 A 10.1.0.1\nns2.domain{n} 3600 A 10.2.0.1\n")
+        }
     })
 }
 

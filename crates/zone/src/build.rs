@@ -14,7 +14,7 @@ use crate::rrset::{CUT, DNAME, OCCLUDED};
 use crate::tables::{Numbering, Tables};
 use crate::text::{Record, Sink};
 use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
-use crate::zone::{Counts, Denial, Zone, name_of_key};
+use crate::zone::{Denial, Proofs, Zone, name_of_key};
 
 /// Records of one stretch of zone text, by owner. The parser fills one per stretch.
 pub struct Stage {
@@ -155,8 +155,9 @@ pub struct Difference {
 
 /// With fewer runs than this a zone is written in full: tables and threads would cost more than they save.
 const SMALL_ZONE: usize = 256;
-/// With more edits than one in so many owners the zone is built anew, with fresh tables.
-const REBUILD_SHARE: u64 = 4;
+/// With more edits than one in so many owners since its tables were made, the zone is built anew, with fresh ones: edits
+/// write in full what the tables lack, and leave in them what nobody needs any more.
+const REBUILD_SHARE: usize = 4;
 
 /// Makes a zone of what was staged. `None` where there are errors among the findings.
 pub(crate) fn assemble(stages: Vec<Stage>, plan: &Plan<'_>) -> (Option<(Zone, Option<Difference>)>, Findings) {
@@ -210,7 +211,7 @@ fn construct(
         walked.into_iter().for_each(|walked| summary.add(walked, found));
         Builder::join(builders)
     });
-    let tables = numbering.finish().unwrap_or_default();
+    let tables = numbering.finish();
     finish(plan, names, nsec3, tables, summary, found)
 }
 
@@ -225,15 +226,18 @@ fn update(
     let numbering = Numbering::of(&previous.tables);
     let mut summary = Summary::default();
     let mut difference = Difference::default();
-    let [names, nsec3] =
-        [(names, name_runs, &previous.names), (nsec3, nsec3_runs, &previous.nsec3)].map(|(staged, runs, old)| {
+    let [name_edits, nsec3_edits] =
+        [(names, name_runs, &previous.names), (nsec3, nsec3_runs, previous.nsec3())].map(|(staged, runs, old)| {
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
             let mut compare = Compare::new(old);
             summary.add(walk(plan, &numbering, staged, runs, |key, value| compare.push(key, value)), found);
-            let edits = compare.finish(&mut difference);
-            (edits.len() as u64 <= previous.counts.names / REBUILD_SHARE).then(|| old.apply(&edits))
+            compare.finish(&mut difference)
         });
-    Some((finish(plan, names?, nsec3?, previous.tables.clone(), summary, found)?, difference))
+    let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
+    let edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_SHARE)?;
+    let (names, nsec3) = (previous.names.apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
+    let zone = finish(plan, names, nsec3, previous.tables.clone(), summary, found)?;
+    Some((Zone { edits, ..zone }, difference))
 }
 
 fn finish(
@@ -245,15 +249,18 @@ fn finish(
     found: &mut Findings,
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
-    let Summary { counts, has_wildcards, wanted } = summary;
     let apex_labels = apex.as_ref().label_count() as u8;
-    let mut zone = Zone { apex, names, nsec3, tables, denial: Denial::None, has_wildcards, apex_labels, counts };
+    let has_wildcards = summary.has_wildcards;
+    let mut zone = Zone { apex, names, tables, proofs: None, has_wildcards, apex_labels, edits: 0 };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;
     }
-    zone.denial = denial(&zone, plan, found);
-    check_wanted(&zone, plan, &wanted, found);
+    let denial = denial(&zone, &nsec3, plan, found);
+    if denial != Denial::None || !nsec3.is_empty() {
+        zone.proofs = Some(Arc::new(Proofs { denial, nsec3 }));
+    }
+    check_wanted(&zone, plan, &summary.wanted, found);
     Some(zone)
 }
 
@@ -322,7 +329,8 @@ struct Walked {
 /// What is known of a zone when all its nodes were seen.
 #[derive(Default)]
 struct Summary {
-    counts: Counts,
+    /// Owners, with those of NSEC3 records.
+    names: usize,
     has_wildcards: bool,
     wanted: Vec<Wanted>,
 }
@@ -330,8 +338,7 @@ struct Summary {
 impl Summary {
     fn add(&mut self, walked: Walked, found: &mut Findings) {
         let Walked { summary, found: more } = walked;
-        self.counts.names += summary.counts.names;
-        self.counts.records += summary.counts.records;
+        self.names += summary.names;
         self.has_wildcards |= summary.has_wildcards;
         self.wanted.extend(summary.wanted);
         found.append(more);
@@ -361,8 +368,7 @@ fn walk(
             collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
         }
         take(key, encoder.encode(owner.as_ref(), flags, &mut records));
-        walked.summary.counts.names += 1;
-        walked.summary.counts.records += encoder.record_count() as u64;
+        walked.summary.names += 1;
         walked.summary.has_wildcards |= key.split(|&octet| octet == 0).any(|label| label == b"*");
     }
     walked

@@ -9,6 +9,7 @@ use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::encode::Raw;
 use crate::key::Key;
 use crate::rrset::{CUT, OCCLUDED};
+use crate::tree::Tree;
 use crate::zone::{Denial, Zone, name_of_key};
 
 /// Findings in the order in which they were made.
@@ -218,13 +219,13 @@ pub(crate) fn check_apex(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) {
 }
 
 /// How the zone denies: by the NSEC3 chain that its NSEC3PARAM names (RFC 5155 4), else by NSEC.
-pub(crate) fn denial(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) -> Denial {
+pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &Plan<'_>, found: &mut Findings) -> Denial {
     let node = zone.apex_node();
     if let Some(params) = node.rrset(Rtype::NSEC3PARAM) {
         // RFC 5155 4.1.2: a record with flags set is not for answering.
         let usable = params.stored().map(|stored| stored.bytes).find(|rdata| matches!(rdata, [1, 0, ..]));
         if let Some([_, _, high, low, salt_len, salt @ ..]) = usable {
-            if zone.nsec3.is_empty() {
+            if nsec3.is_empty() {
                 let message = format!("the zone {} has NSEC3PARAM and no NSEC3 records", plan.apex);
                 found.add(
                     Severity::Warning,

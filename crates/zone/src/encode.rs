@@ -40,25 +40,17 @@ pub(crate) struct NodeEncoder<'e> {
     apex_len: usize,
     out: Vec<u8>,
     set: SetEncoder,
-    record_count: usize,
 }
 
 impl<'e> NodeEncoder<'e> {
     pub(crate) fn new(numbering: &'e Numbering<'e>, apex: NameRef<'_>) -> NodeEncoder<'e> {
-        NodeEncoder {
-            numbering,
-            apex_len: apex.wire().len(),
-            out: Vec::new(),
-            set: SetEncoder::default(),
-            record_count: 0,
-        }
+        NodeEncoder { numbering, apex_len: apex.wire().len(), out: Vec::new(), set: SetEncoder::default() }
     }
 
     /// The stored form of all `records` of `owner`, which is in lower case. Sorts the records.
     pub(crate) fn encode(&mut self, owner: NameRef<'_>, flags: u8, records: &mut [Raw<'_>]) -> &[u8] {
         self.out.clear();
         self.out.push(flags);
-        self.record_count = 0;
         // RFC 4592 3.3.1: the records of a wildcard get another owner, so nothing in them may point to this one.
         let shared_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
         let owner = Labels::of(&owner.wire()[owner.wire().len() - shared_len..]);
@@ -71,11 +63,6 @@ impl<'e> NodeEncoder<'e> {
         &self.out
     }
 
-    /// How many records the last node has, each once.
-    pub(crate) fn record_count(&self) -> usize {
-        self.record_count
-    }
-
     fn write_rrset(&mut self, owner: &Labels<'_>, records: &mut [Raw<'_>], signatures: &mut [Raw<'_>]) {
         // RFC 2181 5.2: the TTLs of a set are equal; where they are not, none may be taken for longer than the least.
         let Some(ttl) = records.iter().map(|raw| raw.ttl).min().or(signatures.iter().map(|raw| raw.ttl).min()) else {
@@ -83,7 +70,6 @@ impl<'e> NodeEncoder<'e> {
         };
         let rtype = records.first().map_or_else(|| signatures[0].set_rtype(), |raw| raw.rtype);
         let records = sort_and_dedup(rtype, records);
-        self.record_count += records.len();
         self.set.encode(rtype, owner, self.apex_len, records);
         let shared = self.set.is_worth_sharing(rtype).then(|| self.numbering.set(&self.set.data)).flatten();
         self.write_head(rtype, ttl, records.len(), shared.is_some(), !signatures.is_empty());
@@ -119,7 +105,7 @@ impl<'e> NodeEncoder<'e> {
             self.out.push(flags | count as u8);
         } else {
             self.out.push(flags | COUNT);
-            self.out.extend_from_slice(&(count as u16).to_le_bytes());
+            self.out.extend_from_slice(&(count as u32).to_le_bytes());
         }
     }
 
@@ -128,10 +114,7 @@ impl<'e> NodeEncoder<'e> {
             return;
         }
         let signatures = sort_and_dedup(Rtype::RRSIG, signatures);
-        // One octet counts them; more than 255 keys sign nothing.
-        let signatures = &signatures[..signatures.len().min(255)];
-        self.record_count += signatures.len();
-        self.out.push(signatures.len() as u8);
+        write_length(signatures.len(), &mut self.out);
         write_length(signatures.iter().map(|raw| 2 + raw.rdata.len()).sum(), &mut self.out);
         for raw in signatures {
             self.out.extend_from_slice(&(raw.rdata.len() as u16).to_be_bytes());

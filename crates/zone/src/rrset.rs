@@ -3,10 +3,11 @@
 //! ```text
 //! node    flags u8 | rrset...                         all RRsets of one owner, by type
 //! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
-//!         form u8: SHARED | SIGNED | count (63: u16 follows) | data | signatures
-//! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u32/u8 | rdata...
+//!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
+//! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u8 (255: u32 follows) | rdata...
 //! rdata   length u16 big-endian | bytes               types without compressible names
 //!         IN_ZONE | POINTS | length | bytes           types whose last field is a compressible name
+//! signatures  count u8 (255: u32 follows) | length u8 (255: u32 follows) | rdata...
 //! ```
 //! Compressible names (RFC 3597 4: those of RFC 1035 alone) end in the root label or in a pointer of our own: two
 //! octets `11kkoooo oooooooo`, where kk says what it points to: the apex, the owner, or what stands o octets from the
@@ -206,8 +207,8 @@ fn long_rtype(bytes: &[u8]) -> (Rtype, &[u8]) {
 
 #[cold]
 fn long_count(bytes: &[u8]) -> (usize, &[u8]) {
-    let (count, rest) = bytes.split_at(2);
-    (u16::from_le_bytes([count[0], count[1]]) as usize, rest)
+    let (count, rest) = split_u32(bytes);
+    (count as usize, rest)
 }
 
 fn split_u32(bytes: &[u8]) -> (u32, &[u8]) {
@@ -249,7 +250,7 @@ impl<'z> Rrset<'z> {
         self.signatures
     }
 
-    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::rdata`].
+    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::append_rdata`].
     pub(crate) fn stored(&self) -> impl Iterator<Item = Stored<'z>> + use<'z> {
         let (shape, mut rest) = (shape(self.rtype), self.data);
         std::iter::from_fn(move || {
@@ -347,9 +348,8 @@ impl<'z> Rrset<'z> {
         at
     }
 
-    /// Appends the RDATA of record `index` in uncompressed wire form.
-    pub fn rdata(&self, index: usize, names: Names<'_>, out: &mut Vec<u8>) {
-        let Some(stored) = self.stored().nth(index) else { return };
+    /// Appends one of [`Self::stored`] in uncompressed wire form.
+    pub(crate) fn append_rdata(&self, stored: &Stored<'_>, names: Names<'_>, out: &mut Vec<u8>) {
         match shape(self.rtype) {
             Shape::Fixed(_) | Shape::Opaque => out.extend_from_slice(stored.bytes),
             Shape::NameLast(skip) => {
@@ -413,11 +413,11 @@ pub(crate) struct Stored<'z> {
 
 /// The names that stored pointers count from.
 #[derive(Clone, Copy)]
-pub struct Names<'n> {
+pub(crate) struct Names<'n> {
     /// The owner of the RRset.
-    pub owner: NameRef<'n>,
+    pub(crate) owner: NameRef<'n>,
     /// The apex of the zone.
-    pub apex: NameRef<'n>,
+    pub(crate) apex: NameRef<'n>,
 }
 
 fn stored_len(shape: Shape, word: u16) -> usize {
@@ -497,10 +497,10 @@ fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
 
 impl<'z> Signatures<'z> {
     fn split(bytes: &'z [u8]) -> (Signatures<'z>, &'z [u8]) {
-        let (&count, rest) = split_first(bytes);
+        let (count, rest) = split_length(bytes);
         let (len, rest) = split_length(rest);
         let (data, rest) = rest.split_at(len);
-        (Signatures { count: count.into(), data }, rest)
+        (Signatures { count, data }, rest)
     }
 
     /// The octets that the records take in a message.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 
@@ -19,6 +20,8 @@ pub struct Tables {
 pub(crate) const MAX_TTLS: usize = 255;
 /// The most shared sets: three octets.
 pub(crate) const MAX_SETS: usize = 1 << 24;
+/// The most octets of shared sets: `ends` has four octets each.
+const MAX_BYTES: u64 = u32::MAX as u64;
 
 impl Tables {
     /// The TTL with this number, in seconds.
@@ -54,7 +57,9 @@ pub(crate) struct Growing {
     ttls: Mutex<Vec<u32>>,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
-    count: std::sync::atomic::AtomicU32,
+    count: AtomicU32,
+    /// How many octets may still be shared.
+    room: AtomicU64,
 }
 
 /// The numbers of the sets whose hashes fall here.
@@ -70,6 +75,7 @@ impl Numbering<'_> {
             hasher: RandomState::default(),
             shards: std::array::from_fn(|_| Mutex::default()),
             count: 0.into(),
+            room: MAX_BYTES.into(),
         }))
     }
 
@@ -103,11 +109,12 @@ impl Numbering<'_> {
         }
     }
 
-    /// The tables that were made; `None` where none were.
-    pub(crate) fn finish(self) -> Option<Arc<Tables>> {
+    /// The tables that were made. All zones that have none share one that is empty.
+    pub(crate) fn finish(self) -> Arc<Tables> {
+        static EMPTY: LazyLock<Arc<Tables>> = LazyLock::new(Arc::default);
         match self {
-            Numbering::New(growing) => Some(Arc::new(growing.finish())),
-            _ => None,
+            Numbering::New(growing) => Arc::new(growing.finish()),
+            _ => EMPTY.clone(),
         }
     }
 }
@@ -123,7 +130,8 @@ impl Growing {
         if let Some(&number) = shard.get(bytes) {
             return Some(number);
         }
-        let number = self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(bytes.len() as u64)).ok()?;
+        let number = self.count.fetch_add(1, Relaxed);
         if number as usize >= MAX_SETS {
             return None;
         }
@@ -143,5 +151,23 @@ impl Growing {
         let ends = ends.collect();
         let ttls = self.ttls.into_inner().unwrap_or_else(PoisonError::into_inner);
         Tables { ttls: ttls.into(), ends, bytes: bytes.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_reach_of_the_ends_is_not_shared() {
+        let Numbering::New(mut growing) = Numbering::new() else { unreachable!("new tables are new") };
+        growing.room = 10.into();
+        assert_eq!(growing.set(b"1234"), Some(0));
+        assert_eq!(growing.set(b"1234567"), None);
+        assert_eq!(growing.set(b"123456"), Some(1));
+        assert_eq!(growing.set(b"1"), None);
+        assert_eq!(growing.set(b"1234"), Some(0));
+        let tables = growing.finish();
+        assert_eq!((tables.set(0), tables.set(1)), (&b"1234"[..], &b"123456"[..]));
     }
 }

@@ -101,7 +101,7 @@ fn fill(state: &mut State, writer: &mut Writer<'_, '_>) -> Result<(), Full> {
                 *state = State::Nsec3(Progress::default());
             }
             State::Nsec3(progress) => {
-                writer.push_tree(&zone.nsec3, progress)?;
+                writer.push_tree(zone.nsec3(), progress)?;
                 *state = State::LastSoa;
             }
             State::LastSoa => {
@@ -204,12 +204,12 @@ impl<'z> Writer<'z, '_> {
         let name = owner_name(owner.entry, self.zone.apex());
         let names = Names { owner: name.as_ref(), apex: self.zone.apex() };
         let mut rdata = Vec::new();
-        for index in progress.records..rrset.count {
+        for stored in rrset.stored().skip(progress.records) {
             rdata.clear();
-            rrset.rdata(index, names, &mut rdata);
+            rrset.append_rdata(&stored, names, &mut rdata);
             self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
             owner.write(self, |writer, offset| writer.push_record(offset, rrset.rtype, rrset.ttl, &rdata));
-            progress.records = index + 1;
+            progress.records += 1;
         }
         Ok(())
     }

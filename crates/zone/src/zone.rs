@@ -15,13 +15,20 @@ pub struct Zone {
     pub(crate) apex: Name,
     /// All owners but those of NSEC3 records.
     pub(crate) names: Tree,
-    /// The owners of NSEC3 records: one hash label each.
-    pub(crate) nsec3: Tree,
     pub(crate) tables: Arc<Tables>,
-    pub(crate) denial: Denial,
+    /// `None`: the zone is not signed. Most zones are small and are not: they are not to pay for it.
+    pub(crate) proofs: Option<Arc<Proofs>>,
     pub(crate) has_wildcards: bool,
     pub(crate) apex_labels: u8,
-    pub(crate) counts: Counts,
+    /// How many entries were edited since the tables were made.
+    pub(crate) edits: u32,
+}
+
+/// What proves that something is not there.
+pub(crate) struct Proofs {
+    pub(crate) denial: Denial,
+    /// The owners of NSEC3 records: one hash label each.
+    pub(crate) nsec3: Tree,
 }
 
 /// How a zone proves that something is not there.
@@ -107,13 +114,13 @@ impl Zone {
     /// A cursor at the NSEC3 owner with this key, the hash label, or at its predecessor.
     #[inline]
     pub fn seek_nsec3(&self, key: &[u8]) -> Cursor<'_> {
-        self.nsec3.seek(key)
+        self.nsec3().seek(key)
     }
 
     /// A cursor at the last NSEC3 owner.
     pub fn last_nsec3(&self) -> Cursor<'_> {
         // No base32hex digit is as great.
-        self.nsec3.seek(&[0xff])
+        self.nsec3().seek(&[0xff])
     }
 
     /// The RRsets behind a cursor's entry.
@@ -124,13 +131,19 @@ impl Zone {
 
     /// All owners with their RRsets: the apex first, then in canonical order, then those of NSEC3 records.
     pub fn nodes(&self) -> impl Iterator<Item = (Entry<'_>, Node<'_>)> {
-        self.names.iter().chain(self.nsec3.iter()).map(|entry| (entry, self.node(&entry)))
+        self.names.iter().chain(self.nsec3().iter()).map(|entry| (entry, self.node(&entry)))
     }
 
     /// How the zone proves what is not there.
     #[inline]
     pub fn denial(&self) -> &Denial {
-        &self.denial
+        self.proofs.as_ref().map_or(&Denial::None, |proofs| &proofs.denial)
+    }
+
+    /// The owners of NSEC3 records: one hash label each.
+    pub(crate) fn nsec3(&self) -> &Tree {
+        static EMPTY: Tree = Tree::empty();
+        self.proofs.as_ref().map_or(&EMPTY, |proofs| &proofs.nsec3)
     }
 
     /// Whether any owner has a label `*`: it makes a wildcard, be it an empty non-terminal (RFC 4592 2.2.3).
@@ -139,14 +152,19 @@ impl Zone {
         self.has_wildcards
     }
 
-    /// How much it holds.
+    /// How much it holds; walks through all of it.
     pub fn counts(&self) -> Counts {
-        self.counts
+        let mut counts = Counts::default();
+        for (_, node) in self.nodes() {
+            counts.names += 1;
+            counts.records += node.rrsets().map(|set| (set.count + set.signatures().count) as u64).sum::<u64>();
+        }
+        counts
     }
 
     /// How many octets it has on the heap, shared parts included, without the allocator's overhead.
     pub fn heap_size(&self) -> usize {
-        self.names.heap_size() + self.nsec3.heap_size() + self.tables.heap_size() + self.apex.wire().len()
+        self.names.heap_size() + self.nsec3().heap_size() + self.tables.heap_size() + self.apex.wire().len()
     }
 
     /// The owner name of an entry, in lower case.

@@ -2,11 +2,15 @@
 
 mod compare;
 mod edns_options;
+mod large;
+mod mutations;
 mod oracle;
 mod properties;
 mod random;
 mod rfc1034;
+mod rfc2181;
 mod rfc2308;
+mod rfc2782;
 mod rfc4035;
 mod rfc4592;
 mod rfc4892;
@@ -16,6 +20,7 @@ mod rfc6672;
 mod rfc6891;
 mod rfc8482;
 mod rfc8906;
+mod rfc8945;
 mod rfc9471;
 mod server;
 mod subject;

@@ -1,6 +1,9 @@
 //! RFC 1034: the algorithm of a name server (4.3.2), on the example zones and queries of section 6.
 
-use crate::server::Server;
+use wire::message::Rcode;
+
+use crate::server::{Server, query};
+use crate::subject::TCP;
 
 /// The root zone of RFC 1034 6.1.
 const ROOT: &str = "
@@ -214,4 +217,21 @@ fn rfc_1034_3_6_2_an_alias_out_of_all_zones() {
          answer
          www.example. 60 CNAME www.elsewhere.",
     );
+}
+
+#[test]
+fn rfc_1034_3_1_a_zone_may_have_the_longest_name() {
+    let (apex, below) = ("a.".repeat(127), "a.".repeat(126));
+    let zone = format!("{apex} 60 IN SOA ns. host. 1 2 3 4 5\n{apex} 60 NS {apex}\n{apex} 60 A 192.0.2.1\n");
+    let server = Server::new(&[(&apex, &zone), (&below, &zone.replace(&apex, &below))]);
+    for (name, question, answers) in [(&apex, "A", 1), (&apex, "NS", 1), (&apex, "TXT", 0), (&below, "A", 1)] {
+        let got = server.ask(&query(&format!("{name} {question}")), TCP);
+        assert_eq!(
+            (got.rcode, got.flags.authoritative, got.answer.len()),
+            (Rcode::NOERROR, true, answers),
+            "{question}"
+        );
+    }
+    let transfer = Server::with_transfer(&[(&apex, &zone)]).transfer(&query(&format!("{apex} AXFR")));
+    assert_eq!(transfer.iter().map(|message| message.answer.len()).sum::<usize>(), 4);
 }

@@ -336,3 +336,25 @@ fn rfc_4034_3_an_rrsig_has_the_ttl_of_its_set() {
          example. 3600 RRSIG NS",
     );
 }
+
+/// Between a name and the NSEC record that covers it there may be any number of names below a cut.
+#[test]
+fn rfc_4035_3_1_3_2_nsec_is_found_past_much_glue() {
+    let glue: String =
+        (0..100).map(|n| format!("b.example. 60 NS ns{n}.b.example.\nns{n}.b.example. 60 A 192.0.2.1\n")).collect();
+    let zone = format!(
+        "example. 60 IN SOA ns. host. 1 2 3 4 60
+        example. 60 NS ns.
+        example. 60 NSEC b.example. NS SOA NSEC
+        b.example. 60 NSEC example. NS NSEC
+        {glue}"
+    );
+    Server::new(&[("example.", &zone)]).example(
+        "c.example. A +do
+        NXDOMAIN AA
+        authority
+        example. 60 SOA ns. host. 1 2 3 4 60
+        example. 60 NSEC b.example. NS SOA NSEC
+        b.example. 60 NSEC example. NS NSEC",
+    );
+}

@@ -1,6 +1,9 @@
 //! RFC 5155: signed zones with NSEC3, on the zone of appendix A and the responses of appendix B.
 
-use crate::server::Server;
+use wire::message::Record;
+
+use crate::server::{Server, query};
+use crate::subject::TCP;
 
 /// The zone of RFC 5155 appendix A; the bits of keys and signatures are not its own.
 const EXAMPLE: &str = "
@@ -217,4 +220,33 @@ fn rfc_5155_3_without_do_no_nsec3() {
          authority
          example. 3600 SOA ns1.example. bugs.x.w.example. 1 3600 300 3600000 3600",
     );
+}
+
+/// The zone while its parameters change: behind most records of its chain stands one of another chain.
+fn with_another_chain() -> String {
+    let owners = EXAMPLE.lines().filter(|line| line.contains(" NSEC3 ")).filter_map(|line| line.split('.').next());
+    let others = owners.filter(|owner| !owner.ends_with('v')).map(|owner| {
+        let other = format!("{}v", &owner[..31]);
+        format!("{other}.example. 3600 NSEC3 1 1 0 - {other} A\n")
+    });
+    EXAMPLE.to_owned() + &others.collect::<String>()
+}
+
+#[test]
+fn rfc_5155_8_2_records_with_other_parameters_are_passed_by() {
+    let (plain, changing) = (EXAMPLE.to_owned(), with_another_chain());
+    assert!(changing.len() > plain.len() + 500);
+    for question in [
+        "a.c.x.w.example. A",
+        "ns1.example. MX",
+        "y.w.example. A",
+        "mc.c.example. MX",
+        "a.z.w.example. MX",
+        "a.z.w.example. AAAA",
+    ] {
+        let proof = |zone: &str| -> Vec<Record> {
+            Server::new(&[("example.", zone)]).ask(&query(&format!("{question} +do")), TCP).authority
+        };
+        assert_eq!(proof(&changing), proof(&plain), "{question}");
+    }
 }

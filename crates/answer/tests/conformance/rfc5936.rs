@@ -118,6 +118,14 @@ fn rfc_1995_who_may_not_is_refused_over_tcp() {
 }
 
 #[test]
+fn rfc_1995_3_an_ixfr_query_has_the_soa_of_the_client_and_no_other_query_has() {
+    let server = Server::with_transfer(&[("example.", ZONE)]);
+    assert_eq!(server.ask(&query("example. IXFR"), Udp).rcode, Rcode::FORMERR);
+    let stray = Message { authority: ixfr().authority, ..query("example. SOA") };
+    assert_eq!(server.ask(&stray, Udp).rcode, Rcode::FORMERR);
+}
+
+#[test]
 fn rfc_5936_4_2_there_is_no_axfr_over_udp() {
     let got = Server::with_transfer(&[("example.", ZONE)]).ask(&query("example. AXFR"), Udp);
     assert_ne!(got.rcode, Rcode::NOERROR);

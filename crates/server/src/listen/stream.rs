@@ -27,8 +27,8 @@ const EVENTS: usize = 256;
 const ACCEPTS: usize = 64;
 /// How long to leave a listener alone when there is no descriptor for what it has, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
-/// The longest wait: nothing depends on it.
-const WAIT_MS: u32 = 1000;
+/// The longest wait: idle threads, too, are to let go of zones that were replaced.
+const WAIT_MS: u32 = 500;
 
 /// Tokens of what is not a connection; those of connections are their indices.
 const WAKER: u64 = u64::MAX;

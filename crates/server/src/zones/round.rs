@@ -12,17 +12,25 @@ use crate::report::{Change, Finding, ZoneReport};
 
 /// A round under way.
 pub struct Round<'r> {
-    /// What will be published next.
-    next: Served,
+    /// What is to be published next. It goes into the map all at once: zones stay and branches of the map are replaced
+    /// with each step, so that in turns they would leave a heap full of holes.
+    taken: Vec<Arc<ServedZone>>,
+    /// How many zones went into the map.
+    inserted: usize,
     publisher: &'r mut Publisher<Served>,
+    begun: Instant,
     published: Instant,
     changes: &'r mut Vec<ZoneReport>,
     /// Whether zones that are new and well are told of.
     tells_additions: bool,
 }
 
-/// During a long round what is ready is served in such steps: a step costs microseconds.
-const PUBLISH_EVERY: Duration = Duration::from_millis(100);
+/// During a long round what is ready is served in steps: the first after this time, each later one when the round is
+/// twice as old. A step costs a copy of every branch of the map that changes, so few are better.
+const FIRST_STEP: Duration = Duration::from_millis(100);
+
+/// A round that read more than one in so many of the zones may as well copy the map.
+const COMPACT_SHARE: usize = 4;
 
 impl<'r> Round<'r> {
     /// Goes on from what `publisher` has published.
@@ -31,8 +39,8 @@ impl<'r> Round<'r> {
         changes: &'r mut Vec<ZoneReport>,
         tells_additions: bool,
     ) -> Round<'r> {
-        let next = Served::clone(&publisher.current());
-        Round { next, publisher, published: Instant::now(), changes, tells_additions }
+        let begun = Instant::now();
+        Round { taken: Vec::new(), inserted: 0, publisher, begun, published: begun, changes, tells_additions }
     }
 
     /// Serves what was read in the place of `old`, from now on or soon after; returns what is served then.
@@ -41,17 +49,30 @@ impl<'r> Round<'r> {
         let Some(zone) = &loaded.zone else { return old.clone() };
         let content = Content::Zone(zone.clone());
         let new = Arc::new(ServedZone { content, transfer: old.transfer.clone() });
-        self.next.zones.insert(new.clone());
-        if self.published.elapsed() >= PUBLISH_EVERY {
-            self.publisher.publish(self.next.clone());
+        self.taken.push(new.clone());
+        if self.published.elapsed() >= FIRST_STEP.max(self.published - self.begun) {
+            let next = self.next();
+            self.publisher.publish(next);
             self.published = Instant::now();
         }
         new
     }
 
     /// Serves all that was taken.
-    pub fn finish(self) {
-        self.publisher.publish(self.next);
+    pub fn finish(mut self) {
+        let mut next = self.next();
+        if self.inserted > next.zones.len() / COMPACT_SHARE {
+            next.zones = next.zones.compacted();
+        }
+        self.publisher.publish(next);
+    }
+
+    /// What is served now, with all that was taken since.
+    fn next(&mut self) -> Served {
+        let mut next = Served::clone(&self.publisher.current());
+        self.inserted += self.taken.len();
+        self.taken.drain(..).for_each(|zone| next.zones.insert(zone));
+        next
     }
 
     fn tell(&mut self, old: &ServedZone, loaded: &Loaded) {

@@ -1,11 +1,18 @@
 //! What is generated: manual pages, the reference, completions. And that the documents tell commands that exist.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Parser;
+use wire::message::{Message, Rcode};
+use wire::{Class, Name, Rtype};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Daemon};
+
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -66,6 +73,102 @@ fn command(line: &str) -> Option<Vec<String>> {
     let line = line.trim().strip_prefix("ExecStart=/usr/local/bin/").unwrap_or(line.trim());
     let line = line.split('#').next()?.trim();
     line.starts_with("zonda ").then(|| line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect())
+}
+
+/// What stands between fences: the word behind the first, and the lines.
+fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
+}
+
+#[test]
+fn the_commands_of_the_manual_do_what_it_says() {
+    let text = fs::read_to_string(workspace().join("docs/manual/zonda.md")).expect("the manual");
+    let bench = Bench::new();
+    let mut reader = Follower { bench: &bench, daemon: None, count: 0 };
+    for (language, lines) in blocks(&text) {
+        match language {
+            // The first line is a comment that names the file.
+            "toml" | "dns" => {
+                let name = lines.lines().next().expect("a name").trim_start_matches(['#', ';', ' ']);
+                bench.write(name, lines);
+            }
+            "sh" => lines.lines().for_each(|line| reader.follow(line)),
+            _ => (),
+        }
+    }
+    assert!(reader.count >= 15, "only {} commands were run", reader.count);
+}
+
+/// Somebody who reads the manual and types what stands there; what is served, is served on another port.
+struct Follower<'b> {
+    bench: &'b Bench,
+    daemon: Option<Daemon>,
+    count: usize,
+}
+
+impl Follower<'_> {
+    fn follow(&mut self, line: &str) {
+        let (typed, comment) = line.split_once('#').unwrap_or((line, ""));
+        let words: Vec<&str> = typed.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+        self.count += 1;
+        match words[..] {
+            ["zonda", "serve", ref arguments @ ..] => {
+                self.daemon = None;
+                self.daemon = Some(self.bench.serve(&without_option(arguments, "--listen")));
+            }
+            ["zonda", ref arguments @ ..] => {
+                let expected =
+                    comment.trim().strip_prefix("exit status ").map_or(0, |it| it.parse().expect("a number"));
+                let outcome = self.bench.run(arguments);
+                assert_eq!(outcome.status, expected, "{line}: {}{}", outcome.out, outcome.err);
+            }
+            ["dig", "@127.0.0.1", "-p", "5300", name, qtype, ref class @ ..] => {
+                let daemon = self.daemon.as_ref().unwrap_or_else(|| panic!("{line}: nobody serves"));
+                let answer = dig(daemon.address, name, qtype, class.first().copied());
+                assert!(answer.rcode == Rcode::NOERROR && !answer.answer.is_empty(), "{line}: {answer:?}");
+            }
+            _ => panic!("nobody knows how to test {line}"),
+        }
+    }
+}
+
+fn without_option<'a>(words: &[&'a str], option: &str) -> Vec<&'a str> {
+    let is_value = |at: usize| at > 0 && words[at - 1] == option;
+    (0..words.len()).filter(|&at| words[at] != option && !is_value(at)).map(|at| words[at]).collect()
+}
+
+/// The answer to a question, over TCP for a transfer: its first message then.
+fn dig(server: SocketAddr, name: &str, qtype: &str, class: Option<&str>) -> Message {
+    let name: Name = format!("{name}.").parse().expect("a name");
+    let mut query = Message::query(name, qtype.parse().expect("a type"));
+    query.questions[0].qclass = class.map_or(Class::IN, |class| class.parse().expect("a class"));
+    let answer = match query.questions[0].qtype {
+        Rtype::AXFR => over_tcp(server, &query.to_wire()),
+        _ => over_udp(server, &query.to_wire()),
+    };
+    Message::parse(&answer).expect("a well-formed answer")
+}
+
+fn over_udp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.send_to(query, server).expect("loopback");
+    let mut answer = vec![0; 4096];
+    let len = socket.recv(&mut answer).expect("an answer");
+    answer.truncate(len);
+    answer
+}
+
+fn over_tcp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(server).expect("loopback");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let len = u16::try_from(query.len()).expect("a short query");
+    stream.write_all(&[&len.to_be_bytes(), query].concat()).expect("the server reads");
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).expect("an answer");
+    let mut answer = vec![0; u16::from_be_bytes(len).into()];
+    stream.read_exact(&mut answer).expect("all of it");
+    answer
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Messages read and written: good ones, broken ones, random ones.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -78,8 +78,8 @@ struct Item {
 enum Kind {
     /// One record of these, with a number that tells it from its like.
     Data(Rtype, u8),
-    /// One record of these, with a name in it.
-    Pointing(Rtype, Target),
+    /// One record of these, with a name in it, and a number before that if it has one.
+    Pointing(Rtype, u8, Target),
     /// A CNAME or DNAME to somewhere.
     Alias(Rtype, Target),
     /// A zone cut.
@@ -121,7 +121,7 @@ fn items() -> impl Strategy<Value = Item> {
         proptest::sample::select(&[Rtype::MX, Rtype::SRV, Rtype::PTR, Rtype::SVCB, Rtype::HTTPS, Rtype::NS][..]);
     let kind = prop_oneof![
         4 => (data, 0..2u8).prop_map(|(rtype, number)| Kind::Data(rtype, number)),
-        2 => (pointing, targets()).prop_map(|(rtype, target)| Kind::Pointing(rtype, target)),
+        2 => (pointing, 0..3u8, targets()).prop_map(|(rtype, number, target)| Kind::Pointing(rtype, number, target)),
         3 => targets().prop_map(|target| Kind::Alias(Rtype::CNAME, target)),
         1 => targets().prop_map(|target| Kind::Alias(Rtype::DNAME, target)),
         3 => (vec(servers(), 1..4), any::<bool>()).prop_map(|(servers, signed)| Kind::Cut { servers, signed }),
@@ -169,10 +169,10 @@ impl Draft<'_> {
     fn add_item(&mut self, owner: &Name, item: &Item) {
         match &item.kind {
             Kind::Data(rtype, number) => self.add_data(owner, *rtype, item.ttl, *number),
-            Kind::Pointing(rtype, target) => {
+            Kind::Pointing(rtype, number, target) => {
                 let before: &[u8] = match *rtype {
-                    Rtype::MX | Rtype::SVCB | Rtype::HTTPS => &[0, 1],
-                    Rtype::SRV => &[0, 1, 0, 2, 0, 53],
+                    Rtype::MX | Rtype::SVCB | Rtype::HTTPS => &[0, *number],
+                    Rtype::SRV => &[0, 1, 0, 2, 0, *number],
                     _ => &[],
                 };
                 self.add(owner, *rtype, item.ttl, [before, &target.wire(self.apex)].concat());
@@ -218,9 +218,9 @@ impl Draft<'_> {
             return;
         }
         let ttl = self.at(owner).find(|record| record.rtype == rtype).map_or(ttl, |record| record.ttl);
-        let record = Record { owner: owner.clone(), rtype, class: Class::IN, ttl, rdata };
-        if !self.records.contains(&record) {
-            self.records.push(record);
+        // Names that differ in case alone are one (RFC 4343 3).
+        if self.at(owner).all(|record| record.rtype != rtype || !record.rdata.eq_ignore_ascii_case(&rdata)) {
+            self.records.push(Record { owner: owner.clone(), rtype, class: Class::IN, ttl, rdata });
         }
     }
 

@@ -89,6 +89,8 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ("APL", "3:00/1", 0, "the prefix list has an item that is not an address prefix"),
     ("APL", "1:10.0.0.0/8 ::1/128", 1, "the prefix list has an item that is not an address prefix"),
     ("DS", "60485 5 1 2BB183AF", 3, "the digest has the wrong length"),
+    ("DS", "60485 5 3 2BB183AF", 3, "the digest has the wrong length"),
+    ("DS", "60485 5 4 2BB183AF", 3, "the digest has the wrong length"),
     ("DS", "60485 5 1 2BB1 8", 4, "the digest has an odd number of digits"),
     ("DS", "60485 5 1 xyz", 3, "the digest is not hexadecimal"),
     ("DS", "60485 RSA 1 00", 1, "the algorithm is not known"),

@@ -1,0 +1,60 @@
+//! Sets from a few octets to more than a message holds: they are whole or left out, and pointers reach what they mean.
+
+use std::collections::BTreeSet;
+
+use wire::{Name, Rtype};
+
+use crate::server::{Server, query};
+use crate::subject::TCP;
+
+/// The least, those about where a message or the reach of pointers ends, and what no message holds.
+fn counts() -> impl Iterator<Item = usize> {
+    (1..10).chain((100..1000).step_by(25)).chain([4000])
+}
+
+fn server(lines: impl Iterator<Item = String>) -> Server {
+    let head = "z. 60 IN SOA ns. host. 1 2 3 4 5\nz. 60 NS ns.\nalias.z. 60 CNAME large.z.\n";
+    Server::new(&[("z.", &(head.to_string() + &lines.collect::<String>()))])
+}
+
+#[test]
+fn large_sets_are_answered_whole_or_not_at_all() {
+    for count in counts() {
+        let pointing = |n| format!("large.z. 60 MX 0 m{n}.servers.test.\nlarge.z. 60 PTR p{n}.z.\n");
+        let server = server((0..count).map(|n| pointing(n) + &format!("large.z. 60 TXT {:a<100} {n}\n", "")));
+        for (rtype, end, most) in [
+            (Rtype::MX, &b"\x07servers\x04test\x00"[..], 1000),
+            (Rtype::PTR, b"\x01z\x00", 1000),
+            (Rtype::TXT, b"", 550),
+        ] {
+            let got = server.ask(&query(&format!("alias.z. {rtype}")), TCP);
+            let set: Vec<_> = got.answer.iter().filter(|record| record.rtype == rtype).collect();
+            assert_eq!(set.len(), if got.flags.truncated { 0 } else { count }, "{count} {rtype}");
+            assert_eq!(got.flags.truncated, count > most, "{count} {rtype}");
+            assert!(set.iter().all(|record| record.rdata.ends_with(end)), "{count} {rtype}");
+            let distinct: BTreeSet<_> = set.iter().map(|record| &record.rdata).collect();
+            assert_eq!(distinct.len(), set.len(), "{count} {rtype}");
+        }
+    }
+}
+
+#[test]
+fn glue_of_many_servers_is_that_of_each() {
+    for count in counts() {
+        let server = server((0..count).map(|n| {
+            let address = [192, (n >> 8) as u8, n as u8, 1].map(|octet: u8| octet.to_string()).join(".");
+            format!("cut.z. 60 NS s{n}.Cut.z.\ns{n}.cut.z. 60 A {address}\n")
+        }));
+        let got = server.ask(&query("www.cut.z. A"), TCP);
+        assert!(got.flags.truncated || (got.authority.len(), got.additional.len()) == (count, count), "{count}");
+        assert!(!got.flags.truncated || count > 500, "{count}");
+        for record in &got.additional {
+            let n = usize::from(record.rdata[1]) << 8 | usize::from(record.rdata[2]);
+            assert_eq!(record.owner, name(&format!("s{n}.cut.z.")), "{count}");
+        }
+    }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}

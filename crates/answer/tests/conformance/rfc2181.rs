@@ -1,0 +1,73 @@
+//! RFC 2181: RRsets (5) and truncation (9), over TCP too (RFC 7766 5).
+
+use answer::Transport::Udp;
+
+use crate::server::{Server, query};
+use crate::subject::TCP;
+
+const HEAD: &str = "example. 60 IN SOA ns. host. 1 2 3 4 5\nexample. 60 NS ns.\n";
+
+#[test]
+fn rfc_2181_9_addresses_beside_an_answer_do_not_set_tc() {
+    let mut zone = HEAD.to_string();
+    for host in 0..10 {
+        zone += &format!("example. 60 MX {host} mx{host}.example.\nmx{host}.example. 60 AAAA 2001:db8::1\n");
+        zone += &format!("mx{host}.example. 60 A 192.0.2.1\n");
+    }
+    let got = Server::new(&[("example.", &zone)]).ask(&query("example. MX"), Udp);
+    assert_eq!((got.flags.truncated, got.answer.len()), (false, 10));
+    assert!(got.additional.len() < 20);
+}
+
+#[test]
+fn rfc_2181_5_addresses_of_a_name_stand_once() {
+    let zone = format!(
+        "{HEAD}
+        example. 60 MX 10 mail.example.
+        example. 60 MX 20 mail.example.
+        _s._tcp.example. 60 SRV 0 0 1 mail.example.
+        _s._tcp.example. 60 SRV 0 0 2 mail.example.
+        svc.example. 60 HTTPS 1 mail.example. port=1
+        svc.example. 60 HTTPS 2 Mail.example. port=2
+        mail.example. 60 A 192.0.2.1
+        "
+    );
+    let server = Server::new(&[("example.", &zone)]);
+    for question in ["example. MX", "_s._tcp.example. SRV", "svc.example. HTTPS"] {
+        assert_eq!(server.ask(&query(question), TCP).additional.len(), 1, "{question}");
+    }
+}
+
+#[test]
+fn rfc_2181_9_a_set_that_does_not_fit_is_left_out_whole() {
+    let texts: String = (0..20).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(50))).collect();
+    let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
+    let got = server.ask(&query("example. TXT"), Udp);
+    assert_eq!((got.flags.truncated, got.answer.len()), (true, 0));
+    let got = server.ask(&query("example. TXT"), TCP);
+    assert_eq!((got.flags.truncated, got.answer.len()), (false, 20));
+}
+
+#[test]
+fn rfc_2181_5_records_stand_once_and_with_one_ttl() {
+    let zone = format!("{HEAD}a.example. 60 A 192.0.2.1\na.example. 60 A 192.0.2.1\na.example. 30 A 192.0.2.2\n");
+    let got = Server::new(&[("example.", &zone)]).ask(&query("a.example. A"), Udp);
+    assert_eq!(got.answer.len(), 2);
+    assert!(got.answer.iter().all(|record| record.ttl == 30), "RFC 2181 5.2: the least TTL for all");
+}
+
+#[test]
+fn rfc_7766_5_an_answer_over_tcp_may_have_all_65535_octets() {
+    let texts: String = (0..240).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(230))).collect();
+    let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
+    let got = server.ask(&query("example. TXT"), TCP);
+    assert_eq!((got.flags.truncated, got.answer.len()), (false, 240));
+}
+
+#[test]
+fn rfc_2181_9_more_than_65535_octets_are_truncated_over_tcp_too() {
+    let texts: String = (0..300).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(230))).collect();
+    let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
+    let got = server.ask(&query("example. TXT"), TCP);
+    assert_eq!((got.flags.truncated, got.answer.len()), (true, 0));
+}

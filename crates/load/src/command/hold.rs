@@ -1,0 +1,193 @@
+//! `zonda-load hold` and `zonda-load hostile`: connections, well-behaved or not.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use netio::clock;
+use serde_json::{Map, Value, json};
+
+use super::input::read;
+use super::number::{not_negative, positive};
+use super::target::Target;
+use super::{Failure, Verdict, verdict};
+use crate::hold::{Behaviour, Held, Hold};
+use crate::measure::Measure;
+use crate::plan::{Arrivals, Profile};
+use crate::queries::{Dress, Queries, file};
+use crate::report::Reporter;
+use crate::run::{Job, Outcome, Timing, Transport};
+use crate::verify::Verifier;
+
+/// Arguments of `zonda-load hold`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// How connections travel
+    #[arg(long, value_enum, default_value_t = Line::Tcp)]
+    transport: Line,
+    /// How many connections
+    #[arg(long)]
+    connections: u32,
+    /// How many are opened a second
+    #[arg(long, value_parser = positive, default_value_t = 1000.0)]
+    rate: f64,
+    /// How long they are held when the last one stands
+    #[arg(long, value_parser = not_negative, default_value_t = 10.0)]
+    seconds: f64,
+    /// Ask one of these queries on each
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+    /// Send a query over UDP every so many milliseconds meanwhile
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    probe_ms: Option<u32>,
+}
+
+/// Arguments of `zonda-load hostile`.
+#[derive(Debug, Args)]
+pub struct HostileArguments {
+    /// What the clients do
+    #[arg(long, value_enum)]
+    kind: Kind,
+    #[command(flatten)]
+    hold: Arguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Line {
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Sends half of a query.
+    HalfQuery,
+    /// Sends a query at one octet a second.
+    ByteASecond,
+    /// Asks on and on and never reads.
+    NeverRead,
+    /// Asks and closes by RST.
+    Reset,
+    /// Connects and is silent.
+    Silence,
+    /// Sends random octets.
+    Random,
+}
+
+/// Runs `zonda-load hold`.
+pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Verdict, Failure> {
+    arguments.run(if arguments.queries.is_some() { Behaviour::Ask } else { Behaviour::Silence }, stop)
+}
+
+/// Runs `zonda-load hostile`.
+pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Verdict, Failure> {
+    let behaviour = match arguments.kind {
+        Kind::HalfQuery => Behaviour::HalfQuery,
+        Kind::ByteASecond => Behaviour::ByteASecond,
+        Kind::NeverRead => Behaviour::NeverRead,
+        Kind::Reset => Behaviour::Reset,
+        Kind::Silence => Behaviour::Silence,
+        Kind::Random => Behaviour::Random,
+    };
+    arguments.hold.run(behaviour, stop)
+}
+
+impl Arguments {
+    fn run(&self, behaviour: Behaviour, stop: &AtomicBool) -> Result<Verdict, Failure> {
+        let queries = Arc::new(self.queries()?);
+        let hold = Hold {
+            server: self.target.address(),
+            sources: self.target.sources()?,
+            connections: self.connections as usize,
+            rate: self.rate,
+            hold: Duration::from_secs_f64(self.seconds),
+            behaviour,
+            queries: &queries,
+        };
+        let Line::Tcp = self.transport;
+        let reporter = Reporter::new("open", "tcp");
+        let since = clock::real();
+        let (held, probes) = self.with_probes(&queries, || {
+            hold.run(stop, |held| {
+                let message = format!("{} connections are open, {} failed", held.open, held.failed);
+                let figures = json!({"open": held.open, "failed": held.failed, "seconds": held.open_s});
+                reporter.event("open", &message, figures);
+            })
+        })?;
+        let held = held.map_err(Failure::system("holding connections"))?;
+        let invalid_because = invalid_because(&held, probes.as_ref());
+        let outcome = Outcome { since, until: clock::real(), measure: probes.unwrap_or_default() };
+        reporter.sum(&outcome, figures(&held, &invalid_because));
+        Ok(verdict(&invalid_because))
+    }
+
+    fn queries(&self) -> Result<Queries, Failure> {
+        let Some(path) = &self.queries else {
+            return file::read(b". SOA", &Dress::default()).map_err(Failure::input("the query"));
+        };
+        let queries = file::read(&read(path)?, &Dress::default()).map_err(Failure::input(path.display()))?;
+        if queries.is_empty() { Err(Failure::Input(format!("{}: no queries", path.display()))) } else { Ok(queries) }
+    }
+
+    /// Runs `hold` with a thread of probes beside it, if they are wanted.
+    fn with_probes<T>(
+        &self,
+        queries: &Arc<Queries>,
+        hold: impl FnOnce() -> T,
+    ) -> Result<(T, Option<Measure>), Failure> {
+        let Some(probe_ms) = self.probe_ms else { return Ok((hold(), None)) };
+        // Longer than anything is held; the end of `hold` ends it.
+        let profile = Profile::flat(1000.0 / f64::from(probe_ms), 1e7);
+        let job = Job {
+            server: self.target.address(),
+            transport: Transport::Udp,
+            tcp_share: 0.0,
+            connections: 1,
+            queries_per_connection: 0,
+            sources: None,
+            segmented: false,
+            queries: queries.clone(),
+            verifier: Verifier::Question,
+            timing: Timing::Rate(profile, Arrivals::Constant),
+            warm_up: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_secs(1),
+            cpus: Vec::new(),
+        };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let probes = scope.spawn(|| job.run(&is_over, |_| ()));
+            let held = hold();
+            is_over.store(true, Ordering::Relaxed);
+            let outcome = probes.join().expect("workers do not panic").map_err(Failure::system("probing"))?;
+            Ok((held, Some(outcome.measure)))
+        })
+    }
+}
+
+fn invalid_because(held: &Held, probes: Option<&Measure>) -> Vec<String> {
+    let mut reasons = probes.map(Measure::invalid_because).unwrap_or_default();
+    if held.failed > 0 {
+        let why = held.first_failure.as_deref().unwrap_or("unknown");
+        reasons.push(format!("{} connections could not be opened; the first one: {why}", held.failed));
+    }
+    reasons
+}
+
+fn figures(held: &Held, invalid_because: &[String]) -> Map<String, Value> {
+    let figures = json!({
+        "open": held.open,
+        "failed": held.failed,
+        "open_s": held.open_s,
+        "held_responses": held.responses,
+        "closed_by_peer": held.closed_by_peer,
+        "first_closed_s": held.first_closed_s,
+        "last_closed_s": held.last_closed_s,
+        "invalid_because": invalid_because,
+    });
+    figures.as_object().cloned().unwrap_or_default()
+}

@@ -1,0 +1,88 @@
+//! Arguments that several commands share: who is asked, from where.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clap::Args;
+use netio::client::Sources;
+
+use super::Failure;
+
+/// The server and the addresses to ask it from.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// Address of the server
+    #[arg(long, value_name = "ADDRESS")]
+    pub server: IpAddr,
+    /// Its port
+    #[arg(long, default_value_t = 53)]
+    pub port: u16,
+    /// How many addresses of the prefix queries come from, in turn
+    #[arg(long, default_value_t = 1, requires = "source_prefix")]
+    pub sources: u32,
+    /// The prefix they are taken from: addresses of this host, as 127.0.0.0/8 or a local route has them
+    #[arg(long, value_name = "ADDRESS/LENGTH", value_parser = prefix)]
+    pub source_prefix: Option<Prefix>,
+}
+
+/// An address prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    len: u8,
+}
+
+impl Target {
+    /// The socket address of the server.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.server, self.port)
+    }
+
+    /// The sources; `None` where the kernel is to choose.
+    pub fn sources(&self) -> Result<Option<Sources>, Failure> {
+        let Some(Prefix { address, len }) = self.source_prefix else { return Ok(None) };
+        let bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(len);
+        // The first address of a prefix is that of the network, the last one that of a broadcast: neither is used.
+        let room = 1u64.checked_shl(bits.min(40)).unwrap_or(u64::MAX).saturating_sub(2);
+        let base = Sources { first: address, count: u32::MAX };
+        let (first, room) = if bits < 2 { (address, 1 << bits) } else { (base.at(1), room) };
+        if address.is_ipv4() != self.server.is_ipv4() {
+            return Err(Failure::Input("--source-prefix is of another address family than --server".into()));
+        }
+        if u64::from(self.sources) > room || self.sources == 0 {
+            return Err(Failure::Input(format!("--sources {}: the prefix has {room} addresses", self.sources)));
+        }
+        Ok(Some(Sources { first, count: self.sources }))
+    }
+}
+
+fn prefix(text: &str) -> Result<Prefix, String> {
+    let wrong = || "not of the form ADDRESS/LENGTH".to_string();
+    let (address, len) = text.split_once('/').ok_or_else(wrong)?;
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let len: u8 = len.parse().map_err(|_| wrong())?;
+    if len > if address.is_ipv4() { 32 } else { 128 } { Err(wrong()) } else { Ok(Prefix { address, len }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(server: &str, prefix_text: &str, sources: u32) -> Option<Sources> {
+        let source_prefix = Some(prefix(prefix_text).expect("a literal"));
+        let server = server.parse().expect("a literal");
+        Target { server, port: 53, sources, source_prefix }.sources().ok().flatten()
+    }
+
+    #[test]
+    fn sources_are_hosts_of_the_prefix() {
+        let found = sources("127.0.0.1", "127.1.0.0/30", 2).expect("it has two hosts");
+        assert_eq!((found.at(0), found.at(1)), ([127, 1, 0, 1].into(), [127, 1, 0, 2].into()));
+        assert_eq!(sources("127.0.0.1", "127.1.0.0/30", 3), None);
+        assert_eq!(sources("::1", "127.1.0.0/30", 1), None);
+        assert!(sources("::1", "2001:db8::/32", 100_000).is_some());
+        assert!(sources("127.0.0.1", "127.1.0.9/32", 1).is_some());
+        for bad in ["127.0.0.1", "127.0.0.0/33", "x/8", "127.0.0.0/-1"] {
+            assert!(prefix(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Queries over TCP (RFC 7766): pipelined on connections that stay open, or a number of queries a connection.
+//!
+//! A connection has a number for as long as it lives. It is driven by [`Streams::handle`] with what [`Poll`] tells.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use netio::client::Sources;
+use netio::stream::{self, Event, Interest, Poll};
+
+use crate::measure::Measure;
+
+/// Octets that are read in one call: more than the longest message.
+const READ_LEN: usize = 128 << 10;
+
+/// How connections are used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// How many are open at a time.
+    pub connections: usize,
+    /// How many queries each has, after which it is closed; 0 for no limit.
+    pub queries_per_connection: u32,
+    /// The addresses they come from.
+    pub sources: Option<Sources>,
+}
+
+/// The connections of a worker.
+pub struct Streams {
+    server: SocketAddr,
+    usage: Usage,
+    /// The token of connection 0.
+    first_token: u64,
+    /// Which connection each of the `usage.connections` places has at the moment.
+    slots: Vec<Option<u32>>,
+    turn: usize,
+    connections: Vec<Place>,
+    free: Vec<u32>,
+    /// Numbers that may be given out again when the events at hand are through.
+    freed: Vec<u32>,
+    /// Connections that have something to write.
+    dirty: Vec<u32>,
+    opened: u32,
+    buffer: Vec<u8>,
+}
+
+/// What a number stands for.
+enum Place {
+    Open(Box<Connection>),
+    /// A connection that is gone, with queries whose time is not out yet.
+    Closed {
+        unsettled: u32,
+    },
+}
+
+struct Connection {
+    stream: TcpStream,
+    slot: usize,
+    began_ns: u64,
+    is_up: bool,
+    /// Whether it gets no further queries.
+    is_retired: bool,
+    interest: Interest,
+    asked: u32,
+    /// Queries that were answered or timed out.
+    settled: u32,
+    outgoing: Vec<u8>,
+    /// The beginning of a message whose end has not come yet.
+    incoming: Vec<u8>,
+}
+
+impl Streams {
+    /// No connections yet; they are opened when queries need them.
+    pub fn new(server: SocketAddr, usage: Usage, first_token: u64) -> Streams {
+        Streams {
+            server,
+            usage,
+            first_token,
+            slots: vec![None; usage.connections.max(1)],
+            turn: 0,
+            connections: Vec::new(),
+            free: Vec::new(),
+            freed: Vec::new(),
+            dirty: Vec::new(),
+            opened: 0,
+            buffer: vec![0; READ_LEN],
+        }
+    }
+
+    /// The number of the connection for the next query, or for that of a captured client; opens it where there is none.
+    pub fn choose(&mut self, client: Option<u32>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
+        let slot = client.map_or(self.turn, |client| client as usize) % self.slots.len();
+        self.turn = (self.turn + 1) % self.slots.len();
+        let number = match self.slots[slot] {
+            Some(number) => number,
+            None => self.open(slot, poll, now_ns)?,
+        };
+        let limit = self.usage.queries_per_connection;
+        let connection = self.open_at(number).expect("slots have open connections");
+        connection.asked += 1;
+        if connection.asked == limit {
+            connection.is_retired = true;
+            self.slots[slot] = None;
+        }
+        Ok(number)
+    }
+
+    fn open(&mut self, slot: usize, poll: &Poll, now_ns: u64) -> io::Result<u32> {
+        let local = self.usage.sources.map(|sources| SocketAddr::new(sources.at(self.opened % sources.count), 0));
+        let stream = stream::connect(self.server, local)?;
+        self.opened = self.opened.wrapping_add(1);
+        let number = self.free.pop().unwrap_or(self.connections.len() as u32);
+        poll.add(&stream, self.first_token + u64::from(number), Interest::Writable)?;
+        let connection = Place::Open(Box::new(Connection {
+            stream,
+            slot,
+            began_ns: now_ns,
+            is_up: false,
+            is_retired: false,
+            interest: Interest::Writable,
+            asked: 0,
+            settled: 0,
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+        }));
+        if number as usize == self.connections.len() {
+            self.connections.push(connection);
+        } else {
+            self.connections[number as usize] = connection;
+        }
+        self.slots[slot] = Some(number);
+        Ok(number)
+    }
+
+    fn open_at(&mut self, number: u32) -> Option<&mut Connection> {
+        match self.connections.get_mut(number as usize)? {
+            Place::Open(connection) => Some(connection),
+            Place::Closed { .. } => None,
+        }
+    }
+
+    /// How many numbers connections have had at most.
+    pub fn number_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Queues a query behind its length (RFC 1035 4.2.2).
+    pub fn push(&mut self, number: u32, id: u16, message: &[u8]) {
+        let Some(connection) = self.open_at(number) else { return };
+        let was_clean = connection.outgoing.is_empty();
+        let outgoing = &mut connection.outgoing;
+        outgoing.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        outgoing.extend_from_slice(&id.to_be_bytes());
+        outgoing.extend_from_slice(&message[2..]);
+        if was_clean {
+            self.dirty.push(number);
+        }
+    }
+
+    /// Writes what is queued, as far as the connections take it.
+    pub fn flush(&mut self, poll: &Poll, measure: &mut Measure) {
+        self.free.append(&mut self.freed);
+        for number in std::mem::take(&mut self.dirty) {
+            let Some(connection) = self.open_at(number) else { continue };
+            if connection.is_up && connection.write().is_err() {
+                self.close(number, measure);
+                continue;
+            }
+            self.watch(number, poll);
+        }
+    }
+
+    /// Has `poll` tell what the connection waits for.
+    fn watch(&mut self, number: u32, poll: &Poll) {
+        let token = self.first_token + u64::from(number);
+        let Some(connection) = self.open_at(number) else { return };
+        let wanted = match (connection.is_up, connection.outgoing.is_empty()) {
+            (false, _) => Interest::Writable,
+            (true, true) => Interest::Readable,
+            (true, false) => Interest::Both,
+        };
+        if wanted != connection.interest {
+            connection.interest = wanted;
+            poll.modify(&connection.stream, token, wanted).expect("the descriptor was added and is open");
+        }
+    }
+
+    /// Goes on with the connection that an event is about; `take` gets its number and each whole answer,
+    /// and says whether it is one to a query in flight.
+    pub fn handle(
+        &mut self,
+        event: Event,
+        poll: &Poll,
+        now_ns: u64,
+        measure: &mut Measure,
+        mut take: impl FnMut(u32, &[u8], &mut Measure) -> bool,
+    ) {
+        let number = (event.token - self.first_token) as u32;
+        let Place::Open(connection) = &mut self.connections[number as usize] else { return };
+        if !connection.is_up && event.writable {
+            match connection.stream.take_error() {
+                Ok(None) => {
+                    connection.is_up = true;
+                    measure.handshakes += 1;
+                    measure.handshake.saturating_record(now_ns - connection.began_ns);
+                }
+                _ => {
+                    measure.handshakes_failed += 1;
+                    return self.close(number, measure);
+                }
+            }
+        }
+        let written = if event.writable { connection.write() } else { Ok(()) };
+        let read = if event.readable {
+            connection.read(&mut self.buffer, |answer| take(number, answer, measure))
+        } else {
+            Ok(())
+        };
+        if written.and(read).is_err() || connection.is_done() {
+            return self.close(number, measure);
+        }
+        self.watch(number, poll);
+    }
+
+    /// Tells that the time of one of the connection's queries is out.
+    pub fn settle(&mut self, number: u32, measure: &mut Measure) {
+        match &mut self.connections[number as usize] {
+            Place::Open(connection) => {
+                connection.settled += 1;
+                if connection.is_done() {
+                    self.close(number, measure);
+                }
+            }
+            Place::Closed { unsettled } => {
+                *unsettled -= 1;
+                if *unsettled == 0 {
+                    self.freed.push(number);
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, number: u32, measure: &mut Measure) {
+        let Place::Open(connection) = &self.connections[number as usize] else { return };
+        if self.slots[connection.slot] == Some(number) {
+            self.slots[connection.slot] = None;
+        }
+        let unsettled = connection.asked - connection.settled;
+        measure.closed_early += u64::from(connection.is_up && unsettled > 0);
+        self.connections[number as usize] = Place::Closed { unsettled };
+        if unsettled == 0 {
+            self.freed.push(number);
+        }
+    }
+}
+
+impl Connection {
+    fn is_done(&self) -> bool {
+        self.is_retired && self.settled >= self.asked
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        while written < self.outgoing.len() {
+            match self.stream.write(&self.outgoing[written..]) {
+                Ok(len) => written += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.outgoing.drain(..written);
+        Ok(())
+    }
+
+    /// Reads once and gives every whole message to `take`; an error at the end of the connection.
+    fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+        let held = self.incoming.len();
+        buffer[..held].copy_from_slice(&self.incoming);
+        let len = match self.stream.read(&mut buffer[held..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => held + len,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut rest = &buffer[..len];
+        while let Some((message, behind)) = split_message(rest) {
+            self.settled += u32::from(take(message));
+            rest = behind;
+        }
+        self.incoming.clear();
+        self.incoming.extend_from_slice(rest);
+        Ok(())
+    }
+}
+
+/// The first whole message of a stream without its length, and what is behind it.
+pub fn split_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = octets.split_first_chunk()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}

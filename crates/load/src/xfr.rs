@@ -1,0 +1,7 @@
+//! Zone transfers without zones: a secondary that keeps nothing, and a primary that only knows rendered octets.
+//!
+//! What a server adds to these is what the server costs.
+
+pub mod pull;
+pub mod render;
+pub mod serve;

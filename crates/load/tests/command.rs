@@ -1,0 +1,184 @@
+//! The program as others run it: JSON lines on standard output, exit statuses, signals, messages about bad input.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use base64::Engine;
+use hdrhistogram::serialization::Deserializer;
+use serde_json::Value;
+
+/// Answers queries with their octets as REFUSED; every answer that `is_broken` names is to another question.
+fn serve(is_broken: impl Fn(u64) -> bool + Send + 'static) -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let port = socket.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        let mut octets = [0; 2048];
+        for number in 0.. {
+            let Ok((len, peer)) = socket.recv_from(&mut octets) else { return };
+            octets[2] |= 0x80;
+            octets[3] = 5;
+            octets[13] ^= u8::from(is_broken(number));
+            let _ = socket.send_to(&octets[..len], peer);
+        }
+    });
+    port
+}
+
+/// A file in the test's own folder.
+fn file(name: &str, content: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::File::create(&path).and_then(|mut file| file.write_all(content.as_bytes())).expect("a writable folder");
+    path
+}
+
+fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+fn run(arguments: &str) -> Output {
+    command(arguments).output().expect("the program was built")
+}
+
+fn records(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).expect("UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
+}
+
+#[test]
+fn a_run_is_told_in_json_lines() {
+    let (port, queries) = (serve(|_| false), file("two.queries", "a.example A\nb.example MX\n"));
+    let output = run(&format!(
+        "query --server 127.0.0.1 --port {port} --queries {} --rate 200 --seconds 0.6 --warm-up 0.2 --interval 0.2",
+        queries.display()
+    ));
+    let records = records(&output);
+    let kinds: Vec<&str> = records.iter().map(|record| record["type"].as_str().expect("each has one")).collect();
+    assert_eq!((kinds[0], *kinds.last().expect("not empty")), ("header", "stats_sum"));
+    let periodic: Vec<&Value> = records.iter().filter(|record| record["type"] == "stats_periodic").collect();
+    assert!((3..=5).contains(&periodic.len()), "{kinds:?}");
+    assert!(records.iter().all(|record| record["runid"] == records[0]["runid"]));
+
+    let sum = records.last().expect("not empty");
+    assert_eq!(
+        (&sum["queries"], &sum["responses"], &sum["response_rcodes"]["REFUSED"]),
+        (&120.into(), &120.into(), &120.into())
+    );
+    let in_periods: u64 = periodic.iter().map(|record| record["queries"].as_u64().expect("a number")).sum();
+    assert_eq!(in_periods, 120);
+    assert_eq!((&sum["zonda"]["loop"], &sum["zonda"]["scheduled"]), (&"open".into(), &120.into()));
+    let seconds = (sum["until"].as_u64().expect("a number") - sum["since"].as_u64().expect("a number")) as f64 / 1e9;
+    assert!((0.6..2.0).contains(&seconds), "from the warm-up to the last sending: {seconds}");
+    let encoded = sum["zonda"]["latency_intended"].as_str().expect("text");
+    let octets = base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64");
+    let histogram = Deserializer::new().deserialize::<u64, _>(&mut &octets[..]).expect("an HdrHistogram");
+    assert_eq!(histogram.len(), 120);
+    assert_eq!(Some(histogram.value_at_quantile(0.5)), sum["zonda"]["quantiles_intended"]["p50"].as_u64());
+}
+
+#[test]
+fn the_exit_status_says_whether_the_run_is_valid() {
+    let queries = file("one.query", "a.example A\n");
+    let status = |port: u16| {
+        let queries = queries.display();
+        let output =
+            run(&format!("query --server 127.0.0.1 --port {port} --queries {queries} --rate 50 --seconds 0.2"));
+        (output.status.code(), records(&output).pop().expect("a sum"), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let (code, sum, stderr) = status(serve(|number| number == 5));
+    assert_eq!(code, Some(3));
+    assert!(stderr.contains("zonda-load: invalid because 1 of 10 answers are wrong"), "{stderr}");
+    let reasons = sum["zonda"]["invalid_because"].as_array().expect("a list");
+    assert!(reasons.contains(&"1 of 10 answers are wrong".into()), "{reasons:?}");
+    let (code, sum, _) = status(serve(|_| false));
+    // A machine that is busy with something else may make even this one late.
+    let is_late = sum["zonda"]["late"].as_u64().is_some_and(|late| late > 0);
+    assert_eq!(code, Some(if is_late { 3 } else { 0 }));
+}
+
+#[test]
+fn bad_input_is_told_in_one_line_before_anything_is_sent() {
+    let (empty, bad) = (file("empty.queries", "; nothing\n"), file("bad.queries", "a A\nb\n"));
+    let (zone, expectations) = (file("bad.zone", "$TTL 1\nx A 1.2.3\n"), file("bad.expect", "NOERROR answer\n"));
+    let (empty, bad, zone, expectations) = (empty.display(), bad.display(), zone.display(), expectations.display());
+    let two = file("bad-two.queries", "a A\nb A\n");
+    for (arguments, message) in [
+        ("--queries nowhere --rate 1".into(), "nowhere: No such file".to_string()),
+        (format!("--queries {empty} --rate 1"), format!("{empty}: no queries")),
+        (format!("--queries {bad} --rate 1"), format!("{bad}: line 2: 1 words")),
+        (format!("--pcap {bad} --rate 1"), format!("{bad}: neither a pcap nor a pcapng file")),
+        (format!("--from-zone {zone} --zone example --rate 1"), format!("zonda-load: {zone}:2:")),
+        (
+            format!("--queries {} --expect {expectations} --rate 1", two.display()),
+            format!("{expectations}: there are 1 expectations for 2 queries"),
+        ),
+        (format!("--queries {} --rate 1 --source-prefix ::/64", two.display()), "--source-prefix is of another".into()),
+        (format!("--queries {}", two.display()), "--rate".into()),
+        (format!("--queries {} --rate -3", two.display()), "a number above 0 is wanted".into()),
+    ] {
+        let output = run(&format!("query --server=127.0.0.1 --port=9 {}", arguments.replace("--rate -3", "--rate=-3")));
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
+        assert!(stderr.contains(&message), "{arguments}: {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn sigterm_ends_a_run_with_its_sum() {
+    let (port, queries) = (serve(|_| false), file("long.queries", "a.example A\n"));
+    let queries = queries.display();
+    let arguments =
+        format!("query --server 127.0.0.1 --port {port} --queries {queries} --rate 100 --seconds 600 --interval 0.1");
+    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    assert!(lines.by_ref().any(|line| line.contains("stats_periodic")));
+    let killed = Command::new("kill").arg(child.id().to_string()).status().expect("kill(1)");
+    assert!(killed.success());
+    let last: Value = serde_json::from_str(&lines.last().expect("a sum")).expect("JSON");
+    assert_eq!(last["type"], "stats_sum");
+    assert!(last["queries"].as_u64().is_some_and(|queries| (5..60_000).contains(&queries)));
+    assert!(child.wait().expect("it was started here").code().is_some());
+}
+
+#[test]
+fn notify_and_update_are_sent_as_queries_are() {
+    let (port, zones) = (serve(|_| false), file("three.zones", "a.example\nb.example\nc.example\n"));
+    let output = run(&format!("notify --server 127.0.0.1 --port {port} --zones {} --rate 100", zones.display()));
+    assert_eq!(records(&output).last().expect("a sum")["responses"], 3);
+    let output = run(&format!("update --server 127.0.0.1 --port {port} --zone example --rate 100 --seconds 0.1"));
+    assert_eq!(records(&output).last().expect("a sum")["responses"], 10);
+}
+
+#[test]
+fn the_peak_of_a_server_that_answers_so_many_a_second_is_found() {
+    // 500 a second, by a bucket that holds 20.
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let port = socket.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        let (mut octets, mut tokens, mut last) = ([0; 2048], 20.0, std::time::Instant::now());
+        while let Ok((len, peer)) = socket.recv_from(&mut octets) {
+            let now = std::time::Instant::now();
+            tokens = f64::min(20.0, tokens + (now - last).as_secs_f64() * 500.0);
+            last = now;
+            if tokens >= 1.0 {
+                tokens -= 1.0;
+                octets[2] |= 0x80;
+                let _ = socket.send_to(&octets[..len], peer);
+            }
+        }
+    });
+    let queries = file("peak.queries", "a.example A\n");
+    let output = run(&format!(
+        "query --server 127.0.0.1 --port {port} --queries {} --find-peak 90 --rate 200 --seconds 0.4 --timeout-ms 50 --resolution 20",
+        queries.display()
+    ));
+    let sum = records(&output).pop().expect("a sum");
+    let peak = &sum["zonda"]["peaks"][0];
+    let rate = peak["rate"].as_f64().expect("a number");
+    assert!((400.0..800.0).contains(&rate), "{peak}");
+}

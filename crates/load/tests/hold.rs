@@ -1,0 +1,128 @@
+//! Held and hostile connections against a server that sees what they do.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use load::hold::{Behaviour, Held, Hold};
+use load::queries::{Dress, file};
+
+/// Gives each of `count` connections to `deal` on a thread of its own.
+fn serve<T: Send + 'static>(
+    count: usize,
+    deal: impl Fn(TcpStream) -> T + Send + Copy + 'static,
+) -> (SocketAddr, JoinHandle<Vec<T>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    let handle = thread::spawn(move || {
+        let threads: Vec<_> = (0..count)
+            .map(|_| {
+                let (stream, _) = listener.accept().expect("loopback");
+                thread::spawn(move || deal(stream))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    (address, handle)
+}
+
+fn hold(server: SocketAddr, behaviour: Behaviour, connections: usize, hold: Duration) -> Held {
+    let queries = file::read(b"www.example A", &Dress::default()).expect("a query");
+    let plan = Hold { server, sources: None, connections, rate: 500.0, hold, behaviour, queries: &queries };
+    let mut told = None;
+    let held = plan.run(&AtomicBool::new(false), |held| told = Some(held.open)).expect("loopback");
+    assert_eq!(told, Some(held.open), "all stood before the holding began");
+    held
+}
+
+/// What comes until the end, and whether that was a RST.
+fn read_all(mut stream: TcpStream) -> (Vec<u8>, bool) {
+    let mut octets = Vec::new();
+    let was_reset = stream.read_to_end(&mut octets).is_err();
+    (octets, was_reset)
+}
+
+const QUERY_LEN: usize = 2 + 12 + 13 + 4;
+
+#[test]
+fn connections_are_opened_at_a_rate_and_held_in_silence() {
+    let (server, served) = serve(50, |stream| {
+        let began = Instant::now();
+        (read_all(stream).0.len(), began.elapsed())
+    });
+    let began = Instant::now();
+    let held = hold(server, Behaviour::Silence, 50, Duration::from_millis(300));
+    assert!(began.elapsed() >= Duration::from_millis(98 + 300));
+    assert_eq!((held.open, held.failed, held.closed_by_peer, held.first_closed_s), (50, 0, 0, None));
+    assert!(held.open_s >= 0.098);
+    for (len, held) in served.join().expect("no panic") {
+        assert_eq!(len, 0);
+        assert!(held >= Duration::from_millis(290), "{held:?}");
+    }
+}
+
+#[test]
+fn what_the_server_closes_is_counted_with_its_time() {
+    let (server, _served) = serve(5, |stream| {
+        thread::sleep(Duration::from_millis(200));
+        drop(stream);
+    });
+    let held = hold(server, Behaviour::Silence, 5, Duration::from_millis(600));
+    assert_eq!(held.closed_by_peer, 5);
+    let (first, last) = (held.first_closed_s.expect("closed"), held.last_closed_s.expect("closed"));
+    assert!(first > 0.15 && first <= last && last < 0.6, "{first} {last}");
+}
+
+#[test]
+fn one_query_is_asked_on_each() {
+    let (server, _served) = serve(5, |mut stream| {
+        let mut query = [0; QUERY_LEN];
+        stream.read_exact(&mut query).expect("a whole query");
+        stream.write_all(&query).expect("loopback");
+        read_all(stream)
+    });
+    let held = hold(server, Behaviour::Ask, 5, Duration::from_millis(200));
+    assert_eq!((held.responses, held.closed_by_peer), (5, 0));
+}
+
+#[test]
+fn hostile_clients_do_what_they_are_called() {
+    let seen = |behaviour, millis| {
+        let (server, served) = serve(2, read_all);
+        hold(server, behaviour, 2, Duration::from_millis(millis));
+        served.join().expect("no panic")
+    };
+    assert!(seen(Behaviour::HalfQuery, 100).iter().all(|(octets, _)| octets.len() == QUERY_LEN / 2));
+    assert!(seen(Behaviour::Random, 100).iter().all(|(octets, _)| octets.len() == 512));
+    assert!(seen(Behaviour::Reset, 100).iter().all(|(_, was_reset)| *was_reset));
+    let slow = seen(Behaviour::ByteASecond, 1500);
+    assert!(slow.iter().all(|(octets, _)| octets[..] == [0, QUERY_LEN as u8 - 2]), "{slow:?}");
+}
+
+#[test]
+fn whoever_never_reads_fills_all_buffers() {
+    let (server, served) = serve(1, |mut stream| {
+        // Answers until nothing more goes out.
+        stream.set_write_timeout(Some(Duration::from_millis(200))).expect("an option");
+        let mut query = [0; QUERY_LEN];
+        let mut answered = 0;
+        while stream.read_exact(&mut query).is_ok() && stream.write_all(&[0; 4096]).is_ok() {
+            answered += 1;
+        }
+        answered
+    });
+    let held = hold(server, Behaviour::NeverRead, 1, Duration::from_millis(1500));
+    let answered = served.join().expect("no panic")[0];
+    assert!(answered > 16, "{answered} answers");
+    assert_eq!(held.responses, 0);
+}
+
+#[test]
+fn connections_that_fail_are_told() {
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
+    let held = hold(nobody, Behaviour::Silence, 3, Duration::ZERO);
+    assert_eq!((held.open, held.failed), (0, 3));
+    assert!(held.first_failure.is_some_and(|why| why.contains("refused")));
+}

@@ -1,0 +1,150 @@
+//! The documents are about the code that is there: RFCs, files, tests and links that they name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The files below `folder` with one of these endings.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path, endings));
+        } else if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The sources in Rust and Python, tests among them.
+fn sources() -> Vec<PathBuf> {
+    let folders = ["crates", "interop"];
+    folders.iter().flat_map(|folder| files(&workspace().join(folder), &["rs", "py"])).collect()
+}
+
+/// The numbers of the RFCs that a text cites: those with four digits and more, as RFCs on DNS have them.
+fn cited(text: &str) -> BTreeSet<u32> {
+    let numbers = text.split("RFC ").skip(1).map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().unwrap_or(0)
+    });
+    numbers.filter(|number| *number >= 1000).collect()
+}
+
+/// Whether a text cites this RFC; tables do it without the word.
+fn cites(text: &str, rfc: u32) -> bool {
+    cited(text).contains(&rfc) || text.contains(&format!("\"{rfc} ")) || text.contains(&format!(", {rfc} "))
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A line of a table in docs/rfc.md.
+struct Duty {
+    rfc: u32,
+    files: Vec<String>,
+    tests: Vec<String>,
+    line: String,
+}
+
+fn duties() -> Vec<Duty> {
+    let text = read(&workspace().join("docs/rfc.md"));
+    let rows = text.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
+    let duties: Vec<Duty> = rows.map(duty).collect();
+    assert!(duties.len() > 100, "only {} duties were found", duties.len());
+    duties
+}
+
+fn duty(line: &str) -> Duty {
+    let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+    let [rfc, _, files, tests] = cells[..] else { panic!("these are not four cells: {line}") };
+    let number = rfc.split(' ').next().and_then(|number| number.parse().ok());
+    Duty {
+        rfc: number.unwrap_or_else(|| panic!("no RFC begins {line}")),
+        files: quoted(files).map(str::to_owned).collect(),
+        tests: quoted(tests).map(str::to_owned).collect(),
+        line: line.to_owned(),
+    }
+}
+
+#[test]
+fn every_rfc_that_is_cited_is_in_the_table() {
+    let listed: BTreeSet<u32> = duties().iter().map(|duty| duty.rfc).collect();
+    let tests = Path::new("tests");
+    for path in sources().into_iter().filter(|path| !path.components().any(|part| part.as_os_str() == tests)) {
+        let missing: Vec<u32> = cited(&read(&path)).difference(&listed).copied().collect();
+        assert!(missing.is_empty(), "{}: RFCs {missing:?} are not in docs/rfc.md", path.display());
+    }
+}
+
+#[test]
+fn every_duty_has_its_file_and_its_tests() {
+    let functions: BTreeSet<String> = sources().iter().flat_map(|path| functions(&read(path))).collect();
+    for Duty { rfc, files, tests, line } in duties() {
+        assert!(!files.is_empty() && (!tests.is_empty() || line.contains("no test")), "{line}");
+        for file in &files {
+            let folder = if file.starts_with("interop/") { workspace() } else { workspace().join("crates") };
+            assert!(cites(&read(&folder.join(file)), rfc), "{file} does not cite RFC {rfc}: {line}");
+        }
+        let commands = |test: &&String| !test.starts_with("make ");
+        let gone: Vec<&String> = tests.iter().filter(commands).filter(|test| !functions.contains(*test)).collect();
+        assert!(gone.is_empty(), "{gone:?} are no tests (any more): {line}");
+    }
+}
+
+/// The names of the functions of a source in Rust or Python.
+fn functions(text: &str) -> Vec<String> {
+    let definitions = text.lines().filter_map(|line| line.trim().strip_prefix("fn ").or(line.strip_prefix("def ")));
+    definitions.filter_map(|rest| rest.split('(').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut documents = files(&workspace().join("docs"), &["md"]);
+    documents.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| workspace().join(name)));
+    let mut count = 0;
+    for document in documents {
+        let text = read(&document);
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            count += 1;
+            let path = document.parent().expect("a file has a folder").join(target);
+            assert!(path.exists(), "{}: {target} is not there", document.display());
+        }
+    }
+    assert!(count >= 5, "only {count} links were found");
+}
+
+#[test]
+fn the_files_of_the_architecture_are_there() {
+    let text = read(&workspace().join("docs/architecture.md"));
+    let named: Vec<&str> = quoted(&text).filter(|word| word.ends_with(".rs") || word.ends_with('/')).collect();
+    assert!(named.len() > 20, "only {} files were found", named.len());
+    for name in named {
+        let is_there = workspace().join(name).exists() || workspace().join("crates").join(name).exists();
+        assert!(is_there, "docs/architecture.md: {name} is not there");
+    }
+}
+
+#[test]
+fn every_source_says_what_it_is_for() {
+    for path in sources() {
+        let text = read(&path);
+        let begin = text.trim_start_matches("#!/usr/bin/env python3\n");
+        assert!(begin.starts_with("//! ") || begin.starts_with("\"\"\""), "{} begins with its code", path.display());
+    }
+}

@@ -1,0 +1,260 @@
+//! Versions of random zones: what is transferred is what was loaded, and a changed zone is as one that was loaded anew.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use wire::{Message, Name, Rtype};
+use zone::Zone;
+use zone::load::{Options, load};
+use zone::text::{self, Source};
+use zone::transfer::Transfer;
+
+/// Owner, type, TTL and RDATA.
+type Record = (Name, Rtype, u32, Vec<u8>);
+
+const APEX: &str = "z.";
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+/// Loads records, given as RFC 3597 has those of unknown types; `None` where the zone has errors.
+fn try_load<'r>(
+    records: impl IntoIterator<Item = &'r Record>,
+    previous: Option<&Zone>,
+    threads: usize,
+) -> Option<Zone> {
+    let mut text = String::new();
+    for (owner, rtype, ttl, rdata) in records {
+        let hex: String = rdata.iter().map(|octet| format!("{octet:02x}")).collect();
+        text += &format!("{owner} {ttl} IN {rtype} \\# {} {hex}\n", rdata.len());
+    }
+    let apex = name(APEX);
+    let text_options = text::Options { threads, ..text::Options::new(apex.as_ref()) };
+    let options = Options { previous, ..Options::new(text_options) };
+    load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone
+}
+
+fn load_good<'r>(records: impl IntoIterator<Item = &'r Record>, previous: Option<&Zone>) -> Zone {
+    try_load(records, previous, 1).expect("a good zone")
+}
+
+/// All records of a zone as they are transferred, the closing SOA left out.
+fn transferred(zone: &Zone) -> Vec<Record> {
+    let question = [name(APEX).wire(), &[0, 252, 0, 1]].concat();
+    let mut transfer = Transfer::new(zone.clone(), [0, 1], &question);
+    let mut out = vec![0; usize::from(u16::MAX)];
+    let mut records = Vec::new();
+    while let Some(len) = transfer.next_message(&mut out) {
+        let message = Message::parse(&out[..len]).expect("a well-formed message");
+        let answer = message.answer.into_iter();
+        records.extend(answer.map(|it| (it.owner.to_lowercase(), it.rtype, it.ttl, it.rdata)));
+    }
+    let last = records.pop();
+    assert_eq!(last.as_ref(), records.first(), "the SOA record begins and ends a transfer");
+    records.sort();
+    records
+}
+
+/// All that a zone has to answer with.
+fn content(zone: &Zone) -> impl PartialEq + std::fmt::Debug + use<> {
+    let flags: Vec<_> = zone
+        .nodes()
+        .map(|(entry, node)| (zone.owner(&entry), [node.is_cut(), node.has_dname(), node.is_occluded()]))
+        .collect();
+    (flags, transferred(zone), zone.counts(), zone.denial().clone(), zone.has_wildcards())
+}
+
+//----------- random records ---------------------------------------------------
+
+fn apex_records(serial: u32) -> Vec<Record> {
+    let soa = [b"\x02ns\x01z\x00\x04host\x01z\x00".as_slice(), &[serial, 2, 3, 4, 5].map(u32::to_be_bytes).concat()];
+    vec![(name(APEX), Rtype::SOA, 300, soa.concat()), (name(APEX), Rtype::NS, 300, b"\x02ns\x01z\x00".to_vec())]
+}
+
+/// `count` records of one set, and signatures over it.
+#[derive(Clone, Debug)]
+struct Set {
+    owner: String,
+    rtype: Rtype,
+    first: u16,
+    count: u16,
+    signature_len: Option<u16>,
+}
+
+impl Set {
+    fn records(&self) -> Vec<Record> {
+        let owner = name(&self.owner);
+        let numbers = self.first..self.first.saturating_add(self.count);
+        let mut records: Vec<_> = numbers.map(|n| (owner.clone(), self.rtype, 300, rdata(self.rtype, n))).collect();
+        if let Some(len) = self.signature_len {
+            let fixed =
+                [self.rtype.0.to_be_bytes().as_slice(), &[13, 2, 0, 0, 1, 44], &[1; 10], &[1, b'z', 0]].concat();
+            records.push((owner, Rtype::RRSIG, 300, [fixed, vec![7; usize::from(len)]].concat()));
+        }
+        records
+    }
+}
+
+fn rdata(rtype: Rtype, n: u16) -> Vec<u8> {
+    let [high, low] = n.to_be_bytes();
+    let host = format!("\x06{n:06}");
+    let in_zone = [host.as_bytes(), b"\x02ns\x01z\x00"].concat();
+    let elsewhere = [host.as_bytes(), b"\x07servers\x04test\x00"].concat();
+    match rtype {
+        Rtype::A => vec![10, 0, high, low],
+        Rtype::NS | Rtype::PTR => {
+            if n.is_multiple_of(2) {
+                in_zone
+            } else {
+                elsewhere
+            }
+        }
+        Rtype::MX => [&[high, low], elsewhere.as_slice()].concat(),
+        Rtype::TXT => [&[255; 256], [3, b'x', high, low].as_slice()].concat(),
+        _ => [&[high, low], vec![9; usize::from(n) * 8 % 60_000].as_slice()].concat(),
+    }
+}
+
+fn sets() -> impl Strategy<Value = Set> {
+    let owner = prop_oneof![
+        4 => (0..40u8).prop_map(|n| format!("h{n}.z.")),
+        2 => proptest::sample::select(vec!["*.z.", "a.z.", "*.a.z.", "b.a.z.", "\\000.a.z.", "\\001\\001.a.z.", "z."])
+            .prop_map(str::to_owned),
+    ];
+    let rtypes = [Rtype::A, Rtype::NS, Rtype::PTR, Rtype::MX, Rtype::TXT, Rtype(65_280)];
+    let count = prop_oneof![20 => 1..4u16, 1 => 60..70u16, 1 => 200..2000u16];
+    let signature_len = proptest::option::weighted(0.3, prop_oneof![10 => 1..100u16, 1 => 15_000..60_000u16]);
+    (owner, proptest::sample::select(rtypes.to_vec()), 0..4u16, count, signature_len)
+        .prop_map(|(owner, rtype, first, count, signature_len)| Set { owner, rtype, first, count, signature_len })
+}
+
+/// So many hosts that a zone has tables.
+const HOSTS: u16 = 300;
+
+/// Delegations to a few servers, as a TLD has them.
+fn hosts(servers: u16) -> Vec<Set> {
+    let set = |n: u16| Set {
+        owner: format!("{n}.tld.z."),
+        rtype: Rtype::NS,
+        first: servers + n % 3,
+        count: 2,
+        signature_len: None,
+    };
+    (0..HOSTS).map(set).collect()
+}
+
+fn records(sets: &[Set], serial: u32) -> BTreeSet<Record> {
+    let mut records: BTreeSet<Record> = sets.iter().flat_map(Set::records).collect();
+    records.extend(apex_records(serial));
+    records
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_record_is_transferred_once(sets in vec(sets(), 0..20)) {
+        let records = records(&sets, 1);
+        let zone = load_good(&records, None);
+        prop_assert_eq!(transferred(&zone), records.iter().cloned().collect::<Vec<_>>());
+        prop_assert_eq!(zone.counts().records, records.len() as u64);
+    }
+
+    #[test]
+    fn a_changed_zone_is_as_one_loaded_anew(
+        mut all in vec(sets(), 0..12),
+        is_large in any::<bool>(),
+        changes in vec((any::<prop::sample::Index>(), sets(), any::<bool>()), 1..8),
+    ) {
+        if is_large {
+            all.extend(hosts(0));
+        }
+        let mut zone = load_good(&records(&all, 0), None);
+        for (serial, (at, set, is_new)) in (1..).zip(changes) {
+            if is_new || all.is_empty() {
+                all.push(set);
+            } else {
+                *at.get_mut(&mut all) = set;
+            }
+            let records = records(&all, serial);
+            zone = load_good(&records, Some(&zone));
+            prop_assert!(content(&zone) == content(&load_good(&records, None)), "{:#?}", all);
+        }
+    }
+
+    /// Whatever types and octets a zone file has: it is refused, or what was read is transferred.
+    #[test]
+    fn no_record_breaks_a_zone(records in vec((0..280u16, vec(any::<u8>(), 0..40), any::<bool>()), 0..6)) {
+        let owner = |is_apex| if is_apex { name(APEX) } else { name("a.z.") };
+        let records = records.into_iter().map(|(rtype, rdata, is_apex)| (owner(is_apex), Rtype(rtype), 300, rdata));
+        let records: BTreeSet<Record> = records.chain(apex_records(1)).collect();
+        if let Some(zone) = try_load(&records, None, 1) {
+            prop_assert_eq!(transferred(&zone).len() as u64, zone.counts().records);
+        }
+    }
+}
+
+#[test]
+fn a_set_may_have_more_records_than_a_message_counts() {
+    let address = |n: u32| (name("many.z."), Rtype::A, 60, n.to_be_bytes().to_vec());
+    let records: BTreeSet<Record> = (0..70_000).map(address).chain(apex_records(1)).collect();
+    let zone = load_good(&records, None);
+    assert_eq!(transferred(&zone), records.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_set_may_have_any_number_of_signatures() {
+    let set = |n| Set { owner: "a.z.".into(), rtype: Rtype::A, first: 1, count: 1, signature_len: Some(n) };
+    for count in [1, 254, 255, 256, 700] {
+        let records = records(&(1..=count).map(set).collect::<Vec<_>>(), 1);
+        assert_eq!(transferred(&load_good(&records, None)), records.into_iter().collect::<Vec<_>>(), "{count}");
+    }
+}
+
+/// Each thread builds a range of names, which ends where it may and not within what a cut covers.
+#[test]
+fn a_zone_built_by_threads_is_as_one_built_by_one() {
+    let cut = |n: u16| {
+        let owner = format!("{}.{}.z.", n % 3, n / 3);
+        let server = Set { owner: format!("ns.{owner}"), rtype: Rtype::A, first: n, count: 1, signature_len: None };
+        [Set { owner, rtype: Rtype::NS, first: n % 7, count: 2, signature_len: Some(64) }, server]
+    };
+    for first in ["0", "zz"] {
+        let all: Vec<Set> = (0..12_000).flat_map(cut).collect();
+        let long: Vec<Set> =
+            (0..25_000).map(|n| Set { owner: format!("{n}.{first}.z."), rtype: Rtype::A, ..all[0].clone() }).collect();
+        for sets in [all.as_slice(), &long] {
+            let records = records(sets, 1);
+            let threaded = try_load(&records, None, 4).expect("a good zone");
+            assert!(content(&threaded) == content(&load_good(&records, None)), "{first}");
+        }
+    }
+}
+
+#[test]
+fn a_zone_may_have_more_ttls_than_have_numbers() {
+    let host = |n: u32| (name(&format!("h{n}.z.")), Rtype::A, n, n.to_be_bytes().to_vec());
+    let mut records: BTreeSet<Record> = (0..600).map(host).chain(apex_records(1)).collect();
+    let zone = load_good(&records, None);
+    assert_eq!(transferred(&zone), records.iter().cloned().collect::<Vec<_>>());
+    records.extend((600..650).map(host));
+    assert_eq!(transferred(&load_good(&records, Some(&zone))), records.into_iter().collect::<Vec<_>>());
+}
+
+/// One in a hundred owners a version: after many versions a zone is no larger than one that was loaded anew.
+#[test]
+fn many_small_changes_do_not_make_a_zone_grow() {
+    let mut all = hosts(0);
+    let mut zone = load_good(&records(&all, 0), None);
+    for (serial, changed) in (1..).zip((0..HOSTS).collect::<Vec<_>>().chunks(4)) {
+        for &n in changed {
+            all[usize::from(n)].first = 100 + n % 3;
+        }
+        zone = load_good(&records(&all, serial), Some(&zone));
+    }
+    let anew = load_good(&records(&all, 0), None).heap_size();
+    let len = zone.heap_size();
+    assert!(len * 2 < anew * 3, "{len} octets, {anew} if loaded anew");
+}
