@@ -136,10 +136,12 @@ class ZondaLoad(Generator):
 
     def __init__(self, program: Path) -> None:
         self.program, self.version = program, _version([program, "--version"])
+        self._help: dict[str, str] = {}
 
     def query(self, job: QueryJob) -> list[str | Path]:
         """`zonda-load query`."""
         traffic = job.traffic
+        self._require("query", f"--transport {traffic.transport}", *(["--resume"] if traffic.resumption else []))
         pace = (
             ["--outstanding", str(traffic.outstanding)]
             if traffic.loop == "closed"
@@ -181,6 +183,7 @@ class ZondaLoad(Generator):
 
     def hold(self, job: HoldJob) -> list[str | Path]:
         """`zonda-load hold`."""
+        self._require("hold", f"--transport {job.transport}")
         return [
             self.program,
             "hold",
@@ -193,6 +196,7 @@ class ZondaLoad(Generator):
 
     def pull(self, job: PullJob) -> list[str | Path]:
         """`zonda-load xfr pull`."""
+        self._require("xfr pull", f"--transport {job.transport}", *(["--tsig"] if job.tsig else []))
         key = ["--tsig", f"{job.tsig.algorithm}:{job.tsig.name}:{job.tsig.secret}"] if job.tsig else []
         return [
             self.program,
@@ -209,6 +213,16 @@ class ZondaLoad(Generator):
         """`zonda-load update`."""
         pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}"]
         return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace]
+
+    def _require(self, command: str, *options: str) -> None:
+        """Skips what this version cannot do yet: an option, or a value of one, that its help does not show."""
+        if command not in self._help:
+            self._help[command] = _printed([self.program, *command.split(), "--help"])
+        for option in options:
+            name, _, value = option.partition(" ")
+            match = re.search(rf"^\s*{name}\b.*(?:\n(?!\s*-).*)*", self._help[command], re.MULTILINE)
+            if match is None or not re.search(rf"\b{value}\b", match[0]):
+                raise UnsupportedError(f"zonda-load {self.version} {command} cannot do {option}")
 
 
 class Dnsperf(Generator):
@@ -370,6 +384,10 @@ def _program(name: str) -> Path:
 
 
 def _version(command: Sequence[str | Path]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    match = re.search(r"\d+\.\d+[\w.+-]*", done.stdout + done.stderr)
+    match = re.search(r"\d+\.\d+[\w.+-]*", _printed(command))
     return match[0] if match else "unknown"
+
+
+def _printed(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

@@ -28,6 +28,7 @@ from zonda_lab.servers import Feature, Installed
 from zonda_lab.workload import Workload, workload
 from zonda_lab.zonegen import ZoneSet
 
+VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
 CAPACITY_S = 2.0
 CLOSED_LOOP = 200
 
@@ -264,7 +265,7 @@ class Stage:
                 for name in found[heard:]:
                     on_event(name)
                 heard = len(found)
-        if process.child.returncode not in (0, 1):
+        if process.child.returncode not in (VALID, INVALID):
             raise LabError(f"the load generator failed with status {process.child.returncode}", process.tail())
         return log.read_text()
 
