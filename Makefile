@@ -83,4 +83,6 @@ $(VENV)/ready: $(PYTHON_PARTS)
 	if [ -f interop/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement interop/requirements.txt; fi
 	touch $@
 
+include lab/lab.mk
+
 .PHONY: help run release test test-rust test-python lint bench fuzz interop man install

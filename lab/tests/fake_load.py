@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""A small `zonda-load` that speaks LOAD-CONTRACT.md: right, but slow (some thousand queries a second). For tests."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+
+from zonda_lab.hdr import Latency
+from zonda_lab.probe import query as message
+
+AXFR = 252
+RCODES = {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED"}
+
+
+def main() -> int:
+    if sys.argv[1:] == ["--version"]:
+        print("fake-load 0.1")
+        return 0
+    top = argparse.ArgumentParser()
+    commands = top.add_subparsers(required=True)
+    for name, function in (("query", ask), ("hold", hold), ("xfr", pull), ("update", update)):
+        command = commands.add_parser(name)
+        command.set_defaults(run=function)
+        if name == "xfr":
+            command.add_argument("direction", choices=["pull"])
+        for option in (
+            "server",
+            "transport",
+            "queries",
+            "expect",
+            "arrivals",
+            "source-prefix",
+            "zones",
+            "zone",
+            "tsig",
+            "ca",
+            "tls-name",
+        ):
+            command.add_argument(f"--{option}")
+        for option, default in (
+            ("port", 53),
+            ("outstanding", 0),
+            ("connections", 1),
+            ("queries-per-connection", 0),
+            ("sources", 1),
+            ("timeout-ms", 1000),
+            ("edns", 0),
+            ("probe-ms", 0),
+        ):
+            command.add_argument(f"--{option}", type=int, default=default)
+        for option in ("rate", "seconds", "warm-up", "tcp-share", "do"):
+            command.add_argument(f"--{option}", type=float, default=0.0)
+        command.add_argument("--resume", action="store_true")
+    given = top.parse_args()
+    say(
+        {
+            "type": "header",
+            "schema_version": 20230208,
+            "generator": "fake-load",
+            "generator_version": "0.1",
+            "stats_interval": 1.0,
+        }
+    )
+    given.run(given)
+    return 0
+
+
+def say(content: dict) -> None:
+    print(json.dumps({"runid": "fake", **content}), flush=True)
+
+
+def summary(since: float, until: float, figures: dict, own: dict) -> None:
+    say({"type": "stats_sum", "since": int(since * 1e9), "until": int(until * 1e9), **figures, "zonda": own})
+
+
+class Asking:
+    """Open loop, or so many in flight: one socket, one thread, ids in turn."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        lines = Path(given.queries).read_text().splitlines()[:5000]
+        self.questions = [message(0, *line.split())[2:] for line in lines]
+        self.lines, self.timeout = lines, given.timeout_ms / 1000
+        self.expected = Path(given.expect).read_text().splitlines() if given.expect else None
+        self.link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self.link.connect((given.server, given.port))
+        self.waiting: dict[int, tuple[int, float, float]] = {}
+        self.counts = {"queries": 0, "responses": 0, "timeouts": 0}
+        self.rcodes: dict[str, int] = {}
+        self.intended, self.actual, self.errors = Latency(), Latency(), Latency()
+        self.wrong: list[str] = []
+
+    def send(self, number: int, due: float) -> None:
+        index, now = number % len(self.questions), time.monotonic()
+        self.link.send((number % 65536).to_bytes(2, "big") + self.questions[index])
+        self.waiting[number % 65536] = (index, due, now)
+        self.errors.add(max(0.0, now - due) * 1e6)
+        self.counts["queries"] += 1
+
+    def listen(self, until: float) -> None:
+        """Takes answers until then; returns at once if the time is over."""
+        while select.select([self.link], [], [], max(0.0, until - time.monotonic()))[0]:
+            self.take(self.link.recv(65535), time.monotonic())
+        for number in [n for n, (_, due, _) in self.waiting.items() if time.monotonic() - due > self.timeout]:
+            del self.waiting[number]
+            self.counts["timeouts"] += 1
+            self.intended.add(self.timeout * 1e6)
+            self.actual.add(self.timeout * 1e6)
+
+    def take(self, reply: bytes, now: float) -> None:
+        number = int.from_bytes(reply[:2], "big")
+        index, due, sent = self.waiting.get(number, (-1, 0.0, 0.0))
+        if index < 0 or reply[12 : len(self.questions[index]) + 2] != self.questions[index][10:]:
+            return
+        del self.waiting[number]
+        rcode = RCODES.get(reply[3] & 15, "OTHER")
+        self.counts["responses"] += 1
+        self.rcodes[rcode] = self.rcodes.get(rcode, 0) + 1
+        self.intended.add((now - due) * 1e6)
+        self.actual.add((now - sent) * 1e6)
+        if self.expected and rcode != (right := self.expected[index].split()[0]):
+            self.wrong.append(f"{self.lines[index]}: expected {right}, got {rcode}")
+
+
+def ask(given: argparse.Namespace) -> None:
+    """Queries over UDP."""
+    asking, began, wall = Asking(given), time.monotonic(), time.time()
+    total = int(given.rate * given.seconds)
+    for number in itertools.count():
+        due = began + number / given.rate if given.rate else time.monotonic()
+        if number == total if given.rate else due > began + given.seconds:
+            break
+        asking.listen(due)
+        while not given.rate and len(asking.waiting) >= given.outstanding:
+            asking.listen(time.monotonic() + 0.002)
+        asking.send(number, due)
+    while asking.waiting:
+        asking.listen(time.monotonic() + 0.01)
+    own = {
+        "loop": "open" if given.rate else "closed",
+        "scheduled": total if given.rate else None,
+        "late": 0,
+        "missed": 0,
+        "wrong": len(asking.wrong),
+        "wrong_examples": asking.wrong[:10],
+        "schedule_error": {"p50": asking.errors.percentile(50) * 1000, "p99": 0, "max": 0},
+        "latency_intended": asking.intended.encoded(),
+        "latency_actual": asking.actual.encoded(),
+        "invalid_because": [],
+    }
+    summary(wall, wall + given.seconds, {**asking.counts, "response_rcodes": asking.rcodes}, own)
+
+
+def hold(given: argparse.Namespace) -> None:
+    """Connections one after the other, with a query on each if asked."""
+    began, opened, failed = time.monotonic(), [], 0
+    for number in range(given.connections):
+        time.sleep(max(0.0, began + number / given.rate - time.monotonic()))
+        link = socket.socket()
+        link.settimeout(0.3)
+        try:
+            link.connect((given.server, given.port))
+            opened.append(link)
+        except OSError:
+            failed += 1
+    took = time.monotonic() - began
+    say({"type": "event", "msg_type": "open", "msg": "all open", "zonda": {"open": len(opened), "failed": failed}})
+    probes, latency = [0, 0], Latency()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((given.server, given.port))
+        probe.settimeout(0.2)
+        lines = Path(given.queries).read_text().splitlines() if given.queries else ["lab.test. SOA"]
+        until = time.monotonic() + given.seconds
+        for number in itertools.takewhile(lambda _: time.monotonic() < until, itertools.count()):
+            sent = time.monotonic()
+            probe.send(message(number % 65536, *lines[number % len(lines)].split()))
+            probes[0] += 1
+            try:
+                probe.recv(65535)
+                probes[1] += 1
+                latency.add((time.monotonic() - sent) * 1e6)
+            except TimeoutError:
+                pass
+            time.sleep(given.probe_ms / 1000)
+    own = {
+        "open": len(opened),
+        "failed": failed,
+        "open_s": took,
+        "closed_by_peer": 0,
+        "first_closed_s": None,
+        "last_closed_s": None,
+        "latency_intended": latency.encoded(),
+    }
+    figures = {"queries": probes[0], "responses": probes[1], "timeouts": probes[0] - probes[1]}
+    summary(time.time() - given.seconds, time.time(), figures, own)
+
+
+def pull(given: argparse.Namespace) -> None:
+    """AXFR of each zone: counts answers by the headers, and ends at the second SOA."""
+    totals = {"zones": 0, "failed": 0, "records": 0, "bytes": 0, "messages": 0, "largest_message": 0, "connections": 0}
+    began, wall = time.monotonic(), time.time()
+    for name in Path(given.zones).read_text().split():
+        asked = message(1, name)[:-4] + AXFR.to_bytes(2, "big") + b"\0\1"
+        with socket.create_connection((given.server, given.port)) as link, link.makefile("rb") as stream:
+            link.sendall(len(asked).to_bytes(2, "big") + asked)
+            totals["connections"] += 1
+            records = soas = 0
+            while soas < 2 and (head := stream.read(2)):
+                body = stream.read(int.from_bytes(head, "big"))
+                records += int.from_bytes(body[6:8], "big")
+                totals["bytes"] += len(body) + 2
+                totals["messages"] += 1
+                totals["largest_message"] = max(totals["largest_message"], len(body))
+                soas += b"\0\6\0\1" in body[-90:] or records == 1
+                soas += totals["messages"] == 1 and soas and records > 1
+            totals["zones"] += 1
+            totals["failed"] += soas < 2
+            totals["records"] += records - 1
+    own = {**totals, "seconds": time.monotonic() - began, "first_byte_s": 0.0, "invalid_because": []}
+    summary(wall, time.time(), {"queries": totals["zones"], "responses": totals["zones"]}, own)
+
+
+def update(given: argparse.Namespace) -> None:
+    """Adds and deletes one name in turn."""
+    import dns.query
+    import dns.update
+
+    began, wall, sent, done = time.monotonic(), time.time(), 0, 0
+    while time.monotonic() < began + given.seconds:
+        change = dns.update.UpdateMessage(given.zone)
+        change.add("update0", 60, "A", "192.0.2.2") if sent % 2 == 0 else change.delete("update0")
+        reply = dns.query.udp(change, given.server, port=given.port, timeout=1)
+        sent, done = sent + 1, done + (reply.rcode() == 0)
+        time.sleep(max(0.0, began + sent / given.rate - time.monotonic()))
+    summary(
+        wall,
+        time.time(),
+        {"queries": sent, "responses": sent, "response_rcodes": {"NOERROR": done}},
+        {"invalid_because": []},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from zonda_lab import analysis, statistics
+from zonda_lab.experiment import Analysis, Claim
+from zonda_lab.record import Record
+
+Make = Callable[..., Record]
+PLAN = Analysis(metric="cpu_us_per_query", compare="server.name", baseline="nsd", metrics=["answered_qps"])
+
+
+def blocks(
+    make_record: Make, ratios: dict[str, float], n: int = 12, noise: float = 0.01, seed: int = 3
+) -> list[Record]:
+    """Interleaved starts on a machine that drifts by 30 %; the baseline twice."""
+    draw = np.random.default_rng(seed)
+    records = []
+    for block in range(n):
+        machine = draw.lognormal(0, 0.3)
+        for server, ratio in {**ratios, "nsd": 1.0}.items():
+            for copy in (0, 1) if server == "nsd" else (0,):
+                value = 3.0 * machine * ratio * draw.lognormal(0, noise)
+                records.append(make_record(block, copy, server=server, cpu_us_per_query=value))
+    return records
+
+
+def test_a_planted_difference_is_found_in_spite_of_the_drift(make_record: Make) -> None:
+    found = analysis.findings(blocks(make_record, {"knot": 1.08, "zonda": 0.7, "same": 1.0}), PLAN)[0]
+    verdicts = {c.level: c for c in found.strata[0].comparisons}
+    assert verdicts["knot"].verdict == "worse" and verdicts["knot"].effect.ratio == pytest.approx(1.08, abs=0.02)
+    assert verdicts["zonda"].verdict == "better" and verdicts["zonda"].effect.ratio == pytest.approx(0.70, abs=0.02)
+    assert verdicts["same"].verdict == "equal"
+    assert [test.name for test in found.strata[0].omnibus] == ["Kruskal-Wallis", "Friedman"]
+    assert (
+        found.strata[0].omnibus[1].p < 0.001 < found.strata[0].omnibus[0].p
+    )  # blocking sees what ranks over all do not
+
+
+def test_the_a_a_control_compares_the_two_baselines(make_record: Make) -> None:
+    assert analysis.findings(blocks(make_record, {"knot": 1.1}), PLAN)[0].alarms == (0, 1)
+
+
+def test_more_is_better_for_rates() -> None:
+    effect = statistics.paired_effect([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.1, 1.9, 2.0, 2.05], 0.02)
+    assert analysis.judge(effect, 0.001, "answered_qps") == "better"
+    assert analysis.judge(effect, 0.001, "cpu_us_per_query") == "worse"
+    assert analysis.judge(effect, 0.001, "time_wait_max") == "different"
+
+
+def test_no_effect_is_only_said_with_an_equivalence_test(make_record: Make) -> None:
+    noisy = analysis.findings(blocks(make_record, {"same": 1.0}, n=4, noise=0.2), PLAN)[0]
+    comparison = noisy.strata[0].comparisons[0]
+    assert comparison.verdict == "undetected"
+    assert comparison.effect.detectable > 0.1
+    few = analysis.findings(blocks(make_record, {"knot": 1.5}, n=2), PLAN)[0]
+    assert few.strata[0].comparisons[0].verdict == "too few"
+
+
+def test_invalid_and_skipped_windows_do_not_count(make_record: Make) -> None:
+    records = blocks(make_record, {"knot": 1.0})
+    for record in records:
+        if record.treatment["server.name"] == "knot":
+            record.valid = False
+    assert {cell.label for cell in analysis.table(records, "cpu_us_per_query")} == {"nsd", "nsd (again)"}
+    assert analysis.findings(records, PLAN)[0].strata == []
+
+
+def test_levels_are_compared_within_otherwise_equal_conditions(make_record: Make) -> None:
+    records = []
+    for load, factor in (("10 %", 1.0), ("100 %", 5.0)):
+        for record in blocks(make_record, {"knot": 1.2}, seed=4):
+            record.within = {"load": load}
+            record.metrics["cpu_us_per_query"] *= factor
+            records.append(record)
+    strata = analysis.findings(records, PLAN)[0].strata
+    assert [stratum.levels for stratum in strata] == [{"load": "10 %"}, {"load": "100 %"}]
+    assert all(s.comparisons[0].effect.ratio == pytest.approx(1.2, abs=0.02) for s in strata)
+
+
+def test_several_windows_of_one_start_are_one_value(make_record: Make) -> None:
+    """The start is the unit of replication: three windows are no three samples."""
+    records = [make_record(0, server="nsd", cpu_us_per_query=value) for value in (1.0, 2.0, 9.0)]
+    cell = analysis.table(records, "cpu_us_per_query")[0]
+    assert cell.values == {0: 2.0}
+
+
+def test_zero_is_no_ratio(make_record: Make) -> None:
+    records = [make_record(b, server=s, lost=0) for b in range(5) for s in ("nsd", "knot")]
+    plan = Analysis(metric="lost", compare="server.name", baseline="nsd")
+    found = analysis.findings(records, plan)[0]
+    assert found.cells[0].median == 0 and found.strata == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(1.05, 1.15, "confirmed"), (1.2, 1.5, "not confirmed"), (1.0999, 1.1001, "agrees, but the interval is wider")],
+)
+def test_claims_are_ratios_paired_by_block(make_record: Make, low: float, high: float, outcome: str) -> None:
+    records = blocks(make_record, {"knot": 1.1}, n=30, noise=0.005, seed=11)
+    claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "knot"}, {"server.name": "nsd"}, low, high)
+    done = analysis.check(records, claim)
+    assert done.value == pytest.approx(1.1, abs=0.01)
+    assert done.outcome in (outcome, "not confirmed" if outcome.startswith("agrees") else outcome)
+
+
+def test_a_claim_about_what_was_not_measured_says_so(make_record: Make) -> None:
+    claim = Claim("x", "y", "transfer_s", {"server.name": "bind"}, {})
+    assert analysis.check(blocks(make_record, {}), claim).outcome == "not measured"
+    absolute = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 0.0, 100.0)
+    assert analysis.check(blocks(make_record, {}), absolute).outcome == "confirmed"

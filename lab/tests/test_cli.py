@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import cli
+from zonda_lab.load import ZondaLoad
+from zonda_lab.progress import Progress, clock
+from zonda_lab.record import Record
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "E99"), "no experiment `E99`"),
+        (("run", "missing.toml"), "missing.toml: no such experiment file"),
+        (("run", "E1", "--set", "timing.bloks=1"), "unknown key `bloks`\n  did you mean `blocks`?"),
+        (("run", "E1", "--set", "timing"), "--set timing: no `=`"),
+        (("run", "E1", "--server", "x=nds:/bin/true"), "no kind of server `nds`\n  did you mean `nsd`?"),
+        (("run", "E1", "--server", "nsd=/no/such/nsd"), "nsd: no program /no/such/nsd"),
+        (("run", "E1", "--load", "/no/such/load"), "no load generator `/no/such/load`"),
+        (("report", "nowhere"), "nowhere holds no results"),
+        (("compare", "a", "b"), "a holds no results"),
+        (("servers", "--install", "echo"), "no package for echo"),
+    ],
+)
+def test_a_mistake_is_one_clear_message_and_status_2(
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("zonda-lab: ") and message in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    told = capsys.readouterr().out
+    assert len(re.findall(r"^E\d+ ", told, re.MULTILINE)) == 28
+    assert told.count("quick / full:") == 28
+
+
+def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
+    done = lab("run", "--quick", "E1", "--dry-run")
+    assert done.returncode == 0 and "block  0" in done.stdout and re.search(r"\d+ starts, about", done.stdout)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_keys_are_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["keys"]) == 0
+    assert "timing.blocks\n    repetitions of every treatment" in capsys.readouterr().out
+
+
+def test_zonegen_writes_where_it_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["zonegen", "tiny", "--zones", "3", "--out", str(tmp_path / "zones")]) == 0
+    assert "6 records" in capsys.readouterr().out
+    assert len(list((tmp_path / "zones").rglob("*.zone"))) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "zones").write_text("in the way")
+    assert cli.main(["zonegen", "tiny", "--out", str(tmp_path / "zones")]) == 2
+    assert capsys.readouterr().err.startswith("zonda-lab: ")
+
+
+def test_two_builds_of_one_server_have_two_labels(tmp_path: Path) -> None:
+    program = tmp_path / "nsd"
+    program.write_text("#!/bin/sh\necho NSD version 4.9.9\n")
+    program.chmod(0o755)
+    installed, _ = cli.find_servers([f"new=nsd:{program}"])
+    assert (installed["new"].adapter.name, installed["new"].version) == ("nsd", "4.9.9")
+
+
+@pytest.mark.usefixtures("namespaces", "compiler")
+def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, fake_load: ZondaLoad) -> None:
+    small = [
+        "--set",
+        "traffic.rate=200",
+        "--set",
+        "timing.blocks=1",
+        "--set",
+        "timing.seconds=0.5",
+        "--set",
+        "timing.retries=0",
+    ]
+    done = lab(
+        "run", "--quick", "pinning", "--servers", "echo", "--out", "out", "--load", str(fake_load.program), *small
+    )
+    assert "report: out/report.html" in done.stdout, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_progress_scales_what_is_left_by_how_the_past_went(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(100.0)
+    progress.begin("E1 nsd", 50.0)
+    progress.began -= 100.0  # the first half took twice its time
+    progress.window(Record("E1", "s", 0, 0, {}, valid=False, reasons=["a reason"]))
+    progress.end()
+    assert progress.left_s() == pytest.approx(100.0, rel=0.01)
+    progress.close()
+    assert "E1 nsd: invalid: a reason" in capsys.readouterr().err
+    assert clock(245) == "4 min 05 s" and clock(9.6) == "10 s"

@@ -1,0 +1,252 @@
+"""The whole lab against fakes with known truth: every fault that a fake has must come out, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import run
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, Timing, Traffic, ZoneSpec, load
+from zonda_lab.load import ZondaLoad
+from zonda_lab.plan import plan
+from zonda_lab.procedures.peak import Search
+from zonda_lab.procedures.queries import window
+from zonda_lab.progress import Progress
+from zonda_lab.record import Record, Results
+from zonda_lab.servers import ADAPTERS, Echo, Feature, Installed
+from zonda_lab.stage import Stage
+from zonda_lab.validity import Window, reasons
+
+pytestmark = pytest.mark.usefixtures("namespaces", "compiler")
+RATE = 500.0
+
+
+class Faulty(Echo):
+    """An echo whose answers are checked."""
+
+    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
+        return frozenset({Feature.TCP, Feature.ZONES})
+
+
+def faulty(options: list[str], seconds: float = 2.0) -> Settings:
+    return Settings(
+        server=ServerSpec("echo", options={"echo": options}),
+        zones=ZoneSpec("root", records=20),
+        queries=QuerySpec(count=200),
+        traffic=Traffic(rate=RATE),
+        timing=Timing(seconds=seconds),
+    )
+
+
+def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float], list[str]]:
+    """One window; the reasons that are about the machine are not looked at, for it may be busy."""
+    installed = {"echo": Installed("echo", Faulty(), ADAPTERS["echo"].find(), "1.0")}
+    with Stage(settings, installed, generator) as stage:
+        server = stage.start_server()
+        stage.wait_ready(server)
+        outcome = window(stage, server, settings)
+        seen = Window(stage.observed(outcome.span), outcome.span.seconds, 2.0, outcome.result, outcome.died)
+    return outcome.metrics, [reason for reason in reasons(seen) if "answers are wrong" in reason or "died" in reason]
+
+
+def test_a_right_server_is_valid(fake_load: ZondaLoad) -> None:
+    metrics, invalid = measured(faulty([]), fake_load)
+    assert invalid == []
+    assert metrics["answered_share"] == 1.0
+    assert metrics["sent_qps"] == pytest.approx(RATE, rel=0.01)
+
+
+def test_a_stall_shows_in_the_corrected_latency(fake_load: ZondaLoad) -> None:
+    """200 ms of every second: a fifth of all queries fall into it and wait 100 ms on average."""
+    metrics, _ = measured(faulty(["stall-every-ms=800", "stall-ms=200"], seconds=3.0), fake_load)
+    assert 150_000 < metrics["latency_p99_us"] < 300_000
+    assert metrics["answered_share"] == 1.0
+
+
+def test_one_wrong_answer_in_a_hundred_makes_a_run_invalid(fake_load: ZondaLoad) -> None:
+    metrics, invalid = measured(faulty(["wrong-every=100"]), fake_load)
+    assert metrics["wrong"] == pytest.approx(RATE * 2 / 100, abs=1)
+    assert len(invalid) == 1 and "expected NOERROR, got SERVFAIL" in invalid[0]
+
+
+def test_lost_answers_are_counted_and_stand_in_the_latency_at_the_timeout(fake_load: ZondaLoad) -> None:
+    metrics, invalid = measured(faulty(["drop-every=20"]), fake_load)
+    assert invalid == []
+    assert metrics["answered_share"] == pytest.approx(0.95, abs=0.002)
+    assert metrics["latency_p99_us"] == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_the_search_finds_a_known_peak_in_spite_of_noise() -> None:
+    """A server that answers all up to 100,000 a second, but loses a query in every seventh trial all the same."""
+    trials = 0
+
+    def trial(rate: float) -> float:
+        nonlocal trials
+        trials += 1
+        unlucky = 0.9999 if trials % 7 == 0 else 1.0
+        return min(unlucky, 100_000 / rate)
+
+    search = Search(trial)
+    peak = search.peak(1.0, 180_000)
+    assert 97_000 <= peak <= 100_000
+    assert search.peak(0.99, 180_000) == pytest.approx(101_000, rel=0.03)
+    assert search.first_loss <= peak and trials < 80
+
+
+EXPERIMENT = """
+id = "T1"
+name = "small"
+title = "A test"
+procedure = "queries"
+[zones]
+shape = "root"
+records = 20
+[queries]
+count = 200
+[traffic]
+rate = 300
+[timing]
+blocks = 3
+seconds = 0.6
+warm-up-s = 0.0
+retries = 0
+[factors]
+"server.name" = ["echo"]
+[factors.kind.one]
+[factors.kind.other]
+[analysis]
+metric = "answered_share"
+metrics = ["sent_qps", "latency_p50_us"]
+compare = "kind"
+baseline = "one"
+plots = ["boxes", "time", "latency"]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def run_it(path: Path, folder: Path, generator: ZondaLoad) -> Results:
+    experiment, installed, results = load(path), {"echo": ADAPTERS["echo"].installed()}, Results(folder)
+    if not folder.exists():
+        results.create(run.manifest([experiment], installed, {}, generator, {}))
+    with Path(os.devnull).open("w") as quiet:
+        run.Runner(results, installed, generator, Progress(1.0, quiet)).run(plan(experiment, 1))
+    return results
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, fake_load: ZondaLoad) -> Path:
+    """A whole run, measured once; tests take copies."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "small.toml").write_text(EXPERIMENT)
+    run_it(folder / "small.toml", folder / "results", fake_load)
+    return folder
+
+
+@pytest.fixture
+def results(finished: Path, tmp_path: Path) -> Results:
+    return Results(shutil.copytree(finished / "results", tmp_path / "results"))
+
+
+def test_a_run_that_was_broken_off_goes_on_where_it_was(small: Path, results: Results, fake_load: ZondaLoad) -> None:
+    whole = results.records()
+    assert len(whole) == 3 * 3  # three blocks of two treatments and the second baseline
+    lines = results.lines.read_text().splitlines(keepends=True)
+    results.lines.write_text("".join(lines[:7]) + lines[7][:50])
+    again = run_it(small, results.folder, fake_load).records()
+    assert {record.start for record in again} == {record.start for record in whole} and len(again) == 9
+    assert [record.began for record in again[:7]] == [record.began for record in whole[:7]]
+    assert [record.began for record in again[7:]] != [record.began for record in whole[7:]]
+
+
+def test_records_hold_telemetry_histograms_and_the_window(results: Results) -> None:
+    for record in results.records():
+        assert (results.folder / record.files["telemetry"]).exists()
+        assert (results.folder / record.files["latency"]).exists()
+        assert record.window[1] - record.window[0] > 0.6
+        assert record.metrics["sent_qps"] == pytest.approx(300, rel=0.02)
+
+
+def invalid_and_skipped(records: list[Record]) -> list[str]:
+    return [record.skipped or "; ".join(record.reasons) for record in records]
+
+
+def test_a_server_that_is_not_there_is_skipped_with_the_reason(
+    small: Path, tmp_path: Path, fake_load: ZondaLoad
+) -> None:
+    small.write_text(EXPERIMENT.replace('["echo"]', '["nsd"]'))
+    told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
+    assert len(told) == 9 and all(why.startswith("nsd is not there") for why in told)
+
+
+def test_a_server_that_does_not_start_is_one_invalid_record(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
+    small.write_text(
+        EXPERIMENT.replace("[factors]", '[server.options]\necho = ["no-such-option=1"]\n[factors]').replace(
+            "blocks = 3", "blocks = 1"
+        )
+    )
+    told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
+    assert len(told) == 3
+    assert all("server ended with status 2" in why and "unknown option no-such-option=1" in why for why in told)
+
+
+def test_a_server_that_dies_in_mid_run_makes_the_window_invalid(fake_load: ZondaLoad) -> None:
+    settings = faulty([], seconds=1.0)
+    with Stage(settings, {"echo": ADAPTERS["echo"].installed()}, fake_load) as stage:
+        server = stage.start_server()
+        stage.wait_ready(server)
+        server.process.signal(signal.SIGKILL)
+        server.process.child.wait(5)
+        with pytest.raises(LabError, match="server ended"):
+            server.process.require_alive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
+    small: Path, tmp_path: Path, fake_load: ZondaLoad, number: signal.Signals
+) -> None:
+    small.write_text(EXPERIMENT.replace("seconds = 0.6", "seconds = 20.0"))
+    command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(fake_load.program)]
+    lab = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    records = tmp_path / "out" / "records.jsonl"
+    deadline = time.monotonic() + 10
+    while not records.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    lab.send_signal(number)
+    _, errors = lab.communicate(timeout=10)
+    assert lab.returncode == 130
+    assert "broken off; all that was started is ended" in errors
+    assert "go on with: zonda-lab run --resume out" in errors
+    assert "Traceback" not in errors
+
+
+def test_the_report_and_the_verdict_come_from_the_records_alone(
+    results: Results, lab: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    lines = [json.loads(line) for line in results.lines.read_text().splitlines()]
+    valid = [{**line, "valid": True, "reasons": []} for line in lines]  # whatever else this machine was doing
+    results.lines.write_text("".join(json.dumps(line) + "\n" for line in valid))
+    assert lab("report", "results").returncode == 0
+    first = (results.folder / "report.html").read_text()
+    assert lab("report", "results").returncode == 0
+    assert (results.folder / "report.html").read_text() == first
+    for part in ("T1 A test", "A/A control:", "Share of queries answered", "Machine."):
+        assert part in first
+    figures = {path.stem for path in (results.folder / "figures").glob("*.svg")}
+    assert {"T1-latency", "T1-answered_share-boxes", "T1-time-echo-one"} <= figures

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import experiment, plan
+from zonda_lab.errors import LabError
+from zonda_lab.metrics import METRICS
+from zonda_lab.procedures import PROCEDURES
+from zonda_lab.report.plots import PLOTS
+from zonda_lab.servers import ADAPTERS
+
+FILES = experiment.catalogue()
+SMALL = """
+id = "T1"
+name = "small"
+title = "A test"
+procedure = "queries"
+[timing]
+blocks = 4
+[factors]
+"server.name" = ["nsd", "knot", "echo"]
+[factors.tuning.default]
+[factors.tuning.changed]
+rig = { sysctl = { "net.ipv4.tcp_sack" = 0 } }
+[within]
+"traffic.rate" = [100, 200]
+[analysis]
+metric = "cpu_us_per_query"
+compare = "tuning"
+baseline = "default"
+[quick.levels]
+"server.name" = ["nsd"]
+tuning = ["default"]
+[quick.set.timing]
+blocks = 1
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def changed(path: Path, old: str, new: str) -> Path:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    return path
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert [int(path.stem[1:3]) for path in FILES] == list(range(1, 29))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
+def test_every_experiment_is_whole(path: Path, quick: bool) -> None:
+    loaded = experiment.load(path, quick)
+    document = loaded.document
+    assert document.id == f"E{int(path.stem[1:3])}"
+    assert path.stem[4:] == document.name
+    assert document.question and document.why and document.source and document.expect
+    assert document.procedure in PROCEDURES
+    assert set(document.analysis.plots) <= set(PLOTS)
+    assert set(loaded.factors[0].levels) <= set(ADAPTERS)
+    assert "zonda" in experiment.load(path).factors[0].levels
+    if document.analysis.baseline:
+        compared = loaded.factor(document.analysis.compare)
+        assert compared is not None and document.analysis.baseline in compared.levels
+
+
+def test_all_quick_forms_fit_into_a_quarter_of_an_hour() -> None:
+    published = [experiment.load(path, quick=True) for path in FILES[:20]]
+    assert sum(plan.estimate_s(plan.plan(each, 1)) for each in published) < 900
+
+
+def test_levels_are_merged_over_the_settings(small: Path) -> None:
+    loaded = experiment.load(small)
+    tuning = loaded.factor("tuning")
+    assert tuning is not None
+    assert loaded.settings(tuning.levels["changed"]).rig.sysctl == {"net.ipv4.tcp_sack": 0}
+    assert loaded.settings(tuning.levels["default"]).rig.sysctl == {}
+    assert loaded.settings({"traffic": {"rate": 200}}).traffic.rate == 200.0
+
+
+def test_the_quick_form_takes_fewer_levels_and_other_settings(small: Path) -> None:
+    quick = experiment.load(small, quick=True)
+    assert [list(factor.levels) for factor in quick.factors] == [["nsd"], ["default"]]
+    assert quick.settings().timing.blocks == 1
+
+
+def test_servers_and_settings_from_the_command_line(small: Path) -> None:
+    loaded = experiment.load(small, servers=["bind"], changes=["timing.blocks=7", "traffic.transport=tcp"])
+    assert list(loaded.factors[0].levels) == ["bind"]
+    assert (loaded.settings().timing.blocks, loaded.settings().traffic.transport) == (7, "tcp")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"traffic.rate"', '"traffic.rat"', "unknown key `rat`\n  did you mean `rate`?"),
+        ("[timing]", "[timng]", "unknown key `timng`\n  did you mean `timing`?"),
+        ('"cpu_us_per_query"', '"cpu_per_query"', "no metric `cpu_per_query`\n  did you mean `cpu_us_per_query`?"),
+        ('compare = "tuning"', 'compare = "tunning"', "analysis.compare is no factor\n  did you mean `tuning`?"),
+        ("blocks = 4", "blocks = four", "Invalid value"),
+        ("blocks = 4", 'blocks = "four"', "timing: blocks must be a whole number, is 'four'"),
+        (
+            'tuning = ["default"]',
+            'tuning = ["defualt"]',
+            "factor `tuning` has no level `defualt`\n  did you mean `default`?",
+        ),
+    ],
+)
+def test_a_broken_file_gets_one_clear_message(small: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        experiment.load(changed(small, old, new), quick=True)
+    assert message in str(caught.value)
+    assert "small.toml" in str(caught.value)
+
+
+def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
+    assert experiment.find("E1") == experiment.find("response-rate") == [FILES[0]]
+    assert experiment.find(str(small)) == [small]
+    assert len(experiment.find("all")) == 28
+    with pytest.raises(LabError, match="did you mean `response-rate`"):
+        experiment.find("respons-rate")
+
+
+def test_a_plan_is_randomised_complete_blocks_with_the_baseline_twice(small: Path) -> None:
+    starts = plan.plan(experiment.load(small), seed=1)
+    treatments = 3 * 2 + 3  # three servers, two tunings, the default again for each server
+    assert len(starts) == 4 * treatments
+    orders = []
+    for block in range(4):
+        mine = [start for start in starts if start.block == block]
+        assert len({start.key for start in mine}) == treatments
+        assert sum(start.treatment.copy for start in mine) == 3
+        assert all(start.treatment.levels["tuning"] == "default" for start in mine if start.treatment.copy)
+        orders.append([start.key.split("/", 2)[2] for start in mine])
+    assert len({tuple(order) for order in orders}) > 1
+    assert [start.key for start in plan.plan(experiment.load(small), seed=1)] == [start.key for start in starts]
+    assert [start.key for start in plan.plan(experiment.load(small), seed=2)] != [start.key for start in starts]
+
+
+def test_every_metric_says_what_it_is() -> None:
+    assert all(metric.title for metric in METRICS.values())

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import load
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import Traffic
+from zonda_lab.hdr import Latency, read_log, write_log
+from zonda_lab.model import Endpoint, Tsig
+from zonda_lab.workload import Workload
+
+WORK = Workload(Path("/q"), Path("/e"), {"NOERROR": 0.6, "NXDOMAIN": 0.4})
+DNSPERF = """Statistics:
+
+  Queries sent:         30000
+  Queries completed:    29990 (99.97%)
+  Queries lost:         10 (0.03%)
+
+  Response codes:       NOERROR 17990 (59.99%), NXDOMAIN 12000 (40.01%)
+  Average packet size:  request 30, response 80
+  Run time (s):         3.000100
+  Queries per second:   9996.333456
+
+  Average Latency (s):  0.000150 (min 0.000020, max 0.009000)
+  Latency StdDev (s):   0.000050
+
+Connection Statistics:
+
+  Reconnections:        0
+
+  Average Latency (s):  0.000400 (min 0.000100, max 0.002000)
+"""
+
+
+def job(seconds: float = 3.0, **traffic: object) -> load.QueryJob:
+    return load.QueryJob(Traffic(**traffic), 10_000.0, Endpoint("10.53.0.2"), WORK, seconds)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def dnsperf(tmp_path: Path) -> load.Dnsperf:
+    program = tmp_path / "dnsperf"
+    program.write_text("#!/bin/sh\necho Version 2.10.0\n")
+    program.chmod(0o755)
+    return load.Dnsperf(program)
+
+
+def test_dnsperf_is_read(dnsperf: load.Dnsperf) -> None:
+    assert dnsperf.version == "2.10.0"
+    found = dnsperf.parse(DNSPERF, job(transport="tcp"))
+    assert (found.sent, found.answered, found.timeouts, found.missed, found.wrong) == (30_000, 29_990, 10, 0, 0)
+    assert found.latency_mean_us == pytest.approx(150)
+    assert found.connect_mean_us == pytest.approx(400)
+    assert found.rcodes == {"NOERROR": 17_990, "NXDOMAIN": 12_000}
+    with pytest.raises(LabError, match="dnsperf printed no result"):
+        dnsperf.parse("Error: no", job())
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    [{"sources": 2}, {"queries_per_connection": 1}, {"dnssec_ok": 0.5}, {"tcp_share": 0.1}, {"arrivals": "poisson"}],
+)
+def test_what_dnsperf_cannot_do_is_said_beforehand(dnsperf: load.Dnsperf, traffic: dict[str, object]) -> None:
+    with pytest.raises(UnsupportedError, match="dnsperf cannot do"):
+        dnsperf.query(job(**traffic))
+
+
+def test_wrong_rcodes_are_seen_without_an_oracle() -> None:
+    expected = {"NOERROR": 0.6, "NXDOMAIN": 0.4}
+    assert load.unexpected({"NOERROR": 6000, "NXDOMAIN": 4000}, expected) == 0
+    assert load.unexpected({"NOERROR": 6050, "NXDOMAIN": 3950}, expected) == 0  # one sigma
+    assert load.unexpected({"NOERROR": 5900, "NXDOMAIN": 4000, "SERVFAIL": 100}, expected) == 100
+    assert load.unexpected({"NOERROR": 10_000}, expected) == 8000
+
+
+def summary(**own: object) -> str:
+    total = {
+        "runid": "1",
+        "type": "stats_sum",
+        "since": 0,
+        "until": 2_000_000_000,
+        "queries": 100,
+        "responses": 99,
+        "timeouts": 1,
+    }
+    return "\n".join(json.dumps(line) for line in ({"runid": "1", "type": "header"}, {**total, "zonda": own})) + "\n"
+
+
+def test_the_contract_is_read(fake_load: load.ZondaLoad) -> None:
+    latency = Latency()
+    for _ in range(99):
+        latency.add(100.0)
+    latency.add(1_000_000.0)
+    text = summary(scheduled=100, missed=0, wrong=2, schedule_error={"p99": 5000}, latency_intended=latency.encoded())
+    found = fake_load.parse(text, job())
+    assert (found.sent, found.answered, found.timeouts, found.wrong, found.scheduled) == (100, 99, 1, 2, 100)
+    assert found.schedule_error_p99_us == 5.0
+    assert Latency(found.latency_intended).percentile(50) == pytest.approx(100, rel=0.002)
+    assert Latency(found.latency_intended).percentile(100) == pytest.approx(1_000_000, rel=0.002)
+    with pytest.raises(LabError, match="printed no result"):
+        fake_load.parse('{"type": "header"}\n{"type": "stats_su', job())
+
+
+def test_the_command_lines_are_those_of_the_contract(fake_load: load.ZondaLoad) -> None:
+    line = list(map(str, fake_load.query(job(sources=100, dnssec_ok=0.5, tcp_share=0.1, arrivals="poisson"))))
+    for part in (
+        "--rate 10000 --arrivals poisson",
+        "--sources 100 --source-prefix 10.64.0.0/12",
+        "--do 0.5",
+        "--tcp-share 0.1",
+    ):
+        assert part in " ".join(line)
+    closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
+    assert "--outstanding 200" in closed and "--rate" not in closed
+    pull = fake_load.pull(load.PullJob("tls", Endpoint("10.53.0.2"), Path("/z"), Tsig("k.", "hmac-sha256", "AA==")))
+    assert "xfr pull --server 10.53.0.2 --port 853 --transport tls --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
+        map(str, pull)
+    )
+
+
+def test_the_contract_document_names_every_command_and_field() -> None:
+    text = (Path(load.__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
+    for word in (
+        "zonda-load query",
+        "zonda-load hold",
+        "zonda-load xfr pull",
+        "zonda-load update",
+        "latency_intended",
+        "wrong_examples",
+        "schedule_error",
+    ):
+        assert word in text.replace("`", "").replace("xfr\n* ", "xfr ")
+
+
+def test_histograms_are_kept_as_a_log_that_can_be_read(tmp_path: Path) -> None:
+    latency = Latency()
+    latency.add(250.0)
+    write_log(tmp_path / "x.hlog", 1.7e9, 2.0, {"intended": latency.encoded(), "actual": latency.encoded()})
+    found = read_log(tmp_path / "x.hlog")
+    assert set(found) == {"intended", "actual"}
+    assert found["intended"].percentile(50) == pytest.approx(250, rel=0.002)
+    assert found["actual"].count == 1
+
+
+def test_a_generator_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LabError, match="no load generator `dnsperf`"):
+        load.find("dnsperf")

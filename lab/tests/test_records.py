@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import compare
+from zonda_lab.errors import LabError
+from zonda_lab.record import Record, Results, parse_record, selected
+
+Make = Callable[..., Record]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    made = Results(tmp_path / "results")
+    analysis = {"metric": "cpu_us_per_query", "compare": "server.name", "baseline": "nsd", "metrics": []}
+    servers = {label: {"kind": "nsd", "version": "1", "sha256": "0"} for label in ("nsd", "knot", "zonda")}
+    made.create({"experiments": {"E1": {"analysis": analysis}}, "servers": servers})
+    return made
+
+
+def test_what_is_written_is_read_again(results: Results, make_record: Make) -> None:
+    record = make_record(1, server="nsd", cpu_us_per_query=3.0)
+    record.reasons, record.detail, record.saturated = ["a reason"], {"points": [[1, 2]]}, [[0.5, "what"]]
+    results.append(record)
+    assert results.records() == [record]
+    assert selected(results.records(), **{"server.name": "nsd"}) == [record]
+    assert selected(results.records(), **{"server.name": "knot"}) == []
+
+
+def test_a_line_cut_short_by_a_crash_is_left_out_and_cut_off(results: Results, make_record: Make) -> None:
+    results.append(make_record(1))
+    with results.lines.open("a") as file:
+        file.write('{"experiment": "E1", "sta')
+    assert len(results.records()) == 1
+    results.mend()
+    results.append(make_record(2))
+    assert [record.block for record in results.records()] == [1, 2]
+
+
+def test_a_start_is_finished_when_its_last_window_is_there(results: Results, make_record: Make) -> None:
+    first, last, skipped = make_record(1), make_record(1), make_record(2)
+    last.detail["last"], skipped.skipped = True, "cannot"
+    results.append(first)
+    assert results.finished() == set()
+    results.forget(first.start)
+    assert results.records() == []
+    for record in (skipped, first, last):
+        results.append(record)
+    assert results.finished() == {first.start}
+
+
+def test_results_are_never_mixed_by_mistake(results: Results) -> None:
+    with pytest.raises(LabError, match="holds results already"):
+        results.create({})
+    with pytest.raises(LabError, match="holds no results"):
+        Results(results.folder / "elsewhere").manifest()
+    with pytest.raises(LabError, match="schema 99"):
+        parse_record('{"schema": 99}')
+
+
+def fill(results: Results, make_record: Make, values: dict[str, float], n: int = 8) -> None:
+    for block in range(n):
+        for server, value in values.items():
+            wobble = 1 + 0.002 * ((block * 7 + len(server)) % 5 - 2)
+            results.append(make_record(block, server=server, cpu_us_per_query=value * wobble * (1 + 0.1 * block)))
+
+
+@pytest.mark.parametrize(("b", "status"), [(3.0, 0), (3.3, 1), (2.7, 0)])
+def test_two_servers_of_one_result_are_compared_by_block(
+    results: Results, make_record: Make, b: float, status: int
+) -> None:
+    fill(results, make_record, {"nsd": 3.0, "zonda": b})
+    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    assert done.interleaved and len(done.lines) == 1
+    assert done.status == status
+    assert done.lines[0].effect.ratio == pytest.approx(b / 3.0, abs=0.01)
+
+
+def test_two_results_are_compared_without_blocks(results: Results, make_record: Make, tmp_path: Path) -> None:
+    other = Results(tmp_path / "other")
+    other.create(results.manifest())
+    fill(results, make_record, {"nsd": 3.0})
+    fill(other, make_record, {"nsd": 9.0})
+    done = compare.compare(compare.Side.parse(str(results.folder)), compare.Side.parse(str(other.folder)), 0.02)
+    assert not done.interleaved
+    assert done.status == compare.WORSE and done.verdict.startswith("B is worse than A: 1 worse")
+
+
+def test_a_significant_difference_within_the_margin_is_none(results: Results, make_record: Make) -> None:
+    fill(results, make_record, {"nsd": 3.0, "zonda": 3.03}, n=12)
+    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.05)
+    assert done.lines[0].p < 0.05 and done.lines[0].verdict == "equal" and done.status == compare.SAME
+
+
+def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:
+    fill(results, make_record, {"nsd": 3.0}, n=4)
+    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    assert done.status == compare.UNKNOWN and "no figure is in both" in done.verdict
+    with pytest.raises(LabError, match="has no server znoda\n  did you mean `zonda`"):
+        compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "znoda"), 0.02)
+    with pytest.raises(LabError, match="both sides are the same"):
+        compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "nsd"), 0.02)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import RigSpec
+from zonda_lab.process import Process, descendants
+from zonda_lab.rig import CLIENT, SERVER, Rig
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+
+
+def test_the_two_ends_reach_each_other_and_sources_are_many() -> None:
+    with Rig(RigSpec(), primaries=2) as rig:
+        assert SERVER in rig.server.run("ip", "-brief", "address", "show", "dev", "server")
+        assert CLIENT in rig.client.run("ip", "-brief", "address", "show", "dev", "client")
+        assert "local 10.64.7.7" in rig.client.run("ip", "route", "get", "10.64.7.7")
+        assert f"via {CLIENT}" in rig.server.run("ip", "route", "get", "10.64.7.7")
+
+
+def test_settings_are_changed_inside_only() -> None:
+    path = Path("/proc/sys/net/ipv4/tcp_sack")
+    before = path.read_text()
+    changed = 1 - int(before)
+    with Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": changed})) as rig:
+        assert rig.server.read_sysctl("net.ipv4.tcp_sack") == str(changed)
+        assert rig.client.read_sysctl("net.ipv4.tcp_sack") == "1"
+        assert path.read_text() == before
+    assert path.read_text() == before
+
+
+def test_settings_that_the_kernel_has_only_once_are_left_alone() -> None:
+    before = Path("/proc/sys/fs/nr_open").read_text()
+    with Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": 1, "fs.nr_open": 2_000_000})) as rig:
+        assert rig.notes == ["not set, because the kernel has no fs.nr_open for each namespace"]
+    assert Path("/proc/sys/fs/nr_open").read_text() == before
+    with pytest.raises(UnsupportedError, match=r"no fs\.nr_open for each namespace"):
+        Rig(RigSpec(sysctl={"fs.nr_open": 2_000_000}))
+
+
+def test_a_value_that_the_kernel_refuses_is_one_clear_message() -> None:
+    with pytest.raises(LabError, match=r"net\.ipv4\.tcp_sack = maybe: Invalid argument"):
+        Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
+
+
+def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(LabError):
+            Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) -> None:
+    script = "import os, time; os.fork(); x = bytearray(20_000_000); t = time.time()\nwhile time.time() < t + 30: pass"
+    with Rig(RigSpec()) as rig:
+        with Process("busy", [sys.executable, "-c", script], rig.server, tmp_path / "log") as process:
+            deadline = time.monotonic() + 10
+            while process.cpu_s() < 0.2 or len(process.pids()) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            pids = process.pids()
+            assert len(pids) == 2
+            assert process.memory().rss_kb > 30_000 and process.memory().pss_kb < process.memory().rss_kb
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+        dead = Process("dead", ["sh", "-c", "echo no such option; exit 3"], rig.server, tmp_path / "log2")
+        dead.child.wait(5)
+        with pytest.raises(LabError, match="dead ended with status 3\n  its log ends: no such option"):
+            dead.require_alive()
+
+
+def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:
+    """SIGKILL, which nobody can handle: the kernel must do the cleaning."""
+    script = f"""
+import time
+from pathlib import Path
+from zonda_lab.experiment import RigSpec
+from zonda_lab.process import Process
+from zonda_lab.rig import Rig
+rig = Rig(RigSpec())
+process = Process("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], rig.server, Path({str(tmp_path / "log")!r}))
+time.sleep(0.3)
+print(*process.pids(), flush=True)
+time.sleep(300)
+"""
+    lab = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    pids = [int(pid) for pid in lab.stdout.readline().split()]
+    assert len(pids) == 3 and set(pids) <= set(descendants(lab.pid))
+    lab.send_signal(signal.SIGKILL)
+    lab.wait()
+    deadline = time.monotonic() + 5
+    while any(running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(running(pid) for pid in pids)
+
+
+def running(pid: int) -> bool:
+    try:
+        return not re.search(r"^State:\s+[ZX]", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return False

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import Document
+from zonda_lab.schema import doc, parse, reference, section
+
+
+@dataclass(frozen=True)
+class Inner:
+    size_kb: int = doc("a size", 1)
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str = doc("its name")
+    rate: float | str = doc("a rate", 1.0)
+    kind: Literal["a", "b"] = doc("a kind", "a")
+    parts: list[int] = doc("parts", [])
+    inner: Inner = section("inside", Inner)
+
+
+def test_kebab_case_defaults_and_nesting() -> None:
+    assert parse(Outer, {"name": "x", "inner": {"size-kb": 3}}, "f") == Outer("x", inner=Inner(3))
+    assert parse(Outer, {"name": "x", "rate": 5}, "f").rate == 5.0
+    assert parse(Outer, {"name": "x", "rate": "50%"}, "f").rate == "50%"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "x", "raet": 1}, "f: unknown key `raet`\n  did you mean `rate`?"),
+        ({"name": "x", "inner": {"sizekb": 1}}, "f: inner: unknown key `sizekb`\n  did you mean `size-kb`?"),
+        ({}, "f: `name` is missing\n  it is its name"),
+        ({"name": 3}, "f: name must be text, is 3"),
+        ({"name": "x", "kind": "c"}, "f: kind is 'c'\n  known are: a, b"),
+        ({"name": "x", "parts": [1, "2"]}, "f: parts[1] must be a whole number, is '2'"),
+        ({"name": "x", "parts": [True]}, "f: parts[0] must be a whole number, is True"),
+        ({"name": "x", "inner": 1}, "f: inner must be a table, is 1"),
+    ],
+)
+def test_every_mistake_is_named_with_its_place(table: dict[str, object], message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        parse(Outer, table, "f")
+    assert str(caught.value) == message
+
+
+def test_every_key_of_an_experiment_is_documented() -> None:
+    keys = list(reference(Document))
+    assert len(keys) > 60
+    assert all(documentation for _, _, _, documentation in keys)
+    assert ("traffic.timeout-ms", "a whole number", "1000", "an answer later than this counts as none") in keys

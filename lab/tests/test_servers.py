@@ -1,0 +1,127 @@
+"""Every server that is installed: answers, transfers in and out, ends; the others are skipped, saying so."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import probe
+from zonda_lab.credentials import TSIG
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, Timing, ZoneSpec
+from zonda_lab.load import ZondaLoad
+from zonda_lab.model import Endpoint, Primary, Setup, Zone
+from zonda_lab.procedures.startup import NEW_SERIAL
+from zonda_lab.servers import ADAPTERS, Feature, Installed
+from zonda_lab.servers.adapter import at_least
+from zonda_lab.stage import Stage, set_serial
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+REAL = [name for name in ADAPTERS if name not in ("echo", "null")]
+ZONES = ZoneSpec("tiny", zones=5, records=0)
+
+
+def here(name: str) -> Installed:
+    try:
+        return ADAPTERS[name].installed()
+    except LabError as error:
+        pytest.skip(str(error).splitlines()[0])
+
+
+def settings(server: str, **change: object) -> Settings:
+    return Settings(server=ServerSpec(server), zones=ZONES, timing=Timing(finish_s=15.0, ready_s=15.0), **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_it_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) -> None:
+    installed = here(name)
+    assert installed.version != "unknown"
+    with Stage(settings(name), {name: installed}, fake_load) as stage:
+        server = stage.start_server()
+        assert 0 < stage.wait_ready(server) < 10
+        names = [zone.name for zone in server.setup.zones]
+        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+            assert probe.watch(asking, names, 5.0).missing == []
+        assert server.process.cpu_s() > 0 and server.process.memory().rss_kb > 500
+        pids = server.process.pids()
+        assert pids
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "tcp+tsig", "tls", "tls+tsig"])
+@pytest.mark.parametrize("name", REAL)
+def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: ZondaLoad) -> None:
+    secondary, primary = here(name), here("bind" if "tls" in transport else "nsd")
+    tls, tsig = "tls" in transport, "tsig" in transport
+    needed = {Feature.SECONDARY, *([Feature.XOT_IN] if tls else []), *([Feature.TSIG] if tsig else [])}
+    if lacking := needed - secondary.adapter.features(secondary.version):
+        pytest.skip(f"{name} {secondary.version} cannot do {lacking.pop().value}")
+    spec = PrimarySpec(primary.label, "tls" if tls else "tcp", tsig, addresses=2)
+    with Stage(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as stage:
+        stage.start_primary(stage.zones.zones)
+        server = stage.start_server(stage.secondary_zones())
+        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+            arrivals = probe.watch(
+                asking, [zone.name for zone in server.setup.zones], 15.0, tick=server.process.require_alive
+            )
+        assert arrivals.missing == [], server.process.tail()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad) -> None:
+    installed = here(name)
+    with Stage(settings(name), {name: installed}, fake_load) as stage:
+        zones = stage.changeable_zones()
+        server = stage.start_server(zones)
+        stage.wait_ready(server)
+        time.sleep(1.1)  # some compare times of files in whole seconds
+        assert zones[0].file is not None
+        set_serial(zones[0].file, NEW_SERIAL)
+        stage.reload(server)
+        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+            new = probe.watch(asking, [zones[0].name], 10.0, lambda reply: probe.serial(reply) == NEW_SERIAL)
+        assert new.missing == [], server.process.tail()
+
+
+@pytest.mark.parametrize("name", [name for name in REAL if name != "zonda"])
+def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: Path) -> None:
+    """Nothing of the model is dropped silently: each value stands in some file."""
+    folder = tmp_path
+    setup = Setup(
+        directory=folder,
+        endpoint=Endpoint("10.53.0.2"),
+        zones=(Zone("a.test.", folder / "a.zone"), Zone("b.test.", primary=Primary(Endpoint("10.53.1.9", 5399)))),
+        workers=3,
+        tcp_clients=777,
+        more_addresses=("10.53.0.3",),
+        notify=(Endpoint("10.53.0.99", 5398),),
+        tsig=TSIG if Feature.TSIG in ADAPTERS[name].features("99.9") else None,
+        options=("# an option of its own",),
+    )
+    text = "".join(ADAPTERS[name].files(setup).values())
+    for value in (
+        "10.53.0.2",
+        "10.53.0.3",
+        "a.test",
+        "a.zone",
+        "b.test",
+        "10.53.1.9",
+        "5399",
+        "3",
+        "777",
+        "10.53.0.99",
+        "5398",
+        "# an option",
+    ):
+        assert value in text, value
+    if setup.tsig:
+        assert setup.tsig.secret in text
+    assert "10.53.0.99" not in "".join(ADAPTERS[name].files(dataclasses.replace(setup, notify=())).values())
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    assert at_least("9.18.49-1~deb12u3-Debian", 9, 18) and at_least("9.20.1", 9, 18) and at_least("4.10", 4, 4)
+    assert not at_least("9.16.3", 9, 18) and not at_least("unknown", 1)

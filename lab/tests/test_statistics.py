@@ -1,0 +1,183 @@
+"""Against published values where there are some, otherwise against truths that were built in."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from zonda_lab import statistics as st
+
+# Hollander and Wolfe 1973, as in R's kruskal.test: mucociliary efficiency; H = 0.77143, p = 0.68
+MUCOCILIARY = {
+    "normal": [2.9, 3.0, 2.5, 2.6, 3.2],
+    "obstructive": [3.8, 2.7, 4.0, 2.4],
+    "asbestosis": [2.8, 3.4, 3.7, 2.2, 2.0],
+}
+# Hollander and Wolfe 1973, as in R's friedman.test: rounding first base; chi squared = 11.143, p = 0.003805
+BASE = [
+    (5.40, 5.50, 5.55), (5.85, 5.70, 5.75), (5.20, 5.60, 5.50), (5.55, 5.50, 5.40), (5.90, 5.85, 5.70),
+    (5.45, 5.55, 5.60), (5.40, 5.40, 5.35), (5.45, 5.50, 5.35), (5.25, 5.15, 5.00), (5.85, 5.80, 5.70),
+    (5.25, 5.20, 5.10), (5.65, 5.55, 5.45), (5.60, 5.35, 5.45), (5.05, 5.00, 4.95), (5.50, 5.50, 5.40),
+    (5.45, 5.55, 5.50), (5.55, 5.55, 5.35), (5.45, 5.50, 5.55), (5.50, 5.45, 5.25), (5.65, 5.60, 5.40),
+    (5.70, 5.65, 5.55), (6.30, 6.30, 6.25),
+]  # fmt: skip
+# R's PlantGrowth (Dobson 1983); TukeyHSD there: p 0.3909 (trt1-ctrl), 0.1980 (trt2-ctrl), 0.0120 (trt2-trt1)
+PLANTS = {
+    "ctrl": [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14],
+    "trt1": [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69],
+    "trt2": [6.31, 5.12, 5.54, 5.50, 5.37, 5.29, 4.92, 6.15, 5.80, 5.26],
+}
+
+
+def exponentials(groups: dict[str, list[float]]) -> dict[str, list[float]]:
+    """The module compares logarithms: this hands it published samples as they are."""
+    return {name: [math.exp(value) for value in values] for name, values in groups.items()}
+
+
+def test_kruskal_wallis_as_published() -> None:
+    found = st.kruskal(MUCOCILIARY)
+    assert (found.statistic, found.p) == (pytest.approx(0.77143, abs=1e-5), pytest.approx(0.68, abs=1e-3))
+
+
+def test_friedman_as_published() -> None:
+    columns = {str(i): [row[i] for row in BASE] for i in range(3)}
+    found = st.friedman(columns)
+    assert (found.statistic, found.p) == (pytest.approx(11.143, abs=1e-3), pytest.approx(0.003805, abs=1e-6))
+
+
+def test_tukey_as_published() -> None:
+    found = {(pair.a, pair.b): pair.p for pair in st.tukey(exponentials(PLANTS))}
+    assert found["ctrl", "trt1"] == pytest.approx(0.3909, abs=2e-4)
+    assert found["ctrl", "trt2"] == pytest.approx(0.1980, abs=2e-4)
+    assert found["trt1", "trt2"] == pytest.approx(0.0120, abs=2e-4)
+
+
+def test_tukey_intervals_are_ratios_of_b_to_a() -> None:
+    pair = next(pair for pair in st.tukey(exponentials(PLANTS)) if (pair.a, pair.b) == ("trt1", "trt2"))
+    assert math.log(pair.low) == pytest.approx(0.1738, abs=1e-3)  # TukeyHSD: 0.865, 0.1737839 to 1.5562161
+    assert math.log(pair.high) == pytest.approx(1.5562, abs=1e-3)
+
+
+def test_games_howell_of_two_groups_is_welchs_test() -> None:
+    """With two groups the studentised range is sqrt(2) t: an identity that needs no table."""
+    pair = st.games_howell(exponentials({"a": PLANTS["ctrl"], "b": PLANTS["trt2"][:6]}))[0]
+    welch = stats.ttest_ind(PLANTS["ctrl"], PLANTS["trt2"][:6], equal_var=False)
+    assert pair.p == pytest.approx(float(welch.pvalue), rel=1e-4)
+    interval = welch.confidence_interval()
+    assert math.log(pair.low) == pytest.approx(-interval.high, rel=1e-4)
+    assert math.log(pair.high) == pytest.approx(-interval.low, rel=1e-4)
+
+
+def test_games_howell_of_three_groups_by_hand() -> None:
+    """Games and Howell 1976: q = difference / sqrt((v1/n1 + v2/n2) / 2), Welch's degrees of freedom."""
+    pair = next(pair for pair in st.games_howell(exponentials(PLANTS)) if (pair.a, pair.b) == ("trt1", "trt2"))
+    a, b = np.array(PLANTS["trt1"]), np.array(PLANTS["trt2"])
+    parts = a.var(ddof=1) / 10, b.var(ddof=1) / 10
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 9 + parts[1] ** 2 / 9)
+    q = (b.mean() - a.mean()) / math.sqrt(sum(parts) / 2)
+    assert pair.p == pytest.approx(float(stats.studentized_range.sf(q, 3, freedom)), rel=1e-6)
+    assert (
+        pair.p
+        < 0.05
+        < next(pair.p for pair in st.games_howell(exponentials(PLANTS)) if (pair.a, pair.b) == ("ctrl", "trt1"))
+    )
+
+
+def test_dunn_by_hand_and_only_against_the_baseline() -> None:
+    """Dunn 1964: difference of mean ranks over its standard error, without ties; Holm over k - 1, not all pairs."""
+    groups = {"a": [1.0, 2.0, 3.0, 4.0], "b": [5.0, 6.0, 7.0, 8.0], "c": [9.0, 10.0, 11.0, 12.0]}
+    error = math.sqrt(12 * 13 / 12 * (1 / 4 + 1 / 4))
+    raw = [2 * stats.norm.sf(4 / error), 2 * stats.norm.sf(8 / error)]
+    found = st.dunn_to_baseline(groups, "a")
+    assert [pair.b for pair in found] == ["b", "c"]
+    assert [pair.p for pair in found] == [pytest.approx(raw[0]), pytest.approx(2 * raw[1])]
+
+
+def test_dunnett_agrees_with_scipy_and_keeps_the_order() -> None:
+    found = {pair.b: pair.p for pair in st.dunnett(exponentials(PLANTS), "ctrl")}
+    direct = stats.dunnett(PLANTS["trt1"], PLANTS["trt2"], control=PLANTS["ctrl"], rng=np.random.default_rng(1))
+    assert found["trt1"] == pytest.approx(direct.pvalue[0], abs=2e-3)
+    assert found["trt2"] == pytest.approx(direct.pvalue[1], abs=2e-3)
+
+
+def test_brown_forsythe_is_levene_around_medians() -> None:
+    found = st.brown_forsythe(exponentials(PLANTS))
+    published = pytest.approx(1.1192, abs=1e-4), pytest.approx(0.3412, abs=1e-4)  # R's car::leveneTest
+    assert (found.statistic, found.p) == published
+
+
+def test_holm_as_in_his_example() -> None:
+    assert st.holm([0.01, 0.04, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06)]
+
+
+def test_hodges_lehmann_is_the_median_of_walsh_averages() -> None:
+    assert st.hodges_lehmann([1.0, 2.0, 10.0]) == pytest.approx(3.75)  # averages 1, 1.5, 2, 5.5, 6, 10
+    assert st.shift([1.0, 2.0], [4.0, 6.0]) == pytest.approx(3.5)  # differences 3, 2, 5, 4
+
+
+def test_a_planted_effect_is_found_and_its_interval_holds_it() -> None:
+    """The machine drifts by 20 % from block to block, the two of a block differ by 5 %, measured to 2 %."""
+    draw = np.random.default_rng(7)
+    held = 0
+    for _ in range(20):
+        base = draw.lognormal(1.0, 0.2, 20)
+        candidate = base * 1.05 * draw.lognormal(0.0, 0.02, 20)
+        effect = st.paired_effect(base, candidate, 0.02)
+        held += effect.low < 1.05 < effect.high
+        assert effect.p < 0.001 and not effect.equivalent and effect.detectable < 0.03
+    assert held >= 16  # of 19 expected
+    unpaired = st.unpaired_effect(list(base), list(candidate), 0.02)
+    assert unpaired.p > 0.05  # without blocks the drift hides it
+    assert unpaired.detectable > 0.1
+
+
+def test_equal_treatments_are_called_equal_only_with_enough_blocks() -> None:
+    draw = np.random.default_rng(8)
+    base = draw.lognormal(1.0, 0.2, 30)
+    again = base * draw.lognormal(0.0, 0.01, 30)
+    assert st.paired_effect(base, again, 0.02).equivalent
+    assert not st.paired_effect(base[:4], again[:4] * np.array([0.9, 1.1, 0.9, 1.1]), 0.02).equivalent
+
+
+def test_identical_samples_are_equal_without_any_warning() -> None:
+    effect = st.paired_effect([2.0] * 5, [2.0] * 5, 0.02)
+    assert (effect.ratio, effect.p, effect.equivalent) == (1.0, 1.0, True)
+    assert st.kruskal({"a": [1.0, 1.0], "b": [1.0, 1.0]}).p == 1.0
+    assert st.unpaired_effect([2.0] * 5, [2.0] * 5, 0.02).equivalent
+
+
+def test_the_false_alarm_rate_of_a_a_is_the_one_chosen() -> None:
+    """200 A/A comparisons of ten blocks: 5 % of them may look different, 10 would be usual, 22 is three sigma above."""
+    draw = np.random.default_rng(9)
+    firsts = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
+    seconds = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
+    alarms = sum(st._paired_p(np.log(b) - np.log(a)) < st.ALPHA for a, b in zip(firsts, seconds, strict=True))
+    assert alarms <= 22
+    assert st.false_alarms(firsts[:5], seconds[:5], 0.02)[1] == 5
+
+
+def test_power_planning_by_the_usual_rule() -> None:
+    """n is about 8 (sigma / delta)^2 for 80 % power at 5 %."""
+    assert st.blocks_needed(0.03, 0.02) == pytest.approx(18, abs=4)
+    assert st.blocks_needed(0.03, 0.01) == pytest.approx(72, abs=4)
+    ratios = np.random.default_rng(1).normal(0, 0.03, 72)
+    assert st.detectable(ratios) == pytest.approx(0.01, abs=0.003)
+
+
+def test_outliers_by_the_modified_z_score() -> None:
+    assert st.outliers([10.0, 10.1, 9.9, 10.2, 30.0]) == [4]
+    assert st.outliers([10.0] * 5) == []
+
+
+def test_the_fit_of_a_response_curve_only_falls() -> None:
+    fitted = st.falling([30, 10, 20, 40], [0.9, 1.0, 0.8, 0.5])
+    assert fitted.tolist() == [pytest.approx(0.85), 1.0, pytest.approx(0.85), 0.5]
+
+
+def test_a_warm_up_ends_where_the_series_settles() -> None:
+    assert st.warm_up_end([9.0] * 4 + [5.0] * 16) == 4
+    assert st.warm_up_end([5.0] * 16 + [9.0] * 4) == 0
+    assert st.warm_up_end([5.0] * 20) == 0

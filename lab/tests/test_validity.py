@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zonda_lab import validity
+from zonda_lab.load import LoadResult
+from zonda_lab.predict import port_bound
+from zonda_lab.series import Telemetry, net, saturated
+
+
+def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
+    """Two CPUs, a server and a generator with a thread each; `change` sets what grows in a second."""
+    samples = []
+    for i in range(int(seconds * hz) + 1):
+        t = i / hz
+        threads = {label: {f"{label}/1": int(change.get(label, 0.4) * t * 1e9)} for label in ("server", "load")}
+        samples.append(
+            {
+                "t": int((100 + t) * 1e9),
+                "late": int(change.get("late", 0.0) * 1e9),
+                "cpu": [
+                    [
+                        ticks(t, change.get("busy", 0.4)),
+                        0,
+                        0,
+                        ticks(t, 1 - change.get("busy", 0.4)),
+                        0,
+                        0,
+                        0,
+                        ticks(t, change.get("steal", 0.0)),
+                    ]
+                ]
+                * 2,
+                "psi": {"cpu": 0, "io": int(change.get("io", 0.0) * t * 1e6), "memory": 0},
+                "processes": {label: {"threads": found, "rss_kb": 1000} for label, found in threads.items()},
+                "net": {
+                    "server": {"Udp.RcvbufErrors": int(change.get("server_drops", 0) * t), "TCP.tw": int(10 * t)},
+                    "client": {"Udp.RcvbufErrors": int(change.get("client_drops", 0) * t)},
+                },
+            }
+        )
+    return Telemetry({"tick": 100, "hz": hz}, samples)
+
+
+def ticks(seconds: float, share: float) -> int:
+    return int(100 * seconds * share)
+
+
+def result(**change: Any) -> LoadResult:
+    values: dict[str, Any] = {"sent": 10_000, "answered": 10_000, "timeouts": 0, "seconds": 2.0, "scheduled": 10_000}
+    return LoadResult(**{**values, "schedule_error_p99_us": 20.0, **change})
+
+
+def reasons(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> list[str]:
+    values: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "died": False, "latency_p50_us": 100.0}
+    return validity.reasons(validity.Window(seen or telemetry(), result=loaded or result(), **{**values, **change}))
+
+
+def test_a_good_window_is_valid() -> None:
+    assert reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "loaded", "change", "reason"),
+    [
+        (
+            {},
+            {"wrong": 100, "wrong_examples": ["a A: expected NOERROR, got SERVFAIL"]},
+            {},
+            "100 of 10000 answers are wrong (a A:",
+        ),
+        ({}, {"sent": 9_900}, {}, "the generator sent 99.00% of its schedule"),
+        (
+            {},
+            {"schedule_error_p99_us": 300.0},
+            {},
+            "the generator was 300 µs off its schedule (99 %), 100 µs are allowed",
+        ),
+        ({}, {"invalid": ["it said so"]}, {}, "it said so"),
+        ({"client_drops": 5}, {}, {}, "the generator lost answers"),
+        ({"steal": 0.05}, {}, {}, "the hypervisor took"),
+        ({"io": 0.2}, {}, {}, "something waited for a disk 20% of the time"),
+        ({"late": 1.0}, {}, {}, "telemetry came 1.0 s late"),
+        ({}, {}, {"own_cores": 0.5}, "other programs used 0.30 CPUs"),
+        ({}, {}, {"died": True}, "the server died"),
+    ],
+)
+def test_each_rule_is_broken_by_its_fault_alone(
+    seen: dict[str, Any], loaded: dict[str, Any], change: dict[str, Any], reason: str
+) -> None:
+    found = reasons(telemetry(**seen), result(**loaded), **change)
+    assert len(found) == 1 and reason in found[0]
+
+
+def test_a_slow_server_may_be_measured_with_a_coarser_schedule() -> None:
+    assert reasons(loaded=result(schedule_error_p99_us=300.0), latency_p50_us=5000.0) == []
+
+
+def test_drops_at_the_server_are_what_is_studied() -> None:
+    assert reasons(telemetry(server_drops=500)) == []
+
+
+def test_rates_and_shares_come_out_of_the_counters() -> None:
+    seen = telemetry(server=0.4, server_drops=50)
+    assert seen.used_cores("server").mean() == pytest.approx(0.4, abs=0.01)
+    assert seen.rate(net("server", "Udp.RcvbufErrors")).mean() == pytest.approx(50, abs=1)
+    assert seen.grown(net("server", "TCP.tw")) == 20
+    assert seen.busy_cores() == pytest.approx(0.8, abs=0.02)
+    assert len(seen.between(101.0, 101.55).samples) == 6
+
+
+def test_what_saturated_first_comes_first() -> None:
+    assert saturated(telemetry()) == []
+    found = saturated(telemetry(server=0.99, server_drops=100))
+    assert [what for _, what in found] == [
+        "server: thread server uses its whole core",
+        "the server's socket buffers overflow",
+    ]
+
+
+def test_the_published_port_exhaustion_is_predicted() -> None:
+    """ISC: 28 thousand ports, 60 s of TIME_WAIT; the fastest of ten runs with 30,000 zones took 66 s."""
+    default = port_bound((32768, 60999), time_wait_buckets=262_144)
+    assert default.ports == 28_232
+    assert default.connections_per_s == pytest.approx(470.5, abs=0.1)
+    assert (default.seconds(28_232), default.seconds(30_000), default.seconds(100_000)) == (0, 60, 180)
+    assert default.seconds(30_000) <= 66
+    assert port_bound((32768, 60999), destinations=4).seconds(30_000) == 0
+    assert port_bound((32768, 60999), time_wait_buckets=1_000).seconds(30_000) == 0

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+from collections import Counter
+from pathlib import Path
+
+import dns.dnssec
+import dns.name
+import dns.rdataset
+import dns.rdatatype
+import dns.zone
+import pytest
+
+from zonda_lab import signing, zonegen
+from zonda_lab.experiment import QuerySpec, ZoneSpec
+from zonda_lab.workload import draw, workload
+
+
+def parsed(spec: ZoneSpec, folder: Path, index: int = 0) -> dns.zone.Zone:
+    made = zonegen.generate(spec, folder)
+    zone = made.zones[index]
+    assert zone.file is not None
+    return dns.zone.from_file(str(zone.file), origin=zone.name, relativize=False, check_origin=False)
+
+
+def rdataset(
+    zone: dns.zone.Zone, name: dns.name.Name, qtype: str, covers: str = "NONE"
+) -> dns.rdataset.Rdataset | None:
+    return zone.get_rdataset(name, qtype, covers)
+
+
+def test_the_same_seed_makes_the_same_bytes_and_another_does_not(tmp_path: Path) -> None:
+    texts = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        made = zonegen.generate(ZoneSpec("tld", records=300, signed="nsec3", seed=seed), tmp_path / folder)
+        assert made.zones[0].file is not None
+        texts.append(made.zones[0].file.read_text())
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_bytes_are_those_of_this_format() -> None:
+    """A change of the generator must raise zonegen.FORMAT, or cached zones would be stale."""
+    specs = [
+        ZoneSpec(shape, zones=1, records=200, signed=signed) for shape in zonegen.SHAPES for signed in ("no", "nsec")
+    ]  # type: ignore[arg-type]
+    text = "".join(line for spec in specs for _, line in zonegen.zone_text(zonegen.shape_of(spec), 0))
+    assert (zonegen.FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == (3, "2df58a121d225b02")
+
+
+def test_a_tld_has_the_measured_shape_of_gov() -> None:
+    count = 16_536
+    rrsets = list(zonegen.shape_of(ZoneSpec("tld", records=count)).rrsets(0))
+    cuts = [rrset.rdatas for rrset in rrsets if rrset.role == "cut"]
+    assert len({rrset.owner for rrset in rrsets if rrset.role == "cut"}) == count
+    assert sum(map(len, cuts)) / count == pytest.approx(2.66, abs=0.03)
+    assert sum(len(servers) == 2 for servers in cuts) / count == pytest.approx(0.707, abs=0.015)
+    assert sum(rrset.type == "DS" for rrset in rrsets) / count == pytest.approx(0.125, abs=0.01)
+    sets = Counter(cuts)
+    assert sum(uses == 1 for uses in sets.values()) / count == pytest.approx(0.31, abs=0.02)
+    assert len(sets) / count == pytest.approx(0.385, abs=0.02)
+    for most, share in ((100, 0.368), (500, 0.586), (2000, 0.736)):
+        assert sum(uses for _, uses in sets.most_common(most)) / count == pytest.approx(share, abs=0.03)
+
+
+def test_fourteen_million_records_are_a_matter_of_the_number(tmp_path: Path) -> None:
+    """2.66 NS a delegation and some glue: 4.8 M delegations make 14 M records, so 2,000 make 5.5 thousand."""
+    assert zonegen.generate(ZoneSpec("tld", records=2000), tmp_path).records == pytest.approx(2000 * 14 / 4.8, rel=0.08)
+
+
+@pytest.mark.parametrize("shape", ["root", "tld", "flat", "mixed", "tiny"])
+@pytest.mark.parametrize("denial", ["nsec", "nsec3"])
+def test_signatures_are_valid_and_the_chain_is_closed(shape: str, denial: str, tmp_path: Path) -> None:
+    zone = parsed(ZoneSpec(shape, records=40, signed=denial), tmp_path)  # type: ignore[arg-type]
+    apex = zone.origin
+    assert apex is not None
+    keys = {apex: rdataset(zone, apex, "DNSKEY")}
+    cuts = [name for name in zone.nodes if name != apex and rdataset(zone, name, "NS")]
+    for name, node in zone.nodes.items():
+        for found in node.rdatasets:
+            if found.rdtype == dns.rdatatype.RRSIG:
+                continue
+            signature = rdataset(zone, name, "RRSIG", dns.rdatatype.to_text(found.rdtype))
+            if signature is not None:
+                dns.dnssec.validate((name, found), (name, signature), keys, now=1_700_000_000)
+            else:
+                assert found.rdtype == dns.rdatatype.NS or any(name.is_subdomain(cut) for cut in cuts)
+    assert walked_once(following(zone, denial))
+
+
+def following(zone: dns.zone.Zone, denial: str) -> dict[dns.name.Name, dns.name.Name]:
+    """The chain: owner to next owner."""
+    links = {name: found[0].next for name in zone.nodes if (found := rdataset(zone, name, denial.upper()))}
+    if denial == "nsec":
+        return links
+    encoded = {name: base64.b32encode(raw).translate(signing.BASE32HEX).decode() for name, raw in links.items()}
+    return {name: dns.name.from_text(text, zone.origin) for name, text in encoded.items()}
+
+
+def walked_once(links: dict[dns.name.Name, dns.name.Name]) -> bool:
+    """From the least owner through all of them in canonical order and back."""
+    walked, at = [], min(links)
+    for _ in links:
+        walked.append(at)
+        at = links[at]
+    return at == walked[0] and walked == sorted(links)
+
+
+def test_the_nsec3_hash_is_that_of_rfc_5155() -> None:
+    for name in ("example.", "a.example.", "."):
+        assert signing.nsec3_hash(name) == dns.dnssec.nsec3_hash(name, "", 0, 1)
+
+
+@pytest.mark.parametrize("shape", ["root", "tld", "flat", "mixed", "tiny"])
+def test_every_question_has_the_answer_that_it_promises(shape: str, tmp_path: Path) -> None:
+    spec = ZoneSpec(shape, zones=2 if shape in ("flat", "mixed", "tiny") else 1, records=150)  # type: ignore[arg-type]
+    zones = [parsed(spec, tmp_path, i) for i in range(spec.zones)]
+    asked = list(draw(spec, QuerySpec(count=400, nxdomain=0.3, types={"A": 0.5, "NS": 0.5} if shape == "flat" else {})))
+    assert {question.rcode for question in asked} == {"NOERROR", "NXDOMAIN"}
+    for question in asked:
+        name = dns.name.from_text(question.name)
+        zone = next(zone for zone in zones if zone.origin is not None and name.is_subdomain(zone.origin))
+        assert answer_kind(zone, name, question.type) == question.kind, question
+
+
+def answer_kind(zone: dns.zone.Zone, name: dns.name.Name, qtype: str) -> str:
+    """RFC 1034 4.3.2 for the simple zones that are made here."""
+    ancestor = name
+    while ancestor != zone.origin:
+        if rdataset(zone, ancestor, "NS"):
+            return "referral"
+        ancestor = ancestor.parent()
+    if name not in zone.nodes:
+        return "nxdomain"
+    return "answer" if rdataset(zone, name, qtype) or rdataset(zone, name, "CNAME") else "nodata"
+
+
+def test_the_mix_of_types_is_the_published_one() -> None:
+    asked = Counter(q.type for q in draw(ZoneSpec("mixed", records=1000), QuerySpec(count=20_000)))
+    for qtype, share in {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}.items():
+        assert asked[qtype] / 20_000 == pytest.approx(share, abs=0.012)
+
+
+def test_zipf_asks_few_names_often_and_uniform_does_not() -> None:
+    top = {}
+    for popularity in ("uniform", "zipf"):
+        asked = Counter(
+            q.name for q in draw(ZoneSpec("flat", records=10_000), QuerySpec(count=10_000, popularity=popularity))
+        )  # type: ignore[arg-type]
+        top[popularity] = sum(count for _, count in asked.most_common(100)) / 10_000
+    assert top["uniform"] < 0.06
+    assert top["zipf"] == pytest.approx(0.5, abs=0.05)  # ln(100) / ln(10,000)
+
+
+def test_the_query_file_and_the_expectation_match_line_by_line(tmp_path: Path) -> None:
+    made = workload(ZoneSpec("tld", records=100), QuerySpec(count=500, nxdomain=0.4), tmp_path)
+    questions, answers = made.queries.read_text().splitlines(), made.expectation.read_text().splitlines()
+    assert len(questions) == len(answers) == 500
+    for question, answer in zip(questions, answers, strict=True):
+        assert question.startswith("nx") == (answer == "NXDOMAIN nxdomain")
+    assert made.rcodes["NXDOMAIN"] == pytest.approx(0.4, abs=0.07)
+
+
+def test_labels_are_unique_and_in_no_order() -> None:
+    labels = [zonegen.label(1, i, 4, 18) for i in range(5000)]
+    assert len(set(labels)) == 5000
+    assert labels[:100] != sorted(labels[:100])
+    assert random.Random(0).sample(labels, 3) != sorted(labels)[:3]

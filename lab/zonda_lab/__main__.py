@@ -1,0 +1,5 @@
+"""`python -m zonda_lab` is `zonda-lab`."""
+
+from zonda_lab.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,228 @@
+"""Records into findings: cells of a table, comparisons with the baseline, the A/A control, published claims."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from zonda_lab import statistics as st
+from zonda_lab.experiment import Analysis, Claim
+from zonda_lab.metrics import METRICS
+from zonda_lab.record import Record, selected
+
+Verdict = Literal["better", "worse", "different", "equal", "undetected", "too few"]
+Levels = tuple[tuple[str, str], ...]
+FEW = 3  # blocks; below this nothing is said about differences
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric of one treatment over all its starts."""
+
+    levels: dict[str, str]
+    copy: int
+    values: dict[int, float]
+    median: float
+    low: float
+    high: float
+    variation: float
+    outliers: list[int]
+
+    @property
+    def label(self) -> str:
+        """The levels in words."""
+        return ", ".join(self.levels.values()) + (" (again)" if self.copy else "")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A level against the baseline, all other levels being equal."""
+
+    stratum: dict[str, str]
+    baseline: str
+    level: str
+    effect: st.Effect
+    p: float
+    dunn: float
+    dunnett: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """All levels of the compared factor under otherwise equal conditions."""
+
+    levels: dict[str, str]
+    omnibus: list[st.Test]
+    variances: st.Test | None
+    comparisons: list[Comparison]
+    tukey: list[st.Pair]
+    games_howell: list[st.Pair]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Everything about one metric of one experiment."""
+
+    metric: str
+    cells: list[Cell]
+    strata: list[Stratum] = field(default_factory=list)
+    alarms: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A published claim and what came out here."""
+
+    claim: Claim
+    value: float | None
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def outcome(self) -> str:
+        """Does the interval lie within what agrees, outside, or across its border?"""
+        if self.value is None:
+            return "not measured"
+        if not self.claim.low <= self.value <= self.claim.high:
+            return "not confirmed"
+        inside = self.claim.low <= self.low and self.high <= self.claim.high
+        return "confirmed" if inside else "agrees, but the interval is wider"
+
+
+def findings(records: Sequence[Record], analysis: Analysis) -> list[Finding]:
+    """One finding for each metric that was measured, the deciding one first."""
+    wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
+    return [
+        finding(records, metric, analysis) for metric in wanted if any(metric in r.metrics for r in records if r.counts)
+    ]
+
+
+def finding(records: Sequence[Record], metric: str, analysis: Analysis) -> Finding:
+    """Cells, comparisons and the A/A control of one metric."""
+    cells = table(records, metric)
+    if not analysis.baseline:
+        return Finding(metric, cells)
+    grouped: dict[Levels, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
+    strata = [_stratum(dict(key), group, metric, analysis) for key, group in grouped.items()]
+    again = [
+        _common(first, second)
+        for group in grouped.values()
+        for first, second in itertools.product(group, group)
+        if first.levels == second.levels
+        and (first.copy, second.copy) == (0, 1)
+        and _positive(first)
+        and _positive(second)
+    ]
+    alarms = st.false_alarms([a for a, _ in again], [b for _, b in again], analysis.margin)
+    return Finding(metric, cells, [stratum for stratum in strata if stratum.comparisons], alarms)
+
+
+def table(records: Iterable[Record], metric: str) -> list[Cell]:
+    """One cell a treatment; of several windows with the same levels in one start the median speaks."""
+    values: dict[tuple[Levels, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        if record.counts and metric in record.metrics and not record.detail.get("trial"):
+            values[tuple(record.levels.items()), record.copy][record.block].append(record.metrics[metric])
+    return [
+        _cell(dict(levels), copy, {b: float(np.median(v)) for b, v in blocks.items()})
+        for (levels, copy), blocks in values.items()
+    ]
+
+
+def check(records: Sequence[Record], claim: Claim) -> Checked:
+    """A claim against the records: one median, or the ratio of two, paired by block where both have it."""
+    top = _by_block(selected(records, **claim.of), claim.metric)
+    if not top:
+        return Checked(claim, None)
+    if not claim.to:
+        return Checked(claim, *st.median_interval(list(top.values())))
+    bottom = _by_block(selected(records, **claim.to), claim.metric)
+    blocks = [block for block in top if block in bottom and top[block] > 0 and bottom[block] > 0]
+    if not blocks:
+        return Checked(claim, None)
+    ratios = np.log([top[block] / bottom[block] for block in blocks])
+    low, high = st.bca(ratios, st.hodges_lehmann)
+    return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high))
+
+
+def judge(effect: st.Effect, p: float, metric: str) -> Verdict:
+    """In words: what may be said about a difference, and nothing more."""
+    if effect.n < FEW:
+        return "too few"
+    if p < st.ALPHA and not effect.low <= 1 <= effect.high:
+        if METRICS[metric].better == "neither":
+            return "different"
+        return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
+    return "equal" if effect.equivalent else "undetected"
+
+
+def _cell(levels: dict[str, str], copy: int, values: dict[int, float]) -> Cell:
+    ordered = dict(sorted(values.items()))
+    numbers = list(ordered.values())
+    median, low, high = st.median_interval(numbers)
+    marked = [list(ordered)[i] for i in st.outliers(numbers)]
+    return Cell(levels, copy, ordered, median, low, high, st.variation(numbers), marked)
+
+
+def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: Analysis) -> Stratum:
+    firsts = [cell for cell in cells if not cell.copy and _positive(cell)]
+    names = [cell.levels[analysis.compare] for cell in firsts]
+    base = next((cell for cell in firsts if cell.levels[analysis.compare] == analysis.baseline), None)
+    if base is None or len(firsts) < 2:
+        return Stratum(levels, [], None, [], [], [])
+    comparisons = _comparisons(levels, base, [cell for cell in firsts if cell is not base], metric, analysis)
+    groups = {
+        name: list(cell.values.values()) for name, cell in zip(names, firsts, strict=True) if len(cell.values) >= FEW
+    }
+    if len(groups) < 2 or analysis.baseline not in groups:
+        return Stratum(levels, [], None, comparisons, [], [])
+    dunn = {pair.b: pair.p for pair in st.dunn_to_baseline(groups, analysis.baseline)}
+    dunnett = {pair.b: pair.p for pair in st.dunnett(groups, analysis.baseline)}
+    comparisons = [
+        replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons
+    ]
+    omnibus = [st.kruskal(groups)]
+    if len(groups) > 2 and len({len(values) for values in groups.values()}) == 1:
+        omnibus.append(st.friedman(groups))
+    return Stratum(levels, omnibus, st.brown_forsythe(groups), comparisons, st.tukey(groups), st.games_howell(groups))
+
+
+def _comparisons(
+    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: Analysis
+) -> list[Comparison]:
+    effects = []
+    for cell in others:
+        a, b = _common(base, cell)
+        if a:
+            effects.append((cell.levels[analysis.compare], st.paired_effect(a, b, analysis.margin)))
+    corrected = st.holm([effect.p for _, effect in effects])
+    return [
+        Comparison(levels, analysis.baseline, level, effect, p, math.nan, math.nan, judge(effect, p, metric))
+        for (level, effect), p in zip(effects, corrected, strict=True)
+    ]
+
+
+def _common(a: Cell, b: Cell) -> tuple[list[float], list[float]]:
+    blocks = [block for block in a.values if block in b.values]
+    return [a.values[block] for block in blocks], [b.values[block] for block in blocks]
+
+
+def _positive(cell: Cell) -> bool:
+    return min(cell.values.values()) > 0
+
+
+def _by_block(records: Sequence[Record], metric: str) -> dict[int, float]:
+    found: dict[int, list[float]] = defaultdict(list)
+    for record in records:
+        if record.counts and metric in record.metrics and not record.detail.get("trial"):
+            found[record.block].append(record.metrics[metric])
+    return {block: float(np.median(values)) for block, values in found.items()}

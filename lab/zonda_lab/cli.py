@@ -1,0 +1,302 @@
+"""The command line. What takes long to import (scipy, matplotlib) is imported by the commands that need it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from zonda_lab import __version__, experiment, load, plan, rig, schema, zonegen
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import Document, Experiment, ZoneSpec
+from zonda_lab.plan import Start
+from zonda_lab.progress import Progress, clock
+from zonda_lab.record import Results
+from zonda_lab.servers import ADAPTERS, Installed
+
+EPILOG = """examples:
+  zonda-lab doctor                                  is this machine fit to measure?
+  zonda-lab run --quick response-rate               one experiment in its small form, with a report
+  zonda-lab run --quick all                         all of them
+  zonda-lab run E12 --servers nsd,knot              full size, two servers
+  zonda-lab run E1 --server new=nsd:/opt/nsd/sbin/nsd --servers nsd,new
+  zonda-lab compare results/x:nsd results/x:new     verdict and exit status
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; a mistake of the user's is one clear message and status 2."""
+    given = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status: int = given.command(given)
+    except LabError as error:
+        print(f"zonda-lab: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nzonda-lab: broken off; all that was started is ended", file=sys.stderr)
+        return 130
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    top = argparse.ArgumentParser(
+        prog="zonda-lab",
+        description="Reruns published DNS experiments against any authoritative server.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"zonda-lab {__version__}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    _command(commands, "list", list_experiments, "the experiments, with their questions and how long they take")
+    run = _command(commands, "run", run_experiments, "run experiments and write a report")
+    run.add_argument(
+        "experiments", nargs="+", metavar="EXPERIMENT", help="number (E1), name, path of a TOML file, or `all`"
+    )
+    run.add_argument("--quick", action="store_true", help="the small form")
+    run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
+    run.add_argument("--resume", type=Path, metavar="RESULTS", help="go on with results that were broken off")
+    run.add_argument(
+        "--servers", default="", metavar="A,B", help="only these servers, instead of those of the experiment"
+    )
+    run.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="LABEL=[KIND:]PATH",
+        help="a server at a path; may be given several times",
+    )
+    run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
+    run.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting, as in timing.blocks=20"
+    )
+    run.add_argument("--seed", type=int, default=1, help="seed of the order of treatments")
+    run.add_argument("--dry-run", action="store_true", help="print the plan and how long it takes, and measure nothing")
+
+    report_ = _command(commands, "report", build_report, "build the report again, from the records alone")
+    report_.add_argument("results", type=Path)
+    _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
+    compared = _command(
+        commands, "compare", compare_results, "verdict on B against A; status 0: not worse, 1: worse, 2: cannot be said"
+    )
+    compared.add_argument("a", metavar="A", help="RESULTS or RESULTS:SERVER")
+    compared.add_argument("b", metavar="B", help="RESULTS or RESULTS:SERVER")
+    compared.add_argument(
+        "--margin", type=float, default=0.02, help="relative difference that does not matter (default 0.02)"
+    )
+    _zonegen_parser(
+        _command(commands, "zonegen", generate_zones, "write synthetic zones: the same options give the same bytes")
+    )
+    servers = _command(commands, "servers", show_servers, "the servers that are here, and how to get the others")
+    servers.add_argument("--install", nargs="*", metavar="SERVER", help="install these (or all) from Debian")
+    _command(commands, "keys", show_keys, "every key of an experiment file")
+    return top
+
+
+def list_experiments(_: argparse.Namespace) -> int:
+    """`zonda-lab list`."""
+    for path in experiment.catalogue():
+        full, quick = experiment.load(path), experiment.load(path, quick=True)
+        document = full.document
+        times = " / ".join(clock(plan.estimate_s(plan.plan(size, 1))) for size in (quick, full))
+        print(f"{document.id:4} {document.name:22} {document.title}")
+        print(f"{'':27} {document.question}\n{'':27} quick / full: {times}")
+    return 0
+
+
+def run_experiments(given: argparse.Namespace) -> int:
+    """`zonda-lab run`."""
+    from zonda_lab import doctor, report
+    from zonda_lab.run import Runner, manifest
+
+    results = Results(
+        given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
+    )
+    if given.resume:
+        for option, value in results.manifest()["options"].items():
+            setattr(given, option, value)
+    experiments = _experiments(given)
+    starts = [start for each in experiments for start in plan.plan(each, given.seed)]
+    if given.dry_run:
+        return _print_plan(starts)
+    rig.enter_user_namespace()
+    installed, absent = find_servers(given.server)
+    generator = load.find(given.load)
+    if not given.resume:
+        kept = ("experiments", "quick", "servers", "server", "load", "set", "seed")
+        options = {name: getattr(given, name) for name in kept}
+        described = manifest(experiments, installed, absent, generator, options)
+        results.create({**described, "limits": doctor.limits(generator)})
+    print(f"{len(starts)} starts, about {clock(plan.estimate_s(starts))}; load by {generator.name} {generator.version}")
+    print(f"results in {results.folder}")
+    progress = Progress(plan.estimate_s(starts))
+    try:
+        Runner(results, installed, generator, progress).run(starts)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
+        raise
+    progress.close()
+    print(f"report: {report.write(results.folder)}")
+    return 0 if any(record.counts for record in results.records()) else 1
+
+
+def build_report(given: argparse.Namespace) -> int:
+    """`zonda-lab report`."""
+    from zonda_lab import report
+
+    print(report.write(given.results))
+    return 0
+
+
+def examine(_: argparse.Namespace) -> int:
+    """`zonda-lab doctor`."""
+    from zonda_lab import doctor
+
+    rig.enter_user_namespace()
+    findings = doctor.examine(load.find())
+    for finding in findings:
+        print(f"{finding.state:7} {finding.what}" + (f"\n{'':8}{finding.mend}" if finding.mend else ""))
+    return 1 if any(finding.state == doctor.BAD for finding in findings) else 0
+
+
+def compare_results(given: argparse.Namespace) -> int:
+    """`zonda-lab compare`."""
+    from zonda_lab import compare
+
+    done = compare.compare(compare.Side.parse(given.a), compare.Side.parse(given.b), given.margin)
+    for line in done.lines:
+        effect, levels = line.effect, ", ".join(line.levels.values())
+        change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
+        print(f"{line.verdict:10} {line.experiment} {line.metric} {levels}: {change}, p {line.p:.3f}, n {effect.n}")
+    if not done.interleaved:
+        print("note: the two were not measured in the same blocks, so a drift of the machine counts as a difference")
+    print(done.verdict)
+    return done.status
+
+
+def generate_zones(given: argparse.Namespace) -> int:
+    """`zonda-lab zonegen`."""
+    spec = ZoneSpec(shape=given.shape, zones=given.zones, records=given.records, signed=given.signed, seed=given.seed)
+    live = sys.stderr.isatty()
+
+    def progress(records: int) -> None:
+        if live:
+            print(f"\r{records:,} records", end="", file=sys.stderr)
+
+    made = zonegen.generate(spec, given.out, progress)
+    print(f"\r{made.records:,} records, {made.bytes / 1e6:,.1f} MB in {len(made.zones)} zones: {made.zones[0].file}")
+    return 0
+
+
+def show_servers(given: argparse.Namespace) -> int:
+    """`zonda-lab servers`."""
+    if given.install is not None:
+        return _install(given.install)
+    installed, absent = find_servers([])
+    for name in ADAPTERS:
+        server = installed.get(name)
+        print(f"{name:8} {f'{server.version}  {server.program}' if server else absent[name]}")
+    return 0
+
+
+def show_keys(_: argparse.Namespace) -> int:
+    """`zonda-lab keys`."""
+    for key, kind, default, documentation in schema.reference(Document):
+        print(f"{key}\n    {documentation} ({kind}{f', default {default}' if default not in ('', '{}', '[]') else ''})")
+    return 0
+
+
+def find_servers(given: Sequence[str]) -> tuple[dict[str, Installed], dict[str, str]]:
+    """The servers that are here, by label, and why the others are not."""
+    installed: dict[str, Installed] = {}
+    absent: dict[str, str] = {}
+    for name, adapter in ADAPTERS.items():
+        try:
+            installed[name] = adapter.installed()
+        except LabError as error:
+            absent[name] = str(error)
+    for text in given:
+        label, _, where = text.partition("=")
+        kind, _, path = where.rpartition(":")
+        kind = kind or label
+        if not where or kind not in ADAPTERS:
+            raise LabError(f"--server {text}: no kind of server `{kind}`", schema.suggestion(kind, ADAPTERS))
+        installed[label] = ADAPTERS[kind].installed(label, Path(path))
+        absent.pop(label, None)
+    return installed, absent
+
+
+def _experiments(given: argparse.Namespace) -> list[Experiment]:
+    servers = [name for name in given.servers.split(",") if name]
+    paths = dict.fromkeys(path for word in given.experiments for path in experiment.find(word))
+    return [experiment.load(path, given.quick, servers, given.set) for path in paths]
+
+
+def _print_plan(starts: Sequence[Start]) -> int:
+    for start in starts:
+        print(f"{start.experiment.id:4} block {start.block:2}  {start.treatment.label}  x {len(start.within)} windows")
+    print(f"{len(starts)} starts, about {clock(plan.estimate_s(list(starts)))}")
+    return 0
+
+
+def _install(names: Sequence[str]) -> int:
+    """Debian's packages; where they start their servers at once, that is for the user to stop."""
+    wanted = names or [name for name, adapter in ADAPTERS.items() if adapter.package]
+    unknown = [name for name in wanted if name not in ADAPTERS or not ADAPTERS[name].package]
+    if unknown:
+        raise LabError(
+            f"no package for {unknown[0]}", schema.suggestion(unknown[0], [n for n, a in ADAPTERS.items() if a.package])
+        )
+    packages = [package for name in wanted for package in ADAPTERS[name].package.split()]
+    command = [
+        *(["sudo"] if os.geteuid() else []),
+        "apt-get",
+        "install",
+        "--yes",
+        "--no-install-recommends",
+        *packages,
+        "dnsperf",
+    ]
+    print(" ".join(command), flush=True)
+    return subprocess.run(command, check=False).returncode
+
+
+def _zonegen_parser(command: argparse.ArgumentParser) -> None:
+    shapes, signed = (get_args(get_type_hints(ZoneSpec)[field]) for field in ("shape", "signed"))
+    shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in zonegen.SHAPES.items())
+    command.add_argument("shape", choices=shapes, help=shape_help)
+    command.add_argument("--zones", type=int, default=1, help="number of zones")
+    command.add_argument("--records", type=int, default=1000, help="records in a zone; for root and tld: delegations")
+    command.add_argument("--signed", choices=signed, default="no", help="sign with Ed25519")
+    command.add_argument("--seed", type=int, default=1, help="seed of the random generator")
+    command.add_argument("--out", type=Path, help="folder (default: the lab's cache)")
+
+
+def _command(commands: Any, name: str, function: Any, what: str) -> argparse.ArgumentParser:
+    added: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
+    added.set_defaults(command=function)
+    return added
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,134 @@
+"""Two sets of results, or two servers of one: a verdict for each figure and an exit status for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonda_lab import statistics as st
+from zonda_lab.analysis import Cell, Verdict, judge, table
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import Analysis
+from zonda_lab.record import Record, Results
+from zonda_lab.schema import parse, suggestion
+
+SAME, WORSE, UNKNOWN = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: results, and of these only one server if a label is given."""
+
+    folder: Path
+    label: str
+
+    @classmethod
+    def parse(cls, text: str) -> Side:
+        """`RESULTS` or `RESULTS:LABEL`."""
+        folder, _, label = text.partition(":")
+        return cls(Path(folder), label)
+
+    def records(self) -> list[Record]:
+        """Its windows; without a label all of them."""
+        results = Results(self.folder)
+        manifest, records = results.manifest(), results.records()
+        if self.label and self.label not in manifest["servers"]:
+            raise LabError(f"{self.folder} has no server {self.label}", suggestion(self.label, manifest["servers"]))
+        return [record for record in records if self.label in ("", record.server.get("label"))]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure, compared."""
+
+    experiment: str
+    metric: str
+    levels: dict[str, str]
+    effect: st.Effect
+    p: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All figures; `interleaved` if both sides were measured in the same blocks."""
+
+    lines: list[Line]
+    interleaved: bool
+
+    @property
+    def status(self) -> int:
+        """0: nothing is worse; 1: something is; 2: nothing can be said."""
+        if any(line.verdict == "worse" for line in self.lines):
+            return WORSE
+        return (
+            SAME
+            if any(line.verdict in ("better", "equal", "undetected", "different") for line in self.lines)
+            else UNKNOWN
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The whole in one sentence."""
+        count = {
+            verdict: sum(line.verdict == verdict for line in self.lines)
+            for verdict in ("worse", "better", "equal", "undetected")
+        }
+        told = (
+            ", ".join(f"{number} {verdict}" for verdict, number in count.items() if number)
+            or "no figure is in both with enough starts"
+        )
+        head = {SAME: "B is not worse than A", WORSE: "B is worse than A", UNKNOWN: "nothing can be said"}[self.status]
+        return f"{head}: {told}"
+
+
+def compare(a: Side, b: Side, margin: float) -> Comparison:
+    """B against A, experiment by experiment and figure by figure, Holm's correction over all of them."""
+    interleaved = a.folder.resolve() == b.folder.resolve()
+    if interleaved and a.label == b.label:
+        raise LabError("both sides are the same", "name two results, or two servers of one: RESULTS:nsd RESULTS:zonda")
+    experiments = {**Results(a.folder).manifest()["experiments"], **Results(b.folder).manifest()["experiments"]}
+    left, right = a.records(), b.records()
+    lines: list[Line] = []
+    for id_, document in experiments.items():
+        analysis = parse(Analysis, {key.replace("_", "-"): value for key, value in document["analysis"].items()}, id_)
+        mine = [[record for record in side if record.experiment == id_] for side in (left, right)]
+        for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
+            lines += _lines(id_, metric, mine[0], mine[1], margin, interleaved, bool(a.label or b.label))
+    corrected = st.holm([line.effect.p for line in lines])
+    judged = [_judged(line, p, margin) for line, p in zip(lines, corrected, strict=True)]
+    return Comparison(judged, interleaved)
+
+
+def _lines(
+    id_: str, metric: str, a: Sequence[Record], b: Sequence[Record], margin: float, interleaved: bool, labelled: bool
+) -> list[Line]:
+    """The cells that both sides have; with labels the server's name is no part of what must be equal."""
+    left, right = ({_key(cell, labelled): cell for cell in table(side, metric) if not cell.copy} for side in (a, b))
+    found = []
+    for key in (key for key in left if key in right):
+        effect = _effect(left[key], right[key], margin, interleaved)
+        if effect is not None:
+            found.append(Line(id_, metric, dict(key), effect, effect.p, "too few"))
+    return found
+
+
+def _effect(a: Cell, b: Cell, margin: float, interleaved: bool) -> st.Effect | None:
+    blocks = [block for block in a.values if block in b.values] if interleaved else []
+    left = [a.values[block] for block in blocks] or list(a.values.values())
+    right = [b.values[block] for block in blocks] or list(b.values.values())
+    if min(left + right) <= 0:
+        return None
+    return st.paired_effect(left, right, margin) if blocks else st.unpaired_effect(left, right, margin)
+
+
+def _judged(line: Line, p: float, margin: float) -> Line:
+    verdict = judge(line.effect, p, line.metric)
+    if verdict in ("worse", "better", "different") and abs(line.effect.ratio - 1) < margin:
+        verdict = "equal"
+    return Line(line.experiment, line.metric, line.levels, line.effect, p, verdict)
+
+
+def _key(cell: Cell, labelled: bool) -> tuple[tuple[str, str], ...]:
+    return tuple((name, level) for name, level in cell.levels.items() if not (labelled and name == "server.name"))

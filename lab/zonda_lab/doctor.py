@@ -1,0 +1,224 @@
+"""Is this machine fit to measure? What are its limits? Each check says what it found and the mend."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonda_lab import machine
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import RigSpec, ServerSpec, Settings, Timing, Traffic
+from zonda_lab.load import Generator
+from zonda_lab.outcome import Outcome
+from zonda_lab.predict import port_bound
+from zonda_lab.procedures.queries import window
+from zonda_lab.rig import Rig
+from zonda_lab.servers import ADAPTERS
+from zonda_lab.stage import Stage
+
+GOOD, NOTE, BAD = "good", "note", "bad"
+SINK_RATE = 20_000.0
+LATE_US = (
+    500.0  # a sleep this far beyond its time (99 %) spoils latencies of servers that answer in tens of microseconds
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's result."""
+
+    state: str
+    what: str
+    mend: str = ""
+
+
+def examine(generator: Generator) -> list[Finding]:
+    """All checks; one that fails does not keep the others from running."""
+    checks: list[Callable[[], Iterator[Finding]]] = [
+        _processors,
+        _quiet,
+        _clock,
+        _sleep,
+        _limits,
+        _namespaces,
+        lambda: _generator(generator),
+        lambda: _limits_of(generator),
+        _servers,
+    ]
+    found = []
+    for check in checks:
+        try:
+            found += list(check())
+        except LabError as error:
+            what, _, mend = str(error).partition("\n")
+            found.append(Finding(BAD, what, mend.strip()))
+    return found
+
+
+def _processors() -> Iterator[Finding]:
+    described = machine.describe()
+    count = os.cpu_count() or 1
+    state = GOOD if count >= 2 else BAD
+    yield Finding(
+        state,
+        f"{described['cpu']}, {count} CPUs, {described['memory_mb']} MB",
+        "" if count >= 2 else "server and generator need a CPU each",
+    )
+    if count < 4:
+        yield Finding(
+            NOTE,
+            "few CPUs: peaks are those of a server on one core",
+            "compare CPU time per query, which holds on any machine",
+        )
+    if described["governor"] not in ("performance", "unknown"):
+        yield Finding(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
+
+
+def _quiet() -> Iterator[Finding]:
+    before, began = _cpu_ticks(), time.monotonic()
+    time.sleep(1.0)
+    ticks = [b - a for a, b in zip(before, _cpu_ticks(), strict=True)]
+    elapsed = (time.monotonic() - began) * os.sysconf("SC_CLK_TCK")
+    busy = (sum(ticks[:3]) + sum(ticks[5:7])) / elapsed
+    yield Finding(
+        GOOD if busy < 0.1 else BAD,
+        f"other programs use {busy:.2f} CPUs",
+        "" if busy < 0.1 else "stop them, or results will be invalid",
+    )
+    steal = ticks[7] / elapsed
+    yield Finding(
+        GOOD if steal < 0.01 else BAD,
+        f"the hypervisor takes {steal:.1%}",
+        "" if steal < 0.01 else "measure when the host is less busy",
+    )
+    if not Path("/proc/pressure").exists():
+        yield Finding(NOTE, "this kernel has no pressure stall information", "boot with psi=1")
+
+
+def _clock() -> Iterator[Finding]:
+    source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    name = source.read_text().strip() if source.exists() else "unknown"
+    began, n = time.perf_counter_ns(), 100_000
+    for _ in range(n):
+        time.monotonic_ns()
+    cost = (time.perf_counter_ns() - began) / n
+    yield Finding(
+        GOOD if cost < 500 else BAD,
+        f"clock {name}, {cost:.0f} ns a reading",
+        "" if cost < 500 else "a clock source that needs a system call: choose tsc or kvm-clock",
+    )
+
+
+def _sleep() -> Iterator[Finding]:
+    late = sorted(_oversleep_us() for _ in range(300))
+    worst = late[int(len(late) * 0.99)]
+    yield Finding(
+        GOOD if worst < LATE_US else NOTE,
+        f"sleeping 1 ms takes {late[150]:.0f} µs longer, {worst:.0f} µs at the 99th percentile",
+    )
+
+
+def _limits() -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield Finding(
+        GOOD if hard >= 100_000 else NOTE,
+        f"descriptors: {soft}, at most {hard}",
+        "" if hard >= 100_000 else "ulimit -Hn 1048576 for many connections",
+    )
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    bound = port_bound((low, high))
+    told = f"{bound.ports} ports: {bound.connections_per_s:.0f} connections a second from one address to one server"
+    yield Finding(GOOD, told, "more addresses or more ports allow more")
+
+
+def _namespaces() -> Iterator[Finding]:
+    with Rig(RigSpec()) as rig:
+        yield Finding(GOOD, "network namespaces and veth pairs can be made")
+        elsewhere = rig.server.sysctl(dict.fromkeys(("net.core.netdev_max_backlog", "net.ipv4.tcp_mem"), "1"))
+    if elsewhere:
+        yield Finding(
+            NOTE,
+            f"not separate for each namespace: {', '.join(elsewhere)}",
+            "experiments leave these as they are and say so",
+        )
+    for what, spec in (
+        ("qdisc fq", RigSpec(qdisc="fq")),
+        ("netem", RigSpec(delay_ms=1.0)),
+        ("RPS", RigSpec(rps_cpus=[0])),
+    ):
+        try:
+            Rig(spec).close()
+            yield Finding(GOOD, f"{what} can be set")
+        except LabError as error:
+            yield Finding(NOTE, f"{what} cannot be set", str(error).splitlines()[0])
+
+
+def _generator(generator: Generator) -> Iterator[Finding]:
+    if generator.name == "zonda-load":
+        yield Finding(GOOD, f"load by zonda-load {generator.version}")
+    else:
+        yield Finding(
+            NOTE,
+            f"load by {generator.name} {generator.version}: closed loop, no latency from the intended send time",
+            "build zonda-load",
+        )
+
+
+def limits(generator: Generator) -> dict[str, float]:
+    """What this machine and generator can do without a DNS server: an echo in a closed loop, a sink in an open one."""
+    echo = _measured("echo", Traffic(loop="closed"), generator)
+    sink = _measured("null", Traffic(rate=SINK_RATE, timeout_ms=100), generator)
+    result, found = (
+        sink.result,
+        {"echo_qps": echo.metrics["answered_qps"], "echo_cpu_us": echo.metrics["cpu_us_per_query"]},
+    )
+    if result is not None and result.scheduled:
+        found["sink_share"] = result.sent / result.scheduled
+    if "schedule_error_p99_us" in sink.metrics:
+        found["schedule_error_p99_us"] = sink.metrics["schedule_error_p99_us"]
+    return found
+
+
+def _limits_of(generator: Generator) -> Iterator[Finding]:
+    found = limits(generator)
+    told = (
+        f"limit, a UDP echo on one core: {found['echo_qps']:,.0f} answers a second, {found['echo_cpu_us']:.2f} µs each"
+    )
+    yield Finding(GOOD, told, "no server's peak can be higher")
+    if (share := found.get("sink_share")) is not None:
+        exact = share >= 0.999 or generator.name == "dnsperf"  # which waits for answers, and from a sink there are none
+        yield Finding(GOOD if exact else BAD, f"into a sink {share:.2%} of {SINK_RATE:,.0f} queries a second are sent")
+    if (off := found.get("schedule_error_p99_us")) is not None:
+        yield Finding(GOOD if off < LATE_US else BAD, f"the generator is {off:.0f} µs off its schedule (99 %)")
+
+
+def _measured(name: str, traffic: Traffic, generator: Generator) -> Outcome:
+    settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=Timing(seconds=2.0))
+    with Stage(settings, {name: ADAPTERS[name].installed()}, generator) as stage:
+        server = stage.start_server()
+        stage.wait_ready(server)
+        return window(stage, server, settings)
+
+
+def _servers() -> Iterator[Finding]:
+    for adapter in ADAPTERS.values():
+        try:
+            installed = adapter.installed()
+            yield Finding(GOOD, f"{adapter.name} {installed.version}")
+        except LabError as error:
+            what, _, mend = str(error).partition("\n")
+            yield Finding(NOTE, what, mend.strip())
+
+
+def _oversleep_us() -> float:
+    began = time.perf_counter_ns()
+    time.sleep(0.001)
+    return (time.perf_counter_ns() - began) / 1000 - 1000
+
+
+def _cpu_ticks() -> list[int]:
+    return [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]

@@ -1,0 +1,71 @@
+"""Latency histograms: HdrHistogram V2 in base64, values in nanoseconds, as `zonda-load` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hdrh.histogram import HdrHistogram
+
+LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3
+
+
+class Latency:
+    """A histogram of latencies; what goes in and comes out is in microseconds."""
+
+    def __init__(self, encoded: str = "") -> None:
+        self.histogram: Any = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+        if encoded:
+            self.histogram.decode_and_add(encoded)
+
+    def add(self, microseconds: float) -> None:
+        """Counts one latency."""
+        self.histogram.record_value(int(microseconds * 1000))
+
+    def merge(self, other: Latency) -> None:
+        """Adds all latencies of another histogram."""
+        self.histogram.add(other.histogram)
+
+    def encoded(self) -> str:
+        """V2, compressed, base64."""
+        encoded = self.histogram.encode()
+        return encoded.decode() if isinstance(encoded, bytes) else str(encoded)
+
+    @property
+    def count(self) -> int:
+        """How many latencies there are."""
+        return int(self.histogram.get_total_count())
+
+    def percentile(self, percent: float) -> float:
+        """The latency that `percent` of all do not exceed, in microseconds."""
+        return float(self.histogram.get_value_at_percentile(percent)) / 1000
+
+    @property
+    def mean(self) -> float:
+        """The mean, in microseconds."""
+        return float(self.histogram.get_mean_value()) / 1000
+
+
+def write_log(path: Path, began_s: float, seconds: float, histograms: Mapping[str, str]) -> None:
+    """An HdrHistogram log (format 1.2) that other tools read, one tagged line a histogram; maxima in milliseconds."""
+    lines = [
+        "#[Histogram log format version 1.2]",
+        f"#[StartTime: {began_s:.3f} (seconds since epoch)]",
+        '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
+    ]
+    for tag, encoded in histograms.items():
+        highest_ms = Latency(encoded).percentile(100) / 1000
+        lines.append(f"Tag={tag},0.000,{seconds:.3f},{highest_ms:.3f},{encoded}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read_log(path: Path) -> dict[str, Latency]:
+    """The histograms of a log by their tags."""
+    found: dict[str, Latency] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("Tag="):
+            tag, _, rest = line[4:].partition(",")
+            found.setdefault(tag, Latency()).merge(Latency(rest.rpartition(",")[2]))
+    return found

@@ -1,0 +1,393 @@
+"""The load generator: the only module that knows its command line and its output (LOAD-CONTRACT.md).
+
+`ZondaLoad` does everything; `Dnsperf` does queries as well as it can, so that the lab has a second opinion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import Traffic
+from zonda_lab.hdr import Latency
+from zonda_lab.model import Certificate, Endpoint, Tsig
+from zonda_lab.rig import SOURCES
+from zonda_lab.workload import Workload
+
+BUILT = Path(__file__).resolve().parents[2] / "target/release/zonda-load"
+GRACE_S = 20.0  # longer than this beyond its time, and the generator hangs
+
+
+@dataclass(frozen=True)
+class QueryJob:
+    """Queries at `rate` a second, or as the closed loop of `traffic` has it."""
+
+    traffic: Traffic
+    rate: float
+    endpoint: Endpoint
+    workload: Workload
+    seconds: float
+    warm_up_s: float = 0.0
+    verify: bool = True
+    authority: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class HoldJob:
+    """Idle connections, opened at a rate and held."""
+
+    transport: str
+    endpoint: Endpoint
+    connections: int
+    rate: float
+    seconds: float
+    sources: int = 1
+    workload: Workload | None = None
+    probe_ms: int = 10
+
+
+@dataclass(frozen=True)
+class PullJob:
+    """Zones transferred and thrown away."""
+
+    transport: str
+    endpoint: Endpoint
+    zones: Path
+    tsig: Tsig | None = None
+    authority: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class UpdateJob:
+    """Dynamic updates of one zone at a rate."""
+
+    endpoint: Endpoint
+    zone: str
+    rate: float
+    seconds: float
+
+
+@dataclass
+class LoadResult:
+    """What a generator measured; times in microseconds; None where the generator does not know."""
+
+    sent: int
+    answered: int
+    timeouts: int
+    seconds: float
+    scheduled: float | None = None
+    late: int | None = None
+    missed: int | None = None
+    wrong: int = 0
+    wrong_examples: list[str] = field(default_factory=list)
+    rcodes: dict[str, int] = field(default_factory=dict)
+    latency_mean_us: float | None = None
+    latency_intended: str = ""
+    latency_actual: str = ""
+    schedule_error_p99_us: float | None = None
+    connect_mean_us: float | None = None
+    invalid: list[str] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class Generator(ABC):
+    """One generator: command lines out, results in."""
+
+    name: str
+    program: Path
+    version: str
+
+    @abstractmethod
+    def query(self, job: QueryJob) -> list[str | Path]:
+        """The command line for queries."""
+
+    @abstractmethod
+    def parse(self, output: str, job: QueryJob) -> LoadResult:
+        """What the command of `query` printed."""
+
+    def hold(self, job: HoldJob) -> list[str | Path]:
+        """The command line for idle connections."""
+        raise UnsupportedError(
+            f"{self.name} cannot hold idle connections ({job.connections} asked for)", "use zonda-load"
+        )
+
+    def pull(self, job: PullJob) -> list[str | Path]:
+        """The command line for transfers."""
+        raise UnsupportedError(f"{self.name} cannot transfer zones ({job.transport} asked for)", "use zonda-load")
+
+    def update(self, job: UpdateJob) -> list[str | Path]:
+        """The command line for dynamic updates."""
+        raise UnsupportedError(f"{self.name} cannot send updates ({job.zone} asked for)", "use zonda-load")
+
+
+class ZondaLoad(Generator):
+    """The generator of this project."""
+
+    name = "zonda-load"
+
+    def __init__(self, program: Path) -> None:
+        self.program, self.version = program, _version([program, "--version"])
+        self._help: dict[str, str] = {}
+
+    def query(self, job: QueryJob) -> list[str | Path]:
+        """`zonda-load query`."""
+        traffic = job.traffic
+        self._require("query", f"--transport {traffic.transport}", *(["--resume"] if traffic.resumption else []))
+        pace = (
+            ["--outstanding", str(traffic.outstanding)]
+            if traffic.loop == "closed"
+            else ["--rate", f"{job.rate:g}", "--arrivals", traffic.arrivals]
+        )
+        return [
+            self.program,
+            "query",
+            *_to(job.endpoint, traffic.transport),
+            "--queries",
+            job.workload.queries,
+            *(("--expect", job.workload.expectation) if job.verify else ()),
+            *pace,
+            *(
+                "--seconds",
+                f"{job.seconds:g}",
+                "--warm-up",
+                f"{job.warm_up_s:g}",
+                "--timeout-ms",
+                str(traffic.timeout_ms),
+            ),
+            *(
+                "--connections",
+                str(traffic.connections),
+                "--queries-per-connection",
+                str(traffic.queries_per_connection),
+            ),
+            *(["--edns", str(traffic.edns_size)] if traffic.edns_size else []),
+            *(["--do", f"{traffic.dnssec_ok:g}"] if traffic.dnssec_ok else []),
+            *(["--tcp-share", f"{traffic.tcp_share:g}"] if traffic.tcp_share else []),
+            *(["--resume"] if traffic.resumption else []),
+            *_sources(traffic.sources),
+            *_trust(job.authority),
+        ]
+
+    def parse(self, output: str, job: QueryJob) -> LoadResult:  # noqa: ARG002
+        """The `stats_sum` object."""
+        return read_summary(output)
+
+    def hold(self, job: HoldJob) -> list[str | Path]:
+        """`zonda-load hold`."""
+        self._require("hold", f"--transport {job.transport}")
+        return [
+            self.program,
+            "hold",
+            *_to(job.endpoint, job.transport),
+            *("--connections", str(job.connections)),
+            *("--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--probe-ms", str(job.probe_ms)),
+            *(("--queries", job.workload.queries) if job.workload else ()),
+            *_sources(job.sources),
+        ]
+
+    def pull(self, job: PullJob) -> list[str | Path]:
+        """`zonda-load xfr pull`."""
+        self._require("xfr pull", f"--transport {job.transport}", *(["--tsig"] if job.tsig else []))
+        key = ["--tsig", f"{job.tsig.algorithm}:{job.tsig.name}:{job.tsig.secret}"] if job.tsig else []
+        return [
+            self.program,
+            "xfr",
+            "pull",
+            *_to(job.endpoint, job.transport),
+            "--zones",
+            job.zones,
+            *key,
+            *_trust(job.authority),
+        ]
+
+    def update(self, job: UpdateJob) -> list[str | Path]:
+        """`zonda-load update`."""
+        pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}"]
+        return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace]
+
+    def _require(self, command: str, *options: str) -> None:
+        """Skips what this version cannot do yet: an option, or a value of one, that its help does not show."""
+        if command not in self._help:
+            self._help[command] = _printed([self.program, *command.split(), "--help"])
+        for option in options:
+            name, _, value = option.partition(" ")
+            match = re.search(rf"^\s*{name}\b.*(?:\n(?!\s*-).*)*", self._help[command], re.MULTILINE)
+            if match is None or not re.search(rf"\b{value}\b", match[0]):
+                raise UnsupportedError(f"zonda-load {self.version} {command} cannot do {option}")
+
+
+class Dnsperf(Generator):
+    """DNS-OARC's dnsperf: a closed loop even where a rate is set, without histograms; answers are judged by RCODE."""
+
+    name = "dnsperf"
+    OUTSTANDING = 20_000  # the cap of an "open" loop: beyond it dnsperf waits for the server
+
+    def __init__(self, program: Path) -> None:
+        self.program, self.version = program, _version([program, "-h"])
+
+    def query(self, job: QueryJob) -> list[str | Path]:
+        """dnsperf(1); per-connection limits came with 2.12."""
+        traffic = job.traffic
+        for asked, what in (
+            (traffic.sources > 1, "more than one source address"),
+            (traffic.queries_per_connection > 0, "a limit of queries per connection"),
+            (0 < traffic.dnssec_ok < 1, "DO in a share of queries"),
+            (traffic.tcp_share > 0, "two transports at once"),
+            (traffic.loop == "open" and traffic.arrivals == "poisson", "Poisson arrivals"),
+        ):
+            if asked:
+                raise UnsupportedError(f"dnsperf cannot do {what}", "use zonda-load")
+        closed = traffic.loop == "closed"
+        port = job.endpoint.tls_port if traffic.transport == "tls" else job.endpoint.port
+        return [
+            *(
+                self.program,
+                "-s",
+                job.endpoint.address,
+                "-p",
+                str(port),
+                "-m",
+                "dot" if traffic.transport == "tls" else traffic.transport,
+            ),
+            *(
+                "-d",
+                job.workload.queries,
+                "-l",
+                f"{max(1, round(job.seconds))}",
+                "-c",
+                str(traffic.connections),
+                "-T",
+                "1",
+            ),
+            *("-t", f"{traffic.timeout_ms / 1000:g}", "-q", str(traffic.outstanding if closed else self.OUTSTANDING)),
+            *([] if closed else ["-Q", f"{max(1, round(job.rate))}"]),
+            *(["-e"] if traffic.edns_size else []),
+            *(["-D"] if traffic.dnssec_ok else []),
+        ]
+
+    def parse(self, output: str, job: QueryJob) -> LoadResult:
+        """The statistics block."""
+
+        def number(pattern: str) -> float:
+            match = re.search(pattern, output)
+            if match is None:
+                raise LabError(f"dnsperf printed no result ({pattern})", output[-400:])
+            return float(match[1])
+
+        seconds = number(r"Run time \(s\):\s+([\d.]+)")
+        sent, lost = int(number(r"Queries sent:\s+(\d+)")), int(number(r"Queries lost:\s+(\d+)"))
+        rcodes = {name: int(count) for name, count in re.findall(r"([A-Z]+\d*) (\d+) \([\d.]+%\)", output)}
+        scheduled = job.rate * max(1, round(job.seconds)) if job.traffic.loop == "open" else None
+        result = LoadResult(
+            sent=sent,
+            answered=int(number(r"Queries completed:\s+(\d+)")),
+            timeouts=lost,
+            seconds=seconds,
+            scheduled=scheduled,
+            missed=max(0, round(scheduled) - sent) if scheduled else None,
+            wrong=unexpected(rcodes, job.workload.rcodes) if job.verify else 0,
+            rcodes=rcodes,
+            latency_mean_us=number(r"Average Latency \(s\):\s+([\d.]+)") * 1e6,
+        )
+        if job.traffic.transport != "udp":
+            result.connect_mean_us = number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
+        return result
+
+
+def find(wanted: str = "") -> Generator:
+    """The generator of that name or path; without one zonda-load if it is there, else dnsperf."""
+    given = wanted or os.environ.get("ZONDA_LOAD", "")
+    if Path(given).name.startswith("dnsperf"):
+        return Dnsperf(_program(given))
+    if given and given != "zonda-load":
+        return ZondaLoad(_program(given))
+    built = BUILT if BUILT.exists() else shutil.which("zonda-load")
+    if built:
+        return ZondaLoad(Path(built))
+    if given:
+        raise LabError("zonda-load is not there", "build it with `cargo build --release -p zonda-load`")
+    return Dnsperf(_program("dnsperf"))
+
+
+def events(output: str) -> list[dict[str, Any]]:
+    """The objects that `zonda-load` has printed so far; a line not yet whole is left out."""
+    return [json.loads(line) for line in output[: output.rfind("\n") + 1].splitlines() if line.startswith("{")]
+
+
+def read_summary(output: str) -> LoadResult:
+    """The `stats_sum` object of any `zonda-load` command."""
+    sums = [found for found in events(output) if found.get("type") == "stats_sum"]
+    if not sums:
+        raise LabError("the load generator printed no result", f"its output ends: {output[-400:].strip() or '(empty)'}")
+    total, own = sums[-1], sums[-1].get("zonda", {})
+    handshake = total.get("conn_info", {}).get("conn_latency", {}).get("handshake", {})
+    intended = own.get("latency_intended", "")
+    return LoadResult(
+        sent=total.get("queries", 0),
+        answered=total.get("responses", 0),
+        timeouts=total.get("timeouts", 0),
+        seconds=(total["until"] - total["since"]) / 1e9,
+        scheduled=own.get("scheduled"),
+        late=own.get("late"),
+        missed=own.get("missed"),
+        wrong=own.get("wrong", 0),
+        wrong_examples=own.get("wrong_examples", []),
+        rcodes=total.get("response_rcodes", {}),
+        latency_mean_us=Latency(intended).mean if intended else None,
+        latency_intended=intended,
+        latency_actual=own.get("latency_actual", ""),
+        schedule_error_p99_us=own["schedule_error"]["p99"] / 1000 if "schedule_error" in own else None,
+        connect_mean_us=handshake["avg"] / 1000 if handshake else None,
+        invalid=own.get("invalid_because", []),
+        more=own,
+    )
+
+
+def unexpected(rcodes: dict[str, int], expected: dict[str, float]) -> int:
+    """Answers with an RCODE that no right server gives, or in a share that chance (five sigma) does not explain."""
+    total = sum(rcodes.values())
+    wrong = sum(count for rcode, count in rcodes.items() if rcode not in expected)
+    for rcode, share in expected.items():
+        off = abs(rcodes.get(rcode, 0) - share * total)
+        if off > 5 * (total * share * (1 - share)) ** 0.5 + 0.005 * total:
+            wrong += round(off)
+    return wrong
+
+
+def _to(endpoint: Endpoint, transport: str) -> list[str]:
+    port = endpoint.tls_port if transport == "tls" else endpoint.port
+    return ["--server", endpoint.address, "--port", str(port), "--transport", transport]
+
+
+def _sources(count: int) -> list[str]:
+    return ["--sources", str(count), "--source-prefix", SOURCES] if count > 1 else []
+
+
+def _trust(authority: Certificate | None) -> list[str | Path]:
+    return ["--ca", authority.certificate, "--tls-name", authority.name] if authority else []
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name)
+    if found is None:
+        raise LabError(f"no load generator `{name}`", "`apt-get install dnsperf`, or build zonda-load")
+    return Path(found)
+
+
+def _version(command: Sequence[str | Path]) -> str:
+    match = re.search(r"\d+\.\d+[\w.+-]*", _printed(command))
+    return match[0] if match else "unknown"
+
+
+def _printed(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

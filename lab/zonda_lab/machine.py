@@ -1,0 +1,76 @@
+"""The machine that measured, for the manifest: what a reader needs to judge a figure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+SYSCTLS = (
+    "net.core.rmem_max",
+    "net.core.rmem_default",
+    "net.core.wmem_max",
+    "net.core.somaxconn",
+    "net.core.netdev_max_backlog",
+    "net.core.default_qdisc",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_max_tw_buckets",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_abort_on_overflow",
+    "net.ipv4.tcp_congestion_control",
+    "fs.file-max",
+    "fs.nr_open",
+)
+
+
+def describe() -> dict[str, Any]:
+    """Hardware, kernel, settings; no names of hosts or users."""
+    return {
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_mb": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
+        "hypervisor": "hypervisor" in _read("/proc/cpuinfo"),
+        "kernel": platform.release(),
+        "system": _pretty_name(),
+        "python": platform.python_version(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "unknown",
+        "mitigations": _mitigations(),
+        "root": "in a user namespace" if "ZONDA_LAB_IN_USER_NAMESPACE" in os.environ else "yes",
+        "sysctl": {key: " ".join(_read(f"/proc/sys/{key.replace('.', '/')}").split()) for key in SYSCTLS},
+    }
+
+
+def source_version() -> str:
+    """The commit of this tree, if it is one."""
+    here = Path(__file__).resolve().parent
+    done = subprocess.run(
+        ["git", "-C", here, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _cpu_model() -> str:
+    match = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    return match[1] if match else platform.machine()
+
+
+def _pretty_name() -> str:
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"), re.MULTILINE)
+    return match[1] if match else platform.system()
+
+
+def _mitigations() -> list[str]:
+    folder = Path("/sys/devices/system/cpu/vulnerabilities")
+    states = {path.name: _read(str(path)).strip() for path in sorted(folder.glob("*"))}
+    return [f"{name}: {state}" for name, state in states.items() if state.startswith("Mitigation")]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

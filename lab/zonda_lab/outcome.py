@@ -1,0 +1,92 @@
+"""What one window yields, before it is judged and written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from zonda_lab.experiment import Settings
+from zonda_lab.hdr import Latency
+from zonda_lab.load import LoadResult
+from zonda_lab.series import Telemetry, net
+from zonda_lab.stage import Server, Span
+
+
+@dataclass
+class Outcome:
+    """One window as it was measured."""
+
+    span: Span
+    metrics: dict[str, float]
+    result: LoadResult | None = None
+    within: dict[str, str] = field(default_factory=dict)
+    died: bool = False
+    invalid: list[str] = field(default_factory=list)
+    predictions: dict[str, float] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class Recorder(Protocol):
+    """Takes the windows of one start."""
+
+    @property
+    def windows(self) -> list[tuple[dict[str, str], Settings]]:
+        """What is varied within the start: the levels of each window and its settings, in the order of the plan."""
+
+    def add(self, outcome: Outcome, attempt: int = 0) -> bool:
+        """Judges a window and writes it down; False if it is invalid."""
+
+    def skip(self, why: str, within: dict[str, str]) -> None:
+        """A window that cannot be done here."""
+
+
+def query_metrics(result: LoadResult, span: Span, offered: float | None) -> dict[str, float]:
+    """The figures of a window of queries."""
+    metrics = {
+        "sent_qps": result.sent / result.seconds,
+        "answered_qps": result.answered / result.seconds,
+        "answered_share": result.answered / result.sent if result.sent else 0.0,
+        "lost": float(result.sent - result.answered),
+        "wrong": float(result.wrong),
+        "cpu_us_per_query": span.server_cpu_s * 1e6 / max(1, result.answered),
+    }
+    optional = {
+        "offered_qps": offered,
+        "latency_mean_us": result.latency_mean_us,
+        "schedule_error_p99_us": result.schedule_error_p99_us,
+        "connect_mean_us": result.connect_mean_us,
+    }
+    metrics.update({name: value for name, value in optional.items() if value is not None})
+    if result.latency_intended:
+        intended = Latency(result.latency_intended)
+        for name, percent in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):
+            metrics[f"latency_{name}_us"] = intended.percentile(percent)
+    if result.latency_actual:
+        metrics["uncorrected_p99_us"] = Latency(result.latency_actual).percentile(99.0)
+    return metrics
+
+
+def machine_metrics(telemetry: Telemetry, span: Span) -> dict[str, float]:
+    """The figures that every window has."""
+    metrics = {"server_cpu": span.server_cpu_s / span.seconds}
+    if len(telemetry.samples) > 1:
+        metrics["softirq_share"] = telemetry.cpu_share("softirq")
+        metrics["udp_drops"] = telemetry.grown(net("server", "Udp.RcvbufErrors"))
+        metrics["listen_drops"] = telemetry.grown(net("server", "TcpExt.ListenDrops"))
+        metrics["time_wait_max"] = float(telemetry.gauge(net("server", "TCP.tw")).max())
+    return metrics
+
+
+def memory_metrics(
+    server: Server, records: int, zones: int, connections: int = 0, before_kb: int = 0
+) -> dict[str, float]:
+    """Memory as it stands, and what one record, zone or connection takes of it."""
+    memory = server.process.memory()
+    metrics = {"rss_mb": memory.rss_kb / 1024, "pss_mb": memory.pss_kb / 1024, "peak_mb": memory.peak_kb / 1024}
+    if records:
+        metrics["bytes_per_record"] = memory.pss_kb * 1024 / records
+    if zones:
+        metrics["bytes_per_zone"] = memory.pss_kb * 1024 / zones
+    if connections:
+        metrics["bytes_per_connection"] = (memory.pss_kb - before_kb) * 1024 / connections
+    return metrics

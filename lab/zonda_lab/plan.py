@@ -1,0 +1,129 @@
+"""Which treatment is measured when: randomised complete blocks, the baseline twice in each."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from zonda_lab.experiment import Experiment, Factor, Settings, Table
+
+START_COST_S, WINDOW_COST_S = 0.8, 0.3  # rig, start and stop of a server; start and stop of the generator
+ZONE_COST_S, RECORD_COST_S = 0.5e-3, 4e-6
+PEAK_GOALS, PEAK_STEP = 4, 1.25  # as in `procedures.peak`
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One combination of levels; `copy` 1 is the second baseline of a block."""
+
+    levels: dict[str, str]
+    overrides: tuple[Table, ...] = field(compare=False, repr=False)
+    copy: int = 0
+
+    @property
+    def label(self) -> str:
+        """The levels in words: `nsd, workers=2`."""
+        return ", ".join(_words(name, level) for name, level in self.levels.items()) + (" (again)" if self.copy else "")
+
+
+@dataclass(frozen=True)
+class Start:
+    """One fresh start of one server: the unit of replication."""
+
+    experiment: Experiment
+    block: int
+    order: int
+    treatment: Treatment
+    within: tuple[Treatment, ...]
+
+    @property
+    def key(self) -> str:
+        """Names the start in the records, and so what a resumed run need not do again."""
+        levels = ",".join(f"{name}={level}" for name, level in self.treatment.levels.items())
+        return f"{self.experiment.id}/{self.block}/{levels}/{self.treatment.copy}"
+
+    @property
+    def settings(self) -> Settings:
+        """What this start is made with."""
+        return self.experiment.settings(*self.treatment.overrides)
+
+    def settings_of(self, inner: Treatment) -> Settings:
+        """What one window of this start is made with."""
+        return self.experiment.settings(*self.treatment.overrides, *inner.overrides)
+
+
+def plan(experiment: Experiment, seed: int) -> list[Start]:
+    """All starts in the order in which they are to be made; the same seed gives the same order."""
+    treatments = _with_second_baseline(experiment, crossed(experiment.factors))
+    inner = crossed(experiment.within)
+    starts: list[Start] = []
+    for block in range(experiment.settings().timing.blocks):
+        shuffle = random.Random(f"{seed}/{experiment.id}/{block}")
+        for treatment in shuffle.sample(treatments, len(treatments)):
+            within = tuple(shuffle.sample(inner, len(inner)))
+            starts.append(Start(experiment, block, len(starts), treatment, within))
+    return starts
+
+
+def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
+    """Every combination of the factors' levels; without factors the one empty combination."""
+    combinations = itertools.product(*(factor.levels.items() for factor in factors))
+    return [
+        Treatment(
+            {factor.name: level for factor, (level, _) in zip(factors, chosen, strict=True)},
+            tuple(overrides for _, overrides in chosen),
+        )
+        for chosen in combinations
+    ]
+
+
+def estimate_s(starts: Sequence[Start]) -> float:
+    """A rough length of the run; `Progress` corrects it by how the past went."""
+    kinds = {(start.experiment.id, start.treatment.label): start for start in starts}
+    lengths = {kind: _start_s(start) for kind, start in kinds.items()}
+    return sum(lengths[start.experiment.id, start.treatment.label] for start in starts)
+
+
+def _start_s(start: Start) -> float:
+    settings, procedure = start.settings, start.experiment.document.procedure
+    timing, change = settings.timing, settings.change
+    window = timing.seconds + WINDOW_COST_S
+    held = change.hold_s + change.connections / change.connect_rate
+    work = {
+        "queries": timing.warm_up_s + len(start.within) * window,
+        "updating": timing.warm_up_s + len(start.within) * window,
+        "peak": timing.warm_up_s + _peak_windows(timing.tolerance) * window,
+        "memory": timing.warm_up_s + 3.0,
+        "idle": held,
+        "descriptors": held + 2.0,
+        "propagation": change.changes * 0.7,
+    }.get(procedure, 1.0)
+    return (
+        START_COST_S
+        + work
+        + settings.zones.zones * ZONE_COST_S
+        + settings.zones.zones * settings.zones.records * RECORD_COST_S
+    )
+
+
+def _peak_windows(tolerance: float) -> float:
+    """Two trials a rate: for each goal the upper end, the lower end and a bisection."""
+    return PEAK_GOALS * 2 * (2 + math.log2(max(1.0, math.log(PEAK_STEP) / math.log1p(tolerance))))
+
+
+def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -> list[Treatment]:
+    """The A/A control: how often do two equal treatments look different?"""
+    analysis = experiment.document.analysis
+    again = [
+        Treatment(treatment.levels, treatment.overrides, copy=1)
+        for treatment in treatments
+        if analysis.baseline and treatment.levels.get(analysis.compare) == analysis.baseline
+    ]
+    return treatments + again
+
+
+def _words(name: str, level: str) -> str:
+    return f"{name.rpartition('.')[2]}={level}" if level.replace(".", "").isdigit() else level

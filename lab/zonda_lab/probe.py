@@ -1,0 +1,147 @@
+"""Is it ready, which serial does it serve: found out by asking, on one clock, never from a log."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dns.exception
+import dns.message
+import dns.rdatatype
+
+from zonda_lab.errors import LabError
+from zonda_lab.model import Endpoint
+from zonda_lab.process import Process
+from zonda_lab.rig import Namespace
+
+TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
+BATCH = 64  # probes in flight
+PATIENT = 5_000  # probes a second for zones that do not answer yet
+
+
+def query(number: int, name: str, qtype: str = "SOA") -> bytes:
+    """A query message, without recursion and without EDNS."""
+    labels = [label.encode() for label in name.rstrip(".").split(".") if label]
+    question = b"".join(bytes([len(label)]) + label for label in labels) + b"\0" + struct.pack(">HH", TYPES[qtype], 1)
+    return struct.pack(">HHHHHH", number, 0, 1, 0, 0, 0) + question
+
+
+def is_answer(asked: bytes, reply: bytes) -> bool:
+    """NOERROR with an answer to just this question."""
+    return (
+        len(reply) >= len(asked)
+        and reply[:2] == asked[:2]
+        and reply[2] & 0x80 != 0
+        and reply[3] & 0x0F == 0
+        and reply[6:8] != b"\0\0"
+        and reply[12 : len(asked)].lower() == asked[12:].lower()
+    )
+
+
+def udp_socket(namespace: Namespace, endpoint: Endpoint) -> socket.socket:
+    """A connected socket inside `namespace`."""
+    with namespace.entered():
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    opened.connect((endpoint.address, endpoint.port))
+    return opened
+
+
+def wait_ready(process: Process, namespace: Namespace, endpoint: Endpoint, zone: str, limit_s: float) -> float:
+    """Seconds from the start of `process` until it answers for `zone`."""
+    with udp_socket(namespace, endpoint) as probe:
+        while time.monotonic() - process.began < limit_s:
+            process.require_alive()
+            if ask(probe, query(random.randrange(65536), zone), 0.01):
+                return time.monotonic() - process.began
+            time.sleep(0.002)
+    raise LabError(
+        f"{process.name} does not answer for {zone} after {limit_s:.0f} s", f"its log ends: {process.tail()}"
+    )
+
+
+def ask(probe: socket.socket, asked: bytes, patience_s: float) -> bytes | None:
+    """The answer to `asked`, if there is one in time."""
+    try:
+        probe.send(asked)
+        while select.select([probe], [], [], patience_s)[0]:
+            reply = probe.recv(65535)
+            if is_answer(asked, reply):
+                return reply
+    except ConnectionError:  # nobody listens there yet
+        return None
+    return None
+
+
+def serial(reply: bytes) -> int | None:
+    """The SOA serial in an answer."""
+    try:
+        message = dns.message.from_wire(reply)
+    except dns.exception.DNSException:
+        return None
+    return next((rrset[0].serial for rrset in message.answer if rrset.rdtype == dns.rdatatype.SOA), None)
+
+
+@dataclass
+class Arrivals:
+    """When each zone was first answered, in seconds of the monotonic clock."""
+
+    seen: dict[str, float] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def watch(
+    probe: socket.socket,
+    zones: Sequence[str],
+    limit_s: float,
+    accept: Callable[[bytes], bool] = lambda _: True,
+    tick: Callable[[], None] = lambda: None,
+) -> Arrivals:
+    """Asks for every zone again and again until each has an answer that `accept` likes, or the time is over.
+
+    Zones that answer are asked for as fast as they come, the others at `PATIENT` a second, so as not to be a load.
+    """
+    arrivals, waiting, deadline = Arrivals(), {name: query(0, name)[2:] for name in zones}, time.monotonic() + limit_s
+    turn: list[str] = []
+    while waiting and time.monotonic() < deadline:
+        turn = turn or list(waiting)[::-1]
+        batch = {name: waiting[name] for name in (turn.pop() for _ in range(min(BATCH, len(turn))))}
+        for name, reply in _round(probe, batch):
+            if accept(reply):
+                arrivals.seen[name] = time.monotonic()
+                del waiting[name], batch[name]
+        time.sleep(len(batch) / PATIENT)
+        tick()
+    arrivals.missing = list(waiting)
+    return arrivals
+
+
+def _round(
+    probe: socket.socket, messages: Mapping[str, bytes], patience_s: float = 0.01
+) -> Iterator[tuple[str, bytes]]:
+    """Sends one query a name and yields the answers that come within a moment; all others are thrown away."""
+    first = random.randrange(65536 - len(messages))
+    asked = dict(enumerate(messages, first))
+    try:
+        for number, name in asked.items():
+            probe.send(number.to_bytes(2, "big") + messages[name])
+        until = time.monotonic() + patience_s
+        while asked and select.select([probe], [], [], max(0.0, until - time.monotonic()))[0]:
+            for reply in _received(probe):
+                name = asked.pop(int.from_bytes(reply[:2], "big"), "")
+                if name and is_answer(reply[:2] + messages[name], reply):
+                    yield name, reply
+    except ConnectionError:  # nobody listens there yet
+        time.sleep(patience_s)
+
+
+def _received(probe: socket.socket) -> Iterator[bytes]:
+    """All that has come so far."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            yield probe.recv(65535, socket.MSG_DONTWAIT)

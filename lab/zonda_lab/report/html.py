@@ -1,0 +1,72 @@
+"""A document as one HTML page without any other file: style and plots are inside, there is no script."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
+
+STYLE = Path(__file__).with_name("style.css")
+
+
+def render(document: Document) -> str:
+    """The page."""
+    contents = "".join(
+        f'<li><a href="#{part.anchor}">{escape(part.text)}</a></li>'
+        for part in document.parts
+        if isinstance(part, Heading) and part.level == 2 and part.anchor
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(document.title)}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape(document.title)}</h1></header>\n<nav><ul>{contents}</ul></nav>\n<main>\n"
+        + "".join(map(part_html, document.parts))
+        + "</main>\n</body>\n</html>\n"
+    )
+
+
+def part_html(part: Part) -> str:
+    """One part."""
+    match part:
+        case Heading():
+            anchor = f' id="{part.anchor}"' if part.anchor else ""
+            return f"<h{part.level}{anchor}>{escape(part.text)}</h{part.level}>\n"
+        case Text():
+            strong = f"<strong>{escape(part.strong)}</strong> " if part.strong else ""
+            return f"<p>{strong}{escape(part.text)}</p>\n"
+        case Table():
+            return table_html(part)
+        case Figure():
+            return f"<figure>{part.svg}<figcaption>{escape(part.caption)}</figcaption></figure>\n"
+        case Folded():
+            inner = "".join(map(part_html, part.parts))
+            return f"<details><summary>{escape(part.title)}</summary>\n{inner}</details>\n"
+
+
+def table_html(table: Table) -> str:
+    """A table in a box that scrolls sideways on small screens."""
+    figures = [all(is_figure(row[i]) for row in table.rows) for i in range(len(table.head))]
+    head = "".join(
+        f"<th{' class=n' if figure else ''}>{escape(cell)}</th>"
+        for cell, figure in zip(table.head, figures, strict=True)
+    )
+    rows = []
+    for number, row in enumerate(table.rows):
+        mood = table.moods[number] if number < len(table.moods) else ""
+        cells = "".join(
+            f"<td{' class=n' if figure else ''}>{escape(cell)}</td>" for cell, figure in zip(row, figures, strict=True)
+        )
+        rows.append(f"<tr{f' class={mood}' if mood else ''}>{cells}</tr>")
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>\n"
+
+
+def is_figure(cell: str) -> bool:
+    """Does the cell hold a number (or nothing)?"""
+    return not cell or cell[0].isdigit() or cell[0] in "<−-±∞–"
+
+
+def escape(text: str) -> str:
+    """Text inside HTML."""
+    return html.escape(text)

@@ -1,0 +1,201 @@
+"""Two network namespaces joined by a veth pair: the server's end and the client's.
+
+A namespace here is nothing but an open descriptor of this process: when the process ends, in whatever way, the kernel
+takes away the namespace, its interfaces and its settings. Kernel settings are changed only inside. Without root the
+program starts itself again inside a user namespace, where it may do all this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import RigSpec
+
+SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
+SOURCES = "10.64.0.0/12"  # a million source addresses at the client's end
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
+INSIDE = "ZONDA_LAB_IN_USER_NAMESPACE"
+
+
+def primary_address(number: int) -> str:
+    """Address number `number` of a primary at the client's end."""
+    return f"10.53.{1 + number // 250}.{1 + number % 250}"
+
+
+class Namespace:
+    """A network namespace that lives as long as this object is open."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _call(LIBC.unshare(CLONE_NEWNET))
+            self.fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        finally:
+            _call(LIBC.setns(home, CLONE_NEWNET))
+            os.close(home)
+
+    @property
+    def path(self) -> str:
+        """Where other programs find it, as long as this process lives."""
+        return f"/proc/{os.getpid()}/fd/{self.fd}"
+
+    def command(self, argv: Sequence[str | Path], cpus: Sequence[int] = ()) -> list[str]:
+        """`argv` so that it runs inside, on those CPUs."""
+        pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
+        return ["nsenter", f"--net={self.path}", *pin, *map(str, argv)]
+
+    def run(self, *argv: str | Path) -> str:
+        """Runs a short command inside and returns what it prints."""
+        done = subprocess.run(self.command(argv), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"`{' '.join(map(str, argv))}` failed in the {self.name} namespace: {done.stderr.strip()}")
+        return done.stdout
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread inside: sockets that it opens stay there."""
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _call(LIBC.setns(self.fd, CLONE_NEWNET))
+            yield
+        finally:
+            _call(LIBC.setns(home, CLONE_NEWNET))
+            os.close(home)
+
+    def sysctl(self, settings: Mapping[str, str | int]) -> list[str]:
+        """Changes kernel settings inside; returns those that this kernel does not keep for each namespace."""
+        elsewhere = []
+        with self.entered():
+            for key, value in settings.items():
+                path = Path("/proc/sys", key.replace(".", "/"))
+                if not key.startswith("net.") or not path.exists():
+                    elsewhere.append(key)
+                    continue
+                try:
+                    path.write_text(str(value))
+                except PermissionError:  # shown inside, but there is only one for all
+                    elsewhere.append(key)
+                except OSError as error:
+                    raise LabError(f"{key} = {value}: {error.strerror}") from None
+        return elsewhere
+
+    def read_sysctl(self, key: str) -> str:
+        """A kernel setting as it is inside."""
+        with self.entered():
+            return Path("/proc/sys", key.replace(".", "/")).read_text().strip()
+
+    def close(self) -> None:
+        """Gives the namespace back."""
+        os.close(self.fd)
+
+
+class Rig:
+    """The two ends, wired up as `spec` says; `notes` tells what the kernel would not do."""
+
+    def __init__(self, spec: RigSpec, primaries: int = 0) -> None:
+        self.spec, self.notes = spec, list[str]()
+        self._open = contextlib.ExitStack()
+        try:
+            self.server, self.client = (self._namespace(name) for name in ("server", "client"))
+            self._wire(primaries)
+            self._tune()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives both ends back."""
+        self._open.close()
+
+    def _namespace(self, name: str) -> Namespace:
+        try:
+            namespace = Namespace(name)
+        except OSError as error:
+            raise LabError(
+                f"no network namespace can be made: {error.strerror}",
+                "run as root, or allow user namespaces (sysctl user.max_user_namespaces, "
+                "kernel.apparmor_restrict_unprivileged_userns=0)",
+            ) from None
+        self._open.callback(namespace.close)
+        return namespace
+
+    def _wire(self, primaries: int) -> None:
+        queues = str(self.spec.queues)
+        self.client.run(
+            *("ip", "link", "add", "client", "type", "veth"),
+            *("peer", "name", "server", "numrxqueues", queues, "numtxqueues", queues, "netns", self.server.path),
+        )
+        for end, device, address in ((self.server, "server", SERVER), (self.client, "client", CLIENT)):
+            end.run("ip", "address", "add", f"{address}/16", "dev", device)
+            end.run("ip", "link", "set", device, "up")
+            end.run("ip", "link", "set", "lo", "up")
+        for number in range(primaries):
+            self.client.run("ip", "address", "add", f"{primary_address(number)}/16", "dev", "client")
+        self.client.run("ip", "route", "add", "local", SOURCES, "dev", "lo")
+        self.server.run("ip", "route", "add", SOURCES, "via", CLIENT)
+
+    def _tune(self) -> None:
+        for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
+            elsewhere = end.sysctl(settings)
+            if elsewhere and len(elsewhere) == len(settings):
+                raise UnsupportedError(f"this kernel has no {', '.join(elsewhere)} for each namespace")
+            self.notes += [f"not set, because the kernel has no {key} for each namespace" for key in elsewhere]
+        if self.spec.qdisc:
+            self._traffic_control(self.server, "server", self.spec.qdisc)
+        if self.spec.delay_ms:
+            self._traffic_control(self.client, "client", f"netem delay {self.spec.delay_ms}ms limit 1000000")
+        if self.spec.rps_cpus:
+            self._steer()
+
+    def _traffic_control(self, end: Namespace, device: str, discipline: str) -> None:
+        try:
+            end.run("tc", "qdisc", "replace", "dev", device, "root", *discipline.split())
+        except LabError as error:
+            raise UnsupportedError(f"this kernel cannot do qdisc {discipline.split(maxsplit=1)[0]}: {error}") from None
+
+    def _steer(self) -> None:
+        """RPS, the stand-in for a card's RSS; a fresh sysfs shows the interfaces of the namespace it is mounted in."""
+        mask = f"{sum(1 << cpu for cpu in self.spec.rps_cpus):x}"
+        script = (
+            f"mount -t sysfs rig /sys && for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
+        )
+        try:
+            self.server.run("unshare", "--mount", "sh", "-ec", script)
+        except LabError as error:
+            raise UnsupportedError(f"RPS cannot be set without root: {error}") from None
+
+
+def enter_user_namespace() -> None:
+    """Without root: starts this program again as the root of its own user namespace; returns if that is not needed."""
+    if os.geteuid() == 0 or INSIDE in os.environ:
+        return
+    os.environ[INSIDE] = "1"
+    wrapped = ["unshare", "--user", "--map-root-user", "--net", "--", sys.executable, "-m", "zonda_lab", *sys.argv[1:]]
+    probe = subprocess.run([*wrapped[:5], "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        raise LabError(
+            f"neither root nor a user namespace to be had: {probe.stderr.strip()}",
+            "run as root, or allow user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
+        )
+    os.execvp(wrapped[0], wrapped)
+
+
+def _call(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

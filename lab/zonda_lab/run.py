@@ -1,0 +1,218 @@
+"""Runs experiments start by start: judges every window, writes it down, goes on where it was broken off."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zonda_lab import __version__, hdr, machine, plan, validity
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import Experiment, Settings
+from zonda_lab.load import Generator
+from zonda_lab.outcome import Outcome, machine_metrics
+from zonda_lab.plan import Start
+from zonda_lab.procedures import PROCEDURES
+from zonda_lab.progress import Progress
+from zonda_lab.record import Record, Results
+from zonda_lab.series import Telemetry, saturated
+from zonda_lab.servers import Installed
+from zonda_lab.stage import Stage
+
+
+class Runner:
+    """Everything that stays the same from start to start."""
+
+    def __init__(
+        self, results: Results, installed: Mapping[str, Installed], generator: Generator, progress: Progress
+    ) -> None:
+        self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
+        self._impossible: dict[str, str] = {}
+
+    def run(self, starts: Sequence[Start]) -> None:
+        """Makes the starts that the results do not hold yet."""
+        self.results.mend()
+        finished = self.results.finished()
+        for start in starts:
+            self.progress.begin(f"{start.experiment.id} {start.treatment.label}", plan.estimate_s([start]))
+            if start.key not in finished:
+                self.results.forget(start.key)
+                self.start(start)
+            self.progress.end()
+
+    def start(self, start: Start) -> None:
+        """One start; what cannot be done is written down as skipped, what fails as invalid."""
+        kind = f"{start.experiment.id}/{start.treatment.levels}"
+        procedure = PROCEDURES[start.experiment.document.procedure]
+        attempts = 1 if procedure.retries_itself else start.settings.timing.retries + 1
+        for attempt in range(attempts):
+            book = Book(self, start, attempt)
+            try:
+                if kind in self._impossible:
+                    raise UnsupportedError(self._impossible[kind])
+                with Stage(start.settings, self.installed, self.generator) as stage:
+                    book.open(stage)
+                    procedure.run(stage, book)
+                    book.close()
+            except UnsupportedError as error:
+                self._impossible[kind] = str(error)
+                book.skip(str(error))
+                break
+            except LabError as error:
+                book.fail(str(error))
+            if book.valid:
+                break
+        book.finish()
+
+
+class Book:
+    """Takes the windows of one start and writes them down when the start is over, with its telemetry."""
+
+    def __init__(self, runner: Runner, start: Start, attempt: int) -> None:
+        self.runner, self.start, self.attempt = runner, start, attempt
+        self.records: list[Record] = []
+        self.stage: Stage | None = None
+        self.files: dict[str, str] = {}
+
+    @property
+    def windows(self) -> list[tuple[dict[str, str], Settings]]:
+        """The levels of each window and its settings, in the order of the plan."""
+        return [(inner.levels, self.start.settings_of(inner)) for inner in self.start.within]
+
+    @property
+    def valid(self) -> bool:
+        """Is every window valid?"""
+        return all(record.valid or record.skipped for record in self.records)
+
+    def open(self, stage: Stage) -> None:
+        """The stage is set."""
+        self.stage = stage
+
+    def add(self, outcome: Outcome, attempt: int = 0) -> bool:
+        """Judges a window; True if it is valid."""
+        if self.stage is None:
+            raise LabError("no stage is open")
+        telemetry = self.stage.observed(outcome.span)
+        reasons = outcome.invalid + validity.reasons(self._judged(outcome, telemetry))
+        record = self._record(attempt + self.attempt)
+        record.within, record.metrics = outcome.within, {**machine_metrics(telemetry, outcome.span), **outcome.metrics}
+        record.window = [outcome.span.began, outcome.span.ended]
+        record.valid, record.reasons, record.notes = not reasons, reasons, list(self.stage.rig.notes)
+        record.predictions, record.detail = outcome.predictions, outcome.detail
+        record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
+        record.files = self._histograms(outcome, len(self.records))
+        self.records.append(record)
+        self.runner.progress.window(record)
+        return record.valid
+
+    def close(self) -> None:
+        """Keeps the telemetry of the start, before the stage is left."""
+        if self.stage is not None and self.stage.telemetry_file.exists():
+            self.files["telemetry"] = self.runner.results.keep(
+                self.stage.telemetry_file, f"telemetry/{self._stem}.jsonl"
+            )
+
+    def skip(self, why: str, within: dict[str, str] | None = None) -> None:
+        """The treatment, or one window of it, cannot be done here."""
+        record = self._record(0)
+        record.skipped, record.valid, record.within = why, False, within or {}
+        self.records.append(record)
+        self.runner.progress.window(record)
+
+    def fail(self, why: str) -> None:
+        """The start went wrong half-way: what was measured stands, and one more record says why there is no more."""
+        record = self._record(self.attempt)
+        record.valid, record.reasons = False, [why]
+        self.records.append(record)
+        self.runner.progress.window(record)
+
+    def finish(self) -> None:
+        """Writes the windows down; the last one marks the start as done."""
+        for record in self.records:
+            record.files |= self.files
+            record.detail["last"] = record is self.records[-1]
+            self.runner.results.append(record)
+
+    @property
+    def _stem(self) -> str:
+        return f"{self.start.experiment.id}-{hashlib.sha256(self.start.key.encode()).hexdigest()[:10]}-{self.attempt}"
+
+    def _judged(self, outcome: Outcome, telemetry: Telemetry) -> validity.Window:
+        seconds = outcome.span.seconds
+        softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
+        steered = softirq if self.start.settings.rig.rps_cpus else 0.0  # outside of any process when RPS moves it
+        return validity.Window(
+            telemetry,
+            seconds,
+            outcome.span.own_cpu_s / seconds + steered,
+            outcome.result,
+            outcome.died,
+            outcome.metrics.get("latency_p50_us"),
+        )
+
+    def _record(self, attempt: int) -> Record:
+        label = self.start.settings.server.name
+        server = self.runner.installed.get(label)
+        return Record(
+            experiment=self.start.experiment.id,
+            start=self.start.key,
+            block=self.start.block,
+            order=self.start.order,
+            treatment=self.start.treatment.levels,
+            copy=self.start.treatment.copy,
+            attempt=attempt,
+            server={"label": label, "kind": server.adapter.name, "version": server.version}
+            if server
+            else {"label": label},
+            began=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        )
+
+    def _histograms(self, outcome: Outcome, number: int) -> dict[str, str]:
+        result = outcome.result
+        if result is None or not result.latency_intended:
+            return {}
+        name = f"hdr/{self._stem}-{number}.hlog"
+        tagged = {"intended": result.latency_intended, "actual": result.latency_actual}
+        kept = {tag: text for tag, text in tagged.items() if text}
+        hdr.write_log(self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept)
+        return {"latency": name}
+
+
+def manifest(
+    experiments: Sequence[Experiment],
+    installed: Mapping[str, Installed],
+    absent: Mapping[str, str],
+    generator: Generator,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What was run, with what, where: enough to run it again."""
+    return {
+        "lab": __version__,
+        "source": machine.source_version(),
+        "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine.describe(),
+        "generator": {"name": generator.name, "version": generator.version},
+        "servers": {
+            label: {"kind": server.adapter.name, "version": server.version, "sha256": _digest(server.program)}
+            for label, server in installed.items()
+        },
+        "absent": dict(absent),
+        "options": dict(options),
+        "experiments": {experiment.id: _described(experiment) for experiment in experiments},
+    }
+
+
+def _described(experiment: Experiment) -> dict[str, Any]:
+    return {
+        **asdict(experiment.document),
+        "settings": asdict(experiment.settings()),
+        "levels": {factor.name: list(factor.levels) for factor in (*experiment.factors, *experiment.within)},
+    }
+
+
+def _digest(program: Path) -> str:
+    return hashlib.sha256(program.read_bytes()).hexdigest()

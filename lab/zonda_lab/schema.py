@@ -1,0 +1,128 @@
+"""TOML tables into dataclasses: unknown keys are refused with a suggestion, wrong types by name and place.
+
+A key is the field's name in kebab-case; its documentation is the field's `doc`, from which the reference is printed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from zonda_lab.errors import LabError
+
+T = TypeVar("T")
+NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", list: "a list"}
+
+
+def doc(text: str, default: Any = dataclasses.MISSING) -> Any:
+    """A dataclass field with its documentation; mutable defaults are copied for every instance."""
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=lambda: type(default)(default), metadata={"doc": text})
+    return dataclasses.field(default=default, metadata={"doc": text})
+
+
+def section(text: str, cls: type) -> Any:
+    """A dataclass field that is a table of its own, all of whose keys have defaults."""
+    return dataclasses.field(default_factory=cls, metadata={"doc": text})
+
+
+def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+    """`table` as a `cls`; `where` (file and table) begins every message."""
+    fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    for key in table:
+        if key not in fields:
+            raise LabError(f"{where}: unknown key `{key}`", suggestion(key, fields))
+    missing = [key for key, field in fields.items() if key not in table and _required(field)]
+    if missing:
+        raise LabError(
+            f"{where}: `{missing[0]}` is missing", f"it is {fields[missing[0]].metadata.get('doc', 'needed')}"
+        )
+    values = {
+        fields[key].name: _convert(hints[fields[key].name], value, f"{where}: {key}") for key, value in table.items()
+    }
+    return cls(**values)
+
+
+def suggestion(word: str, known: typing.Iterable[str]) -> str:
+    """Did you mean ...? And otherwise all there is."""
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(known)}"
+
+
+def reference(cls: type, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Every key below `cls` as (key, type, default, documentation)."""
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        key, hint = prefix + field.name.replace("_", "-"), hints[field.name]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            yield key, "table", "", field.metadata.get("doc", "")
+            yield from reference(hint, key + ".")
+        else:
+            yield key, _described(hint), _default(field), field.metadata.get("doc", "")
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        return repr(field.default_factory())
+    return "" if field.default is dataclasses.MISSING else repr(field.default)
+
+
+def _described(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return " | ".join(f'"{choice}"' for choice in typing.get_args(hint))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(_described(arm) for arm in typing.get_args(hint) if arm is not type(None))
+    if typing.get_origin(hint) is list:
+        return f"list of {_described(typing.get_args(hint)[0])}"
+    return NAMES.get(typing.get_origin(hint) or hint, "a table")
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return parse(hint, _checked(dict, value, where), where)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise LabError(f"{where} is {value!r}", suggestion(str(value), map(str, arguments)))
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(arguments, value, where)
+    if origin is list:
+        return [_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_checked(list, value, where))]
+    if origin is dict:
+        return {
+            key: _convert(arguments[1], item, f"{where}.{key}") for key, item in _checked(dict, value, where).items()
+        }
+    return _checked(hint, value, where)
+
+
+def _convert_union(arms: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in arms:
+        return None
+    failure: LabError | None = None
+    for arm in (arm for arm in arms if arm is not type(None)):
+        try:
+            return _convert(arm, value, where)
+        except LabError as error:
+            failure = error
+    raise failure or LabError(f"{where} is {value!r}")
+
+
+def _checked(kind: type, value: Any, where: str) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise LabError(f"{where} must be {NAMES.get(kind, kind.__name__)}, is {value!r}")
+    return value

@@ -1,0 +1,124 @@
+"""Telemetry as time series: rates out of cumulative counters, and what saturated first."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+Floats = NDArray[np.float64]
+FULL = 0.95  # of a core: a thread or CPU at this share cannot do more
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """The samples of one start."""
+
+    header: dict[str, Any]
+    samples: list[dict[str, Any]]
+
+    @classmethod
+    def load(cls, path: Path) -> Telemetry:
+        """Reads what `telemetry.py` printed, compressed or not; a last line cut short is left out."""
+        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+        whole = text[: text.rfind("\n") + 1].splitlines()
+        parsed = [json.loads(line) for line in whole]
+        return cls(parsed[0] if parsed else {}, parsed[1:])
+
+    def between(self, began_s: float, ended_s: float) -> Telemetry:
+        """The samples of a window, by the monotonic clock."""
+        return Telemetry(self.header, [s for s in self.samples if began_s <= s["t"] / 1e9 <= ended_s])
+
+    @property
+    def times(self) -> Floats:
+        """Seconds of the monotonic clock."""
+        return np.array([sample["t"] / 1e9 for sample in self.samples])
+
+    def gauge(self, read: Callable[[dict[str, Any]], float]) -> Floats:
+        """A value as it stood at each sample."""
+        return np.array([read(sample) for sample in self.samples], dtype=float)
+
+    def rate(self, read: Callable[[dict[str, Any]], float]) -> Floats:
+        """A cumulative counter's growth per second, between neighbouring samples."""
+        if len(self.samples) < 2:
+            return np.zeros(0)
+        return np.diff(self.gauge(read)) / np.diff(self.times)
+
+    def grown(self, read: Callable[[dict[str, Any]], float]) -> float:
+        """How much a counter grew in all."""
+        return float(read(self.samples[-1]) - read(self.samples[0])) if self.samples else 0.0
+
+    def cpu_share(self, field: str) -> float:
+        """Share of all CPU time that was of that kind."""
+        if not self.samples:
+            return 0.0
+        ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
+        return float(ticks[CPU_FIELDS.index(field)] / ticks.sum()) if ticks.sum() else 0.0
+
+    def busy_cores(self) -> float:
+        """CPUs kept busy by anything but the hypervisor, on average."""
+        away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal"))
+        return (1 - away) * len(self.samples[0]["cpu"]) if len(self.samples) > 1 else 0.0
+
+    def used_cores(self, label: str) -> Floats:
+        """CPUs used by one labelled process tree."""
+        return self.rate(lambda sample: sum(threads_of(sample, label).values()) / 1e9)
+
+    def thread_shares(self, label: str) -> dict[str, Floats]:
+        """Share of a core used by each thread of a process tree."""
+
+        def run_s(name: str) -> Callable[[dict[str, Any]], float]:
+            return lambda sample: threads_of(sample, label).get(name, 0) / 1e9
+
+        names = sorted({name for sample in self.samples for name in threads_of(sample, label)})
+        return {name: self.rate(run_s(name)) for name in names}
+
+
+def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:
+    """Nanoseconds that each thread of a process tree has run."""
+    threads: dict[str, int] = sample["processes"].get(label, {}).get("threads", {})
+    return threads
+
+
+def net(end: str, counter: str) -> Callable[[dict[str, Any]], float]:
+    """Reads one network counter of one end."""
+    return lambda sample: float(sample["net"].get(end, {}).get(counter, 0))
+
+
+def softirq_s(cpu: int, tick: int) -> Callable[[dict[str, Any]], float]:
+    """Reads the seconds that one CPU has spent in softirq."""
+    return lambda sample: sample["cpu"][cpu][CPU_FIELDS.index("softirq")] / tick
+
+
+def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
+    """What reached its limit and when (seconds since the first sample), the first one first."""
+    if len(telemetry.samples) < 2:
+        return []
+    times = telemetry.times[1:] - telemetry.times[0]
+    found: list[tuple[float, str]] = []
+
+    def watch(values: Floats, limit: float, what: str) -> None:
+        over = np.flatnonzero(values >= limit)
+        if len(over):
+            found.append((float(times[over[0]]), what))
+
+    for label in ("server", "load"):
+        for name, shares in telemetry.thread_shares(label).items():
+            watch(shares, FULL, f"{label}: thread {name.partition('/')[0]} uses its whole core")
+    for cpu in range(len(telemetry.samples[0]["cpu"])):
+        watch(telemetry.rate(softirq_s(cpu, telemetry.header["tick"])), FULL, f"CPU {cpu} does nothing but softirq")
+    for end, counter, what in (
+        ("server", "Udp.RcvbufErrors", "the server's socket buffers overflow"),
+        ("client", "Udp.RcvbufErrors", "the generator's socket buffers overflow"),
+        ("server", "TcpExt.ListenOverflows", "the server's listen queue overflows"),
+        ("server", "softnet.dropped", "the kernel's receive queues overflow"),
+    ):
+        watch(telemetry.rate(net(end, counter)), 1.0, what)
+    return sorted(found)

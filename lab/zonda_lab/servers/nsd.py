@@ -1,0 +1,86 @@
+"""NLnet Labs' NSD."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zonda_lab.model import Setup, Zone
+from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least, file_of
+
+
+class Nsd(Adapter):
+    """nsd.conf(5); processes instead of threads, reload by SIGHUP."""
+
+    name, program, package = "nsd", "nsd", "nsd"
+
+    def features(self, version: str) -> frozenset[Feature]:
+        """TLS since 4.2, XoT in since 4.3.7, XoT out since 4.4."""
+        newer = {Feature.TLS, Feature.XOT_IN, Feature.XOT_OUT} if at_least(version, 4, 4) else set()
+        return SERVING | newer
+
+    def version_command(self, program: Path) -> list[str | Path]:
+        """`nsd -v`."""
+        return [program, "-v"]
+
+    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+        """In the foreground, with our file."""
+        return [program, "-d", "-c", setup.directory / "nsd.conf"]
+
+    def files(self, setup: Setup) -> dict[str, str]:
+        """One file."""
+        parts = [self._server(setup), "remote-control:\n control-enable: no\n"]
+        if setup.tsig:
+            key = setup.tsig
+            parts.append(f'key:\n name: "{key.name}"\n algorithm: {key.algorithm}\n secret: "{key.secret}"\n')
+        if setup.authority:
+            parts.append(f'tls-auth:\n name: "primary"\n auth-domain-name: "{setup.authority.name}"\n')
+        parts += [self._zone(setup, zone) for zone in setup.zones]
+        return {"nsd.conf": "".join(parts)}
+
+    def _server(self, setup: Setup) -> str:
+        folder, here = setup.directory, setup.endpoint
+        lines = [
+            f"server-count: {setup.workers}",
+            *(f"ip-address: {address}@{here.port}" for address in setup.addresses),
+            f"port: {here.port}",
+            'username: ""',
+            "zonesdir: /",
+            'database: ""',
+            f"pidfile: {folder}/nsd.pid",
+            f"xfrdfile: {folder}/xfrd.state",
+            f"zonelistfile: {folder}/zone.list",
+            f"xfrdir: {folder}",
+            f"tcp-count: {setup.tcp_clients}",
+            f"tcp-timeout: {setup.tcp_idle_s}",
+            "tcp-query-count: 0",
+            "reuseport: yes",
+            "rrl-ratelimit: 0",
+            "refuse-any: no",
+            f"xfrd-tcp-max: {setup.parallel_transfers}",
+        ]
+        if setup.certificate:
+            lines += [
+                *(f"ip-address: {address}@{here.tls_port}" for address in setup.addresses),
+                f"tls-port: {here.tls_port}",
+                f'tls-service-key: "{setup.certificate.key}"',
+                f'tls-service-pem: "{setup.certificate.certificate}"',
+            ]
+        if setup.authority:
+            lines.append(f'tls-cert-bundle: "{setup.authority.certificate}"')
+        return "server:\n" + "".join(f" {line}\n" for line in [*lines, *setup.options])
+
+    def _zone(self, setup: Setup, zone: Zone) -> str:
+        key = setup.tsig.name if setup.tsig else "NOKEY"
+        lines = [f"name: {zone.name}", f"provide-xfr: 0.0.0.0/0 {key}"]
+        if zone.primary:
+            there = zone.primary.endpoint
+            port, tls = (there.tls_port, " primary") if zone.primary.tls else (there.port, "")
+            lines += [
+                f"zonefile: {setup.directory}/{file_of(zone.name)}",
+                f"request-xfr: AXFR {there.address}@{port} {key}{tls}",
+                "allow-notify: 0.0.0.0/0 NOKEY",
+            ]
+        else:
+            lines.append(f"zonefile: {zone.file}")
+        lines += [f"notify: {other.plain} NOKEY" for other in setup.notify]
+        return "zone:\n" + "".join(f" {line}\n" for line in lines)

@@ -1,0 +1,65 @@
+"""PowerDNS Authoritative with its bind backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zonda_lab.model import Setup, Zone
+from zonda_lab.servers.adapter import Adapter, Feature
+
+
+class Pdns(Adapter):
+    """pdns_server(1): zone files behind the packet and query caches, which are left as they come."""
+
+    name, program, package = "pdns", "pdns_server", "pdns-server pdns-backend-bind"
+
+    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
+        """TSIG keys live in a database that the bind backend only has beside itself: not offered here."""
+        return frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRANSFER_OUT, Feature.NOTIFY})
+
+    def version_command(self, program: Path) -> list[str | Path]:
+        """`pdns_server --version`."""
+        return [program, "--version"]
+
+    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+        """In the foreground, with our folder of configuration."""
+        return [program, f"--config-dir={setup.directory}", "--daemon=no", "--guardian=no", "--disable-syslog"]
+
+    def reload_command(self, setup: Setup) -> list[str | Path]:
+        """By its control socket, zone by zone."""
+        names = [zone.name.rstrip(".") or "." for zone in setup.zones]
+        return ["pdns_control", f"--config-dir={setup.directory}", "bind-reload-now", *names]
+
+    def files(self, setup: Setup) -> dict[str, str]:
+        """Its own settings, and zones in BIND's language."""
+        here = setup.endpoint
+        settings = {
+            "launch": "bind",
+            "bind-config": str(setup.directory / "named.conf"),
+            "local-address": ",".join(setup.addresses),
+            "local-port": str(here.port),
+            "receiver-threads": str(setup.workers),
+            "reuseport": "yes",
+            "socket-dir": str(setup.directory),
+            "allow-axfr-ips": "0.0.0.0/0",
+            "max-tcp-connections": str(setup.tcp_clients),
+            "tcp-idle-timeout": str(setup.tcp_idle_s),
+            "loglevel": "4",
+            "secondary": "yes" if setup.primaries else "no",
+            "primary": "yes" if setup.notify else "no",
+            "xfr-cycle-interval": "60",
+        }
+        if setup.notify:
+            settings["also-notify"] = ",".join(f"{to.address}:{to.port}" for to in setup.notify)
+        own = [f"{key}={value}" for key, value in settings.items()]
+        return {
+            "pdns.conf": "".join(f"{line}\n" for line in [*own, *setup.options]),
+            "named.conf": "".join(self._zone(setup, zone) for zone in setup.zones),
+        }
+
+    def _zone(self, setup: Setup, zone: Zone) -> str:
+        if not zone.primary:
+            return f'zone "{zone.name}" {{ type master; file "{zone.file}"; }};\n'
+        there = zone.primary.endpoint
+        file = setup.directory / zone.name.rstrip(".")
+        return f'zone "{zone.name}" {{ type slave; file "{file}"; masters {{ {there.address}:{there.port}; }}; }};\n'

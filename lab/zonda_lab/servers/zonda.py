@@ -1,0 +1,61 @@
+"""Zonda."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zonda_lab.model import Setup, Zone
+from zonda_lab.servers.adapter import Adapter, Feature
+
+BUILT = Path(__file__).resolve().parents[3] / "target/release/zonda"
+
+
+class Zonda(Adapter):
+    """zonda.toml(5); threads, reload by SIGHUP."""
+
+    name, program = "zonda", "zonda"
+
+    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
+        """What is served so far: no transfers in, no NOTIFY, no updates."""
+        return frozenset({Feature.TCP, Feature.ZONES, Feature.TRANSFER_OUT})
+
+    def find(self, path: Path | None = None) -> Path:
+        """As given, from the environment (ZONDA), as built in this tree, on PATH."""
+        given = path or (Path(os.environ["ZONDA"]) if "ZONDA" in os.environ else None)
+        return super().find(given or (BUILT if BUILT.exists() else None))
+
+    def version_command(self, program: Path) -> list[str | Path]:
+        """`zonda --version`."""
+        return [program, "--version"]
+
+    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+        """In the foreground, with our file."""
+        return [program, "serve", "--config", setup.directory / "zonda.toml"]
+
+    def files(self, setup: Setup) -> dict[str, str]:
+        """One TOML file."""
+        listen = ", ".join(f'"{address}:{setup.endpoint.port}"' for address in setup.addresses)
+        lines = [
+            "[server]",
+            f"listen = [{listen}]",
+            f"workers = {setup.workers}",
+            f"tcp-workers = {setup.workers}",
+            f"tcp-connections = {setup.tcp_clients}",
+            f"tcp-connections-per-client = {setup.tcp_clients}",
+            f"tcp-idle-timeout-ms = {setup.tcp_idle_s * 1000}",
+            f'state-dir = "{setup.directory}"',
+            *setup.options,
+        ]
+        return {
+            "zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(zone) for zone in setup.zones)
+        }
+
+    def _zone(self, zone: Zone) -> str:
+        lines = [f'name = "{zone.name}"', 'allow-transfer = ["0.0.0.0/0"]']
+        if zone.primary:
+            there = zone.primary.endpoint
+            lines.append(f'primaries = ["{there.address}:{there.port}"]')
+        else:
+            lines.append(f'file = "{zone.file}"')
+        return "[[zone]]\n" + "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,137 @@
+"""Real DNSSEC signatures for generated zones: Ed25519 keys from a seed, NSEC or NSEC3 with opt-out.
+
+Deterministic: Ed25519 draws no random numbers, the times are fixed. Zones must have no empty non-terminals
+(those of `zonegen` have none), since NSEC3 would need them in its chain.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import dns.name
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+import dns.rdtypes.util
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+ALGORITHM = 15  # Ed25519, RFC 8080
+INCEPTION, EXPIRATION = 1577836800, 2145916800  # 2020-01-01 to 2038-01-01
+BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHIJKLMNOPQRSTUV")
+
+
+class RRset(NamedTuple):
+    """One RRset in text; `role` says what signing does with it (cut: NS of a delegation, glue: below one)."""
+
+    owner: str
+    ttl: int
+    type: str
+    rdatas: tuple[str, ...]
+    role: Literal["apex", "own", "cut", "glue"]
+
+
+class Signer:
+    """A key and the zone it signs."""
+
+    def __init__(self, apex: str, seed: int) -> None:
+        self.apex = dns.name.from_text(apex)
+        self.private = Ed25519PrivateKey.from_private_bytes(
+            hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest()
+        )
+        self.public = self.private.public_key().public_bytes_raw()
+
+    @property
+    def dnskey(self) -> str:
+        """The DNSKEY's text: zone key and secure entry point."""
+        return f"257 3 {ALGORITHM} {base64.b64encode(self.public).decode()}"
+
+    @property
+    def key_tag(self) -> int:
+        """RFC 4034 appendix B."""
+        rdata = struct.pack(">HBB", 257, 3, ALGORITHM) + self.public
+        total = sum(byte << 8 if i % 2 == 0 else byte for i, byte in enumerate(rdata))
+        return (total + (total >> 16 & 0xFFFF)) & 0xFFFF
+
+    def rrsig(self, rrset: RRset) -> RRset:
+        """RFC 4034 3.1.8.1: RRSIG RDATA without the signature, then the RRset in canonical form and order."""
+        owner = dns.name.from_text(rrset.owner)
+        rdtype, labels = dns.rdatatype.from_text(rrset.type), len(owner.labels) - 1
+        wires = sorted(dns.rdata.from_text(dns.rdataclass.IN, rdtype, text).to_digestable() for text in rrset.rdatas)
+        prefix = (
+            struct.pack(">HBBIIIH", rdtype, ALGORITHM, labels, rrset.ttl, EXPIRATION, INCEPTION, self.key_tag)
+            + self.apex.to_digestable()
+        )
+        head = owner.to_digestable() + struct.pack(">HHI", rdtype, 1, rrset.ttl)
+        covered = b"".join(head + struct.pack(">H", len(wire)) + wire for wire in wires)
+        signature = base64.b64encode(self.private.sign(prefix + covered)).decode()
+        times = "20380101000000 20200101000000"
+        text = f"{rrset.type} {ALGORITHM} {labels} {rrset.ttl} {times} {self.key_tag} {self.apex} {signature}"
+        return rrset._replace(type="RRSIG", rdatas=(text,))
+
+
+def signed(rrsets: Iterable[RRset], apex: str, denial: str, seed: int) -> Iterator[RRset]:
+    """`rrsets` (the SOA first) with DNSKEY, signatures and the chain that denies everything else."""
+    signer = Signer(apex, seed)
+    types: dict[str, set[str]] = {}
+    negative_ttl = 0
+    for rrset in rrsets:
+        if rrset.type == "SOA":
+            negative_ttl = min(rrset.ttl, int(rrset.rdatas[0].split()[-1]))  # RFC 9077 3: the TTL of denial
+            dnskey = rrset._replace(type="DNSKEY", rdatas=(signer.dnskey,))
+            extra = (
+                [dnskey]
+                if denial == "nsec"
+                else [dnskey, rrset._replace(type="NSEC3PARAM", ttl=0, rdatas=("1 0 0 -",))]
+            )
+        else:
+            extra = []
+        for each in (rrset, *extra):
+            yield each
+            if each.role != "glue":
+                types.setdefault(each.owner, set()).add(each.type)
+            if each.role in ("apex", "own"):
+                yield signer.rrsig(each)
+    chain = nsec_chain if denial == "nsec" else nsec3_chain
+    for rrset in chain(types, apex, negative_ttl):
+        yield rrset
+        yield signer.rrsig(rrset)
+
+
+def nsec_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRset]:
+    """RFC 4034 4: every owner of authoritative data or a delegation, in canonical order, the last to the apex."""
+    owners = sorted(types, key=canonical)
+    for owner, following in zip(owners, [*owners[1:], apex], strict=True):
+        listed = types[owner] | {"NSEC", "RRSIG"}
+        yield RRset(owner, ttl, "NSEC", (f"{following} {type_list(listed)}",), "own")
+
+
+def nsec3_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRset]:
+    """RFC 5155 7.1 with opt-out: delegations without DS are left out; no salt, no iterations (RFC 9276)."""
+    hashed = {nsec3_hash(owner): listed for owner, listed in types.items() if listed != {"NS"}}
+    order = sorted(hashed)
+    for digest, following in zip(order, [*order[1:], order[0]], strict=True):
+        listed = hashed[digest] | ({"RRSIG"} if hashed[digest] != {"NS"} else set())
+        owner = f"{digest}." if apex == "." else f"{digest}.{apex}"
+        yield RRset(owner, ttl, "NSEC3", (f"1 1 0 - {following} {type_list(listed)}",), "own")
+
+
+def nsec3_hash(owner: str) -> str:
+    """The hashed owner name: SHA-1 once over the wire form in lower case, no salt."""
+    wire = (
+        b"".join(bytes([len(part)]) + part for part in owner.lower().encode().rstrip(b".").split(b".") if part) + b"\0"
+    )
+    return base64.b32encode(hashlib.sha1(wire).digest()).translate(BASE32HEX).decode()
+
+
+def canonical(owner: str) -> list[str]:
+    """RFC 4034 6.1: labels from the root down; the generated labels are plain ASCII."""
+    return owner.lower().rstrip(".").split(".")[::-1] if owner != "." else []
+
+
+def type_list(types: set[str]) -> str:
+    """Types in the order of their numbers."""
+    return " ".join(sorted(types, key=dns.rdatatype.from_text))

@@ -1,0 +1,360 @@
+"""One start of one server on its rig, watched: what every procedure works with."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zonda_lab import probe, telemetry, zonegen
+from zonda_lab.credentials import TSIG, certificate
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import Settings, Traffic
+from zonda_lab.load import GRACE_S, Generator, LoadResult, QueryJob, events
+from zonda_lab.model import Certificate, Endpoint, Primary, Setup, Zone
+from zonda_lab.process import Process, descendants, thread_run_ns, threads
+from zonda_lab.rig import SERVER, Rig, primary_address
+from zonda_lab.series import Telemetry
+from zonda_lab.servers import Feature, Installed
+from zonda_lab.workload import Workload, workload
+from zonda_lab.zonegen import ZoneSet
+
+VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
+CAPACITY_S = 2.0
+CLOSED_LOOP = 200
+
+
+@dataclass
+class Server:
+    """A server that runs."""
+
+    installed: Installed
+    setup: Setup
+    process: Process
+    first_answer_s: float = 0.0
+
+    @property
+    def checked(self) -> bool:
+        """Can its answers be right or wrong? An echo's cannot."""
+        return Feature.ZONES in self.installed.adapter.features(self.installed.version)
+
+
+@dataclass
+class Span:
+    """A stretch of time on the stage and the CPU time that was used in it."""
+
+    began: float = field(default_factory=time.monotonic)
+    ended: float = 0.0
+    server_cpu_s: float = 0.0
+    own_cpu_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.ended - self.began
+
+
+class Stage:
+    """Rig, zones, processes and telemetry of one start; leaving it ends and removes all of them."""
+
+    def __init__(self, settings: Settings, installed: Mapping[str, Installed], generator: Generator) -> None:
+        self.settings, self.generator, self._installed = settings, generator, installed
+        self._open = contextlib.ExitStack()
+        self._labels: dict[str, int] = {}
+        self._capacity: dict[object, float] = {}
+
+    def __enter__(self) -> Stage:
+        try:
+            self._enter()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _enter(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="zonda-lab-"))
+        self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.zones: ZoneSet = zonegen.generate(self.settings.zones)
+        self.rig = self._open.enter_context(
+            Rig(self.settings.rig, self.settings.primary.addresses if self.settings.primary.name else 0)
+        )
+        self.telemetry_file = self.folder / "telemetry.jsonl"
+        watching = [f"--net={end.name}={end.path}" for end in (self.rig.server, self.rig.client)]
+        argv: list[str | Path] = [
+            sys.executable,
+            telemetry.__file__,
+            "--labels",
+            self.folder / "labels.json",
+            *watching,
+        ]
+        self.start_process("telemetry", argv, log=self.telemetry_file)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the server under test listens."""
+        return Endpoint(SERVER)
+
+    def installed(self, label: str) -> Installed:
+        """The program behind a label."""
+        if label not in self._installed:
+            raise UnsupportedError(
+                f"{label} is not there", f"`zonda-lab servers` tells why; found: {', '.join(self._installed)}"
+            )
+        return self._installed[label]
+
+    def require(self, server: Installed, *features: Feature) -> None:
+        """Skips the treatment if the server lacks something."""
+        for feature in features:
+            if feature not in server.adapter.features(server.version):
+                raise UnsupportedError(f"{server.label} {server.version} cannot do {feature.value}")
+
+    def start_process(self, label: str, argv: Sequence[str | Path], log: Path | None = None) -> Process:
+        """A helper at the client's end, on the generator's CPUs, until the stage is left."""
+        path = log or self.folder / f"{label}.log"
+        process = Process(label, argv, self.rig.client, path, cpus=self.settings.rig.load_cpus)
+        self._open.callback(process.stop)
+        self._label(label, process)
+        return process
+
+    def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
+        """The server under test, ready: it has answered for its last zone."""
+        spec, rig, installed = self.settings.server, self.settings.rig, self.installed(self.settings.server.name)
+        tls = self.settings.traffic.transport == "tls"
+        if tls:
+            self.require(installed, Feature.TLS)
+        setup = Setup(
+            directory=self.folder / "server",
+            endpoint=self.endpoint,
+            zones=tuple(self.zones.zones if zones is None else zones),
+            workers=spec.workers,
+            tcp_clients=spec.tcp_clients,
+            tcp_idle_s=spec.tcp_idle_s,
+            certificate=self.certificate if tls else None,
+            tsig=TSIG if self.settings.primary.tsig else None,
+            parallel_transfers=self.settings.primary.parallel_transfers,
+            updates=updates,
+            options=tuple(spec.options.get(installed.adapter.name, ())),
+        )
+        installed.adapter.prepare(setup)
+        if self.settings.timing.cold_cache:
+            forget_pages([zone.file for zone in setup.zones if zone.file])
+        process = Process(
+            "server",
+            installed.adapter.command(installed.program, setup),
+            self.rig.server,
+            self.folder / "server.log",
+            cpus=rig.server_cpus,
+            descriptors=rig.descriptors,
+        )
+        self._open.callback(process.stop)
+        self._label("server", process)
+        return Server(installed, setup, process)
+
+    def wait_ready(self, server: Server, zone: str | None = None) -> float:
+        """Seconds from the start of `server` to its first answer for `zone` (its last one)."""
+        end = self.rig.client if server.setup.endpoint.address == SERVER else self.rig.server
+        name = zone or server.setup.zones[-1].name
+        server.first_answer_s = probe.wait_ready(
+            server.process, end, server.setup.endpoint, name, self.settings.timing.ready_s
+        )
+        return server.first_answer_s
+
+    def start_primary(self, zones: Sequence[Zone], notify: tuple[Endpoint, ...] = ()) -> Server:
+        """The primary at the client's end, ready; zones are spread over its addresses by `secondary_zones`."""
+        spec, installed = self.settings.primary, self.installed(self.settings.primary.name)
+        self.require(
+            installed,
+            Feature.TRANSFER_OUT,
+            *([Feature.XOT_OUT] if spec.transport == "tls" else []),
+            *([Feature.TSIG] if spec.tsig else []),
+        )
+        addresses = [primary_address(number) for number in range(spec.addresses)]
+        setup = Setup(
+            directory=self.folder / "primary",
+            endpoint=Endpoint(addresses[0]),
+            more_addresses=tuple(addresses[1:]),
+            zones=tuple(zones),
+            workers=1,
+            tcp_clients=4000,
+            certificate=self.certificate if spec.transport == "tls" else None,
+            tsig=TSIG if spec.tsig else None,
+            notify=notify,
+        )
+        installed.adapter.prepare(setup)
+        server = Server(
+            installed, setup, self.start_process("primary", installed.adapter.command(installed.program, setup))
+        )
+        self.wait_ready(server)
+        return server
+
+    def secondary_zones(self) -> list[Zone]:
+        """The zones as a secondary has them: no file, a primary."""
+        spec = self.settings.primary
+        tls = self.certificate if spec.transport == "tls" else None
+        primaries = [Primary(Endpoint(primary_address(number)), tls) for number in range(spec.addresses)]
+        return [Zone(zone.name, primary=primaries[i % len(primaries)]) for i, zone in enumerate(self.zones.zones)]
+
+    @property
+    def certificate(self) -> Certificate:
+        """A certificate for this stage."""
+        if not hasattr(self, "_certificate"):
+            self._certificate = certificate(self.folder)
+        return self._certificate
+
+    def changeable_zones(self) -> list[Zone]:
+        """Copies of the zone files that may be changed."""
+        if self.settings.zones.signed != "no":
+            raise UnsupportedError("a signed zone cannot be changed here: its SOA would need a new signature")
+        copies = []
+        for i, zone in enumerate(self.zones.zones):
+            path = self.folder / "zones" / zonegen.file_name(i)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(zone.file or "", path)
+            copies.append(Zone(zone.name, path))
+        return copies
+
+    def workload(self) -> Workload:
+        """The query file that fits the zones."""
+        return workload(self.settings.zones, self.settings.queries)
+
+    def job(
+        self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
+    ) -> QueryJob:
+        """The queries that `settings` (those of one window) ask for."""
+        return QueryJob(
+            traffic=settings.traffic,
+            rate=self.rate(settings, server) if rate is None else rate,
+            endpoint=server.setup.endpoint,
+            workload=workload(settings.zones, settings.queries),
+            seconds=settings.timing.seconds if seconds is None else seconds,
+            verify=server.checked,
+            authority=self.authority(settings),
+        )
+
+    def load(self, job: QueryJob) -> LoadResult:
+        """Runs the generator to its end."""
+        return self.generator.parse(self.run_load(self.generator.query(job), job.seconds + job.warm_up_s), job)
+
+    def run_load(
+        self, argv: Sequence[str | Path], seconds: float, on_event: Callable[[str], None] = lambda _: None
+    ) -> str:
+        """Runs one generator command; `on_event` hears the type of each event that it prints. Returns its output."""
+        log = self.folder / "load.log"
+        log.unlink(missing_ok=True)
+        heard = 0
+        with Process("load", argv, self.rig.client, log, cpus=self.settings.rig.load_cpus) as process:
+            self._label("load", process)
+            deadline = time.monotonic() + seconds + GRACE_S
+            while process.alive:
+                time.sleep(0.005)
+                if time.monotonic() > deadline:
+                    raise LabError(f"the load generator did not end {GRACE_S:.0f} s after its time", process.tail())
+                found = [event.get("msg_type", "") for event in events(log.read_text()) if event.get("type") == "event"]
+                for name in found[heard:]:
+                    on_event(name)
+                heard = len(found)
+        if process.child.returncode not in (VALID, INVALID):
+            raise LabError(f"the load generator failed with status {process.child.returncode}", process.tail())
+        return log.read_text()
+
+    def rate(self, settings: Settings, server: Server) -> float:
+        """Queries a second; "50%" is a share of the capacity of this very start."""
+        rate = settings.traffic.rate
+        if isinstance(rate, str):
+            return self.capacity(settings, server) * float(rate.rstrip("%")) / 100
+        return rate
+
+    def capacity(self, settings: Settings, server: Server) -> float:
+        """Answers a second in a closed loop, measured once a start for each kind of traffic."""
+        traffic = _closed(settings.traffic)
+        if traffic not in self._capacity:
+            job = QueryJob(
+                traffic,
+                0.0,
+                server.setup.endpoint,
+                self.workload(),
+                CAPACITY_S,
+                verify=False,
+                authority=self.authority(settings),
+            )
+            result = self.load(job)
+            self._capacity[traffic] = result.answered / result.seconds
+        return self._capacity[traffic]
+
+    def authority(self, settings: Settings) -> Certificate | None:
+        """Who vouches for the server, if it is asked over TLS."""
+        return self.certificate if settings.traffic.transport == "tls" else None
+
+    @contextlib.contextmanager
+    def span(self, server: Server) -> Iterator[Span]:
+        """Takes the time and the CPU time of what is done inside."""
+        span, before, own_before = Span(), server.process.cpu_s(), self._own_cpu_s()
+        yield span
+        span.ended = time.monotonic()
+        span.server_cpu_s = server.process.cpu_s() - before
+        span.own_cpu_s = span.server_cpu_s + self._own_cpu_s() - own_before
+
+    def observed(self, span: Span) -> Telemetry:
+        """The telemetry of a span."""
+        return self.latest().between(span.began, span.ended)
+
+    def latest(self) -> Telemetry:
+        """The telemetry so far."""
+        return Telemetry.load(self.telemetry_file)
+
+    def reload(self, server: Server) -> None:
+        """Has the server read its changed zone files; its configuration is written anew, or some would not look."""
+        server.installed.adapter.prepare(server.setup)
+        if command := server.installed.adapter.reload_command(server.setup):
+            self.rig.server.run(*command)
+        else:
+            server.process.signal(signal.SIGHUP)
+
+    def _own_cpu_s(self) -> float:
+        """CPU time of the lab itself and all it started, also of what has ended."""
+        times = os.times()
+        living = [pid for label, pid in self._labels.items() if label != "server"]
+        running = sum(thread_run_ns(task) for task in threads([below for pid in living for below in descendants(pid)]))
+        return times.user + times.system + times.children_user + times.children_system + running / 1e9
+
+    def _label(self, label: str, process: Process) -> None:
+        self._labels[label] = process.child.pid
+        scratch = self.folder / "labels.new"
+        scratch.write_text(json.dumps(self._labels))
+        scratch.rename(self.folder / "labels.json")
+
+
+def forget_pages(files: Sequence[Path]) -> None:
+    """Has the kernel forget what it holds of those files: the next reader goes to the disk."""
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def set_serial(zone: Path, number: int) -> None:
+    """Changes the serial of a generated zone in place: it has ten digits and stands in the first line."""
+    with zone.open("r+") as file:
+        soa = file.readline().split()
+        at = len(" ".join(soa[:6])) + 1
+        if soa[3] != "SOA" or not (10**9 <= number < 2**32):
+            raise LabError(f"{zone}: no serial to change")
+        file.seek(at)
+        file.write(str(number))
+
+
+def _closed(traffic: Traffic) -> Traffic:
+    """The same traffic in a closed loop, whatever its rate."""
+    return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0)

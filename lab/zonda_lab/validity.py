@@ -1,0 +1,67 @@
+"""May a window be believed? The rules were fixed before anything was measured; what breaks one is kept, marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zonda_lab.load import LoadResult
+from zonda_lab.series import Telemetry, net
+
+ACHIEVED = 0.999  # of the schedule must have been sent
+SCHEDULE_ERROR = 0.10  # of the median latency, at the generator's 99th percentile
+SCHEDULE_FLOOR_US = 100.0  # below this no schedule error matters: a timer is not better
+STEAL = 0.01  # of all CPU time taken by the hypervisor
+FOREIGN_CORES = 0.10  # used by programs that are not part of the experiment
+IO_PRESSURE = 0.05  # of the time something waited for a disk
+LATE_SAMPLE_S = 0.5  # telemetry this far behind its beat was starved, and so was the generator
+
+
+@dataclass(frozen=True)
+class Window:
+    """What the rules look at."""
+
+    telemetry: Telemetry
+    seconds: float
+    own_cores: float
+    result: LoadResult | None
+    died: bool
+    latency_p50_us: float | None = None
+
+
+def reasons(window: Window) -> list[str]:
+    """Why the window is invalid; nothing if it is valid."""
+    found = [] if not window.died else ["the server died"]
+    if window.result is not None:
+        found += _generator(window, window.result)
+    return found + _machine(window)
+
+
+def _generator(window: Window, result: LoadResult) -> list[str]:
+    found = list(result.invalid)
+    if result.wrong:
+        examples = f" ({'; '.join(result.wrong_examples[:2])})" if result.wrong_examples else ""
+        found.append(f"{result.wrong} of {result.answered} answers are wrong{examples}")
+    if result.scheduled and result.sent < ACHIEVED * result.scheduled:
+        found.append(f"the generator sent {result.sent / result.scheduled:.2%} of its schedule")
+    limit = max(SCHEDULE_FLOOR_US, SCHEDULE_ERROR * (window.latency_p50_us or 0))
+    if result.schedule_error_p99_us is not None and result.schedule_error_p99_us > limit:
+        off = f"{result.schedule_error_p99_us:.0f} µs off its schedule (99 %)"
+        found.append(f"the generator was {off}, {limit:.0f} µs are allowed")
+    if window.telemetry.grown(net("client", "Udp.RcvbufErrors")):
+        found.append("the generator lost answers: its socket buffers overflowed")
+    return found
+
+
+def _machine(window: Window) -> list[str]:
+    telemetry, found = window.telemetry, []
+    if len(telemetry.samples) < 2:
+        return ["no telemetry"] if window.seconds > 0.5 else []
+    if (steal := telemetry.cpu_share("steal")) > STEAL:
+        found.append(f"the hypervisor took {steal:.1%} of the CPU time")
+    if (foreign := telemetry.busy_cores() - window.own_cores) > FOREIGN_CORES:
+        found.append(f"other programs used {foreign:.2f} CPUs")
+    if (waiting := telemetry.grown(lambda sample: sample["psi"]["io"]) / 1e6 / window.seconds) > IO_PRESSURE:
+        found.append(f"something waited for a disk {waiting:.0%} of the time")
+    if (late := float(telemetry.gauge(lambda sample: sample["late"]).max()) / 1e9) > LATE_SAMPLE_S:
+        found.append(f"telemetry came {late:.1f} s late")
+    return found

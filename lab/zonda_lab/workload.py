@@ -1,0 +1,65 @@
+"""Query files: what is asked of generated zones, in dnsperf's form, and the right answers line by line."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonda_lab.experiment import QuerySpec, ZoneSpec
+from zonda_lab.zonegen import Question, cache_folder, digest, shape_of
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A query file (`name type` a line) and its expectation (`rcode kind` a line, same order)."""
+
+    queries: Path
+    expectation: Path
+    rcodes: dict[str, float]
+
+
+def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) -> Workload:
+    """Writes the two files, or finds them written; `rcodes` are the shares that a right server answers."""
+    folder = folder or cache_folder() / "queries"
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{zones.shape}-{digest(zones, queries)}"
+    asked, expected = folder / f"{stem}.queries", folder / f"{stem}.expect"
+    if not (asked.exists() and expected.exists()):
+        drawn = list(draw(zones, queries))
+        _write(asked, (f"{q.name} {q.type}\n" for q in drawn))
+        _write(expected, (f"{q.rcode} {q.kind}\n" for q in drawn))
+    counted = Counter(line.split()[0] for line in expected.read_text().splitlines())
+    return Workload(asked, expected, {rcode: count / counted.total() for rcode, count in counted.items()})
+
+
+def draw(zones: ZoneSpec, queries: QuerySpec) -> Iterator[Question]:
+    """The questions, in the order in which they are asked."""
+    shape, random_ = shape_of(zones), random.Random(queries.seed)
+    types = queries.types or shape.types
+    names, cumulative = list(types), list(itertools.accumulate(types.values()))
+    total = zones.zones * max(1, zones.records)
+    for _ in range(queries.count):
+        qtype = random_.choices(names, cum_weights=cumulative)[0]
+        zone, rank = divmod(_rank(total, queries.popularity, random_), max(1, zones.records))
+        if random_.random() < queries.nxdomain:
+            yield shape.negative(zone, qtype, random_)
+        else:
+            yield shape.positive(zone, rank, qtype, random_)
+
+
+def _rank(total: int, popularity: str, draw: random.Random) -> int:
+    """Zipf with exponent 1 by inversion of its continuous form; scattered, so that popular names are no neighbours."""
+    if popularity == "uniform":
+        return draw.randrange(total)
+    rank = int(total ** draw.random()) - 1
+    return rank * 2_654_435_761 % total
+
+
+def _write(path: Path, lines: Iterator[str]) -> None:
+    scratch = path.with_suffix(path.suffix + ".new")
+    scratch.write_text("".join(lines))
+    scratch.rename(path)

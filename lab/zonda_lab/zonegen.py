@@ -1,0 +1,361 @@
+"""Zones of five shapes from fixed seeds, and the questions that fit them with their right answers.
+
+`generate` writes the files (once: the folder is a cache), `shape_of` gives the shape that draws the questions.
+Answers are known by construction, so the generator of load needs no DNS server to say what is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+from zonda_lab.experiment import ZoneSpec
+from zonda_lab.model import Zone
+from zonda_lab.signing import RRset, signed
+
+FORMAT = 3  # raised when the same spec makes other bytes, so that cached zones are made anew
+Kind = Literal["answer", "referral", "nodata", "nxdomain"]
+
+
+class Question(NamedTuple):
+    """A question and its right answer."""
+
+    name: str
+    type: str
+    rcode: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class ZoneSet:
+    """Generated zones on disk."""
+
+    zones: tuple[Zone, ...]
+    records: int
+    names: int
+    bytes: int
+
+
+class Shape(ABC):
+    """A family of zones: its text and its questions."""
+
+    types: ClassVar[dict[str, float]] = {"A": 1.0}
+
+    def __init__(self, spec: ZoneSpec) -> None:
+        self.spec = spec
+
+    def apex(self, index: int) -> str:
+        """The name of zone number `index`."""
+        return f"zone{index}.test."
+
+    @abstractmethod
+    def rrsets(self, index: int) -> Iterator[RRset]:
+        """All of zone number `index`, the SOA first."""
+
+    @abstractmethod
+    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:
+        """A question that has an answer or a referral; `rank` in 0..records chooses the name."""
+
+    def negative(self, index: int, qtype: str, draw: random.Random) -> Question:
+        """A question for a name that does not exist."""
+        return Question(under(f"nx{draw.randrange(10**9)}", self.apex(index)), qtype, "NXDOMAIN", "nxdomain")
+
+    def head(self, index: int, negative_ttl: int = 300) -> Iterator[RRset]:
+        """SOA, one name server and its address."""
+        apex = self.apex(index)
+        server = under("ns1", apex)
+        yield RRset(
+            apex, 3600, "SOA", (f"{server} hostmaster.{apex} 1000000001 3600 900 604800 {negative_ttl}",), "apex"
+        )
+        yield RRset(apex, 3600, "NS", (server,), "apex")
+        yield RRset(server, 3600, "A", ("192.0.2.1",), "own")
+
+
+class Root(Shape):
+    """Like the root: delegations with two to six name servers below the delegated name, IPv4 and IPv6 glue for each."""
+
+    def apex(self, index: int) -> str:  # noqa: ARG002
+        """The root."""
+        return "."
+
+    def label(self, rank: int) -> str:
+        """The name of delegation number `rank`; number 0 is net, home of the root servers' names."""
+        return label(self.spec.seed, rank, 2, 9) if rank else "net"
+
+    def rrsets(self, index: int) -> Iterator[RRset]:
+        """The root servers' names are glue below net."""
+        letters = "abcdefghijklm"
+        yield RRset(
+            self.apex(index),
+            86400,
+            "SOA",
+            ("a.root-servers.net. nstld.example. 1000000001 1800 900 604800 86400",),
+            "apex",
+        )
+        yield RRset(self.apex(index), 518400, "NS", tuple(f"{c}.root-servers.net." for c in letters), "apex")
+        for number, letter in enumerate(letters, 1):
+            yield RRset(f"{letter}.root-servers.net.", 518400, "A", (f"198.51.100.{number}",), "glue")
+        for rank in range(self.spec.records):
+            yield from self._delegation(rank)
+
+    def _delegation(self, rank: int) -> Iterator[RRset]:
+        owner, noise = f"{self.label(rank)}.", mix(self.spec.seed, rank, 7)
+        servers = tuple(f"ns{k}.nic.{owner}" for k in range(1, 3 + noise % 5))
+        yield RRset(owner, 172800, "NS", servers, "cut")
+        if noise % 100 < 90:  # nine in ten TLDs are signed
+            yield RRset(owner, 86400, "DS", (ds_text(noise),), "own")
+        for k, server in enumerate(servers, 1):
+            yield RRset(server, 172800, "A", (f"10.{rank >> 8 & 255}.{rank & 255}.{k}",), "glue")
+            yield RRset(server, 172800, "AAAA", (f"2001:db8:{rank:x}::{k}",), "glue")
+
+    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
+        """A name two labels below the root: always a referral."""
+        return Question(f"www{draw.randrange(10_000)}.{self.label(rank)}.", qtype, "NOERROR", "referral")
+
+
+class Tld(Shape):
+    """Like .gov as of 2026-08-22: 2.66 name servers a delegation, 12.5 % with DS, few with glue of their own."""
+
+    SERVERS = ((2, 0.7067), (4, 0.1593), (3, 0.0579), (6, 0.0463), (5, 0.0241), (8, 0.0041), (1, 0.0016))
+    OWN_GLUE, OWN_SET, SIGNED = 0.023, 0.25, 0.125  # shares of delegations
+    POOL = 0.075  # shared name-server sets per delegation
+
+    def apex(self, index: int) -> str:
+        """`tld.`, and `tld1.` and so on for further ones."""
+        return f"tld{index or ''}."
+
+    def label(self, rank: int) -> str:
+        """The name of delegation number `rank`."""
+        return label(self.spec.seed, rank, 4, 18)
+
+    def rrsets(self, index: int) -> Iterator[RRset]:
+        """Delegations in the order of their numbers."""
+        yield from self.head(index, 900)
+        for rank in range(self.spec.records):
+            yield from self._delegation(under(self.label(rank), self.apex(index)), rank)
+
+    def _delegation(self, owner: str, rank: int) -> Iterator[RRset]:
+        draw = [mix(self.spec.seed, rank, n) / 2**64 for n in range(4)]
+        count = chosen(self.SERVERS, draw[0])
+        own_glue = draw[1] < self.OWN_GLUE
+        yield RRset(owner, 10800, "NS", tuple(self._servers(owner, rank, count, draw)), "cut")
+        if draw[3] < self.SIGNED:
+            yield RRset(owner, 3600, "DS", (ds_text(mix(self.spec.seed, rank, 9)),), "own")
+        for k in range(1, count + 1) if own_glue else ():
+            yield RRset(
+                f"ns{k}.{owner}",
+                3600,
+                "A",
+                (f"10.{rank >> 16 & 63 | k << 6 & 192}.{rank >> 8 & 255}.{rank & 255}",),
+                "glue",
+            )
+
+    def _servers(self, owner: str, rank: int, count: int, draw: list[float]) -> Iterator[str]:
+        pool = max(1, int(self.spec.records * self.POOL))
+        if draw[1] < self.OWN_GLUE:
+            domain = owner
+        elif draw[1] < self.OWN_SET:
+            domain = f"{label(self.spec.seed + 1, rank, 5, 14)}.com."
+        else:  # log-uniform rank: the thousandth provider of .gov is as far down as Zipf's law would have it
+            domain = f"{label(self.spec.seed + 2, int(pool ** draw[2]), 5, 14)}.net."
+        return (f"ns{k}.{domain}" for k in range(1, count + 1))
+
+    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
+        """A host below a delegation: always a referral."""
+        return Question(f"www.{under(self.label(rank), self.apex(index))}", qtype, "NOERROR", "referral")
+
+
+class Flat(Shape):
+    """One address record a name."""
+
+    def rrsets(self, index: int) -> Iterator[RRset]:
+        """`hostN A`."""
+        apex = self.apex(index)
+        yield from self.head(index)
+        for i in range(self.spec.records):
+            yield RRset(f"host{i}.{apex}", 3600, "A", (f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}",), "own")
+
+    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
+        """A host's address, or no data for other types."""
+        return Question(f"host{rank}.{self.apex(index)}", qtype, "NOERROR", "answer" if qtype == "A" else "nodata")
+
+
+class Mixed(Shape):
+    """The mix of the Windows measurements: A 60 %, CNAME 20, SRV 10, MX 4, TXT 3; 3 % NS, which the apex answers."""
+
+    types: ClassVar[dict[str, float]] = {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}
+    LABELS = (("A", "host", 62), ("CNAME", "alias", 82), ("SRV", "srv", 92), ("MX", "mail", 96), ("TXT", "text", 100))
+
+    def rrsets(self, index: int) -> Iterator[RRset]:
+        """One RRset a name, the types in turn over every hundred names."""
+        apex = self.apex(index)
+        yield from self.head(index)
+        for i in range(self.spec.records):
+            qtype, prefix = self._type(i)
+            yield RRset(f"{prefix}{i}.{apex}", 3600, qtype, (self._rdata(qtype, i, apex),), "own")
+
+    def _type(self, i: int) -> tuple[str, str]:
+        return next((qtype, prefix) for qtype, prefix, below in self.LABELS if i % 100 < below)
+
+    def _rdata(self, qtype: str, i: int, apex: str) -> str:
+        host = f"host{i - i % 100}.{apex}"
+        texts = {"A": f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}", "CNAME": host, "SRV": f"0 5 5060 {host}"}
+        return texts.get(qtype) or {"MX": f"10 {host}", "TXT": f'"v=spf1 ip4:192.0.2.{i % 256} -all"'}[qtype]
+
+    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
+        """The nearest name below `rank` that has the type."""
+        if qtype == "NS":
+            return Question(self.apex(index), qtype, "NOERROR", "answer")
+        low, below = next(
+            (low, below)
+            for low, (name, _, below) in zip((0, 62, 82, 92, 96), self.LABELS, strict=True)
+            if name == qtype
+        )
+        i = min(rank - rank % 100 + low + rank % (below - low), self.spec.records - 1)
+        wanted, prefix = self._type(i)
+        return Question(f"{prefix}{i}.{self.apex(index)}", wanted, "NOERROR", "answer")
+
+
+class Tiny(Shape):
+    """The smallest zone: SOA and one name server that is elsewhere."""
+
+    types: ClassVar[dict[str, float]] = {"SOA": 1.0}
+
+    def rrsets(self, index: int) -> Iterator[RRset]:
+        """Two records."""
+        yield RRset(
+            self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex"
+        )
+        yield RRset(self.apex(index), 3600, "NS", ("ns.example.",), "apex")
+
+    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
+        """The apex."""
+        return Question(self.apex(index), qtype, "NOERROR", "answer" if qtype in ("SOA", "NS") else "nodata")
+
+
+SHAPES: dict[str, type[Shape]] = {"root": Root, "tld": Tld, "flat": Flat, "mixed": Mixed, "tiny": Tiny}
+
+
+def shape_of(spec: ZoneSpec) -> Shape:
+    """The shape of `spec`, ready to draw from."""
+    return SHAPES[spec.shape](spec)
+
+
+def cache_folder() -> Path:
+    """Where generated zones and queries are kept: they can always be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zonda-lab"
+
+
+def generate(spec: ZoneSpec, folder: Path | None = None, progress: Callable[[int], None] = lambda _: None) -> ZoneSet:
+    """Writes the zones of `spec` (or finds them written); `progress` hears how many records there are so far."""
+    target = (folder or cache_folder() / "zones") / f"{spec.shape}-{digest(spec)}"
+    if not (target / "zones.json").exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
+        try:
+            _write_all(spec, scratch, progress)
+            scratch.chmod(0o755)
+            scratch.rename(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    shape, counted = shape_of(spec), json.loads((target / "zones.json").read_text())
+    zones = tuple(Zone(shape.apex(i), target / file_name(i)) for i in range(spec.zones))
+    return ZoneSet(zones, counted["records"], counted["names"], counted["bytes"])
+
+
+def file_name(index: int) -> str:
+    """A thousand zones a folder."""
+    return f"{index // 1000:03}/{index}.zone"
+
+
+def zone_text(shape: Shape, index: int) -> Iterator[tuple[int, str]]:
+    """The zone's lines by RRset, each with its number of records."""
+    rrsets = shape.rrsets(index)
+    if shape.spec.signed == "no":
+        rrsets = (rrset for rrset in rrsets if rrset.type != "DS")
+    else:
+        rrsets = signed(rrsets, shape.apex(index), shape.spec.signed, shape.spec.seed)
+    for owner, ttl, qtype, rdatas, _ in rrsets:
+        yield len(rdatas), "".join([f"{owner} {ttl} IN {qtype} {rdata}\n" for rdata in rdatas])
+
+
+def under(name: str, apex: str) -> str:
+    """`name` below `apex`, also when that is the root."""
+    return f"{name}." if apex == "." else f"{name}.{apex}"
+
+
+def digest(*specs: object) -> str:
+    """Names a cache entry by what it was made from."""
+    text = json.dumps([FORMAT, *(asdict(spec) for spec in specs)], sort_keys=True)  # type: ignore[call-overload]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def mix(seed: int, number: int, salt: int = 0) -> int:
+    """64 bits that depend on all three (the finaliser of SplitMix64): a random draw that can be looked up by number."""
+    z = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + salt * 0xD1342543DE82EF95 + 1) & 0xFFFFFFFFFFFFFFFF
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return z ^ z >> 31
+
+
+def label(seed: int, number: int, shortest: int, longest: int) -> str:
+    """A label of random letters that ends in its number, so that no two are equal and no order is kept."""
+    noise, tail = mix(seed, number, 5), base36(number)
+    letters = []
+    for _ in range(max(1, shortest + noise % (longest - shortest + 1) - len(tail))):
+        noise, letter = divmod(noise // 3, 26)
+        letters.append("abcdefghijklmnopqrstuvwxyz"[letter])
+        noise = noise or mix(seed, number, 6)
+    return "".join(letters) + tail
+
+
+def base36(number: int) -> str:
+    """The number in digits and letters."""
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+        if not number:
+            return digits
+
+
+def chosen(shares: tuple[tuple[int, float], ...], draw: float) -> int:
+    """The value whose share `draw` (in 0..1) falls into."""
+    for value, share in shares:
+        draw -= share
+        if draw < 0:
+            return value
+    return shares[0][0]
+
+
+def ds_text(noise: int) -> str:
+    """A DS record of algorithm 13 with a SHA-256 digest of nothing in particular."""
+    return f"{noise & 0xFFFF} 13 2 {hashlib.sha256(noise.to_bytes(8, 'big')).hexdigest().upper()}"
+
+
+def _write_all(spec: ZoneSpec, folder: Path, progress: Callable[[int], None]) -> None:
+    shape, records, names = shape_of(spec), 0, 0
+    for index in range(spec.zones):
+        path = folder / file_name(index)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w") as file:
+            previous = ""
+            for count, text in zone_text(shape, index):
+                file.write(text)
+                records += count
+                owner = text[: text.index(" ")]
+                names += owner != previous
+                previous = owner
+                if records % 10_000 < count:
+                    progress(records)
+    size = sum(path.stat().st_size for path in folder.rglob("*.zone"))
+    (folder / "zones.json").write_text(json.dumps({"records": records, "names": names, "bytes": size}))
