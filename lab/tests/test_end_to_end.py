@@ -19,7 +19,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, Timing, Traffic, ZoneSpec, load
 from zonda_lab.load import ZondaLoad
 from zonda_lab.plan import plan
-from zonda_lab.procedures.peak import Search
+from zonda_lab.procedures.peak import Search, Trial
 from zonda_lab.procedures.queries import window
 from zonda_lab.progress import Progress
 from zonda_lab.record import Record, Results
@@ -90,17 +90,30 @@ def test_the_search_finds_a_known_peak_in_spite_of_noise() -> None:
     """A server that answers all up to 100,000 a second, but loses a query in every seventh trial all the same."""
     trials = 0
 
-    def trial(rate: float) -> float:
+    def attempt(rate: float) -> Trial:
         nonlocal trials
         trials += 1
         unlucky = 0.9999 if trials % 7 == 0 else 1.0
-        return min(unlucky, 100_000 / rate)
+        return Trial(min(unlucky, 100_000 / rate))
 
-    search = Search(trial)
+    search = Search(attempt)
     peak = search.peak(1.0, 180_000)
     assert 97_000 <= peak <= 100_000
     assert search.peak(0.99, 180_000) == pytest.approx(101_000, rel=0.03)
     assert search.first_loss <= peak and trials < 80
+    assert not search.generator_failed_above(peak)
+
+
+def test_a_generator_at_its_limit_makes_no_peak_of_the_server() -> None:
+    """The server answers everything; the generator sends no more than 80,000 a second."""
+
+    def attempt(rate: float) -> Trial:
+        return Trial(min(1.0, 80_000 / rate), min(1.0, 80_000 / rate))
+
+    search = Search(attempt)
+    peak = search.peak(1.0, 150_000)
+    assert 77_000 <= peak <= 80_000
+    assert search.generator_failed_above(peak)
 
 
 EXPERIMENT = """

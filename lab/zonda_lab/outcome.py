@@ -22,6 +22,7 @@ class Outcome:
     within: dict[str, str] = field(default_factory=dict)
     died: bool = False
     invalid: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     predictions: dict[str, float] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
 

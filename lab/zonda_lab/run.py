@@ -101,7 +101,7 @@ class Book:
         record = self._record(attempt + self.attempt)
         record.within, record.metrics = outcome.within, {**machine_metrics(telemetry, outcome.span), **outcome.metrics}
         record.window = [outcome.span.began, outcome.span.ended]
-        record.valid, record.reasons, record.notes = not reasons, reasons, list(self.stage.rig.notes)
+        record.valid, record.reasons, record.notes = not reasons, reasons, [*self.stage.rig.notes, *outcome.notes]
         record.predictions, record.detail = outcome.predictions, outcome.detail
         record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
         record.files = self._histograms(outcome, len(self.records))

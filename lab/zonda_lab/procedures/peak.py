@@ -9,6 +9,7 @@ from zonda_lab.experiment import Settings
 from zonda_lab.outcome import Outcome, Recorder
 from zonda_lab.procedures.queries import warm_up, window
 from zonda_lab.stage import Server, Stage
+from zonda_lab.validity import ACHIEVED
 
 GOALS = {"peak_99_qps": 0.99, "peak_999_qps": 0.999, "peak_9999_qps": 0.9999, "peak_100_qps": 1.0}
 CONFIRM, TRIALS = 2, 3  # a rate counts if two of three trials reach the goal: one dip is noise, two are the server
@@ -16,24 +17,32 @@ HEADROOM = 1.5  # the search begins at so many times the closed loop's capacity
 STEP = 1.25  # and goes down by this factor until a rate passes
 
 
+@dataclass(frozen=True)
+class Trial:
+    """Shares of the scheduled queries: a query that was never sent is not answered either."""
+
+    answered: float
+    sent: float = 1.0
+
+
 @dataclass
 class Search:
-    """Trials so far: rate -> shares answered."""
+    """Trials so far, by rate."""
 
-    trial: Callable[[float], float]
+    attempt: Callable[[float], Trial]
     tolerance: float = 0.03
-    shares: dict[float, list[float]] = field(default_factory=dict)
+    trials: dict[float, list[Trial]] = field(default_factory=dict)
 
     def passes(self, rate: float, goal: float) -> bool:
         """Do `CONFIRM` of at most `TRIALS` trials at `rate` reach the goal? Earlier trials count."""
-        shares = self.shares.setdefault(rate, [])
+        trials = self.trials.setdefault(rate, [])
         while True:
-            good = sum(share >= goal for share in shares)
+            good = sum(trial.answered >= goal for trial in trials)
             if good >= CONFIRM:
                 return True
-            if len(shares) - good > TRIALS - CONFIRM:
+            if len(trials) - good > TRIALS - CONFIRM:
                 return False
-            shares.append(self.trial(rate))
+            trials.append(self.attempt(rate))
 
     def peak(self, goal: float, top: float) -> float:
         """The highest passing rate up to `top`, to within the tolerance; 0 if even a hundredth of `top` fails."""
@@ -50,7 +59,12 @@ class Search:
     @property
     def first_loss(self) -> float:
         """The lowest rate at which any trial lost a query: the farther below the peak, the noisier."""
-        return min((rate for rate, shares in self.shares.items() if min(shares, default=1.0) < 1.0), default=0.0)
+        return min((rate for rate, trials in self.trials.items() if any(t.answered < 1 for t in trials)), default=0.0)
+
+    def generator_failed_above(self, peak: float) -> bool:
+        """Was it the generator that could not do more? Then the peak is only a lower bound."""
+        above = sorted(rate for rate in self.trials if rate > peak)
+        return not above or any(trial.sent < ACHIEVED for trial in self.trials[above[0]])
 
 
 def peak(stage: Stage, recorder: Recorder) -> None:
@@ -60,29 +74,36 @@ def peak(stage: Stage, recorder: Recorder) -> None:
     warm_up(stage, server)
     for levels, settings in recorder.windows:
         capacity = stage.capacity(settings, server)
+        search = Search(_attempt(stage, server, settings, levels, recorder), settings.timing.tolerance)
         with stage.span(server) as span:
-            search = Search(_trial(stage, server, settings, levels, recorder), settings.timing.tolerance)
             top, found = capacity * HEADROOM, dict[str, float]()
             for name, goal in GOALS.items():
                 found[name] = top = search.peak(goal, top)
                 if not top:
                     break
-        metrics = found | {"first_loss_qps": search.first_loss, "capacity_qps": capacity}
-        points = sorted((rate, share) for rate, shares in search.shares.items() for share in shares)
-        recorder.add(Outcome(span, metrics, within=levels, detail={"points": points}, died=not server.process.alive))
+        outcome = Outcome(span, found | {"first_loss_qps": search.first_loss, "capacity_qps": capacity}, within=levels)
+        outcome.died = not server.process.alive
+        outcome.detail["points"] = sorted((rate, t.answered) for rate, trials in search.trials.items() for t in trials)
+        if search.generator_failed_above(found["peak_99_qps"]):
+            outcome.notes.append("the generator could not send more: peaks are lower bounds")
+        recorder.add(outcome)
 
 
-def _trial(
+def _attempt(
     stage: Stage, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
-) -> Callable[[float], float]:
-    """One window at a rate; windows in which the generator failed are repeated and do not speak."""
+) -> Callable[[float], Trial]:
+    """One window at a rate, repeated if it is invalid."""
 
-    def trial(rate: float) -> float:
-        for attempt in range(settings.timing.retries + 1):
+    def attempt(rate: float) -> Trial:
+        for number in range(settings.timing.retries + 1):
             outcome = window(stage, server, settings, rate)
             outcome.within, outcome.detail = levels, {"trial": True}
-            if recorder.add(outcome, attempt):
+            if recorder.add(outcome, number):
                 break
-        return outcome.metrics["answered_share"]
+        result = outcome.result
+        if result is None:
+            return Trial(0.0, 0.0)
+        scheduled = max(result.scheduled or 0.0, result.sent, 1.0)
+        return Trial(result.answered / scheduled, result.sent / scheduled)
 
-    return trial
+    return attempt
