@@ -32,7 +32,6 @@ def main() -> int:
             command.add_argument("direction", choices=["pull"])
         for option in (
             "server",
-            "transport",
             "queries",
             "expect",
             "arrivals",
@@ -57,7 +56,7 @@ def main() -> int:
             command.add_argument(f"--{option}", type=int, default=default)
         for option in ("rate", "seconds", "warm-up", "tcp-share", "do"):
             command.add_argument(f"--{option}", type=float, default=0.0)
-        command.add_argument("--resume", action="store_true")
+        command.add_argument("--transport", choices=["udp", "tcp"])
     given = top.parse_args()
     say(
         {

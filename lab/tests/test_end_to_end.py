@@ -224,7 +224,7 @@ def test_a_server_that_dies_in_mid_run_makes_the_window_invalid(fake_load: Zonda
         server = stage.start_server()
         stage.wait_ready(server)
         server.process.signal(signal.SIGKILL)
-        server.process.child.wait(5)
+        assert server.process.wait(5)
         with pytest.raises(LabError, match="server ended"):
             server.process.require_alive()
 

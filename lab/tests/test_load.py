@@ -114,10 +114,36 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: load.ZondaLoad) 
         assert part in " ".join(line)
     closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
     assert "--outstanding 200" in closed and "--rate" not in closed
-    pull = fake_load.pull(load.PullJob("tls", Endpoint("10.53.0.2"), Path("/z"), Tsig("k.", "hmac-sha256", "AA==")))
-    assert "xfr pull --server 10.53.0.2 --port 853 --transport tls --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
+    pull = fake_load.pull(load.PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), Tsig("k.", "hmac-sha256", "AA==")))
+    assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
+
+
+def test_what_a_generator_cannot_do_yet_is_skipped(fake_load: load.ZondaLoad) -> None:
+    with pytest.raises(UnsupportedError, match="query cannot do --transport tls"):
+        fake_load.query(job(transport="tls"))
+    with pytest.raises(UnsupportedError, match="query cannot do --resume"):
+        fake_load.query(job(transport="tcp", resumption=True))
+    with pytest.raises(UnsupportedError, match="dnsperf cannot hold"):
+        load.Dnsperf(fake_load.program).hold(load.HoldJob("tcp", Endpoint("10.53.0.2"), 10, 1.0, 1.0))
+
+
+def test_players_add_up_to_one_result() -> None:
+    latency = Latency()
+    latency.add(100.0)
+    one = load.LoadResult(
+        10, 9, 1, 2.0, 10.0, rcodes={"NOERROR": 9}, latency_mean_us=100.0, latency_intended=latency.encoded()
+    )
+    two = load.LoadResult(
+        30, 27, 3, 2.1, 30.0, rcodes={"NOERROR": 20, "NXDOMAIN": 7}, latency_mean_us=200.0, invalid=["late"]
+    )
+    total = load.merged([one, two])
+    assert (total.sent, total.answered, total.timeouts, total.seconds, total.scheduled) == (40, 36, 4, 2.1, 40.0)
+    assert total.rcodes == {"NOERROR": 29, "NXDOMAIN": 7}
+    assert total.latency_mean_us == pytest.approx(175.0)
+    assert total.latency_intended == "" and total.invalid == ["player 2: late"]
+    assert Latency(load.merged([one, one]).latency_intended).count == 2
 
 
 def test_the_contract_document_names_every_command_and_field() -> None:

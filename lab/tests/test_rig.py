@@ -11,7 +11,7 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.process import Process, descendants
+from zonda_lab.process import descendants
 from zonda_lab.rig import CLIENT, SERVER, Rig
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -61,7 +61,7 @@ def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
 def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) -> None:
     script = "import os, time; os.fork(); x = bytearray(20_000_000); t = time.time()\nwhile time.time() < t + 30: pass"
     with Rig(RigSpec()) as rig:
-        with Process("busy", [sys.executable, "-c", script], rig.server, tmp_path / "log") as process:
+        with rig.server.start("busy", [sys.executable, "-c", script], tmp_path / "log") as process:
             deadline = time.monotonic() + 10
             while process.cpu_s() < 0.2 or len(process.pids()) < 2:
                 assert time.monotonic() < deadline
@@ -70,8 +70,8 @@ def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) 
             assert len(pids) == 2
             assert process.memory().rss_kb > 30_000 and process.memory().pss_kb < process.memory().rss_kb
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-        dead = Process("dead", ["sh", "-c", "echo no such option; exit 3"], rig.server, tmp_path / "log2")
-        dead.child.wait(5)
+        dead = rig.server.start("dead", ["sh", "-c", "echo no such option; exit 3"], tmp_path / "log2")
+        assert dead.wait(5)
         with pytest.raises(LabError, match="dead ended with status 3\n  its log ends: no such option"):
             dead.require_alive()
 
@@ -82,10 +82,9 @@ def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from zonda_lab.experiment import RigSpec
-from zonda_lab.process import Process
 from zonda_lab.rig import Rig
 rig = Rig(RigSpec())
-process = Process("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], rig.server, Path({str(tmp_path / "log")!r}))
+process = rig.server.start("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], Path({str(tmp_path / "log")!r}))
 time.sleep(0.3)
 print(*process.pids(), flush=True)
 time.sleep(300)

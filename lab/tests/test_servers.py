@@ -15,6 +15,7 @@ from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, Timing, Zone
 from zonda_lab.load import ZondaLoad
 from zonda_lab.model import Endpoint, Primary, Setup, Zone
 from zonda_lab.procedures.startup import NEW_SERIAL
+from zonda_lab.process import descendants
 from zonda_lab.servers import ADAPTERS, Feature, Installed
 from zonda_lab.servers.adapter import at_least
 from zonda_lab.stage import Stage, set_serial
@@ -43,10 +44,10 @@ def test_it_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) ->
         server = stage.start_server()
         assert 0 < stage.wait_ready(server) < 10
         names = [zone.name for zone in server.setup.zones]
-        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
             assert probe.watch(asking, names, 5.0).missing == []
         assert server.process.cpu_s() > 0 and server.process.memory().rss_kb > 500
-        pids = server.process.pids()
+        pids = descendants(server.process.pid)
         assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
@@ -63,7 +64,7 @@ def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: Zonda
     with Stage(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as stage:
         stage.start_primary(stage.zones.zones)
         server = stage.start_server(stage.secondary_zones())
-        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
             arrivals = probe.watch(
                 asking, [zone.name for zone in server.setup.zones], 15.0, tick=server.process.require_alive
             )
@@ -81,7 +82,7 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad
         assert zones[0].file is not None
         set_serial(zones[0].file, NEW_SERIAL)
         stage.reload(server)
-        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
             new = probe.watch(asking, [zones[0].name], 10.0, lambda reply: probe.serial(reply) == NEW_SERIAL)
         assert new.missing == [], server.process.tail()
 

@@ -11,10 +11,11 @@ import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Traffic
@@ -24,6 +25,7 @@ from zonda_lab.rig import SOURCES
 from zonda_lab.workload import Workload
 
 BUILT = Path(__file__).resolve().parents[2] / "target/release/zonda-load"
+N = TypeVar("N", int, float)
 GRACE_S = 20.0  # longer than this beyond its time, and the generator hangs
 
 
@@ -352,6 +354,33 @@ def read_summary(output: str) -> LoadResult:
     )
 
 
+def merged(results: Sequence[LoadResult]) -> LoadResult:
+    """The results of several players as one: counts add up, histograms are merged, the worst schedule counts."""
+    if len(results) == 1:
+        return results[0]
+    answered = sum(result.answered for result in results)
+    means = [(result.latency_mean_us, result.answered) for result in results if result.latency_mean_us is not None]
+    return LoadResult(
+        sent=sum(result.sent for result in results),
+        answered=answered,
+        timeouts=sum(result.timeouts for result in results),
+        seconds=max(result.seconds for result in results),
+        scheduled=_sum(result.scheduled for result in results),
+        late=_sum(result.late for result in results),
+        missed=_sum(result.missed for result in results),
+        wrong=sum(result.wrong for result in results),
+        wrong_examples=[example for result in results for example in result.wrong_examples],
+        rcodes=dict(sum((Counter(result.rcodes) for result in results), Counter())),
+        latency_mean_us=sum(mean * count for mean, count in means) / max(1, answered) if means else None,
+        latency_intended=_merged_histogram([result.latency_intended for result in results]),
+        latency_actual=_merged_histogram([result.latency_actual for result in results]),
+        schedule_error_p99_us=max((r.schedule_error_p99_us for r in results if r.schedule_error_p99_us), default=None),
+        connect_mean_us=max((result.connect_mean_us for result in results if result.connect_mean_us), default=None),
+        invalid=[f"player {i}: {reason}" for i, result in enumerate(results, 1) for reason in result.invalid],
+        more=results[0].more,
+    )
+
+
 def unexpected(rcodes: dict[str, int], expected: dict[str, float]) -> int:
     """Answers with an RCODE that no right server gives, or in a share that chance (five sigma) does not explain."""
     total = sum(rcodes.values())
@@ -361,6 +390,20 @@ def unexpected(rcodes: dict[str, int], expected: dict[str, float]) -> int:
         if off > 5 * (total * share * (1 - share)) ** 0.5 + 0.005 * total:
             wrong += round(off)
     return wrong
+
+
+def _sum(values: Iterable[N | None]) -> N | None:
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def _merged_histogram(encoded: Sequence[str]) -> str:
+    if not all(encoded):
+        return ""
+    total = Latency()
+    for each in encoded:
+        total.merge(Latency(each))
+    return total.encoded()
 
 
 def _to(endpoint: Endpoint, transport: str) -> list[str]:

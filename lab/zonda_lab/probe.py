@@ -16,9 +16,9 @@ import dns.message
 import dns.rdatatype
 
 from zonda_lab.errors import LabError
+from zonda_lab.host import Host
 from zonda_lab.model import Endpoint
-from zonda_lab.process import Process
-from zonda_lab.rig import Namespace
+from zonda_lab.process import Program
 
 TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
 BATCH = 64  # probes in flight
@@ -44,17 +44,9 @@ def is_answer(asked: bytes, reply: bytes) -> bool:
     )
 
 
-def udp_socket(namespace: Namespace, endpoint: Endpoint) -> socket.socket:
-    """A connected socket inside `namespace`."""
-    with namespace.entered():
-        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    opened.connect((endpoint.address, endpoint.port))
-    return opened
-
-
-def wait_ready(process: Process, namespace: Namespace, endpoint: Endpoint, zone: str, limit_s: float) -> float:
+def wait_ready(process: Program, client: Host, endpoint: Endpoint, zone: str, limit_s: float) -> float:
     """Seconds from the start of `process` until it answers for `zone`."""
-    with udp_socket(namespace, endpoint) as probe:
+    with client.udp_socket(endpoint) as probe:
         while time.monotonic() - process.began < limit_s:
             process.require_alive()
             if ask(probe, query(random.randrange(65536), zone), 0.01):

@@ -7,18 +7,20 @@ dies. So nothing is left behind, not even by a lab that was killed.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import resource
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.rig import Namespace
 
 GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
 OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
@@ -33,47 +35,97 @@ class Memory:
     peak_kb: int
 
 
-class Process:
-    """A running program inside a namespace."""
+class Program(ABC):
+    """A program that runs on some host; its output comes into `log` as it is written."""
 
-    def __init__(
-        self,
-        name: str,
-        argv: Sequence[str | Path],
-        namespace: Namespace,
-        log: Path,
-        *,
-        cpus: Sequence[int] = (),
-        descriptors: int = 0,
-    ) -> None:
-        self.name, self.log = name, log
-        limit = _descriptor_limit(descriptors) if descriptors else []
-        command = [*GUARD, *namespace.command([*limit, *OWN_TREE, *argv], cpus)]
-        with log.open("ab") as output:
-            self.began = time.monotonic()
-            self.child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+    def __init__(self, name: str, log: Path) -> None:
+        self.name, self.log, self.began = name, log, time.monotonic()
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
+    @abstractmethod
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """The process id of its wrapper, on its host."""
+
+    @abstractmethod
+    def wait(self, patience_s: float) -> bool:
+        """Waits for its end; False if it has not ended by then."""
+
+    @abstractmethod
+    def cpu_s(self) -> float:
+        """CPU time of all its living threads."""
+
+    @abstractmethod
+    def memory(self) -> Memory:
+        """Its memory; shared pages count once in PSS."""
+
+    @abstractmethod
+    def signal(self, number: signal.Signals) -> None:
+        """Signals the program itself, the first below the wrapper."""
+
+    @property
     def alive(self) -> bool:
         """Has it not ended yet?"""
-        return self.child.poll() is None
+        return self.status is None
 
     def require_alive(self) -> None:
         """Raises with the end of its log if it has died."""
         if not self.alive:
-            raise LabError(f"{self.name} ended with status {self.child.returncode}", f"its log ends: {self.tail()}")
+            raise LabError(f"{self.name} ended with status {self.status}", f"its log ends: {self.tail()}")
 
     def tail(self, length: int = 600) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-length:].strip() or "(empty)"
+
+    def stop(self, patience_s: float = 1.0) -> None:
+        """Asks it to end, then makes it: with the first of its PID namespace the kernel ends all others."""
+        self.signal(signal.SIGTERM)
+        if not self.wait(patience_s):
+            self.signal(signal.SIGKILL)
+            self.wait(math.inf)
+
+
+class Process(Program):
+    """A program on this machine; `command` begins where it runs (a namespace, CPUs) and ends with what runs."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        super().__init__(name, log)
+        with log.open("ab") as output:
+            self.child = subprocess.Popen(
+                [*GUARD, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self.child.poll()
+
+    @property
+    def pid(self) -> int:
+        """The process id of its wrapper."""
+        return self.child.pid
+
+    def wait(self, patience_s: float) -> bool:
+        """Waits for its end; False if it has not ended by then."""
+        try:
+            self.child.wait(None if patience_s == math.inf else patience_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def pids(self) -> list[int]:
         """The program and all below it, without the wrapper."""
@@ -85,13 +137,7 @@ class Process:
 
     def memory(self) -> Memory:
         """Its memory; shared pages count once in PSS."""
-        rollups = [_fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in self.pids()]
-        statuses = [_fields(Path(f"/proc/{pid}/status")) for pid in self.pids()]
-        return Memory(
-            rss_kb=sum(rollup.get("Rss", 0) for rollup in rollups),
-            pss_kb=sum(rollup.get("Pss", 0) for rollup in rollups),
-            peak_kb=sum(status.get("VmHWM", 0) for status in statuses),
-        )
+        return memory_of(self.pids())
 
     def signal(self, number: signal.Signals) -> None:
         """Signals the program itself, the first below the wrapper."""
@@ -99,17 +145,8 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def stop(self, patience_s: float = 1.0) -> None:
-        """Asks it to end, then makes it."""
-        self.signal(signal.SIGTERM)
-        try:
-            self.child.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            self.signal(signal.SIGKILL)  # the first of its PID namespace: the kernel ends all others with it
-            self.child.wait()
 
-
-def _descriptor_limit(descriptors: int) -> list[str]:
+def descriptor_limit(descriptors: int) -> list[str]:
     """Runs a program with so many descriptors; without root no more than the system allows."""
     limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"]
     if subprocess.run([*limit, "true"], capture_output=True, check=False).returncode:
@@ -118,6 +155,17 @@ def _descriptor_limit(descriptors: int) -> list[str]:
             f"{descriptors} descriptors are not to be had, {most} are the most", "raise `ulimit -Hn`"
         )
     return limit
+
+
+def memory_of(pids: Sequence[int]) -> Memory:
+    """The memory of those processes together."""
+    rollups = [_fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]
+    statuses = [_fields(Path(f"/proc/{pid}/status")) for pid in pids]
+    return Memory(
+        rss_kb=sum(rollup.get("Rss", 0) for rollup in rollups),
+        pss_kb=sum(rollup.get("Pss", 0) for rollup in rollups),
+        peak_kb=sum(status.get("VmHWM", 0) for status in statuses),
+    )
 
 
 def descendants(pid: int) -> list[int]:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
+from zonda_lab.model import Endpoint
+from zonda_lab.process import OWN_TREE, Process, descriptor_limit
 
 SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
 SOURCES = "10.64.0.0/12"  # a million source addresses at the client's end
@@ -32,6 +36,8 @@ def primary_address(number: int) -> str:
 
 class Namespace:
     """A network namespace that lives as long as this object is open."""
+
+    clock_offset_s = 0.0
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,6 +58,31 @@ class Namespace:
         """`argv` so that it runs inside, on those CPUs."""
         pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
         return ["nsenter", f"--net={self.path}", *pin, *map(str, argv)]
+
+    def start(
+        self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
+    ) -> Process:
+        """Starts a program inside, in a PID namespace of its own."""
+        missing = set(cpus) - set(range(os.cpu_count() or 1))
+        if missing:
+            raise UnsupportedError(f"this machine has no CPU {min(missing)}")
+        limit = descriptor_limit(descriptors) if descriptors else []
+        return Process(name, self.command([*limit, *OWN_TREE, *argv], cpus), log)
+
+    def place(self, *paths: Path) -> None:
+        """Everything is here already."""
+
+    def udp_socket(self, endpoint: Endpoint) -> socket.socket:
+        """A socket inside, connected to a server."""
+        with self.entered():
+            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        opened.connect((endpoint.address, endpoint.port))
+        return opened
+
+    def tcp_socket(self) -> socket.socket:
+        """A socket inside, not yet connected."""
+        with self.entered():
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
     def run(self, *argv: str | Path) -> str:
         """Runs a short command inside and returns what it prints."""
@@ -102,7 +133,7 @@ class Rig:
     """The two ends, wired up as `spec` says; `notes` tells what the kernel would not do."""
 
     def __init__(self, spec: RigSpec, primaries: int = 0) -> None:
-        self.spec, self.notes = spec, list[str]()
+        self.spec, self.notes, self.server_address = spec, list[str](), SERVER
         self._open = contextlib.ExitStack()
         try:
             self.server, self.client = (self._namespace(name) for name in ("server", "client"))
@@ -112,7 +143,7 @@ class Rig:
             self.close()
             raise
 
-    def __enter__(self) -> Rig:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,6 +152,24 @@ class Rig:
     def close(self) -> None:
         """Gives both ends back."""
         self._open.close()
+
+    @property
+    def players(self) -> list[Namespace]:
+        """Load comes from the client's end."""
+        return [self.client]
+
+    @property
+    def watch(self) -> tuple[Namespace, list[str]]:
+        """Telemetry runs at the client's end, on the generator's CPUs, and sees both."""
+        return self.client, [f"--net={end.name}={end.path}" for end in (self.server, self.client)]
+
+    def watched(self, host: object) -> bool:  # noqa: ARG002
+        """Both ends are on this machine."""
+        return True
+
+    def primary_address(self, number: int) -> str:
+        """Address number `number` of a primary at the client's end."""
+        return primary_address(number)
 
     def _namespace(self, name: str) -> Namespace:
         try:

@@ -32,6 +32,12 @@ class Telemetry:
         parsed = [json.loads(line) for line in whole]
         return cls(parsed[0] if parsed else {}, parsed[1:])
 
+    def shifted(self, seconds: float) -> Telemetry:
+        """The same on a clock that is ahead by so much."""
+        if not seconds:
+            return self
+        return Telemetry(self.header, [{**sample, "t": sample["t"] + int(seconds * 1e9)} for sample in self.samples])
+
     def between(self, began_s: float, ended_s: float) -> Telemetry:
         """The samples of a window, by the monotonic clock."""
         return Telemetry(self.header, [s for s in self.samples if began_s <= s["t"] / 1e9 <= ended_s])

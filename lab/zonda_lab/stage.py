@@ -19,10 +19,11 @@ from zonda_lab import probe, telemetry, zonegen
 from zonda_lab.credentials import TSIG, certificate
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Settings, Traffic
-from zonda_lab.load import GRACE_S, Generator, LoadResult, QueryJob, events
+from zonda_lab.host import Host, Network
+from zonda_lab.load import GRACE_S, Generator, LoadResult, QueryJob, events, merged
 from zonda_lab.model import Certificate, Endpoint, Primary, Setup, Zone
-from zonda_lab.process import Process, descendants, thread_run_ns, threads
-from zonda_lab.rig import SERVER, Rig, primary_address
+from zonda_lab.process import Program, descendants, thread_run_ns, threads
+from zonda_lab.rig import Rig
 from zonda_lab.series import Telemetry
 from zonda_lab.servers import Feature, Installed
 from zonda_lab.workload import Workload, workload
@@ -31,6 +32,7 @@ from zonda_lab.zonegen import ZoneSet
 VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
 CAPACITY_S = 2.0
 CLOSED_LOOP = 200
+PYTHON = sys.executable or "python3"
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Server:
 
     installed: Installed
     setup: Setup
-    process: Process
+    process: Program
     first_answer_s: float = 0.0
 
     @property
@@ -63,11 +65,22 @@ class Span:
         return self.ended - self.began
 
 
+def local_network(settings: Settings) -> Network:
+    """Both ends on this machine."""
+    return Rig(settings.rig, settings.primary.addresses if settings.primary.name else 0)
+
+
 class Stage:
     """Rig, zones, processes and telemetry of one start; leaving it ends and removes all of them."""
 
-    def __init__(self, settings: Settings, installed: Mapping[str, Installed], generator: Generator) -> None:
-        self.settings, self.generator, self._installed = settings, generator, installed
+    def __init__(
+        self,
+        settings: Settings,
+        installed: Mapping[str, Installed],
+        generator: Generator,
+        network: Callable[[Settings], Network] = local_network,
+    ) -> None:
+        self.settings, self.generator, self._installed, self._network = settings, generator, installed, network
         self._open = contextlib.ExitStack()
         self._labels: dict[str, int] = {}
         self._capacity: dict[object, float] = {}
@@ -87,24 +100,20 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="zonda-lab-"))
         self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
-        self.rig = self._open.enter_context(
-            Rig(self.settings.rig, self.settings.primary.addresses if self.settings.primary.name else 0)
-        )
+        self.rig = self._open.enter_context(self._network(self.settings))
         self.telemetry_file = self.folder / "telemetry.jsonl"
-        watching = [f"--net={end.name}={end.path}" for end in (self.rig.server, self.rig.client)]
-        argv: list[str | Path] = [
-            sys.executable,
-            telemetry.__file__,
-            "--labels",
-            self.folder / "labels.json",
-            *watching,
-        ]
-        self.start_process("telemetry", argv, log=self.telemetry_file)
+        host, watching = self.rig.watch
+        labels = self.folder / "labels.json"
+        labels.write_text("{}")
+        host.place(labels, Path(telemetry.__file__))
+        argv: list[str | Path] = [PYTHON, telemetry.__file__, "--labels", labels, *watching]
+        cpus = self.settings.rig.load_cpus
+        self._open.enter_context(host.start("telemetry", argv, self.telemetry_file, cpus))
 
     @property
     def endpoint(self) -> Endpoint:
         """Where the server under test listens."""
-        return Endpoint(SERVER)
+        return Endpoint(self.rig.server_address)
 
     def installed(self, label: str) -> Installed:
         """The program behind a label."""
@@ -120,12 +129,11 @@ class Stage:
             if feature not in server.adapter.features(server.version):
                 raise UnsupportedError(f"{server.label} {server.version} cannot do {feature.value}")
 
-    def start_process(self, label: str, argv: Sequence[str | Path], log: Path | None = None) -> Process:
-        """A helper at the client's end, on the generator's CPUs, until the stage is left."""
-        path = log or self.folder / f"{label}.log"
-        process = Process(label, argv, self.rig.client, path, cpus=self.settings.rig.load_cpus)
-        self._open.callback(process.stop)
-        self._label(label, process)
+    def start_process(self, label: str, argv: Sequence[str | Path]) -> Program:
+        """A program at the client's end, on the generator's CPUs, until the stage is left."""
+        log = self.folder / f"{label}.log"
+        process = self._open.enter_context(self.rig.client.start(label, argv, log, self.settings.rig.load_cpus))
+        self._label(label, process, self.rig.client)
         return process
 
     def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
@@ -147,24 +155,24 @@ class Stage:
             updates=updates,
             options=tuple(spec.options.get(installed.adapter.name, ())),
         )
-        installed.adapter.prepare(setup)
+        self._prepare(installed, setup, self.rig.server)
         if self.settings.timing.cold_cache:
             forget_pages([zone.file for zone in setup.zones if zone.file])
-        process = Process(
-            "server",
-            installed.adapter.command(installed.program, setup),
-            self.rig.server,
-            self.folder / "server.log",
-            cpus=rig.server_cpus,
-            descriptors=rig.descriptors,
-        )
-        self._open.callback(process.stop)
-        self._label("server", process)
+        command, log = installed.adapter.command(installed.program, setup), self.folder / "server.log"
+        started = self.rig.server.start("server", command, log, rig.server_cpus, rig.descriptors)
+        process = self._open.enter_context(started)
+        self._label("server", process, self.rig.server)
         return Server(installed, setup, process)
+
+    def _prepare(self, installed: Installed, setup: Setup, host: Host) -> None:
+        """Configuration and zones, where the server will look for them."""
+        installed.adapter.prepare(setup)
+        folders = {zone.file.parent for zone in setup.zones if zone.file}
+        host.place(setup.directory, *folders, *_credentials(setup))
 
     def wait_ready(self, server: Server, zone: str | None = None) -> float:
         """Seconds from the start of `server` to its first answer for `zone` (its last one)."""
-        end = self.rig.client if server.setup.endpoint.address == SERVER else self.rig.server
+        end = self.rig.client if server.setup.endpoint == self.endpoint else self.rig.server
         name = zone or server.setup.zones[-1].name
         server.first_answer_s = probe.wait_ready(
             server.process, end, server.setup.endpoint, name, self.settings.timing.ready_s
@@ -180,7 +188,7 @@ class Stage:
             *([Feature.XOT_OUT] if spec.transport == "tls" else []),
             *([Feature.TSIG] if spec.tsig else []),
         )
-        addresses = [primary_address(number) for number in range(spec.addresses)]
+        addresses = [self.rig.primary_address(number) for number in range(spec.addresses)]
         setup = Setup(
             directory=self.folder / "primary",
             endpoint=Endpoint(addresses[0]),
@@ -192,10 +200,9 @@ class Stage:
             tsig=TSIG if spec.tsig else None,
             notify=notify,
         )
-        installed.adapter.prepare(setup)
-        server = Server(
-            installed, setup, self.start_process("primary", installed.adapter.command(installed.program, setup))
-        )
+        self._prepare(installed, setup, self.rig.client)
+        process = self.start_process("primary", installed.adapter.command(installed.program, setup))
+        server = Server(installed, setup, process)
         self.wait_ready(server)
         return server
 
@@ -203,7 +210,7 @@ class Stage:
         """The zones as a secondary has them: no file, a primary."""
         spec = self.settings.primary
         tls = self.certificate if spec.transport == "tls" else None
-        primaries = [Primary(Endpoint(primary_address(number)), tls) for number in range(spec.addresses)]
+        primaries = [Primary(Endpoint(self.rig.primary_address(number)), tls) for number in range(spec.addresses)]
         return [Zone(zone.name, primary=primaries[i % len(primaries)]) for i, zone in enumerate(self.zones.zones)]
 
     @property
@@ -244,30 +251,52 @@ class Stage:
         )
 
     def load(self, job: QueryJob) -> LoadResult:
-        """Runs the generator to its end."""
-        return self.generator.parse(self.run_load(self.generator.query(job), job.seconds + job.warm_up_s), job)
+        """Runs the generator to its end: on every player its part of the rate."""
+        players = self.rig.players
+        part = dataclasses.replace(job, rate=job.rate / len(players))
+        for player in players:
+            player.place(job.workload.queries, job.workload.expectation)
+        outputs = self._run_all(players, self.generator.query(part), job.seconds + job.warm_up_s)
+        return merged([self.generator.parse(output, part) for output in outputs])
 
     def run_load(
         self, argv: Sequence[str | Path], seconds: float, on_event: Callable[[str], None] = lambda _: None
     ) -> str:
         """Runs one generator command; `on_event` hears the type of each event that it prints. Returns its output."""
-        log = self.folder / "load.log"
-        log.unlink(missing_ok=True)
+        return self._run_all([self.rig.client], argv, seconds, on_event)[0]
+
+    def _run_all(
+        self,
+        hosts: Sequence[Host],
+        argv: Sequence[str | Path],
+        seconds: float,
+        on_event: Callable[[str], None] = lambda _: None,
+    ) -> list[str]:
+        """One command on all those hosts at once, to its end; returns what each printed."""
         heard = 0
-        with Process("load", argv, self.rig.client, log, cpus=self.settings.rig.load_cpus) as process:
-            self._label("load", process)
+        with contextlib.ExitStack() as running:
+            programs = [running.enter_context(self._start_load(host, argv, i)) for i, host in enumerate(hosts)]
             deadline = time.monotonic() + seconds + GRACE_S
-            while process.alive:
-                time.sleep(0.005)
+            while any(program.alive for program in programs):
+                time.sleep(0.01)
                 if time.monotonic() > deadline:
-                    raise LabError(f"the load generator did not end {GRACE_S:.0f} s after its time", process.tail())
-                found = [event.get("msg_type", "") for event in events(log.read_text()) if event.get("type") == "event"]
+                    late = f"the load generator did not end {GRACE_S:.0f} s after its time"
+                    raise LabError(late, programs[0].tail())
+                found = [event["msg_type"] for event in events(programs[0].log.read_text()) if "msg_type" in event]
                 for name in found[heard:]:
                     on_event(name)
                 heard = len(found)
-        if process.child.returncode not in (VALID, INVALID):
-            raise LabError(f"the load generator failed with status {process.child.returncode}", process.tail())
-        return log.read_text()
+        for program in programs:
+            if program.status not in (VALID, INVALID):
+                raise LabError(f"the load generator failed with status {program.status}", program.tail())
+        return [program.log.read_text() for program in programs]
+
+    def _start_load(self, host: Host, argv: Sequence[str | Path], number: int) -> Program:
+        log = self.folder / f"load{number}.log"
+        log.unlink(missing_ok=True)
+        program = host.start("load", argv, log, self.settings.rig.load_cpus)
+        self._label("load", program, host)
+        return program
 
     def rate(self, settings: Settings, server: Server) -> float:
         """Queries a second; "50%" is a share of the capacity of this very start."""
@@ -311,12 +340,12 @@ class Stage:
         return self.latest().between(span.began, span.ended)
 
     def latest(self) -> Telemetry:
-        """The telemetry so far."""
-        return Telemetry.load(self.telemetry_file)
+        """The telemetry so far, by our clock."""
+        return Telemetry.load(self.telemetry_file).shifted(-self.rig.watch[0].clock_offset_s)
 
     def reload(self, server: Server) -> None:
         """Has the server read its changed zone files; its configuration is written anew, or some would not look."""
-        server.installed.adapter.prepare(server.setup)
+        self._prepare(server.installed, server.setup, self.rig.server)
         if command := server.installed.adapter.reload_command(server.setup):
             self.rig.server.run(*command)
         else:
@@ -329,11 +358,20 @@ class Stage:
         running = sum(thread_run_ns(task) for task in threads([below for pid in living for below in descendants(pid)]))
         return times.user + times.system + times.children_user + times.children_system + running / 1e9
 
-    def _label(self, label: str, process: Process) -> None:
-        self._labels[label] = process.child.pid
-        scratch = self.folder / "labels.new"
-        scratch.write_text(json.dumps(self._labels))
-        scratch.rename(self.folder / "labels.json")
+    def _label(self, label: str, program: Program, host: Host) -> None:
+        """Tells telemetry of a program, if it can see it."""
+        if not self.rig.watched(host):
+            return
+        self._labels[label] = program.pid
+        path = self.folder / "labels.json"
+        path.write_text(json.dumps(self._labels))
+        self.rig.watch[0].place(path)
+
+
+def _credentials(setup: Setup) -> list[Path]:
+    """The files of keys that a server reads."""
+    used = [certificate for certificate in (setup.certificate, setup.authority) if certificate]
+    return [path for each in used for path in (each.certificate, each.key)]
 
 
 def forget_pages(files: Sequence[Path]) -> None:

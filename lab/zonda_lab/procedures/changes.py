@@ -64,7 +64,7 @@ def _changed_ms(stage: Stage, primary: Server, server: Server, zone: Zone, seria
     set_serial(zone.file, serial)
     began = time.monotonic()
     stage.reload(primary)
-    with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+    with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
         arrivals = probe.watch(
             asking, [zone.name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == serial
         )
@@ -80,7 +80,7 @@ def _updated_window(stage: Stage, server: Server, settings: Settings) -> Outcome
     )
     stream = stage.start_process("updates", stage.generator.update(job))
     outcome = window(stage, server, settings)
-    stream.child.wait(job.seconds + 20.0)
+    stream.wait(job.seconds + 20.0)
     result = read_summary(stream.log.read_text())
     outcome.metrics["updates_per_s"] = result.rcodes.get("NOERROR", 0) / result.seconds
     if result.rcodes.get("NOERROR", 0) < result.sent:

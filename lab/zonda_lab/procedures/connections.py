@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-import socket
 import time
 
 from zonda_lab import probe
 from zonda_lab.errors import LabError
 from zonda_lab.hdr import Latency
+from zonda_lab.host import Host
 from zonda_lab.load import HoldJob, LoadResult, read_summary
 from zonda_lab.model import Endpoint
 from zonda_lab.outcome import Outcome, Recorder, memory_metrics
-from zonda_lab.rig import Namespace
 from zonda_lab.series import net
 from zonda_lab.stage import Server, Stage
 
@@ -100,7 +99,7 @@ def _ports(stage: Stage) -> int:
     return int(high) - int(low) + 1
 
 
-def _tcp_recovery_s(client: Namespace, endpoint: Endpoint, zone: str) -> float:
+def _tcp_recovery_s(client: Host, endpoint: Endpoint, zone: str) -> float:
     """Seconds until a new connection is answered."""
     began = time.monotonic()
     while time.monotonic() - began < RECOVERY_S:
@@ -110,10 +109,8 @@ def _tcp_recovery_s(client: Namespace, endpoint: Endpoint, zone: str) -> float:
     raise LabError(f"the server does not answer over TCP {RECOVERY_S:.0f} s after all connections were closed")
 
 
-def _asked_over_tcp(client: Namespace, endpoint: Endpoint, asked: bytes) -> bool:
-    with client.entered():
-        stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    with stream:
+def _asked_over_tcp(client: Host, endpoint: Endpoint, asked: bytes) -> bool:
+    with client.tcp_socket() as stream:
         stream.settimeout(0.5)
         try:
             stream.connect((endpoint.address, endpoint.port))

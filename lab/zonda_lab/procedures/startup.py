@@ -47,7 +47,7 @@ def _started(stage: Stage, zones: list[Zone] | None = None) -> tuple[Server, Out
     names = [zone.name for zone in server.setup.zones]
     with stage.span(server) as span:
         first = stage.wait_ready(server, names[0])
-        with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
             arrivals = probe.watch(asking, names, stage.settings.timing.finish_s)
     time.sleep(SETTLE_S)
     last = max(arrivals.seen.values(), default=span.ended)
@@ -73,7 +73,7 @@ def _state(stage: Stage, server: Server, span: Span, state: str) -> Outcome:
 
 def _wait_for_serial(stage: Stage, server: Server) -> None:
     name = server.setup.zones[-1].name
-    with probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+    with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
         arrivals = probe.watch(
             asking, [name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == NEW_SERIAL
         )

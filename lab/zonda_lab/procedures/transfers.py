@@ -24,7 +24,7 @@ def secondary(stage: Stage, recorder: Recorder) -> None:
     stage.start_primary(stage.zones.zones)
     server = stage.start_server(stage.secondary_zones())
     names = [zone.name for zone in server.setup.zones]
-    with stage.span(server) as span, probe.udp_socket(stage.rig.client, server.setup.endpoint) as asking:
+    with stage.span(server) as span, stage.rig.client.udp_socket(server.setup.endpoint) as asking:
         arrivals = probe.watch(asking, names, stage.settings.timing.finish_s, tick=server.process.require_alive)
     span.began = server.process.began
     seen = sorted(at - server.process.began for at in arrivals.seen.values())
