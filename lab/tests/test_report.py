@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from zonda_lab import machine, report
 from zonda_lab.experiment import catalogue, load
 from zonda_lab.hdr import Latency, write_log
 from zonda_lab.record import Record, Results
-from zonda_lab.report.build import number
+from zonda_lab.report.words import number
+from zonda_lab.run import described
 
 VOID = {"meta", "br", "img", "hr", "link", "input", "path", "use", "rect", "circle"}
 
@@ -65,7 +65,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
             "began": "2026-01-01T00:00:00+00:00",
             "servers": servers,
             "absent": {"zonda": "zonda: no program zonda\n  give its path"},
-            "experiments": {e.id: {**asdict(e.document), "settings": asdict(e.settings())} for e in chosen},
+            "experiments": {e.id: described(e) for e in chosen},
         }
     )
     draw = np.random.default_rng(5)
@@ -198,6 +198,14 @@ def test_markdown_has_the_same_content(page: Path) -> None:
         assert (page.parent / figure).exists()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) > 60
+
+
+def test_disturbed_windows_count_only_if_asked_for_and_the_page_says_so(results: Results, page: Path) -> None:
+    assert "Not fit to be quoted." not in page.read_text()
+    for disturbed in (True, False):
+        text = report.write(results.folder, disturbed).read_text()
+        assert ("Not fit to be quoted." in text) == disturbed
+        assert ("8 of 16 windows are valid" in text) != disturbed
 
 
 def test_numbers_are_short() -> None:

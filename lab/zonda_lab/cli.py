@@ -89,6 +89,9 @@ def parser() -> argparse.ArgumentParser:
 
     report_ = _command(commands, "report", build_report, "build the report again, from the records alone")
     report_.add_argument("results", type=Path)
+    report_.add_argument(
+        "--disturbed", action="store_true", help="count windows that other programs disturbed; the page says so"
+    )
     _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
     compared = _command(
         commands, "compare", compare_results, "verdict on B against A; status 0: not worse, 1: worse, 2: cannot be said"
@@ -164,7 +167,7 @@ def build_report(given: argparse.Namespace) -> int:
     """`zonda-lab report`."""
     from zonda_lab import report
 
-    print(report.write(given.results))
+    print(report.write(given.results, given.disturbed))
     return 0
 
 

@@ -127,6 +127,8 @@ class Published:
 
     what: str = doc("what was measured")
     figure: str = doc("the figure, as published")
+    metric: str = doc("the metric that stands beside it in the report; empty: none is the same", "")
+    of: dict[str, str] = doc("levels of the windows that it is taken from", {})
 
 
 @dataclass(frozen=True)
@@ -326,13 +328,18 @@ def _check(experiment: Experiment) -> None:
             experiment.settings(overrides)
     if not document.id or not document.title:
         raise LabError(f"{where}: `id` and `title` are missing")
-    for metric in [document.analysis.metric, *document.analysis.metrics, *(claim.metric for claim in document.claims)]:
+    beside = [row.metric for row in document.published if row.metric]
+    claimed = [claim.metric for claim in document.claims]
+    for metric in [document.analysis.metric, *document.analysis.metrics, *claimed, *beside]:
         if metric not in METRICS:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))
     names = [factor.name for factor in experiment.factors + experiment.within]
     if document.analysis.compare not in names:
         raise LabError(f"{where}: analysis.compare is no factor", suggestion(document.analysis.compare, names))
-    for claim in document.claims:
-        for name in [*claim.of, *claim.to]:
-            if name not in (*names, *MEASURED_LEVELS):
-                raise LabError(f"{where}: claim about `{name}`, which is no factor", suggestion(name, names))
+    about = [
+        *(name for claim in document.claims for name in (*claim.of, *claim.to)),
+        *(n for r in document.published for n in r.of),
+    ]
+    for name in about:
+        if name not in (*names, *MEASURED_LEVELS):
+            raise LabError(f"{where}: claim about `{name}`, which is no factor", suggestion(name, names))

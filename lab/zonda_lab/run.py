@@ -202,11 +202,12 @@ def manifest(
         },
         "absent": dict(absent),
         "options": dict(options),
-        "experiments": {experiment.id: _described(experiment) for experiment in experiments},
+        "experiments": {experiment.id: described(experiment) for experiment in experiments},
     }
 
 
-def _described(experiment: Experiment) -> dict[str, Any]:
+def described(experiment: Experiment) -> dict[str, Any]:
+    """All that a report needs to know of an experiment: its document, and the settings and levels of this run."""
     return {
         **asdict(experiment.document),
         "settings": asdict(experiment.settings()),
