@@ -32,7 +32,7 @@ def test_with_two_starts_nothing_is_called_different(make_record: Make) -> None:
     found = finding(records(make_record, 2, knot=2.0), "cpu_us_per_query", ANALYSIS)
     told = shown(found, [], ANALYSIS)
     assert "different:" not in told and "Fewer than 3 starts: differences may be chance." in told
-    assert "nsd 3" in told and "knot 5.99" in told
+    assert "nsd: 3" in told and "knot: 5.99" in told
 
 
 def test_without_a_valid_window_it_says_so() -> None:
@@ -40,14 +40,14 @@ def test_without_a_valid_window_it_says_so() -> None:
 
 
 def test_a_claim_is_checked_for_each_server(make_record: Make) -> None:
-    claim = Claim("3 µs", "3 µs", "cpu_us_per_query", low=2.8, high=3.2)
+    claim = Claim("it takes 3 µs", "3 µs", "cpu_us_per_query", low=2.8, high=3.2)
     done = checks(records(make_record, 5, knot=2.0), claim)
-    assert [(each.claim.says, each.outcome, each.n) for each in done] == [
-        ("3 µs (nsd)", "confirmed", 5),
-        ("3 µs (knot)", "not confirmed", 5),
+    assert [(each.server, each.outcome, each.n) for each in done] == [
+        ("nsd", "confirmed", 5),
+        ("knot", "not confirmed", 5),
     ]
     told = shown(finding(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS), done, ANALYSIS)
-    assert "Published (3 µs): “3 µs (knot)” is not confirmed here, 6." in told
+    assert "Published: it takes 3 µs (3 µs). Here: nsd 3.01, confirmed; knot 6, not confirmed." in told
 
 
 def test_the_best_window_of_a_start_stands_beside_a_published_peak(make_record: Make) -> None:

@@ -85,6 +85,7 @@ class Checked:
     low: float = math.nan
     high: float = math.nan
     n: int = 0
+    server: str = ""
 
     @property
     def outcome(self) -> str:
@@ -147,10 +148,7 @@ def checks(records: Sequence[Record], claim: Claim) -> list[Checked]:
     )
     if "server.name" in claim.of or len(servers) < 2:
         return [check(records, claim)]
-    return [
-        check(selected(records, **{"server.name": name}), replace(claim, says=f"{claim.says} ({name})"))
-        for name in servers
-    ]
+    return [replace(check(selected(records, **{"server.name": name}), claim), server=name) for name in servers]
 
 
 def check(records: Sequence[Record], claim: Claim) -> Checked:

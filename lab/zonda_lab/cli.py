@@ -65,7 +65,10 @@ def parser() -> argparse.ArgumentParser:
     _command(commands, "list", list_experiments, "the experiments, with their questions and how long they take")
     run = _command(commands, "run", run_experiments, "run experiments and write a report")
     run.add_argument(
-        "experiments", nargs="+", metavar="EXPERIMENT", help="number (E1), name, path of a TOML file, or `all`"
+        "experiments",
+        nargs="+",
+        metavar="EXPERIMENT",
+        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`",
     )
     run.add_argument("--quick", action="store_true", help="the small form")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
@@ -92,6 +95,12 @@ def parser() -> argparse.ArgumentParser:
     report_.add_argument(
         "--disturbed", action="store_true", help="count windows that other programs disturbed; the page says so"
     )
+    kept = _command(
+        commands, "keep", keep_results, "keep each experiment of a run as a small folder, with an index of all"
+    )
+    kept.add_argument("results", type=Path)
+    kept.add_argument("target", type=Path, metavar="FOLDER", help="in this project: lab/records")
+    kept.add_argument("--disturbed", action="store_true", help="count windows that other programs disturbed")
     _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
     compared = _command(
         commands, "compare", compare_results, "verdict on B against A; status 0: not worse, 1: worse, 2: cannot be said"
@@ -169,6 +178,18 @@ def build_report(given: argparse.Namespace) -> int:
 
     print(report.write(given.results, given.disturbed))
     return 0
+
+
+def keep_results(given: argparse.Namespace) -> int:
+    """`zonda-lab keep`."""
+    from zonda_lab.report.committed import keep
+
+    kept, left = keep(Results(given.results), given.target, given.disturbed)
+    for folder in kept:
+        print(folder)
+    if left:
+        print(f"not kept, no window was valid: {', '.join(left)}", file=sys.stderr)
+    return 1 if left else 0
 
 
 def examine(_: argparse.Namespace) -> int:

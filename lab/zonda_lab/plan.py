@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from zonda_lab.experiment import Experiment, Factor, Settings, Table
 from zonda_lab.metrics import level_words
 
-START_COST_S, WINDOW_COST_S = 0.8, 0.3  # rig, start and stop of a server; start and stop of the generator
+START_COST_S, WINDOW_COST_S = 0.7, 0.15  # rig, start and stop of a server; start and stop of the generator
 ZONE_COST_S, RECORD_COST_S = 0.5e-3, 4e-6
 PEAK_GOALS, PEAK_STEP = 4, 1.25  # as in `procedures.peak`
 

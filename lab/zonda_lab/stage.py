@@ -30,7 +30,7 @@ from zonda_lab.workload import Workload, workload
 from zonda_lab.zonegen import ZoneSet
 
 VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
-CAPACITY_S = 2.0
+CAPACITY_S = 2.0  # or a window, if that is shorter
 CLOSED_LOOP = 200
 PYTHON = sys.executable or "python3"
 
@@ -314,7 +314,7 @@ class Stage:
                 0.0,
                 server.setup.endpoint,
                 self.workload(),
-                CAPACITY_S,
+                min(CAPACITY_S, settings.timing.seconds),
                 verify=False,
                 authority=self.authority(settings),
             )

@@ -53,18 +53,24 @@ def _medians(finding: Finding) -> str:
     """With too few starts for any test: what was measured, and that it proves no difference."""
     metric = METRICS[finding.metric]
     cells = [cell for cell in finding.cells if not cell.copy]
-    told = [f"{cell.label} {number(cell.median)}" for cell in cells[:MOST]]
+    told = [f"{cell.label}: {number(cell.median)}" for cell in cells[:MOST]]
     more = [f"{len(cells) - MOST} more in the table"] if len(cells) > MOST else []
     few = f" Fewer than {FEW} starts: differences may be chance." if any(len(c.values) < FEW for c in cells) else ""
     return f"{metric.heading}{f' in {metric.unit}' if metric.unit else ''}: {'; '.join([*told, *more])}.{few}"
 
 
 def _claims(claims: Sequence[Checked]) -> list[str]:
-    return [
-        f"Published ({claim.claim.published}): “{claim.claim.says}” is {claim.outcome} here"
-        + (f", {number(claim.value)}." if claim.value is not None else ".")
-        for claim in claims
-    ]
+    """A sentence a claim: with its outcome, or that of each server."""
+    told = []
+    for (says, figure), group in itertools.groupby(claims, lambda done: (done.claim.says, done.claim.published)):
+        outcomes = [" ".join(filter(None, (done.server, outcome(done)))) for done in group]
+        told.append(f"Published: {says} ({figure}). Here: {'; '.join(outcomes)}.")
+    return told
+
+
+def outcome(done: Checked) -> str:
+    """`1.11, confirmed`."""
+    return done.outcome if done.value is None else f"{number(done.value)}, {done.outcome}"
 
 
 def _place(comparison: Comparison) -> str:

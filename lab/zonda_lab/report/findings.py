@@ -26,12 +26,11 @@ def published(rows: Sequence[Published], records: Sequence[Record]) -> list[Part
     """What was published, and beside it what came out here where it is a metric of ours."""
     if not rows:
         return []
-    return [
-        Table(["published", "figure", "here: median (95 %)"], [[r.what, r.figure, _here(r, records)] for r in rows])
-    ]
+    return [Table(["published", "figure", "here: median (95 %)"], [[r.what, r.figure, here(r, records)] for r in rows])]
 
 
-def _here(row: Published, records: Sequence[Record]) -> str:
+def here(row: Published, records: Sequence[Record]) -> str:
+    """What came out here beside a published figure, server by server."""
     if not row.metric:
         return "see below"
     unit, cells = METRICS[row.metric].unit, beside(records, row)
@@ -44,13 +43,20 @@ def claims(checked: Sequence[Checked]) -> list[Part]:
     if not checked:
         return []
     rows = [
-        [done.claim.says, done.claim.published, interval(done.value, done.low, done.high), str(done.n), done.outcome]
+        [
+            done.claim.says,
+            done.claim.published,
+            done.server,
+            interval(done.value, done.low, done.high),
+            str(done.n),
+            done.outcome,
+        ]
         for done in checked
     ]
     return [
         Heading(3, "Published claims"),
         Table(
-            ["claim", "published", "here (95 %)", "blocks", "outcome"],
+            ["claim", "published", "server", "here (95 %)", "blocks", "outcome"],
             rows,
             [MOODS.get(c.outcome, "") for c in checked],
         ),
