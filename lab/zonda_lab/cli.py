@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
+        print(f"zonda-lab: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nzonda-lab: broken off; all that was started is ended", file=sys.stderr)
@@ -147,29 +147,31 @@ def run_experiments(given: argparse.Namespace) -> int:
         return _print_plan(starts)
     rig.enter_user_namespace()
     installed, absent = find_servers(given.server)
+    _require_servers(_names(given.servers), installed, absent)
     generator = load.find(given.load)
     if not given.resume:
         kept = ("experiments", "quick", "servers", "server", "load", "set", "seed")
         options = {name: getattr(given, name) for name in kept}
         described = manifest(experiments, installed, absent, generator, options)
         results.create({**described, "limits": doctor.limits(generator)})
-    print(f"{len(starts)} starts, about {clock(plan.estimate_s(starts))}; load by {generator.name} {generator.version}")
-    print(f"results in {results.folder}")
-    progress = Progress(plan.estimate_s(starts))
+    length = plan.estimate_s([start for start in starts if start.settings.server.name in installed])
+    print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
+    print(f"results in {results.folder}", flush=True)
+    progress = Progress(length)
     try:
         Runner(results, installed, generator, progress).run(starts)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
         raise
     progress.close()
     print(f"report: {report.write(results.folder)}")
-    return 0 if any(record.counts for record in results.records()) else 1
+    if not any(record.counts for record in results.records()):
+        print(
+            f"no window was valid (the report says why); to see all the same what was measured: "
+            f"zonda-lab report --disturbed {results.folder}"
+        )
+        return 1
+    return 0
 
 
 def build_report(given: argparse.Namespace) -> int:
@@ -271,9 +273,22 @@ def find_servers(given: Sequence[str]) -> tuple[dict[str, Installed], dict[str, 
 
 
 def _experiments(given: argparse.Namespace) -> list[Experiment]:
-    servers = [name for name in given.servers.split(",") if name]
+    servers = _names(given.servers)
     paths = dict.fromkeys(path for word in given.experiments for path in experiment.find(word))
     return [experiment.load(path, given.quick, servers, given.set) for path in paths]
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _require_servers(names: Sequence[str], installed: Mapping[str, Installed], absent: Mapping[str, str]) -> None:
+    """Servers that were asked for by name must be here; those of an experiment are skipped if they are not."""
+    for name in names:
+        if name in absent:
+            raise LabError(*absent[name].split("\n  ", 1))
+        if name not in installed:
+            raise LabError(f"--servers: no server `{name}`", schema.suggestion(name, installed))
 
 
 def _print_plan(starts: Sequence[Start]) -> int:

@@ -9,6 +9,9 @@ from zonda_lab.record import Record
 from zonda_lab.report.document import Folded, Part, Table, Text
 from zonda_lab.report.words import number
 
+BOUNDS = """With a connection for every zone, each port can be used once in the 60 seconds of TIME_WAIT. A server \
+that uses its connections again takes less time than this bound, one that waits for its retry timers more."""
+
 
 def counted(records: Sequence[Record]) -> list[Part]:
     """How many windows count; where many do not, the most frequent reason at once, not folded away."""
@@ -38,7 +41,8 @@ def predictions(records: Sequence[Record]) -> list[Part]:
     head = [*records[0].levels, "bound", "predicted", "measured"]
     return [
         Folded(
-            "Predicted bounds beside what was measured", [Table(head, [row for row in rows if len(row) == len(head)])]
+            "Bounds by arithmetic beside what was measured",
+            [Text(BOUNDS), Table(head, [row for row in rows if len(row) == len(head)])],
         )
     ]
 
