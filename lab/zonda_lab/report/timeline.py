@@ -17,8 +17,9 @@ def time(source: Source) -> list[Figure]:
     found = []
     for treatment, record in _first_windows(source):
         path = source.folder / record.files.get("telemetry", "absent")
-        if path.exists():
-            found.append(_timeline(source, treatment, record, Telemetry.load(path)))
+        telemetry = Telemetry.load(path) if path.exists() else Telemetry({}, [])
+        if len(telemetry.samples) > 2:  # shorter starts have no course of things
+            found.append(_timeline(source, treatment, record, telemetry))
     return found
 
 
