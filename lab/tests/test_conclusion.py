@@ -23,7 +23,7 @@ def records(make: Make, blocks: int, **speed: float) -> list[Record]:
 def test_what_differs_is_told_with_its_interval_and_what_does_not_is_not(make_record: Make) -> None:
     found = finding(records(make_record, 8, knot=1.3, zonda=1.0), "cpu_us_per_query", ANALYSIS)
     told = shown(found, [], ANALYSIS)
-    assert told.startswith("Server CPU time per answer, as a ratio to nsd (n 8 starts): different: knot 1.3")
+    assert told.startswith("Server CPU time per answer, as a ratio to nsd (n 8 starts): different: knot: 1.3")
     assert "zonda" in told.split("different:")[1].split(";", 1)[1]
     assert "equal within 2%: zonda" in told
 

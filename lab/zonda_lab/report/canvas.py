@@ -59,7 +59,7 @@ def svg(canvas: Canvas) -> str:
 
 def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
     """An empty drawing."""
-    canvas = Canvas(figsize=(width, height), layout="constrained")
+    canvas = Canvas(figsize=(width, height))
     axes = canvas.add_subplot()
     axes.xaxis.set_major_formatter(thousands)
     axes.yaxis.set_major_formatter(thousands)

@@ -16,12 +16,17 @@ MOST = 6  # things told one by one; more of them are counted
 
 def shown(finding: Finding | None, claims: Sequence[Checked], analysis: Analysis) -> str:
     """The deciding metric and the published claims; says so if nothing can be said."""
+    return " ".join([deciding(finding, analysis, MOST), *(_claims(claims) if finding else [])])
+
+
+def deciding(finding: Finding | None, analysis: Analysis, most: int = 3) -> str:
+    """The deciding metric alone, at most so many things one by one."""
     if finding is None or not finding.cells:
         return "Nothing: no window was valid."
-    return " ".join([_differences(finding, analysis) or _medians(finding), *_claims(claims)])
+    return _differences(finding, analysis, most) or _medians(finding, most)
 
 
-def _differences(finding: Finding, analysis: Analysis) -> str:
+def _differences(finding: Finding, analysis: Analysis, most: int) -> str:
     """What differs from the baseline, what is equal, and of what neither can be said."""
     comparisons = [each for stratum in finding.strata for each in stratum.comparisons if each.verdict != "too few"]
     if not comparisons:
@@ -29,17 +34,17 @@ def _differences(finding: Finding, analysis: Analysis) -> str:
     metric = METRICS[finding.metric]
     verdicts = ("better", "worse", "different")
     differing = sorted((c for c in comparisons if c.verdict in verdicts), key=lambda c: -abs(math.log(c.effect.ratio)))
-    told = [f"{_place(c)} {ratio(c.effect.ratio, c.effect.low, c.effect.high)}" for c in differing[:MOST]]
-    more = [f"{len(differing) - MOST} more in the tables"] if len(differing) > MOST else []
+    told = [f"{_place(c)}: {ratio(c.effect.ratio, c.effect.low, c.effect.high)}" for c in differing[:most]]
+    more = [f"{len(differing) - most} more in the tables"] if len(differing) > most else []
     equal = [_place(c) for c in comparisons if c.verdict == "equal"]
     unknown = [c for c in comparisons if c.verdict == "undetected"]
     parts = [
         f"different: {'; '.join([*told, *more])}" if told else "no difference was detected",
-        *([f"equal within {analysis.margin:.0%}: {_listed(equal)}"] if equal else []),
+        *([f"equal within {analysis.margin:.0%}: {_listed(equal, most)}"] if equal else []),
         *(
             [
                 f"no difference detected, which would have been seen from {_seen(unknown)} on: "
-                f"{_listed([_place(c) for c in unknown])}"
+                f"{_listed([_place(c) for c in unknown], most)}"
             ]
             if unknown
             else []
@@ -49,12 +54,12 @@ def _differences(finding: Finding, analysis: Analysis) -> str:
     return f"{metric.heading}, as a ratio to {baseline} (n {_starts(comparisons)} starts): {'; '.join(parts)}."
 
 
-def _medians(finding: Finding) -> str:
+def _medians(finding: Finding, most: int) -> str:
     """With too few starts for any test: what was measured, and that it proves no difference."""
     metric = METRICS[finding.metric]
     cells = [cell for cell in finding.cells if not cell.copy]
-    told = [f"{cell.label}: {number(cell.median)}" for cell in cells[:MOST]]
-    more = [f"{len(cells) - MOST} more in the table"] if len(cells) > MOST else []
+    told = [f"{cell.label}: {number(cell.median)}" for cell in cells[:most]]
+    more = [f"{len(cells) - most} more in the table"] if len(cells) > most else []
     few = f" Fewer than {FEW} starts: differences may be chance." if any(len(c.values) < FEW for c in cells) else ""
     return f"{metric.heading}{f' in {metric.unit}' if metric.unit else ''}: {'; '.join([*told, *more])}.{few}"
 
@@ -79,8 +84,8 @@ def _place(comparison: Comparison) -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return "; ".join(names) if len(names) <= MOST else f"{len(names)} of them"
+def _listed(names: Sequence[str], most: int) -> str:
+    return "; ".join(names) if len(names) <= most else f"{len(names)} of them"
 
 
 def _seen(comparisons: Sequence[Comparison]) -> str:
