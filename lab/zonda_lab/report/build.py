@@ -9,6 +9,7 @@ from typing import Any
 
 from zonda_lab.analysis import Checked, checks, findings
 from zonda_lab.experiment import Analysis, Claim, Published
+from zonda_lab.metrics import factor_words
 from zonda_lab.record import Record, Results
 from zonda_lab.report import conclusion, html, markdown, trust
 from zonda_lab.report.canvas import Source
@@ -163,7 +164,7 @@ def _size(described: Mapping[str, Any]) -> str:
         here, whole = described["settings"]["zones"][key], described["zones"][key]
         if here != whole:
             told.append(f"{here:,} {unit} (in full {whole:,})")
-    told += [f"of {name} not {', '.join(levels)}" for name, levels in left.items() if levels]
+    told += [f"left out of {factor_words(name)}: {', '.join(levels)}" for name, levels in left.items() if levels]
     return "; ".join(told) + "."
 
 
