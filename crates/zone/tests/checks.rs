@@ -45,6 +45,16 @@ fn rfc_1035_5_2_one_soa_and_a_name_server_at_the_apex() {
 }
 
 #[test]
+fn a_file_that_is_read_as_another_zone_is_told_so() {
+    let mistakes = findings("a.test. 60 SOA ns.invalid. host.invalid. 1 2 3 4 60\n");
+    let messages = [
+        (Severity::Error, 3, "a.test. is out of zone example.".to_owned()),
+        (Severity::Error, 3, "this file is about the zone a.test. and is read as example.".to_owned()),
+    ];
+    assert_eq!(mistakes, messages);
+}
+
+#[test]
 fn rfc_1034_3_6_2_nothing_stands_beside_an_alias() {
     has_error("a 60 CNAME b\na 60 TXT x\n", 4, "CNAME and other data for one name: a.example.");
     has_error("a 60 CNAME b\na 60 CNAME c\n", 4, "two CNAME records for one name: a.example.");
