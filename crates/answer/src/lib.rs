@@ -136,6 +136,28 @@ fn refuse(refusal: Refusal, header: Header, scratch: &mut Scratch, out: &mut [u8
     Reply::Send(HEADER_LEN)
 }
 
+/// Has the processor fetch what the answer to a query begins with, if that is in a big zone. Called for some queries
+/// before [`respond`] is for the first of them, it makes their waits for memory one.
+#[inline]
+pub fn prefetch(served: &Served, scratch: &mut Scratch, message: &[u8]) {
+    if served.zones.has_big() {
+        prefetch_owner(served, scratch, message);
+    }
+}
+
+fn prefetch_owner(served: &Served, scratch: &mut Scratch, message: &[u8]) {
+    let Scratch { qname, key, .. } = scratch;
+    if qname.read_question(message, HEADER_LEN).is_none() {
+        return;
+    }
+    if let Some(zone) =
+        find_zone(&served.zones, qname, Rtype::ANY).and_then(ServedZone::zone).filter(|zone| zone.is_big())
+    {
+        key.set(qname.wire(), zone.apex().wire().len());
+        zone.prefetch(key.as_bytes());
+    }
+}
+
 //----------- the ordinary way -------------------------------------------------
 
 /// Writes the answer and returns its length.
