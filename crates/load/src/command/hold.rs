@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::input::read;
 use super::number::{not_negative, positive};
+use super::security::Trust;
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
 use crate::hold::{Behaviour, Held, Hold};
@@ -20,6 +21,7 @@ use crate::plan::{Arrivals, Profile};
 use crate::queries::{Dress, Queries, file};
 use crate::report::Reporter;
 use crate::run::{Job, Outcome, Timing, Transport};
+use crate::tls::Purpose;
 use crate::verify::Verifier;
 
 /// Arguments of `zonda-load hold`.
@@ -30,6 +32,8 @@ pub struct Arguments {
     /// How connections travel
     #[arg(long, value_enum, default_value_t = Line::Tcp)]
     transport: Line,
+    #[command(flatten)]
+    trust: Trust,
     /// How many connections
     #[arg(long)]
     connections: u32,
@@ -60,6 +64,7 @@ pub struct HostileArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Line {
     Tcp,
+    Tls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,17 +104,21 @@ pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Verdic
 impl Arguments {
     fn run(&self, behaviour: Behaviour, stop: &AtomicBool) -> Result<Verdict, Failure> {
         let queries = Arc::new(self.queries()?);
+        let (transport, tls) = match self.transport {
+            Line::Tcp => ("tcp", self.trust.needs_tls().map(|()| None)?),
+            Line::Tls => ("tls", Some(self.trust.tls(self.target.server, false, Purpose::Queries)?)),
+        };
         let hold = Hold {
             server: self.target.address(),
             sources: self.target.sources()?,
+            tls,
             connections: self.connections as usize,
             rate: self.rate,
             hold: Duration::from_secs_f64(self.seconds),
             behaviour,
             queries: &queries,
         };
-        let Line::Tcp = self.transport;
-        let reporter = Reporter::new("open", "tcp");
+        let reporter = Reporter::new("open", transport);
         let since = clock::real();
         let (held, probes) = self.with_probes(&queries, || {
             hold.run(stop, |held| {
@@ -120,7 +129,9 @@ impl Arguments {
         })?;
         let held = held.map_err(Failure::system("holding connections"))?;
         let invalid_because = invalid_because(&held, probes.as_ref());
-        let outcome = Outcome { since, until: clock::real(), measure: probes.unwrap_or_default() };
+        let mut measure = probes.unwrap_or_default();
+        (measure.handshakes, measure.handshakes_failed) = (held.open, held.failed);
+        let outcome = Outcome { since, until: clock::real(), measure };
         reporter.sum(&outcome, figures(&held, &invalid_because));
         Ok(verdict(&invalid_because))
     }
@@ -150,6 +161,8 @@ impl Arguments {
             queries_per_connection: 0,
             sources: None,
             segmented: false,
+            tls: None,
+            key: None,
             queries: queries.clone(),
             verifier: Verifier::Question,
             timing: Timing::Rate(profile, Arrivals::Constant),
