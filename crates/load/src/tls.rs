@@ -58,6 +58,8 @@ impl Tls {
         purpose: Purpose,
     ) -> Result<Tls, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
+        // The first random number takes some 40 ms, which are not to be measured as part of a handshake.
+        provider.secure_random.fill(&mut [0; 32]).map_err(|_| Error::FailedToGetRandomBytes)?;
         let verifier = Arc::new(Verifier::new(authorities, &provider)?);
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(purpose.versions())?
