@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use netio::client::Sources;
 use netio::clock;
 use netio::stream::{Event, Events, Interest, Poll};
 
 use crate::line::Line;
+use crate::measure::histogram;
 use crate::queries::Queries;
 use crate::random::Random;
 use crate::tls::Tls;
@@ -55,7 +57,7 @@ pub struct Hold<'q> {
 }
 
 /// What became of the connections.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Connections that stood.
     pub open: u64,
@@ -73,6 +75,24 @@ pub struct Held {
     pub last_closed_s: Option<f64>,
     /// Why the first of the failed ones failed.
     pub first_failure: Option<String>,
+    /// From the begin of a connection until it stood, in nanoseconds.
+    pub handshake: Histogram<u64>,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held {
+            open: 0,
+            failed: 0,
+            open_s: 0.0,
+            responses: 0,
+            closed_by_peer: 0,
+            first_closed_s: None,
+            last_closed_s: None,
+            first_failure: None,
+            handshake: histogram(),
+        }
+    }
 }
 
 /// Octets that a client which never reads sends at most: more than all buffers between it and the server.
@@ -212,7 +232,9 @@ impl<'h> Crowd<'h> {
             }
             self.connecting -= 1;
             self.held.open += 1;
-            (self.clients[index].is_up, self.clients[index].since) = (true, self.now());
+            let now = self.now();
+            self.held.handshake.saturating_record((now - self.clients[index].since).as_nanos() as u64);
+            (self.clients[index].is_up, self.clients[index].since) = (true, now);
             return self.begin(index);
         }
         if event.readable && !self.reads(index) {

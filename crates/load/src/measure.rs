@@ -103,7 +103,7 @@ impl Default for Measure {
 }
 
 /// Nanoseconds from 1 to an hour with three significant digits.
-fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that the library takes")
 }
 

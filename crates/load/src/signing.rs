@@ -35,7 +35,7 @@ impl Signing {
         &self.message
     }
 
-    /// What is wrong with the signature of an answer.
+    /// What is wrong with the signature of an answer (RFC 8945 5.3).
     pub fn fault(&mut self, source: u32, id: u16, answer: &[u8]) -> Option<Fault> {
         let mac = self.macs.remove(&(source, id)).expect("every query in flight was signed");
         Verifier::new(&self.key, &mac).take(answer, clock::real().as_secs()).err()

@@ -17,7 +17,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// RFC 7858 and RFC 9103 7.1: what goes over the connection.
+/// RFC 9103 7.1: what goes over the connection. It is offered and not insisted on, since not every server selects it (NSD 4.6 does not).
 const ALPN_DOT: &[u8] = b"dot";
 /// Tickets that are kept: as many as connections that may begin at once.
 const MAX_TICKETS: usize = 4096;
@@ -27,7 +27,7 @@ const MAX_TICKETS: usize = 4096;
 pub enum Purpose {
     /// Queries.
     Queries,
-    /// Transfers. RFC 9103 7.1: they need TLS 1.3.
+    /// Transfers. RFC 9103 7.2: they need TLS 1.3.
     Transfers,
 }
 

@@ -1,5 +1,6 @@
 //! TLS against the null primary, which answers for SOA records and sends zones over it.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,6 +141,28 @@ fn certificates_are_checked_against_authorities() {
     assert!(unknown.contains("invalid peer certificate"), "{unknown}");
 }
 
+/// RFC 8446 6.1: a connection that has had its queries says that it ends, and is not just cut off.
+#[test]
+fn rfc_8446_6_1_connections_end_in_order() {
+    let (certificates, key) = tls::self_made().expect("random numbers");
+    let config = tls::primary(certificates, key).expect("they belong together");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    let served = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("loopback");
+        let connection = rustls::ServerConnection::new(config).expect("a good configuration");
+        let mut stream = rustls::StreamOwned::new(connection, stream);
+        let mut query = [0; 2 + 12 + 13 + 4];
+        stream.read_exact(&mut query).expect("a query");
+        query[4] |= 0x80;
+        stream.write_all(&query).expect("loopback");
+        stream.read(&mut query).map_err(|error| error.kind())
+    });
+    let measure = run(address, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 1);
+    assert_eq!(measure.responses, 1);
+    assert_eq!(served.join().expect("no panic"), Ok(0), "an error where the end was not told");
+}
+
 #[test]
 fn connections_are_held_and_hostile() {
     let server = Server::start();
@@ -177,9 +200,9 @@ fn rfc_9103_zones_are_transferred() {
     assert_eq!((pulled.zones, pulled.failed, pulled.records, pulled.connections), (3, 0, 15_009, 1), "{pulled:?}");
 }
 
-/// RFC 9103 7.1: TLS 1.3 or nothing, on either side.
+/// RFC 9103 7.2: TLS 1.3 or nothing, on either side.
 #[test]
-fn rfc_9103_7_1_transfers_need_tls_1_3() {
+fn rfc_9103_7_2_transfers_need_tls_1_3() {
     let (certificates, key) = tls::self_made().expect("random numbers");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let old = rustls::ServerConfig::builder_with_provider(provider.clone())

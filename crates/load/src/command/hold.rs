@@ -1,5 +1,6 @@
 //! `zonda-load hold` and `zonda-load hostile`: connections, well-behaved or not.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// Send a query over UDP every so many milliseconds meanwhile
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     probe_ms: Option<u32>,
+    /// The UDP port that is probed, if it is not that of the connections
+    #[arg(long, value_name = "PORT", requires = "probe_ms")]
+    probe_port: Option<u16>,
 }
 
 /// Arguments of `zonda-load hostile`.
@@ -129,10 +133,15 @@ impl Arguments {
         })?;
         let held = held.map_err(Failure::system("holding connections"))?;
         let invalid_because = invalid_because(&held, probes.as_ref());
-        let mut measure = probes.unwrap_or_default();
-        (measure.handshakes, measure.handshakes_failed) = (held.open, held.failed);
-        let outcome = Outcome { since, until: clock::real(), measure };
-        reporter.sum(&outcome, figures(&held, &invalid_because));
+        let figures = figures(&held, &invalid_because);
+        let measure = Measure {
+            handshakes: held.open,
+            handshakes_failed: held.failed,
+            handshake_failure: held.first_failure,
+            handshake: held.handshake,
+            ..probes.unwrap_or_default()
+        };
+        reporter.sum(&Outcome { since, until: clock::real(), measure }, figures);
         Ok(verdict(&invalid_because))
     }
 
@@ -154,7 +163,7 @@ impl Arguments {
         // Longer than anything is held; the end of `hold` ends it.
         let profile = Profile::flat(1000.0 / f64::from(probe_ms), 1e7);
         let job = Job {
-            server: self.target.address(),
+            server: SocketAddr::new(self.target.server, self.probe_port.unwrap_or(self.target.port)),
             transport: Transport::Udp,
             tcp_share: 0.0,
             connections: 1,

@@ -62,6 +62,8 @@ pub struct Pull {
 const MAX_FAILURES: usize = 10;
 /// Octets that are read in one call.
 const READ_LEN: usize = 512 << 10;
+/// The same beneath TLS, which itself reads no more than 4 KiB at a time.
+const TLS_READ_LEN: usize = 128 << 10;
 
 impl Pull {
     /// Transfers all zones; those that fail are counted and do not stop the others.
@@ -196,7 +198,7 @@ trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-/// What TLS reads from, which itself reads no more than 4 KiB at a time.
+/// What TLS reads from.
 struct Buffered(BufReader<TcpStream>);
 
 impl Read for Buffered {
@@ -221,7 +223,7 @@ impl Pull {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.timeout))?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let buffered = Buffered(BufReader::with_capacity(READ_LEN, stream));
+        let buffered = Buffered(BufReader::with_capacity(TLS_READ_LEN, stream));
         Ok(Box::new(StreamOwned::new(tls.begin().map_err(io::Error::other)?, buffered)))
     }
 }
