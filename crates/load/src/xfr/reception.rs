@@ -102,7 +102,7 @@ impl<'k> Reception<'k> {
         Ok(is_over)
     }
 
-    /// An error is told by its code where it is not signed: by servers that know nothing of the key.
+    /// RFC 8945 5.3.1. An error is told by its code where it is not signed: by servers that know nothing of the key.
     fn verify(&mut self, message: &[u8]) -> Result<(), TransferError> {
         let Some(signatures) = &mut self.signatures else { return Ok(()) };
         match signatures.take(message, clock::real().as_secs()) {

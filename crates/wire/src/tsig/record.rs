@@ -122,9 +122,10 @@ impl<'m> Tsig<'m> {
         let (mac, rest) = split_sized(rest)?;
         let (codes, rest) = rest.split_first_chunk::<4>()?;
         let (other, rest) = split_sized(rest)?;
-        let is_class_any = message[at + 2..at + 4] == [0, 255];
+        // Class ANY and a TTL of 0, which the MAC is over.
+        let is_proper = message[at + 2..at + 8] == [0, 255, 0, 0, 0, 0];
         let [time @ .., fudge_high, fudge_low] = *times;
-        (is_class_any && rest.is_empty()).then(|| Tsig {
+        (is_proper && rest.is_empty()).then(|| Tsig {
             owner,
             algorithm,
             time_s: time.iter().fold(0, |sum, octet| sum << 8 | u64::from(*octet)),

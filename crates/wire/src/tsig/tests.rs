@@ -218,6 +218,20 @@ fn rfc_8945_4_3_2_a_message_may_get_another_id_on_its_way() {
 }
 
 #[test]
+fn every_bit_that_changes_is_noticed_but_those_of_the_id_and_the_case_of_names() {
+    let key = key("hmac-sha384");
+    let (query, _) = signed_query(&key);
+    let names = octets(QUERY).len()..query.len();
+    for (at, bit) in (2..query.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let mut changed = query.clone();
+        changed[at] ^= 1 << bit;
+        let is_case = names.contains(&at) && changed[at].eq_ignore_ascii_case(&query[at]);
+        let is_signed = verified(&changed, &key, NOW_S).is_ok_and(|signer| signer.is_some());
+        assert!(!is_signed || is_case, "bit {bit} of octet {at}");
+    }
+}
+
+#[test]
 fn keys_have_a_text_form() {
     let text = "HMAC-SHA256.:Transfer.key.example:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
     let read: Key = text.parse().expect("a key");

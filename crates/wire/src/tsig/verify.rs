@@ -17,17 +17,12 @@ pub fn verify_query<'k, 'q>(
     key_of: impl FnOnce(NameRef<'_>) -> Option<&'k Key>,
     now_s: u64,
 ) -> Result<Option<Signer<'k>>, Refusal<'k, 'q>> {
-    let malformed = Refusal { fault: Fault::Malformed, tsig: None, key: None };
-    let Some((tsig, start)) = find(query).map_err(|_| malformed)? else { return Ok(None) };
-    let name = NameRef::from_wire(tsig.owner.wire()).map_err(|_| malformed)?;
-    let Some(key) = key_of(name) else {
-        return Err(Refusal { fault: Fault::Key, tsig: Some(tsig), key: None });
-    };
-    match check(follow(key, None), key, Place::First, query, start, &tsig, now_s) {
-        Ok(mac) => Ok(Some(Signer::of_answers(key, mac))),
-        Err(Fault::Malformed) => Err(malformed),
-        Err(fault) => Err(Refusal { fault, tsig: Some(tsig), key: Some(key) }),
-    }
+    let refusal = |key| move |fault| Refusal { fault, query, key };
+    let Some((tsig, start)) = find(query).map_err(refusal(None))? else { return Ok(None) };
+    let name = NameRef::from_wire(tsig.owner.wire()).expect("it was just read");
+    let key = key_of(name).ok_or(Fault::Key).map_err(refusal(None))?;
+    let mac = check(follow(key, None), key, Place::First, query, start, &tsig, now_s).map_err(refusal(Some(key)))?;
+    Ok(Some(Signer::of_answers(key, mac)))
 }
 
 /// Why a query is not taken, and how that is told.
@@ -35,8 +30,7 @@ pub fn verify_query<'k, 'q>(
 pub struct Refusal<'k, 'q> {
     /// What is wrong.
     pub fault: Fault,
-    /// The record, if it is whole.
-    tsig: Option<Tsig<'q>>,
+    query: &'q [u8],
     key: Option<&'k Key>,
 }
 
@@ -49,7 +43,10 @@ impl Refusal<'_, '_> {
     /// Appends the record that tells the error to the answer that `out` has from `start` to its end; none to malformed queries.
     /// RFC 8945 5.3.2: wrong keys and MACs are answered unsigned, wrong times and truncated MACs signed.
     pub fn sign(&self, out: &mut Vec<u8>, start: usize, now_s: u64) -> Result<(), TooLong> {
-        let Some(tsig) = self.tsig else { return Ok(()) };
+        let tsig = match find(self.query) {
+            Ok(Some((tsig, _))) if self.fault != Fault::Malformed => tsig,
+            _ => return Ok(()),
+        };
         let now = &now_s.to_be_bytes()[2..];
         // RFC 8945 5.2.3: the time of the query comes back, and the clock of the server beside it.
         let other = if self.fault == Fault::Time { now } else { &[] };
