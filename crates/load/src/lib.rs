@@ -1,8 +1,8 @@
 //! The load generator: what it sends is fixed before it starts, and what it tells is true.
 //!
 //! * [`plan`] fixes when each query is to leave; [`queries`] renders them all before the first one does.
-//! * [`worker`] is a thread that sends what is due over [`udp`] and [`stream`] (plain or in [`tls`]), finds the query of each answer in [`flight`],
-//!   has it judged by [`verify`], and counts in [`measure`], always from the intended time of sending.
+//! * [`worker`] is a thread that sends what is due over [`udp`] and [`stream`] (plain or in [`tls`]), finds the query of
+//!   each answer in [`flight`], has it judged by [`verify`], and counts in [`measure`], always from the intended time of sending.
 //! * [`run`] puts threads together; [`search`] repeats runs to find the highest rate; [`report`] writes JSON lines.
 //! * [`hold`] keeps connections, idle or hostile; [`xfr`] is a secondary that keeps nothing and a primary that knows nothing.
 //!

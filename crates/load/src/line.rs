@@ -1,4 +1,5 @@
-//! A connection that does not block, plain or in TLS: driven by what [`netio::stream::Poll`] tells, read and written like a stream.
+//! A connection that does not block, plain or in TLS: driven by what [`netio::stream::Poll`] tells, read and written
+//! like a stream.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,16 +32,12 @@ impl Line {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         let received = receive(tls, &mut self.stream);
         // Also the alert that tells the server what is wrong.
-        self.flush()?;
+        send(tls, &mut self.stream)?;
         match received {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            _ => Ok(!self.is_handshaking()),
+            _ => Ok(!tls.is_handshaking()),
         }
-    }
-
-    fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
     /// Whether it took up an earlier session.
@@ -62,7 +59,7 @@ impl Line {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             // Whoever is gone need not be told.
-            let _ = self.flush();
+            let _ = send(tls, &mut self.stream);
         }
     }
 
@@ -79,6 +76,18 @@ fn receive(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<usi
     Ok(len)
 }
 
+/// Sends what TLS holds, as far as the kernel takes it.
+fn send(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(stream) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 impl Read for Line {
     /// With TLS, `buffer` has room for at least a record (16 KiB): what does not fit would be told by no event.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -93,21 +102,12 @@ impl Write for Line {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.write(octets) };
         let len = tls.writer().write(octets)?;
-        self.flush()?;
+        send(tls, &mut self.stream)?;
         if len == 0 && !octets.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(len) }
     }
 
-    /// Sends what TLS holds, as far as the kernel takes it.
     fn flush(&mut self) -> io::Result<()> {
-        let Some(tls) = &mut self.tls else { return Ok(()) };
-        while tls.wants_write() {
-            match tls.write_tls(&mut self.stream) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+        self.tls.as_mut().map_or(Ok(()), |tls| send(tls, &mut self.stream))
     }
 }
 

@@ -17,7 +17,8 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// RFC 9103 7.1: what goes over the connection. It is offered and not insisted on, since not every server selects it (NSD 4.6 does not).
+/// RFC 9103 7.1: what goes over the connection. It is offered and not insisted on, since not every server selects it:
+/// NSD 4.6 does not.
 const ALPN_DOT: &[u8] = b"dot";
 /// Tickets that are kept: as many as connections that may begin at once.
 const MAX_TICKETS: usize = 4096;

@@ -15,7 +15,7 @@ use crate::tls::{self, Purpose, Tls};
 /// Whom a client trusts.
 #[derive(Clone, Debug, Args)]
 pub struct Trust {
-    /// With TLS: the server has a certificate by an authority of this file (PEM), or one that is in it; without, it is not checked
+    /// With TLS: the server has a certificate of this file (PEM) or by one of them; without, it is not checked
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// With TLS: the name that the certificate is for, which the server is told; without, it is for its address

@@ -253,8 +253,8 @@ impl<S: Read + Write> Connection<'_, S> {
         }
     }
 
-    /// Sends a copy of the rendered messages with the id and the type of the query in each, and each signed if the query was (RFC 8945 5.3.1).
-    /// An IXFR may be answered by the whole zone (RFC 1995 4).
+    /// Sends a copy of the rendered messages with the id and the type of the query in each; signed, if the query was
+    /// (RFC 8945 5.3.1). An IXFR may be answered by the whole zone (RFC 1995 4).
     fn send_zone(&mut self, query: &[u8], zone: &Rendered, mut signer: Option<Signer<'_>>) -> io::Result<()> {
         let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
         let qtype_at = HEADER_LEN + name_len;
