@@ -3,6 +3,7 @@
 use std::io;
 
 use netio::clock;
+use wire::serial::is_later;
 use wire::tsig::{Fault, Verifier};
 use wire::{HEADER_LEN, Name, Rtype};
 
@@ -133,7 +134,7 @@ impl<'k> Reception<'k> {
     /// RFC 5936 2.2: the SOA record comes again. RFC 1995 4: with differences it also begins the last additions.
     /// RFC 1995 2: to whoever has this version or a newer one it comes alone.
     fn is_over(&self) -> bool {
-        let is_news = |known: u32| self.serial.is_some_and(|serial| serial.wrapping_sub(known).cast_signed() > 0);
+        let is_news = |known: u32| self.serial.is_some_and(|serial| is_later(serial, known));
         self.ends == if self.is_incremental { 3 } else { 2 }
             || self.records == 1 && self.known.is_some_and(|known| !is_news(known))
     }
