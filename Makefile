@@ -37,9 +37,10 @@ test-rust: ## the tests in Rust
 	cargo test --workspace --locked
 
 test-python: $(VENV)/ready ## the tests of the lab and of the comparison with other servers, and its short form
+	cargo build -p zonda-server -p zonda-load --locked
 	if [ -d lab/tests ]; then cd lab && ../$(VENV)/bin/python -m pytest; fi
 	if [ -d interop/tests ]; then cd interop && ../$(VENV)/bin/python -m pytest -q tests; fi
-	if [ -d interop ]; then cargo build -p zonda-server --locked && $(VENV)/bin/python interop/run.py --quick; fi
+	if [ -d interop ]; then $(VENV)/bin/python interop/run.py --quick; fi
 
 lint: $(VENV)/ready ## format, clippy, documentation, Python
 	cargo fmt --all --check
