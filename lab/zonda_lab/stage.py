@@ -256,7 +256,8 @@ class Stage:
         players = self.rig.players
         part = dataclasses.replace(job, rate=job.rate / len(players))
         for player in players:
-            player.place(job.workload.queries, job.workload.expectation)
+            authority = [job.authority.certificate] if job.authority else []
+            player.place(job.workload.queries, job.workload.expectation, *authority)
         outputs = self._run_all(players, self.generator.query(part), job.seconds + job.warm_up_s)
         return merged([self.generator.parse(output, part) for output in outputs])
 
