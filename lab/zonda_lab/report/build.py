@@ -72,8 +72,9 @@ class Chapter:
         claimed = [parse(Claim, _keys(row), id_) for row in described["claims"]]
         self.claims: list[Checked] = [done for claim in claimed for done in checks(self.records, claim)]
         self.findings = findings(self.records, self.analysis)
-        self.deciding = next((found for found in self.findings if found.metric == self.analysis.metric), None)
-        self.shown = conclusion.shown(self.deciding, self.claims, self.analysis)
+        deciding = next((found for found in self.findings if found.metric == self.analysis.metric), None)
+        self.shown = conclusion.shown(deciding, self.claims, self.analysis)
+        self.brief = conclusion.deciding(deciding, self.analysis)
 
     def parts(self, folder: Path) -> list[Part]:
         """Question and expectation, published beside measured, plots, tables, what may be believed, what is shown."""
@@ -105,8 +106,7 @@ class Chapter:
         valid = sum(record.counts for record in self.records)
         agreed = sum(done.outcome != "not confirmed" and done.value is not None for done in self.claims)
         of_claims = f"{agreed} of {len(self.claims)}" if self.claims else "–"
-        brief = conclusion.deciding(self.deciding, self.analysis)
-        return [self.id, self.described["title"], brief, f"{valid} of {len(self.records)}", of_claims]
+        return [self.id, self.described["title"], self.brief, f"{valid} of {len(self.records)}", of_claims]
 
 
 def _overview(chapters: Sequence[Chapter]) -> Table:
