@@ -75,6 +75,10 @@ class Chapter:
         deciding = next((found for found in self.findings if found.metric == self.analysis.metric), None)
         self.shown = conclusion.shown(deciding, self.claims, self.analysis)
         self.brief = conclusion.deciding(deciding, self.analysis)
+        if records and all(record.skipped for record in records):
+            self.shown = self.brief = (
+                f"Nothing: {'; '.join(dict.fromkeys(r.skipped.splitlines()[0] for r in records))}."
+            )
 
     def parts(self, folder: Path) -> list[Part]:
         """Question and expectation, published beside measured, plots, tables, what may be believed, what is shown."""
@@ -103,10 +107,18 @@ class Chapter:
     @property
     def summary(self) -> list[str]:
         """The experiment's row of the overview."""
-        valid = sum(record.counts for record in self.records)
+        windows = [record for record in self.records if not record.skipped]
+        skipped = len(self.records) - len(windows)
+        valid = f"{sum(record.counts for record in windows)} of {len(windows)}"
         agreed = sum(done.outcome != "not confirmed" and done.value is not None for done in self.claims)
         of_claims = f"{agreed} of {len(self.claims)}" if self.claims else "–"
-        return [self.id, self.described["title"], self.brief, f"{valid} of {len(self.records)}", of_claims]
+        return [
+            self.id,
+            self.described["title"],
+            self.brief,
+            valid + (f", {skipped} skipped" if skipped else ""),
+            of_claims,
+        ]
 
 
 def _overview(chapters: Sequence[Chapter]) -> Table:
