@@ -6,6 +6,7 @@ EXPERIMENTS ?= E1 E7 E10 E21 E27 E28
 SERVERS ?=
 # Where `make lab-records` measures: it goes on with what is there, so remove that to begin anew.
 RECORDING ?= results/records
+RECORD_BLOCKS ?= 5
 
 lab: lab-ready ## a report that compares the DNS servers of this machine, in minutes (EXPERIMENTS=all, or "E1 E12"; SERVERS=nsd,knot)
 	@$(LAB) servers
@@ -19,7 +20,7 @@ lab-peers: $(VENV)/ready ## install the other servers and dnsperf from Debian
 	$(LAB) servers --install
 
 lab-records: lab-ready ## measure E1 to E20 anew on a quiet machine, and write lab/records
-	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume,--quick --set timing.blocks=5 --out) $(RECORDING) E1-E20
+	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume,--quick --set timing.blocks=$(RECORD_BLOCKS) --out) $(RECORDING) E1-E20
 	$(LAB) keep $(RECORDING) lab/records
 
 lab-lint: $(VENV)/ready ## ruff and mypy of the lab

@@ -47,18 +47,21 @@ def write(folder: Path, disturbed: bool = False) -> Path:
 
 def document(results: Results, disturbed: bool = False) -> Document:
     """The whole report, from the records alone."""
-    manifest, records = results.manifest(), results.records()
-    if disturbed:
-        records = [dataclasses.replace(r, valid=True) if r.disturbed else r for r in records]
-    chapters = [
-        Chapter(id_, described, [record for record in records if record.experiment == id_])
-        for id_, described in manifest["experiments"].items()
-    ]
+    read = chapters(results, disturbed)
     parts: list[Part] = [Text(DISTURBED, "Not fit to be quoted.")] if disturbed else []
-    parts += [*_machine(manifest), Text(READING, "How to read this."), _overview(chapters)]
-    for chapter in chapters:
+    parts += [*_machine(results.manifest()), Text(READING, "How to read this."), _overview(read)]
+    for chapter in read:
         parts += chapter.parts(results.folder)
     return Document("DNS measurements", parts)
+
+
+def chapters(results: Results, disturbed: bool = False) -> list[Chapter]:
+    """The experiments of the results, in their order."""
+    records = [dataclasses.replace(r, valid=True) if disturbed and r.disturbed else r for r in results.records()]
+    return [
+        Chapter(id_, described, [record for record in records if record.experiment == id_])
+        for id_, described in results.manifest()["experiments"].items()
+    ]
 
 
 class Chapter:
@@ -121,10 +124,10 @@ class Chapter:
         ]
 
 
-def _overview(chapters: Sequence[Chapter]) -> Table:
+def _overview(read: Sequence[Chapter]) -> Table:
     return Table(
         ["", "experiment", "shown here", "valid windows", "published claims that agree"],
-        [chapter.summary for chapter in chapters],
+        [chapter.summary for chapter in read],
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from zonda_lab.errors import LabError
 from zonda_lab.record import Record, Results
 from zonda_lab.report import markdown
-from zonda_lab.report.build import Chapter, document
+from zonda_lab.report.build import chapters, document
 from zonda_lab.report.conclusion import outcome
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
 from zonda_lab.report.findings import here
@@ -59,15 +59,6 @@ def index(target: Path, disturbed: bool = False) -> str:
     """The table of all folders below `target`."""
     rows = [_row(folder, disturbed) for folder in sorted(target.glob("e[0-9][0-9]-*")) if folder.is_dir()]
     return f"{INDEX}\n{HEAD}{''.join(rows)}"
-
-
-def chapters(results: Results, disturbed: bool = False) -> list[Chapter]:
-    """The experiments of a folder."""
-    records = [dataclasses.replace(r, valid=True) if disturbed and r.disturbed else r for r in results.records()]
-    return [
-        Chapter(id_, described, [record for record in records if record.experiment == id_])
-        for id_, described in results.manifest()["experiments"].items()
-    ]
 
 
 def _row(folder: Path, disturbed: bool) -> str:
