@@ -50,6 +50,13 @@ pub enum Timing {
     },
 }
 
+/// The largest [`Job::bunch`]: as many as the kernel takes in one piece.
+pub const MAX_BUNCH: usize = 64;
+
+/// How many neighbours of a closed loop are asked in the order of their lengths: several of each length for a whole bunch, few
+/// enough that a server's caches see no other load.
+const WINDOW: usize = 1024;
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -65,8 +72,9 @@ pub struct Job {
     pub queries_per_connection: u32,
     /// Where queries come from; `None` for the address that the kernel chooses.
     pub sources: Option<Sources>,
-    /// Whether neighbours of the same length leave in one piece (UDP_SEGMENT).
-    pub segmented: bool,
+    /// How many queries over UDP leave by one socket if they are due together, in as few pieces as their lengths allow
+    /// (UDP_SEGMENT); 1 to [`MAX_BUNCH`].
+    pub bunch: usize,
     /// What is asked; not empty.
     pub queries: Arc<Queries>,
     /// What is right.
@@ -98,8 +106,9 @@ impl Job {
     /// Runs to the end or until `stop`; `progress` is told every interval's result.
     pub fn run(&self, stop: &AtomicBool, mut progress: impl FnMut(&Outcome)) -> io::Result<Outcome> {
         let worker_count = self.cpus.len().max(1);
+        let order = self.order();
         let workers =
-            (0..worker_count).map(|index| self.worker(index, worker_count)).collect::<io::Result<Vec<_>>>()?;
+            (0..worker_count).map(|index| self.worker(index, worker_count, &order)).collect::<io::Result<Vec<_>>>()?;
         // So that the threads are there when the time begins to count.
         let start = clock::monotonic_exact() + Duration::from_millis(10);
         let since = clock::real() + Duration::from_millis(10) + self.warm_up;
@@ -136,17 +145,26 @@ impl Job {
         }
     }
 
-    fn worker(&self, index: usize, count: usize) -> io::Result<Worker> {
+    /// The queries of a closed loop have no times of their own, so that those go together which leave in few pieces.
+    fn order(&self) -> Arc<[u32]> {
+        match self.timing {
+            Timing::Closed { .. } if self.bunch > 1 => self.queries.by_length(WINDOW),
+            _ => Arc::default(),
+        }
+    }
+
+    fn worker(&self, index: usize, count: usize, order: &Arc<[u32]>) -> io::Result<Worker> {
         let sources = self.sources.map(|sources| share_of(sources, index, count));
         let connections = self.connections / count + usize::from(index < self.connections % count);
         let udp = match self.transport {
-            Transport::Udp | Transport::Mixed => Some(Udp::open(self.server, connections, sources, self.segmented)?),
+            Transport::Udp | Transport::Mixed => Some(Udp::open(self.server, connections, sources, self.bunch)?),
             Transport::Tcp => None,
         };
         let usage = Usage { connections, queries_per_connection: self.queries_per_connection, sources };
         let first_token = udp.as_ref().map_or(0, Udp::socket_count) as u64;
         Worker::new(Parts {
             queries: self.queries.clone(),
+            order: order.clone(),
             verifier: self.verifier.clone(),
             share: (index, count),
             pace: self.pace(index, count),

@@ -10,11 +10,6 @@ use netio::stream::{Interest, Poll};
 
 use crate::queries::MAX_QUERY_LEN;
 
-/// Neighbours on the schedule that leave by the same socket if they are due together: enough to share the cost of a system
-/// call, few enough not to bunch up at one thread of a server that spreads its clients by address and port.
-pub const RUN: u32 = 8;
-/// The same where they leave in segments: as many as make the kernel's work per datagram small.
-const SEGMENTED_RUN: u32 = 64;
 /// Datagrams that are received in one call.
 const RECEIVED_AT_ONCE: usize = 64;
 /// Room for answers that wait, in octets: 4 MiB are some 5000, 5 ms at a million a second.
@@ -26,25 +21,32 @@ pub struct Udp {
     outbox: Outbox,
     inbox: Inbox,
     addresses: u32,
-    is_segmented: bool,
-    /// How many sources were given out.
-    turn: u32,
+    bunch: usize,
+    /// How many sources were given out, and how many bunches were begun.
+    turn: u64,
+    bunches: u64,
+    /// After how many turns addresses and sockets meet in the same pairs again.
+    round: u64,
     /// The socket that the queued datagrams are for.
     current: usize,
 }
 
 impl Udp {
-    /// Opens `sockets` sockets. If `is_segmented`, neighbours of the same length and source leave in one piece (UDP_SEGMENT).
-    pub fn open(server: SocketAddr, sockets: usize, sources: Option<Sources>, is_segmented: bool) -> io::Result<Udp> {
-        let sockets =
+    /// Opens `sockets` sockets. Up to `bunch` queries leave together: those of one source in one piece where their lengths
+    /// allow it (UDP_SEGMENT).
+    pub fn open(server: SocketAddr, sockets: usize, sources: Option<Sources>, bunch: usize) -> io::Result<Udp> {
+        let sockets: Vec<Socket> =
             (0..sockets.max(1)).map(|_| Socket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
+        let addresses = sources.map_or(1, |sources| sources.count);
         Ok(Udp {
+            round: least_common_multiple(sockets.len() as u64, addresses.into()),
             sockets,
-            outbox: Outbox::new(SEGMENTED_RUN as usize, MAX_QUERY_LEN, is_segmented),
+            outbox: Outbox::new(bunch, MAX_QUERY_LEN, bunch > 1),
             inbox: Inbox::new(RECEIVED_AT_ONCE),
-            addresses: sources.map_or(1, |sources| sources.count),
-            is_segmented,
+            addresses,
+            bunch,
             turn: 0,
+            bunches: 0,
             current: 0,
         })
     }
@@ -54,14 +56,14 @@ impl Udp {
         self.sockets.len() as u32 * self.addresses
     }
 
-    /// Whether neighbours of the same length leave in one piece.
-    pub fn is_segmented(&self) -> bool {
-        self.is_segmented
+    /// How many queries leave together if they are due together.
+    pub fn bunch(&self) -> usize {
+        self.bunch
     }
 
-    /// How many queries leave by the same socket if they are due together.
-    pub fn run_len(&self) -> u32 {
-        if self.is_segmented { SEGMENTED_RUN } else { RUN }
+    /// Whether queries that leave together may leave in one piece: they must have one source.
+    pub fn is_segmented(&self) -> bool {
+        self.addresses == 1 && self.outbox.is_segmented()
     }
 
     /// How many sockets there are; socket `n` has the token `n`.
@@ -74,15 +76,19 @@ impl Udp {
         self.sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))
     }
 
-    /// The source of the next query: another address each time, another socket each [`Udp::run_len`].
+    /// Has the queries that follow leave by the next socket.
+    pub fn begin_bunch(&mut self) {
+        self.bunches += 1;
+    }
+
+    /// The source of the next query: another address each time, another socket each bunch.
     #[inline]
     pub fn next_source(&mut self) -> u32 {
-        let run = self.turn / self.run_len();
-        let socket = run % self.sockets.len() as u32;
-        // Segments of one piece have one source.
-        let address = if self.is_segmented { run } else { self.turn } % self.addresses;
-        self.turn = self.turn.wrapping_add(1);
-        socket * self.addresses + address
+        // One socket further each round, or an address would only ever meet some of the sockets.
+        let socket = (self.bunches + self.turn / self.round) % self.sockets.len() as u64;
+        let address = self.turn % u64::from(self.addresses);
+        self.turn += 1;
+        socket as u32 * self.addresses + address as u32
     }
 
     /// The source that stands for a client of a capture.
@@ -111,4 +117,12 @@ impl Udp {
         self.inbox
             .receive(&self.sockets[socket], |answer| take(answer.source.map(|source| base + source), answer.bytes))
     }
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    a / divisor * b
 }

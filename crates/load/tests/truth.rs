@@ -45,7 +45,7 @@ fn job(server: SocketAddr, rate: f64, seconds: f64) -> Job {
         connections: 4,
         queries_per_connection: 0,
         sources: None,
-        segmented: false,
+        bunch: 8,
         queries: queries(),
         verifier: Verifier::Question,
         timing: Timing::Rate(Profile::flat(rate, seconds), Arrivals::Constant),
@@ -269,9 +269,11 @@ fn several_sources_and_threads_share_the_schedule() {
 fn segments_lose_and_mix_up_nothing() {
     let server = serve(|_, _| true);
     let timing = Timing::Rate(Profile::flat(1_000_000.0, 0.0001), Arrivals::Constant);
-    let sources = Some(netio::client::Sources { first: [127, 8, 0, 1].into(), count: 7 });
-    let measure = run(&Job { segmented: true, sources, timing, ..job(server, 1.0, 1.0) }).measure;
-    assert_eq!((measure.queries, measure.responses, measure.wrong, measure.unexpected), (100, 100, 0, 0));
+    let several = netio::client::Sources { first: [127, 8, 0, 1].into(), count: 7 };
+    for (bunch, sources) in [(64, None), (64, Some(several)), (1, None)] {
+        let measure = run(&Job { bunch, sources, timing: timing.clone(), ..job(server, 1.0, 1.0) }).measure;
+        assert_eq!((measure.queries, measure.responses, measure.wrong, measure.unexpected), (100, 100, 0, 0));
+    }
 }
 
 /// The capture of a root server, replayed a hundred times as fast from as many sources as it has, by UDP.

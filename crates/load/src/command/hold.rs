@@ -149,7 +149,7 @@ impl Arguments {
             connections: 1,
             queries_per_connection: 0,
             sources: None,
-            segmented: false,
+            bunch: 1,
             queries: queries.clone(),
             verifier: Verifier::Question,
             timing: Timing::Rate(profile, Arrivals::Constant),

@@ -76,7 +76,7 @@ fn run(target: &Target, queries: Queries, rate: f64, seconds: f64, stop: &Atomic
         connections: 1,
         queries_per_connection: 0,
         sources: target.sources()?,
-        segmented: false,
+        bunch: 8,
         queries: Arc::new(queries),
         verifier: Verifier::Question,
         timing: Timing::Rate(Profile::flat(rate, seconds), Arrivals::Constant),
