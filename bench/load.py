@@ -28,7 +28,7 @@ ADDRESS, PORT = "127.0.0.1", 5399
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, default=7)
-    options.add_argument("--seconds", type=float, default=4)
+    options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--outstanding", type=int, default=200)
     options.add_argument("--clients", type=int, default=20)
     options.add_argument("--echo", help="a server that is asked in place of zonda")
@@ -101,7 +101,7 @@ def write_input(folder: Path) -> Path:
     (folder / "zonda.toml").write_text(
         f'[server]\nlisten = ["{ADDRESS}:{PORT}"]\nworkers = 1\nstate-dir = "{folder}"\n[[zone]]\nname = "."\nfile = "root.zone"\n')
     queries = folder / "queries"
-    queries.write_text("".join(f"www{chance.randint(0, 9999)}.{chance.choice(labels)}. A\n" for _ in range(20_000)))
+    queries.write_text("".join(f"www{chance.randint(0, 9999)}.{chance.choice(labels)}. A\n" for _ in range(10_000)))
     return queries
 
 

@@ -206,18 +206,22 @@ impl Job {
     ) -> Measure {
         let mut total = Measure::default();
         // The intervals that not all workers have reported yet; the first is number `done`.
-        let mut pending: Vec<(usize, Measure)> = Vec::new();
+        let mut pending: Vec<Vec<Measure>> = Vec::new();
         let mut done = 0;
         for (interval, measure) in reports {
             total.add(&measure);
             let index = (interval - done) as usize;
-            pending.resize_with(pending.len().max(index + 1), Default::default);
-            pending[index].0 += 1;
-            pending[index].1.add(&measure);
-            while pending.first().is_some_and(|(count, _)| *count == worker_count) {
+            pending.resize_with(pending.len().max(index + 1), Vec::new);
+            pending[index].push(measure);
+            while pending.first().is_some_and(|parts| parts.len() == worker_count) {
                 let began = since + self.interval * done as u32 - self.warm_up;
                 done += 1;
-                let outcome = Outcome { since: began, until: began + self.interval, measure: pending.remove(0).1 };
+                let whole = pending.remove(0).into_iter().reduce(|mut whole, part| {
+                    whole.add(&part);
+                    whole
+                });
+                let outcome =
+                    Outcome { since: began, until: began + self.interval, measure: whole.unwrap_or_default() };
                 // What leaves right behind the warm-up may be counted at the end of its last interval.
                 if outcome.until > since || outcome.measure.scheduled > 0 {
                     progress(&outcome);
