@@ -1,7 +1,8 @@
 //! The program as others run it: JSON lines on standard output, exit statuses, signals, messages about bad input.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::UdpSocket;
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -152,6 +153,34 @@ fn notify_and_update_are_sent_as_queries_are() {
     assert_eq!(records(&output).last().expect("a sum")["responses"], 3);
     let output = run(&format!("update --server 127.0.0.1 --port {port} --zone example --rate 100 --seconds 0.1"));
     assert_eq!(records(&output).last().expect("a sum")["responses"], 10);
+}
+
+#[test]
+fn two_thousand_connections_are_held_at_a_time() {
+    netio::limit::raise_descriptors().expect("up to the hard limit");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener.local_addr().expect("bound").port();
+    let served = thread::spawn(move || {
+        let mut streams: Vec<TcpStream> = listener.incoming().take(2000).collect::<Result<_, _>>().expect("loopback");
+        let sources: HashSet<_> = streams.iter().map(|stream| stream.peer_addr().expect("connected").ip()).collect();
+        // All of them stood before the first one ends.
+        (sources.len(), streams.iter_mut().all(|stream| matches!(stream.read(&mut [0]), Ok(0))))
+    });
+    let output = run(&format!(
+        "hold --server 127.0.0.1 --port {port} --connections 2000 --rate 4000 --seconds 0.2 --sources 4 --source-prefix 127.20.0.0/16"
+    ));
+    let sum = records(&output).pop().expect("a sum");
+    let zonda = &sum["zonda"];
+    assert_eq!((&zonda["open"], &zonda["failed"], &zonda["closed_by_peer"]), (&2000.into(), &0.into(), &0.into()));
+    assert_eq!(served.join().expect("no panic"), (4, true));
+}
+
+#[test]
+fn more_connections_than_descriptors_are_refused_with_the_mend() {
+    let output = run("hold --server 127.0.0.1 --port 9 --connections 4000000000");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("descriptors; allow 4000000016"), "{stderr}");
 }
 
 #[test]
