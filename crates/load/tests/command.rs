@@ -147,6 +147,16 @@ fn sigterm_ends_a_run_with_its_sum() {
 }
 
 #[test]
+fn there_is_a_manual_page_for_each_command() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    assert!(run(&format!("man {}", folder.display())).status.success());
+    let page = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+    assert!(page("zonda-load.1").contains("zonda\\-load\\-hold(1)"));
+    assert!(page("zonda-load-query.1").contains("\\-\\-bunch") && page("zonda-load-xfr-pull.1").contains("\\-\\-zone"));
+}
+
+#[test]
 fn notify_and_update_are_sent_as_queries_are() {
     let (port, zones) = (serve(|_| false), file("three.zones", "a.example\nb.example\nc.example\n"));
     let output = run(&format!("notify --server 127.0.0.1 --port {port} --zones {} --rate 100", zones.display()));
