@@ -22,11 +22,14 @@ pub struct Udp {
     inbox: Inbox,
     addresses: u32,
     bunch: usize,
-    /// How many sources were given out, and how many bunches were begun.
+    /// How many sources were given out.
     turn: u64,
+    /// How many bunches were begun.
     bunches: u64,
-    /// After how many turns addresses and sockets meet in the same pairs again.
+    /// After how many bunches of one query addresses and sockets would meet in the same pairs again.
     round: u64,
+    /// The socket of the bunch at hand.
+    socket: u32,
     /// The socket that the queued datagrams are for.
     current: usize,
 }
@@ -47,6 +50,7 @@ impl Udp {
             bunch,
             turn: 0,
             bunches: 0,
+            socket: 0,
             current: 0,
         })
     }
@@ -61,11 +65,6 @@ impl Udp {
         self.bunch
     }
 
-    /// Whether queries that leave together may leave in one piece: they must have one source.
-    pub fn is_segmented(&self) -> bool {
-        self.addresses == 1 && self.outbox.is_segmented()
-    }
-
     /// How many sockets there are; socket `n` has the token `n`.
     pub fn socket_count(&self) -> usize {
         self.sockets.len()
@@ -78,17 +77,16 @@ impl Udp {
 
     /// Has the queries that follow leave by the next socket.
     pub fn begin_bunch(&mut self) {
+        // One socket further each round, or an address would only ever meet some of the sockets.
+        self.socket = ((self.bunches + self.bunches / self.round) % self.sockets.len() as u64) as u32;
         self.bunches += 1;
     }
 
     /// The source of the next query: another address each time, another socket each bunch.
     #[inline]
     pub fn next_source(&mut self) -> u32 {
-        // One socket further each round, or an address would only ever meet some of the sockets.
-        let socket = (self.bunches + self.turn / self.round) % self.sockets.len() as u64;
-        let address = self.turn % u64::from(self.addresses);
         self.turn += 1;
-        socket as u32 * self.addresses + address as u32
+        self.socket * self.addresses + (self.turn % u64::from(self.addresses)) as u32
     }
 
     /// The source that stands for a client of a capture.
@@ -125,4 +123,41 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
         (divisor, rest) = (rest, divisor % rest);
     }
     a / divisor * b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources_of(bunches: usize, bunch: usize, addresses: u32) -> Vec<Vec<u32>> {
+        let sources = Sources { first: [127, 6, 0, 1].into(), count: addresses };
+        let mut udp = Udp::open(([127, 0, 0, 1], 9).into(), 4, Some(sources), bunch).expect("loopback");
+        let mut gather = || {
+            udp.begin_bunch();
+            (0..bunch).map(|_| udp.next_source()).collect()
+        };
+        (0..bunches).map(|_| gather()).collect()
+    }
+
+    #[test]
+    fn each_address_meets_each_socket() {
+        for addresses in [1, 3, 4, 6, 8] {
+            let mut met = sources_of(4 * addresses as usize, 1, addresses).concat();
+            met.sort_unstable();
+            assert_eq!(met, (0..4 * addresses).collect::<Vec<u32>>());
+        }
+    }
+
+    #[test]
+    fn a_bunch_has_one_socket_and_the_next_another() {
+        let sockets: Vec<u32> = sources_of(8, 5, 2)
+            .iter()
+            .map(|sources| {
+                assert!(sources.iter().all(|source| source / 2 == sources[0] / 2), "{sources:?}");
+                sources[0] / 2
+            })
+            .collect();
+        assert!(sockets.windows(2).all(|pair| pair[0] != pair[1]), "{sockets:?}");
+        assert!((0..4).all(|socket| sockets.contains(&socket)), "{sockets:?}");
+    }
 }
