@@ -147,9 +147,11 @@ impl Job {
 
     /// The queries of a closed loop have no times of their own, so that those go together which leave in few pieces.
     fn order(&self) -> Arc<[u32]> {
-        match self.timing {
-            Timing::Closed { .. } if self.bunch > 1 => self.queries.by_length(WINDOW),
-            _ => Arc::default(),
+        let is_free = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
+        if is_free && self.transport == Transport::Udp && self.bunch > 1 {
+            self.queries.by_length(WINDOW)
+        } else {
+            Arc::default()
         }
     }
 

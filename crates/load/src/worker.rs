@@ -187,7 +187,7 @@ impl Worker {
                 None => break,
             }
         }
-        if let Some(udp) = &mut self.udp {
+        if let (Some(udp), false) = (&mut self.udp, self.bunch.is_empty()) {
             udp.begin_bunch();
         }
     }
