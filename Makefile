@@ -61,6 +61,10 @@ fuzz: ## each fuzz target for FUZZ_SECONDS
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
+miri: ## names, messages and the tree under Miri (rustup +nightly component add miri), some minutes
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-wire
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-zone --test tree
+
 interop: release $(VENV)/ready ## compare answers with NSD, Knot and BIND
 	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run.py
 
@@ -90,4 +94,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python lint bench bench-load fuzz interop man install
+.PHONY: help run release test test-rust test-python lint bench bench-load fuzz miri interop man install

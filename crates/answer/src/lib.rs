@@ -21,7 +21,9 @@ mod served;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wire::serial::is_later;
 use wire::{Class, HEADER_LEN, Rtype};
+use zone::Zone;
 use zone::key::Key;
 use zone::transfer::Transfer;
 
@@ -134,6 +136,28 @@ fn refuse(refusal: Refusal, header: Header, scratch: &mut Scratch, out: &mut [u8
     Reply::Send(HEADER_LEN)
 }
 
+/// Has the processor fetch what the answer to a query begins with, if that is in a big zone. Called for some queries
+/// before [`respond`] is for the first of them, it makes their waits for memory one.
+#[inline]
+pub fn prefetch(served: &Served, scratch: &mut Scratch, message: &[u8]) {
+    if served.zones.has_big() {
+        prefetch_owner(served, scratch, message);
+    }
+}
+
+fn prefetch_owner(served: &Served, scratch: &mut Scratch, message: &[u8]) {
+    let Scratch { qname, key, .. } = scratch;
+    if qname.read_question(message, HEADER_LEN).is_none() {
+        return;
+    }
+    if let Some(zone) =
+        find_zone(&served.zones, qname, Rtype::ANY).and_then(ServedZone::zone).filter(|zone| zone.is_big())
+    {
+        key.set(qname.wire(), zone.apex().wire().len());
+        zone.prefetch(key.as_bytes());
+    }
+}
+
 //----------- the ordinary way -------------------------------------------------
 
 /// Writes the answer and returns its length.
@@ -155,7 +179,7 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
         // RFC 8945 5.2.1: no key is known here.
         _ if request.is_signed => Outcome { rcode: NOTAUTH, authoritative: false },
         _ if !request.has_question() => Outcome { rcode: NOERROR, authoritative: false },
-        _ => look_up(served, scratch, ask.transport, request, &mut message, &mut extended),
+        _ => look_up(served, scratch, ask, request, &mut message, &mut extended),
     };
     write_header(&mut message, request, outcome);
     scratch.counters.count(outcome.rcode, message.truncated, extended.bad_version);
@@ -169,7 +193,7 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
 fn look_up(
     served: &Served,
     scratch: &mut Scratch,
-    transport: Transport,
+    ask: &Ask<'_>,
     request: &Request<'_>,
     message: &mut Message<'_>,
     extended: &mut Extended,
@@ -184,8 +208,7 @@ fn look_up(
     if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
         return Outcome { rcode: FORMERR, authoritative: false };
     }
-    // A lone SOA record over TCP would say that there is nothing new (RFC 1995 2).
-    if request.qtype == Rtype::AXFR || request.qtype == Rtype::IXFR && transport != Transport::Udp {
+    if is_transfer(request) && !is_told_serial(served, qname, ask, request) {
         return Outcome { rcode: refuse_transfer(&served.zones, qname), authoritative: false };
     }
     let Some(found) = find_zone(&served.zones, qname, request.qtype) else {
@@ -203,7 +226,6 @@ fn look_up(
         extended.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
     }
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
-    // RFC 1995 2: over UDP the current SOA record tells the client to come over TCP.
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
     let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, message).run(zone);
     // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
@@ -237,14 +259,33 @@ fn write_header(message: &mut Message<'_>, request: &Request<'_>, outcome: Outco
 
 //----------- transfers --------------------------------------------------------
 
+fn is_transfer(request: &Request<'_>) -> bool {
+    matches!(request.qtype, Rtype::AXFR | Rtype::IXFR)
+}
+
+/// Whether an IXFR query is answered with the current SOA record alone (RFC 1995 2, 4): over UDP, which tells the client
+/// to come over TCP; over TCP to a client that may have the zone and has it already.
+fn is_told_serial(served: &Served, qname: &Qname, ask: &Ask<'_>, request: &Request<'_>) -> bool {
+    let is_current = |serial| request.client_serial == serial || is_later(request.client_serial, serial);
+    let has_it = || allowed_version(served, qname, ask).is_some_and(|zone| is_current(zone.serial()));
+    request.qtype == Rtype::IXFR && (ask.transport == Transport::Udp || has_it())
+}
+
+/// The zone of this name, if the peer may transfer it.
+fn allowed_version<'s>(served: &'s Served, qname: &Qname, ask: &Ask<'_>) -> Option<&'s Zone> {
+    let zone = served.zones.get(qname.wire())?;
+    zone.zone().filter(|_| zone.transfer.allows(ask.peer))
+}
+
 /// What becomes of a question for a whole zone over TCP; `None` for all other questions.
 fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>) -> Option<Reply> {
-    let is_transfer = matches!(request.qtype, Rtype::AXFR | Rtype::IXFR);
-    if !is_transfer || ask.transport == Transport::Udp || request.is_signed || request.qclass != Class::IN {
+    if !is_transfer(request) || ask.transport == Transport::Udp || request.is_signed || request.qclass != Class::IN {
         return None;
     }
-    let zone = served.zones.get(scratch.qname.wire())?;
-    let version = zone.zone().filter(|_| zone.transfer.allows(ask.peer))?;
+    let version = allowed_version(served, &scratch.qname, ask)?;
+    if is_told_serial(served, &scratch.qname, ask, request) {
+        return None;
+    }
     scratch.counters.transfers += 1;
     let question = &ask.message[HEADER_LEN..request.question_end];
     Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))

@@ -14,6 +14,8 @@ pub(crate) struct Request<'m> {
     /// which is how a client fetches a cookie (RFC 7873 5.4).
     pub(crate) question_end: usize,
     pub(crate) edns: Option<Edns<'m>>,
+    /// The version that the client of an IXFR query has (RFC 1995 3).
+    pub(crate) client_serial: u32,
     /// The query is signed with a key; this server has none.
     pub(crate) is_signed: bool,
 }
@@ -88,8 +90,15 @@ pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> 
     }
     let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
     let (answers, authorities, additionals) = (count(6), count(8), count(10));
-    let mut request =
-        Request { header, qtype: Rtype(0), qclass: Class::IN, question_end: HEADER_LEN, edns: None, is_signed: false };
+    let mut request = Request {
+        header,
+        qtype: Rtype(0),
+        qclass: Class::IN,
+        question_end: HEADER_LEN,
+        edns: None,
+        client_serial: 0,
+        is_signed: false,
+    };
     match count(4) {
         // RFC 9619: a query has one question.
         1 if answers == 0 => request.read_question(message, qname).ok_or(Refusal::Malformed)?,
@@ -138,7 +147,9 @@ fn read_records<'m>(
             return Err(Refusal::Malformed);
         }
         match record.rtype {
-            Rtype::SOA if index < authorities => {}
+            Rtype::SOA if index < authorities => {
+                request.client_serial = soa_serial(record.rdata).ok_or(Refusal::Malformed)?;
+            }
             _ if index < authorities => return Err(Refusal::Malformed),
             Rtype::OPT => {
                 // RFC 6891 6.1.1: at most one, owned by the root.
@@ -185,6 +196,12 @@ impl<'m> Record<'m> {
             end: name_end + 10 + len,
         })
     }
+}
+
+/// The first of the five numbers that SOA data ends in (RFC 1035 3.3.13).
+fn soa_serial(rdata: &[u8]) -> Option<u32> {
+    let numbers = rdata.last_chunk::<20>()?;
+    numbers.first_chunk().map(|serial| u32::from_be_bytes(*serial))
 }
 
 /// Where TSIG data ends (RFC 8945 4.2): algorithm, time, fudge, MAC, original id, error, other data.

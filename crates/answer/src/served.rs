@@ -125,11 +125,13 @@ pub struct Zones {
     depths: Arc<Depths>,
     /// The bits of those depths that any zone has: only such apexes are looked for.
     used_depths: u128,
+    /// Whether there is a big zone, or was one.
+    has_big: bool,
 }
 
 impl Default for Zones {
     fn default() -> Zones {
-        Zones { root: Branch::default(), len: 0, depths: Arc::new([0; _]), used_depths: 0 }
+        Zones { root: Branch::default(), len: 0, depths: Arc::new([0; _]), used_depths: 0, has_big: false }
     }
 }
 
@@ -183,6 +185,7 @@ impl Zones {
     pub fn insert(&mut self, zone: Arc<ServedZone>) {
         let labels = zone.apex().label_count();
         let hash = hash(zone.apex().wire());
+        self.has_big |= zone.zone().is_some_and(Zone::is_big);
         if self.root.insert(zone, hash, 0) {
             self.len += 1;
             Arc::make_mut(&mut self.depths)[labels] += 1;
@@ -225,6 +228,12 @@ impl Zones {
     /// scattered among what those left behind.
     pub fn compacted(&self) -> Zones {
         Zones { root: self.root.compacted(), ..self.clone() }
+    }
+
+    /// Whether there may be a zone worth [`Zone::prefetch`].
+    #[inline]
+    pub(crate) fn has_big(&self) -> bool {
+        self.has_big
     }
 
     /// How many zones there are.

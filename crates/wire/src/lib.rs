@@ -7,6 +7,7 @@ pub mod message;
 pub mod name;
 pub mod rdata;
 pub mod rtype;
+pub mod serial;
 
 pub use message::Message;
 pub use name::{Name, NameRef};

@@ -199,14 +199,16 @@ fn construct(
     let small = name_runs.len() + nsec3_runs.len() < SMALL_ZONE;
     let numbering = if small { Numbering::None } else { Numbering::new() };
     let threads = if small { 1 } else { plan.threads };
-    let build = |staged: Staged<'_>, runs: &mut [Run]| {
+    let build = |staged: Staged<'_>, runs: &mut [Run], cover: Cover| {
         let mut builder = Builder::default();
-        let walked = walk(plan, &numbering, staged, runs, |key, value| builder.push(key, value));
+        let walked = walk(plan, &numbering, staged, runs, cover, |key, value| builder.push(key, value));
         (builder, walked)
     };
     let mut summary = Summary::default();
-    let [names, nsec3] = [(names, name_runs), (nsec3, nsec3_runs)].map(|(staged, runs)| {
-        let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs));
+    let apex_cover = Cover::at_apex(names, name_runs);
+    let parts = [(names, name_runs, apex_cover), (nsec3, nsec3_runs, Cover::default())];
+    let [names, nsec3] = parts.map(|(staged, runs, cover)| {
+        let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs, cover.clone()));
         let (builders, walked): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         walked.into_iter().for_each(|walked| summary.add(walked, found));
         Builder::join(builders)
@@ -230,7 +232,8 @@ fn update(
         [(names, name_runs, &previous.names), (nsec3, nsec3_runs, previous.nsec3())].map(|(staged, runs, old)| {
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
             let mut compare = Compare::new(old);
-            summary.add(walk(plan, &numbering, staged, runs, |key, value| compare.push(key, value)), found);
+            let walked = walk(plan, &numbering, staged, runs, Cover::default(), |key, value| compare.push(key, value));
+            summary.add(walked, found);
             compare.finish(&mut difference)
         });
     let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
@@ -351,11 +354,11 @@ fn walk(
     numbering: &Numbering<'_>,
     staged: Staged<'_>,
     runs: &[Run],
+    mut cover: Cover,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> Walked {
     let mut encoder = NodeEncoder::new(numbering, plan.apex);
     let mut walked = Walked::default();
-    let mut cover = Cover::default();
     let mut records = Vec::new();
     for same in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
         let key = staged.key(&same[0]);
@@ -375,13 +378,22 @@ fn walk(
 }
 
 /// The cut or DNAME that the names at hand stand below.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Cover {
     key: Option<Vec<u8>>,
     is_dname: bool,
 }
 
 impl Cover {
+    /// A DNAME at the apex, if there is one: it alone covers names of every range.
+    fn at_apex(staged: Staged<'_>, runs: &[Run]) -> Cover {
+        let mut records = Vec::new();
+        let apex_runs = runs.iter().filter(|run| run.head == 0 && staged.key(run).is_empty());
+        apex_runs.for_each(|run| staged.append_records(run, &mut records));
+        let is_dname = records.iter().any(|raw| raw.rtype == Rtype::DNAME);
+        Cover { key: is_dname.then(Vec::new), is_dname }
+    }
+
     /// The flags of the next node.
     fn flags(&mut self, key: &[u8], records: &[Raw<'_>]) -> u8 {
         let has = |rtype| records.iter().any(|raw| raw.rtype == rtype);
@@ -393,7 +405,7 @@ impl Cover {
             flags |= DNAME;
         }
         match &self.key {
-            Some(cover) if key.starts_with(cover) => flags |= OCCLUDED,
+            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => flags |= OCCLUDED,
             _ if flags != 0 => {
                 self.key = Some(key.to_vec());
                 self.is_dname = flags & CUT == 0;

@@ -1,5 +1,6 @@
 //! What a zone must be to be served, and what its operator would want to know.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use wire::{NameRef, Rtype};
@@ -181,10 +182,9 @@ impl<'n> NodeCheck<'n> {
 
     /// RFC 2181 5.2: the records of a set have one TTL.
     fn check_ttls(&mut self) {
-        for (index, raw) in self.records.iter().enumerate() {
-            let first =
-                self.records[..index].iter().find(|other| other.rtype == raw.rtype && raw.rtype != Rtype::RRSIG);
-            if first.is_some_and(|first| first.ttl != raw.ttl) {
+        let mut ttls = HashMap::new();
+        for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
+            if *ttls.entry(raw.rtype).or_insert(raw.ttl) != raw.ttl {
                 return self.warn(raw, "records of one set differ in their TTLs", "the least is served; give them one");
             }
         }

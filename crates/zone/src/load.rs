@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use wire::serial::is_later;
+
 use crate::build::{Difference, Plan, Stage, assemble};
 use crate::text::{self, Source};
-use crate::{Diagnostic, Severity, Zone};
+use crate::{Diagnostic, Place, Severity, Zone};
 
 /// How to load.
 #[derive(Clone, Copy)]
@@ -56,9 +58,28 @@ pub fn load(source: Source<'_>, options: &Options<'_>) -> Outcome {
     };
     let (assembled, findings) = assemble(parsed.sinks, &plan);
     outcome.diagnostics.extend(findings.into_list());
-    outcome.diagnostics.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
     if let Some((zone, difference)) = assembled.filter(|_| is_readable) {
+        let is_changed = difference != Some(Difference::default());
+        let previous = options.previous.filter(|_| is_changed);
+        outcome.diagnostics.extend(previous.and_then(|previous| check_serial(previous, &zone, &outcome.files)));
         (outcome.zone, outcome.difference) = (Some(zone), difference);
     }
+    outcome.diagnostics.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
     outcome
+}
+
+/// RFC 1035 3.3.13, RFC 1982 3: who changes a zone raises its serial, or secondaries take it for old.
+fn check_serial(previous: &Zone, zone: &Zone, files: &[Arc<str>]) -> Option<Diagnostic> {
+    let (old, new) = (previous.serial(), zone.serial());
+    let fault = match (new == old, is_later(new, old)) {
+        (_, true) => return None,
+        (true, _) => format!("the zone has changed and its serial is {old} as before"),
+        _ => format!("the zone has changed and its serial went back, from {old} to {new}"),
+    };
+    Some(Diagnostic {
+        severity: Severity::Warning,
+        place: Place { file: files[0].clone(), line: 0, column: 0 },
+        message: fault,
+        help: "raise the serial in the SOA record: secondaries take only what is later".into(),
+    })
 }

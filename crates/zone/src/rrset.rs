@@ -13,9 +13,12 @@
 //! octets `11kkoooo oooooooo`, where kk says what it points to: the apex, the owner, or what stands o octets from the
 //! beginning of this RRset as written in a message. Writing adds the place of that in the message, no more.
 
+mod write;
+
 use wire::{NameRef, Rtype};
 
 use crate::tables::Tables;
+pub use write::{MAX_POINTER, Place};
 
 /// The owner is a zone cut: it has NS records and is not the apex.
 pub(crate) const CUT: u8 = 1;
@@ -41,9 +44,6 @@ pub(crate) const FROM_SET: u8 = 2;
 
 /// The octets of a record in a message before its RDATA, with an owner that is a pointer.
 pub const RECORD_HEAD_LEN: usize = 12;
-
-/// The farthest a compression pointer reaches (RFC 1035 4.1.4).
-pub const MAX_POINTER: usize = 0x3fff;
 
 /// How the names in RDATA are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,15 +98,6 @@ pub struct Signatures<'z> {
     pub count: usize,
     /// length u16 big-endian | RDATA, for each.
     data: &'z [u8],
-}
-
-/// Where in a message the names stand that an RRset refers to.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// The offset of the owner, at most [`MAX_POINTER`].
-    pub owner: usize,
-    /// The offset of the apex, at most [`MAX_POINTER`].
-    pub apex: usize,
 }
 
 //----------- Node -------------------------------------------------------------
@@ -295,59 +286,6 @@ impl<'z> Rrset<'z> {
         self.stored().map(|stored| stored.bytes)
     }
 
-    /// Writes the records at `at` and returns where they end. There must be room for [`Self::message_len`], and what
-    /// the names of the set point to must be in the reach of pointers: see [`Self::has_compressed_names`].
-    #[inline]
-    pub fn write(&self, place: Place, ttl: u32, out: &mut [u8], at: usize) -> usize {
-        let head = record_head(place.owner, self.rtype, ttl);
-        match shape(self.rtype) {
-            Shape::Fixed(4) => write_fixed::<4>(self.data, &head, out, at),
-            Shape::Fixed(_) => write_fixed::<16>(self.data, &head, out, at),
-            Shape::Opaque => write_opaque(self.data, &head, out, at),
-            Shape::NameLast(_) => self.write_name_last(place, &head, out, at),
-            Shape::TwoNames => self.write_two_names(place, &head, out, at),
-        }
-    }
-
-    #[inline]
-    fn write_name_last(&self, place: Place, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
-        let bases = [place.apex as u16, place.owner as u16, start as u16, 0];
-        let (mut at, mut rest) = (start, self.data);
-        while let Some((word, more)) = rest.split_first_chunk::<2>() {
-            let word = u16::from_be_bytes(*word);
-            let len = (word & LEN) as usize;
-            let (rdata, more) = more.split_at(len);
-            out[at..at + 10].copy_from_slice(head);
-            out[at + 10..at + 12].copy_from_slice(&(word & LEN).to_be_bytes());
-            out[at + RECORD_HEAD_LEN..at + RECORD_HEAD_LEN + len].copy_from_slice(rdata);
-            at += RECORD_HEAD_LEN + len;
-            if word & POINTS != 0 {
-                relocate(&mut out[at - 2..at], &bases);
-            }
-            rest = more;
-        }
-        at
-    }
-
-    fn write_two_names(&self, place: Place, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
-        let bases = [place.apex as u16, place.owner as u16, start as u16, 0];
-        let mut at = start;
-        for stored in self.stored() {
-            let len = stored.bytes.len();
-            out[at..at + 10].copy_from_slice(head);
-            out[at + 10..at + 12].copy_from_slice(&(len as u16).to_be_bytes());
-            at += RECORD_HEAD_LEN;
-            let rdata = &mut out[at..at + len];
-            rdata.copy_from_slice(stored.bytes);
-            let mut name = 0;
-            for _ in 0..2 {
-                name = relocate_name(rdata, name, &bases);
-            }
-            at += len;
-        }
-        at
-    }
-
     /// Appends one of [`Self::stored`] in uncompressed wire form.
     pub(crate) fn append_rdata(&self, stored: &Stored<'_>, names: Names<'_>, out: &mut Vec<u8>) {
         match shape(self.rtype) {
@@ -427,48 +365,6 @@ fn stored_len(shape: Shape, word: u16) -> usize {
     }
 }
 
-/// Everything of a record before the length of its RDATA; the class is IN.
-#[inline]
-fn record_head(owner: usize, rtype: Rtype, ttl: u32) -> [u8; 10] {
-    let owner = (0xc000 | owner as u16).to_be_bytes();
-    let (rtype, ttl) = (rtype.0.to_be_bytes(), ttl.to_be_bytes());
-    [owner[0], owner[1], rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]]
-}
-
-/// Writes addresses of `SIZE` octets.
-#[inline]
-fn write_fixed<const SIZE: usize>(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
-    for rdata in data.as_chunks::<SIZE>().0 {
-        let record = &mut out[at..at + RECORD_HEAD_LEN + SIZE];
-        record[..10].copy_from_slice(head);
-        record[10..12].copy_from_slice(&(SIZE as u16).to_be_bytes());
-        record[12..].copy_from_slice(rdata);
-        at += RECORD_HEAD_LEN + SIZE;
-    }
-    at
-}
-
-#[inline]
-fn write_opaque(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
-    let mut rest = data;
-    while let Some((len, _)) = rest.split_first_chunk::<2>() {
-        let len = 2 + u16::from_be_bytes(*len) as usize;
-        let record = &mut out[at..at + 10 + len];
-        record[..10].copy_from_slice(head);
-        record[10..].copy_from_slice(&rest[..len]);
-        at += 10 + len;
-        rest = &rest[len..];
-    }
-    at
-}
-
-/// Turns a stored pointer into one of the message.
-#[inline]
-fn relocate(pointer: &mut [u8], bases: &[u16; 4]) {
-    let (kind, offset) = take_pointer([pointer[0], pointer[1]]);
-    pointer.copy_from_slice(&(0xc000 | (bases[kind as usize] + offset as u16)).to_be_bytes());
-}
-
 #[inline]
 fn take_pointer(pointer: [u8; 2]) -> (u8, usize) {
     (pointer[0] >> 4 & 3, (u16::from_be_bytes(pointer) & 0x0fff) as usize)
@@ -476,21 +372,6 @@ fn take_pointer(pointer: [u8; 2]) -> (u8, usize) {
 
 pub(crate) fn make_pointer(kind: u8, offset: usize) -> [u8; 2] {
     (0xc000 | u16::from(kind) << 12 | offset as u16).to_be_bytes()
-}
-
-/// Relocates the pointer that ends the name at `at`, if one does; returns where the name ends.
-fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
-    loop {
-        let len = rdata[at] as usize;
-        if len & 0xc0 != 0 {
-            relocate(&mut rdata[at..at + 2], bases);
-            return at + 2;
-        }
-        at += 1 + len;
-        if len == 0 {
-            return at;
-        }
-    }
 }
 
 //----------- Signatures -------------------------------------------------------
@@ -522,10 +403,5 @@ impl<'z> Signatures<'z> {
             rest = more;
             Some(rdata)
         })
-    }
-
-    /// Writes the records at `at` and returns where they end; there must be room for [`Self::message_len`].
-    pub fn write(&self, owner: usize, ttl: u32, out: &mut [u8], at: usize) -> usize {
-        write_opaque(self.data, &record_head(owner, Rtype::RRSIG, ttl), out, at)
     }
 }

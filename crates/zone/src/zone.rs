@@ -106,6 +106,18 @@ impl Zone {
         self.names.seek(key)
     }
 
+    /// Whether it is so big that [`Self::prefetch`] is worth its while.
+    #[inline]
+    pub fn is_big(&self) -> bool {
+        self.names.is_deep()
+    }
+
+    /// Has the processor fetch what a search for this key begins with; does not wait for it.
+    #[inline]
+    pub fn prefetch(&self, key: &[u8]) {
+        self.names.prefetch(key);
+    }
+
     /// The node of the owner with this key.
     pub fn get(&self, key: &[u8]) -> Option<Node<'_>> {
         self.names.get(key).map(|value| Node::new(value, &self.tables))

@@ -3,14 +3,19 @@
 use wire::{Name, Rtype};
 use zone::load::{Options, Outcome, load};
 use zone::text::{self, Source};
-use zone::{Denial, Severity};
+use zone::{Denial, Severity, Zone};
 
 const APEX: &str = "@ 60 SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ 60 NS ns.invalid.\n";
 
 fn loaded(text: &str) -> Outcome {
+    loaded_after(text, None)
+}
+
+fn loaded_after(text: &str, previous: Option<&Zone>) -> Outcome {
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
-    load(source, &Options { thorough: true, ..Options::new(text::Options::new(apex.as_ref())) })
+    let text_options = text::Options { threads: 2, ..text::Options::new(apex.as_ref()) };
+    load(source, &Options { text: text_options, previous, thorough: true })
 }
 
 /// Severity, line and message of all that is found in the apex and these further lines.
@@ -40,6 +45,16 @@ fn rfc_1035_5_2_one_soa_and_a_name_server_at_the_apex() {
 }
 
 #[test]
+fn a_file_that_is_read_as_another_zone_is_told_so() {
+    let mistakes = findings("a.test. 60 SOA ns.invalid. host.invalid. 1 2 3 4 60\n");
+    let messages = [
+        (Severity::Error, 3, "a.test. is out of zone example.".to_owned()),
+        (Severity::Error, 3, "this file is about the zone a.test. and is read as example.".to_owned()),
+    ];
+    assert_eq!(mistakes, messages);
+}
+
+#[test]
 fn rfc_1034_3_6_2_nothing_stands_beside_an_alias() {
     has_error("a 60 CNAME b\na 60 TXT x\n", 4, "CNAME and other data for one name: a.example.");
     has_error("a 60 CNAME b\na 60 CNAME c\n", 4, "two CNAME records for one name: a.example.");
@@ -53,6 +68,30 @@ fn rfc_6672_2_4_one_dname_and_nothing_below_it() {
     has_error("a 60 DNAME b\nx.a 60 TXT x\n", 4, "a record below a DNAME: x.a.example.");
     has_error("a 60 DNAME b\na 60 NS ns.invalid.\n", 3, "DNAME and NS for one name below the apex: a.example.");
     assert_eq!(findings("@ 60 DNAME b.invalid.\n"), [], "RFC 6672 2.3: at the apex it stands beside NS");
+}
+
+#[test]
+fn rfc_6672_2_4_a_dname_at_the_apex_covers_what_other_threads_read() {
+    let below: String = (0..30_000).map(|n| format!("h{n}.same 60 TXT x\n")).collect();
+    let outcome = loaded(&format!("{APEX}@ 60 DNAME b.invalid.\n{below}"));
+    assert!(outcome.zone.is_none());
+    assert!(outcome.diagnostics[0].message.starts_with("a record below a DNAME"), "{:?}", outcome.diagnostics[0]);
+}
+
+#[test]
+fn rfc_1035_3_3_13_a_change_raises_the_serial() {
+    let text = |serial: u32, more: &str| format!("{}{more}", APEX.replace(" 1 2 3", &format!(" {serial} 2 3")));
+    let previous = loaded(&text(5, "")).zone.expect("a good zone");
+    let told = |serial, more| {
+        let outcome = loaded_after(&text(serial, more), Some(&previous));
+        assert!(outcome.zone.is_some());
+        outcome.diagnostics.into_iter().map(|found| (found.severity, found.message)).collect::<Vec<_>>()
+    };
+    let warning = |message: &str| vec![(Severity::Warning, message.to_owned())];
+    assert_eq!(told(5, ""), [], "nothing has changed");
+    assert_eq!(told(6, "a 60 TXT x\n"), []);
+    assert_eq!(told(5, "a 60 TXT x\n"), warning("the zone has changed and its serial is 5 as before"));
+    assert_eq!(told(4, "a 60 TXT x\n"), warning("the zone has changed and its serial went back, from 5 to 4"));
 }
 
 #[test]

@@ -61,12 +61,15 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => prop::collection::vec(any::<u8>(), 0..40), 1 => prop::collection::vec(any::<u8>(), 0..9000)]
 }
 
+/// Under Miri all takes some hundred times as long.
+const SLOWNESS: usize = if cfg!(miri) { 24 } else { 1 };
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(96 / SLOWNESS as u32))]
     #[test]
     fn behaves_as_a_btreemap_does(
-        first in prop::collection::btree_map(keys(), values(), 0..400),
-        changes in prop::collection::vec(prop::collection::btree_map(keys(), prop::option::of(values()), 0..200), 0..4),
+        first in prop::collection::btree_map(keys(), values(), 0..400 / SLOWNESS),
+        changes in prop::collection::vec(prop::collection::btree_map(keys(), prop::option::of(values()), 0..200 / SLOWNESS), 0..4),
         probes in prop::collection::vec(keys(), 0..60),
     ) {
         let mut model = first;
@@ -90,7 +93,7 @@ proptest! {
 
     #[test]
     fn builders_join(
-        model in prop::collection::btree_map(keys(), values(), 0..400),
+        model in prop::collection::btree_map(keys(), values(), 0..400 / SLOWNESS),
         cut in keys(),
     ) {
         let (mut low, mut high) = (Builder::default(), Builder::default());

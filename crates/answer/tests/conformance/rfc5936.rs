@@ -91,8 +91,8 @@ fn rfc_5936_2_2_1_a_name_that_is_no_apex_is_notauth() {
 }
 
 /// RFC 1995 3: the query has the SOA record of the client in its authority section.
-fn ixfr() -> Message {
-    let rdata = [b"\x02ns\x00\x04host\x00".as_slice(), &[0; 20]].concat();
+fn ixfr(serial: u32) -> Message {
+    let rdata = [b"\x02ns\x00\x04host\x00".as_slice(), &serial.to_be_bytes(), &[0; 16]].concat();
     let owner: Name = "example.".parse().expect("a name");
     let soa = Record { owner, rtype: Rtype::SOA, class: Class::IN, ttl: 60, rdata };
     Message { authority: vec![soa], ..query("example. IXFR") }
@@ -100,20 +100,30 @@ fn ixfr() -> Message {
 
 #[test]
 fn rfc_1995_2_ixfr_over_udp_is_told_the_serial() {
-    let got = Server::with_transfer(&[("example.", ZONE)]).ask(&ixfr(), Udp);
+    let got = Server::with_transfer(&[("example.", ZONE)]).ask(&ixfr(0), Udp);
     assert_eq!((got.rcode, got.answer.len()), (Rcode::NOERROR, 1), "the client will come over TCP");
     assert_eq!(got.answer[0].rtype, Rtype::SOA);
 }
 
 #[test]
+fn rfc_1995_2_ixfr_over_tcp_tells_who_is_current_the_serial_and_no_more() {
+    let server = Server::with_transfer(&[("example.", ZONE)]);
+    for serial in [1, 2, 1 << 31] {
+        let got = server.ask(&ixfr(serial), TCP);
+        assert_eq!((got.rcode, got.answer.len()), (Rcode::NOERROR, 1), "{serial}");
+        assert_eq!((got.answer[0].rtype, got.flags.authoritative), (Rtype::SOA, true), "{serial}");
+    }
+}
+
+#[test]
 fn rfc_1995_4_ixfr_may_be_answered_with_the_whole_zone() {
-    let messages = Server::with_transfer(&[("example.", ZONE)]).transfer(&ixfr());
+    let messages = Server::with_transfer(&[("example.", ZONE)]).transfer(&ixfr(0));
     assert_eq!(records(&messages).len(), zone_lines().len() + 1);
 }
 
 #[test]
 fn rfc_1995_who_may_not_is_refused_over_tcp() {
-    let got = Server::new(&[("example.", ZONE)]).ask(&ixfr(), TCP);
+    let got = Server::new(&[("example.", ZONE)]).ask(&ixfr(0), TCP);
     assert_eq!((got.rcode, got.answer.len()), (Rcode::REFUSED, 0), "one SOA would say that nothing is new");
 }
 
@@ -121,7 +131,7 @@ fn rfc_1995_who_may_not_is_refused_over_tcp() {
 fn rfc_1995_3_an_ixfr_query_has_the_soa_of_the_client_and_no_other_query_has() {
     let server = Server::with_transfer(&[("example.", ZONE)]);
     assert_eq!(server.ask(&query("example. IXFR"), Udp).rcode, Rcode::FORMERR);
-    let stray = Message { authority: ixfr().authority, ..query("example. SOA") };
+    let stray = Message { authority: ixfr(0).authority, ..query("example. SOA") };
     assert_eq!(server.ask(&stray, Udp).rcode, Rcode::FORMERR);
 }
 

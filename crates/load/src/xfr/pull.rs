@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use wire::serial::is_later;
 use wire::{HEADER_LEN, Name, Rtype};
 
 use crate::records::records;
@@ -274,7 +275,7 @@ impl Reception {
     /// RFC 5936 2.2: the SOA record comes again. RFC 1995 4: with differences it also begins the last additions.
     /// RFC 1995 2: to whoever has this version or a newer one it comes alone.
     fn is_over(&self) -> bool {
-        let is_news = |known: u32| self.serial.is_some_and(|serial| serial.wrapping_sub(known).cast_signed() > 0);
+        let is_news = |known: u32| self.serial.is_some_and(|serial| is_later(serial, known));
         self.ends == if self.is_incremental { 3 } else { 2 }
             || self.records == 1 && self.known.is_some_and(|known| !is_news(known))
     }

@@ -69,6 +69,8 @@ impl Default for Options {
 pub trait Answer: Send + 'static {
     /// Looks whether there is something newer to serve; called once per batch.
     fn refresh(&mut self);
+    /// Prepares for a query that will be answered soon, see [`answer::prefetch`].
+    fn prefetch(&mut self, _message: &[u8]) {}
     /// Answers one query into `out`, see [`answer::respond`].
     fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply;
     /// What it has counted so far; looked at once per batch.
@@ -91,6 +93,11 @@ impl Responder {
 impl Answer for Responder {
     fn refresh(&mut self) {
         self.reader.refresh();
+    }
+
+    #[inline]
+    fn prefetch(&mut self, message: &[u8]) {
+        answer::prefetch(self.reader.last(), &mut self.scratch, message);
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! What the tests work with: a folder, the binary in it, a running daemon, questions to it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -76,6 +76,16 @@ impl Bench {
     }
 }
 
+/// Receives once more when a signal came instead: a socket with a timeout tells of those (signal(7)).
+fn uninterrupted(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match receive() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 /// A zone with this serial and this address of `www`.
 pub fn zone_text(serial: u32, address: &str) -> String {
     format!(
@@ -128,7 +138,8 @@ impl Daemon {
     pub fn wait_for_notice(&self, wanted: &str) -> String {
         let mut notice = [0; 1000];
         loop {
-            let len = self.notices.recv(&mut notice).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
+            let len = uninterrupted(|| self.notices.recv(&mut notice))
+                .unwrap_or_else(|error| panic!("{error}: {}", self.log()));
             let notice = String::from_utf8_lossy(&notice[..len]).into_owned();
             if notice.lines().any(|line| line.starts_with(wanted)) {
                 return notice;
@@ -184,7 +195,8 @@ impl Daemon {
         socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         socket.send_to(&question(name), self.address).expect("it is sent");
         let mut answer = [0; 512];
-        let len = socket.recv(&mut answer).unwrap_or_else(|error| panic!("no answer: {error}: {}", self.log()));
+        let len = uninterrupted(|| socket.recv(&mut answer))
+            .unwrap_or_else(|error| panic!("no answer: {error}: {}", self.log()));
         Answer(answer[..len].to_vec())
     }
 }

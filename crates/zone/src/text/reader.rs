@@ -37,6 +37,8 @@ enum Standing {
     Unknown,
     /// Reported as wrong or missing: records without an owner of their own are checked, but not delivered.
     Wrong,
+    /// As [`Self::Wrong`], and a name all the same.
+    OutOfZone,
     Good,
 }
 
@@ -166,7 +168,18 @@ impl<'a, S: Sink> Reader<'a, S> {
             let (rtype, file) = (head.rtype, self.file.number);
             self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
         }
+        if head.rtype == Rtype::SOA && self.state.owner.standing == Standing::OutOfZone {
+            return Err(self.other_zone(fields.first().unwrap_or(last)));
+        }
         Ok(())
+    }
+
+    /// A file that is read as another zone than it is about: most often it has its zone's name from its own.
+    fn other_zone(&self, field: &Field<'_>) -> Box<Fault> {
+        let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
+        let message = format!("this file is about the zone {owner} and is read as {}", self.apex);
+        let help = format!("name the file {owner}zone, or name the zone: --zone {owner}=FILE, or [[zone]] name");
+        Fault::at(field, message, help)
     }
 
     /// Takes the owner that a record states, and returns its text; that is empty if the owner is wrong, which is reported.
@@ -192,6 +205,7 @@ impl<'a, S: Sink> Reader<'a, S> {
             .map_err(|error| Fault::at(field, error.to_string(), "mend the owner name"))?;
         let wire = NameRef::from_wire(&owner.wire).expect("a name that was just made");
         if !wire.is_at_or_below(self.apex) {
+            owner.standing = Standing::OutOfZone;
             let message = format!("{wire} is out of zone {}", self.apex);
             return Err(Fault::at(field, message, "take the record out, or mend the name or the $ORIGIN before it"));
         }

@@ -8,6 +8,7 @@ pub mod block;
 mod build;
 mod cursor;
 mod edit;
+mod prefetch;
 
 use std::sync::Arc;
 
