@@ -35,7 +35,8 @@ def main() -> None:
     asked, more = options.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         queries = write_input(Path(folder))
-        serving = [asked.echo, ADDRESS, str(PORT)] if asked.echo else [RELEASE / "zonda", "serve", "--config", f"{folder}/zonda.toml"]
+        zonda = [RELEASE / "zonda", "serve", "--config", f"{folder}/zonda.toml"]
+        serving = [asked.echo, ADDRESS, str(PORT)] if asked.echo else zonda
         server = subprocess.Popen(["taskset", "-c", "0", *serving], stderr=subprocess.DEVNULL)
         try:
             wait_for_answer()
@@ -47,7 +48,8 @@ def main() -> None:
 def compare(asked: argparse.Namespace, queries: Path, more: list[str], server: int) -> None:
     seconds, outstanding, clients = str(asked.seconds), str(asked.outstanding), str(asked.clients)
     tools = {
-        "dnsperf": ["dnsperf", "-s", ADDRESS, "-p", str(PORT), "-d", queries, "-l", seconds, "-q", outstanding, "-c", clients],
+        "dnsperf": ["dnsperf", "-s", ADDRESS, "-p", str(PORT), "-d", queries, "-l", seconds,
+                    "-q", outstanding, "-c", clients],
         "zonda-load": [RELEASE / "zonda-load", "query", "--server", ADDRESS, "--port", str(PORT), "--queries", queries,
                        "--seconds", seconds, "--outstanding", outstanding, "--connections", clients, *more],
     }
@@ -60,19 +62,21 @@ def compare(asked: argparse.Namespace, queries: Path, more: list[str], server: i
         total, user, system, of_server, rate = (statistics.median(column) for column in zip(*rounds))
         print(f"{tool:12}{total:15.2f}{user:8.2f}{system:8.2f}{of_server:11.2f}{rate:12.0f}")
     ratios = [dnsperf[0] / zonda[0] for dnsperf, zonda in zip(figures["dnsperf"], figures["zonda-load"])]
-    print(f"answers per CPU second, zonda-load to dnsperf: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    middle, least, most = statistics.median(ratios), min(ratios), max(ratios)
+    print(f"answers per CPU second, zonda-load to dnsperf: {middle:.2f} ({least:.2f} to {most:.2f})")
 
 
 def measure(tool: str, command: list, server: int) -> tuple[float, ...]:
     """Microseconds of CPU, user and system time, and the server's, for an answer; answers a second."""
     before, began = server_seconds(server), time.monotonic()
-    run = subprocess.Popen(["taskset", "-c", "1", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = ["taskset", "-c", "1", *command]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output = run.stdout.read()
     _, _, usage = os.wait4(run.pid, 0)
     took, served = time.monotonic() - began, server_seconds(server) - before
     answers = answered(tool, output)
-    each = [time_s * 1e6 / answers for time_s in (usage.ru_utime + usage.ru_stime, usage.ru_utime, usage.ru_stime, served)]
-    return *each, answers / took
+    times_s = usage.ru_utime + usage.ru_stime, usage.ru_utime, usage.ru_stime, served
+    return *(time_s * 1e6 / answers for time_s in times_s), answers / took
 
 
 def answered(tool: str, output: str) -> int:
@@ -92,14 +96,17 @@ def server_seconds(pid: int) -> float:
 def write_input(folder: Path) -> Path:
     """A root zone of 500 delegations with glue, a configuration for it, and queries for names below them."""
     chance = random.Random(1)
-    labels = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 8))) + str(at) for at in range(500)]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    labels = ["".join(chance.choices(letters, k=chance.randint(2, 8))) + str(at) for at in range(500)]
     zone = ["$TTL 86400", ". SOA a.root. host.root. 1 1800 900 604800 86400", ". NS a.root.", "a.root. A 198.41.0.4"]
     for at, label in enumerate(labels):
         for server in range(4):
             zone += [f"{label}. NS ns{server}.{label}.", f"ns{server}.{label}. A 10.{at >> 8}.{at & 255}.{server}"]
     (folder / "root.zone").write_text("\n".join(zone) + "\n")
     (folder / "zonda.toml").write_text(
-        f'[server]\nlisten = ["{ADDRESS}:{PORT}"]\nworkers = 1\nstate-dir = "{folder}"\n[[zone]]\nname = "."\nfile = "root.zone"\n')
+        f'[server]\nlisten = ["{ADDRESS}:{PORT}"]\nworkers = 1\nstate-dir = "{folder}"\n'
+        '[[zone]]\nname = "."\nfile = "root.zone"\n'
+    )
     queries = folder / "queries"
     queries.write_text("".join(f"www{chance.randint(0, 9999)}.{chance.choice(labels)}. A\n" for _ in range(10_000)))
     return queries
