@@ -7,14 +7,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from zonda_lab import load
+from zonda_lab import experiment, load, machine
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import RigSpec
+from zonda_lab.hdr import Latency, write_log
 from zonda_lab.load import ZondaLoad
-from zonda_lab.record import Record
+from zonda_lab.record import Record, Results
 from zonda_lab.rig import Rig
+from zonda_lab.run import described
 
 FAKE = Path(__file__).with_name("fake_load.py")
 
@@ -91,3 +94,106 @@ def make_record() -> Callable[..., Record]:
         )
 
     return made
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Made-up windows of all kinds of plots: a curve, peaks, lines, boxes, latency, arrivals."""
+    folder = tmp_path_factory.mktemp("results")
+    chosen = [
+        experiment.load(path, quick=True)
+        for path in experiment.catalogue()
+        if path.stem[:3] in ("e01", "e02", "e12", "e16", "e21")
+    ]
+    results = Results(folder / "made")
+    servers = {label: {"kind": label, "version": "1.0", "sha256": "0" * 64} for label in ("nsd", "knot")}
+    results.create(
+        {
+            "options": {"quick": True, "server": ["nsd=/some/where/nsd"]},
+            "machine": machine.describe(),
+            "generator": {"name": "zonda-load", "version": "0.1"},
+            "began": "2026-01-01T00:00:00+00:00",
+            "servers": servers,
+            "absent": {"zonda": "zonda: no program zonda\n  give its path"},
+            "experiments": {e.id: described(e) for e in chosen},
+        }
+    )
+    draw = np.random.default_rng(5)
+    for block in range(4):
+        for name, speed in (("nsd", 1.0), ("knot", 1.1)):
+            for record in windows(block, name, speed, draw, results.folder):
+                results.append(record)
+    skipped = Record(
+        "E16",
+        "E16/s",
+        0,
+        0,
+        {"server.name": "bind", "setting": "qdisc fq"},
+        skipped="this kernel cannot do qdisc fq",
+        valid=False,
+    )
+    results.append(skipped)
+    return results
+
+
+def windows(block: int, name: str, speed: float, draw: np.random.Generator, folder: Path) -> list[Record]:
+    def made(experiment: str, treatment: dict[str, str], within: dict[str, str], **metrics: float) -> Record:
+        key = f"{experiment}/{block}/{treatment}"
+        return Record(
+            experiment,
+            key,
+            block,
+            0,
+            treatment,
+            0,
+            within,
+            metrics={k: v * draw.lognormal(0, 0.01) for k, v in metrics.items()},
+        )
+
+    found = []
+    for rate in (20_000, 80_000, 200_000):
+        share = min(1.0, 100_000 / speed / rate)
+        found.append(
+            made("E1", {"server.name": name}, {"traffic.rate": str(rate)}, sent_qps=rate, cpu_us_per_query=3 * speed)
+        )
+        found[-1].metrics["answered_share"] = share
+        found[-1].saturated = [[0.4, "server: thread nsd uses its whole core"]]
+    peaks = {f"peak_{goal}_qps": 100_000 / speed for goal in ("100", "9999", "999", "99")}
+    found.append(made("E2", {"server.name": name}, {}, **peaks, first_loss_qps=90_000))
+    for zones in (250, 1000):
+        record = made(
+            "E12",
+            {"server.name": name, "zones.zones": str(zones)},
+            {},
+            transfer_s=zones / 1000 * speed,
+            zones_per_s=1000 / speed,
+        )
+        record.detail["arrivals"], record.predictions = (
+            [[0.1, 1], [zones / 1000, zones]],
+            {"transfer_s": 0.0, "connections_per_s": 470.5},
+        )
+        found.append(record)
+    for setting in ("default", "sack 1 (the default)", "tso_win_divisor 1"):
+        for level in ("10 %", "100 %"):
+            found.append(
+                made(
+                    "E16",
+                    {"server.name": "bind", "setting": setting},
+                    {"load": level},
+                    latency_mean_us=200 * speed,
+                    answered_qps=50_000,
+                )
+            )
+            found[-1].block = block * 2 + (name == "knot")
+    latency = Latency()
+    for value in draw.lognormal(4, 0.3, 500):
+        latency.add(float(value))
+    record = made(
+        "E21", {"server.name": name, "traffic.transport": "udp"}, {}, cpu_us_per_query=3.0, answered_share=1.0
+    )
+    record.files["latency"] = f"hdr/{name}-{block}.hlog"
+    write_log(folder / record.files["latency"], 0.0, 1.0, {"intended": latency.encoded(), "actual": latency.encoded()})
+    found.append(record)
+    invalid = made("E21", {"server.name": name, "traffic.transport": "tcp"}, {}, cpu_us_per_query=3.0)
+    invalid.valid, invalid.reasons = False, ["the hypervisor took 5.0% of the CPU time"]
+    return [*found, invalid]

@@ -129,3 +129,10 @@ def test_the_published_port_exhaustion_is_predicted() -> None:
     assert default.seconds(30_000) <= 66
     assert port_bound((32768, 60999), destinations=4).seconds(30_000) == 0
     assert port_bound((32768, 60999), time_wait_buckets=1_000).seconds(30_000) == 0
+
+
+def test_a_busy_machine_disturbs_and_a_wrong_answer_does_not() -> None:
+    busy = reasons(telemetry(busy=0.9), result(sent=9_000))
+    assert len(busy) == 2 and validity.disturbed(busy)
+    assert not validity.disturbed([*busy, *reasons(loaded=result(wrong=3))])
+    assert not validity.disturbed([])

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from zonda_lab import statistics as st
-from zonda_lab.experiment import Analysis, Claim
-from zonda_lab.metrics import METRICS
+from zonda_lab.experiment import Analysis, Claim, Published
+from zonda_lab.metrics import METRICS, level_words
 from zonda_lab.record import Record, selected
 
 Verdict = Literal["better", "worse", "different", "equal", "undetected", "too few"]
@@ -37,7 +37,7 @@ class Cell:
     @property
     def label(self) -> str:
         """The levels in words."""
-        return ", ".join(self.levels.values()) + (" (again)" if self.copy else "")
+        return ", ".join(itertools.starmap(level_words, self.levels.items())) + (" (again)" if self.copy else "")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Comparison:
     """A level against the baseline, all other levels being equal."""
 
     stratum: dict[str, str]
-    baseline: str
+    factor: str
     level: str
     effect: st.Effect
     p: float
@@ -84,6 +84,8 @@ class Checked:
     value: float | None
     low: float = math.nan
     high: float = math.nan
+    n: int = 0
+    server: str = ""
 
     @property
     def outcome(self) -> str:
@@ -129,13 +131,24 @@ def finding(records: Sequence[Record], metric: str, analysis: Analysis) -> Findi
 def table(records: Iterable[Record], metric: str) -> list[Cell]:
     """One cell a treatment; of several windows with the same levels in one start the median speaks."""
     values: dict[tuple[Levels, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        if record.counts and metric in record.metrics and not record.detail.get("trial"):
-            values[tuple(record.levels.items()), record.copy][record.block].append(record.metrics[metric])
+    for record in _counting(records, metric):
+        values[tuple(record.levels.items()), record.copy][record.block].append(record.metrics[metric])
     return [
         _cell(dict(levels), copy, {b: float(np.median(v)) for b, v in blocks.items()})
         for (levels, copy), blocks in values.items()
     ]
+
+
+def checks(records: Sequence[Record], claim: Claim) -> list[Checked]:
+    """The claim for each server that has windows of it; once if it is about one server, or nothing was measured."""
+    servers = dict.fromkeys(
+        record.treatment["server.name"]
+        for record in _counting(selected(records, **claim.of), claim.metric)
+        if "server.name" in record.treatment
+    )
+    if "server.name" in claim.of or len(servers) < 2:
+        return [check(records, claim)]
+    return [replace(check(selected(records, **{"server.name": name}), claim), server=name) for name in servers]
 
 
 def check(records: Sequence[Record], claim: Claim) -> Checked:
@@ -144,14 +157,29 @@ def check(records: Sequence[Record], claim: Claim) -> Checked:
     if not top:
         return Checked(claim, None)
     if not claim.to:
-        return Checked(claim, *st.median_interval(list(top.values())))
+        return Checked(claim, *st.median_interval(list(top.values())), len(top))
     bottom = _by_block(selected(records, **claim.to), claim.metric)
     blocks = [block for block in top if block in bottom and top[block] > 0 and bottom[block] > 0]
     if not blocks:
         return Checked(claim, None)
     ratios = np.log([top[block] / bottom[block] for block in blocks])
     low, high = st.bca(ratios, st.hodges_lehmann)
-    return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high))
+    return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
+
+
+def beside(records: Sequence[Record], row: Published) -> list[Cell]:
+    """A published figure's metric here, a cell a server: of each start the best window, or the median if none is."""
+    chosen = selected(records, **row.of)
+    best = max if METRICS[row.metric].better == "higher" else np.median
+    servers = dict.fromkeys(record.treatment.get("server.name", "") for record in chosen)
+    cells = []
+    for server in servers:
+        blocks: dict[int, list[float]] = defaultdict(list)
+        for record in _counting(selected(chosen, **{"server.name": server}), row.metric):
+            blocks[record.block].append(record.metrics[row.metric])
+        if blocks:
+            cells.append(_cell({"server.name": server}, 0, {block: float(best(v)) for block, v in blocks.items()}))
+    return cells
 
 
 def judge(effect: st.Effect, p: float, metric: str) -> Verdict:
@@ -206,7 +234,7 @@ def _comparisons(
             effects.append((cell.levels[analysis.compare], st.paired_effect(a, b, analysis.margin)))
     corrected = st.holm([effect.p for _, effect in effects])
     return [
-        Comparison(levels, analysis.baseline, level, effect, p, math.nan, math.nan, judge(effect, p, metric))
+        Comparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, judge(effect, p, metric))
         for (level, effect), p in zip(effects, corrected, strict=True)
     ]
 
@@ -222,7 +250,11 @@ def _positive(cell: Cell) -> bool:
 
 def _by_block(records: Sequence[Record], metric: str) -> dict[int, float]:
     found: dict[int, list[float]] = defaultdict(list)
-    for record in records:
-        if record.counts and metric in record.metrics and not record.detail.get("trial"):
-            found[record.block].append(record.metrics[metric])
+    for record in _counting(records, metric):
+        found[record.block].append(record.metrics[metric])
     return {block: float(np.median(values)) for block, values in found.items()}
+
+
+def _counting(records: Iterable[Record], metric: str) -> list[Record]:
+    """The windows that have the metric and may be counted; trials of a search are no windows of their own."""
+    return [r for r in records if r.counts and metric in r.metrics and not r.detail.get("trial")]

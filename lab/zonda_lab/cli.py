@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
+        print(f"zonda-lab: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nzonda-lab: broken off; all that was started is ended", file=sys.stderr)
@@ -65,7 +65,10 @@ def parser() -> argparse.ArgumentParser:
     _command(commands, "list", list_experiments, "the experiments, with their questions and how long they take")
     run = _command(commands, "run", run_experiments, "run experiments and write a report")
     run.add_argument(
-        "experiments", nargs="+", metavar="EXPERIMENT", help="number (E1), name, path of a TOML file, or `all`"
+        "experiments",
+        nargs="+",
+        metavar="EXPERIMENT",
+        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`",
     )
     run.add_argument("--quick", action="store_true", help="the small form")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
@@ -89,6 +92,15 @@ def parser() -> argparse.ArgumentParser:
 
     report_ = _command(commands, "report", build_report, "build the report again, from the records alone")
     report_.add_argument("results", type=Path)
+    report_.add_argument(
+        "--disturbed", action="store_true", help="count windows that other programs disturbed; the page says so"
+    )
+    kept = _command(
+        commands, "keep", keep_results, "keep each experiment of a run as a small folder, with an index of all"
+    )
+    kept.add_argument("results", type=Path)
+    kept.add_argument("target", type=Path, metavar="FOLDER", help="in this project: lab/records")
+    kept.add_argument("--disturbed", action="store_true", help="count windows that other programs disturbed")
     _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
     compared = _command(
         commands, "compare", compare_results, "verdict on B against A; status 0: not worse, 1: worse, 2: cannot be said"
@@ -135,37 +147,51 @@ def run_experiments(given: argparse.Namespace) -> int:
         return _print_plan(starts)
     rig.enter_user_namespace()
     installed, absent = find_servers(given.server)
+    _require_servers(_names(given.servers), installed, absent)
     generator = load.find(given.load)
     if not given.resume:
         kept = ("experiments", "quick", "servers", "server", "load", "set", "seed")
         options = {name: getattr(given, name) for name in kept}
         described = manifest(experiments, installed, absent, generator, options)
         results.create({**described, "limits": doctor.limits(generator)})
-    print(f"{len(starts)} starts, about {clock(plan.estimate_s(starts))}; load by {generator.name} {generator.version}")
-    print(f"results in {results.folder}")
-    progress = Progress(plan.estimate_s(starts))
+    length = plan.estimate_s([start for start in starts if start.settings.server.name in installed])
+    print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
+    print(f"results in {results.folder}", flush=True)
+    progress = Progress(length)
     try:
         Runner(results, installed, generator, progress).run(starts)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        print(f"zonda-lab: {error.strerror}: {error.filename}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
         raise
     progress.close()
     print(f"report: {report.write(results.folder)}")
-    return 0 if any(record.counts for record in results.records()) else 1
+    if not any(record.counts for record in results.records()):
+        print(
+            f"no window was valid (the report says why); to see all the same what was measured: "
+            f"zonda-lab report --disturbed {results.folder}"
+        )
+        return 1
+    return 0
 
 
 def build_report(given: argparse.Namespace) -> int:
     """`zonda-lab report`."""
     from zonda_lab import report
 
-    print(report.write(given.results))
+    print(report.write(given.results, given.disturbed))
     return 0
+
+
+def keep_results(given: argparse.Namespace) -> int:
+    """`zonda-lab keep`."""
+    from zonda_lab.report.committed import keep
+
+    kept, left = keep(Results(given.results), given.target, given.disturbed)
+    for folder in kept:
+        print(folder)
+    if left:
+        print(f"not kept, no window was valid: {', '.join(left)}", file=sys.stderr)
+    return 1 if left else 0
 
 
 def examine(_: argparse.Namespace) -> int:
@@ -247,9 +273,22 @@ def find_servers(given: Sequence[str]) -> tuple[dict[str, Installed], dict[str, 
 
 
 def _experiments(given: argparse.Namespace) -> list[Experiment]:
-    servers = [name for name in given.servers.split(",") if name]
+    servers = _names(given.servers)
     paths = dict.fromkeys(path for word in given.experiments for path in experiment.find(word))
     return [experiment.load(path, given.quick, servers, given.set) for path in paths]
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _require_servers(names: Sequence[str], installed: Mapping[str, Installed], absent: Mapping[str, str]) -> None:
+    """Servers that were asked for by name must be here; those of an experiment are skipped if they are not."""
+    for name in names:
+        if name in absent:
+            raise LabError(*absent[name].split("\n  ", 1))
+        if name not in installed:
+            raise LabError(f"--servers: no server `{name}`", schema.suggestion(name, installed))
 
 
 def _print_plan(starts: Sequence[Start]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -107,6 +108,9 @@ class Timing:
     finish_s: float = doc("longest wait for transfers and other work to finish", 600.0)
     retries: int = doc("how often an invalid window is repeated", 1)
     tolerance: float = doc("how near the ends of a peak's bracket come, relatively", 0.03)
+    censored: bool = doc(
+        "what has not arrived after `finish-s` counts as having taken so long, instead of as a fault", False
+    )
     cold_cache: bool = doc("drop the zone files from the page cache before the start", False)
 
 
@@ -127,6 +131,8 @@ class Published:
 
     what: str = doc("what was measured")
     figure: str = doc("the figure, as published")
+    metric: str = doc("the metric that stands beside it in the report; empty: none is the same", "")
+    of: dict[str, str] = doc("levels of the windows that it is taken from", {})
 
 
 @dataclass(frozen=True)
@@ -266,18 +272,23 @@ def catalogue(folder: Path = FOLDER) -> list[Path]:
 
 
 def find(word: str, folder: Path = FOLDER) -> list[Path]:
-    """The files that `word` names: `all`, a number (E1), a name or a path."""
+    """The files that `word` names: `all`, a number (E1), numbers (E1-E20), a name or a path."""
     files = catalogue(folder)
     if word == "all":
         return files
+    if span := re.fullmatch(r"e(\d+)-e(\d+)", word.lower()):
+        found = [path for path in files if int(span[1]) <= int(path.stem[1:3]) <= int(span[2])]
+        if not found:
+            raise LabError(f"no experiments `{word}`", f"there are {files[0].stem[:3]} to {files[-1].stem[:3]}")
+        return found
     if word.endswith(".toml"):
         return [Path(word)]
     by_number = {f"e{int(path.stem[1:3])}": path for path in files}
     by_name = {path.stem[4:]: path for path in files}
-    found = by_number.get(word.lower()) or by_name.get(word.lower())
-    if found is None:
+    named = by_number.get(word.lower()) or by_name.get(word.lower())
+    if named is None:
         raise LabError(f"no experiment `{word}`", suggestion(word.lower(), by_name | by_number))
-    return [found]
+    return [named]
 
 
 def merge(table: dict[str, Any], over: Table) -> None:
@@ -326,13 +337,18 @@ def _check(experiment: Experiment) -> None:
             experiment.settings(overrides)
     if not document.id or not document.title:
         raise LabError(f"{where}: `id` and `title` are missing")
-    for metric in [document.analysis.metric, *document.analysis.metrics, *(claim.metric for claim in document.claims)]:
+    beside = [row.metric for row in document.published if row.metric]
+    claimed = [claim.metric for claim in document.claims]
+    for metric in [document.analysis.metric, *document.analysis.metrics, *claimed, *beside]:
         if metric not in METRICS:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))
     names = [factor.name for factor in experiment.factors + experiment.within]
     if document.analysis.compare not in names:
         raise LabError(f"{where}: analysis.compare is no factor", suggestion(document.analysis.compare, names))
-    for claim in document.claims:
-        for name in [*claim.of, *claim.to]:
-            if name not in (*names, *MEASURED_LEVELS):
-                raise LabError(f"{where}: claim about `{name}`, which is no factor", suggestion(name, names))
+    about = [
+        *(name for claim in document.claims for name in (*claim.of, *claim.to)),
+        *(n for r in document.published for n in r.of),
+    ]
+    for name in about:
+        if name not in (*names, *MEASURED_LEVELS):
+            raise LabError(f"{where}: claim about `{name}`, which is no factor", suggestion(name, names))

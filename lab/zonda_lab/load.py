@@ -192,6 +192,7 @@ class ZondaLoad(Generator):
             *_to(job.endpoint, job.transport),
             *("--connections", str(job.connections)),
             *("--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--probe-ms", str(job.probe_ms)),
+            *(("--probe-port", str(job.endpoint.port)) if job.transport == "tls" else ()),
             *(("--queries", job.workload.queries) if job.workload else ()),
             *_sources(job.sources),
         ]

@@ -25,6 +25,40 @@ class Metric:
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
+FACTORS = {
+    "server.name": "server",
+    "server.workers": "workers",
+    "zones.zones": "zones",
+    "zones.records": "records",
+    "zones.signed": "signed",
+    "queries.nxdomain": "share of NXDOMAIN",
+    "queries.popularity": "popularity of names",
+    "traffic.rate": "asked rate, q/s",
+    "traffic.sources": "source addresses",
+    "traffic.transport": "transport",
+    "traffic.tcp-share": "share over TCP",
+    "traffic.dnssec-ok": "share with DO",
+    "traffic.queries-per-connection": "queries a connection (0: any number)",
+    "primary.transport": "transport",
+    "change.updates-per-s": "updates a second",
+}  # what readers call the factors that are settings
+
+
+def factor_words(name: str) -> str:
+    """A factor's name as an axis or a column has it."""
+    return FACTORS.get(name, name)
+
+
+def level_words(name: str, level: str) -> str:
+    """A level as it can stand alone: a bare number gets its factor's name and its thousands apart."""
+    try:
+        number = float(level)
+    except ValueError:
+        return level
+    what, _, unit = factor_words(name).partition(", ")
+    return f"{what} {number:,g}{f' {unit}' if unit else ''}" if abs(number) < 1e6 else f"{what} {number:,.0f}"
+
+
 METRICS: dict[str, Metric] = {
     # queries
     "offered_qps": Metric("asked rate", "q/s", "neither"),
@@ -68,6 +102,7 @@ METRICS: dict[str, Metric] = {
     "start_cpu_s": Metric("CPU time until every zone was answered", "s", "lower"),
     "transfer_s": Metric("time to transfer everything", "s", "lower"),
     "records_per_s": Metric("records transferred in a second", "/s", "higher"),
+    "reload_s": Metric("time until a changed zone is served", "s", "lower"),
     "zones_per_s": Metric("zones transferred in a second", "/s", "higher"),
     "bytes_per_message": Metric("bytes in a transfer message", "bytes", "neither"),
     "records_per_message": Metric("records in a transfer message", "", "neither"),

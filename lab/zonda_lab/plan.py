@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zonda_lab.experiment import Experiment, Factor, Settings, Table
+from zonda_lab.metrics import level_words
 
-START_COST_S, WINDOW_COST_S = 0.8, 0.3  # rig, start and stop of a server; start and stop of the generator
+START_COST_S, WINDOW_COST_S = 0.7, 0.15  # rig, start and stop of a server; start and stop of the generator
 ZONE_COST_S, RECORD_COST_S = 0.5e-3, 4e-6
 PEAK_GOALS, PEAK_STEP = 4, 1.25  # as in `procedures.peak`
 
@@ -26,7 +27,9 @@ class Treatment:
     @property
     def label(self) -> str:
         """The levels in words: `nsd, workers=2`."""
-        return ", ".join(_words(name, level) for name, level in self.levels.items()) + (" (again)" if self.copy else "")
+        return ", ".join(level_words(name, level) for name, level in self.levels.items()) + (
+            " (again)" if self.copy else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,10 @@ def _start_s(start: Start) -> float:
         "queries": timing.warm_up_s + len(start.within) * window,
         "updating": timing.warm_up_s + len(start.within) * window,
         "peak": timing.warm_up_s + _peak_windows(timing.tolerance) * window,
-        "memory": timing.warm_up_s + 3.0,
+        "memory": timing.warm_up_s + 1.0,
+        "startup": 0.4,
+        "secondary": 0.5,
+        "pull": 0.5,
         "idle": held,
         "descriptors": held + 2.0,
         "propagation": change.changes * 0.7,
@@ -123,7 +129,3 @@ def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -
         if analysis.baseline and treatment.levels.get(analysis.compare) == analysis.baseline
     ]
     return treatments + again
-
-
-def _words(name: str, level: str) -> str:
-    return f"{name.rpartition('.')[2]}={level}" if level.replace(".", "").isdigit() else level

@@ -20,6 +20,7 @@ class Progress:
         self.began = time.monotonic()
         self.done_s = self.step_s = 0.0
         self.what = ""
+        self.told: set[tuple[str, str]] = set()  # what is skipped again for the same reason is told once
         self.counted = {"valid": 0, "invalid": 0, "skipped": 0}
 
     def begin(self, what: str, estimate_s: float) -> None:
@@ -32,8 +33,9 @@ class Progress:
         state = "skipped" if record.skipped else "valid" if record.valid else "invalid"
         self.counted[state] += 1
         why = record.skipped or "; ".join(record.reasons)
-        if why:
+        if why and (record.experiment, record.skipped) not in self.told:
             self._line(f"{record.experiment} {self.what.partition(' ')[2]}: {state}: {why.splitlines()[0]}")
+            self.told |= {(record.experiment, record.skipped)} if record.skipped else set()
         self._draw()
 
     def end(self) -> None:

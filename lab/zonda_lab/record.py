@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zonda_lab import validity
 from zonda_lab.errors import LabError
 
 SCHEMA = 1
@@ -52,6 +53,11 @@ class Record:
     def counts(self) -> bool:
         """May this window enter the analysis?"""
         return self.valid and not self.skipped
+
+    @property
+    def disturbed(self) -> bool:
+        """Was it measured, and invalid only because the machine was not quiet?"""
+        return bool(self.metrics) and validity.disturbed(self.reasons)
 
 
 class Results:

@@ -21,7 +21,7 @@ from zonda_lab.progress import Progress
 from zonda_lab.record import Record, Results
 from zonda_lab.series import Telemetry, saturated
 from zonda_lab.servers import Installed
-from zonda_lab.stage import Stage
+from zonda_lab.stage import Stage, sweep
 
 
 class Runner:
@@ -35,10 +35,12 @@ class Runner:
 
     def run(self, starts: Sequence[Start]) -> None:
         """Makes the starts that the results do not hold yet."""
+        sweep()
         self.results.mend()
         finished = self.results.finished()
         for start in starts:
-            self.progress.begin(f"{start.experiment.id} {start.treatment.label}", plan.estimate_s([start]))
+            length = plan.estimate_s([start]) if start.settings.server.name in self.installed else 0.0
+            self.progress.begin(f"{start.experiment.id} {start.treatment.label}", length)
             if start.key not in finished:
                 self.results.forget(start.key)
                 self.start(start)
@@ -202,11 +204,12 @@ def manifest(
         },
         "absent": dict(absent),
         "options": dict(options),
-        "experiments": {experiment.id: _described(experiment) for experiment in experiments},
+        "experiments": {experiment.id: described(experiment) for experiment in experiments},
     }
 
 
-def _described(experiment: Experiment) -> dict[str, Any]:
+def described(experiment: Experiment) -> dict[str, Any]:
+    """All that a report needs to know of an experiment: its document, and the settings and levels of this run."""
     return {
         **asdict(experiment.document),
         "settings": asdict(experiment.settings()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,8 +75,12 @@ class Telemetry:
         return (1 - away) * len(self.samples[0]["cpu"]) if len(self.samples) > 1 else 0.0
 
     def used_cores(self, label: str) -> Floats:
-        """CPUs used by one labelled process tree."""
-        return self.rate(lambda sample: sum(threads_of(sample, label).values()) / 1e9)
+        """CPUs used by one labelled process tree; what a thread used until it ended stays used."""
+        grown = [
+            sum(max(0, run - threads_of(before, label).get(name, 0)) for name, run in threads_of(after, label).items())
+            for before, after in itertools.pairwise(self.samples)
+        ]
+        return np.array(grown, dtype=float) / 1e9 / np.diff(self.times)
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """Share of a core used by each thread of a process tree."""

@@ -30,8 +30,9 @@ from zonda_lab.workload import Workload, workload
 from zonda_lab.zonegen import ZoneSet
 
 VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
-CAPACITY_S = 2.0
+CAPACITY_S = 2.0  # or a window, if that is shorter
 CLOSED_LOOP = 200
+SCRATCH = "zonda-lab-"  # and the process id of the lab, so that what a killed one left can be told
 PYTHON = sys.executable or "python3"
 
 
@@ -97,7 +98,7 @@ class Stage:
         self._open.close()
 
     def _enter(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="zonda-lab-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
         self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
         self.rig = self._open.enter_context(self._network(self.settings))
@@ -255,7 +256,8 @@ class Stage:
         players = self.rig.players
         part = dataclasses.replace(job, rate=job.rate / len(players))
         for player in players:
-            player.place(job.workload.queries, job.workload.expectation)
+            authority = [job.authority.certificate] if job.authority else []
+            player.place(job.workload.queries, job.workload.expectation, *authority)
         outputs = self._run_all(players, self.generator.query(part), job.seconds + job.warm_up_s)
         return merged([self.generator.parse(output, part) for output in outputs])
 
@@ -314,7 +316,7 @@ class Stage:
                 0.0,
                 server.setup.endpoint,
                 self.workload(),
-                CAPACITY_S,
+                min(CAPACITY_S, settings.timing.seconds),
                 verify=False,
                 authority=self.authority(settings),
             )
@@ -380,6 +382,14 @@ def forget_pages(files: Sequence[Path]) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sweep() -> None:
+    """Removes what labs that were killed left in the folder of temporary files: those whose process is gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        owner = folder.name.removeprefix(SCRATCH).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def set_serial(zone: Path, number: int) -> None:

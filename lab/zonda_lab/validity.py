@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zonda_lab.load import LoadResult
@@ -14,6 +15,17 @@ STEAL = 0.01  # of all CPU time taken by the hypervisor
 FOREIGN_CORES = 0.10  # used by programs that are not part of the experiment
 IO_PRESSURE = 0.05  # of the time something waited for a disk
 LATE_SAMPLE_S = 0.5  # telemetry this far behind its beat was starved, and so was the generator
+DISTURBANCES = (  # words of the reasons that another program on the machine can bring about
+    "the hypervisor took",
+    "other programs used",
+    "something waited for a disk",
+    "telemetry came",
+    "no telemetry",
+    "the generator was",
+    "the generator sent",
+    "scheduled queries were never sent",
+    "queries left more than 1 ms after their time",
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,11 @@ def reasons(window: Window) -> list[str]:
     if window.result is not None:
         found += _generator(window, window.result)
     return found + _machine(window)
+
+
+def disturbed(found: Sequence[str]) -> bool:
+    """Was it only the machine that was not quiet? Then a window shows that something works, but not how well."""
+    return bool(found) and all(any(words in reason for words in DISTURBANCES) for reason in found)
 
 
 def _generator(window: Window, result: LoadResult) -> list[str]:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use answer::cookie::Secrets;
 use answer::rate::Limits;
-use answer::{Ask, Content, Options, Reply, Scratch, Served, ServedZone, Transport, respond};
+use answer::{Ask, Content, Options, Reply, Scratch, Served, ServedZone, Transport, prefetch, respond};
 use wire::message::{Edns, EdnsOption, Message};
 use wire::{Class, Name};
 use zone::load::{self, load};
@@ -83,12 +83,15 @@ fn served() -> Arc<Served> {
         ..Options::default()
     };
     let mut served = Served { options: Arc::new(options), ..Served::default() };
-    for (apex, more) in [("plain.", ""), ("nsec.", NSEC), ("nsec3.", NSEC3)] {
+    // Big enough to be fetched before it is searched.
+    let hosts: String = (0..30_000).map(|n| format!("host{n} 60 A 192.0.2.1\n")).collect();
+    for (apex, more) in [("plain.", ""), ("nsec.", NSEC), ("nsec3.", NSEC3), ("big.", &hosts)] {
         let apex: Name = apex.parse().expect("a name");
         let text = format!("{RECORDS}{more}");
         let source = Source { name: "test".into(), bytes: text.as_bytes() };
         let outcome = load(source, &load::Options::new(text::Options::new(apex.as_ref())));
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.diagnostics));
+        assert_eq!(zone.is_big(), more == hosts, "{apex}");
         served.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer: Arc::default() }));
     }
     served.zones.insert(Arc::new(ServedZone {
@@ -102,7 +105,7 @@ fn queries() -> Vec<Vec<u8>> {
     let mut queries = vec![Vec::new(), vec![0; 12], vec![0x28; 12]];
     let names =
         ["", "www.", "a.b.wild.", "wild.", "alias.", "x.moved.", "moved.", "_tcp.", "_s._tcp.", "www.cut.", "cut."];
-    let names = names.iter().flat_map(|name| ["plain.", "nsec.", "nsec3."].map(|apex| format!("{name}{apex}")));
+    let names = names.iter().flat_map(|name| ["plain.", "nsec.", "nsec3.", "big."].map(|apex| format!("{name}{apex}")));
     for name in names.chain(["missing.", "refused.", "version.bind."].map(str::to_owned)) {
         for rtype in ["A", "MX", "NS", "DS", "SRV", "TXT", "SOA", "ANY", "RRSIG", "AXFR", "IXFR", "OPT"] {
             let query = Message::query(name.parse().expect("a name"), rtype.parse().expect("a type"));
@@ -124,6 +127,7 @@ fn answering_allocates_nothing() {
     let mut out = vec![0; usize::from(u16::MAX)];
     let mut ask = |message: &[u8], transport| {
         let ask = Ask { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport, now_s: 1_700_000_000 };
+        prefetch(&served, &mut scratch, message);
         assert!(!matches!(respond(&served, &mut scratch, ask, &mut out), Reply::Transfer(_)));
     };
     // The table of rate limits is made for the first answer that they are for.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use wire::HEADER_LEN;
+use wire::tsig::Fault;
 
 use crate::flight::{Flight, Flying};
 use crate::measure::Measure;
 use crate::queries::{Queries, describe_question};
+use crate::signing::Signing;
 use crate::verify::Verifier;
 
 /// The queries in flight and what came of the others.
@@ -17,6 +19,8 @@ pub struct Book {
     pub flight: Flight,
     /// What is right.
     pub verifier: Verifier,
+    /// Signs queries, if they are to be signed.
+    pub signing: Option<Signing>,
     /// What leaves before is not counted.
     pub warm_up_ns: u64,
     /// Sources from this number on are connections.
@@ -32,11 +36,20 @@ impl Book {
             self.miss(intended_ns, measure);
             return None;
         };
+        if let Some(signing) = &mut self.signing {
+            signing.sign(source, id, self.queries.at(number).message);
+        }
         if counted {
             measure.scheduled += 1;
-            measure.sent(self.queries.at(number).message.len(), now - intended_ns);
+            measure.sent(self.message(number).len(), now - intended_ns);
         }
         Some(id)
+    }
+
+    /// The message of the query that was entered last, whose number this is.
+    #[inline]
+    pub fn message(&self, number: u32) -> &[u8] {
+        self.signing.as_ref().map_or(self.queries.at(number).message, Signing::message)
     }
 
     /// Counts a query that is never sent.
@@ -59,17 +72,20 @@ impl Book {
             measure.unexpected += 1;
             return false;
         };
+        let unsigned = self.signing.as_mut().and_then(|signing| signing.fault(flying.source, id, answer));
         if flying.counted {
             measure.answered(answer, now - flying.intended_ns, now - flying.sent_ns);
-            self.check(&flying, answer, measure);
+            self.check(&flying, answer, unsigned, measure);
         }
         true
     }
 
-    fn check(&mut self, flying: &Flying, answer: &[u8], measure: &mut Measure) {
+    fn check(&mut self, flying: &Flying, answer: &[u8], unsigned: Option<Fault>, measure: &mut Measure) {
         let question = self.queries.at(flying.query).question();
         let wrong = if !is_answer_to(question, answer) {
             Some(format!("got an answer to {}", describe_question(&answer[HEADER_LEN..])))
+        } else if let Some(fault) = unsigned {
+            Some(fault.to_string())
         } else {
             measure.checked += u64::from(self.verifier.is_thorough());
             self.verifier.fault(flying.query, answer)

@@ -5,6 +5,7 @@ mod input;
 mod maintain;
 mod number;
 mod query;
+mod security;
 mod target;
 mod xfr;
 

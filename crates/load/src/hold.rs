@@ -2,16 +2,20 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use netio::client::Sources;
 use netio::clock;
-use netio::stream::{self, Event, Events, Interest, Poll};
+use netio::stream::{Event, Events, Interest, Poll};
 
+use crate::line::Line;
+use crate::measure::histogram;
 use crate::queries::Queries;
 use crate::random::Random;
+use crate::tls::Tls;
 
 /// What a client does when its connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub struct Hold<'q> {
     pub server: SocketAddr,
     /// Where the connections come from.
     pub sources: Option<Sources>,
+    /// How they are encrypted, if they are.
+    pub tls: Option<Tls>,
     /// How many.
     pub connections: usize,
     /// How many are opened a second.
@@ -51,7 +57,7 @@ pub struct Hold<'q> {
 }
 
 /// What became of the connections.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Connections that stood.
     pub open: u64,
@@ -69,6 +75,24 @@ pub struct Held {
     pub last_closed_s: Option<f64>,
     /// Why the first of the failed ones failed.
     pub first_failure: Option<String>,
+    /// From the begin of a connection until it stood, in nanoseconds.
+    pub handshake: Histogram<u64>,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held {
+            open: 0,
+            failed: 0,
+            open_s: 0.0,
+            responses: 0,
+            closed_by_peer: 0,
+            first_closed_s: None,
+            last_closed_s: None,
+            first_failure: None,
+            handshake: histogram(),
+        }
+    }
 }
 
 /// Octets that a client which never reads sends at most: more than all buffers between it and the server.
@@ -120,7 +144,7 @@ struct Crowd<'h> {
 }
 
 struct Client {
-    stream: Option<TcpStream>,
+    line: Option<Line>,
     is_up: bool,
     /// When it began to connect; when it stands, since when.
     since: Duration,
@@ -164,17 +188,17 @@ impl<'h> Crowd<'h> {
             if index == self.plan.connections || self.due_at(index) > now {
                 return;
             }
-            let stream = self.connect(index).map_err(|error| self.fail(&error)).ok();
-            self.connecting += usize::from(stream.is_some());
-            self.clients.push(Client { stream, is_up: false, since: now, sent: 0 });
+            let line = self.connect(index).map_err(|error| self.fail(&error)).ok();
+            self.connecting += usize::from(line.is_some());
+            self.clients.push(Client { line, is_up: false, since: now, sent: 0 });
         }
     }
 
-    fn connect(&self, index: usize) -> io::Result<TcpStream> {
+    fn connect(&self, index: usize) -> io::Result<Line> {
         let source = self.plan.sources.map(|sources| SocketAddr::new(sources.at(index as u32 % sources.count), 0));
-        let stream = stream::connect(self.plan.server, source)?;
-        self.poll.add(&stream, index as u64, Interest::Writable)?;
-        Ok(stream)
+        let line = Line::connect(self.plan.server, source, self.plan.tls.as_ref())?;
+        self.poll.add(&line, index as u64, Interest::Writable)?;
+        Ok(line)
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -199,25 +223,31 @@ impl<'h> Crowd<'h> {
 
     fn handle(&mut self, event: Event) {
         let index = event.token as usize;
-        let Some(stream) = &self.clients[index].stream else { return };
-        if !self.clients[index].is_up && event.writable {
-            if let Err(error) = stream.take_error().and_then(|error| error.map_or(Ok(()), Err)) {
-                return self.drop_connecting(index, &error);
+        let Client { line: Some(line), is_up, .. } = &mut self.clients[index] else { return };
+        if !*is_up {
+            match line.establish() {
+                Ok(true) => {}
+                Ok(false) => return self.watch(index, Interest::Writable),
+                Err(error) => return self.drop_connecting(index, &error),
             }
             self.connecting -= 1;
             self.held.open += 1;
-            (self.clients[index].is_up, self.clients[index].since) = (true, self.now());
+            let now = self.now();
+            self.held.handshake.saturating_record((now - self.clients[index].since).as_nanos() as u64);
+            (self.clients[index].is_up, self.clients[index].since) = (true, now);
             return self.begin(index);
         }
         if event.readable && !self.reads(index) {
             self.closed(index);
-        } else if event.writable {
+        } else if event.writable && self.plan.behaviour == Behaviour::NeverRead {
             self.go_on(index);
+        } else if event.writable {
+            self.finish_writing(index);
         }
     }
 
     fn drop_connecting(&mut self, index: usize, error: &io::Error) {
-        self.clients[index].stream = None;
+        self.clients[index].line = None;
         self.connecting -= 1;
         self.fail(error);
     }
@@ -241,7 +271,7 @@ impl<'h> Crowd<'h> {
                 self.write(index, &query[..1])
             }
             // Goes on when the connection can be written to.
-            Behaviour::NeverRead => return,
+            Behaviour::NeverRead => return self.watch(index, Interest::Writable),
         };
         if !is_up {
             return self.closed(index);
@@ -249,21 +279,35 @@ impl<'h> Crowd<'h> {
         let client = &mut self.clients[index];
         if self.plan.behaviour == Behaviour::Reset {
             // What is closed by RST has nothing left that could fail.
-            let _ = client.stream.take().map(stream::reset);
-        } else if let Some(stream) = &client.stream {
-            self.poll.modify(stream, index as u64, Interest::Readable).expect("the descriptor was added and is open");
+            let _ = client.line.take().map(Line::reset);
+        } else {
+            self.watch(index, Interest::Readable);
+        }
+    }
+
+    /// Has `poll` tell what a client waits for.
+    fn watch(&self, index: usize, wanted: Interest) {
+        if let Some(line) = &self.clients[index].line {
+            // Whoever never reads is not told what could be read.
+            let never_reads = self.clients[index].is_up && self.plan.behaviour == Behaviour::NeverRead;
+            let wanted = if never_reads { wanted } else { line.interest(wanted) };
+            self.poll.modify(line, index as u64, wanted).expect("the descriptor was added and is open");
+        }
+    }
+
+    /// Sends what TLS still holds.
+    fn finish_writing(&mut self, index: usize) {
+        if self.write(index, &[]) {
+            self.watch(index, Interest::Readable);
+        } else {
+            self.closed(index);
         }
     }
 
     /// What a client does that never reads, whenever there is room.
     fn go_on(&mut self, index: usize) {
         if self.clients[index].sent >= NEVER_READ_LEN {
-            if let Some(stream) = &self.clients[index].stream {
-                self.poll
-                    .modify(stream, index as u64, Interest::Nothing)
-                    .expect("the descriptor was added and is open");
-            }
-            return;
+            return self.watch(index, Interest::Nothing);
         }
         // From where the last write ended, within a query or not.
         let query = self.framed(index);
@@ -281,7 +325,7 @@ impl<'h> Crowd<'h> {
             self.slow.pop_front();
             let query = self.framed(index);
             let next = query[self.clients[index].sent % query.len()];
-            if self.clients[index].stream.is_none() {
+            if self.clients[index].line.is_none() {
                 continue;
             }
             if self.write(index, &[next]) {
@@ -299,7 +343,7 @@ impl<'h> Crowd<'h> {
         }
         if self.due_at(self.plan.connections) + CONNECT_TIMEOUT < now {
             for index in 0..self.clients.len() {
-                if self.clients[index].stream.is_some() && !self.clients[index].is_up {
+                if self.clients[index].line.is_some() && !self.clients[index].is_up {
                     self.drop_connecting(index, &ErrorKind::TimedOut.into());
                 }
             }
@@ -315,8 +359,8 @@ impl<'h> Crowd<'h> {
     /// Writes as much as there is room for; false when the connection is gone.
     fn write(&mut self, index: usize, octets: &[u8]) -> bool {
         let client = &mut self.clients[index];
-        let Some(stream) = &mut client.stream else { return false };
-        match stream.write(octets) {
+        let Some(line) = &mut client.line else { return false };
+        match line.write(octets) {
             Ok(len) => {
                 client.sent += len;
                 true
@@ -330,8 +374,8 @@ impl<'h> Crowd<'h> {
         if self.plan.behaviour == Behaviour::NeverRead {
             return true;
         }
-        let Some(stream) = &mut self.clients[index].stream else { return false };
-        match stream.read(&mut self.buffer) {
+        let Some(line) = &mut self.clients[index].line else { return false };
+        match line.read(&mut self.buffer) {
             Ok(0) => false,
             Ok(_) => {
                 self.held.responses += 1;
@@ -343,7 +387,7 @@ impl<'h> Crowd<'h> {
 
     fn closed(&mut self, index: usize) {
         let stood_s = (self.now() - self.clients[index].since).as_secs_f64();
-        self.clients[index].stream = None;
+        self.clients[index].line = None;
         let held = &mut self.held;
         held.closed_by_peer += 1;
         held.first_closed_s = Some(held.first_closed_s.map_or(stood_s, |first| first.min(stood_s)));

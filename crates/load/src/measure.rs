@@ -46,8 +46,12 @@ pub struct Measure {
     pub rcodes: [u64; RCODES],
     /// Connections that were opened.
     pub handshakes: u64,
+    /// Of them, those that took up an earlier TLS session.
+    pub handshakes_resumed: u64,
     /// Connections that could not be opened.
     pub handshakes_failed: u64,
+    /// Why the first of them could not.
+    pub handshake_failure: Option<String>,
     /// Connections that the server closed with queries unanswered.
     pub closed_early: u64,
     /// Datagrams that the kernel did not take.
@@ -84,7 +88,9 @@ impl Default for Measure {
             response_octets: 0,
             rcodes: [0; RCODES],
             handshakes: 0,
+            handshakes_resumed: 0,
             handshakes_failed: 0,
+            handshake_failure: None,
             closed_early: 0,
             refused: 0,
             cpu_ns: 0,
@@ -97,7 +103,7 @@ impl Default for Measure {
 }
 
 /// Nanoseconds from 1 to an hour with three significant digits.
-fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that the library takes")
 }
 
@@ -120,6 +126,7 @@ macro_rules! counts {
             &$($mutable)? $measure.query_octets,
             &$($mutable)? $measure.response_octets,
             &$($mutable)? $measure.handshakes,
+            &$($mutable)? $measure.handshakes_resumed,
             &$($mutable)? $measure.handshakes_failed,
             &$($mutable)? $measure.closed_early,
             &$($mutable)? $measure.refused,
@@ -164,6 +171,12 @@ impl Measure {
         }
     }
 
+    /// Counts a connection that could not be opened.
+    pub fn handshake_failed(&mut self, error: &std::io::Error) {
+        self.handshakes_failed += 1;
+        self.handshake_failure.get_or_insert_with(|| error.to_string());
+    }
+
     /// Adds what another thread or interval measured.
     pub fn add(&mut self, other: &Measure) {
         for (mine, theirs) in counts!(self, mut).into_iter().zip(counts!(other)) {
@@ -171,6 +184,9 @@ impl Measure {
         }
         for (mine, theirs) in self.rcodes.iter_mut().zip(other.rcodes) {
             *mine += theirs;
+        }
+        if self.handshake_failure.is_none() {
+            self.handshake_failure.clone_from(&other.handshake_failure);
         }
         let room = MAX_EXAMPLES - self.wrong_examples.len().min(MAX_EXAMPLES);
         self.wrong_examples.extend(other.wrong_examples.iter().take(room).cloned());

@@ -32,7 +32,7 @@ impl Reporter {
         let run_id = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
         let shows_progress = io::stderr().is_terminal();
         let reporter = Reporter { run_id, loop_kind, transport, shows_progress, began: None };
-        let command: Vec<String> = std::env::args().collect();
+        let command = without_secrets(std::env::args());
         reporter.write(
             "header",
             json!({
@@ -104,6 +104,8 @@ impl Reporter {
                 "type": self.transport,
                 "handshakes": measure.handshakes,
                 "handshakes_failed": measure.handshakes_failed,
+                "handshakes_resumed": measure.handshakes_resumed,
+                "handshake_failure": measure.handshake_failure,
                 "conn_latency": {"handshake": latency(&measure.handshake)},
             });
         }
@@ -148,6 +150,17 @@ impl Drop for Reporter {
             eprintln!();
         }
     }
+}
+
+/// The command line, with the secrets of keys left out.
+fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut is_key = false;
+    let shown = arguments.map(|argument| {
+        let has_key = std::mem::replace(&mut is_key, argument == "--tsig") || argument.starts_with("--tsig=");
+        let secret_at = argument.rfind(':').filter(|_| has_key);
+        secret_at.map_or(argument.clone(), |at| format!("{}:...", &argument[..at]))
+    });
+    shown.collect()
 }
 
 fn nanoseconds(time: Duration) -> u64 {

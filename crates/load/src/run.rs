@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use netio::client::Sources;
 use netio::clock;
+use wire::tsig::Key;
 
 use crate::measure::Measure;
 use crate::pacer::Pace;
 use crate::plan::{Arrivals, Profile, Schedule};
 use crate::queries::Queries;
 use crate::stream::{Streams, Usage};
+use crate::tls::Tls;
 use crate::udp::Udp;
 use crate::verify::Verifier;
 use crate::worker::{Parts, Report, Worker};
@@ -25,7 +27,7 @@ use crate::worker::{Parts, Report, Worker};
 pub enum Transport {
     /// Datagrams.
     Udp,
-    /// Streams.
+    /// Streams, in TLS if [`Job::tls`] says how.
     Tcp,
     /// Both: as captured, or by [`Job::tcp_share`].
     Mixed,
@@ -75,6 +77,10 @@ pub struct Job {
     /// How many queries over UDP leave by one socket if they are due together, in as few pieces as their lengths allow
     /// (UDP_SEGMENT); 1 to [`MAX_BUNCH`].
     pub bunch: usize,
+    /// How streams are encrypted; `None` for plain TCP.
+    pub tls: Option<Tls>,
+    /// What queries are signed with; `None` for not at all.
+    pub key: Option<Arc<Key>>,
     /// What is asked; not empty.
     pub queries: Arc<Queries>,
     /// What is right.
@@ -162,12 +168,14 @@ impl Job {
             Transport::Udp | Transport::Mixed => Some(Udp::open(self.server, connections, sources, self.bunch)?),
             Transport::Tcp => None,
         };
-        let usage = Usage { connections, queries_per_connection: self.queries_per_connection, sources };
+        let queries_per_connection = self.queries_per_connection;
+        let usage = Usage { connections, queries_per_connection, sources, tls: self.tls.clone() };
         let first_token = udp.as_ref().map_or(0, Udp::socket_count) as u64;
         Worker::new(Parts {
             queries: self.queries.clone(),
             order: order.clone(),
             verifier: self.verifier.clone(),
+            key: self.key.clone(),
             share: (index, count),
             pace: self.pace(index, count),
             udp,

@@ -1,20 +1,22 @@
-//! Queries over TCP (RFC 7766): pipelined on connections that stay open, or a number of queries a connection.
+//! Queries over TCP (RFC 7766) or TLS (RFC 7858): pipelined on connections that stay open, or a number of queries a connection.
 //!
 //! A connection has a number for as long as it lives. It is driven by [`Streams::handle`] with what [`Poll`] tells.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use netio::client::Sources;
-use netio::stream::{self, Event, Interest, Poll};
+use netio::stream::{Event, Interest, Poll};
 
+use crate::line::Line;
 use crate::measure::Measure;
+use crate::tls::Tls;
 
 /// Octets that are read in one call: more than the longest message.
 const READ_LEN: usize = 128 << 10;
 
 /// How connections are used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Usage {
     /// How many are open at a time.
     pub connections: usize,
@@ -22,6 +24,8 @@ pub struct Usage {
     pub queries_per_connection: u32,
     /// The addresses they come from.
     pub sources: Option<Sources>,
+    /// How they are encrypted, if they are.
+    pub tls: Option<Tls>,
 }
 
 /// The connections of a worker.
@@ -53,7 +57,7 @@ enum Place {
 }
 
 struct Connection {
-    stream: TcpStream,
+    line: Line,
     slot: usize,
     began_ns: u64,
     is_up: bool,
@@ -73,9 +77,9 @@ impl Streams {
     pub fn new(server: SocketAddr, usage: Usage, first_token: u64) -> Streams {
         Streams {
             server,
-            usage,
             first_token,
             slots: vec![None; usage.connections.max(1)],
+            usage,
             turn: 0,
             connections: Vec::new(),
             free: Vec::new(),
@@ -106,12 +110,12 @@ impl Streams {
 
     fn open(&mut self, slot: usize, poll: &Poll, now_ns: u64) -> io::Result<u32> {
         let local = self.usage.sources.map(|sources| SocketAddr::new(sources.at(self.opened % sources.count), 0));
-        let stream = stream::connect(self.server, local)?;
+        let line = Line::connect(self.server, local, self.usage.tls.as_ref())?;
         self.opened = self.opened.wrapping_add(1);
         let number = self.free.pop().unwrap_or(self.connections.len() as u32);
-        poll.add(&stream, self.first_token + u64::from(number), Interest::Writable)?;
+        poll.add(&line, self.first_token + u64::from(number), Interest::Writable)?;
         let connection = Place::Open(Box::new(Connection {
-            stream,
+            line,
             slot,
             began_ns: now_ns,
             is_up: false,
@@ -173,14 +177,14 @@ impl Streams {
     fn watch(&mut self, number: u32, poll: &Poll) {
         let token = self.first_token + u64::from(number);
         let Some(connection) = self.open_at(number) else { return };
-        let wanted = match (connection.is_up, connection.outgoing.is_empty()) {
+        let wanted = connection.line.interest(match (connection.is_up, connection.outgoing.is_empty()) {
             (false, _) => Interest::Writable,
             (true, true) => Interest::Readable,
             (true, false) => Interest::Both,
-        };
+        });
         if wanted != connection.interest {
             connection.interest = wanted;
-            poll.modify(&connection.stream, token, wanted).expect("the descriptor was added and is open");
+            poll.modify(&connection.line, token, wanted).expect("the descriptor was added and is open");
         }
     }
 
@@ -196,20 +200,18 @@ impl Streams {
     ) {
         let number = (event.token - self.first_token) as u32;
         let Place::Open(connection) = &mut self.connections[number as usize] else { return };
-        if !connection.is_up && event.writable {
-            match connection.stream.take_error() {
-                Ok(None) => {
-                    connection.is_up = true;
-                    measure.handshakes += 1;
-                    measure.handshake.saturating_record(now_ns - connection.began_ns);
-                }
-                _ => {
-                    measure.handshakes_failed += 1;
+        let was_up = connection.is_up;
+        if !was_up {
+            match connection.line.establish() {
+                Ok(true) => connection.stands(now_ns, measure),
+                Ok(false) => return self.watch(number, poll),
+                Err(error) => {
+                    measure.handshake_failed(&error);
                     return self.close(number, measure);
                 }
             }
         }
-        let written = if event.writable { connection.write() } else { Ok(()) };
+        let written = if event.writable || !was_up { connection.write() } else { Ok(()) };
         let read = if event.readable {
             connection.read(&mut self.buffer, |answer| take(number, answer, measure))
         } else {
@@ -240,7 +242,8 @@ impl Streams {
     }
 
     fn close(&mut self, number: u32, measure: &mut Measure) {
-        let Place::Open(connection) = &self.connections[number as usize] else { return };
+        let Place::Open(connection) = &mut self.connections[number as usize] else { return };
+        connection.line.say_goodbye();
         if self.slots[connection.slot] == Some(number) {
             self.slots[connection.slot] = None;
         }
@@ -258,10 +261,17 @@ impl Connection {
         self.is_retired && self.settled >= self.asked
     }
 
+    fn stands(&mut self, now_ns: u64, measure: &mut Measure) {
+        self.is_up = true;
+        measure.handshakes += 1;
+        measure.handshakes_resumed += u64::from(self.line.is_resumed());
+        measure.handshake.saturating_record(now_ns - self.began_ns);
+    }
+
     fn write(&mut self) -> io::Result<()> {
         let mut written = 0;
         while written < self.outgoing.len() {
-            match self.stream.write(&self.outgoing[written..]) {
+            match self.line.write(&self.outgoing[written..]) {
                 Ok(len) => written += len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -269,14 +279,14 @@ impl Connection {
             }
         }
         self.outgoing.drain(..written);
-        Ok(())
+        self.line.flush()
     }
 
     /// Reads once and gives every whole message to `take`; an error at the end of the connection.
     fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
         let held = self.incoming.len();
         buffer[..held].copy_from_slice(&self.incoming);
-        let len = match self.stream.read(&mut buffer[held..]) {
+        let len = match self.line.read(&mut buffer[held..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => held + len,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),

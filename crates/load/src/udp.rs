@@ -44,7 +44,8 @@ impl Udp {
         Ok(Udp {
             round: least_common_multiple(sockets.len() as u64, addresses.into()),
             sockets,
-            outbox: Outbox::new(bunch, MAX_QUERY_LEN, bunch > 1),
+            // Twice the length, so that a signature has room behind the longest query.
+            outbox: Outbox::new(bunch, 2 * MAX_QUERY_LEN, bunch > 1),
             inbox: Inbox::new(RECEIVED_AT_ONCE),
             addresses,
             bunch,

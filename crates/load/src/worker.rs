@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use netio::clock;
 use netio::stream::{Events, Poll};
+use wire::tsig::Key;
 
 use crate::book::Book;
 use crate::flight::Flight;
@@ -15,6 +16,7 @@ use crate::measure::Measure;
 use crate::pacer::{Due, Pace, Pacer};
 use crate::queries::Queries;
 use crate::random::Random;
+use crate::signing::Signing;
 use crate::stream::Streams;
 use crate::udp::Udp;
 use crate::verify::Verifier;
@@ -38,6 +40,8 @@ pub struct Parts {
     pub order: Arc<[u32]>,
     /// What is right.
     pub verifier: Verifier,
+    /// What queries are signed with, if they are.
+    pub key: Option<Arc<Key>>,
     /// The number of the worker and how many there are: it sends every query whose number has that remainder.
     pub share: (usize, usize),
     /// When it sends.
@@ -97,6 +101,7 @@ impl Worker {
                 flight: Flight::new(source_count as usize, parts.timeout_ns),
                 queries: parts.queries.clone(),
                 verifier: parts.verifier,
+                signing: parts.key.map(Signing::new),
                 warm_up_ns: parts.warm_up_ns,
                 stream_base: source_count,
             },
@@ -202,7 +207,7 @@ impl Worker {
             Some(origin) => udp.source_of_client(origin.client),
         };
         let Some(id) = self.book.send(source, number, intended_ns, now, &mut self.measure) else { return };
-        let refused = udp.push(source, id, self.book.queries.at(number).message);
+        let refused = udp.push(source, id, self.book.message(number));
         self.measure.refused += refused as u64;
     }
 
@@ -225,13 +230,13 @@ impl Worker {
                 let source = self.book.stream_base + connection;
                 self.book.flight.reserve_sources(self.book.stream_base as usize + streams.number_count());
                 match self.book.send(source, number, intended_ns, now, &mut self.measure) {
-                    Some(id) => streams.push(connection, id, self.book.queries.at(number).message),
+                    Some(id) => streams.push(connection, id, self.book.message(number)),
                     None => streams.settle(connection, &mut self.measure),
                 }
             }
             // No descriptor or no port is left: the query has nowhere to go.
-            Err(_) => {
-                self.measure.handshakes_failed += 1;
+            Err(error) => {
+                self.measure.handshake_failed(&error);
                 self.book.miss(intended_ns, &mut self.measure);
             }
         }

@@ -3,5 +3,6 @@
 //! What a server adds to these is what the server costs.
 
 pub mod pull;
+mod reception;
 pub mod render;
 pub mod serve;

@@ -30,7 +30,7 @@ fn serve<T: Send + 'static>(
 
 fn hold(server: SocketAddr, behaviour: Behaviour, connections: usize, hold: Duration) -> Held {
     let queries = file::read(b"www.example A", &Dress::default()).expect("a query");
-    let plan = Hold { server, sources: None, connections, rate: 500.0, hold, behaviour, queries: &queries };
+    let plan = Hold { server, sources: None, tls: None, connections, rate: 500.0, hold, behaviour, queries: &queries };
     let mut told = None;
     let held = plan.run(&AtomicBool::new(false), |held| told = Some(held.open)).expect("loopback");
     assert_eq!(told, Some(held.open), "all stood before the holding began");

@@ -50,14 +50,14 @@ fn a_rendered_zone_is_a_transfer_of_it() {
 
 fn serve(zones: impl IntoIterator<Item = (Name, Rendered)>) -> (SocketAddr, Arc<AtomicBool>, JoinHandle<Arc<Served>>) {
     let address = "127.0.0.1:0".parse().expect("a literal");
-    let primary = Primary::bind(address, zones.into_iter().collect::<Zones>()).expect("loopback");
+    let primary = Primary::bind(address, zones.into_iter().collect::<Zones>(), None).expect("loopback");
     let (address, stop) = (primary.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
     let flag = stop.clone();
     (address, stop, thread::spawn(move || primary.run(&flag).expect("loopback")))
 }
 
 fn pull(server: SocketAddr, zones: Vec<Name>, serial: Option<u32>, parallel: usize) -> load::xfr::pull::Pulled {
-    let pull = Pull { server, zones, serial, parallel, timeout: Duration::from_secs(5) };
+    let pull = Pull { server, zones, serial, parallel, timeout: Duration::from_secs(5), tls: None, key: None };
     pull.run(&AtomicBool::new(false))
 }
 

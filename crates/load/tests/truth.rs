@@ -46,6 +46,8 @@ fn job(server: SocketAddr, rate: f64, seconds: f64) -> Job {
         queries_per_connection: 0,
         sources: None,
         bunch: 8,
+        tls: None,
+        key: None,
         queries: queries(),
         verifier: Verifier::Question,
         timing: Timing::Rate(Profile::flat(rate, seconds), Arrivals::Constant),

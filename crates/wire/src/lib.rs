@@ -1,4 +1,4 @@
-//! DNS bytes: names, types, messages, EDNS. No I/O, no clock, no unsafe code.
+//! DNS bytes: names, types, messages, EDNS, TSIG. No I/O, no clock, no unsafe code.
 //!
 //! Everything here works on byte slices in the wire form of RFC 1035 section 4 and is used by all other crates.
 #![forbid(unsafe_code)]
@@ -8,6 +8,7 @@ pub mod name;
 pub mod rdata;
 pub mod rtype;
 pub mod serial;
+pub mod tsig;
 
 pub use message::Message;
 pub use name::{Name, NameRef};

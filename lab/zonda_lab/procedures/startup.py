@@ -38,7 +38,7 @@ def memory(stage: Stage, recorder: Recorder) -> None:
             _wait_for_serial(stage, server)
         highest = max(_rss_mb(stage.observed(span)), default=0.0)
         reloaded = _state(stage, server, span, "reloading")
-        reloaded.metrics |= {"peak_mb": highest, "transfer_s": span.seconds}
+        reloaded.metrics |= {"peak_mb": highest, "reload_s": span.seconds}
         recorder.add(reloaded)
 
 

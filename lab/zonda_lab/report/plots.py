@@ -2,89 +2,35 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from zonda_lab import statistics as st
 from zonda_lab.analysis import Cell, table
-from zonda_lab.experiment import Analysis
 from zonda_lab.hdr import Latency, read_log
-from zonda_lab.metrics import METRICS
+from zonda_lab.metrics import METRICS, factor_words, level_words
 from zonda_lab.record import Record
+from zonda_lab.report.canvas import COLOURS, Source, canvas_of, starts, styles, svg
 from zonda_lab.report.document import Figure
-from zonda_lab.series import Floats, Telemetry, net
+from zonda_lab.report.timeline import time
 
-COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
-MARKERS = "osD^vPX*"
 PERCENTILES = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999]
-mpl.rcParams.update(
-    {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "zonda-lab",
-        "font.size": 9,
-        "font.family": "sans-serif",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.25,
-        "legend.frameon": False,
-        "lines.linewidth": 1.4,
-    }
-)
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a plot is made from: the windows of one experiment and where their files are."""
-
-    id: str
-    records: Sequence[Record]
-    analysis: Analysis
-    folder: Path
-
-
-def thousands(value: float, _: float) -> str:
-    """A tick of an axis: thousands apart, no more digits than it has."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
-
-
-def svg(canvas: Canvas) -> str:
-    """The drawing as an SVG element with ids that are its own, so that several stand in one page."""
-    buffer = io.StringIO()
-    canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
-    return re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
-
-
-def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
-    """An empty drawing."""
-    canvas = Canvas(figsize=(width, height), layout="constrained")
-    axes = canvas.add_subplot()
-    axes.xaxis.set_major_formatter(thousands)
-    axes.yaxis.set_major_formatter(thousands)
-    return canvas, axes
 
 
 def curve(source: Source) -> list[Figure]:
     """Share answered over the rate that was really sent, with the monotone fit."""
     canvas, axes = canvas_of()
-    for name, records, style in _series(source, "answered_share"):
+    series = _series(source, "answered_share")
+    for name, records, colour, marker in series:
         sent = [record.metrics["sent_qps"] for record in records]
         share = [100 * record.metrics["answered_share"] for record in records]
-        axes.plot(sent, share, linestyle="", alpha=0.5, markersize=4, **style)
+        axes.plot(sent, share, linestyle="", alpha=0.5, markersize=4, color=colour, marker=marker)
         order = np.argsort(sent)
-        axes.plot(np.array(sent)[order], st.falling(sent, share)[order], color=style["color"], label=name)
+        axes.plot(np.array(sent)[order], st.falling(sent, share)[order], color=colour, label=name)
     if not axes.lines:
         return []
     axes.set(xlabel="queries sent a second", ylabel="answered, %", ylim=(None, 100.5))
@@ -93,14 +39,16 @@ def curve(source: Source) -> list[Figure]:
         Figure(
             f"{source.id}-curve",
             svg(canvas),
-            "Response rate: every window is a point, the line is the isotonic fit of its server.",
+            "Response rate: every window is a point, the line is the isotonic fit of its server; "
+            f"{starts([len({record.start for record in records}) for _, records, *_ in series])}.",
         )
     ]
 
 
 def lines(source: Source) -> list[Figure]:
-    """Each metric over the x factor, medians over starts with their 95 % intervals."""
-    return list(filter(None, (_line_plot(source, metric) for metric in _metrics(source))))
+    """Each metric over the x factor, medians over starts with their 95 % intervals; else boxes."""
+    plot = _line_plot if len({record.levels.get(source.analysis.x) for record in source.records}) > 1 else _box_plot
+    return list(filter(None, (plot(source, metric) for metric in _metrics(source))))
 
 
 def boxes(source: Source) -> list[Figure]:
@@ -131,12 +79,13 @@ def bars(source: Source) -> list[Figure]:
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.set(xlabel="queries a second")
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return [
         Figure(
             f"{source.id}-peaks",
             svg(canvas),
-            "Highest rates at which so large a share was answered, confirmed by two of three windows.",
+            "Highest rates at which so large a share was answered, confirmed by two of three windows: medians, "
+            f"95 % intervals, {starts([len(cell.values) for cells in found.values() for cell in cells])}.",
         )
     ]
 
@@ -144,7 +93,7 @@ def bars(source: Source) -> list[Figure]:
 def latency(source: Source) -> list[Figure]:
     """Latency by percentile, from the intended send time (full) and from the actual one (dotted)."""
     merged: dict[tuple[str, str], Latency] = {}
-    for name, records, _ in _series(source, "answered_share"):
+    for name, records, *_ in _series(source, "answered_share"):
         for record in records:
             path = source.folder / record.files.get("latency", "absent")
             for tag, histogram in read_log(path).items() if path.exists() else ():
@@ -171,27 +120,18 @@ def latency(source: Source) -> list[Figure]:
     ]
 
 
-def time(source: Source) -> list[Figure]:
-    """What happened when: CPU, sockets, drops and zones of one start of each treatment, on one clock."""
-    found = []
-    for treatment, record in _first_windows(source):
-        path = source.folder / record.files.get("telemetry", "absent")
-        if path.exists():
-            found.append(_timeline(source, treatment, record, Telemetry.load(path)))
-    return found
-
-
 def arrivals(source: Source) -> list[Figure]:
     """Zones transferred over time, every start a line, and the bound that the ports set."""
     canvas, axes = canvas_of()
-    for name, records, style in _series(source, "zones_per_s"):
+    series = _series(source, "zones_per_s")
+    for name, records, colour, _ in series:
         for number, record in enumerate(records):
             points = record.detail["arrivals"]
             axes.step(
                 [0, *(at for at, _ in points)],
                 [0, *(n for _, n in points)],
                 where="post",
-                color=style["color"],
+                color=colour,
                 alpha=0.7,
                 label=None if number else name,
             )
@@ -199,7 +139,10 @@ def arrivals(source: Source) -> list[Figure]:
         return []
     axes.set(xlabel="seconds since the secondary started", ylabel="zones answered")
     axes.legend()
-    return [Figure(f"{source.id}-arrivals", svg(canvas), "Zones that the secondary answers for, every start a line.")]
+    told = (
+        f"Zones that the secondary answers for, every start a line; {starts([len(found) for _, found, *_ in series])}."
+    )
+    return [Figure(f"{source.id}-arrivals", svg(canvas), told)]
 
 
 PLOTS: dict[str, Callable[[Source], list[Figure]]] = {
@@ -219,29 +162,31 @@ def _metrics(source: Source) -> list[str]:
     return [metric for metric in wanted if not (metric == "answered_share" and "curve" in source.analysis.plots)]
 
 
-def _series(source: Source, metric: str) -> Iterable[tuple[str, list[Record], dict[str, Any]]]:
-    """The valid windows that have the metric, grouped by all levels but the one along the x axis."""
+def _series(source: Source, metric: str) -> list[tuple[str, list[Record], str, str]]:
+    """The valid windows that have the metric, grouped by all levels but the one along the x axis; colour and marker."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in source.records:
         if record.counts and metric in record.metrics and not record.copy:
-            name = ", ".join(level for factor, level in record.levels.items() if factor != source.analysis.x)
-            groups[name or source.id].append(record)
-    styles = (
-        {"color": colour, "marker": marker}
-        for colour, marker in zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS))
-    )
-    return [(name, records, style) for (name, records), style in zip(groups.items(), styles, strict=False)]
+            groups[_name(record.levels, source.analysis.x) or source.id].append(record)
+    return [
+        (name, groups[name], colour, marker)
+        for name, (colour, marker) in zip(groups, styles(list(groups)), strict=True)
+    ]
+
+
+def _name(levels: Mapping[str, str], x: str) -> str:
+    return ", ".join(level_words(factor, level) for factor, level in levels.items() if factor != x)
 
 
 def _line_plot(source: Source, metric: str) -> Figure | None:
     series: dict[str, list[Cell]] = defaultdict(list)
     for cell in table(source.records, metric):
         if not cell.copy and _number(cell.levels.get(source.analysis.x, "")) is not None:
-            series[", ".join(v for k, v in cell.levels.items() if k != source.analysis.x)].append(cell)
+            series[_name(cell.levels, source.analysis.x)].append(cell)
     if not series:
         return None
     canvas, axes = canvas_of(height=3.4)
-    for (name, cells), colour, marker in zip(series.items(), itertools.cycle(COLOURS), itertools.cycle(MARKERS)):
+    for (name, cells), (colour, marker) in zip(series.items(), styles(list(series)), strict=True):
         cells.sort(key=lambda cell: _number(cell.levels[source.analysis.x]) or 0)
         x = [_number(cell.levels[source.analysis.x]) or 0 for cell in cells]
         axes.plot(x, [cell.median for cell in cells], color=colour, marker=marker, markersize=4, label=name or None)
@@ -251,18 +196,19 @@ def _line_plot(source: Source, metric: str) -> Figure | None:
     positive = [cell.median for cells in series.values() for cell in cells if cell.median > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
-    axes.set(xlabel=source.analysis.x, ylabel=METRICS[metric].axis)
+    axes.set(xlabel=factor_words(source.analysis.x), ylabel=METRICS[metric].axis)
     if any(series):
         axes.legend()
     return Figure(
         f"{source.id}-{metric}",
         svg(canvas),
-        f"{METRICS[metric].heading}: medians over starts, 95 % intervals.",
+        f"{METRICS[metric].heading}: medians, 95 % intervals, "
+        f"{starts([len(cell.values) for cells in series.values() for cell in cells])}.",
     )
 
 
 def _box_plot(source: Source, metric: str) -> Figure | None:
-    cells = sorted(table(source.records, metric), key=lambda cell: (cell.label.replace(" (again)", ""), cell.copy))
+    cells = table(source.records, metric)
     if not cells:
         return None
     canvas, axes = canvas_of(height=0.8 + 0.34 * len(cells))
@@ -274,57 +220,9 @@ def _box_plot(source: Source, metric: str) -> Figure | None:
     axes.set_yticks(range(1, len(cells) + 1), [cell.label for cell in cells])
     axes.invert_yaxis()
     axes.set(xlabel=METRICS[metric].axis)
-    return Figure(f"{source.id}-{metric}-boxes", svg(canvas), f"{METRICS[metric].heading}: every start a point.")
-
-
-def _first_windows(source: Source) -> list[tuple[str, Record]]:
-    found: dict[str, Record] = {}
-    for record in source.records:
-        if record.counts and not record.copy:
-            found.setdefault(", ".join(record.treatment.values()), record)
-    return list(found.items())
-
-
-def _timeline(source: Source, treatment: str, record: Record, telemetry: Telemetry) -> Figure:
-    zero, times = telemetry.times[0], telemetry.times - telemetry.times[0]
-    canvas = Canvas(figsize=(8, 5), layout="constrained")
-    used, sockets, events = canvas.subplots(3, 1, sharex=True)
-    for label, colour in (("server", COLOURS[0]), ("load", COLOURS[1]), ("primary", COLOURS[2])):
-        cores = telemetry.used_cores(label)
-        if cores.any():
-            used.plot(times[1:], cores, color=colour, label=label)
-    used.plot(times[1:], _pressure(telemetry), color=COLOURS[4], linestyle=":", label="waiting for CPU")
-    used.set(ylabel="CPUs used")
-    sockets.plot(times, telemetry.gauge(net("server", "TCP.tw")), color=COLOURS[3], label="TIME_WAIT")
-    sockets.plot(times, telemetry.gauge(net("server", "Tcp.CurrEstab")), color=COLOURS[6], label="established")
-    sockets.set(ylabel="TCP sockets")
-    for counter, what, colour in (
-        ("Udp.RcvbufErrors", "datagrams dropped", COLOURS[1]),
-        ("TcpExt.ListenDrops", "connections dropped", COLOURS[3]),
-    ):
-        events.plot(times[1:], telemetry.rate(net("server", counter)), color=colour, label=f"{what} a second")
-    if points := record.detail.get("arrivals"):
-        share = [100 * n / points[-1][1] for _, n in points]
-        events.plot(
-            [record.window[0] - zero + at for at, _ in points], share, color=COLOURS[2], label="zones answered, %"
-        )
-    for axes in (used, sockets, events):
-        axes.legend(fontsize=7, loc="upper right")
-        axes.axvspan(record.window[0] - zero, record.window[1] - zero, color="#000000", alpha=0.04)
-    events.set(xlabel="seconds")
-    first = (
-        f" First to saturate: {record.saturated[0][1]}, after {record.saturated[0][0]} s."
-        if record.saturated
-        else " Nothing saturated."
-    )
-    name = re.sub(r"\W+", "-", f"{source.id}-time-{treatment}")
-    return Figure(
-        name, svg(canvas), f"{treatment}: one start on one clock; the shaded stretch is its first window.{first}"
-    )
-
-
-def _pressure(telemetry: Telemetry) -> Floats:
-    return telemetry.rate(lambda sample: sample["psi"]["cpu"] / 1e6)
+    n = starts(list(map(len, values)))
+    told = f"{METRICS[metric].heading}: every start a point, median and quartiles as a box; {n}."
+    return Figure(f"{source.id}-{metric}-boxes", svg(canvas), told)
 
 
 def _number(level: str) -> float | None:

@@ -1,5 +1,6 @@
 //! `zonda-load hold` and `zonda-load hostile`: connections, well-behaved or not.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::input::read;
 use super::number::{not_negative, positive};
+use super::security::Trust;
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
 use crate::hold::{Behaviour, Held, Hold};
@@ -20,6 +22,7 @@ use crate::plan::{Arrivals, Profile};
 use crate::queries::{Dress, Queries, file};
 use crate::report::Reporter;
 use crate::run::{Job, Outcome, Timing, Transport};
+use crate::tls::Purpose;
 use crate::verify::Verifier;
 
 /// Descriptors for anything but connections: standard streams, signals, polls, the probes' socket.
@@ -33,6 +36,8 @@ pub struct Arguments {
     /// How connections travel
     #[arg(long, value_enum, default_value_t = Line::Tcp)]
     transport: Line,
+    #[command(flatten)]
+    trust: Trust,
     /// How many connections
     #[arg(long)]
     connections: u32,
@@ -48,6 +53,9 @@ pub struct Arguments {
     /// Send a query over UDP every so many milliseconds meanwhile
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     probe_ms: Option<u32>,
+    /// The UDP port that is probed, if it is not that of the connections
+    #[arg(long, value_name = "PORT", requires = "probe_ms")]
+    probe_port: Option<u16>,
 }
 
 /// Arguments of `zonda-load hostile`.
@@ -63,6 +71,7 @@ pub struct HostileArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Line {
     Tcp,
+    Tls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -105,17 +114,21 @@ impl Arguments {
             self.check_room()?;
         }
         let queries = Arc::new(self.queries()?);
+        let (transport, tls) = match self.transport {
+            Line::Tcp => ("tcp", self.trust.needs_tls().map(|()| None)?),
+            Line::Tls => ("tls", Some(self.trust.tls(self.target.server, false, Purpose::Queries)?)),
+        };
         let hold = Hold {
             server: self.target.address(),
             sources: self.target.sources()?,
+            tls,
             connections: self.connections as usize,
             rate: self.rate,
             hold: Duration::from_secs_f64(self.seconds),
             behaviour,
             queries: &queries,
         };
-        let Line::Tcp = self.transport;
-        let reporter = Reporter::new("open", "tcp");
+        let reporter = Reporter::new("open", transport);
         let since = clock::real();
         let (held, probes) = self.with_probes(&queries, || {
             hold.run(stop, |held| {
@@ -126,8 +139,15 @@ impl Arguments {
         })?;
         let held = held.map_err(Failure::system("holding connections"))?;
         let invalid_because = invalid_because(&held, probes.as_ref());
-        let outcome = Outcome { since, until: clock::real(), measure: probes.unwrap_or_default() };
-        reporter.sum(&outcome, figures(&held, &invalid_because));
+        let figures = figures(&held, &invalid_because);
+        let measure = Measure {
+            handshakes: held.open,
+            handshakes_failed: held.failed,
+            handshake_failure: held.first_failure,
+            handshake: held.handshake,
+            ..probes.unwrap_or_default()
+        };
+        reporter.sum(&Outcome { since, until: clock::real(), measure }, figures);
         Ok(verdict(&invalid_because))
     }
 
@@ -171,13 +191,15 @@ impl Arguments {
         // Longer than anything is held; the end of `hold` ends it.
         let profile = Profile::flat(1000.0 / f64::from(probe_ms), 1e7);
         let job = Job {
-            server: self.target.address(),
+            server: SocketAddr::new(self.target.server, self.probe_port.unwrap_or(self.target.port)),
             transport: Transport::Udp,
             tcp_share: 0.0,
             connections: 1,
             queries_per_connection: 0,
             sources: None,
             bunch: 1,
+            tls: None,
+            key: None,
             queries: queries.clone(),
             verifier: Verifier::Question,
             timing: Timing::Rate(profile, Arrivals::Constant),

@@ -10,6 +10,7 @@ use wire::Name;
 
 use super::input::read;
 use super::number::positive;
+use super::security::Tsig;
 use super::target::Target;
 use super::{Failure, Verdict, query};
 use crate::plan::{Arrivals, Profile};
@@ -25,6 +26,8 @@ const MAX_PAIRS: f64 = 10_000.0;
 pub struct NotifyArguments {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    tsig: Tsig,
     /// The zones, a name a line
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
@@ -41,6 +44,8 @@ pub struct NotifyArguments {
 pub struct UpdateArguments {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    tsig: Tsig,
     /// The zone to update
     #[arg(long, value_name = "NAME")]
     zone: Name,
@@ -57,17 +62,24 @@ pub fn notify(arguments: &NotifyArguments, stop: &AtomicBool) -> Result<Verdict,
     let zones = zone_names(&arguments.zones)?;
     let queries = maintenance::notifies(zones.iter().map(Name::as_ref)).map_err(Failure::input("--zones"))?;
     let seconds = arguments.seconds.unwrap_or(zones.len() as f64 / arguments.rate);
-    run(&arguments.target, queries, arguments.rate, seconds, stop)
+    run(&arguments.target, &arguments.tsig, queries, arguments.rate, seconds, stop)
 }
 
 /// Runs `zonda-load update`.
 pub fn update(arguments: &UpdateArguments, stop: &AtomicBool) -> Result<Verdict, Failure> {
     let pairs = (arguments.rate * arguments.seconds / 2.0).ceil().clamp(1.0, MAX_PAIRS) as u32;
     let queries = maintenance::updates(arguments.zone.as_ref(), pairs).map_err(Failure::input("--zone"))?;
-    run(&arguments.target, queries, arguments.rate, arguments.seconds, stop)
+    run(&arguments.target, &arguments.tsig, queries, arguments.rate, arguments.seconds, stop)
 }
 
-fn run(target: &Target, queries: Queries, rate: f64, seconds: f64, stop: &AtomicBool) -> Result<Verdict, Failure> {
+fn run(
+    target: &Target,
+    tsig: &Tsig,
+    queries: Queries,
+    rate: f64,
+    seconds: f64,
+    stop: &AtomicBool,
+) -> Result<Verdict, Failure> {
     let job = Job {
         server: target.address(),
         transport: Transport::Udp,
@@ -77,6 +89,8 @@ fn run(target: &Target, queries: Queries, rate: f64, seconds: f64, stop: &Atomic
         queries_per_connection: 0,
         sources: target.sources()?,
         bunch: 8,
+        tls: None,
+        key: tsig.key.clone(),
         queries: Arc::new(queries),
         verifier: Verifier::Question,
         timing: Timing::Rate(Profile::flat(rate, seconds), Arrivals::Constant),

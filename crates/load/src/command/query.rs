@@ -12,6 +12,7 @@ use serde_json::{Map, json};
 
 use super::input::{Input, read};
 use super::number::{not_negative, positive, share};
+use super::security::{Trust, Tsig};
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
 use crate::measure::Measure;
@@ -20,6 +21,7 @@ use crate::queries::Queries;
 use crate::report::Reporter;
 use crate::run::{Job, MAX_BUNCH, Outcome, Timing, Transport};
 use crate::search::{Search, Trial};
+use crate::tls::{Purpose, Tls};
 use crate::verify::Verifier;
 
 /// Arguments of `zonda-load query`.
@@ -33,16 +35,23 @@ pub struct Arguments {
     /// The share of queries that go over TCP, the others going over UDP
     #[arg(long, value_name = "SHARE", value_parser = share)]
     tcp_share: Option<f64>,
-    /// UDP sockets, or TCP connections that are open at a time
+    /// UDP sockets, or connections that are open at a time
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
-    /// Close a TCP connection after so many queries; 0: never
+    /// Close a connection after so many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
     /// UDP queries that leave by one socket if they are due together, in one piece where their lengths allow it
     /// (UDP_SEGMENT); 1: each for itself [default: 8; in a closed loop an eighth of those outstanding, at most 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BUNCH as i64))]
     bunch: Option<u8>,
+    /// Resume TLS sessions; without, every connection has a handshake of its own
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    trust: Trust,
+    #[command(flatten)]
+    tsig: Tsig,
     /// Processors that threads stay on, one each
     #[arg(long, value_delimiter = ',', value_name = "N,N")]
     cpus: Vec<usize>,
@@ -70,6 +79,7 @@ pub struct Arguments {
 enum Line {
     Udp,
     Tcp,
+    Tls,
 }
 
 /// When it is asked.
@@ -134,7 +144,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Verdict, Failure>
 /// Runs a job and reports it.
 pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Verdict, Failure> {
     let loop_kind = if matches!(job.timing, Timing::Closed { .. }) { "closed" } else { "open" };
-    let mut reporter = Reporter::new(loop_kind, transport_name(job.transport));
+    let mut reporter = Reporter::new(loop_kind, transport_name(job));
     let outcome = job.run(stop, |interval| reporter.periodic(interval)).map_err(Failure::system("sending queries"))?;
     reporter.sum(&outcome, Map::new());
     Ok(verdict(&outcome.measure.invalid_because()))
@@ -146,7 +156,7 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
     shares.sort_by(|a, b| b.total_cmp(a));
     let first_rate = arguments.timing.rate.unwrap_or(1000.0);
     let search = Search { shares, first_rate, resolution: arguments.peak.resolution / 100.0 };
-    let reporter = Reporter::new("open", transport_name(job.transport));
+    let reporter = Reporter::new("open", transport_name(job));
     let mut total = Measure::default();
     let since = clock::real();
     let peaks = search.run(|rate| {
@@ -190,9 +200,10 @@ fn tell_trial(reporter: &Reporter, rate: f64, measure: &Measure, seconds: f64) -
     Trial { answered, on_schedule }
 }
 
-fn transport_name(transport: Transport) -> &'static str {
-    match transport {
+fn transport_name(job: &Job) -> &'static str {
+    match job.transport {
         Transport::Udp => "udp",
+        Transport::Tcp if job.tls.is_some() => "tls",
         Transport::Tcp => "tcp",
         Transport::Mixed => "mixed",
     }
@@ -205,7 +216,7 @@ impl Arguments {
             (Some(_), _) => Transport::Mixed,
             (None, None) if !queries.origins().is_empty() => Transport::Mixed,
             (None, None | Some(Line::Udp)) => Transport::Udp,
-            (None, Some(Line::Tcp)) => Transport::Tcp,
+            (None, Some(Line::Tcp | Line::Tls)) => Transport::Tcp,
         };
         Ok(Job {
             server: self.target.address(),
@@ -215,6 +226,8 @@ impl Arguments {
             queries_per_connection: self.queries_per_connection,
             sources: self.target.sources()?,
             bunch: self.bunch(),
+            tls: self.tls()?,
+            key: self.tsig.key.clone(),
             verifier: self.verifier(&queries)?,
             queries,
             timing: self.timing.timing(),
@@ -230,6 +243,15 @@ impl Arguments {
     fn bunch(&self) -> usize {
         let usual = self.timing.outstanding.map_or(8, |outstanding| (outstanding / 8).clamp(1, MAX_BUNCH));
         self.bunch.map_or(usual, usize::from)
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        match (self.transport, self.tcp_share) {
+            (Some(Line::Tls), None) => self.trust.tls(self.target.server, self.resume, Purpose::Queries).map(Some),
+            (Some(Line::Tls), Some(_)) => Err(Failure::Input("--tcp-share is of TCP and UDP, not of TLS".into())),
+            _ if self.resume => Err(Failure::Input("--resume needs --transport tls".into())),
+            _ => self.trust.needs_tls().map(|()| None),
+        }
     }
 
     fn verifier(&self, queries: &Queries) -> Result<Verifier, Failure> {

@@ -14,8 +14,10 @@ use zone::text::Source;
 
 use super::input::read;
 use super::maintain::zone_names;
+use super::security::{Identity, Trust, Tsig};
 use super::{Failure, Verdict, verdict};
 use crate::report::Reporter;
+use crate::tls::Purpose;
 use crate::xfr::pull::{Pull, Pulled};
 use crate::xfr::render::render;
 use crate::xfr::serve::{Primary, Served, Zones};
@@ -41,6 +43,10 @@ pub struct PullArguments {
     /// How zones travel
     #[arg(long, value_enum, default_value_t = Line::Tcp)]
     transport: Line,
+    #[command(flatten)]
+    trust: Trust,
+    #[command(flatten)]
+    tsig: Tsig,
     /// The zones, a name a line
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
@@ -64,6 +70,13 @@ pub struct ServeArguments {
     /// Its port; 0 for one that the system chooses, told by the event `ready`
     #[arg(long, default_value_t = 53)]
     port: u16,
+    /// A port for transfers over TLS (RFC 9103); 0 for one that the system chooses
+    #[arg(long, value_name = "PORT")]
+    tls_port: Option<u16>,
+    #[command(flatten)]
+    identity: Identity,
+    #[command(flatten)]
+    tsig: Tsig,
     /// The zones, `name path` a line
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
@@ -72,6 +85,7 @@ pub struct ServeArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Line {
     Tcp,
+    Tls,
 }
 
 /// Runs the command.
@@ -83,15 +97,20 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<Verdict, Fai
 }
 
 fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Verdict, Failure> {
-    let Line::Tcp = arguments.transport;
+    let (transport, tls) = match arguments.transport {
+        Line::Tcp => ("tcp", arguments.trust.needs_tls().map(|()| None)?),
+        Line::Tls => ("tls", Some(arguments.trust.tls(arguments.server, false, Purpose::Transfers)?)),
+    };
     let plan = Pull {
         server: SocketAddr::new(arguments.server, arguments.port),
         zones: zone_names(&arguments.zones)?,
         serial: arguments.serial,
         parallel: arguments.parallel.into(),
         timeout: Duration::from_millis(arguments.timeout_ms),
+        tls,
+        key: arguments.tsig.key.clone(),
     };
-    let reporter = Reporter::new("closed", "tcp");
+    let reporter = Reporter::new("closed", transport);
     let (since, began) = (clock::real(), clock::monotonic_exact());
     let pulled = plan.run(stop);
     let seconds = (clock::monotonic_exact() - began).as_secs_f64();
@@ -124,15 +143,23 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Verdict, 
     let zones = rendered(&arguments.zones)?;
     let (count, records) = (zones.len(), zones.values().map(|zone| zone.records).sum::<u64>());
     let address = SocketAddr::new(arguments.listen, arguments.port);
-    let primary = Primary::bind(address, zones).map_err(Failure::system(format!("listening on {address}")))?;
+    let primary = Primary::bind(address, zones, arguments.tsig.key.clone());
+    let mut primary = primary.map_err(Failure::system(format!("listening on {address}")))?;
     let port = primary.local_addr().map_err(Failure::system("listening"))?.port();
+    let tls_port = arguments.tls_port.map(|port| listen_tls(&mut primary, arguments, port)).transpose()?;
     let reporter = Reporter::new("closed", "tcp");
     let since = clock::real();
     let message = format!("serving {count} zones on port {port}");
-    reporter.event("ready", &message, json!({"zones": count, "records": records, "port": port}));
+    reporter.event("ready", &message, json!({"zones": count, "records": records, "port": port, "tls_port": tls_port}));
     let served = primary.run(stop).map_err(Failure::system("serving"))?;
     reporter.figures(since, clock::real(), serve_figures(&served));
     Ok(Verdict::Valid)
+}
+
+fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> Result<u16, Failure> {
+    let (address, config) = (SocketAddr::new(arguments.listen, port), arguments.identity.tls()?);
+    let bound = primary.bind_tls(address, config).map_err(Failure::system(format!("listening on {address}")))?;
+    Ok(bound.port())
 }
 
 fn serve_figures(served: &Served) -> Map<String, Value> {

@@ -1,17 +1,20 @@
 //! The null secondary: asks for zones by AXFR (RFC 5936) or IXFR (RFC 1995), finds the end, counts, and forgets.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::serial::is_later;
-use wire::{HEADER_LEN, Name, Rtype};
+use netio::clock;
+use rustls::StreamOwned;
+use wire::Name;
+use wire::tsig::{Key, Mac, Signer, Verifier};
 
-use crate::records::records;
+use super::reception::{Reception, TransferError, query};
 use crate::stream::split_message;
-use crate::verify::rcode_name;
+use crate::tls::Tls;
 
 /// What transfers came to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,12 +52,18 @@ pub struct Pull {
     pub parallel: usize,
     /// How long nothing may come.
     pub timeout: Duration,
+    /// How connections are encrypted (RFC 9103), if they are.
+    pub tls: Option<Tls>,
+    /// What queries and answers are signed with (RFC 8945), if they are.
+    pub key: Option<Arc<Key>>,
 }
 
 /// How many failures are told.
 const MAX_FAILURES: usize = 10;
 /// Octets that are read in one call.
 const READ_LEN: usize = 512 << 10;
+/// The same beneath TLS, which itself reads no more than 4 KiB at a time.
+const TLS_READ_LEN: usize = 128 << 10;
 
 impl Pull {
     /// Transfers all zones; those that fail are counted and do not stop the others.
@@ -101,25 +110,10 @@ impl Pulled {
     }
 }
 
-/// Why a transfer ended before its end.
-#[derive(Debug, thiserror::Error)]
-enum TransferError {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("the answer is {0}")]
-    Rcode(String),
-    #[error("the answer is to another query")]
-    Id,
-    #[error("the transfer does not begin with a SOA record")]
-    NoSoa,
-    #[error("a message is broken")]
-    Broken,
-}
-
 /// One thread with its connection, which is kept from zone to zone (RFC 7766 6.2.1).
 struct Secondary<'p> {
     plan: &'p Pull,
-    stream: Option<TcpStream>,
+    stream: Option<Box<dyn Stream>>,
     buffer: Vec<u8>,
     pulled: Pulled,
 }
@@ -148,8 +142,9 @@ impl Secondary<'_> {
     /// Transfers a zone; an error comes with how many messages came before it.
     fn transfer(&mut self, zone: &Name) -> Result<(), (u64, TransferError)> {
         let began = Instant::now();
-        self.ask(zone).map_err(|error| (0, error.into()))?;
-        let mut reception = Reception { known: self.plan.serial, ..Reception::default() };
+        let mac = self.ask(zone).map_err(|error| (0, error.into()))?;
+        let signatures = self.plan.key.as_deref().zip(mac).map(|(key, mac)| Verifier::new(key, &mac));
+        let mut reception = Reception::new(self.plan.serial, signatures);
         let (mut held, mut is_first) = (0, true);
         loop {
             let at_error = |error: TransferError| (reception.messages, error);
@@ -181,159 +176,54 @@ impl Secondary<'_> {
         }
     }
 
-    fn ask(&mut self, zone: &Name) -> io::Result<()> {
+    /// Asks for a zone; returns the MAC of the query if it is signed.
+    fn ask(&mut self, zone: &Name) -> io::Result<Option<Mac>> {
+        let mut query = query(zone, self.plan.serial);
+        let sign = |key| Signer::of_query(key).sign(&mut query, 0, clock::real().as_secs());
+        let mac = self.plan.key.as_deref().map(sign).transpose().expect("queries are short");
         if self.stream.is_none() {
-            let stream = TcpStream::connect_timeout(&self.plan.server, self.plan.timeout)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(self.plan.timeout))?;
-            self.stream = Some(stream);
+            self.stream = Some(self.plan.connect()?);
             self.pulled.connections += 1;
         }
-        let query = query(zone, self.plan.serial);
-        self.stream.as_mut().expect("just opened").write_all(&query)
+        let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+        self.stream.as_mut().expect("just opened").write_all(&framed)?;
+        Ok(mac)
     }
 }
 
-/// The id of every query: there is one at a time on a connection.
-const ID: [u8; 2] = [0x5a, 0x5a];
+//----------- Stream -----------------------------------------------------------
 
-/// A query for a zone behind its length.
-fn query(zone: &Name, serial: Option<u32>) -> Vec<u8> {
-    let (qtype, authorities) = if serial.is_some() { (Rtype::IXFR, 1) } else { (Rtype::AXFR, 0) };
-    let mut message = vec![ID[0], ID[1], 0, 0, 0, 1, 0, 0, 0, authorities, 0, 0];
-    message.extend_from_slice(zone.wire());
-    message.extend_from_slice(&qtype.0.to_be_bytes());
-    message.extend_from_slice(&[0, 1]);
-    if let Some(serial) = serial {
-        // RFC 1995 3: a SOA record with the version that is known; of the rest nothing matters.
-        message.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-        message.extend_from_slice(&serial.to_be_bytes());
-        message.extend_from_slice(&[0; 16]);
-    }
-    [&(message.len() as u16).to_be_bytes()[..], &message].concat()
-}
+/// A connection to a primary.
+trait Stream: Read + Write {}
 
-/// Finds the end of a transfer.
-#[derive(Debug, Default)]
-struct Reception {
-    /// The version that is known, in an IXFR.
-    known: Option<u32>,
-    messages: u64,
-    records: u64,
-    octets: u64,
-    largest: u64,
-    /// The serial of the version that is transferred, from the first record.
-    serial: Option<u32>,
-    /// Whether the second record was a SOA record: differences come (RFC 1995 4).
-    is_incremental: bool,
-    /// SOA records with that serial.
-    ends: u32,
-}
+impl<S: Read + Write> Stream for S {}
 
-impl Reception {
-    /// Takes a message; returns whether it is the last one.
-    fn take(&mut self, message: &[u8]) -> Result<bool, TransferError> {
-        if message.len() < HEADER_LEN || message[2] & 0x80 == 0 {
-            return Err(TransferError::Broken);
-        }
-        if message[..2] != ID {
-            return Err(TransferError::Id);
-        }
-        if message[3] & 0x0f != 0 {
-            return Err(TransferError::Rcode(rcode_name(message[3] & 0x0f)));
-        }
-        self.messages += 1;
-        self.octets += message.len() as u64;
-        self.largest = self.largest.max(message.len() as u64);
-        let mut count = 0;
-        for record in records(message).take_while(|record| record.section == 0) {
-            count += 1;
-            self.records += 1;
-            let soa = (record.rtype == Rtype::SOA).then(|| soa_serial(record.rdata)).transpose()?;
-            self.take_record(soa)?;
-        }
-        if count != u16::from_be_bytes([message[6], message[7]]) {
-            return Err(TransferError::Broken);
-        }
-        Ok(self.is_over())
-    }
+/// What TLS reads from.
+struct Buffered(BufReader<TcpStream>);
 
-    /// Takes a record, with its serial if it is a SOA record.
-    fn take_record(&mut self, soa: Option<u32>) -> Result<(), TransferError> {
-        let Some(serial) = self.serial else {
-            self.serial = Some(soa.ok_or(TransferError::NoSoa)?);
-            self.ends = 1;
-            return Ok(());
-        };
-        if self.records == 2 {
-            self.is_incremental = soa.is_some_and(|soa| soa != serial);
-        }
-        self.ends += u32::from(soa == Some(serial));
-        Ok(())
-    }
-
-    /// RFC 5936 2.2: the SOA record comes again. RFC 1995 4: with differences it also begins the last additions.
-    /// RFC 1995 2: to whoever has this version or a newer one it comes alone.
-    fn is_over(&self) -> bool {
-        let is_news = |known: u32| self.serial.is_some_and(|serial| is_later(serial, known));
-        self.ends == if self.is_incremental { 3 } else { 2 }
-            || self.records == 1 && self.known.is_some_and(|known| !is_news(known))
+impl Read for Buffered {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
     }
 }
 
-/// The serial stands 20 octets before the end of the RDATA (RFC 1035 3.3.13).
-fn soa_serial(rdata: &[u8]) -> Result<u32, TransferError> {
-    let numbers = rdata.last_chunk::<20>().ok_or(TransferError::Broken)?;
-    Ok(u32::from_be_bytes(*numbers.first_chunk().expect("twenty octets")))
+impl Write for Buffered {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.get_mut().write(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A message with SOA records of these serials, and other records for `None`.
-    fn message(records: &[Option<u32>]) -> Vec<u8> {
-        let mut message = vec![ID[0], ID[1], 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
-        for serial in records {
-            match serial {
-                Some(serial) => {
-                    message.extend_from_slice(&[0, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-                    message.extend_from_slice(&serial.to_be_bytes());
-                    message.extend_from_slice(&[0; 16]);
-                }
-                None => message.extend_from_slice(&[1, b'a', 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 1, 2, 3, 4]),
-            }
-        }
-        message
-    }
-
-    /// After which record a transfer is over, each in a message of its own.
-    fn end(known: Option<u32>, records: &[Option<u32>]) -> Option<usize> {
-        let mut reception = Reception { known, ..Reception::default() };
-        records.iter().position(|record| reception.take(&message(&[*record])).expect("well-formed"))
-    }
-
-    #[test]
-    fn the_end_is_found_in_every_form() {
-        assert_eq!(end(None, &[Some(5), None, None, Some(5)]), Some(3));
-        assert_eq!(end(None, &[Some(5), Some(5)]), Some(1), "a zone of a SOA record alone");
-        let increments = [Some(5), Some(3), None, Some(4), None, Some(4), None, Some(5), None, Some(5)];
-        assert_eq!(end(Some(3), &increments), Some(9));
-        assert_eq!(end(Some(3), &[Some(5), None, Some(5)]), Some(2), "AXFR in reply to IXFR");
-        assert_eq!(end(Some(5), &[Some(5)]), Some(0), "up to date");
-        assert_eq!(end(Some(6), &[Some(5)]), Some(0), "a server that is behind");
-        assert_eq!(end(Some(u32::MAX), &[Some(5), None]), None, "serials wrap around (RFC 1982)");
-    }
-
-    #[test]
-    fn what_is_no_transfer_is_told() {
-        let fault = |message: &[u8]| Reception::default().take(message).expect_err("wrong").to_string();
-        let mut refused = message(&[]);
-        refused[3] = 5;
-        assert_eq!(fault(&refused), "the answer is REFUSED");
-        assert_eq!(fault(&message(&[None])), "the transfer does not begin with a SOA record");
-        let whole = message(&[Some(1), None]);
-        assert_eq!(fault(&whole[..whole.len() - 1]), "a message is broken");
-        assert_eq!(fault(&[0x80; 12]), "the answer is to another query");
+impl Pull {
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect_timeout(&self.server, self.timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let buffered = Buffered(BufReader::with_capacity(TLS_READ_LEN, stream));
+        Ok(Box::new(StreamOwned::new(tls.begin().map_err(io::Error::other)?, buffered)))
     }
 }

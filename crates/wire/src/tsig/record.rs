@@ -1,0 +1,190 @@
+//! The TSIG record (RFC 8945 4.2) at the end of a message: found, read and written.
+
+use super::Fault;
+use crate::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
+
+/// Octets of a record besides its two names, its MAC and its other data.
+const FIXED_LEN: usize = 10 + 16;
+/// Pointers that are followed in the name of a key, which nobody has a reason to compress twice.
+const MAX_POINTERS: usize = 4;
+
+/// A TSIG record.
+#[derive(Clone, Copy, Debug)]
+pub struct Tsig<'m> {
+    /// The name of the key, in lower case.
+    pub owner: Owner,
+    /// The algorithm, as it is written.
+    pub algorithm: NameRef<'m>,
+    /// Seconds since 1970; 48 bits.
+    pub time_s: u64,
+    /// Seconds by which the clocks may differ.
+    pub fudge_s: u16,
+    /// The MAC, maybe truncated; empty in refusals of keys.
+    pub mac: &'m [u8],
+    /// The id that was signed.
+    pub original_id: [u8; 2],
+    /// What was wrong with the query's signature.
+    pub error: u16,
+    /// The time of the server where that is what was wrong.
+    pub other: &'m [u8],
+}
+
+/// A name without compression, in lower case.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    octets: [u8; MAX_NAME_LEN],
+    len: u8,
+}
+
+impl Owner {
+    /// The wire form.
+    pub fn wire(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+
+    /// Reads a name, whose pointers lead back (RFC 1035 4.1.4); with it comes where it ends.
+    fn read(message: &[u8], mut at: usize) -> Option<(Owner, usize)> {
+        let (mut owner, mut end, mut earliest) = (Owner { octets: [0; MAX_NAME_LEN], len: 0 }, None, at);
+        let (mut len, mut pointers) = (0, 0);
+        loop {
+            match *message.get(at)? {
+                0 => {
+                    owner.len = u8::try_from(len + 1).ok()?;
+                    return Some((owner, end.unwrap_or(at + 1)));
+                }
+                label_len @ 1..=63 => {
+                    let label = message.get(at..at + 1 + usize::from(label_len))?;
+                    // One octet is left for the root label.
+                    let room = owner.octets[..MAX_NAME_LEN - 1].get_mut(len..len + label.len())?;
+                    room.copy_from_slice(label);
+                    room.make_ascii_lowercase();
+                    (len, at) = (len + label.len(), at + label.len());
+                }
+                high @ 0xc0.. => {
+                    let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+                    pointers += 1;
+                    if !(HEADER_LEN..earliest).contains(&target) || pointers > MAX_POINTERS {
+                        return None;
+                    }
+                    end.get_or_insert(at + 2);
+                    (at, earliest) = (target, target);
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl From<NameRef<'_>> for Owner {
+    fn from(name: NameRef<'_>) -> Owner {
+        let mut owner = Owner { octets: [0; MAX_NAME_LEN], len: name.wire().len() as u8 };
+        let octets = &mut owner.octets[..name.wire().len()];
+        octets.copy_from_slice(name.wire());
+        octets.make_ascii_lowercase();
+        owner
+    }
+}
+
+/// The TSIG record of a message, and where it begins; `None` for a message without one.
+/// RFC 8945 5.1, 5.2: it is the last record and the only one of its type; a message that has it elsewhere is malformed.
+pub fn find(message: &[u8]) -> Result<Option<(Tsig<'_>, usize)>, Fault> {
+    let header = message.first_chunk::<HEADER_LEN>().ok_or(Fault::Malformed)?;
+    let count = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
+    if count(10) == 0 {
+        return Ok(None);
+    }
+    let mut at = HEADER_LEN;
+    for _ in 0..count(4) {
+        at = skip_name(message, at).ok_or(Fault::Malformed)? + 4;
+    }
+    let records = count(6) + count(8) + count(10);
+    for index in 1..=records {
+        let (rtype, end) = skip_record(message, at).ok_or(Fault::Malformed)?;
+        match (rtype == Rtype::TSIG, index == records) {
+            (true, true) if end == message.len() => {
+                let tsig = Tsig::read(message, at).ok_or(Fault::Malformed)?;
+                return Ok(Some((tsig, at)));
+            }
+            (true, _) => return Err(Fault::Malformed),
+            (false, _) => at = end,
+        }
+    }
+    Ok(None)
+}
+
+impl<'m> Tsig<'m> {
+    /// Reads the record at `at`, which was found to be whole. `None` where it is not of the form of RFC 8945 4.2.
+    fn read(message: &'m [u8], at: usize) -> Option<Tsig<'m>> {
+        let (owner, at) = Owner::read(message, at)?;
+        let rdata = &message[at + 10..];
+        let algorithm = NameRef::from_wire(rdata).ok()?;
+        let (times, rest) = rdata[algorithm.wire().len()..].split_first_chunk::<8>()?;
+        let (mac, rest) = split_sized(rest)?;
+        let (codes, rest) = rest.split_first_chunk::<4>()?;
+        let (other, rest) = split_sized(rest)?;
+        // Class ANY and a TTL of 0, which the MAC is over.
+        let is_proper = message[at + 2..at + 8] == [0, 255, 0, 0, 0, 0];
+        let [time @ .., fudge_high, fudge_low] = *times;
+        (is_proper && rest.is_empty()).then(|| Tsig {
+            owner,
+            algorithm,
+            time_s: time.iter().fold(0, |sum, octet| sum << 8 | u64::from(*octet)),
+            fudge_s: u16::from_be_bytes([fudge_high, fudge_low]),
+            mac,
+            original_id: [codes[0], codes[1]],
+            error: u16::from_be_bytes([codes[2], codes[3]]),
+            other,
+        })
+    }
+
+    /// Octets of the record.
+    pub fn len(&self) -> usize {
+        self.owner.wire().len() + self.algorithm.wire().len() + FIXED_LEN + self.mac.len() + self.other.len()
+    }
+
+    /// Appends the record to the message that begins at `start`, and counts it in the header.
+    pub fn append(&self, out: &mut Vec<u8>, start: usize) {
+        let rdata_len = self.len() - self.owner.wire().len() - 10;
+        out.extend_from_slice(self.owner.wire());
+        out.extend_from_slice(&Rtype::TSIG.0.to_be_bytes());
+        out.extend_from_slice(&[0, 255, 0, 0, 0, 0]);
+        out.extend_from_slice(&(rdata_len as u16).to_be_bytes());
+        out.extend_from_slice(self.algorithm.wire());
+        out.extend_from_slice(&self.time_s.to_be_bytes()[2..]);
+        out.extend_from_slice(&self.fudge_s.to_be_bytes());
+        out.extend_from_slice(&(self.mac.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.mac);
+        out.extend_from_slice(&self.original_id);
+        out.extend_from_slice(&self.error.to_be_bytes());
+        out.extend_from_slice(&(self.other.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.other);
+        let additional = u16::from_be_bytes([out[start + 10], out[start + 11]]) + 1;
+        out[start + 10..start + HEADER_LEN].copy_from_slice(&additional.to_be_bytes());
+    }
+}
+
+/// What stands behind its length, and the rest.
+fn split_sized(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = octets.split_first_chunk()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+/// The type of the record at `at`, and where it ends.
+fn skip_record(message: &[u8], at: usize) -> Option<(Rtype, usize)> {
+    let fixed_at = skip_name(message, at)?;
+    let [type_high, type_low, .., len_high, len_low] = *message.get(fixed_at..)?.first_chunk::<10>()?;
+    let end = fixed_at + 10 + usize::from(u16::from_be_bytes([len_high, len_low]));
+    (end <= message.len()).then_some((Rtype(u16::from_be_bytes([type_high, type_low])), end))
+}
+
+/// Where the name at `at` ends, its pointer not followed.
+fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match *message.get(at)? {
+            0 => return Some(at + 1),
+            len @ 1..=63 => at += 1 + usize::from(len),
+            0xc0.. => return Some(at + 2),
+            _ => return None,
+        }
+    }
+}

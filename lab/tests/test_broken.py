@@ -1,0 +1,167 @@
+"""What goes wrong is told in one clear message and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import cli, process, rig, stage, zonegen
+from zonda_lab.errors import LabError
+from zonda_lab.experiment import ServerSpec, Settings, Timing, ZoneSpec
+from zonda_lab.load import ZondaLoad
+from zonda_lab.model import Zone
+from zonda_lab.servers import ADAPTERS
+from zonda_lab.stage import Stage
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+SMALL = """
+id = "T2"
+title = "A test"
+[zones]
+shape = "root"
+records = 20
+[queries]
+count = 200
+[traffic]
+rate = 200
+[timing]
+blocks = 1
+seconds = 0.4
+warm-up-s = 0.0
+retries = 0
+[factors]
+"server.name" = ["echo"]
+kind = { one = {}, other = {} }
+[analysis]
+metric = "answered_share"
+compare = "kind"
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--servers", "ecko"), "zonda-lab: --servers: no server `ecko`\n  did you mean `echo`?"),
+        (("--servers", "gone", "--server", "gone=nsd:/no/such/nsd"), "zonda-lab: nsd: no program /no/such/nsd"),
+    ],
+)
+def test_a_server_that_was_asked_for_and_is_missing(
+    lab: Lab, small: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = lab("run", str(small), "--out", "out", *arguments)
+    assert done.returncode == 2 and done.stderr.startswith(message)
+    assert not (small.parent / "out").exists()
+
+
+def test_broken_toml_is_told_with_its_line(lab: Lab, small: Path) -> None:
+    small.write_text(SMALL.replace("rate = 200", "rate = = 200"))
+    done = lab("run", str(small))
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 2
+    assert f"at line {SMALL.splitlines().index('rate = 200') + 1}," in done.stderr
+
+
+def test_without_the_right_to_make_namespaces(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small: Path
+) -> None:
+    """Neither root nor a user namespace: said once, with what to allow."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv(rig.INSIDE, raising=False)
+    refused = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted")
+    monkeypatch.setattr(rig.subprocess, "run", lambda *_, **__: refused)
+    assert cli.main(["run", str(small), "--out", str(small.parent / "out")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("zonda-lab: neither root nor a user namespace to be had: unshare: unshare failed")
+    assert "run as root, or allow user namespaces" in told
+    assert not (small.parent / "out").exists()
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("name", ["zonda", "nsd", "knot", "bind"])
+def test_a_zone_that_cannot_be_read(name: str, tmp_path: Path, fake_load: ZondaLoad) -> None:
+    """The message names the server and shows its log; nothing runs any more."""
+    try:
+        installed = ADAPTERS[name].installed()
+    except LabError as error:
+        pytest.skip(str(error).splitlines()[0])
+    broken = tmp_path / "broken.zone"
+    broken.write_text("this is no zone\n")
+    settings = Settings(server=ServerSpec(name), zones=ZoneSpec("tiny", records=0), timing=Timing(ready_s=1.5))
+    opened = Stage(settings, {name: installed}, fake_load)
+    told = r"server (does not answer for zone0\.test\. after|ended with status)[^\n]*\n  its log ends"
+    with pytest.raises(LabError, match=told), opened as staged:
+        server = staged.start_server([Zone("zone0.test.", broken)])
+        pids = process.descendants(server.process.pid)
+        staged.wait_ready(server)
+    assert not opened.folder.exists()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path) -> subprocess.Popen[str]:
+    """A lab whose server runs."""
+    small.write_text(SMALL.replace("seconds = 0.4", "seconds = 30.0"))
+    scratch.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(generator.program)]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    lab = subprocess.Popen(
+        command, cwd=small.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    deadline = time.monotonic() + 30
+    while not (small.parent / "out" / "records.jsonl").exists() or not list(scratch.glob("*/load0.log")):
+        assert time.monotonic() < deadline and lab.poll() is None
+        time.sleep(0.05)
+    return lab
+
+
+@pytest.mark.usefixtures("namespaces", "compiler")
+def test_a_lab_that_was_killed_leaves_no_process_and_the_next_removes_its_files(
+    small: Path, fake_load: ZondaLoad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    lab = lab_in_the_middle(small, fake_load, scratch)
+    below = process.descendants(lab.pid)
+    assert len(below) >= 3  # telemetry, server, generator
+    lab.send_signal(signal.SIGKILL)
+    lab.communicate(timeout=10)
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}/exe").exists() for pid in below)
+    assert list(scratch.glob("zonda-lab-*"))
+    monkeypatch.setattr(stage.tempfile, "gettempdir", lambda: str(scratch))
+    (scratch / f"zonda-lab-{os.getpid()}-mine").mkdir()
+    stage.sweep()
+    assert [path.name for path in scratch.glob("zonda-lab-*")] == [f"zonda-lab-{os.getpid()}-mine"]
+
+
+@pytest.mark.usefixtures("namespaces", "compiler")
+def test_what_was_broken_off_goes_on_with_resume(small: Path, fake_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
+    broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch")
+    broken_off.send_signal(signal.SIGINT)
+    _, told = broken_off.communicate(timeout=10)
+    assert "go on with: zonda-lab run --resume out" in told
+    assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
+    small.write_text(SMALL)
+    done = lab("run", "--resume", "out", str(small))
+    assert "report: out/report.html" in done.stdout, done.stderr
+    assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
+
+
+def test_zones_that_are_half_written_are_made_again(tmp_path: Path) -> None:
+    """A lab killed while it wrote zones leaves a folder under another name, which is never taken for the zones."""
+    (tmp_path / ".new-abandoned").mkdir()
+    made = zonegen.generate(ZoneSpec("tiny", zones=3, records=0), tmp_path)
+    assert len(made.zones) == 3 and all(zone.file and zone.file.exists() for zone in made.zones)

@@ -1,0 +1,54 @@
+"""The whole way with the real programs of this tree, small: zonda under zonda-load, from command line to report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import validity
+from zonda_lab.record import Results
+
+TARGET = Path(__file__).parents[2] / "target"
+PROGRAMS = ("zonda", "zonda-load")
+BUILDS = [TARGET / kind for kind in ("release", "debug") if all((TARGET / kind / name).exists() for name in PROGRAMS)]
+BUILT = max(BUILDS, key=lambda folder: (folder / "zonda").stat().st_mtime, default=None)
+SMALL = ("timing.blocks=1", "timing.seconds=0.5", "timing.retries=0", "queries.count=1000")
+
+pytestmark = [
+    pytest.mark.usefixtures("namespaces", "compiler"),
+    pytest.mark.skipif(not BUILDS, reason="needs zonda and zonda-load: cargo build"),
+]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "changes", "metrics"),
+    [
+        ("E20", ("traffic.rate=1000",), {"cpu_us_per_query", "answered_share", "latency_p99_us"}),
+        ("E10", ("zones.records=500",), {"records_per_s", "bytes_per_message"}),
+        ("E7", ("zones.records=2000",), {"bytes_per_record", "first_answer_s"}),
+        ("E18", ("change.connections=200",), {"bytes_per_connection", "connects_per_s"}),
+    ],
+)
+def test_an_experiment_runs_from_the_command_line_to_its_report(
+    experiment: str,
+    changes: tuple[str, ...],
+    metrics: set[str],
+    lab: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    """A busy machine makes windows invalid, which is no failure; a wrong answer or a failed start is one."""
+    assert BUILT is not None
+    real = {**os.environ, "ZONDA": str(BUILT / "zonda"), "ZONDA_LOAD": str(BUILT / "zonda-load")}
+    settings = [word for change in (*SMALL, *changes) for word in ("--set", change)]
+    done = lab("run", "--quick", experiment, "--servers", "zonda", "--out", "out", *settings, env=real)
+    assert "report: out/report.html" in done.stdout, done.stderr
+    records = Results(tmp_path / "out").records()
+    for record in records:
+        assert record.valid or validity.disturbed(record.reasons), json.dumps(record.reasons or record.skipped)
+    assert metrics <= set().union(*(record.metrics for record in records))
+    assert "Shown here." in (tmp_path / "out" / "report.html").read_text()

@@ -1,0 +1,78 @@
+"""What all plots have in common: where their windows come from, colours, axes, and the drawing as SVG."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from zonda_lab.experiment import Analysis
+from zonda_lab.record import Record
+
+COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
+MARKERS = "osD^vPX*"
+SERVERS = dict(zip(("zonda", "nsd", "knot", "bind", "yadifa", "pdns", "echo", "null"), COLOURS, strict=True))
+mpl.rcParams.update(
+    {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "zonda-lab",
+        "font.size": 9,
+        "font.family": "sans-serif",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "legend.frameon": False,
+        "lines.linewidth": 1.4,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a plot is made from: the windows of one experiment and where their files are."""
+
+    id: str
+    records: Sequence[Record]
+    analysis: Analysis
+    folder: Path
+
+
+def thousands(value: float, _: float) -> str:
+    """A tick of an axis: thousands apart, no more digits than it has."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def svg(canvas: Canvas) -> str:
+    """The drawing as an SVG element with ids that are its own, so that several stand in one page."""
+    buffer = io.StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+    return re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
+
+
+def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
+    """An empty drawing."""
+    canvas = Canvas(figsize=(width, height))
+    axes = canvas.add_subplot()
+    axes.xaxis.set_major_formatter(thousands)
+    axes.yaxis.set_major_formatter(thousands)
+    return canvas, axes
+
+
+def styles(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """A colour and a marker for each name; a server has the same colour in every plot."""
+    for name, colour, marker in zip(names, itertools.cycle(COLOURS), itertools.cycle(MARKERS)):
+        yield SERVERS.get(name, colour), marker
+
+
+def starts(counts: Sequence[int]) -> str:
+    """`n = 3 starts`."""
+    low, high = min(counts, default=0), max(counts, default=0)
+    return f"n = {low if low == high else f'{low} to {high}'} start{'s' if high != 1 else ''} each"

@@ -1,0 +1,75 @@
+"""What happened when in one start: CPU, sockets, drops and zones on one clock."""
+
+from __future__ import annotations
+
+import re
+
+from matplotlib.figure import Figure as Canvas
+
+from zonda_lab.record import Record
+from zonda_lab.report.canvas import COLOURS, Source, svg
+from zonda_lab.report.document import Figure
+from zonda_lab.series import Floats, Telemetry, net
+
+
+def time(source: Source) -> list[Figure]:
+    """What happened when: CPU, sockets, drops and zones of one start of each treatment, on one clock."""
+    found = []
+    for treatment, record in _first_windows(source):
+        path = source.folder / record.files.get("telemetry", "absent")
+        telemetry = Telemetry.load(path) if path.exists() else Telemetry({}, [])
+        if len(telemetry.samples) > 2:  # shorter starts have no course of things
+            found.append(_timeline(source, treatment, record, telemetry))
+    return found
+
+
+def _first_windows(source: Source) -> list[tuple[str, Record]]:
+    found: dict[str, Record] = {}
+    for record in source.records:
+        if record.counts and not record.copy:
+            found.setdefault(", ".join(record.treatment.values()), record)
+    return list(found.items())
+
+
+def _timeline(source: Source, treatment: str, record: Record, telemetry: Telemetry) -> Figure:
+    zero, times = telemetry.times[0], telemetry.times - telemetry.times[0]
+    canvas = Canvas(figsize=(8, 5), layout="constrained")
+    used, sockets, events = canvas.subplots(3, 1, sharex=True)
+    for label, colour in (("server", COLOURS[0]), ("load", COLOURS[1]), ("primary", COLOURS[2])):
+        cores = telemetry.used_cores(label)
+        if cores.any():
+            used.plot(times[1:], cores, color=colour, label=label)
+    used.plot(times[1:], _pressure(telemetry), color=COLOURS[4], linestyle=":", label="waiting for CPU")
+    used.set(ylabel="CPUs used")
+    sockets.plot(times, telemetry.gauge(net("server", "TCP.tw")), color=COLOURS[3], label="TIME_WAIT")
+    sockets.plot(times, telemetry.gauge(net("server", "Tcp.CurrEstab")), color=COLOURS[6], label="established")
+    sockets.set(ylabel="TCP sockets")
+    for counter, what, colour in (
+        ("Udp.RcvbufErrors", "datagrams dropped", COLOURS[1]),
+        ("TcpExt.ListenDrops", "connections dropped", COLOURS[3]),
+    ):
+        events.plot(times[1:], telemetry.rate(net("server", counter)), color=colour, label=f"{what} a second")
+    if points := record.detail.get("arrivals"):
+        share = [100 * n / points[-1][1] for _, n in points]
+        events.plot(
+            [record.window[0] - zero + at for at, _ in points], share, color=COLOURS[2], label="zones answered, %"
+        )
+    for axes in (used, sockets, events):
+        axes.legend(fontsize=7, loc="upper right")
+        axes.axvspan(record.window[0] - zero, record.window[1] - zero, color="#000000", alpha=0.04)
+    events.set(xlabel="seconds")
+    first = (
+        f" First to saturate: {record.saturated[0][1]}, after {record.saturated[0][0]} s."
+        if record.saturated
+        else " Nothing saturated."
+    )
+    name = re.sub(r"\W+", "-", f"{source.id}-time-{treatment}")
+    return Figure(
+        name,
+        svg(canvas),
+        f"{treatment}: one start (n = 1) on one clock; the shaded stretch is its first window.{first}",
+    )
+
+
+def _pressure(telemetry: Telemetry) -> Floats:
+    return telemetry.rate(lambda sample: sample["psi"]["cpu"] / 1e6)

@@ -1,0 +1,71 @@
+"""Whether the figures may be believed: what was invalid or skipped and why, bounds, what was at its limit first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from zonda_lab.record import Record
+from zonda_lab.report.document import Folded, Part, Table, Text
+from zonda_lab.report.words import number
+
+BOUNDS = """With a connection for every zone, each port can be used once in the 60 seconds of TIME_WAIT. A server \
+that uses its connections again takes less time than this bound, one that waits for its retry timers more."""
+
+
+def counted(records: Sequence[Record]) -> list[Part]:
+    """How many windows count; where many do not, the most frequent reason at once, not folded away."""
+    windows = [record for record in records if not record.skipped]
+    invalid = [record for record in windows if not record.valid]
+    told = f"{len(windows) - len(invalid)} of {len(windows)} windows are valid."
+    if invalid:
+        reasons = Counter(record.reasons[0].splitlines()[0] for record in invalid if record.reasons)
+        told += f" The others are left out, most often because: {reasons.most_common(1)[0][0]}." if reasons else ""
+    skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
+    if skipped:
+        told += f" Skipped: {'; '.join(skipped)}."
+    return [Text(told, "Windows.")]
+
+
+def predictions(records: Sequence[Record]) -> list[Part]:
+    """Bounds that arithmetic gives, each beside what was measured."""
+    rows = []
+    for record in records:
+        for name, value in record.predictions.items():
+            measured = record.metrics.get(name, record.metrics.get(f"{name}_open"))
+            rows.append(
+                [*record.levels.values(), name, number(value), number(measured) if measured is not None else ""]
+            )
+    if not rows:
+        return []
+    head = [*records[0].levels, "bound", "predicted", "measured"]
+    return [
+        Folded(
+            "Bounds by arithmetic beside what was measured",
+            [Text(BOUNDS), Table(head, [row for row in rows if len(row) == len(head)])],
+        )
+    ]
+
+
+def validity(records: Sequence[Record]) -> list[Part]:
+    """All reasons, skips and notes with how often they came, and what was at its limit first."""
+    reasons = Counter(reason.splitlines()[0] for record in records for reason in record.reasons)
+    skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
+    notes = Counter(note for record in records for note in record.notes)
+    parts: list[Part] = []
+    for title, counted in (("Invalid because", reasons), ("Skipped because", skipped), ("Notes", notes)):
+        if counted:
+            parts.append(
+                Folded(
+                    f"{title} ({sum(counted.values())})",
+                    [Table(["", "windows"], [[why, str(n)] for why, n in counted.most_common()])],
+                )
+            )
+    first = Counter(record.saturated[0][1] for record in records if record.counts and record.saturated)
+    if first:
+        parts.append(
+            Folded(
+                "What saturated first", [Table(["", "windows"], [[what, str(n)] for what, n in first.most_common()])]
+            )
+        )
+    return parts
