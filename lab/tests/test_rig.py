@@ -11,7 +11,7 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.process import descendants
+from zonda_lab.procfs import descendants
 from zonda_lab.rig import CLIENT, SERVER, Rig
 
 pytestmark = pytest.mark.usefixtures("namespaces")
