@@ -119,6 +119,16 @@ fn bad_input_is_told_in_one_line_before_anything_is_sent() {
         (format!("--queries {} --rate 1 --source-prefix ::/64", two.display()), "--source-prefix is of another".into()),
         (format!("--queries {}", two.display()), "--rate".into()),
         (format!("--queries {} --rate -3", two.display()), "a number above 0 is wanted".into()),
+        (format!("--queries {} --rate 1 --resume", two.display()), "--resume needs --transport tls".into()),
+        (format!("--queries {} --rate 1 --ca {bad}", two.display()), "need --transport tls".into()),
+        (
+            format!("--queries {} --rate 1 --transport tls --ca {bad}", two.display()),
+            format!("{bad}: no certificate in PEM"),
+        ),
+        (
+            format!("--queries {} --rate 1 --tsig hmac-md5:key:AAAA", two.display()),
+            "no algorithm of that name; there are hmac-sha1".into(),
+        ),
     ] {
         let output = run(&format!("query --server=127.0.0.1 --port=9 {}", arguments.replace("--rate -3", "--rate=-3")));
         let stderr = String::from_utf8(output.stderr).expect("UTF-8");
@@ -152,6 +162,17 @@ fn notify_and_update_are_sent_as_queries_are() {
     assert_eq!(records(&output).last().expect("a sum")["responses"], 3);
     let output = run(&format!("update --server 127.0.0.1 --port {port} --zone example --rate 100 --seconds 0.1"));
     assert_eq!(records(&output).last().expect("a sum")["responses"], 10);
+}
+
+#[test]
+fn secrets_are_not_told() {
+    let (port, zones) = (serve(|_| false), file("secret.zones", "a.example\n"));
+    for tsig in ["--tsig hmac-sha256:k:c2VjcmV0", "--tsig=hmac-sha256:k:c2VjcmV0"] {
+        let output =
+            run(&format!("notify --server 127.0.0.1 --port {port} --zones {} --rate 9 {tsig}", zones.display()));
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(text.contains("hmac-sha256:k:...") && !text.contains("c2VjcmV0"), "{text}");
+    }
 }
 
 #[test]
