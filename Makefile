@@ -89,7 +89,7 @@ install: release ## install into PREFIX (/usr/local)
 $(VENV)/ready: $(PYTHON_PARTS)
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet ruff pytest
-	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[test]'; fi
+	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[hosts,test]'; fi
 	if [ -f interop/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement interop/requirements.txt; fi
 	touch $@
 

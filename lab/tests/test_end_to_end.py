@@ -237,7 +237,7 @@ def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
     command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(fake_load.program)]
     lab = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     records = tmp_path / "out" / "records.jsonl"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     while not records.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(1.0)
