@@ -240,9 +240,10 @@ def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
     deadline = time.monotonic() + 40
     while not records.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert records.exists()
     time.sleep(1.0)
     lab.send_signal(number)
-    _, errors = lab.communicate(timeout=10)
+    _, errors = lab.communicate(timeout=20)
     assert lab.returncode == 130
     assert "broken off; all that was started is ended" in errors
     assert "go on with: zonda-lab run --resume out" in errors

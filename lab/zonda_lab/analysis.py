@@ -169,7 +169,7 @@ def check(records: Sequence[Record], claim: Claim) -> Checked:
 
 def beside(records: Sequence[Record], row: Published) -> list[Cell]:
     """A published figure's metric here, a cell a server: of each start the best window, or the median if none is."""
-    chosen = selected(records, **row.of)
+    chosen = [record for record in selected(records, **row.of) if not record.copy]
     best = max if METRICS[row.metric].better == "higher" else np.median
     servers = dict.fromkeys(record.treatment.get("server.name", "") for record in chosen)
     cells = []

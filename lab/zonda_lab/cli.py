@@ -170,11 +170,11 @@ def _measure(
         options = {name: getattr(given, name) for name in kept}
         described = manifest(experiments, installed, absent, generator, options, site)
         results.create({**described, "limits": doctor.limits(generator, site)})
-    length = plan.estimate_s([start for start in starts if start.settings.server.name in installed])
-    print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
-    print(f"results in {results.folder}", flush=True)
-    progress = Progress(length)
     try:
+        length = plan.estimate_s([start for start in starts if start.settings.server.name in installed])
+        print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
+        print(f"results in {results.folder}", flush=True)
+        progress = Progress(length)
         Runner(results, installed, generator, progress, site.network).run(starts)
     except (KeyboardInterrupt, HostLostError):
         print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)

@@ -246,11 +246,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def outliers(values: Sequence[float], limit: float = 3.5) -> list[int]:
-    """Indices of values whose modified z score (Iglewicz and Hoaglin) is beyond the limit."""
+    """Indices of values whose modified z score (Iglewicz and Hoaglin) is beyond the limit; of fewer than five none."""
     x = np.asarray(values, float)
     deviation = np.abs(x - np.median(x))
     mad = np.median(deviation)
-    return [] if mad == 0 else [int(i) for i in np.flatnonzero(0.6745 * deviation / mad > limit)]
+    return [] if mad == 0 or len(x) < 5 else [int(i) for i in np.flatnonzero(0.6745 * deviation / mad > limit)]
 
 
 def falling(x: Sequence[float], y: Sequence[float]) -> Floats:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zonda_lab.analysis import Checked, checks, findings
 from zonda_lab.experiment import Analysis, Claim, Published
+from zonda_lab.metrics import factor_words
 from zonda_lab.record import Record, Results
 from zonda_lab.report import conclusion, html, markdown, trust
 from zonda_lab.report.canvas import Source
@@ -71,8 +72,13 @@ class Chapter:
         claimed = [parse(Claim, _keys(row), id_) for row in described["claims"]]
         self.claims: list[Checked] = [done for claim in claimed for done in checks(self.records, claim)]
         self.findings = findings(self.records, self.analysis)
-        self.deciding = next((found for found in self.findings if found.metric == self.analysis.metric), None)
-        self.shown = conclusion.shown(self.deciding, self.claims, self.analysis)
+        deciding = next((found for found in self.findings if found.metric == self.analysis.metric), None)
+        self.shown = conclusion.shown(deciding, self.claims, self.analysis)
+        self.brief = conclusion.deciding(deciding, self.analysis)
+        if records and all(record.skipped for record in records):
+            self.shown = self.brief = (
+                f"Nothing: {'; '.join(dict.fromkeys(r.skipped.splitlines()[0] for r in records))}."
+            )
 
     def parts(self, folder: Path) -> list[Part]:
         """Question and expectation, published beside measured, plots, tables, what may be believed, what is shown."""
@@ -101,11 +107,18 @@ class Chapter:
     @property
     def summary(self) -> list[str]:
         """The experiment's row of the overview."""
-        valid = sum(record.counts for record in self.records)
+        windows = [record for record in self.records if not record.skipped]
+        skipped = len(self.records) - len(windows)
+        valid = f"{sum(record.counts for record in windows)} of {len(windows)}"
         agreed = sum(done.outcome != "not confirmed" and done.value is not None for done in self.claims)
         of_claims = f"{agreed} of {len(self.claims)}" if self.claims else "–"
-        brief = conclusion.deciding(self.deciding, self.analysis)
-        return [self.id, self.described["title"], brief, f"{valid} of {len(self.records)}", of_claims]
+        return [
+            self.id,
+            self.described["title"],
+            self.brief,
+            valid + (f", {skipped} skipped" if skipped else ""),
+            of_claims,
+        ]
 
 
 def _overview(chapters: Sequence[Chapter]) -> Table:
@@ -163,7 +176,7 @@ def _size(described: Mapping[str, Any]) -> str:
         here, whole = described["settings"]["zones"][key], described["zones"][key]
         if here != whole:
             told.append(f"{here:,} {unit} (in full {whole:,})")
-    told += [f"of {name} not {', '.join(levels)}" for name, levels in left.items() if levels]
+    told += [f"left out of {factor_words(name)}: {', '.join(levels)}" for name, levels in left.items() if levels]
     return "; ".join(told) + "."
 
 

@@ -86,7 +86,7 @@ def _row(folder: Path, disturbed: bool) -> str:
         f"[{chapter.id} {chapter.described['title']}]({folder.name}/report.md)",
         "<br>".join(published),
         "<br>".join(measured) or "see the report",
-        chapter.shown,
+        chapter.brief,
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 

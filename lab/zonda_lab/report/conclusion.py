@@ -39,7 +39,7 @@ def _differences(finding: Finding, analysis: Analysis, most: int) -> str:
     equal = [_place(c) for c in comparisons if c.verdict == "equal"]
     unknown = [c for c in comparisons if c.verdict == "undetected"]
     parts = [
-        f"different: {'; '.join([*told, *more])}" if told else "no difference was detected",
+        *([f"different: {'; '.join([*told, *more])}"] if told else []),
         *([f"equal within {analysis.margin:.0%}: {_listed(equal, most)}"] if equal else []),
         *(
             [

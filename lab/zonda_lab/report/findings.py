@@ -33,8 +33,8 @@ def here(row: Published, records: Sequence[Record]) -> str:
     """What came out here beside a published figure, server by server."""
     if not row.metric:
         return "see below"
-    unit, cells = METRICS[row.metric].unit, beside(records, row)
-    told = [f"{cell.label} {interval(cell.median, cell.low, cell.high)} {unit}, n {len(cell.values)}" for cell in cells]
+    unit, cells = f" {METRICS[row.metric].unit}".rstrip(), beside(records, row)
+    told = [f"{cell.label} {interval(cell.median, cell.low, cell.high)}{unit}, n {len(cell.values)}" for cell in cells]
     return "; ".join(told) or "not measured"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
@@ -63,10 +64,10 @@ def table_html(table: Table) -> str:
 
 
 def is_figure(cell: str) -> bool:
-    """Does the cell hold a number (or nothing)?"""
-    return not cell or cell[0].isdigit() or cell[0] in "<−-±∞–"
+    """Does the cell hold a number (or nothing)? Words of a claim may begin with one."""
+    return not cell or ((cell[0].isdigit() or cell[0] in "<−-±∞–") and not re.search(r"[^\W\d_]{4}", cell))
 
 
 def escape(text: str) -> str:
-    """Text inside HTML."""
-    return html.escape(text)
+    """Text inside HTML; what stands in backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))

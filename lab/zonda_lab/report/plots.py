@@ -93,7 +93,8 @@ def bars(source: Source) -> list[Figure]:
 def latency(source: Source) -> list[Figure]:
     """Latency by percentile, from the intended send time (full) and from the actual one (dotted)."""
     merged: dict[tuple[str, str], Latency] = {}
-    for name, records, *_ in _series(source, "answered_share"):
+    series = _series(source, "answered_share")
+    for name, records, *_ in series:
         for record in records:
             path = source.folder / record.files.get("latency", "absent")
             for tag, histogram in read_log(path).items() if path.exists() else ():
@@ -115,7 +116,8 @@ def latency(source: Source) -> list[Figure]:
         Figure(
             f"{source.id}-latency",
             svg(canvas),
-            "Latency from the intended send time, dotted from the actual one; lost queries stand at their timeout.",
+            "Latency from the intended send time, dotted from the actual one; lost queries stand at their timeout; "
+            f"{starts([len({record.start for record in found}) for _, found, *_ in series])}.",
         )
     ]
 
@@ -127,9 +129,12 @@ def arrivals(source: Source) -> list[Figure]:
     for name, records, colour, _ in series:
         for number, record in enumerate(records):
             points = record.detail["arrivals"]
+            end = max(
+                points[-1][0], record.metrics["transfer_s"]
+            )  # later, if some did not come while they were waited for
             axes.step(
-                [0, *(at for at, _ in points)],
-                [0, *(n for _, n in points)],
+                [0, *(at for at, _ in points), end],
+                [0, *(n for _, n in points), points[-1][1]],
                 where="post",
                 color=colour,
                 alpha=0.7,

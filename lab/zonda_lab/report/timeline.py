@@ -50,12 +50,13 @@ def _timeline(source: Source, treatment: str, record: Record, telemetry: Telemet
     ):
         events.plot(times[1:], telemetry.rate(net("server", counter)), color=colour, label=f"{what} a second")
     if points := record.detail.get("arrivals"):
-        share = [100 * n / points[-1][1] for _, n in points]
+        zones = points[-1][1] + record.metrics.get("zones_missing", 0.0)
+        share = [100 * n / zones for _, n in points]
         events.plot(
             [record.window[0] - zero + at for at, _ in points], share, color=COLOURS[2], label="zones answered, %"
         )
     for axes in (used, sockets, events):
-        axes.legend(fontsize=7, loc="upper right")
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         axes.axvspan(record.window[0] - zero, record.window[1] - zero, color="#000000", alpha=0.04)
     events.set(xlabel="seconds")
     first = (
