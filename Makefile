@@ -5,6 +5,7 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 ZONDA = target/release/zonda
+LOAD = target/release/zonda-load
 MANUAL = packaging/man
 COMPLETIONS = packaging/completions
 # The Python of this project, with what its parts need; made on first use.
@@ -51,6 +52,9 @@ lint: $(VENV)/ready ## format, clippy, documentation, Python
 bench: ## instruction counts and sizes, compared with the committed figures
 	python3 bench/figures.py
 
+bench-load: release ## CPU time of zonda-load and dnsperf for an answered query, side by side
+	python3 bench/load.py
+
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	@if ! cargo fuzz --version >/dev/null 2>&1; then echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; fi
 	cd fuzz && python3 seeds.py
@@ -73,10 +77,11 @@ man: ## write the generated manual pages, completions and reference anew
 	for shell in bash zsh fish; do target/debug/zonda completions $$shell > $(COMPLETIONS)/zonda.$$shell || exit 1; done
 
 install: release ## install into PREFIX (/usr/local)
-	install -D -m 755 $(ZONDA) $(DESTDIR)$(PREFIX)/bin/zonda
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(ZONDA) $(LOAD)
 	for page in $(MANUAL)/*.[15]; do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; \
 	done
+	$(LOAD) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 $(COMPLETIONS)/zonda.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zonda
 	install -D -m 644 $(COMPLETIONS)/zonda.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_zonda
 	install -D -m 644 $(COMPLETIONS)/zonda.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/zonda.fish
@@ -84,10 +89,10 @@ install: release ## install into PREFIX (/usr/local)
 $(VENV)/ready: $(PYTHON_PARTS)
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet ruff pytest
-	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[test]'; fi
+	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[hosts,test]'; fi
 	if [ -f interop/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement interop/requirements.txt; fi
 	touch $@
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python lint bench fuzz miri interop man install
+.PHONY: help run release test test-rust test-python lint bench bench-load fuzz miri interop man install

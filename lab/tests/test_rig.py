@@ -11,7 +11,8 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.process import descendants
+from zonda_lab.host import forget_pages
+from zonda_lab.procfs import descendants
 from zonda_lab.rig import CLIENT, SERVER, Rig
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -56,6 +57,18 @@ def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
         with pytest.raises(LabError):
             Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_pages_are_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "a zone"
+    file.write_bytes(bytes(1 << 20))
+    with Rig(RigSpec()) as rig:
+        forget_pages(rig.server, tmp_path / "cold.txt", [file])
+        cached = rig.server.run("fincore", "--bytes", "--noheadings", "--output", "RES", file)
+    kind = subprocess.run(
+        ["stat", "--file-system", "-c", "%T", file], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(cached) == 0 or kind.strip() == "tmpfs"  # which has nowhere else to keep it
 
 
 def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) -> None:

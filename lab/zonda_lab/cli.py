@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from zonda_lab import __version__, experiment, load, plan, rig, schema, zonegen
-from zonda_lab.errors import LabError
+from zonda_lab.errors import HostLostError, LabError
 from zonda_lab.experiment import Document, Experiment, ZoneSpec
 from zonda_lab.plan import Start
 from zonda_lab.progress import Progress, clock
 from zonda_lab.record import Results
-from zonda_lab.servers import ADAPTERS, Installed
+from zonda_lab.servers import ADAPTERS, Adapter, Installed
+from zonda_lab.site import Site
 
 EPILOG = """examples:
   zonda-lab doctor                                  is this machine fit to measure?
@@ -87,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting, as in timing.blocks=20"
     )
+    run.add_argument("--inventory", metavar="FILE", help="run on the machines of this file, over SSH")
     run.add_argument("--seed", type=int, default=1, help="seed of the order of treatments")
     run.add_argument("--dry-run", action="store_true", help="print the plan and how long it takes, and measure nothing")
 
@@ -101,7 +104,8 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("results", type=Path)
     kept.add_argument("target", type=Path, metavar="FOLDER", help="in this project: lab/records")
     kept.add_argument("--disturbed", action="store_true", help="count windows that other programs disturbed")
-    _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
+    doctor = _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
+    doctor.add_argument("--inventory", metavar="FILE", help="are the machines of this file?")
     compared = _command(
         commands, "compare", compare_results, "verdict on B against A; status 0: not worse, 1: worse, 2: cannot be said"
     )
@@ -115,7 +119,8 @@ def parser() -> argparse.ArgumentParser:
     )
     servers = _command(commands, "servers", show_servers, "the servers that are here, and how to get the others")
     servers.add_argument("--install", nargs="*", metavar="SERVER", help="install these (or all) from Debian")
-    _command(commands, "keys", show_keys, "every key of an experiment file")
+    keys = _command(commands, "keys", show_keys, "every key of an experiment file")
+    keys.add_argument("--inventory", action="store_true", help="of an inventory")
     return top
 
 
@@ -132,9 +137,6 @@ def list_experiments(_: argparse.Namespace) -> int:
 
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
-    from zonda_lab import doctor, report
-    from zonda_lab.run import Runner, manifest
-
     results = Results(
         given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
     )
@@ -145,22 +147,36 @@ def run_experiments(given: argparse.Namespace) -> int:
     starts = [start for each in experiments for start in plan.plan(each, given.seed)]
     if given.dry_run:
         return _print_plan(starts)
-    rig.enter_user_namespace()
-    installed, absent = find_servers(given.server)
+    with contextlib.ExitStack() as machines:
+        return _measure(given, results, experiments, starts, _site(given.inventory, machines))
+
+
+def _measure(
+    given: argparse.Namespace,
+    results: Results,
+    experiments: Sequence[Experiment],
+    starts: Sequence[Start],
+    site: Site,
+) -> int:
+    from zonda_lab import doctor, report
+    from zonda_lab.run import Runner, manifest
+
+    installed, absent = find_servers(given.server, site.installed)
     _require_servers(_names(given.servers), installed, absent)
     generator = load.find(given.load)
+    site.equip(generator)
     if not given.resume:
-        kept = ("experiments", "quick", "servers", "server", "load", "set", "seed")
+        kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory")
         options = {name: getattr(given, name) for name in kept}
-        described = manifest(experiments, installed, absent, generator, options)
-        results.create({**described, "limits": doctor.limits(generator)})
+        described = manifest(experiments, installed, absent, generator, options, site)
+        results.create({**described, "limits": doctor.limits(generator, site)})
     try:
         length = plan.estimate_s([start for start in starts if start.settings.server.name in installed])
         print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
         print(f"results in {results.folder}", flush=True)
         progress = Progress(length)
-        Runner(results, installed, generator, progress).run(starts)
-    except KeyboardInterrupt:
+        Runner(results, installed, generator, progress, site.network).run(starts)
+    except (KeyboardInterrupt, HostLostError):
         print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
         raise
     progress.close()
@@ -194,12 +210,17 @@ def keep_results(given: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
-def examine(_: argparse.Namespace) -> int:
+def examine(given: argparse.Namespace) -> int:
     """`zonda-lab doctor`."""
     from zonda_lab import doctor
 
-    rig.enter_user_namespace()
-    findings = doctor.examine(load.find())
+    if given.inventory:
+        from zonda_lab.fleet.doctor import examine as examine_fleet
+
+        findings = examine_fleet(Path(given.inventory), load.find())
+    else:
+        rig.enter_user_namespace()
+        findings = doctor.examine(load.find())
     for finding in findings:
         print(f"{finding.state:7} {finding.what}" + (f"\n{'':8}{finding.mend}" if finding.mend else ""))
     return 1 if any(finding.state == doctor.BAD for finding in findings) else 0
@@ -245,20 +266,24 @@ def show_servers(given: argparse.Namespace) -> int:
     return 0
 
 
-def show_keys(_: argparse.Namespace) -> int:
+def show_keys(given: argparse.Namespace) -> int:
     """`zonda-lab keys`."""
-    for key, kind, default, documentation in schema.reference(Document):
+    from zonda_lab.fleet import Inventory
+
+    for key, kind, default, documentation in schema.reference(Inventory if given.inventory else Document):
         print(f"{key}\n    {documentation} ({kind}{f', default {default}' if default not in ('', '{}', '[]') else ''})")
     return 0
 
 
-def find_servers(given: Sequence[str]) -> tuple[dict[str, Installed], dict[str, str]]:
+def find_servers(
+    given: Sequence[str], find: Callable[[Adapter, str, Path | None], Installed] = Adapter.installed
+) -> tuple[dict[str, Installed], dict[str, str]]:
     """The servers that are here, by label, and why the others are not."""
     installed: dict[str, Installed] = {}
     absent: dict[str, str] = {}
     for name, adapter in ADAPTERS.items():
         try:
-            installed[name] = adapter.installed()
+            installed[name] = find(adapter, "", None)
         except LabError as error:
             absent[name] = str(error)
     for text in given:
@@ -267,9 +292,22 @@ def find_servers(given: Sequence[str]) -> tuple[dict[str, Installed], dict[str, 
         kind = kind or label
         if not where or kind not in ADAPTERS:
             raise LabError(f"--server {text}: no kind of server `{kind}`", schema.suggestion(kind, ADAPTERS))
-        installed[label] = ADAPTERS[kind].installed(label, Path(path))
+        installed[label] = find(ADAPTERS[kind], label, Path(path))
         absent.pop(label, None)
     return installed, absent
+
+
+def _site(inventory: str | None, machines: contextlib.ExitStack) -> Site:
+    """This machine, or those of an inventory, connected until `machines` is left."""
+    if inventory is None:
+        rig.enter_user_namespace()
+        return Site()
+    from zonda_lab.fleet import read
+    from zonda_lab.fleet.network import Fleet
+
+    fleet = machines.enter_context(Fleet(read(Path(inventory))))
+    fleet.connect()
+    return fleet
 
 
 def _experiments(given: argparse.Namespace) -> list[Experiment]:

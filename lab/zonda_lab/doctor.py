@@ -18,6 +18,7 @@ from zonda_lab.predict import port_bound
 from zonda_lab.procedures.queries import window
 from zonda_lab.rig import Rig
 from zonda_lab.servers import ADAPTERS
+from zonda_lab.site import Site
 from zonda_lab.stage import Stage
 
 GOOD, NOTE, BAD = "good", "note", "bad"
@@ -168,10 +169,11 @@ def _generator(generator: Generator) -> Iterator[Finding]:
         )
 
 
-def limits(generator: Generator) -> dict[str, float]:
-    """What this machine and generator can do without a DNS server: an echo in a closed loop, a sink in an open one."""
-    echo = _measured("echo", Traffic(loop="closed"), generator)
-    sink = _measured("null", Traffic(rate=SINK_RATE, timeout_ms=100), generator)
+def limits(generator: Generator, site: Site | None = None) -> dict[str, float]:
+    """What machines and generator can do without a DNS server: an echo in a closed loop, a sink in an open one."""
+    site = site or Site()
+    echo = _measured("echo", Traffic(loop="closed"), generator, site)
+    sink = _measured("null", Traffic(rate=SINK_RATE, timeout_ms=100), generator, site)
     result, found = (
         sink.result,
         {"echo_qps": echo.metrics["answered_qps"], "echo_cpu_us": echo.metrics["cpu_us_per_query"]},
@@ -196,9 +198,9 @@ def _limits_of(generator: Generator) -> Iterator[Finding]:
         yield Finding(GOOD if off < LATE_US else BAD, f"the generator is {off:.0f} µs off its schedule (99 %)")
 
 
-def _measured(name: str, traffic: Traffic, generator: Generator) -> Outcome:
+def _measured(name: str, traffic: Traffic, generator: Generator, site: Site) -> Outcome:
     settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=Timing(seconds=2.0))
-    with Stage(settings, {name: ADAPTERS[name].installed()}, generator) as stage:
+    with Stage(settings, {name: site.installed(ADAPTERS[name])}, generator, site.network) as stage:
         server = stage.start_server()
         stage.wait_ready(server)
         return window(stage, server, settings)

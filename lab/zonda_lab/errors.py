@@ -12,3 +12,7 @@ class LabError(Exception):
 
 class UnsupportedError(LabError):
     """A treatment that this server, generator or kernel cannot do: skipped, with the reason in the results."""
+
+
+class HostLostError(LabError):
+    """A machine of the inventory cannot be reached (any more): ends the run, which can be resumed."""

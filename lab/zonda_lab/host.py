@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
 from zonda_lab.model import Endpoint
 from zonda_lab.process import Program
+
+
+class Stream(Protocol):
+    """A TCP connection: what of a socket is needed here."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Sends all of it."""
+
+    def recv(self, size: int, /) -> bytes:
+        """What has come, at most `size` octets; empty at the end."""
+
+    def settimeout(self, seconds: float, /) -> None:
+        """How long `recv` waits before it raises TimeoutError."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Host(Protocol):
@@ -21,6 +39,18 @@ class Host(Protocol):
     @property
     def clock_offset_s(self) -> float:
         """Its monotonic clock minus ours."""
+
+    @property
+    def python(self) -> str:
+        """Its Python interpreter."""
+
+    @property
+    def sources(self) -> str:
+        """The prefix whose addresses a client there may send from; raises where there is none."""
+
+    @property
+    def lab_cpu_s(self) -> float:
+        """CPU time that the lab itself, and what it started there and has ended, has used on that machine."""
 
     def start(
         self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
@@ -39,8 +69,17 @@ class Host(Protocol):
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
         """A socket to a server, connected, as a client there has it."""
 
-    def tcp_socket(self) -> socket.socket:
-        """A socket as a client there has it, not yet connected."""
+    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
+        """A connection to a server, as a client there has it; raises OSError if there is none in time."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One machine's telemetry."""
+
+    host: Host
+    sees: Sequence[Host]  # the hosts on that machine, whose processes it sees
+    arguments: list[str] = field(default_factory=list)  # the namespaces whose counters it reads
 
 
 class Network(Protocol):
@@ -51,8 +90,12 @@ class Network(Protocol):
         """Where the server under test runs."""
 
     @property
+    def primary(self) -> Host:
+        """Where its primary runs."""
+
+    @property
     def client(self) -> Host:
-        """Where its primary runs, and single programs of the generator's."""
+        """Where single programs of the generator's run."""
 
     @property
     def players(self) -> Sequence[Host]:
@@ -67,15 +110,21 @@ class Network(Protocol):
         """Where the server listens."""
 
     @property
-    def watch(self) -> tuple[Host, list[str]]:
-        """Where telemetry runs, and which namespaces it is to watch."""
-
-    def watched(self, host: Host) -> bool:
-        """Does telemetry see the processes of that host?"""
+    def watches(self) -> Sequence[Watch]:
+        """The machines with telemetry: the one that sees the server first."""
 
     def primary_address(self, number: int) -> str:
         """Address number `number` of a primary."""
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, kind: type[BaseException] | None, /, *_: object) -> None: ...
+
+
+def forget_pages(host: Host, listed: Path, files: Sequence[Path]) -> None:
+    """Has the kernel there forget what it holds of those files: the next reader goes to the disk."""
+    listed.write_text("".join(f"{path}\n" for path in files))
+    host.place(listed)
+    each = ("xargs", "--no-run-if-empty", "--delimiter=\\n", f"--arg-file={listed}")
+    host.run(*each, "sync")
+    host.run(*each, "-I{}", "dd", "if={}", "iflag=nocache", "count=0", "status=none")

@@ -41,6 +41,7 @@ class QueryJob:
     warm_up_s: float = 0.0
     verify: bool = True
     authority: Certificate | None = None
+    source_prefix: str = SOURCES
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class HoldJob:
     rate: float
     seconds: float
     sources: int = 1
+    source_prefix: str = SOURCES
     workload: Workload | None = None
     probe_ms: int = 10
 
@@ -175,7 +177,7 @@ class ZondaLoad(Generator):
             *(["--do", f"{traffic.dnssec_ok:g}"] if traffic.dnssec_ok else []),
             *(["--tcp-share", f"{traffic.tcp_share:g}"] if traffic.tcp_share else []),
             *(["--resume"] if traffic.resumption else []),
-            *_sources(traffic.sources),
+            *_sources(traffic.sources, job.source_prefix),
             *_trust(job.authority),
         ]
 
@@ -194,7 +196,7 @@ class ZondaLoad(Generator):
             *("--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--probe-ms", str(job.probe_ms)),
             *(("--probe-port", str(job.endpoint.port)) if job.transport == "tls" else ()),
             *(("--queries", job.workload.queries) if job.workload else ()),
-            *_sources(job.sources),
+            *_sources(job.sources, job.source_prefix),
         ]
 
     def pull(self, job: PullJob) -> list[str | Path]:
@@ -412,8 +414,8 @@ def _to(endpoint: Endpoint, transport: str) -> list[str]:
     return ["--server", endpoint.address, "--port", str(port), "--transport", transport]
 
 
-def _sources(count: int) -> list[str]:
-    return ["--sources", str(count), "--source-prefix", SOURCES] if count > 1 else []
+def _sources(count: int, prefix: str) -> list[str]:
+    return ["--sources", str(count), "--source-prefix", prefix] if count > 1 else []
 
 
 def _trust(authority: Certificate | None) -> list[str | Path]:

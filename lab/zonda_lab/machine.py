@@ -1,7 +1,8 @@
-"""The machine that measured, for the manifest: what a reader needs to judge a figure."""
+"""The machine that measured, for the manifest: what a reader needs to judge a figure. Run as a program: as JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -74,3 +75,7 @@ def _read(path: str) -> str:
         return Path(path).read_text()
     except OSError:
         return ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(describe()))

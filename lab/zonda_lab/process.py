@@ -9,30 +9,20 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import resource
 import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.procfs import Memory, cpu_s, descendants, memory_of
 
 GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
 OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Memory of a process tree, in kB."""
-
-    rss_kb: int
-    pss_kb: int
-    peak_kb: int
 
 
 class Program(ABC):
@@ -133,7 +123,7 @@ class Process(Program):
 
     def cpu_s(self) -> float:
         """CPU time of all its living threads."""
-        return sum(map(thread_run_ns, threads(self.pids()))) / 1e9
+        return cpu_s(self.pids())
 
     def memory(self) -> Memory:
         """Its memory; shared pages count once in PSS."""
@@ -155,48 +145,3 @@ def descriptor_limit(descriptors: int) -> list[str]:
             f"{descriptors} descriptors are not to be had, {most} are the most", "raise `ulimit -Hn`"
         )
     return limit
-
-
-def memory_of(pids: Sequence[int]) -> Memory:
-    """The memory of those processes together."""
-    rollups = [_fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]
-    statuses = [_fields(Path(f"/proc/{pid}/status")) for pid in pids]
-    return Memory(
-        rss_kb=sum(rollup.get("Rss", 0) for rollup in rollups),
-        pss_kb=sum(rollup.get("Pss", 0) for rollup in rollups),
-        peak_kb=sum(status.get("VmHWM", 0) for status in statuses),
-    )
-
-
-def descendants(pid: int) -> list[int]:
-    """All processes below `pid`, nearest first."""
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        parent = todo.pop(0)
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                todo += map(int, children.read_text().split())
-        found.append(parent)
-    return found[1:]
-
-
-def threads(pids: Sequence[int]) -> list[Path]:
-    """The /proc folders of all threads."""
-    return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
-
-
-def thread_run_ns(task: Path) -> int:
-    """Nanoseconds that a thread has run; 0 if it is gone."""
-    try:
-        return int((task / "schedstat").read_text().split()[0])
-    except (OSError, IndexError):
-        return 0
-
-
-def _fields(path: Path) -> dict[str, int]:
-    """`Name: 123 kB` lines of a /proc file; nothing if the process is gone."""
-    try:
-        return {name: int(kb) for name, kb in re.findall(r"^(\w+):\s+(\d+) kB", path.read_text(), re.MULTILINE)}
-    except OSError:
-        return {}

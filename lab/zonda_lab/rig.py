@@ -19,6 +19,7 @@ from typing import Self
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
+from zonda_lab.host import Watch
 from zonda_lab.model import Endpoint
 from zonda_lab.process import OWN_TREE, Process, descriptor_limit
 
@@ -38,6 +39,8 @@ class Namespace:
     """A network namespace that lives as long as this object is open."""
 
     clock_offset_s = 0.0
+    python = sys.executable or "python3"
+    sources = SOURCES
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,6 +51,12 @@ class Namespace:
         finally:
             _call(LIBC.setns(home, CLONE_NEWNET))
             os.close(home)
+
+    @property
+    def lab_cpu_s(self) -> float:
+        """This process and all of its that have ended."""
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
 
     @property
     def path(self) -> str:
@@ -79,10 +88,10 @@ class Namespace:
         opened.connect((endpoint.address, endpoint.port))
         return opened
 
-    def tcp_socket(self) -> socket.socket:
-        """A socket inside, not yet connected."""
+    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
+        """A connection from inside."""
         with self.entered():
-            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            return socket.create_connection((endpoint.address, endpoint.port), timeout_s)
 
     def run(self, *argv: str | Path) -> str:
         """Runs a short command inside and returns what it prints."""
@@ -159,13 +168,15 @@ class Rig:
         return [self.client]
 
     @property
-    def watch(self) -> tuple[Namespace, list[str]]:
-        """Telemetry runs at the client's end, on the generator's CPUs, and sees both."""
-        return self.client, [f"--net={end.name}={end.path}" for end in (self.server, self.client)]
+    def primary(self) -> Namespace:
+        """Primaries are at the client's end."""
+        return self.client
 
-    def watched(self, host: object) -> bool:  # noqa: ARG002
-        """Both ends are on this machine."""
-        return True
+    @property
+    def watches(self) -> list[Watch]:
+        """Telemetry runs at the client's end, on the generator's CPUs, and sees both."""
+        ends = (self.server, self.client)
+        return [Watch(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
 
     def primary_address(self, number: int) -> str:
         """Address number `number` of a primary at the client's end."""

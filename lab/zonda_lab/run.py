@@ -7,11 +7,10 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from zonda_lab import __version__, hdr, machine, plan, validity
-from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.errors import HostLostError, LabError, UnsupportedError
 from zonda_lab.experiment import Experiment, Settings
 from zonda_lab.load import Generator
 from zonda_lab.outcome import Outcome, machine_metrics
@@ -21,16 +20,23 @@ from zonda_lab.progress import Progress
 from zonda_lab.record import Record, Results
 from zonda_lab.series import Telemetry, saturated
 from zonda_lab.servers import Installed
-from zonda_lab.stage import Stage, sweep
+from zonda_lab.site import Site
+from zonda_lab.stage import NetworkOf, Span, Stage, sweep
 
 
 class Runner:
     """Everything that stays the same from start to start."""
 
     def __init__(
-        self, results: Results, installed: Mapping[str, Installed], generator: Generator, progress: Progress
+        self,
+        results: Results,
+        installed: Mapping[str, Installed],
+        generator: Generator,
+        progress: Progress,
+        network: NetworkOf | None = None,
     ) -> None:
         self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
+        self.network = network or Site().network
         self._impossible: dict[str, str] = {}
 
     def run(self, starts: Sequence[Start]) -> None:
@@ -56,7 +62,7 @@ class Runner:
             try:
                 if kind in self._impossible:
                     raise UnsupportedError(self._impossible[kind])
-                with Stage(start.settings, self.installed, self.generator) as stage:
+                with Stage(start.settings, self.installed, self.generator, self.network) as stage:
                     book.open(stage)
                     procedure.run(stage, book)
                     book.close()
@@ -64,6 +70,8 @@ class Runner:
                 self._impossible[kind] = str(error)
                 book.skip(str(error))
                 break
+            except HostLostError:
+                raise  # nothing more can be measured; the start is made again when the run is resumed
             except LabError as error:
                 book.fail(str(error))
             if book.valid:
@@ -99,7 +107,7 @@ class Book:
         if self.stage is None:
             raise LabError("no stage is open")
         telemetry = self.stage.observed(outcome.span)
-        reasons = outcome.invalid + validity.reasons(self._judged(outcome, telemetry))
+        reasons = outcome.invalid + validity.reasons(self._judged(outcome, telemetry)) + self._elsewhere(outcome.span)
         record = self._record(attempt + self.attempt)
         record.within, record.metrics = outcome.within, {**machine_metrics(telemetry, outcome.span), **outcome.metrics}
         record.window = [outcome.span.began, outcome.span.ended]
@@ -156,6 +164,17 @@ class Book:
             outcome.metrics.get("latency_p50_us"),
         )
 
+    def _elsewhere(self, span: Span) -> list[str]:
+        """Was a machine other than the server's unfit?"""
+        observed = self.stage.elsewhere(span) if self.stage else {}
+        return [
+            f"{name}: {reason}"
+            for name, telemetry in observed.items()
+            for reason in validity.machine_reasons(
+                telemetry, span.seconds, span.elsewhere_cpu_s.get(name, 0.0) / span.seconds
+            )
+        ]
+
     def _record(self, attempt: int) -> Record:
         label = self.start.settings.server.name
         server = self.runner.installed.get(label)
@@ -190,16 +209,18 @@ def manifest(
     absent: Mapping[str, str],
     generator: Generator,
     options: Mapping[str, Any],
+    site: Site | None = None,
 ) -> dict[str, Any]:
     """What was run, with what, where: enough to run it again."""
+    site = site or Site()
     return {
         "lab": __version__,
         "source": machine.source_version(),
         "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": machine.describe(),
+        **site.describe(),
         "generator": {"name": generator.name, "version": generator.version},
         "servers": {
-            label: {"kind": server.adapter.name, "version": server.version, "sha256": _digest(server.program)}
+            label: {"kind": server.adapter.name, "version": server.version, "sha256": site.digest(server)}
             for label, server in installed.items()
         },
         "absent": dict(absent),
@@ -215,7 +236,3 @@ def described(experiment: Experiment) -> dict[str, Any]:
         "settings": asdict(experiment.settings()),
         "levels": {factor.name: list(factor.levels) for factor in (*experiment.factors, *experiment.within)},
     }
-
-
-def _digest(program: Path) -> str:
-    return hashlib.sha256(program.read_bytes()).hexdigest()

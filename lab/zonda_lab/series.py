@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import gzip
 import itertools
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,21 @@ class Telemetry:
 
         names = sorted({name for sample in self.samples for name in threads_of(sample, label)})
         return {name: self.rate(run_s(name)) for name in names}
+
+
+def with_clients(server: Telemetry, clients: Sequence[Telemetry]) -> Telemetry:
+    """The server's telemetry with the network counters of clients on other machines, added up, as its `client`."""
+    if not clients:
+        return server
+    times = [[sample["t"] for sample in client.samples] for client in clients]
+    samples = []
+    for sample in server.samples:
+        total: Counter[str] = Counter()
+        for client, known in zip(clients, times, strict=True):
+            if i := bisect.bisect(known, sample["t"]):
+                total.update(client.samples[i - 1]["net"]["client"])
+        samples.append({**sample, "net": {**sample["net"], "client": dict(total)}})
+    return Telemetry(server.header, samples)
 
 
 def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:

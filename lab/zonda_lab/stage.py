@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from zonda_lab import probe, telemetry, zonegen
+from zonda_lab import probe, zonegen
 from zonda_lab.credentials import TSIG, certificate
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Settings, Traffic
-from zonda_lab.host import Host, Network
+from zonda_lab.host import Host, Network, forget_pages
 from zonda_lab.load import GRACE_S, Generator, LoadResult, QueryJob, events, merged
 from zonda_lab.model import Certificate, Endpoint, Primary, Setup, Zone
-from zonda_lab.process import Program, descendants, thread_run_ns, threads
-from zonda_lab.rig import Rig
-from zonda_lab.series import Telemetry
+from zonda_lab.process import Program
+from zonda_lab.series import Telemetry, with_clients
 from zonda_lab.servers import Feature, Installed
+from zonda_lab.site import Site
+from zonda_lab.watcher import Watcher
 from zonda_lab.workload import Workload, workload
 from zonda_lab.zonegen import ZoneSet
 
@@ -33,7 +33,6 @@ VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
 CAPACITY_S = 2.0  # or a window, if that is shorter
 CLOSED_LOOP = 200
 SCRATCH = "zonda-lab-"  # and the process id of the lab, so that what a killed one left can be told
-PYTHON = sys.executable or "python3"
 
 
 @dataclass
@@ -58,7 +57,8 @@ class Span:
     began: float = field(default_factory=time.monotonic)
     ended: float = 0.0
     server_cpu_s: float = 0.0
-    own_cpu_s: float = 0.0
+    own_cpu_s: float = 0.0  # on the server's machine
+    elsewhere_cpu_s: dict[str, float] = field(default_factory=dict)  # own, on each other machine
 
     @property
     def seconds(self) -> float:
@@ -66,9 +66,7 @@ class Span:
         return self.ended - self.began
 
 
-def local_network(settings: Settings) -> Network:
-    """Both ends on this machine."""
-    return Rig(settings.rig, settings.primary.addresses if settings.primary.name else 0)
+NetworkOf = Callable[[Settings], Network]
 
 
 class Stage:
@@ -79,11 +77,15 @@ class Stage:
         settings: Settings,
         installed: Mapping[str, Installed],
         generator: Generator,
-        network: Callable[[Settings], Network] = local_network,
+        network: NetworkOf | None = None,
     ) -> None:
-        self.settings, self.generator, self._installed, self._network = settings, generator, installed, network
+        self.settings, self.generator, self._installed, self._network = (
+            settings,
+            generator,
+            installed,
+            network or Site().network,
+        )
         self._open = contextlib.ExitStack()
-        self._labels: dict[str, int] = {}
         self._capacity: dict[object, float] = {}
 
     def __enter__(self) -> Stage:
@@ -94,22 +96,22 @@ class Stage:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
 
     def _enter(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
         self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
         self.rig = self._open.enter_context(self._network(self.settings))
-        self.telemetry_file = self.folder / "telemetry.jsonl"
-        host, watching = self.rig.watch
-        labels = self.folder / "labels.json"
-        labels.write_text("{}")
-        host.place(labels, Path(telemetry.__file__))
-        argv: list[str | Path] = [PYTHON, telemetry.__file__, "--labels", labels, *watching]
-        cpus = self.settings.rig.load_cpus
-        self._open.enter_context(host.start("telemetry", argv, self.telemetry_file, cpus))
+        self._watchers = [Watcher(watch, self.folder / f"watch{i}") for i, watch in enumerate(self.rig.watches)]
+        for watcher in self._watchers:
+            self._open.enter_context(watcher.start(self.settings.rig.load_cpus))
+
+    @property
+    def telemetry_file(self) -> Path:
+        """What is known of the server's machine, as it was written."""
+        return self._watchers[0].file
 
     @property
     def endpoint(self) -> Endpoint:
@@ -132,9 +134,12 @@ class Stage:
 
     def start_process(self, label: str, argv: Sequence[str | Path]) -> Program:
         """A program at the client's end, on the generator's CPUs, until the stage is left."""
+        return self._start_on(self.rig.client, label, argv)
+
+    def _start_on(self, host: Host, label: str, argv: Sequence[str | Path]) -> Program:
         log = self.folder / f"{label}.log"
-        process = self._open.enter_context(self.rig.client.start(label, argv, log, self.settings.rig.load_cpus))
-        self._label(label, process, self.rig.client)
+        process = self._open.enter_context(host.start(label, argv, log, self.settings.rig.load_cpus))
+        self._label(label, process, host)
         return process
 
     def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
@@ -158,7 +163,7 @@ class Stage:
         )
         self._prepare(installed, setup, self.rig.server)
         if self.settings.timing.cold_cache:
-            forget_pages([zone.file for zone in setup.zones if zone.file])
+            forget_pages(self.rig.server, self.folder / "cold.txt", [zone.file for zone in setup.zones if zone.file])
         command, log = installed.adapter.command(installed.program, setup), self.folder / "server.log"
         started = self.rig.server.start("server", command, log, rig.server_cpus, rig.descriptors)
         process = self._open.enter_context(started)
@@ -201,8 +206,8 @@ class Stage:
             tsig=TSIG if spec.tsig else None,
             notify=notify,
         )
-        self._prepare(installed, setup, self.rig.client)
-        process = self.start_process("primary", installed.adapter.command(installed.program, setup))
+        self._prepare(installed, setup, self.rig.primary)
+        process = self._start_on(self.rig.primary, "primary", installed.adapter.command(installed.program, setup))
         server = Server(installed, setup, process)
         self.wait_ready(server)
         return server
@@ -254,30 +259,42 @@ class Stage:
     def load(self, job: QueryJob) -> LoadResult:
         """Runs the generator to its end: on every player its part of the rate."""
         players = self.rig.players
-        part = dataclasses.replace(job, rate=job.rate / len(players))
+        parts = [
+            dataclasses.replace(
+                job, rate=job.rate / len(players), source_prefix=self.sources(player, job.traffic.sources)
+            )
+            for player in players
+        ]
         for player in players:
             authority = [job.authority.certificate] if job.authority else []
             player.place(job.workload.queries, job.workload.expectation, *authority)
-        outputs = self._run_all(players, self.generator.query(part), job.seconds + job.warm_up_s)
-        return merged([self.generator.parse(output, part) for output in outputs])
+        commands = [(player, self.generator.query(part)) for player, part in zip(players, parts, strict=True)]
+        outputs = self._run_all(commands, job.seconds + job.warm_up_s)
+        return merged([self.generator.parse(output, part) for output, part in zip(outputs, parts, strict=True)])
+
+    def sources(self, host: Host, count: int) -> str:
+        """The prefix of `count` source addresses at that host; empty if one address does."""
+        return host.sources if count > 1 else ""
 
     def run_load(
         self, argv: Sequence[str | Path], seconds: float, on_event: Callable[[str], None] = lambda _: None
     ) -> str:
         """Runs one generator command; `on_event` hears the type of each event that it prints. Returns its output."""
-        return self._run_all([self.rig.client], argv, seconds, on_event)[0]
+        self.rig.client.place(*(word for word in argv if isinstance(word, Path) and word != self.generator.program))
+        return self._run_all([(self.rig.client, argv)], seconds, on_event)[0]
 
     def _run_all(
         self,
-        hosts: Sequence[Host],
-        argv: Sequence[str | Path],
+        commands: Sequence[tuple[Host, Sequence[str | Path]]],
         seconds: float,
         on_event: Callable[[str], None] = lambda _: None,
     ) -> list[str]:
-        """One command on all those hosts at once, to its end; returns what each printed."""
+        """All those commands at once, to their end; returns what each printed."""
         heard = 0
         with contextlib.ExitStack() as running:
-            programs = [running.enter_context(self._start_load(host, argv, i)) for i, host in enumerate(hosts)]
+            programs = [running.enter_context(self._start_load(*command, i)) for i, command in enumerate(commands)]
+            for (host, _), program in zip(commands, programs, strict=True):
+                self._label("load", program, host)
             deadline = time.monotonic() + seconds + GRACE_S
             while any(program.alive for program in programs):
                 time.sleep(0.01)
@@ -288,17 +305,15 @@ class Stage:
                 for name in found[heard:]:
                     on_event(name)
                 heard = len(found)
-        for program in programs:
+        for (host, _), program in zip(commands, programs, strict=True):
             if program.status not in (VALID, INVALID):
-                raise LabError(f"the load generator failed with status {program.status}", program.tail())
+                raise LabError(f"{host.name}: the load generator failed with status {program.status}", program.tail())
         return [program.log.read_text() for program in programs]
 
     def _start_load(self, host: Host, argv: Sequence[str | Path], number: int) -> Program:
         log = self.folder / f"load{number}.log"
         log.unlink(missing_ok=True)
-        program = host.start("load", argv, log, self.settings.rig.load_cpus)
-        self._label("load", program, host)
-        return program
+        return host.start("load", argv, log, self.settings.rig.load_cpus)
 
     def rate(self, settings: Settings, server: Server) -> float:
         """Queries a second; "50%" is a share of the capacity of this very start."""
@@ -331,19 +346,30 @@ class Stage:
     @contextlib.contextmanager
     def span(self, server: Server) -> Iterator[Span]:
         """Takes the time and the CPU time of what is done inside."""
-        span, before, own_before = Span(), server.process.cpu_s(), self._own_cpu_s()
+        own_before, before = [watcher.own_cpu_s() for watcher in self._watchers], server.process.cpu_s()
+        span = Span()
         yield span
         span.ended = time.monotonic()
         span.server_cpu_s = server.process.cpu_s() - before
-        span.own_cpu_s = span.server_cpu_s + self._own_cpu_s() - own_before
+        own = [watcher.own_cpu_s() - before for watcher, before in zip(self._watchers, own_before, strict=True)]
+        span.own_cpu_s = span.server_cpu_s + own[0]
+        others = zip(self._watchers[1:], own[1:], strict=True)
+        span.elsewhere_cpu_s = {watcher.host.name: cpu_s for watcher, cpu_s in others}
 
     def observed(self, span: Span) -> Telemetry:
         """The telemetry of a span."""
         return self.latest().between(span.began, span.ended)
 
     def latest(self) -> Telemetry:
-        """The telemetry so far, by our clock."""
-        return Telemetry.load(self.telemetry_file).shifted(-self.rig.watch[0].clock_offset_s)
+        """The telemetry of the server's machine so far, with the counters of the players' ends, by our clock."""
+        first, *others = [watcher.telemetry() for watcher in self._watchers]
+        return with_clients(first, others)
+
+    def elsewhere(self, span: Span) -> dict[str, Telemetry]:
+        """The telemetry of a span on every machine but the server's, by the name of its host."""
+        return {
+            watcher.host.name: watcher.telemetry().between(span.began, span.ended) for watcher in self._watchers[1:]
+        }
 
     def reload(self, server: Server) -> None:
         """Has the server read its changed zone files; its configuration is written anew, or some would not look."""
@@ -353,40 +379,25 @@ class Stage:
         else:
             server.process.signal(signal.SIGHUP)
 
-    def _own_cpu_s(self) -> float:
-        """CPU time of the lab itself and all it started, also of what has ended."""
-        times = os.times()
-        living = [pid for label, pid in self._labels.items() if label != "server"]
-        running = sum(thread_run_ns(task) for task in threads([below for pid in living for below in descendants(pid)]))
-        return times.user + times.system + times.children_user + times.children_system + running / 1e9
-
     def _label(self, label: str, program: Program, host: Host) -> None:
-        """Tells telemetry of a program, if it can see it."""
-        if not self.rig.watched(host):
-            return
-        self._labels[label] = program.pid
-        path = self.folder / "labels.json"
-        path.write_text(json.dumps(self._labels))
-        self.rig.watch[0].place(path)
+        """Tells telemetry of a program, where it can see it."""
+        for watcher in self._watchers:
+            if watcher.sees(host):
+                watcher.label(label, program)
 
 
 def _credentials(setup: Setup) -> list[Path]:
     """The files of keys that a server reads."""
-    used = [certificate for certificate in (setup.certificate, setup.authority) if certificate]
-    return [path for each in used for path in (each.certificate, each.key)]
+    return [*_files(setup.certificate), *_files(setup.authority)]
 
 
-def forget_pages(files: Sequence[Path]) -> None:
-    """Has the kernel forget what it holds of those files: the next reader goes to the disk."""
-    for path in files:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def _files(certificate: Certificate | None) -> list[Path]:
+    return [certificate.certificate, certificate.key] if certificate else []
 
 
-def sweep() -> None:
-    """Removes what labs that were killed left in the folder of temporary files: those whose process is gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+def sweep(below: Path | None = None) -> None:
+    """Removes what labs that were killed left in a folder (that of temporary files): those whose process is gone."""
+    for folder in (below or Path(tempfile.gettempdir())).glob(f"{SCRATCH}*-*"):
         owner = folder.name.removeprefix(SCRATCH).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
             shutil.rmtree(folder, ignore_errors=True)

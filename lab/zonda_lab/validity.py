@@ -45,7 +45,7 @@ def reasons(window: Window) -> list[str]:
     found = [] if not window.died else ["the server died"]
     if window.result is not None:
         found += _generator(window, window.result)
-    return found + _machine(window)
+    return found + machine_reasons(window.telemetry, window.seconds, window.own_cores)
 
 
 def disturbed(found: Sequence[str]) -> bool:
@@ -69,15 +69,16 @@ def _generator(window: Window, result: LoadResult) -> list[str]:
     return found
 
 
-def _machine(window: Window) -> list[str]:
-    telemetry, found = window.telemetry, []
+def machine_reasons(telemetry: Telemetry, seconds: float, own_cores: float) -> list[str]:
+    """Why a machine was not fit to measure meanwhile: any that takes part, the server's or a player's."""
+    found = []
     if len(telemetry.samples) < 2:
-        return ["no telemetry"] if window.seconds > 0.5 else []
+        return ["no telemetry"] if seconds > 0.5 else []
     if (steal := telemetry.cpu_share("steal")) > STEAL:
         found.append(f"the hypervisor took {steal:.1%} of the CPU time")
-    if (foreign := telemetry.busy_cores() - window.own_cores) > FOREIGN_CORES:
+    if (foreign := telemetry.busy_cores() - own_cores) > FOREIGN_CORES:
         found.append(f"other programs used {foreign:.2f} CPUs")
-    if (waiting := telemetry.grown(lambda sample: sample["psi"]["io"]) / 1e6 / window.seconds) > IO_PRESSURE:
+    if (waiting := telemetry.grown(lambda sample: sample["psi"]["io"]) / 1e6 / seconds) > IO_PRESSURE:
         found.append(f"something waited for a disk {waiting:.0%} of the time")
     if (late := float(telemetry.gauge(lambda sample: sample["late"]).max()) / 1e9) > LATE_SAMPLE_S:
         found.append(f"telemetry came {late:.1f} s late")

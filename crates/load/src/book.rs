@@ -98,7 +98,7 @@ impl Book {
 
 /// RFC 5452 9.1: an answer repeats the question. One that says no to the whole message may leave it out.
 #[inline]
-fn is_answer_to(question: &[u8], answer: &[u8]) -> bool {
+pub(crate) fn is_answer_to(question: &[u8], answer: &[u8]) -> bool {
     match [answer[4], answer[5]] {
         [0, 1] => answer[HEADER_LEN..]
             .get(..question.len())

@@ -9,13 +9,14 @@ mod security;
 mod target;
 mod xfr;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use netio::signal::{Signal, Signals};
 
 /// Measures DNS servers truthfully: schedules fixed in advance, latency from the intended time of sending, checked answers.
@@ -44,6 +45,11 @@ enum Command {
     Notify(maintain::NotifyArguments),
     /// Send dynamic updates that add and delete records of a zone.
     Update(maintain::UpdateArguments),
+    /// Write the manual pages, one a command, into a folder.
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 /// What a command came to, apart from errors.
@@ -108,6 +114,9 @@ pub fn main() -> ExitCode {
         Command::Xfr(arguments) => xfr::run(&arguments, &stop),
         Command::Notify(arguments) => maintain::notify(&arguments, &stop),
         Command::Update(arguments) => maintain::update(&arguments, &stop),
+        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+            .map(|()| Verdict::Valid)
+            .map_err(Failure::system(folder.display().to_string())),
     };
     match verdict {
         Ok(Verdict::Valid) => ExitCode::SUCCESS,
@@ -139,8 +148,27 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_command_line_is_consistent() {
-        <super::Cli as clap::CommandFactory>::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documents_tell_commands_that_exist() {
+        let mut count = 0;
+        for text in [include_str!("../../../docs/manual/zonda-load.md"), include_str!("../../../README.md")] {
+            // Every second part stands between fences.
+            let lines = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+            for line in lines.map(str::trim).filter(|line| line.starts_with("zonda-load ")) {
+                count += 1;
+                let words = line.split('#').next().unwrap_or(line).split_whitespace();
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("{line}: {error}");
+                }
+            }
+        }
+        assert!(count >= 12, "only {count} commands were found");
     }
 }

@@ -107,6 +107,34 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that the library takes")
 }
 
+/// All that is a plain count, by reference: of a `mut` one to be changed.
+macro_rules! counts {
+    ($measure:ident $(, $mutable:tt)?) => {
+        [
+            &$($mutable)? $measure.queries,
+            &$($mutable)? $measure.responses,
+            &$($mutable)? $measure.timeouts,
+            &$($mutable)? $measure.interrupted,
+            &$($mutable)? $measure.unexpected,
+            &$($mutable)? $measure.discarded,
+            &$($mutable)? $measure.scheduled,
+            &$($mutable)? $measure.late,
+            &$($mutable)? $measure.missed,
+            &$($mutable)? $measure.checked,
+            &$($mutable)? $measure.wrong,
+            &$($mutable)? $measure.truncated,
+            &$($mutable)? $measure.query_octets,
+            &$($mutable)? $measure.response_octets,
+            &$($mutable)? $measure.handshakes,
+            &$($mutable)? $measure.handshakes_resumed,
+            &$($mutable)? $measure.handshakes_failed,
+            &$($mutable)? $measure.closed_early,
+            &$($mutable)? $measure.refused,
+            &$($mutable)? $measure.cpu_ns,
+        ]
+    };
+}
+
 impl Measure {
     /// Counts a query that was sent.
     #[inline]
@@ -151,7 +179,7 @@ impl Measure {
 
     /// Adds what another thread or interval measured.
     pub fn add(&mut self, other: &Measure) {
-        for (mine, theirs) in self.counts().into_iter().zip(other.clone().counts()) {
+        for (mine, theirs) in counts!(self, mut).into_iter().zip(counts!(other)) {
             *mine += *theirs;
         }
         for (mine, theirs) in self.rcodes.iter_mut().zip(other.rcodes) {
@@ -170,31 +198,6 @@ impl Measure {
         ] {
             mine.add(theirs).expect("all histograms have the same bounds");
         }
-    }
-
-    fn counts(&mut self) -> [&mut u64; 20] {
-        [
-            &mut self.queries,
-            &mut self.responses,
-            &mut self.timeouts,
-            &mut self.interrupted,
-            &mut self.unexpected,
-            &mut self.discarded,
-            &mut self.scheduled,
-            &mut self.late,
-            &mut self.missed,
-            &mut self.checked,
-            &mut self.wrong,
-            &mut self.truncated,
-            &mut self.query_octets,
-            &mut self.response_octets,
-            &mut self.handshakes,
-            &mut self.handshakes_resumed,
-            &mut self.handshakes_failed,
-            &mut self.closed_early,
-            &mut self.refused,
-            &mut self.cpu_ns,
-        ]
     }
 
     /// How the generator did not keep its schedule; empty when it did.

@@ -5,6 +5,9 @@ pub mod maintenance;
 pub mod pcap;
 pub mod zone;
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use wire::{Class, HEADER_LEN, NameRef, Rtype};
 
 use crate::random::Random;
@@ -96,6 +99,16 @@ impl Queries {
     /// All of [`Queries::origin`].
     pub fn origins(&self) -> &[Origin] {
         &self.origins
+    }
+
+    /// The numbers of all queries, those of each `window` neighbours by falling length: equal ones stand side by side, with a
+    /// shorter one behind them, which is how the kernel takes several in one piece.
+    pub fn by_length(&self, window: usize) -> Arc<[u32]> {
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        for neighbours in order.chunks_mut(window) {
+            neighbours.sort_by_key(|&number| Reverse(self.at(number).message.len()));
+        }
+        order.into()
     }
 
     /// Adds a query message (RFC 1035 4.1); its id is set to 0.

@@ -52,6 +52,13 @@ pub enum Timing {
     },
 }
 
+/// The largest [`Job::bunch`]: as many as the kernel takes in one piece.
+pub const MAX_BUNCH: usize = 64;
+
+/// How many neighbours of a closed loop are asked in the order of their lengths: several of each length for a whole bunch, few
+/// enough that a server's caches see no other load.
+const WINDOW: usize = 1024;
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -67,8 +74,9 @@ pub struct Job {
     pub queries_per_connection: u32,
     /// Where queries come from; `None` for the address that the kernel chooses.
     pub sources: Option<Sources>,
-    /// Whether neighbours of the same length leave in one piece (UDP_SEGMENT).
-    pub segmented: bool,
+    /// How many queries over UDP leave by one socket if they are due together, in as few pieces as their lengths allow
+    /// (UDP_SEGMENT); 1 to [`MAX_BUNCH`].
+    pub bunch: usize,
     /// How streams are encrypted; `None` for plain TCP.
     pub tls: Option<Tls>,
     /// What queries are signed with; `None` for not at all.
@@ -104,8 +112,9 @@ impl Job {
     /// Runs to the end or until `stop`; `progress` is told every interval's result.
     pub fn run(&self, stop: &AtomicBool, mut progress: impl FnMut(&Outcome)) -> io::Result<Outcome> {
         let worker_count = self.cpus.len().max(1);
+        let order = self.order();
         let workers =
-            (0..worker_count).map(|index| self.worker(index, worker_count)).collect::<io::Result<Vec<_>>>()?;
+            (0..worker_count).map(|index| self.worker(index, worker_count, &order)).collect::<io::Result<Vec<_>>>()?;
         // So that the threads are there when the time begins to count.
         let start = clock::monotonic_exact() + Duration::from_millis(10);
         let since = clock::real() + Duration::from_millis(10) + self.warm_up;
@@ -142,11 +151,21 @@ impl Job {
         }
     }
 
-    fn worker(&self, index: usize, count: usize) -> io::Result<Worker> {
+    /// The queries of a closed loop have no times of their own, so that those go together which leave in few pieces.
+    fn order(&self) -> Arc<[u32]> {
+        let is_free = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
+        if is_free && self.transport == Transport::Udp && self.bunch > 1 {
+            self.queries.by_length(WINDOW)
+        } else {
+            Arc::default()
+        }
+    }
+
+    fn worker(&self, index: usize, count: usize, order: &Arc<[u32]>) -> io::Result<Worker> {
         let sources = self.sources.map(|sources| share_of(sources, index, count));
         let connections = self.connections / count + usize::from(index < self.connections % count);
         let udp = match self.transport {
-            Transport::Udp | Transport::Mixed => Some(Udp::open(self.server, connections, sources, self.segmented)?),
+            Transport::Udp | Transport::Mixed => Some(Udp::open(self.server, connections, sources, self.bunch)?),
             Transport::Tcp => None,
         };
         let queries_per_connection = self.queries_per_connection;
@@ -154,6 +173,7 @@ impl Job {
         let first_token = udp.as_ref().map_or(0, Udp::socket_count) as u64;
         Worker::new(Parts {
             queries: self.queries.clone(),
+            order: order.clone(),
             verifier: self.verifier.clone(),
             key: self.key.clone(),
             share: (index, count),
@@ -196,18 +216,22 @@ impl Job {
     ) -> Measure {
         let mut total = Measure::default();
         // The intervals that not all workers have reported yet; the first is number `done`.
-        let mut pending: Vec<(usize, Measure)> = Vec::new();
+        let mut pending: Vec<Vec<Measure>> = Vec::new();
         let mut done = 0;
         for (interval, measure) in reports {
             total.add(&measure);
             let index = (interval - done) as usize;
-            pending.resize_with(pending.len().max(index + 1), Default::default);
-            pending[index].0 += 1;
-            pending[index].1.add(&measure);
-            while pending.first().is_some_and(|(count, _)| *count == worker_count) {
+            pending.resize_with(pending.len().max(index + 1), Vec::new);
+            pending[index].push(measure);
+            while pending.first().is_some_and(|parts| parts.len() == worker_count) {
                 let began = since + self.interval * done as u32 - self.warm_up;
                 done += 1;
-                let outcome = Outcome { since: began, until: began + self.interval, measure: pending.remove(0).1 };
+                let whole = pending.remove(0).into_iter().reduce(|mut whole, part| {
+                    whole.add(&part);
+                    whole
+                });
+                let outcome =
+                    Outcome { since: began, until: began + self.interval, measure: whole.unwrap_or_default() };
                 // What leaves right behind the warm-up may be counted at the end of its last interval.
                 if outcome.until > since || outcome.measure.scheduled > 0 {
                     progress(&outcome);

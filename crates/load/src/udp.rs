@@ -10,11 +10,6 @@ use netio::stream::{Interest, Poll};
 
 use crate::queries::MAX_QUERY_LEN;
 
-/// Neighbours on the schedule that leave by the same socket if they are due together: enough to share the cost of a system
-/// call, few enough not to bunch up at one thread of a server that spreads its clients by address and port.
-pub const RUN: u32 = 8;
-/// The same where they leave in segments: as many as make the kernel's work per datagram small.
-const SEGMENTED_RUN: u32 = 64;
 /// Datagrams that are received in one call.
 const RECEIVED_AT_ONCE: usize = 64;
 /// Room for answers that wait, in octets: 4 MiB are some 5000, 5 ms at a million a second.
@@ -26,25 +21,37 @@ pub struct Udp {
     outbox: Outbox,
     inbox: Inbox,
     addresses: u32,
-    is_segmented: bool,
+    bunch: usize,
     /// How many sources were given out.
-    turn: u32,
+    turn: u64,
+    /// How many bunches were begun.
+    bunches: u64,
+    /// After how many bunches of one query addresses and sockets would meet in the same pairs again.
+    round: u64,
+    /// The socket of the bunch at hand.
+    socket: u32,
     /// The socket that the queued datagrams are for.
     current: usize,
 }
 
 impl Udp {
-    /// Opens `sockets` sockets. If `is_segmented`, neighbours of the same length and source leave in one piece (UDP_SEGMENT).
-    pub fn open(server: SocketAddr, sockets: usize, sources: Option<Sources>, is_segmented: bool) -> io::Result<Udp> {
-        let sockets =
+    /// Opens `sockets` sockets. Up to `bunch` queries leave together: those of one source in one piece where their lengths
+    /// allow it (UDP_SEGMENT).
+    pub fn open(server: SocketAddr, sockets: usize, sources: Option<Sources>, bunch: usize) -> io::Result<Udp> {
+        let sockets: Vec<Socket> =
             (0..sockets.max(1)).map(|_| Socket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
+        let addresses = sources.map_or(1, |sources| sources.count);
         Ok(Udp {
+            round: least_common_multiple(sockets.len() as u64, addresses.into()),
             sockets,
-            outbox: Outbox::new(SEGMENTED_RUN as usize, MAX_QUERY_LEN, is_segmented),
+            // Twice the length, so that a signature has room behind the longest query.
+            outbox: Outbox::new(bunch, 2 * MAX_QUERY_LEN, bunch > 1),
             inbox: Inbox::new(RECEIVED_AT_ONCE),
-            addresses: sources.map_or(1, |sources| sources.count),
-            is_segmented,
+            addresses,
+            bunch,
             turn: 0,
+            bunches: 0,
+            socket: 0,
             current: 0,
         })
     }
@@ -54,14 +61,9 @@ impl Udp {
         self.sockets.len() as u32 * self.addresses
     }
 
-    /// Whether neighbours of the same length leave in one piece.
-    pub fn is_segmented(&self) -> bool {
-        self.is_segmented
-    }
-
-    /// How many queries leave by the same socket if they are due together.
-    pub fn run_len(&self) -> u32 {
-        if self.is_segmented { SEGMENTED_RUN } else { RUN }
+    /// How many queries leave together if they are due together.
+    pub fn bunch(&self) -> usize {
+        self.bunch
     }
 
     /// How many sockets there are; socket `n` has the token `n`.
@@ -74,15 +76,18 @@ impl Udp {
         self.sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))
     }
 
-    /// The source of the next query: another address each time, another socket each [`Udp::run_len`].
+    /// Has the queries that follow leave by the next socket.
+    pub fn begin_bunch(&mut self) {
+        // One socket further each round, or an address would only ever meet some of the sockets.
+        self.socket = ((self.bunches + self.bunches / self.round) % self.sockets.len() as u64) as u32;
+        self.bunches += 1;
+    }
+
+    /// The source of the next query: another address each time, another socket each bunch.
     #[inline]
     pub fn next_source(&mut self) -> u32 {
-        let run = self.turn / self.run_len();
-        let socket = run % self.sockets.len() as u32;
-        // Segments of one piece have one source.
-        let address = if self.is_segmented { run } else { self.turn } % self.addresses;
-        self.turn = self.turn.wrapping_add(1);
-        socket * self.addresses + address
+        self.turn += 1;
+        self.socket * self.addresses + (self.turn % u64::from(self.addresses)) as u32
     }
 
     /// The source that stands for a client of a capture.
@@ -110,5 +115,50 @@ impl Udp {
         let base = socket as u32 * self.addresses;
         self.inbox
             .receive(&self.sockets[socket], |answer| take(answer.source.map(|source| base + source), answer.bytes))
+    }
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    a / divisor * b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources_of(bunches: usize, bunch: usize, addresses: u32) -> Vec<Vec<u32>> {
+        let sources = Sources { first: [127, 6, 0, 1].into(), count: addresses };
+        let mut udp = Udp::open(([127, 0, 0, 1], 9).into(), 4, Some(sources), bunch).expect("loopback");
+        let mut gather = || {
+            udp.begin_bunch();
+            (0..bunch).map(|_| udp.next_source()).collect()
+        };
+        (0..bunches).map(|_| gather()).collect()
+    }
+
+    #[test]
+    fn each_address_meets_each_socket() {
+        for addresses in [1, 3, 4, 6, 8] {
+            let mut met = sources_of(4 * addresses as usize, 1, addresses).concat();
+            met.sort_unstable();
+            assert_eq!(met, (0..4 * addresses).collect::<Vec<u32>>());
+        }
+    }
+
+    #[test]
+    fn a_bunch_has_one_socket_and_the_next_another() {
+        let sockets: Vec<u32> = sources_of(8, 5, 2)
+            .iter()
+            .map(|sources| {
+                assert!(sources.iter().all(|source| source / 2 == sources[0] / 2), "{sources:?}");
+                sources[0] / 2
+            })
+            .collect();
+        assert!(sockets.windows(2).all(|pair| pair[0] != pair[1]), "{sockets:?}");
+        assert!((0..4).all(|socket| sockets.contains(&socket)), "{sockets:?}");
     }
 }

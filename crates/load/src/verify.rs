@@ -1,13 +1,15 @@
 //! Whether an answer is the right one: by an expectation for each query, or by what a second server says.
 
-use std::collections::BTreeSet;
+mod reference;
+
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use wire::{Message, Rtype};
+use wire::Rtype;
+
+pub use self::reference::Reference;
 
 use crate::queries::Queries;
 use crate::records::records;
@@ -44,14 +46,6 @@ enum Kind {
     Nxdomain,
     /// None of these.
     Other,
-}
-
-/// The answer of the second server.
-#[derive(Clone, Debug)]
-pub struct Reference {
-    essence: Essence,
-    /// The hash of the last octets that were found equal to it, so that the same answer is compared octet by octet only once.
-    known: u64,
 }
 
 /// A line of an expectation file that says nothing.
@@ -100,17 +94,9 @@ impl Verifier {
         Ok(Verifier::Kinds(kinds))
     }
 
-    /// Asks a second server every query, one after the other, over UDP. An answer that does not come is an error.
+    /// Asks a second server every query over UDP, many at a time. A query that it does not answer is an error.
     pub fn from_server(server: SocketAddr, queries: &Queries, timeout: Duration) -> io::Result<Verifier> {
-        let local: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-        let socket = UdpSocket::bind(local)?;
-        socket.connect(server)?;
-        socket.set_read_timeout(Some(timeout))?;
-        let references = (0..queries.len() as u32).map(|number| {
-            let essence = ask(&socket, queries, number)?;
-            Ok(Reference { essence, known: 0 })
-        });
-        references.collect::<io::Result<_>>().map(Verifier::Reference)
+        reference::ask(server, queries, timeout).map(Verifier::Reference)
     }
 
     /// Whether answers are compared with anything but the question.
@@ -131,25 +117,6 @@ impl Verifier {
             Verifier::Reference(references) => references[query as usize].fault(answer),
         }
     }
-}
-
-/// How often a query is repeated that the second server does not answer.
-const TRIES: usize = 3;
-
-fn ask(socket: &UdpSocket, queries: &Queries, number: u32) -> io::Result<Essence> {
-    let mut query = queries.at(number).message.to_vec();
-    query[..2].copy_from_slice(&(number as u16).to_be_bytes());
-    let mut answer = [0; 4096];
-    for _ in 0..TRIES {
-        socket.send(&query)?;
-        while let Ok(len) = socket.recv(&mut answer) {
-            if let Some(essence) = Essence::of(&answer[..len]).filter(|_| answer[..2] == query[..2]) {
-                return Ok(essence);
-            }
-        }
-    }
-    let what = format!("the second server does not answer {}", queries.describe(number));
-    Err(io::Error::new(io::ErrorKind::TimedOut, what))
 }
 
 //----------- Expectation ------------------------------------------------------
@@ -190,70 +157,14 @@ fn has_authority(message: &[u8], rtype: Rtype) -> bool {
     records(message).any(|record| record.section == 1 && record.rtype == rtype)
 }
 
-//----------- Reference --------------------------------------------------------
-
-/// What two right servers have in common: all but the additional section, which is up to them (RFC 2181 9),
-/// the order of records and the case of owners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Essence {
-    rcode: u16,
-    authoritative: bool,
-    truncated: bool,
-    records: BTreeSet<Said>,
-}
-
-/// A record: whether it is in the answer section, owner in lower case, type, TTL, RDATA.
-type Said = (bool, Vec<u8>, u16, u32, Vec<u8>);
-
-impl Essence {
-    fn of(answer: &[u8]) -> Option<Essence> {
-        let message = Message::parse(answer).ok()?;
-        let sections = [(true, &message.answer), (false, &message.authority)];
-        let records = sections.into_iter().flat_map(|(is_answer, records)| {
-            records.iter().map(move |record| {
-                let owner = record.owner.to_lowercase().wire().to_vec();
-                (is_answer, owner, record.rtype.0, record.ttl, record.rdata.clone())
-            })
-        });
-        Some(Essence {
-            rcode: message.rcode.0,
-            authoritative: message.flags.authoritative,
-            truncated: message.flags.truncated,
-            records: records.collect(),
-        })
-    }
-}
-
-impl Reference {
-    fn fault(&mut self, answer: &[u8]) -> Option<String> {
-        let mut hasher = DefaultHasher::new();
-        answer[2..].hash(&mut hasher);
-        let hash = hasher.finish();
-        if hash == self.known {
-            return None;
-        }
-        let expected = &self.essence;
-        let Some(found) = Essence::of(answer) else { return Some("expected a message, got broken octets".into()) };
-        if &found == expected {
-            self.known = hash;
-            return None;
-        }
-        let tell = |essence: &Essence| {
-            let (aa, tc) = (u8::from(essence.authoritative), u8::from(essence.truncated));
-            format!("{} AA={aa} TC={tc} with {} records", rcode_name(essence.rcode as u8), essence.records.len())
-        };
-        let differing = found.records.symmetric_difference(&expected.records).count();
-        Some(format!("expected {}, got {}; {differing} records differ", tell(expected), tell(&found)))
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use wire::Message;
     use wire::message::{Edns, Flags, Rcode, Record};
     use wire::{Class, Name};
 
-    fn record(owner: &str, rtype: Rtype, ttl: u32) -> Record {
+    pub(crate) fn record(owner: &str, rtype: Rtype, ttl: u32) -> Record {
         let rdata = match rtype {
             Rtype::A => vec![192, 0, 2, 1],
             Rtype::NS => b"\x02ns\x00".to_vec(),
@@ -262,7 +173,7 @@ mod tests {
         Record { owner: owner.parse::<Name>().expect("a literal"), rtype, class: Class::IN, ttl, rdata }
     }
 
-    fn message(aa: bool, rcode: Rcode, answer: Vec<Record>, authority: Vec<Record>) -> Message {
+    pub(crate) fn message(aa: bool, rcode: Rcode, answer: Vec<Record>, authority: Vec<Record>) -> Message {
         let flags = Flags { response: true, authoritative: aa, ..Flags::default() };
         Message { flags, rcode, answer, authority, edns: Some(Edns::default()), ..Message::default() }
     }
@@ -289,20 +200,5 @@ mod tests {
             assert_eq!(Expectation::from_text(text).map(|expectation| expectation.to_string()), Some(text.into()));
         }
         assert_eq!(Expectation::from_text("NOERROR maybe"), None);
-    }
-
-    #[test]
-    fn a_reference_allows_another_order_and_case_and_nothing_else() {
-        let (one, two) = (record("a.example", Rtype::A, 60), record("a.example", Rtype::NS, 60));
-        let expected = message(true, Rcode::NOERROR, vec![one.clone(), two.clone()], vec![]).to_wire();
-        let essence = Essence::of(&expected).expect("well-formed");
-        let mut reference = Reference { essence, known: 0 };
-        let other_order = message(true, Rcode::NOERROR, vec![two, record("A.example", Rtype::A, 60)], vec![]);
-        assert_eq!(reference.fault(&other_order.to_wire()), None);
-        assert_eq!(reference.fault(&expected), None);
-        let other_ttl = message(true, Rcode::NOERROR, vec![one, record("a.example", Rtype::NS, 61)], vec![]);
-        let fault = reference.fault(&other_ttl.to_wire()).expect("a TTL differs");
-        assert!(fault.ends_with("2 records differ"), "{fault}");
-        assert!(reference.fault(&expected[..expected.len() - 1]).is_some());
     }
 }

@@ -18,11 +18,13 @@ use crate::queries::Queries;
 use crate::random::Random;
 use crate::signing::Signing;
 use crate::stream::Streams;
-use crate::udp::{RUN, Udp};
+use crate::udp::Udp;
 use crate::verify::Verifier;
 
-/// Runs of queries that are sent before answers are looked at: enough to catch up, few enough not to time answers late.
-const RUNS_A_TURN: usize = 8;
+/// Queries that are sent before answers are looked at: enough to catch up, few enough not to time answers late.
+const SENT_A_TURN: usize = 64;
+/// Queries over TCP alone that are written before answers are looked at.
+const STREAM_BUNCH: usize = 8;
 /// Events that are taken in one wait.
 const EVENTS: usize = 256;
 /// Below this the thread does not sleep but looks again: a processor needs about as long to wake up.
@@ -34,6 +36,8 @@ const MAX_SLEEP_NS: u64 = 50_000_000;
 pub struct Parts {
     /// What is asked.
     pub queries: Arc<Queries>,
+    /// In which order, by number; empty for that of the numbers.
+    pub order: Arc<[u32]>,
     /// What is right.
     pub verifier: Verifier,
     /// What queries are signed with, if they are.
@@ -67,11 +71,12 @@ pub struct Worker {
     /// What was measured in the interval at hand.
     measure: Measure,
     pacer: Pacer,
+    order: Arc<[u32]>,
     udp: Option<Udp>,
     streams: Option<Streams>,
     stream_share: f64,
     /// Queries that are about to leave together: their numbers and intended times.
-    run: Vec<(u32, u64)>,
+    bunch: Vec<(u32, u64)>,
     random: Random,
     poll: Poll,
     events: Events,
@@ -102,10 +107,11 @@ impl Worker {
             },
             measure: Measure::default(),
             pacer: Pacer::new(parts.pace, parts.share, parts.queries.len(), parts.timeout_ns),
+            order: parts.order,
             udp: parts.udp,
             streams: parts.streams,
             stream_share: parts.stream_share,
-            run: Vec::new(),
+            bunch: Vec::new(),
             random: Random::new(parts.share.0 as u64),
             poll,
             events: Events::with_capacity(EVENTS),
@@ -153,39 +159,41 @@ impl Worker {
         ns_since(self.start)
     }
 
-    /// Sends what is due, a few runs of it; returns whether there was any.
+    /// Sends what is due, a few bunches of it; returns whether there was any.
     fn send_due(&mut self) -> bool {
-        let mut any = false;
-        for _ in 0..RUNS_A_TURN {
+        let mut sent = 0;
+        while sent < SENT_A_TURN {
             let now = self.now();
-            self.gather_run(now);
-            if self.run.is_empty() {
+            self.gather_bunch(now);
+            if self.bunch.is_empty() {
                 break;
             }
-            any = true;
-            for at in 0..self.run.len() {
-                let (number, intended_ns) = self.run[at];
+            sent += self.bunch.len();
+            for at in 0..self.bunch.len() {
+                let (number, intended_ns) = self.bunch[at];
                 self.send(number, intended_ns, now);
             }
             self.flush();
         }
-        any
+        sent > 0
     }
 
     /// Takes the next queries that are due, as many as leave together.
-    fn gather_run(&mut self, now: u64) {
-        self.run.clear();
-        let run_len = self.udp.as_ref().map_or(RUN, Udp::run_len) as usize;
-        while self.run.len() < run_len {
-            match self.pacer.next(now, self.book.flight.len() + self.run.len()) {
-                Some(Due::Query { number, intended_ns }) => self.run.push((number, intended_ns)),
+    fn gather_bunch(&mut self, now: u64) {
+        self.bunch.clear();
+        let bunch = self.udp.as_ref().map_or(STREAM_BUNCH, Udp::bunch);
+        while self.bunch.len() < bunch {
+            match self.pacer.next(now, self.book.flight.len() + self.bunch.len()) {
+                Some(Due::Query { number, intended_ns }) => {
+                    let number = self.order.get(number as usize).copied().unwrap_or(number);
+                    self.bunch.push((number, intended_ns));
+                }
                 Some(Due::Missed { intended_ns }) => self.book.miss(intended_ns, &mut self.measure),
                 None => break,
             }
         }
-        if self.udp.as_ref().is_some_and(Udp::is_segmented) {
-            let queries = &self.book.queries;
-            self.run.sort_by_key(|&(number, _)| queries.at(number).message.len());
+        if let (Some(udp), false) = (&mut self.udp, self.bunch.is_empty()) {
+            udp.begin_bunch();
         }
     }
 

@@ -1,7 +1,8 @@
 //! The program as others run it: JSON lines on standard output, exit statuses, signals, messages about bad input.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::UdpSocket;
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -156,6 +157,16 @@ fn sigterm_ends_a_run_with_its_sum() {
 }
 
 #[test]
+fn there_is_a_manual_page_for_each_command() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    assert!(run(&format!("man {}", folder.display())).status.success());
+    let page = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+    assert!(page("zonda-load.1").contains("zonda\\-load\\-hold(1)"));
+    assert!(page("zonda-load-query.1").contains("\\-\\-bunch") && page("zonda-load-xfr-pull.1").contains("\\-\\-zone"));
+}
+
+#[test]
 fn notify_and_update_are_sent_as_queries_are() {
     let (port, zones) = (serve(|_| false), file("three.zones", "a.example\nb.example\nc.example\n"));
     let output = run(&format!("notify --server 127.0.0.1 --port {port} --zones {} --rate 100", zones.display()));
@@ -173,6 +184,34 @@ fn secrets_are_not_told() {
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         assert!(text.contains("hmac-sha256:k:...") && !text.contains("c2VjcmV0"), "{text}");
     }
+}
+
+#[test]
+fn two_thousand_connections_are_held_at_a_time() {
+    netio::limit::raise_descriptors().expect("up to the hard limit");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener.local_addr().expect("bound").port();
+    let served = thread::spawn(move || {
+        let mut streams: Vec<TcpStream> = listener.incoming().take(2000).collect::<Result<_, _>>().expect("loopback");
+        let sources: HashSet<_> = streams.iter().map(|stream| stream.peer_addr().expect("connected").ip()).collect();
+        // All of them stood before the first one ends.
+        (sources.len(), streams.iter_mut().all(|stream| matches!(stream.read(&mut [0]), Ok(0))))
+    });
+    let output = run(&format!(
+        "hold --server 127.0.0.1 --port {port} --connections 2000 --rate 4000 --seconds 0.2 --sources 4 --source-prefix 127.20.0.0/16"
+    ));
+    let sum = records(&output).pop().expect("a sum");
+    let zonda = &sum["zonda"];
+    assert_eq!((&zonda["open"], &zonda["failed"], &zonda["closed_by_peer"]), (&2000.into(), &0.into(), &0.into()));
+    assert_eq!(served.join().expect("no panic"), (4, true));
+}
+
+#[test]
+fn more_connections_than_descriptors_are_refused_with_the_mend() {
+    let output = run("hold --server 127.0.0.1 --port 9 --connections 4000000000");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("descriptors; allow 4000000016"), "{stderr}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn run(server: SocketAddr, tls: Tls, timing: Timing, queries_per_connection: u32
         connections: 4,
         queries_per_connection,
         sources: None,
-        segmented: false,
+        bunch: 8,
         tls: Some(tls),
         key: None,
         queries: Arc::new(queries()),

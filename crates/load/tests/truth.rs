@@ -45,7 +45,7 @@ fn job(server: SocketAddr, rate: f64, seconds: f64) -> Job {
         connections: 4,
         queries_per_connection: 0,
         sources: None,
-        segmented: false,
+        bunch: 8,
         tls: None,
         key: None,
         queries: queries(),
@@ -148,6 +148,33 @@ fn a_second_server_says_what_is_right() {
     let verifier = Verifier::from_server(reference, &queries, Duration::from_secs(1)).expect("it answers");
     let measure = run(&Job { verifier, ..job(subject, 1000.0, 0.2) }).measure;
     assert_eq!((measure.checked, measure.wrong), (200, 100));
+}
+
+/// The second server answers when it has been asked everything, the last question first, and loses the first try of one.
+#[test]
+fn a_second_server_is_asked_many_queries_at_a_time() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let reference = socket.local_addr().expect("bound");
+    thread::spawn(move || {
+        let receive = || {
+            let mut octets = [0; 2048];
+            let (len, peer) = socket.recv_from(&mut octets).expect("loopback");
+            octets[2] |= 0x84;
+            (octets[..len].to_vec(), peer)
+        };
+        let first: Vec<_> = (0..100).map(|_| receive()).collect();
+        first.iter().rev().skip(1).for_each(|(answer, peer)| drop(socket.send_to(answer, peer)));
+        let (answer, peer) = receive();
+        socket.send_to(&answer, peer).expect("loopback");
+    });
+    let verifier = Verifier::from_server(reference, &queries(), Duration::from_millis(300)).expect("it answers");
+    let measure = run(&Job { verifier, ..job(serve(|_, _| true), 1000.0, 0.1) }).measure;
+    assert_eq!((measure.checked, measure.wrong), (100, 0));
+
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let address = silent.local_addr().expect("bound");
+    let error = Verifier::from_server(address, &queries(), Duration::from_millis(50)).expect_err("nobody answers");
+    assert!(error.to_string().contains("the second server does not answer name"), "{error}");
 }
 
 /// Every tenth query is never answered: each counts as a time-out and stands in the histograms at no less than the time-out.
@@ -271,9 +298,24 @@ fn several_sources_and_threads_share_the_schedule() {
 fn segments_lose_and_mix_up_nothing() {
     let server = serve(|_, _| true);
     let timing = Timing::Rate(Profile::flat(1_000_000.0, 0.0001), Arrivals::Constant);
-    let sources = Some(netio::client::Sources { first: [127, 8, 0, 1].into(), count: 7 });
-    let measure = run(&Job { segmented: true, sources, timing, ..job(server, 1.0, 1.0) }).measure;
-    assert_eq!((measure.queries, measure.responses, measure.wrong, measure.unexpected), (100, 100, 0, 0));
+    let several = netio::client::Sources { first: [127, 8, 0, 1].into(), count: 7 };
+    for (bunch, sources) in [(64, None), (64, Some(several)), (1, None)] {
+        let measure = run(&Job { bunch, sources, timing: timing.clone(), ..job(server, 1.0, 1.0) }).measure;
+        assert_eq!((measure.queries, measure.responses, measure.wrong, measure.unexpected), (100, 100, 0, 0));
+    }
+}
+
+/// A closed loop asks neighbours in the order of their lengths, and all of them equally often.
+#[test]
+fn a_closed_loop_asks_all_and_like_lengths_together() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let server = serve(move |_, answer| sender.send(answer[12..].to_vec()).is_ok());
+    let timing = Timing::Closed { outstanding: 16, seconds: 0.3 };
+    let measure = run(&Job { timing, ..job(server, 1.0, 1.0) }).measure;
+    assert_eq!((measure.wrong, measure.timeouts), (0, 0));
+    let asked: Vec<_> = receiver.try_iter().take(100).collect();
+    assert!(asked.len() == 100 && asked.is_sorted_by_key(|question| std::cmp::Reverse(question.len())), "{asked:?}");
+    assert_eq!(asked.iter().collect::<std::collections::HashSet<_>>().len(), 100);
 }
 
 /// The capture of a root server, replayed a hundred times as fast from as many sources as it has, by UDP.

@@ -131,7 +131,7 @@ fn updates_and_notifications_are_signed_and_their_answers_verified() {
             connections: 1,
             queries_per_connection: 0,
             sources: None,
-            segmented: false,
+            bunch: 8,
             tls: None,
             key: key(KEY),
             queries: Arc::new(queries),

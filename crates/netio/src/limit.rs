@@ -1,4 +1,4 @@
-//! The limit on open descriptors.
+//! How many descriptors and ports there are.
 
 use crate::checked;
 use std::io;
@@ -16,8 +16,25 @@ pub fn raise_descriptors() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// How many ports the kernel may choose from for connections of one address to one server (ip(7), ip_local_port_range, which
+/// holds for IPv6 too).
+pub fn ephemeral_ports() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let range: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    match range[..] {
+        [low, high] if low <= high => Ok(high - low + 1),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "ip_local_port_range is no range")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn connections_have_ports_from_the_range() {
+        let ports = super::ephemeral_ports().expect("procfs");
+        assert!((1..=65536).contains(&ports), "{ports}");
+    }
+
     #[test]
     fn the_soft_limit_becomes_the_hard_one() {
         let raised = super::raise_descriptors().expect("raising to the hard limit is always allowed");

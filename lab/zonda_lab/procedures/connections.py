@@ -69,6 +69,7 @@ def _job(stage: Stage, server: Server) -> HoldJob:
         rate=change.connect_rate,
         seconds=change.hold_s,
         sources=traffic.sources,
+        source_prefix=stage.sources(stage.rig.client, traffic.sources),
         workload=stage.workload() if server.checked else None,
     )
 
@@ -110,11 +111,9 @@ def _tcp_recovery_s(client: Host, endpoint: Endpoint, zone: str) -> float:
 
 
 def _asked_over_tcp(client: Host, endpoint: Endpoint, asked: bytes) -> bool:
-    with client.tcp_socket() as stream:
-        stream.settimeout(0.5)
-        try:
-            stream.connect((endpoint.address, endpoint.port))
+    try:
+        with client.tcp_stream(endpoint, 0.5) as stream:
             stream.sendall(len(asked).to_bytes(2, "big") + asked)
             return len(stream.recv(2)) == 2
-        except OSError:
-            return False
+    except OSError:
+        return False

@@ -89,8 +89,7 @@ class Adapter(ABC):
         """The server with its version; raises if it is not there."""
         program = self.find(path)
         done = subprocess.run(self.version_command(program), capture_output=True, text=True, check=False)
-        match = re.search(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*", done.stdout + done.stderr)
-        return Installed(label or self.name, self, program, match[0] if match else "unknown")
+        return Installed(label or self.name, self, program, version_in(done.stdout + done.stderr))
 
     def prepare(self, setup: Setup) -> None:
         """Writes the configuration."""
@@ -99,6 +98,12 @@ class Adapter(ABC):
             path = setup.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+
+
+def version_in(printed: str) -> str:
+    """The version that a program printed."""
+    match = re.search(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*", printed)
+    return match[0] if match else "unknown"
 
 
 def at_least(version: str, *wanted: int) -> bool:

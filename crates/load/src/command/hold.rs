@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use netio::clock;
+use netio::{clock, limit};
 use serde_json::{Map, Value, json};
 
 use super::input::read;
@@ -24,6 +24,9 @@ use crate::report::Reporter;
 use crate::run::{Job, Outcome, Timing, Transport};
 use crate::tls::Purpose;
 use crate::verify::Verifier;
+
+/// Descriptors for anything but connections: standard streams, signals, polls, the probes' socket.
+const OTHER_DESCRIPTORS: u64 = 16;
 
 /// Arguments of `zonda-load hold`.
 #[derive(Debug, Args)]
@@ -107,6 +110,9 @@ pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Verdic
 
 impl Arguments {
     fn run(&self, behaviour: Behaviour, stop: &AtomicBool) -> Result<Verdict, Failure> {
+        if behaviour != Behaviour::Reset {
+            self.check_room()?;
+        }
         let queries = Arc::new(self.queries()?);
         let (transport, tls) = match self.transport {
             Line::Tcp => ("tcp", self.trust.needs_tls().map(|()| None)?),
@@ -145,6 +151,28 @@ impl Arguments {
         Ok(verdict(&invalid_because))
     }
 
+    /// Refuses what cannot be held at a time for want of descriptors or ports.
+    fn check_room(&self) -> Result<(), Failure> {
+        let (connections, sources) = (u64::from(self.connections), u64::from(self.target.sources));
+        let descriptors = limit::raise_descriptors().map_err(Failure::system("the limit of descriptors"))?;
+        let wanted = connections + OTHER_DESCRIPTORS;
+        if wanted > descriptors {
+            return Err(Failure::Input(format!(
+                "--connections {connections}: this process may have {descriptors} descriptors; allow {wanted} \
+                 (`ulimit -n`, LimitNOFILE=), or run several at a time, each with a --source-prefix of its own"
+            )));
+        }
+        let ports = limit::ephemeral_ports().unwrap_or(u64::MAX);
+        if connections > ports.saturating_mul(sources) {
+            let wanted = connections.div_ceil(ports);
+            return Err(Failure::Input(format!(
+                "--connections {connections}: an address has {ports} ports (net.ipv4.ip_local_port_range); \
+                 ask from more of them, as --sources {wanted} --source-prefix 127.1.0.0/16 on loopback"
+            )));
+        }
+        Ok(())
+    }
+
     fn queries(&self) -> Result<Queries, Failure> {
         let Some(path) = &self.queries else {
             return file::read(b". SOA", &Dress::default()).map_err(Failure::input("the query"));
@@ -169,7 +197,7 @@ impl Arguments {
             connections: 1,
             queries_per_connection: 0,
             sources: None,
-            segmented: false,
+            bunch: 1,
             tls: None,
             key: None,
             queries: queries.clone(),

@@ -88,7 +88,7 @@ fn run(
         connections: 1,
         queries_per_connection: 0,
         sources: target.sources()?,
-        segmented: false,
+        bunch: 8,
         tls: None,
         key: tsig.key.clone(),
         queries: Arc::new(queries),

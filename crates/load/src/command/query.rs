@@ -19,7 +19,7 @@ use crate::measure::Measure;
 use crate::plan::{Arrivals, Profile};
 use crate::queries::Queries;
 use crate::report::Reporter;
-use crate::run::{Job, Outcome, Timing, Transport};
+use crate::run::{Job, MAX_BUNCH, Outcome, Timing, Transport};
 use crate::search::{Search, Trial};
 use crate::tls::{Purpose, Tls};
 use crate::verify::Verifier;
@@ -41,6 +41,10 @@ pub struct Arguments {
     /// Close a connection after so many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
+    /// UDP queries that leave by one socket if they are due together, in one piece where their lengths allow it
+    /// (UDP_SEGMENT); 1: each for itself [default: 8; in a closed loop an eighth of those outstanding, at most 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BUNCH as i64))]
+    bunch: Option<u8>,
     /// Resume TLS sessions; without, every connection has a handshake of its own
     #[arg(long)]
     resume: bool,
@@ -48,9 +52,6 @@ pub struct Arguments {
     trust: Trust,
     #[command(flatten)]
     tsig: Tsig,
-    /// Let neighbours of the same length leave in one piece (UDP_SEGMENT)
-    #[arg(long)]
-    segmented: bool,
     /// Processors that threads stay on, one each
     #[arg(long, value_delimiter = ',', value_name = "N,N")]
     cpus: Vec<usize>,
@@ -224,7 +225,7 @@ impl Arguments {
             connections: self.connections as usize,
             queries_per_connection: self.queries_per_connection,
             sources: self.target.sources()?,
-            segmented: self.segmented,
+            bunch: self.bunch(),
             tls: self.tls()?,
             key: self.tsig.key.clone(),
             verifier: self.verifier(&queries)?,
@@ -235,6 +236,13 @@ impl Arguments {
             interval: Duration::from_secs_f64(self.interval),
             cpus: self.cpus.clone(),
         })
+    }
+
+    /// Enough to share the cost of a system call, few enough not to pile up at one thread of a server that spreads its clients
+    /// by address and port.
+    fn bunch(&self) -> usize {
+        let usual = self.timing.outstanding.map_or(8, |outstanding| (outstanding / 8).clamp(1, MAX_BUNCH));
+        self.bunch.map_or(usual, usize::from)
     }
 
     fn tls(&self) -> Result<Option<Tls>, Failure> {

@@ -1,0 +1,86 @@
+//! What is told to the kernel beside a datagram, and by it: control messages as cmsg(3) lays them out.
+
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Room for a segment length and an address with its interface.
+pub(super) const CONTROLS_LEN: usize = 64;
+const HEAD: usize = mem::size_of::<libc::cmsghdr>();
+
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(super) struct Controls(pub(super) [u8; CONTROLS_LEN]);
+
+/// What the kernel told with received octets.
+#[derive(Default)]
+pub(super) struct Told {
+    /// The local address that they came to.
+    pub(super) destination: Option<IpAddr>,
+    /// How long each datagram is, but the last, where there are several (UDP_GRO).
+    pub(super) segment_len: Option<usize>,
+}
+
+impl Controls {
+    pub(super) fn empty() -> Controls {
+        Controls([0; CONTROLS_LEN])
+    }
+
+    /// Writes the control messages that are wanted; returns how many octets they take.
+    pub(super) fn fill(&mut self, segment_len: Option<u16>, source: Option<IpAddr>) -> usize {
+        let mut len = 0;
+        if let Some(segment_len) = segment_len {
+            len = self.push(len, libc::SOL_UDP, libc::UDP_SEGMENT, &segment_len.to_ne_bytes());
+        }
+        match source {
+            Some(IpAddr::V4(ip)) => {
+                // in_pktinfo: interface, local address, destination (ip(7)).
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&ip.octets());
+                self.push(len, libc::IPPROTO_IP, libc::IP_PKTINFO, &info)
+            }
+            Some(IpAddr::V6(ip)) => {
+                // in6_pktinfo: address, interface (RFC 3542 6.2).
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&ip.octets());
+                self.push(len, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info)
+            }
+            None => len,
+        }
+    }
+
+    fn push(&mut self, at: usize, level: libc::c_int, kind: libc::c_int, data: &[u8]) -> usize {
+        let len = HEAD + data.len();
+        self.0[at..at + 8].copy_from_slice(&len.to_ne_bytes());
+        self.0[at + 8..at + 12].copy_from_slice(&level.to_ne_bytes());
+        self.0[at + 12..at + HEAD].copy_from_slice(&kind.to_ne_bytes());
+        self.0[at + HEAD..at + len].copy_from_slice(data);
+        at + len.next_multiple_of(8)
+    }
+
+    /// Reads the messages in the first `len` octets.
+    pub(super) fn read(&self, len: usize) -> Told {
+        let (mut told, mut rest) = (Told::default(), &self.0[..len.min(CONTROLS_LEN)]);
+        while let Some((head, _)) = rest.split_at_checked(HEAD) {
+            let message_len = usize::from_ne_bytes(*head.first_chunk().expect("a head is longer")).max(HEAD);
+            let Some(data) = rest.get(HEAD..message_len) else { break };
+            let number = |at: usize| libc::c_int::from_ne_bytes(*head[at..].first_chunk().expect("inside the head"));
+            match (number(8), number(12)) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    told.destination = data.get(8..).and_then(<[u8]>::first_chunk).map(|ip| Ipv4Addr::from(*ip).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    told.destination = data.first_chunk::<16>().map(|ip| Ipv6Addr::from(*ip).into());
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let segment_len = data.first_chunk().map(|len| libc::c_int::from_ne_bytes(*len));
+                    told.segment_len = segment_len.and_then(|len| usize::try_from(len).ok()).filter(|&len| len > 0);
+                }
+                _ => {}
+            }
+            rest = rest.get(message_len.next_multiple_of(8)..).unwrap_or_default();
+        }
+        told
+    }
+}
+
+const _: () = assert!(HEAD == 16, "the layout that `Controls` writes: 64-bit Linux");

@@ -1,0 +1,343 @@
+"""Several machines, played by network namespaces with an sshd each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ssh_hosts import ADDRESSES, Hosts, make
+
+from zonda_lab import cli, doctor
+from zonda_lab.errors import HostLostError, LabError, UnsupportedError
+from zonda_lab.experiment import PrimarySpec, RigSpec, Settings, load
+from zonda_lab.fleet import doctor as fleet_doctor
+from zonda_lab.fleet import read
+from zonda_lab.fleet.network import Fleet
+from zonda_lab.host import forget_pages
+from zonda_lab.load import ZondaLoad
+from zonda_lab.model import Endpoint
+from zonda_lab.plan import plan
+from zonda_lab.progress import Progress
+from zonda_lab.record import Results
+from zonda_lab.run import Runner
+from zonda_lab.servers import ADAPTERS
+
+pytestmark = pytest.mark.usefixtures("namespaces", "compiler")
+SMALL = """
+id = "T1"
+name = "small"
+title = "A test"
+procedure = "queries"
+[zones]
+shape = "root"
+records = 20
+[queries]
+count = 200
+[traffic]
+rate = 400
+[timing]
+blocks = 1
+seconds = 1.0
+warm-up-s = 0.0
+retries = 0
+[factors]
+"server.name" = ["echo"]
+[analysis]
+metric = "answered_share"
+compare = "server.name"
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    made = make(tmp_path_factory.mktemp("hosts"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def fleet(hosts: Hosts) -> Iterator[Fleet]:
+    """Connected once; tests leave it as they found it."""
+    with hosts.lab.entered(), Fleet(read(hosts.inventory)) as connected:
+        connected.connect()
+        yield connected
+
+
+@pytest.fixture
+def lab(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_load: ZondaLoad
+) -> Iterator[Callable[..., int]]:
+    """The command line at the lab's end of the network, with the inventory as lab.toml."""
+    monkeypatch.setenv("ZONDA_LOAD", str(fake_load.program))
+    monkeypatch.setattr(fleet_doctor, "WINDOW_S", 0.5)
+    monkeypatch.setattr(fleet_doctor, "SINK_RATE", 500.0)
+    monkeypatch.setattr(doctor, "limits", lambda *_: {})
+    monkeypatch.chdir(tmp_path)
+    Path("lab.toml").write_text(hosts.inventory.read_text())
+    with hosts.lab.entered():
+        yield lambda *arguments: cli.main(arguments)
+
+
+def changed(hosts: Hosts, tmp_path: Path, old: str, new: str) -> Path:
+    """The inventory with something else in it."""
+    path = tmp_path / "other.toml"
+    text = hosts.inventory.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
+def eventually(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return true()
+
+
+def traces(hosts: Hosts) -> set[str]:
+    """Every process of a lab and every folder of a session, on all hosts."""
+    return {
+        f"{name}: {line}"
+        for name in hosts.daemons
+        for line in (
+            *hosts.inside(name, "ps", "axwwo", "pid,args").splitlines(),
+            *hosts.inside(name, "find", str(hosts.folder / "work"), "-name", "zonda-lab-*-*").splitlines(),
+        )
+        if "zonda-lab" in line or "sleep 300" in line
+    }
+
+
+def test_a_run_ends_with_records_of_all_machines_and_leaves_nothing(
+    hosts: Hosts, lab: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = traces(hosts)
+    Path("small.toml").write_text(SMALL)
+    assert lab("run", "--quick", "E1", "--inventory", "lab.toml", "--dry-run") == 0
+    lab("run", "small.toml", "--inventory", "lab.toml", "--out", "out")
+    told = capsys.readouterr()
+    assert "report: out/report.html" in told.out, told.err
+    results = Results(Path("out"))
+    records = [record for record in results.records() if not record.skipped]
+    assert records
+    for record in records:
+        assert record.metrics["answered_share"] == 1.0
+        assert record.metrics["sent_qps"] == pytest.approx(400, rel=0.02)
+        assert record.metrics["cpu_us_per_query"] > 0 and record.metrics["rss_mb"] > 0.1
+        assert 0 < record.metrics["first_answer_s"] < 5 and record.window[1] - record.window[0] > 1.0
+    machines = results.manifest()["machines"]
+    assert set(machines) == set(ADDRESSES)
+    assert all(abs(machine["clock"]["offset_s"]) < 0.1 for machine in machines.values())
+    assert eventually(lambda: traces(hosts) <= before)
+
+
+def test_doctor_tells_of_every_machine(lab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    lab("doctor", "--inventory", "lab.toml")
+    told = capsys.readouterr().out
+    for name in ADDRESSES:
+        assert f"{name}: monotonic clock " in told and f"{name}: in " in told
+        assert (f"{name}: sends " in told) == (f"{name}: a UDP echo gives it " in told) == (name != "server")
+    assert "of them arrive, by the kernel of server" in told and "load by zonda-load 0.1 on 2 players" in told
+
+
+def test_doctor_tells_of_every_machine_that_cannot_be_reached(
+    hosts: Hosts, lab: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed(hosts, tmp_path, '.11"\naddress', '.11:23"\naddress')
+    assert lab("doctor", "--inventory", str(path)) == 1
+    told = capsys.readouterr().out
+    assert "bad     player1: root@10.77.0.11:23 cannot be reached: Connection refused\n        is it up" in told
+    assert "good    server: " in told and "good    player2: " in told
+
+
+def test_files_come_once_and_again_when_they_have_changed(hosts: Hosts, fleet: Fleet) -> None:
+    folder = fleet.session / "zones"
+    (folder / "empty").mkdir(parents=True)
+    (folder / "a.zone").write_text("one")
+    for text in ("one", "two"):
+        (folder / "a.zone").write_text(text)
+        fleet.server.place(folder)
+        assert hosts.inside("server", "cat", str(folder / "a.zone")) == text
+    inode = hosts.inside("server", "stat", "-c", "%i", str(folder / "a.zone"))
+    os.utime(folder / "a.zone")
+    fleet.server.place(folder)
+    assert hosts.inside("server", "stat", "-c", "%i", str(folder / "a.zone")) == inode
+    assert hosts.inside("server", "ls", str(folder)).split() == ["a.zone", "empty"]
+    forget_pages(fleet.server, folder / "cold.txt", [folder / "a.zone"])
+    assert hosts.inside("server", "cat", str(folder / "a.zone")) == "two"
+    with pytest.raises(LabError, match="/etc/passwd is outside of"):
+        fleet.server.place(Path("/etc/passwd"))
+    fleet.server.clear()
+    assert "zones" not in hosts.inside("server", "ls", str(fleet.session)).split()
+
+
+def test_a_program_is_measured_signalled_and_ended_with_its_children(fleet: Fleet) -> None:
+    script = "import os, time; os.fork(); x = bytearray(20_000_000); t = time.time()\nwhile time.time() < t + 30: pass"
+    player = fleet.players[0]
+    with player.start("busy", [player.python, "-c", script], fleet.session / "busy.log", [1]) as program:
+        assert eventually(lambda: program.cpu_s() > 0.2)
+        assert program.memory().rss_kb > 30_000 and program.alive
+        program.signal(signal.SIGKILL)  # ends the first, and so all of the tree
+        assert program.wait(5) and program.status
+    assert player.lab_cpu_s > 0.05
+    dead = player.start("dead", ["sh", "-c", "echo no such option; exit 3"], fleet.session / "dead.log")
+    assert dead.wait(5)
+    with pytest.raises(LabError, match="dead ended with status 3\n  its log ends: no such option"):
+        dead.require_alive()
+    missing = player.start("missing", ["/no/such/program"], fleet.session / "missing.log")
+    assert missing.wait(5) and "/no/such/program: No such file" in missing.tail()
+
+
+def test_sockets_are_those_of_a_client_there(fleet: Fleet) -> None:
+    """The lab's own end is not in the network that answers: only the server's loopback is asked."""
+    here = Endpoint("127.0.0.1", 5353)
+    echo = (
+        "import socket; u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('127.0.0.1', 5353))\n"
+        "t = socket.create_server(('127.0.0.1', 5353)); print('up', flush=True)\n"
+        "for i in range(2): d, a = u.recvfrom(100); u.sendto(d, a)\n"
+        "c, _ = t.accept(); c.sendall(c.recv(100))"
+    )
+    server = fleet.server
+    with pytest.raises(ConnectionRefusedError):
+        server.tcp_stream(here, 1.0)
+    with server.start("echo", [server.python, "-c", echo], fleet.session / "echo.log") as program:
+        assert eventually(lambda: "up" in program.tail())
+        with server.udp_socket(here) as link:
+            link.settimeout(5)
+            for asked in (b"first", b"second"):
+                link.send(asked)
+                assert link.recv(100) == asked
+        with server.tcp_stream(here, 5.0) as stream:
+            stream.sendall(b"third")
+            assert stream.recv(100) == b"third"
+
+
+def test_what_is_not_set_up_there_is_told_and_not_changed(fleet: Fleet) -> None:
+    sack = fleet.server.read_sysctl("net.ipv4.tcp_sack")
+    asked = Settings(rig=RigSpec(sysctl={"net.ipv4.tcp_sack": 1 - int(sack)}))
+    with pytest.raises(UnsupportedError, match=r"there: sysctl -w net\.ipv4\.tcp_sack="), fleet.network(asked):
+        pass
+    assert fleet.server.read_sysctl("net.ipv4.tcp_sack") == sack
+    with fleet.network(Settings(rig=RigSpec(sysctl={"net.ipv4.tcp_sack": sack}))):
+        pass
+    with pytest.raises(UnsupportedError, match="a delay is set in namespaces only"):
+        fleet.network(Settings(rig=RigSpec(delay_ms=5.0))).__enter__()
+    with pytest.raises(UnsupportedError, match="player1 has 1 of 4 addresses"):
+        fleet.network(Settings(primary=PrimarySpec(name="nsd", addresses=4))).__enter__()
+    with pytest.raises(UnsupportedError, match="server has no CPU 4096"):
+        fleet.server.start("x", ["true"], fleet.session / "x.log", [4096])
+    with pytest.raises(UnsupportedError, match="player1 has one source address only"):
+        _ = fleet.players[0].sources
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.99"', "player2: root@10.77.0.99 cannot be reached: "),
+        ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.12:23"', "cannot be reached: Connection refused"),
+        ('address = "10.77.0.2"', 'address = "10.77.0.3"', "server: root@10.77.0.2 has no address 10.77.0.3"),
+        ("user", "host", "server: root@10.77.0.2 refuses "),
+        ("known_hosts", "nobody_known", "other.toml: server: known-hosts: no file "),
+        ("[server]", '[server]\npython = "python9"', "server: `python9` does not run"),
+        (
+            "[[player]]",
+            '[[player]]\nsources = "10.64.0.0/14"',
+            "there: ip route add local 10.64.0.0/14 dev lo",
+        ),
+    ],
+)
+def test_a_machine_that_cannot_be_used_is_one_clear_message(
+    hosts: Hosts, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    inventory = changed(hosts, tmp_path, old, new)
+    with (
+        hosts.lab.entered(),
+        pytest.raises(LabError) as caught,
+        Fleet(read(inventory)) as fleet,
+    ):
+        fleet.connect()
+    assert message in str(caught.value)
+
+
+def test_sources_are_used_once_they_are_routed_at_both_ends(hosts: Hosts, tmp_path: Path) -> None:
+    inventory = read(changed(hosts, tmp_path, '.11"\nidentity', '.11"\nsources = "10.64.0.0/14"\nidentity'))
+    player, server = hosts.namespaces["player1"], hosts.namespaces["server"]
+    player.run("ip", "route", "add", "local", "10.64.0.0/14", "dev", "lo")
+    with hosts.lab.entered(), Fleet(inventory) as fleet:
+        with pytest.raises(LabError, match=r"there: ip route add 10\.64\.0\.0/14 via 10\.77\.0\.11"):
+            fleet.connect()
+        server.run("ip", "route", "add", "10.64.0.0/14", "via", "10.77.0.11")
+        fleet.connect()
+        assert fleet.players[0].sources == "10.64.0.0/14"
+    server.run("ip", "route", "delete", "10.64.0.0/14")
+
+
+def test_a_host_key_that_is_unknown_or_wrong_is_refused(hosts: Hosts, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    inventory = changed(hosts, tmp_path, str(hosts.folder / "known_hosts"), str(known))
+    wrong = (hosts.folder / "user.pub").read_text().split()[1]
+    for text, message in (
+        ("", "its host key is not known"),
+        (f"10.77.0.2 ssh-ed25519 {wrong}\n", "has another host key"),
+    ):
+        known.write_text(text)
+        with hosts.lab.entered(), pytest.raises(HostLostError, match=message), Fleet(read(inventory)) as fleet:
+            fleet.connect()
+
+
+def test_a_killed_lab_leaves_nothing_on_any_machine(hosts: Hosts) -> None:
+    """SIGKILL, which nobody can handle: what runs over there must notice by itself."""
+    script = f"""
+import time
+from pathlib import Path
+from zonda_lab.fleet import read
+from zonda_lab.fleet.network import Fleet
+fleet = Fleet(read(Path({str(hosts.inventory)!r}))).__enter__()
+fleet.connect()
+for machine in (fleet.server, *fleet.players):
+    machine.start("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], fleet.session / "log").pid
+print("up", flush=True)
+time.sleep(300)
+"""
+    command = hosts.lab.command([sys.executable, "-c", script])
+    before = traces(hosts)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stdout.readline() == "up\n"
+        assert len(traces(hosts) - before) > 3 * 4  # on each host a relay, a guard, the program, a folder
+        running.kill()
+    assert eventually(lambda: traces(hosts) <= before), traces(hosts) - before
+
+
+def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
+    hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad
+) -> None:
+    (tmp_path / "long.toml").write_text(SMALL.replace("seconds = 1.0", "seconds = 60.0"))
+    results, experiment = Results(tmp_path / "out"), load(tmp_path / "long.toml")
+    results.create({})
+
+    def switch_off() -> None:
+        assert eventually(lambda: "--seconds 60" in hosts.inside("player2", "ps", "axwwo", "args"), 30)
+        hosts.stop("player2")
+
+    with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet, Path(os.devnull).open("w") as quiet:
+        installed = {"echo": fleet.installed(ADAPTERS["echo"])}
+        fleet.equip(fake_load)
+        runner = Runner(results, installed, fake_load, Progress(1.0, quiet), fleet.network)
+        killer = threading.Thread(target=switch_off)
+        killer.start()
+        try:
+            with pytest.raises(
+                HostLostError, match=r"player2: root@10\.77\.0\.12 cannot be reached: Connection refused"
+            ):
+                runner.run(plan(experiment, 1))
+        finally:
+            killer.join()
+            hosts.start("player2")
+    assert results.finished() == set()
+    assert eventually(lambda: not any("--seconds 60" in line for line in traces(hosts)))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import cli
+from zonda_lab.errors import LabError
+from zonda_lab.fleet import Inventory, read
+from zonda_lab.fleet.clock import Clock, Exchange, drift_ppm, estimate
+from zonda_lab.schema import reference
+from zonda_lab.series import Telemetry, with_clients
+
+GOOD = """
+[programs]
+zonda-load = "upload"
+[server]
+ssh = "root@server"
+address = "10.0.0.2"
+identity = "key"
+[[player]]
+ssh = "player"
+address = "10.0.0.3"
+programs = { nsd = "/opt/nsd" }
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "key").write_text("")
+    (folder / "lab.toml").write_text(text)
+    return folder / "lab.toml"
+
+
+def test_hosts_have_names_whole_paths_and_the_programs_of_all(tmp_path: Path) -> None:
+    inventory = read(written(tmp_path, GOOD))
+    assert [spec.name for spec in inventory.hosts] == ["server", "player1"]
+    assert inventory.server.identity == str(tmp_path / "key")
+    assert inventory.player[0].programs == {"zonda-load": "upload", "nsd": "/opt/nsd"}
+    assert inventory.server.cpus is None and inventory.primary is None
+
+
+def test_the_inventory_of_the_readme_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    inventory = read(written(tmp_path, text.partition("```toml\n")[2].partition("```")[0]))
+    assert [spec.address for spec in inventory.hosts] == ["10.0.0.2", "10.0.0.11", "10.0.0.12"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[programs]", "[program]", "lab.toml: unknown key `program`\n  did you mean `programs`?"),
+        ('identity = "key"', 'identiy = "key"', "lab.toml: server: unknown key `identiy`\n  did you mean `identity`?"),
+        ('identity = "key"', 'identity = "kee"', "lab.toml: server: identity: no file "),
+        ('ssh = "player"\n', "", "lab.toml: player[0]: `ssh` is missing\n  it is how it is reached"),
+        ("[[player]]", "[primary]", "lab.toml: `player` is missing"),
+        ("10.0.0.3", "10.0.0", "lab.toml: player1: address is '10.0.0'\n  it must be an IPv4 address"),
+        ("10.0.0.3", "::1", "lab.toml: player1: address is '::1'"),
+        ("[programs]", 'work = "lab"\n[programs]', "lab.toml: work is 'lab'\n  it must be a whole path"),
+        ('ssh = "player"', 'ssh = "player"\nname = "server"', "lab.toml: two machines are called server"),
+        ('ssh = "player"', 'ssh = "player"\nsources = "10.1"', "lab.toml: player1: sources is '10.1'"),
+        ('ssh = "player"', 'ssh = "player"\ncpus = ["a"]', "lab.toml: player[0]: cpus[0] must be a whole number"),
+        ("[programs]", "[programs", "lab.toml: Expected"),
+    ],
+)
+def test_every_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(LabError) as caught:
+        read(written(tmp_path, GOOD.replace(old, new)))
+    assert message in str(caught.value)
+
+
+def test_an_inventory_that_is_not_there_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--inventory", "/no/such/lab.toml"]) == 2
+    assert capsys.readouterr().err.endswith("/no/such/lab.toml: no such inventory\n")
+
+
+def test_every_key_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(documentation for _, _, _, documentation in reference(Inventory))
+    assert cli.main(["keys", "--inventory"]) == 0
+    told = capsys.readouterr().out
+    assert "server.known-hosts\n" in told and "work\n    folder of the lab's own" in told
+
+
+def exchanges(offset_s: float, delays: list[tuple[float, float]]) -> list[Exchange]:
+    """Round trips with so many seconds there and back, one every 10 ms."""
+    return [
+        Exchange(sent := 100 + i / 100, sent + there + offset_s, sent + there + back)
+        for i, (there, back) in enumerate(delays)
+    ]
+
+
+def test_the_clock_lies_within_its_uncertainty_however_crooked_the_way() -> None:
+    """The quickest way there and the quickest way back bound it, though no single round trip is quick both ways."""
+    clock = estimate(exchanges(5.0, [(0.001, 0.009), (0.009, 0.002), (0.004, 0.004)]))
+    assert abs(clock.offset_s - 5.0) <= clock.uncertainty_s
+    assert clock.uncertainty_s == pytest.approx(0.0015) and clock.round_trip_s == pytest.approx(0.008)
+
+
+def test_a_clock_that_jumps_while_it_is_read_is_no_clock() -> None:
+    with pytest.raises(LabError, match="a clock went wrong"):
+        estimate([*exchanges(5.0, [(0.001, 0.001)]), *exchanges(5.1, [(0.001, 0.001)])])
+
+
+def test_drift_has_an_uncertainty() -> None:
+    drift, uncertain = drift_ppm(Clock(1.0, 0.0001, 0.001), Clock(1.0005, 0.0001, 0.001), 10.0)
+    assert drift == pytest.approx(50) and uncertain == pytest.approx(20)
+
+
+def test_the_counters_of_all_players_are_the_clients() -> None:
+    def telemetry(end: str, *lost: tuple[float, int]) -> Telemetry:
+        return Telemetry({}, [{"t": at, "net": {end: {"Udp.RcvbufErrors": count}}} for at, count in lost])
+
+    joined = with_clients(
+        telemetry("server", (10, 0), (20, 0), (30, 0)),
+        [telemetry("client", (9, 1), (21, 5)), telemetry("client", (15, 2))],
+    )
+    assert [sample["net"]["client"].get("Udp.RcvbufErrors", 0) for sample in joined.samples] == [1, 3, 7]

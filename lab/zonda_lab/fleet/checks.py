@@ -1,0 +1,62 @@
+"""What a machine must be set up for before it is used; what is missing is told with the command that mends it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import RigSpec
+from zonda_lab.fleet.machine import Machine
+
+
+def address(machine: Machine) -> None:
+    """The addresses of the inventory are the machine's."""
+    for wanted in (machine.spec.address, *machine.spec.more_addresses):
+        if not machine.run("ip", "-oneline", "address", "show", "to", wanted).strip():
+            raise LabError(
+                f"{machine.name}: {machine.spec.ssh} has no address {wanted}",
+                f"correct the inventory, or there: ip address add {wanted}/24 dev INTERFACE",
+            )
+
+
+def rig(server: Machine, players: Sequence[Machine], spec: RigSpec) -> None:
+    """What an experiment would set in namespaces of the lab's own must be so already on real machines."""
+    for asked, what in (
+        (spec.queues > 1, "receive queues"),
+        (bool(spec.rps_cpus), "RPS"),
+        (bool(spec.qdisc), "a queueing discipline"),
+        (spec.delay_ms > 0, "a delay"),
+    ):
+        if asked:
+            raise UnsupportedError(f"{what} is set in namespaces only", "run this without an inventory")
+    _settings(server, spec.sysctl)
+    for player in players:
+        _settings(player, spec.client_sysctl)
+
+
+def sources(server: Machine, player: Machine) -> None:
+    """A player may send from its prefix, and the server sends answers there back to it."""
+    if not player.spec.sources:
+        return
+    some = str(next(ipaddress.ip_network(player.spec.sources).hosts()))
+    if not player.printed(["ip", "route", "get", some]).startswith("local"):
+        raise LabError(
+            f"{player.name}: it cannot send from {player.spec.sources}",
+            f"there: ip route add local {player.spec.sources} dev lo",
+        )
+    if f"via {player.spec.address} " not in server.printed(["ip", "route", "get", some]):
+        raise LabError(
+            f"{server.name}: it does not send to {player.spec.sources} by way of {player.name}",
+            f"there: ip route add {player.spec.sources} via {player.spec.address}",
+        )
+
+
+def _settings(machine: Machine, wanted: Mapping[str, str | int]) -> None:
+    for key, value in wanted.items():
+        found = machine.read_sysctl(key).split()
+        if found != str(value).split():
+            raise UnsupportedError(
+                f"{machine.name} has {key} = {' '.join(found)}, {value} is asked for",
+                f"there: sysctl -w {key}='{value}'; the lab changes nothing on real machines",
+            )

@@ -1,0 +1,110 @@
+"""The inventory: which machines take part, how they are reached, what is where on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonda_lab.errors import LabError
+from zonda_lab.schema import doc, parse
+
+UPLOAD = "upload"
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """`[server]`, `[primary]`, `[[player]]`: one machine."""
+
+    ssh: str = doc("how it is reached: [user@]host[:port], or a name of ~/.ssh/config")
+    address: str = doc("its IPv4 address in the network that is measured")
+    name: str = doc("what messages call it; empty: its part and number", "")
+    identity: str = doc("file of the private key; empty: the agent's keys and the usual files", "")
+    known_hosts: str = doc("file with its host key; empty: ~/.ssh/known_hosts", "")
+    python: str = doc("its Python, 3.10 or newer; nothing but the standard library is used", "python3")
+    cpus: list[int] | None = doc(
+        "CPUs for what runs there; without: the experiment's at the server, all elsewhere", None
+    )
+    sources: str = doc("prefix of further source addresses of a player, routed as the lab tells; empty: none", "")
+    more_addresses: list[str] = doc("further addresses of a primary", [])
+    programs: dict[str, str] = doc("as `[programs]`, for this machine alone", {})
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """A whole inventory file."""
+
+    server: HostSpec = doc("the machine of the server under test")
+    player: list[HostSpec] = doc("the machines that make load, each its part")
+    primary: HostSpec | None = doc("the machine of primaries; without: the first player", None)
+    work: str = doc("folder of the lab's own, by the same path on all machines and here", "/var/tmp/zonda-lab")
+    programs: dict[str, str] = doc(
+        'where a program is: a path there, or "upload" to copy ours into `work`; without: it is looked for on PATH', {}
+    )
+
+    @property
+    def hosts(self) -> list[HostSpec]:
+        """All machines, the server's first."""
+        return [self.server, *self.player, *([self.primary] if self.primary else [])]
+
+
+def read(path: Path) -> Inventory:
+    """The inventory in `path`, every host named, every file given by its whole path."""
+    try:
+        found = parse(Inventory, tomllib.loads(path.read_text()), path.name)
+    except FileNotFoundError:
+        raise LabError(f"{path}: no such inventory") from None
+    except tomllib.TOMLDecodeError as error:
+        raise LabError(f"{path}: {error}", "see `zonda-lab keys --inventory` for its form") from None
+    found = _named(found, path.resolve().parent)
+    _check(found, path.name)
+    return found
+
+
+def _named(inventory: Inventory, folder: Path) -> Inventory:
+    def whole(file: str) -> str:
+        return str(folder / Path(file).expanduser()) if file else ""
+
+    def named(spec: HostSpec, name: str) -> HostSpec:
+        return dataclasses.replace(
+            spec,
+            name=spec.name or name,
+            identity=whole(spec.identity),
+            known_hosts=whole(spec.known_hosts),
+            programs={**inventory.programs, **spec.programs},
+        )
+
+    return dataclasses.replace(
+        inventory,
+        server=named(inventory.server, "server"),
+        player=[named(spec, f"player{i}") for i, spec in enumerate(inventory.player, 1)],
+        primary=named(inventory.primary, "primary") if inventory.primary else None,
+    )
+
+
+def _check(inventory: Inventory, where: str) -> None:
+    if not inventory.player:
+        raise LabError(f"{where}: `player` is empty", "a [[player]] makes the load")
+    if not Path(inventory.work).is_absolute():
+        raise LabError(f"{where}: work is {inventory.work!r}", "it must be a whole path, beginning with /")
+    names: set[str] = set()
+    for spec in inventory.hosts:
+        if spec.name in names:
+            raise LabError(f"{where}: two machines are called {spec.name}")
+        names.add(spec.name)
+        for key, value in (("address", spec.address), *(("more-addresses", each) for each in spec.more_addresses)):
+            _parsed(ipaddress.IPv4Address, value, f"{where}: {spec.name}: {key}", "an IPv4 address, as in 10.0.0.2")
+        for key, file in (("identity", spec.identity), ("known-hosts", spec.known_hosts)):
+            if file and not Path(file).is_file():
+                raise LabError(f"{where}: {spec.name}: {key}: no file {file}")
+        if spec.sources:
+            _parsed(ipaddress.IPv4Network, spec.sources, f"{where}: {spec.name}: sources", "as in 10.64.0.0/14")
+
+
+def _parsed(kind: type, text: str, where: str, mend: str) -> None:
+    try:
+        kind(text)
+    except ValueError:
+        raise LabError(f"{where} is {text!r}", f"it must be {mend}") from None

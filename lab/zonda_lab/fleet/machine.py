@@ -1,0 +1,245 @@
+"""One real machine as a `Host`: programs under a guard, files that are copied where they differ, sockets by relay."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+import socket
+import tarfile
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from zonda_lab import machine, procfs
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.fleet import guard, relay
+from zonda_lab.fleet.clock import Clock
+from zonda_lab.fleet.connection import Connection
+from zonda_lab.fleet.datagrams import Relay
+from zonda_lab.fleet.inventory import HostSpec
+from zonda_lab.fleet.program import RemoteProgram
+from zonda_lab.host import Stream
+from zonda_lab.model import Endpoint
+from zonda_lab.process import GUARD, OWN_TREE
+
+SCRIPTS = (guard, relay, procfs, machine)  # what runs there; standard library only
+TOOLS = ("setpriv", "unshare", "prlimit", "taskset", "ip", "tar", "sha256sum", "xargs", "dd")
+OLDEST = (3, 10)
+FACTS = f"""
+import json, os, shutil, sys
+path = os.environ["PATH"]
+print(json.dumps({{"python": sys.executable, "version": sys.version_info[:2], "cpus": os.cpu_count(),
+                   "uid": os.getuid(), "missing": [tool for tool in {TOOLS} if not shutil.which(tool, path=path)]}}))
+"""
+BATCH = 1000  # files compared at once: what is printed of them stays below an SSH window
+
+
+class Machine:
+    """A host that is connected; `folder` is the lab's for this session, by the same path here and there."""
+
+    def __init__(self, spec: HostSpec, work: Path, folder: Path, pinned: bool) -> None:
+        self.spec, self.name, self.python = spec, spec.name, spec.python
+        self.lab_cpu_s = 0.0
+        self.programs: dict[str, str] = {}  # programs by their paths as the lab knows them -> paths here
+        self._work, self._folder, self._pinned = work, folder, pinned
+        self._placed: dict[Path, tuple[int, int]] = {}
+        self._connection = Connection(spec)
+        try:
+            self._settle()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _settle(self) -> None:
+        """Finds out what is there and makes itself at home in the work folder, and nowhere else."""
+        self.facts = self._examined()
+        self.python = self.facts["python"]  # itself, not a wrapper that takes its time
+        script = 'mkdir -p -m 700 "$1" && test -O "$1" || { echo "$1 is not ours" >&2; exit 1; }'
+        self.run("sh", "-c", script, "sh", self._work)
+        scripts = [self._folder / Path(str(module.__file__)).name for module in SCRIPTS]
+        self.place(*scripts)
+        self._relay = Relay(self.name, self._connection.start([self.python, self._script(relay), self._folder]))
+        self.read_clock()
+
+    def _examined(self) -> dict[str, Any]:
+        status, printed, errors = self._connection.run([self.python, "-c", FACTS])
+        if status:
+            raise LabError(
+                f"{self.name}: `{self.python}` does not run: {errors.strip()}",
+                "install Python there, or give its path by `python`",
+            )
+        facts: dict[str, Any] = json.loads(printed)
+        if tuple(facts["version"]) < OLDEST:
+            raise LabError(f"{self.name}: `{self.python}` is older than 3.10", "give the path of a newer by `python`")
+        if facts["missing"]:
+            tools = ", ".join(facts["missing"])
+            raise LabError(f"{self.name}: no {tools} there", "install util-linux, iproute2, coreutils, findutils, tar")
+        return facts
+
+    @property
+    def alive(self) -> bool:
+        """Is it still connected?"""
+        return self._connection.alive
+
+    @property
+    def clock_offset_s(self) -> float:
+        """Its monotonic clock minus ours, when it was last read."""
+        return self.clock.offset_s
+
+    @property
+    def sources(self) -> str:
+        """Its prefix of source addresses."""
+        if not self.spec.sources:
+            raise UnsupportedError(
+                f"{self.name} has one source address only", "give it a prefix by `sources` in the inventory"
+            )
+        return self.spec.sources
+
+    def close(self) -> None:
+        """Ends the connection; guards and relay over there end all programs and remove the lab's files."""
+        self._connection.close()
+
+    def read_clock(self) -> Clock:
+        """Compares the clocks anew."""
+        self.clock, self.real_offset_s = self._relay.clock()
+        return self.clock
+
+    def start(
+        self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
+    ) -> RemoteProgram:
+        """Starts a program in a process tree of its own, which ends with the connection."""
+        tree = OWN_TREE if self.facts["uid"] == 0 else [word for word in OWN_TREE if word != "--pid"]
+        command = [*GUARD, *self._pin(cpus), *self._limit(descriptors), *tree, *self._known(argv)]
+        channel = self._connection.start([self.python, self._script(guard), *command])
+        return RemoteProgram(name, self, channel, log, self._spent)
+
+    def run(self, *argv: str | Path) -> str:
+        """Runs a short command and returns what it prints."""
+        status, printed, errors = self._connection.run(self._known(argv))
+        if status:
+            raise LabError(f"{self.name}: `{' '.join(map(str, argv))}` failed: {errors.strip() or f'status {status}'}")
+        return printed
+
+    def printed(self, argv: Sequence[str | Path]) -> str:
+        """All that a short command prints, whatever its status."""
+        _, printed, errors = self._connection.run(self._known(argv))
+        return printed + errors
+
+    def usage(self, pid: int) -> dict[str, Any]:
+        """CPU time and memory below a process."""
+        found: dict[str, Any] = json.loads(self.run(self.python, self._script(procfs), str(pid)))
+        return found
+
+    def kill(self, pid: int, number: signal.Signals) -> None:
+        """Signals the first process below another, if it is still there."""
+        script = 'read -r first rest < "/proc/$1/task/$1/children"; test -z "$first" || kill -"$2" "$first"'
+        self._connection.run(["sh", "-c", script, "sh", str(pid), str(int(number))])
+
+    def read_sysctl(self, key: str) -> str:
+        """A kernel setting as it is there."""
+        return self.run("cat", f"/proc/sys/{key.replace('.', '/')}").strip()
+
+    def udp_socket(self, endpoint: Endpoint) -> socket.socket:
+        """A socket that stands for one of a client there."""
+        return self._relay.open(endpoint)
+
+    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
+        """A connection made from there."""
+        stream: Stream = self._connection.tcp(endpoint.address, endpoint.port, timeout_s)
+        return stream
+
+    def place(self, *paths: Path) -> None:
+        """Copies what is not there yet, or not the same, below the work folder."""
+        states = {path: _state(path) for given in paths for path in (given, *sorted(given.rglob("*")))}
+        for path in states:
+            if not path.is_relative_to(self._work):
+                raise LabError(f"{path} is outside of {self._work}", "nothing else is written on other machines")
+        new = [path for path, state in states.items() if self._placed.get(path) != state]
+        folders, files = [path for path in new if path.is_dir()], [path for path in new if path.is_file()]
+        wanted = folders + self._differing(files)
+        if wanted:
+            argv = ["tar", "--extract", "--absolute-names", "--no-same-owner", "--file", "-"]
+            status, _, errors = self._connection.feed(argv, partial(_pack, wanted))
+            if status:
+                raise LabError(f"{self.name}: files cannot be copied there: {errors.strip() or f'status {status}'}")
+        self._placed.update({path: states[path] for path in new})
+
+    def clear(self) -> None:
+        """Removes what was placed for one start; the next one brings its own."""
+        with contextlib.suppress(LabError):  # nobody is there any more, and the relay has removed it
+            self.run("find", self._folder, "-mindepth", "1", "-type", "d", "-prune", "-exec", "rm", "-rf", "{}", "+")
+        self._placed = {
+            p: s for p, s in self._placed.items() if p.parent == self._folder or self._folder not in p.parents
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Hardware, kernel and settings there, as `machine.describe` has them."""
+        described: dict[str, Any] = json.loads(self.run(self.python, self._script(machine)))
+        return described
+
+    def _script(self, module: Any) -> Path:
+        return self._folder / Path(module.__file__).name
+
+    def _known(self, argv: Sequence[str | Path]) -> list[str]:
+        """The same with the program's path on this machine."""
+        first, *rest = map(str, argv)
+        return [self.programs.get(first, first), *rest]
+
+    def _spent(self, cpu_s: float) -> None:
+        self.lab_cpu_s += cpu_s
+
+    def _pin(self, cpus: Sequence[int]) -> list[str]:
+        """The inventory's CPUs stand for those that an experiment asks for."""
+        chosen = self.spec.cpus if self.spec.cpus is not None else cpus if self._pinned else ()
+        if not cpus or not chosen:
+            return []
+        if missing := set(chosen) - set(range(self.facts["cpus"])):
+            raise UnsupportedError(f"{self.name} has no CPU {min(missing)}")
+        return ["taskset", "-c", ",".join(map(str, chosen))]
+
+    def _limit(self, descriptors: int) -> list[str]:
+        if not descriptors:
+            return []
+        limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"]
+        if self._connection.run([*limit, "true"])[0]:
+            raise UnsupportedError(f"{self.name}: {descriptors} descriptors are not to be had", "raise `ulimit -Hn`")
+        return limit
+
+    def _differing(self, files: Sequence[Path]) -> list[Path]:
+        """Those that are not there, or not the same."""
+        differing, rest = list[Path](), iter(files)
+        while batch := list(islice(rest, BATCH)):
+            sums = "".join(f"{_digest(path)}  {path}\n" for path in batch).encode()
+            argv = ["env", "LC_ALL=C", "sha256sum", "--check", "--quiet"]
+            printed = self._connection.feed(argv, partial(_write, sums))[1]
+            failed = {line.rpartition(": FAILED")[0] for line in printed.splitlines() if ": FAILED" in line}
+            differing += [path for path in batch if str(path) in failed]
+        return differing
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return (found.st_mtime_ns, found.st_size) if path.is_file() else (0, 0)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(content: bytes, stream: BinaryIO) -> None:
+    stream.write(content)
+
+
+def _pack(paths: Sequence[Path], stream: BinaryIO) -> None:
+    """A tar archive with whole paths."""
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for path in paths:
+            entry = archive.gettarinfo(path)
+            entry.name = str(path)
+            with path.open("rb") if path.is_file() else contextlib.nullcontext() as content:
+                archive.addfile(entry, content)

@@ -1,0 +1,233 @@
+"""The machines of an inventory as the network of `host.py`: connected for a whole run, checked anew for each start."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import Settings
+from zonda_lab.fleet import checks
+from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
+from zonda_lab.fleet.machine import SCRIPTS, Machine
+from zonda_lab.host import Watch
+from zonda_lab.load import Generator
+from zonda_lab.servers import ADAPTERS, Adapter, Installed
+from zonda_lab.servers.adapter import version_in
+from zonda_lab.servers.reflector import Echo
+from zonda_lab.site import Site
+from zonda_lab.stage import SCRATCH, sweep
+
+ROUGH_S = 0.001  # a clock known no better than this is told in the records
+
+
+class Fleet(Site):
+    """All machines; leaving it ends everything on them and removes the lab's files of this session."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory, self.work = inventory, Path(inventory.work)
+        self._machines: dict[str, Machine] = {}
+        self._programs: dict[str, tuple[str, Path | None]] = {}  # path as the lab knows it -> name, ours to upload
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._settle()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def connect(self) -> None:
+        """Connects all machines now, and not when each is needed."""
+        for spec in self.inventory.hosts:
+            self.machine(spec)
+        for player in self.players:
+            checks.sources(self.server, player)
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _settle(self) -> None:
+        """Files that other machines need are made in the work folder, so that their paths are the same everywhere."""
+        self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.work.stat().st_uid != os.geteuid():
+            raise LabError(f"{self.work} is not ours", "name another folder by `work` in the inventory")
+        sweep(self.work)
+        self.session = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=self.work))
+        self._open.callback(shutil.rmtree, self.session, ignore_errors=True)
+        for script in SCRIPTS:
+            shutil.copy(str(script.__file__), self.session)
+        self._open.enter_context(_files_in(self.session, self.work / "cache"))
+        self._open.callback(self._close)
+
+    def machine(self, spec: HostSpec) -> Machine:
+        """The machine, connected anew if the connection was lost."""
+        known = self._machines.get(spec.name)
+        if known is None or not known.alive:
+            known = Machine(spec, self.work, self.session, pinned=spec is self.inventory.server)
+            self._machines[spec.name] = known
+            checks.address(known)
+            for path, (name, ours) in self._programs.items():
+                self._find_on(known, path, name, ours)
+        return known
+
+    @property
+    def server(self) -> Machine:
+        """The machine of the server under test."""
+        return self.machine(self.inventory.server)
+
+    @property
+    def players(self) -> list[Machine]:
+        """The machines that make load."""
+        return [self.machine(spec) for spec in self.inventory.player]
+
+    @property
+    def primary(self) -> Machine:
+        """The machine of primaries."""
+        return self.machine(self.inventory.primary or self.inventory.player[0])
+
+    def network(self, settings: Settings) -> FleetNetwork:
+        """The network of one start."""
+        return FleetNetwork(self, settings)
+
+    def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> Installed:
+        """A server as it is on the server's machine; raises if it is not there."""
+        wanted = str(path) if path else self.inventory.server.programs.get(adapter.name, "")
+        ours = adapter.find() if wanted == UPLOAD or isinstance(adapter, Echo) else None
+        program = self._locate(self.server, adapter.name, ours, wanted)
+        self._programs[program] = (adapter.name, ours)
+        if self.primary is not self.server:
+            self._find_on(self.primary, program, adapter.name, ours)
+        version = version_in(self.server.printed(adapter.version_command(Path(program))))
+        return Installed(label or adapter.name, adapter, Path(program), version)
+
+    def digest(self, installed: Installed) -> str:
+        """SHA-256 of a server's program."""
+        return self.server.run("sha256sum", installed.program).split()[0]
+
+    def equip(self, generator: Generator) -> None:
+        """Finds the generator on every player: it must be of the version that is here."""
+        self._programs[str(generator.program)] = (generator.name, generator.program)
+        for player in self.players:
+            self._find_on(player, str(generator.program), generator.name, generator.program, needed=True)
+            there = version_in(player.printed([generator.program, "--version"]))
+            if generator.name == "zonda-load" and there != generator.version:
+                raise LabError(
+                    f"{player.name}: zonda-load {there} there, {generator.version} here",
+                    'have ours copied: `zonda-load = "upload"` under [programs] of the inventory',
+                )
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest: the machine of the server; each machine with what is known of its clock."""
+        machines = {spec.name: self.machine(spec) for spec in self.inventory.hosts}
+        known = {name: {**found.describe(), "clock": vars(found.read_clock())} for name, found in machines.items()}
+        return {"machine": known[self.inventory.server.name], "machines": known}
+
+    def _find_on(self, machine: Machine, path: str, name: str, ours: Path | None, needed: bool = False) -> None:
+        """Lets a machine know where its program is that the lab knows by `path`: as told, there too, or on PATH."""
+        wanted = machine.spec.programs.get(name, "")
+        upload = ours if wanted == UPLOAD or (ours and name in ("echo", "null")) else None
+        for candidate in [wanted] if wanted not in ("", UPLOAD) else [path, ""]:
+            try:
+                machine.programs[path] = self._locate(machine, name, upload, candidate)
+                return
+            except LabError:
+                if needed and candidate != path:
+                    raise
+
+    def _locate(self, machine: Machine, name: str, ours: Path | None, wanted: str) -> str:
+        """Where a program is on a machine, after ours was copied there if asked for."""
+        if ours is not None:
+            return str(self._uploaded(machine, ours))
+        try:
+            return machine.run("sh", "-c", 'command -v "$1"', "sh", wanted or _command_of(name)).strip()
+        except LabError:
+            raise LabError(
+                f"{machine.name}: no program {wanted or _command_of(name)}",
+                f'install it there, or name its path or "upload" for {name} under [programs] of the inventory',
+            ) from None
+
+    def _uploaded(self, machine: Machine, program: Path) -> Path:
+        digest = hashlib.sha256(program.read_bytes()).hexdigest()[:12]
+        copy = self.work / "programs" / digest / program.name
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(program, copy)
+        machine.place(copy)
+        return copy
+
+    def _close(self) -> None:
+        for machine in self._machines.values():
+            machine.close()
+
+
+class FleetNetwork:
+    """The machines as one start uses them: nothing about them is changed, what it needs must be so already."""
+
+    def __init__(self, fleet: Fleet, settings: Settings, players: Sequence[Machine] = ()) -> None:
+        self._fleet, self._settings, self._players, self.notes = fleet, settings, players, list[str]()
+        self.server_address = fleet.inventory.server.address
+
+    def __enter__(self) -> Self:
+        self.server, self.primary = self._fleet.server, self._fleet.primary
+        self.players = list(self._players or self._fleet.players)
+        self.client = self.players[0]
+        checks.rig(self.server, self.players, self._settings.rig)
+        asked, there = self._settings.primary.addresses, len(self._primary_addresses)
+        if self._settings.primary.name and asked > there:
+            raise UnsupportedError(
+                f"{self.primary.name} has {there} of {asked} addresses",
+                "give it more by `more-addresses` in the inventory",
+            )
+        for machine in (self.server, *self.players):
+            clock = machine.read_clock()
+            if clock.uncertainty_s > ROUGH_S:
+                self.notes.append(f"{machine.name}: its clock is known to within {clock.uncertainty_s * 1e3:.1f} ms")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, /, *_: object) -> None:
+        for machine in {id(machine): machine for machine in (self.server, *self.players, self.primary)}.values():
+            machine.clear()
+        if kind is not None and issubclass(kind, LabError):
+            self._fleet.connect()  # if a machine was lost, that is what went wrong
+
+    @property
+    def watches(self) -> Sequence[Watch]:
+        """Telemetry on the server's machine and on every player."""
+        ends = [("server", self.server), *(("client", player) for player in self.players)]
+        return [Watch(machine, [machine], ["--net", f"{end}="]) for end, machine in ends]
+
+    def primary_address(self, number: int) -> str:
+        """Address number `number` of the primary's machine."""
+        return self._primary_addresses[number]
+
+    @property
+    def _primary_addresses(self) -> list[str]:
+        return [self.primary.spec.address, *self.primary.spec.more_addresses]
+
+
+def _command_of(name: str) -> str:
+    """The command that a server or generator is found by."""
+    return ADAPTERS[name].program if name in ADAPTERS else name
+
+
+@contextlib.contextmanager
+def _files_in(session: Path, cache: Path) -> Iterator[None]:
+    """What the lab makes meanwhile lies in these folders."""
+    before, tempfile.tempdir = tempfile.tempdir, str(session)
+    cache_before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        os.environ.pop("XDG_CACHE_HOME")
+        if cache_before is not None:
+            os.environ["XDG_CACHE_HOME"] = cache_before

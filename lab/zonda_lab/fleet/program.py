@@ -1,0 +1,142 @@
+"""A program on a host of a fleet, under `guard.py`, at the end of a channel of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any, Protocol
+
+from zonda_lab.errors import LabError
+from zonda_lab.process import Program
+from zonda_lab.procfs import Memory
+
+BEAT_S = 5.0  # between signs to the guard that we are still here
+HEADER_S = 30.0  # until the guard must have told what it started
+KILL_S = 10.0
+LOST = 255
+
+
+class Supervisor(Protocol):
+    """What a program needs of its host."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def clock_offset_s(self) -> float:
+        """Its monotonic clock minus ours."""
+
+    def usage(self, pid: int) -> dict[str, Any]:
+        """CPU time and memory below a process."""
+
+    def kill(self, pid: int, number: signal.Signals) -> None:
+        """Signals the first process below another."""
+
+
+class RemoteProgram(Program):
+    """Follows the channel of a guard until it ends; `ended` hears the CPU time of what has run."""
+
+    def __init__(
+        self, name: str, host: Supervisor, channel: Any, log: Path, ended: Callable[[float], None] = lambda _: None
+    ) -> None:
+        super().__init__(name, log)
+        log.touch()
+        self._host, self._channel, self._ended = host, channel, ended
+        self._status: int | None = None
+        self._told = b""  # what the guard says on standard error
+        self._telling = threading.Lock()
+        channel.settimeout(BEAT_S)
+        self._thread = threading.Thread(target=self._follow, name=f"{host.name} {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; LOST if the connection went first."""
+        return self._status
+
+    @property
+    def pid(self) -> int:
+        """The process id of its wrapper, there."""
+        return int(self._started()["pid"])
+
+    def wait(self, patience_s: float) -> bool:
+        """Waits for its end and the last of its output."""
+        self._thread.join(None if patience_s == math.inf else patience_s)
+        return not self._thread.is_alive()
+
+    def cpu_s(self) -> float:
+        """CPU time of all its living threads."""
+        return float(self._host.usage(self.pid)["cpu_s"])
+
+    def memory(self) -> Memory:
+        """Its memory; shared pages count once in PSS."""
+        return Memory(**self._host.usage(self.pid)["memory"])
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signals the program itself, the first below the wrapper."""
+        if self.alive:
+            self._host.kill(self.pid, number)
+
+    def stop(self, patience_s: float = 1.0) -> None:
+        """Asks it to end, then has the guard kill it."""
+        with contextlib.suppress(LabError):  # it has not begun, or nobody is there any more
+            self.signal(signal.SIGTERM)
+            self.wait(patience_s)
+        with contextlib.suppress(OSError):
+            self._channel.shutdown_write()
+        self.wait(KILL_S)
+        self._channel.close()
+
+    def _started(self) -> dict[str, Any]:
+        """The guard's first line, when it has come."""
+        with self._telling:
+            deadline = time.monotonic() + HEADER_S
+            while b"\n" not in self._told and time.monotonic() < deadline:
+                try:
+                    piece = self._channel.recv_stderr(4096)
+                except TimeoutError:
+                    continue
+                if not piece:
+                    break
+                self._told += piece
+            try:
+                header: dict[str, Any] = json.loads(self._told.split(b"\n")[0])
+            except ValueError:
+                said = self._told.decode(errors="replace").strip().rpartition("\n")[2]
+                raise LabError(f"{self._host.name}: {self.name} could not be started", said or "no answer") from None
+        self.began = header["began_ns"] / 1e9 - self._host.clock_offset_s
+        return header
+
+    def _follow(self) -> None:
+        """Writes down what it prints and gives signs of life, until the channel ends."""
+        beat = time.monotonic()
+        with self.log.open("ab", buffering=0) as log:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    if not (piece := self._channel.recv(65536)):
+                        break
+                    log.write(piece)
+                if time.monotonic() - beat > BEAT_S / 2:
+                    with contextlib.suppress(OSError):  # closed just now
+                        self._channel.send(b".")
+                    beat = time.monotonic()
+            self._end(log)
+
+    def _end(self, log: FileIO) -> None:
+        status: int = self._channel.recv_exit_status()  # -1: it never came
+        if status < 0:
+            log.write(f"zonda-lab: {self._host.name}: the connection was lost while {self.name} ran\n".encode())
+        with self._telling, contextlib.suppress(OSError):
+            while piece := self._channel.recv_stderr(4096):
+                self._told += piece
+        with contextlib.suppress(ValueError, KeyError):
+            self._ended(json.loads(self._told.splitlines()[-1] if self._told else "{}")["cpu_s"])
+        self._status = status if status >= 0 else LOST

@@ -1,0 +1,84 @@
+"""What /proc tells of a process tree: CPU time and memory. Standard library only: it runs on other machines as well.
+
+`python3 procfs.py PID` prints both, of all processes below PID, as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a process tree, in kB."""
+
+    rss_kb: int
+    pss_kb: int
+    peak_kb: int
+
+
+def main() -> None:
+    """The usage of the tree below a process."""
+    pids = descendants(int(sys.argv[1]))
+    print(json.dumps({"cpu_s": cpu_s(pids), "memory": dataclasses.asdict(memory_of(pids))}))
+
+
+def cpu_s(pids: Sequence[int]) -> float:
+    """CPU time of all living threads of those processes."""
+    return sum(map(thread_run_ns, threads(pids))) / 1e9
+
+
+def memory_of(pids: Sequence[int]) -> Memory:
+    """The memory of those processes together."""
+    rollups = [_fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]
+    statuses = [_fields(Path(f"/proc/{pid}/status")) for pid in pids]
+    return Memory(
+        rss_kb=sum(rollup.get("Rss", 0) for rollup in rollups),
+        pss_kb=sum(rollup.get("Pss", 0) for rollup in rollups),
+        peak_kb=sum(status.get("VmHWM", 0) for status in statuses),
+    )
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid`, nearest first."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        parent = todo.pop(0)
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                todo += map(int, children.read_text().split())
+        found.append(parent)
+    return found[1:]
+
+
+def threads(pids: Sequence[int]) -> list[Path]:
+    """The /proc folders of all threads."""
+    return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+
+
+def thread_run_ns(task: Path) -> int:
+    """Nanoseconds that a thread has run; 0 if it is gone."""
+    try:
+        return int((task / "schedstat").read_text().split()[0])
+    except (OSError, IndexError):
+        return 0
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """`Name: 123 kB` lines of a /proc file; nothing if the process is gone."""
+    try:
+        return {name: int(kb) for name, kb in re.findall(r"^(\w+):\s+(\d+) kB", path.read_text(), re.MULTILINE)}
+    except OSError:
+        return {}
+
+
+if __name__ == "__main__":
+    main()

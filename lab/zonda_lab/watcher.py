@@ -1,0 +1,53 @@
+"""Telemetry of one machine during a start: which programs it watches there, and what came of it, on our clock."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from zonda_lab import telemetry
+from zonda_lab.host import Host, Watch
+from zonda_lab.process import Program
+from zonda_lab.series import Telemetry
+
+
+class Watcher:
+    """One machine; its files lie in `folder`."""
+
+    def __init__(self, watch: Watch, folder: Path) -> None:
+        self.watch, self.host = watch, watch.host
+        self.file, self._labels = folder / "telemetry.jsonl", folder / "labels.json"
+        self._script = folder / "telemetry.py"
+        self._programs: dict[str, Program] = {}
+
+    def start(self, cpus: Sequence[int]) -> Program:
+        """Begins to watch; the program that does so is the caller's to end."""
+        self._labels.parent.mkdir(exist_ok=True)
+        shutil.copyfile(telemetry.__file__, self._script)
+        self._labels.write_text("{}")
+        self.host.place(self._labels, self._script)
+        argv: list[str | Path] = [self.host.python, self._script, "--labels", self._labels, *self.watch.arguments]
+        program = self.host.start("telemetry", argv, self.file, cpus)
+        self.label("telemetry", program)
+        return program
+
+    def sees(self, host: Host) -> bool:
+        """Is that host on this machine?"""
+        return any(host is seen for seen in self.watch.sees)
+
+    def label(self, label: str, program: Program) -> None:
+        """Tells telemetry of a program."""
+        self._programs[label] = program
+        self._labels.write_text(json.dumps({label: program.pid for label, program in self._programs.items()}))
+        self.host.place(self._labels)
+
+    def own_cpu_s(self) -> float:
+        """CPU time there of the lab itself and all it started but the server, also of what has ended."""
+        living = [program for label, program in self._programs.items() if label != "server" and program.alive]
+        return self.host.lab_cpu_s + sum(program.cpu_s() for program in living)
+
+    def telemetry(self) -> Telemetry:
+        """The telemetry so far, by our clock."""
+        return Telemetry.load(self.file).shifted(-self.host.clock_offset_s)
