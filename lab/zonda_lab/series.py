@@ -72,8 +72,8 @@ class Telemetry:
         return float(ticks[CPU_FIELDS.index(field)] / ticks.sum()) if ticks.sum() else 0.0
 
     def busy_cores(self) -> float:
-        """CPUs kept busy by anything but the hypervisor, on average."""
-        away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal"))
+        """CPUs kept busy by programs, on average; the kernel's work on packets is nobody's."""
+        away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal", "irq", "softirq"))
         return (1 - away) * len(self.samples[0]["cpu"]) if len(self.samples) > 1 else 0.0
 
     def used_cores(self, label: str) -> Floats:

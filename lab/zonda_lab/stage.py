@@ -31,6 +31,8 @@ from zonda_lab.zonegen import ZoneSet
 
 VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
 CAPACITY_S = 2.0  # or a window, if that is shorter
+# How often the lab looks whether the generator has ended: a look at cold caches costs the generator a millisecond.
+LOOK_S = 0.1
 CLOSED_LOOP = 200
 SCRATCH = "zonda-lab-"  # and the process id of the lab, so that what a killed one left can be told
 
@@ -106,7 +108,7 @@ class Stage:
         self.rig = self._open.enter_context(self._network(self.settings))
         self._watchers = [Watcher(watch, self.folder / f"watch{i}") for i, watch in enumerate(self.rig.watches)]
         for watcher in self._watchers:
-            self._open.enter_context(watcher.start(self.settings.rig.load_cpus))
+            self._open.enter_context(watcher.start())
 
     @property
     def telemetry_file(self) -> Path:
@@ -290,21 +292,24 @@ class Stage:
         on_event: Callable[[str], None] = lambda _: None,
     ) -> list[str]:
         """All those commands at once, to their end; returns what each printed."""
-        heard = 0
+        heard = read = 0
         with contextlib.ExitStack() as running:
             programs = [running.enter_context(self._start_load(*command, i)) for i, command in enumerate(commands)]
             for (host, _), program in zip(commands, programs, strict=True):
                 self._label("load", program, host)
             deadline = time.monotonic() + seconds + GRACE_S
             while any(program.alive for program in programs):
-                time.sleep(0.01)
+                time.sleep(LOOK_S)
                 if time.monotonic() > deadline:
                     late = f"the load generator did not end {GRACE_S:.0f} s after its time"
                     raise LabError(late, programs[0].tail())
-                found = [event["msg_type"] for event in events(programs[0].log.read_text()) if "msg_type" in event]
+                if programs[0].log.stat().st_size == read:
+                    continue
+                text = programs[0].log.read_text()
+                found = [event["msg_type"] for event in events(text) if "msg_type" in event]
                 for name in found[heard:]:
                     on_event(name)
-                heard = len(found)
+                heard, read = len(found), len(text)
         for (host, _), program in zip(commands, programs, strict=True):
             if program.status not in (VALID, INVALID):
                 raise LabError(f"{host.name}: the load generator failed with status {program.status}", program.tail())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from zonda_lab import telemetry
 from zonda_lab.host import Host, Watch
 from zonda_lab.process import Program
 from zonda_lab.series import Telemetry
+
+IDLE = ("chrt", "--idle", "0")
 
 
 class Watcher:
@@ -22,14 +23,25 @@ class Watcher:
         self._script = folder / "telemetry.py"
         self._programs: dict[str, Program] = {}
 
-    def start(self, cpus: Sequence[int]) -> Program:
-        """Begins to watch; the program that does so is the caller's to end."""
+    def start(self) -> Program:
+        """Begins to watch; the program that does so is the caller's to end.
+
+        It runs where and when nobody else wants to (SCHED_IDLE): at ten looks a second it would otherwise take a
+        hundredth of a CPU from a generator that never sleeps, or from the server.
+        """
         self._labels.parent.mkdir(exist_ok=True)
         shutil.copyfile(telemetry.__file__, self._script)
         self._labels.write_text("{}")
         self.host.place(self._labels, self._script)
-        argv: list[str | Path] = [self.host.python, self._script, "--labels", self._labels, *self.watch.arguments]
-        program = self.host.start("telemetry", argv, self.file, cpus)
+        argv: list[str | Path] = [
+            *IDLE,
+            self.host.python,
+            self._script,
+            "--labels",
+            self._labels,
+            *self.watch.arguments,
+        ]
+        program = self.host.start("telemetry", argv, self.file)
         self.label("telemetry", program)
         return program
 
