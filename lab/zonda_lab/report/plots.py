@@ -198,7 +198,8 @@ def _line_plot(source: Source, metric: str) -> Figure | None:
         axes.fill_between(
             x, [cell.low for cell in cells], [cell.high for cell in cells], color=colour, alpha=0.15, linewidth=0
         )
-    positive = [cell.median for cells in series.values() for cell in cells if cell.median > 0]
+    drawn = [number for cells in series.values() for cell in cells for number in (cell.median, cell.high)]
+    positive = [number for number in drawn if number > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
     axes.set(xlabel=factor_words(source.analysis.x), ylabel=METRICS[metric].axis)
