@@ -24,23 +24,24 @@ impl<'z> Glue<'_, 'z> {
     /// Adds the addresses. Those of servers at or below the cut must all be there, or the answer is truncated
     /// (RFC 9471 3.1); others, sibling glue, come behind them as they fit (3.2).
     #[inline]
-    pub(crate) fn push(&self, cut: &Entry<'z>, cursor: Cursor<'z>, message: &mut Message<'_>) -> Result<(), Full> {
-        let mut has_siblings = false;
+    pub(crate) fn push(&self, cut: &Entry<'z>, cursor: Cursor<'z>, message: &mut Message<'_>) -> Result<Added, Full> {
+        let (mut added, mut has_siblings) = (Added::None, false);
         let mut below = cursor;
         for (in_zone, offset) in self.ns.targets() {
             if !in_zone {
                 continue;
             }
+            added = Added::All;
             match self.find_below(cut, &mut below, self.ns_at + offset, message) {
                 Target::Sibling => has_siblings = true,
                 Target::Missing => {}
                 Target::Below(entry) => self.push_of(&entry, self.ns_at + offset, message)?,
             }
         }
-        if has_siblings {
-            self.push_siblings(cut, message);
+        if has_siblings && !self.push_siblings(cut, message) {
+            added = Added::Some;
         }
-        Ok(())
+        Ok(added)
     }
 
     fn push_of(&self, entry: &Entry<'z>, owner: usize, message: &mut Message<'_>) -> Result<(), Full> {
@@ -112,10 +113,10 @@ impl<'z> Glue<'_, 'z> {
         false
     }
 
-    /// Adds the addresses of servers that stand elsewhere in the zone.
+    /// Adds the addresses of servers that stand elsewhere in the zone; returns whether all of them fit.
     #[cold]
-    fn push_siblings(&self, cut: &Entry<'z>, message: &mut Message<'_>) {
-        let (mut name, mut key) = (Qname::new(), Key::new());
+    fn push_siblings(&self, cut: &Entry<'z>, message: &mut Message<'_>) -> bool {
+        let (mut name, mut key, mut fit) = (Qname::new(), Key::new(), true);
         let mut near: Option<Cursor<'z>> = None;
         for (_, offset) in self.ns.targets().filter(|(in_zone, _)| *in_zone) {
             let at = self.ns_at + offset;
@@ -131,11 +132,23 @@ impl<'z> Glue<'_, 'z> {
                 None => Some(self.zone.seek(key.as_bytes())).filter(Cursor::is_exact),
             };
             if let Some(entry) = found.as_ref().and_then(Cursor::entry) {
-                let _ = self.push_of(&entry, at, message);
+                fit &= self.push_of(&entry, at, message).is_ok();
                 near = found;
             }
         }
+        fit
     }
+}
+
+/// What became of the addresses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// No name server is in the zone.
+    None,
+    /// Some did not fit.
+    Some,
+    /// All that there are.
+    All,
 }
 
 /// Where the name of a name server is.

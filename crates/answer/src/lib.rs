@@ -15,6 +15,7 @@ mod message;
 pub mod published;
 mod qname;
 pub mod rate;
+mod referrals;
 mod request;
 mod served;
 
@@ -36,6 +37,7 @@ use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFA
 use message::Message;
 use qname::Qname;
 use rate::{Table, Verdict};
+use referrals::Referrals;
 use request::{Header, Refusal, Request};
 
 /// The largest answer over UDP, whatever client and configuration say: the buffer that UDP workers give.
@@ -48,6 +50,7 @@ pub struct Scratch {
     qname: Qname,
     key: Key,
     rates: Table,
+    referrals: Referrals,
     /// What this worker has done; whoever owns the scratch space reads it.
     pub counters: Counters,
 }
@@ -55,7 +58,13 @@ pub struct Scratch {
 impl Scratch {
     /// A worker's scratch space.
     pub fn new() -> Scratch {
-        Scratch { qname: Qname::new(), key: Key::new(), rates: Table::default(), counters: Counters::default() }
+        Scratch {
+            qname: Qname::new(),
+            key: Key::new(),
+            rates: Table::default(),
+            referrals: Referrals::new(),
+            counters: Counters::default(),
+        }
     }
 }
 
@@ -112,6 +121,7 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
         Err(refusal) => return refuse(refusal, header, scratch, out),
     };
     scratch.counters.queries += 1;
+    scratch.referrals.keep_to(served);
     if let Some(transfer) = transfer(served, scratch, &ask, &request) {
         return transfer;
     }
@@ -198,7 +208,7 @@ fn look_up(
     message: &mut Message<'_>,
     extended: &mut Extended,
 ) -> Outcome {
-    let Scratch { qname, key, .. } = scratch;
+    let Scratch { qname, key, referrals, .. } = scratch;
     match request.qclass {
         Class::IN | Class::ANY => {}
         Class::CH => return chaos::answer(&served.options, qname, request.qtype, message),
@@ -227,7 +237,7 @@ fn look_up(
     }
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
-    let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, message).run(zone);
+    let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, referrals, message).run(zone);
     // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
     Outcome { authoritative: outcome.authoritative && request.qclass == Class::IN, ..outcome }
 }

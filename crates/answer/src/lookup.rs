@@ -8,9 +8,10 @@ use zone::{Denial, Zone};
 
 use crate::additional::add_addresses;
 use crate::denial::Proofs;
-use crate::glue::Glue;
+use crate::glue::{Added, Glue};
 use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
+use crate::referrals::{Cut, Referrals};
 use crate::served::{Content, ServedZone, Zones};
 
 /// What came of a question.
@@ -40,6 +41,7 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     dnssec: bool,
     qname: &'l mut Qname,
     key: &'l mut Key,
+    referrals: &'l mut Referrals,
     message: &'l mut Message<'o>,
     proofs: Proofs<'z>,
     authoritative: bool,
@@ -102,6 +104,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         dnssec: bool,
         qname: &'l mut Qname,
         key: &'l mut Key,
+        referrals: &'l mut Referrals,
         message: &'l mut Message<'o>,
     ) -> Lookup<'l, 'z, 'o> {
         Lookup {
@@ -110,6 +113,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             dnssec,
             qname,
             key,
+            referrals,
             message,
             proofs: Proofs::new(),
             authoritative: false,
@@ -211,10 +215,15 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         let apex_labels = zone.apex_labels();
         let cut_labels = apex_labels + entry.label_count();
         let place = Place { owner: self.qname.offset(cut_labels), apex: self.qname.offset(apex_labels) };
+        let (cut, ns_at) = (Cut::new(entry, self.dnssec), self.message.at);
+        let comes_first = self.message.counts == [0; 3];
+        if comes_first && self.referrals.add(cut, place.owner, self.message) {
+            return Ok(Step::Done(NOERROR));
+        }
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
-        let ns_at = self.message.at;
         self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
-        if self.dnssec && *zone.denial() != Denial::None {
+        let is_signed = self.wants_proof(zone);
+        if is_signed {
             match node.rrset(Rtype::DS) {
                 Some(ds) => self.message.push(Section::Authority, &ds, ds.ttl, place, true)?,
                 None => self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node),
@@ -222,7 +231,11 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         }
         self.proofs.write(self.message)?;
         let glue = Glue { zone, ns: &ns, ns_at, place, dnssec: self.dnssec };
-        glue.push(entry, cursor, self.message)?;
+        let glue = glue.push(entry, cursor, self.message)?;
+        // Without glue and proofs there is little that could be saved.
+        if comes_first && (glue == Added::All || glue == Added::None && is_signed) {
+            self.referrals.note(cut, place.owner, self.message, ns_at);
+        }
         Ok(Step::Done(NOERROR))
     }
 

@@ -7,6 +7,7 @@ mod mutations;
 mod oracle;
 mod properties;
 mod random;
+mod referrals;
 mod rfc1034;
 mod rfc2181;
 mod rfc2308;

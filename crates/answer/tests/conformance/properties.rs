@@ -1,6 +1,6 @@
 //! Random zones and questions: `respond` says what the oracle says.
 
-use answer::{Access, Content, Options, Prefix, Transport};
+use answer::{Access, Content, Options, Prefix, Scratch, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::Rtype;
@@ -30,8 +30,14 @@ proptest! {
         let plain: Vec<Zone> = zones.iter().map(Sample::plain).collect();
         let texts: Vec<_> = zones.iter().map(|zone| (zone.apex.clone(), zone.text())).collect();
         let served = subject::load(&texts);
-        let ask = |query: &Message, transport| {
-            let bytes = subject::ask(&served, &query.to_wire(), transport).expect("an answer");
+        let mut old_hand = Scratch::new();
+        let mut ask = |query: &Message, transport| {
+            let wire = query.to_wire();
+            let bytes = subject::ask(&served, &wire, transport).expect("an answer");
+            for _ in 0..3 {
+                let again = subject::answer_of(&mut old_hand, &served, &wire, transport).expect("an answer");
+                assert!(again == bytes, "another answer from memory: {}\n{}", dig(query), texts[0].1);
+            }
             (Message::parse(&bytes).expect("a well-formed answer"), bytes.len())
         };
         for draft in &questions {

@@ -100,7 +100,7 @@ fn contents(zones: &[(&str, &str)]) -> impl Iterator<Item = Content> {
 }
 
 /// The lines without the blanks before them, which in zone text would stand for the owner of the line before.
-fn dedented(text: &str) -> String {
+pub fn dedented(text: &str) -> String {
     text.lines().map(|line| line.trim_start().to_string() + "\n").collect()
 }
 

@@ -38,15 +38,31 @@ pub fn zone(apex: &Name, text: &str) -> zone::Zone {
     outcome.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", outcome.diagnostics))
 }
 
-/// What `respond` makes of a message; the answer is in `out`.
+/// What `respond` makes of a message in the hands of a new worker; the answer is in `out`.
 pub fn reply(served: &Arc<Served>, message: &[u8], transport: Transport, out: &mut [u8]) -> Reply {
-    respond(served, &mut Scratch::new(), Ask { message, peer: PEER, transport, now_s: 1_700_000_000 }, out)
+    reply_of(&mut Scratch::new(), served, message, transport, out)
+}
+
+/// The same in the hands of a worker who may have answered before.
+pub fn reply_of(
+    worker: &mut Scratch,
+    served: &Arc<Served>,
+    message: &[u8],
+    transport: Transport,
+    out: &mut [u8],
+) -> Reply {
+    respond(served, worker, Ask { message, peer: PEER, transport, now_s: 1_700_000_000 }, out)
 }
 
 /// The answer to a query, if there is one.
 pub fn ask(served: &Arc<Served>, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    answer_of(&mut Scratch::new(), served, message, transport)
+}
+
+/// The answer of a worker who may have answered before.
+pub fn answer_of(worker: &mut Scratch, served: &Arc<Served>, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let mut out = vec![0; if transport == Transport::Udp { answer::MAX_UDP } else { usize::from(u16::MAX) }];
-    match reply(served, message, transport, &mut out) {
+    match reply_of(worker, served, message, transport, &mut out) {
         Reply::Send(len) => {
             out.truncate(len);
             Some(out)
