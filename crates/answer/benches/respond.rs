@@ -4,6 +4,7 @@
 //! With the name of a scenario and a number it asks that scenario so often and prints nothing.
 
 use std::hint::black_box;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,7 +58,7 @@ impl Scenario {
         let mut out = [0; answer::MAX_UDP];
         for number in 0..count {
             let message = &queries[number % queries.len()];
-            prefetch(&served, &mut scratch, message);
+            prefetch(&served, &mut scratch, iter::once(message.as_slice()));
             black_box(answer(&served, &mut scratch, message, &mut out));
         }
     }
@@ -72,7 +73,7 @@ impl Scenario {
             let start = Instant::now();
             octets = 0;
             for batch in queries.chunks(16) {
-                batch.iter().for_each(|message| prefetch(&served, &mut scratch, message));
+                prefetch(&served, &mut scratch, batch.iter().map(Vec::as_slice));
                 for message in batch {
                     octets += black_box(answer(&served, &mut scratch, message, &mut out)).len();
                 }

@@ -146,12 +146,12 @@ fn refuse(refusal: Refusal, header: Header, scratch: &mut Scratch, out: &mut [u8
     Reply::Send(HEADER_LEN)
 }
 
-/// Has the processor fetch what the answer to a query begins with, if that is in a big zone. Called for some queries
-/// before [`respond`] is for the first of them, it makes their waits for memory one.
+/// Has the processor fetch what the answers to some queries begin with, if that may be in a big zone. Called before
+/// [`respond`] is for the first of them, it makes their waits for memory one.
 #[inline]
-pub fn prefetch(served: &Served, scratch: &mut Scratch, message: &[u8]) {
+pub fn prefetch<'m>(served: &Served, scratch: &mut Scratch, messages: impl Iterator<Item = &'m [u8]>) {
     if served.zones.has_big() {
-        prefetch_owner(served, scratch, message);
+        messages.for_each(|message| prefetch_owner(served, scratch, message));
     }
 }
 
@@ -289,13 +289,11 @@ fn allowed_version<'s>(served: &'s Served, qname: &Qname, ask: &Ask<'_>) -> Opti
 
 /// What becomes of a question for a whole zone over TCP; `None` for all other questions.
 fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>) -> Option<Reply> {
-    if !is_transfer(request) || ask.transport == Transport::Udp || request.is_signed || request.qclass != Class::IN {
+    let is_ordinary = request.is_signed || request.qclass != Class::IN || ask.transport == Transport::Udp;
+    if !is_transfer(request) || is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
         return None;
     }
     let version = allowed_version(served, &scratch.qname, ask)?;
-    if is_told_serial(served, &scratch.qname, ask, request) {
-        return None;
-    }
     scratch.counters.transfers += 1;
     let question = &ask.message[HEADER_LEN..request.question_end];
     Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))

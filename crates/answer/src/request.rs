@@ -1,6 +1,7 @@
 //! Reading a query: header, one question, OPT. Whatever else it holds is judged here.
 
-use wire::{Class, HEADER_LEN, Rtype};
+use wire::name::skip_name;
+use wire::{Class, HEADER_LEN, Rtype, serial};
 
 use crate::cookie::ClientCookie;
 use crate::qname::Qname;
@@ -148,7 +149,7 @@ fn read_records<'m>(
         }
         match record.rtype {
             Rtype::SOA if index < authorities => {
-                request.client_serial = soa_serial(record.rdata).ok_or(Refusal::Malformed)?;
+                request.client_serial = serial::of_soa(record.rdata).ok_or(Refusal::Malformed)?;
             }
             _ if index < authorities => return Err(Refusal::Malformed),
             Rtype::OPT => {
@@ -198,12 +199,6 @@ impl<'m> Record<'m> {
     }
 }
 
-/// The first of the five numbers that SOA data ends in (RFC 1035 3.3.13).
-fn soa_serial(rdata: &[u8]) -> Option<u32> {
-    let numbers = rdata.last_chunk::<20>()?;
-    numbers.first_chunk().map(|serial| u32::from_be_bytes(*serial))
-}
-
 /// Where TSIG data ends (RFC 8945 4.2): algorithm, time, fudge, MAC, original id, error, other data.
 fn skip_tsig(rdata: &[u8]) -> Option<usize> {
     let skip_sized = |at: usize| {
@@ -212,22 +207,6 @@ fn skip_tsig(rdata: &[u8]) -> Option<usize> {
     };
     let mac_end = skip_sized(skip_name(rdata, 0)? + 8)?;
     skip_sized(mac_end + 4)
-}
-
-/// Where the name at `start` ends. Pointers are not followed, but must lead back (RFC 1035 4.1.4).
-fn skip_name(message: &[u8], start: usize) -> Option<usize> {
-    let mut at = start;
-    loop {
-        match *message.get(at)? {
-            0 => return Some(at + 1),
-            len @ 1..=63 => at += 1 + usize::from(len),
-            high @ 192.. => {
-                let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
-                return (target < start).then_some(at + 2);
-            }
-            _ => return None,
-        }
-    }
 }
 
 impl<'m> Edns<'m> {

@@ -127,7 +127,7 @@ fn answering_allocates_nothing() {
     let mut out = vec![0; usize::from(u16::MAX)];
     let mut ask = |message: &[u8], transport| {
         let ask = Ask { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport, now_s: 1_700_000_000 };
-        prefetch(&served, &mut scratch, message);
+        prefetch(&served, &mut scratch, std::iter::once(message));
         assert!(!matches!(respond(&served, &mut scratch, ask, &mut out), Reply::Transfer(_)));
     };
     // The table of rate limits is made for the first answer that they are for.

@@ -1,5 +1,6 @@
 //! A walk over the records of a message that looks at no more than it must and allocates nothing.
 
+use wire::name::skip_name;
 use wire::{HEADER_LEN, Rtype};
 
 /// A record of a message.
@@ -30,18 +31,6 @@ pub fn records(message: &[u8]) -> impl Iterator<Item = RecordView<'_>> {
         let rtype = Rtype(u16::from_be_bytes([type_high, type_low]));
         Some(RecordView { section, rtype, rdata: message.get(head + 10..end)? })
     })
-}
-
-/// Where the name at `at` ends: behind its root label or its pointer (RFC 1035 4.1.4).
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match *message.get(at)? {
-            0 => return Some(at + 1),
-            len @ 1..=63 => at += 1 + usize::from(len),
-            0xc0.. => return Some(at + 2),
-            _ => return None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -217,6 +217,16 @@ impl Batch {
         Ok(self.received)
     }
 
+    /// The datagram in a slot of the last [`Batch::receive`], up to [`REQUEST_LEN`] octets of it.
+    ///
+    /// # Panics
+    /// When `index` is not below what `receive` returned.
+    #[inline]
+    pub fn request(&self, index: usize) -> &[u8] {
+        assert!(index < self.received, "slot {index} of {}", self.received);
+        &self.requests[index * REQUEST_STRIDE..][..self.incoming[index].msg_len as usize]
+    }
+
     /// The datagram in a slot of the last [`Batch::receive`] and the room for its reply.
     ///
     /// # Panics

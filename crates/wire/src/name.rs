@@ -280,6 +280,25 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
+//----------- in messages ------------------------------------------------------
+
+/// Where the name at `start` of a message ends. Pointers are not followed, but must lead back (RFC 1035 4.1.4).
+#[inline]
+pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    loop {
+        match *message.get(at)? {
+            0 => return Some(at + 1),
+            len @ 1..=63 => at += 1 + usize::from(len),
+            high @ 192.. => {
+                let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+                return (target < start).then_some(at + 2);
+            }
+            _ => return None,
+        }
+    }
+}
+
 //----------- text -------------------------------------------------------------
 
 /// Writes the wire form of the text name into `out` and returns its length.

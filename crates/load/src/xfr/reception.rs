@@ -3,7 +3,7 @@
 use std::io;
 
 use netio::clock;
-use wire::serial::is_later;
+use wire::serial::{is_later, of_soa};
 use wire::tsig::{Fault, Verifier};
 use wire::{HEADER_LEN, Name, Rtype};
 
@@ -90,7 +90,8 @@ impl<'k> Reception<'k> {
         for record in records(message).take_while(|record| record.section == 0) {
             count += 1;
             self.records += 1;
-            let soa = (record.rtype == Rtype::SOA).then(|| soa_serial(record.rdata)).transpose()?;
+            let soa =
+                (record.rtype == Rtype::SOA).then(|| of_soa(record.rdata).ok_or(TransferError::Broken)).transpose()?;
             self.take_record(soa)?;
         }
         if count != u16::from_be_bytes([message[6], message[7]]) {
@@ -138,12 +139,6 @@ impl<'k> Reception<'k> {
         self.ends == if self.is_incremental { 3 } else { 2 }
             || self.records == 1 && self.known.is_some_and(|known| !is_news(known))
     }
-}
-
-/// The serial stands 20 octets before the end of the RDATA (RFC 1035 3.3.13).
-fn soa_serial(rdata: &[u8]) -> Result<u32, TransferError> {
-    let numbers = rdata.last_chunk::<20>().ok_or(TransferError::Broken)?;
-    Ok(u32::from_be_bytes(*numbers.first_chunk().expect("twenty octets")))
 }
 
 #[cfg(test)]

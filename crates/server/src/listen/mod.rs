@@ -69,8 +69,8 @@ impl Default for Options {
 pub trait Answer: Send + 'static {
     /// Looks whether there is something newer to serve; called once per batch.
     fn refresh(&mut self);
-    /// Prepares for a query that will be answered soon, see [`answer::prefetch`].
-    fn prefetch(&mut self, _message: &[u8]) {}
+    /// Prepares for queries that will be answered soon, see [`answer::prefetch`].
+    fn prefetch<'m>(&mut self, _messages: impl Iterator<Item = &'m [u8]>) {}
     /// Answers one query into `out`, see [`answer::respond`].
     fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply;
     /// What it has counted so far; looked at once per batch.
@@ -96,8 +96,8 @@ impl Answer for Responder {
     }
 
     #[inline]
-    fn prefetch(&mut self, message: &[u8]) {
-        answer::prefetch(self.reader.last(), &mut self.scratch, message);
+    fn prefetch<'m>(&mut self, messages: impl Iterator<Item = &'m [u8]>) {
+        answer::prefetch(self.reader.last(), &mut self.scratch, messages);
     }
 
     #[inline]

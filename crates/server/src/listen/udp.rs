@@ -85,7 +85,7 @@ impl<A: Answer> Desk<A> {
                 while next < count {
                     if next == fetched {
                         fetched = count.min(next + AHEAD);
-                        (next..fetched).for_each(|index| self.answer.prefetch(self.batch.slot(index).request));
+                        self.answer.prefetch((next..fetched).map(|index| self.batch.request(index)));
                     }
                     // Before it is answered: a panic leaves this one out and goes on with those behind it.
                     next += 1;

@@ -1,6 +1,7 @@
 //! The TSIG record (RFC 8945 4.2) at the end of a message: found, read and written.
 
 use super::Fault;
+use crate::name::skip_name;
 use crate::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
 /// Octets of a record besides its two names, its MAC and its other data.
@@ -175,16 +176,4 @@ fn skip_record(message: &[u8], at: usize) -> Option<(Rtype, usize)> {
     let [type_high, type_low, .., len_high, len_low] = *message.get(fixed_at..)?.first_chunk::<10>()?;
     let end = fixed_at + 10 + usize::from(u16::from_be_bytes([len_high, len_low]));
     (end <= message.len()).then_some((Rtype(u16::from_be_bytes([type_high, type_low])), end))
-}
-
-/// Where the name at `at` ends, its pointer not followed.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match *message.get(at)? {
-            0 => return Some(at + 1),
-            len @ 1..=63 => at += 1 + usize::from(len),
-            0xc0.. => return Some(at + 2),
-            _ => return None,
-        }
-    }
 }
