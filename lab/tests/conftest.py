@@ -22,6 +22,47 @@ from zonda_lab.run import described
 FAKE = Path(__file__).with_name("fake_load.py")
 
 
+def small_experiment(
+    server: str = "echo",
+    rate: object = 200,
+    blocks: int = 1,
+    seconds: float = 0.5,
+    retries: int = 0,
+    metric: str = "answered_share",
+    baseline: str = "",
+    options: str = "",
+) -> str:
+    """The text of an experiment of two treatments that takes seconds; `options` are lines for an echo."""
+    return f"""
+id = "T1"
+name = "small"
+title = "A test"
+[server.options]
+echo = [{options}]
+[zones]
+shape = "root"
+records = 20
+[queries]
+count = 200
+[traffic]
+rate = {rate}
+[timing]
+blocks = {blocks}
+seconds = {seconds}
+warm-up-s = 0.0
+retries = {retries}
+[factors]
+"server.name" = ["{server}"]
+kind = {{ one = {{}}, other = {{}} }}
+[analysis]
+metric = "{metric}"
+metrics = ["answered_share", "sent_qps", "latency_p50_us"]
+compare = "kind"
+baseline = "{baseline}"
+plots = ["boxes", "time", "latency"]
+"""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Zones, queries and the reflector are made anew for each run of the tests."""
