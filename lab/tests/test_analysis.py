@@ -69,6 +69,18 @@ def test_invalid_and_skipped_windows_do_not_count(make_record: Make) -> None:
     assert analysis.findings(records, PLAN)[0].strata == []
 
 
+def test_a_window_with_a_spoilt_latency_counts_for_all_the_rest(make_record: Make) -> None:
+    records = [make_record(block, server="nsd", cpu_us_per_query=3.0, latency_p99_us=90.0) for block in range(4)]
+    records[0].latency_reasons = records[1].latency_reasons = ["late"]
+    assert len(analysis.table(records, "cpu_us_per_query")[0].values) == 4
+    assert sorted(analysis.table(records, "latency_p99_us")[0].values) == [2, 3]
+    plan = Analysis(metric="cpu_us_per_query", compare="server.name", metrics=["latency_p99_us"])
+    assert [found.metric for found in analysis.findings(records, plan)] == ["cpu_us_per_query", "latency_p99_us"]
+    assert [found.metric for found in analysis.findings(records[:2], plan)] == ["cpu_us_per_query"]
+    claim = Claim("x", "y", "latency_p99_us", {"server.name": "nsd"})
+    assert analysis.check(records, claim).n == 2 and analysis.check(records[:2], claim).outcome == "not measured"
+
+
 def test_levels_are_compared_within_otherwise_equal_conditions(make_record: Make) -> None:
     records = []
     for load, factor in (("10 %", 1.0), ("100 %", 5.0)):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import small_experiment
 
-from zonda_lab import run
+from zonda_lab import report, run, validity
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, Timing, Traffic, ZoneSpec, load
 from zonda_lab.load import ZondaLoad
@@ -171,6 +171,29 @@ def test_records_hold_telemetry_histograms_and_the_window(results: Results) -> N
 
 def invalid_and_skipped(records: list[Record]) -> list[str]:
     return [record.skipped or "; ".join(record.reasons) for record in records]
+
+
+@pytest.mark.parametrize(("metric", "attempts"), [("answered_share", 1), ("latency_p50_us", 2)])
+def test_a_late_generator_spoils_the_latency_and_is_repeated_only_where_that_decides(
+    small: Path,
+    tmp_path: Path,
+    fake_load: ZondaLoad,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: str,
+    attempts: int,
+) -> None:
+    monkeypatch.setenv("FAKE_LATE_MS", "5")
+    monkeypatch.setattr(validity, "machine_reasons", lambda *_: [])  # whatever else this machine was doing
+    small.write_text(small_experiment(metric=metric, retries=1))
+    results = run_it(small, tmp_path / "results", fake_load)
+    records = results.records()
+    assert len(records) == 2 * attempts
+    for record in records:
+        assert record.valid and len(record.latency_reasons) == 2
+        assert record.counts_for("answered_share") and not record.counts_for("latency_p50_us")
+        assert record.metrics["answered_share"] == 1.0 and record.metrics["latency_p50_us"] > 5000
+    told = report.write(results.folder).with_suffix(".md").read_text()
+    assert "Share of queries answered" in told and "Median latency" not in told
 
 
 def test_a_server_that_is_not_there_is_skipped_with_the_reason(

@@ -102,7 +102,9 @@ def findings(records: Sequence[Record], analysis: Analysis) -> list[Finding]:
     """One finding for each metric that was measured, the deciding one first."""
     wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
     return [
-        finding(records, metric, analysis) for metric in wanted if any(metric in r.metrics for r in records if r.counts)
+        finding(records, metric, analysis)
+        for metric in wanted
+        if any(metric in record.metrics and record.counts_for(metric) for record in records)
     ]
 
 
@@ -257,4 +259,4 @@ def _by_block(records: Sequence[Record], metric: str) -> dict[int, float]:
 
 def _counting(records: Iterable[Record], metric: str) -> list[Record]:
     """The windows that have the metric and may be counted; trials of a search are no windows of their own."""
-    return [r for r in records if r.counts and metric in r.metrics and not r.detail.get("trial")]
+    return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]
