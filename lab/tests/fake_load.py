@@ -234,12 +234,16 @@ def pull(given: argparse.Namespace) -> None:
 def update(given: argparse.Namespace) -> None:
     """Adds and deletes one name in turn."""
     import dns.query
+    import dns.tsig
     import dns.update
 
     began, wall, sent, done = time.monotonic(), time.time(), 0, 0
     while time.monotonic() < began + given.seconds:
         change = dns.update.UpdateMessage(given.zone)
         change.add("update0", 60, "A", "192.0.2.2") if sent % 2 == 0 else change.delete("update0")
+        if given.tsig:
+            algorithm, name, secret = given.tsig.split(":")
+            change.use_tsig(dns.tsig.Key(name, secret, algorithm))
         reply = dns.query.udp(change, given.server, port=given.port, timeout=1)
         sent, done = sent + 1, done + (reply.rcode() == 0)
         time.sleep(max(0.0, began + sent / given.rate - time.monotonic()))

@@ -36,7 +36,7 @@ class PrimarySpec:
 
     name: str = doc("label of the primary; empty: none, the server under test has its zones as files", "")
     transport: Literal["tcp", "tls"] = doc("transport of transfers", "tcp")
-    tsig: bool = doc("transfers signed with TSIG (hmac-sha256)", False)
+    tsig: bool = doc("transfers and dynamic updates signed with TSIG (hmac-sha256)", False)
     addresses: int = doc("addresses of the primary, zones spread over them", 1)
     parallel_transfers: int = doc("transfers that the secondary may run at once", 100)
 
