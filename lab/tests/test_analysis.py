@@ -119,6 +119,24 @@ def test_claims_are_ratios_paired_by_block(make_record: Make, low: float, high: 
     assert done.outcome in (outcome, "not confirmed" if outcome.startswith("agrees") else outcome)
 
 
+@pytest.mark.parametrize(("noise", "outcome"), [(0.2, "confirmed"), (0.01, "not confirmed")])
+def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, outcome: str) -> None:
+    draw = np.random.default_rng(7)
+    scatter = {"pinned": 0.01, "free": noise}
+    records = [
+        make_record(
+            block, copy, server="nsd", placement=level, cpu_us_per_query=3.0 * draw.lognormal(0, scatter[level])
+        )
+        for block in range(20)
+        for level, copy in (("pinned", 0), ("pinned", 1), ("free", 0))
+    ]
+    claim = Claim("x", "y", "cpu_us_per_query", {"placement": "free"}, {"placement": "pinned"}, low=2.0, spread=True)
+    done = analysis.check(records, claim)
+    assert done.outcome == outcome and done.n == 20
+    assert done.value == pytest.approx(noise / 0.01, rel=0.6) and done.low < done.value < done.high
+    assert analysis.check(records[:6], claim).outcome == "not measured"  # of two blocks
+
+
 def test_a_claim_about_what_was_not_measured_says_so(make_record: Make) -> None:
     claim = Claim("x", "y", "transfer_s", {"server.name": "bind"}, {})
     assert analysis.check(blocks(make_record, {}), claim).outcome == "not measured"

@@ -154,7 +154,9 @@ def checks(records: Sequence[Record], claim: Claim) -> list[Checked]:
 
 
 def check(records: Sequence[Record], claim: Claim) -> Checked:
-    """A claim against the records: one median, or the ratio of two, paired by block where both have it."""
+    """A claim against the records: a median, the ratio of two, paired by blocks that both have, or of two spreads."""
+    if claim.spread:
+        return _check_spread([record for record in records if not record.copy], claim)
     top = _by_block(selected(records, **claim.of), claim.metric)
     if not top:
         return Checked(claim, None)
@@ -167,6 +169,16 @@ def check(records: Sequence[Record], claim: Claim) -> Checked:
     ratios = np.log([top[block] / bottom[block] for block in blocks])
     low, high = st.bca(ratios, st.hodges_lehmann)
     return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
+
+
+def _check_spread(records: Sequence[Record], claim: Claim) -> Checked:
+    """Without second baselines: a value of two starts would scatter less than one of one."""
+    top, bottom = (
+        list(_by_block(selected(records, **levels), claim.metric).values()) for levels in (claim.of, claim.to)
+    )
+    if min(len(top), len(bottom)) < FEW:
+        return Checked(claim, None)
+    return Checked(claim, *st.variation_ratio(bottom, top), min(len(top), len(bottom)))
 
 
 def beside(records: Sequence[Record], row: Published) -> list[Cell]:

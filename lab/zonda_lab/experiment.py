@@ -146,6 +146,7 @@ class Claim:
     to: dict[str, str] = doc("levels of the treatments in the denominator; empty: the median itself is judged", {})
     low: float = doc("lowest value that agrees", 0.0)
     high: float = doc("highest value that agrees", float("inf"))
+    spread: bool = doc("the ratio is one of spreads over starts (coefficients of variation), not of medians", False)
 
 
 @dataclass(frozen=True)
