@@ -17,7 +17,7 @@ REPEATED = 0.08  # of the windows, where they may be, on a machine that is fairl
 ZONE_COST_S, RECORD_COST_S = 0.5e-3, 4e-6
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
 PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
-PEAK_STEP = 1.25  # as in `procedures.peak`
+PEAK_STEP, CAPACITY_S = 1.25, 2.0  # as in `procedures.peak` and in `stage`
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _start_s(start: Start) -> float:
     timing, change = settings.timing, settings.change
     window = timing.seconds + WINDOW_COST_S
     warm_up = timing.warm_up_s + WINDOW_COST_S if timing.warm_up_s else 0.0
-    asked = sum(window * (2 if _is_of_capacity(start.settings_of(inner)) else 1) for inner in start.within)
+    asked = len(start.within) * window + _capacity_s(start)
     held = change.hold_s + change.connections / min(change.connect_rate, ACCEPTED_PER_S)
     half_lossy = window + settings.traffic.timeout_ms / 2000
     work = {
@@ -127,9 +127,10 @@ def _peak_windows(tolerance: float) -> float:
     return 2 * (3 + math.log2(max(1.0, math.log(PEAK_STEP) / math.log1p(tolerance))))
 
 
-def _is_of_capacity(settings: Settings) -> bool:
-    """Is a window of the closed loop needed first, to know the rate?"""
-    return isinstance(settings.traffic.rate, str)
+def _capacity_s(start: Start) -> float:
+    """For the closed loop that a share of the capacity needs beforehand."""
+    needed = any(isinstance(start.settings_of(inner).traffic.rate, str) for inner in start.within)
+    return min(CAPACITY_S, start.settings.timing.seconds) + WINDOW_COST_S if needed else 0.0
 
 
 def _waiting_s(settings: Settings) -> float:
