@@ -372,7 +372,8 @@ fn walk(
         }
         take(key, encoder.encode(owner, flags, &mut records));
         walked.summary.names += 1;
-        walked.summary.has_wildcards |= key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*");
+        walked.summary.has_wildcards |=
+            key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*");
     }
     walked
 }
