@@ -108,6 +108,6 @@ pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, messag
     is_complete
 }
 
-fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
+pub(crate) fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
     node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0)
 }

@@ -5,8 +5,8 @@ use zone::key::Key;
 use zone::rrset::{MAX_POINTER, Place, Rrset};
 use zone::tree::{Cursor, Entry};
 
-use crate::additional::push_addresses;
-use crate::message::{Full, Message};
+use crate::additional::{address_sets, push_addresses};
+use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
 
 /// The NS set of a cut as it was written.
@@ -45,9 +45,13 @@ impl<'z> Glue<'_, 'z> {
     }
 
     fn push_of(&self, entry: &Entry<'z>, owner: usize, message: &mut Message<'_>) -> Result<(), Full> {
+        let node = self.zone.node(entry);
+        if owner > MAX_POINTER {
+            let push = |set| message.push_far(Section::Additional, self.zone, entry, &set, self.place.apex);
+            return address_sets(&node).try_for_each(push);
+        }
         let place = Place { owner, ..self.place };
-        let fits = push_addresses(&self.zone.node(entry), place, self.dnssec, message);
-        if fits { Ok(()) } else { Err(Full) }
+        if push_addresses(&node, place, self.dnssec, message) { Ok(()) } else { Err(Full) }
     }
 
     /// Finds the owner of the glue for the name at `at`. Name servers sort as the tree does, so it is mostly the next entry.

@@ -124,7 +124,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// Answers from `zone`, the zone of the name asked for, and follows aliases through all zones.
-    pub(crate) fn run(mut self, zone: &'z Zone) -> Outcome {
+    pub(crate) fn run(&mut self, zone: &'z Zone) -> Outcome {
         let mut zone = zone;
         for followed in 0..MAX_ALIASES {
             self.trail[followed] = self.qname.offset(self.qname.labels()) as u16;
@@ -163,11 +163,11 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// Adds what proves wildcards and denials on the way, behind all answers, and then the addresses.
-    fn finish(mut self, rcode: u8) -> Outcome {
+    fn finish(&mut self, rcode: u8) -> Outcome {
         if self.proofs.write(self.message).is_err() {
             self.message.truncated = true;
-        } else if let Some(Answered { zone, rrset, at }) = self.answered {
-            add_addresses(zone, &rrset, at, self.dnssec, self.qname, self.key, self.message);
+        } else if let Some(Answered { zone, rrset, at }) = &self.answered {
+            add_addresses(zone, rrset, *at, self.dnssec, self.qname, self.key, self.message);
         }
         self.outcome(rcode)
     }

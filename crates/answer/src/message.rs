@@ -92,6 +92,31 @@ impl<'o> Message<'o> {
         pushed
     }
 
+    /// Adds an RRset without names in its RDATA whose owner stands where no pointer reaches: each record has it in full.
+    #[cold]
+    pub(crate) fn push_far(
+        &mut self,
+        section: Section,
+        zone: &Zone,
+        entry: &Entry<'_>,
+        rrset: &Rrset<'_>,
+        apex: usize,
+    ) -> Result<(), Full> {
+        let mut owner = [0; wire::MAX_NAME_LEN * 2];
+        let owner_len = write_owner(entry, zone.apex().is_root(), apex, &mut owner);
+        if rrset.message_len() + rrset.count * (owner_len - 2) > self.room() {
+            return Err(Full);
+        }
+        for rdata in rrset.opaque() {
+            let start = self.at;
+            self.at += owner_len - 2;
+            // Its pointer is covered by the end of the owner.
+            self.push_raw(section, 0, rrset.rtype, rrset.ttl, rdata)?;
+            self.out[start..start + owner_len].copy_from_slice(&owner[..owner_len]);
+        }
+        Ok(())
+    }
+
     /// Adds a record made of parts, with an owner that stands in the message.
     pub(crate) fn push_raw(
         &mut self,

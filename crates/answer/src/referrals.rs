@@ -14,22 +14,31 @@ use crate::MAX_UDP;
 use crate::message::{Message, Section};
 use crate::served::Served;
 
-/// How many cuts are known at most: about as many as the root has.
+/// How many places there are for referrals: with DNSSEC and without, the root needs two thirds of those that may be used.
 const PLACES: usize = 1 << PLACE_BITS;
-const PLACE_BITS: u32 = 11;
-/// The octets of all that is kept. What stays unused of it costs no memory.
+const PLACE_BITS: u32 = 12;
+/// Fewer free places would make searches long.
+const MAX_KEPT: usize = PLACES / 4 * 3;
+/// The octets of all that is kept.
 const ROOM: usize = 1 << 20;
+/// How many cuts are known to have been asked for once.
+const NOTICED: usize = 1 << NOTICED_BITS;
+const NOTICED_BITS: u32 = 9;
 
-/// What one worker keeps.
+/// What one worker keeps. What is not used of it yet costs no memory.
 pub(crate) struct Referrals {
     /// The version that the cuts are of. As long as it is known here, no later one has its address.
     version: Weak<Served>,
-    places: Box<[Place]>,
+    /// A hash table with linear probing: [`PLACES`], or none as long as nothing is kept.
+    places: Vec<Place>,
+    kept: usize,
     /// The records of each referral, and behind them where its pointers stand, two octets each. Never longer than [`ROOM`].
     octets: Vec<u8>,
+    /// The last cuts that were not kept.
+    noticed: [Cut; NOTICED],
 }
 
-/// The referral of a cut; as long as it has no octets, it was given once.
+/// The referral of a cut; free if it has no octets.
 #[derive(Clone, Copy, Default)]
 struct Place {
     cut: Cut,
@@ -55,15 +64,20 @@ impl Cut {
 
     /// Fibonacci hashing: the high bits of the product depend on all bits.
     #[inline]
-    fn place(self) -> usize {
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACE_BITS)) as usize
+    fn hash(self, bits: u32) -> usize {
+        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
     }
 }
 
 impl Referrals {
     pub(crate) fn new() -> Referrals {
-        let places = vec![Place::default(); PLACES].into();
-        Referrals { version: Weak::new(), places, octets: Vec::with_capacity(ROOM) }
+        Referrals {
+            version: Weak::new(),
+            places: Vec::with_capacity(PLACES),
+            kept: 0,
+            octets: Vec::with_capacity(ROOM),
+            noticed: [Cut::default(); NOTICED],
+        }
     }
 
     /// Forgets what is not of this version.
@@ -71,23 +85,38 @@ impl Referrals {
     pub(crate) fn keep_to(&mut self, version: &Arc<Served>) {
         if !std::ptr::eq(self.version.as_ptr(), Arc::as_ptr(version)) {
             self.version = Arc::downgrade(version);
+            self.noticed.fill(Cut::default());
             self.forget();
         }
     }
 
     #[cold]
     fn forget(&mut self) {
-        self.places.fill(Place::default());
+        self.places.clear();
         self.octets.clear();
+        self.kept = 0;
+    }
+
+    /// The place of the cut, or the free one where it would be; `None` as long as nothing is kept.
+    #[inline]
+    fn place(&self, cut: Cut) -> Option<usize> {
+        let mut index = cut.hash(PLACE_BITS);
+        loop {
+            let place = self.places.get(index)?;
+            if place.cut == cut || place.len == 0 {
+                return Some(index);
+            }
+            index = (index + 1) % PLACES;
+        }
     }
 
     /// Adds the referral to a message that has the question alone, with the name of the cut at `owner`; returns whether
     /// it was known and fits.
     #[inline]
     pub(crate) fn add(&self, cut: Cut, owner: usize, message: &mut Message<'_>) -> bool {
-        let place = &self.places[cut.place()];
+        let Some(place) = self.place(cut).map(|index| &self.places[index]) else { return false };
         let len = usize::from(place.len);
-        if place.cut != cut || len == 0 || len > message.room() {
+        if len == 0 || len > message.room() {
             return false;
         }
         let (records, pointers) = self.octets[place.start as usize..].split_at(len);
@@ -110,20 +139,22 @@ impl Referrals {
     /// Takes note of a referral that was given whole, as what `message` has from `start` on; keeps it the second time.
     pub(crate) fn note(&mut self, cut: Cut, owner: usize, message: &Message<'_>, start: usize) {
         let records = &message.out[start..message.at];
-        let is_known = self.places[cut.place()].cut == cut;
-        let mut place = Place { cut, ..Place::default() };
-        if is_known && records.len() <= MAX_UDP {
-            // No record has more pointers than it has two octets.
-            if self.octets.len() + 2 * records.len() > ROOM {
-                self.forget();
-            }
-            let [_, authorities, additionals] = message.counts;
-            let (start, len) = (self.octets.len() as u32, records.len() as u16);
-            self.octets.extend_from_slice(records);
-            let pointers = append_pointers(records, &mut self.octets);
-            place = Place { cut, start, len, pointers, authorities, additionals, owner: owner as u16 };
+        let last = std::mem::replace(&mut self.noticed[cut.hash(NOTICED_BITS)], cut);
+        if last != cut || records.is_empty() || records.len() > MAX_UDP {
+            return;
         }
-        self.places[cut.place()] = place;
+        // No record has more pointers than it has two octets.
+        if self.kept == MAX_KEPT || self.octets.len() + 2 * records.len() > ROOM {
+            self.forget();
+        }
+        self.places.resize(PLACES, Place::default());
+        let Some(index) = self.place(cut).filter(|index| self.places[*index].len == 0) else { return };
+        let [_, authorities, additionals] = message.counts;
+        let (start, len) = (self.octets.len() as u32, records.len() as u16);
+        self.octets.extend_from_slice(records);
+        let pointers = append_pointers(records, &mut self.octets);
+        self.places[index] = Place { cut, start, len, pointers, authorities, additionals, owner: owner as u16 };
+        self.kept += 1;
     }
 }
 

@@ -198,6 +198,12 @@ impl<'a> NameRef<'a> {
 
     /// Canonical DNS name order (RFC 4034 6.1).
     pub fn canonical_cmp(self, other: NameRef<'_>) -> std::cmp::Ordering {
+        // Siblings are what is mostly compared: the names in one RRset.
+        if let (Some(parent), Some(others)) = (self.parent(), other.parent())
+            && parent.0 == others.0
+        {
+            return lowered(label_at(self.0, 0)).cmp(lowered(label_at(other.0, 0)));
+        }
         let (mut mine, mut theirs) = ([0u8; 128], [0u8; 128]);
         let (n, m) = (self.label_starts(&mut mine), other.label_starts(&mut theirs));
         for (a, b) in mine[..n].iter().rev().zip(theirs[..m].iter().rev()) {

@@ -14,7 +14,7 @@ use crate::rrset::{CUT, DNAME, OCCLUDED};
 use crate::tables::{Numbering, Tables};
 use crate::text::{Record, Sink};
 use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
-use crate::zone::{Denial, Proofs, Zone, name_of_key};
+use crate::zone::{Denial, Proofs, Zone, write_name};
 
 /// Records of one stretch of zone text, by owner. The parser fills one per stretch.
 pub struct Stage {
@@ -359,20 +359,21 @@ fn walk(
 ) -> Walked {
     let mut encoder = NodeEncoder::new(numbering, plan.apex);
     let mut walked = Walked::default();
-    let mut records = Vec::new();
+    let (mut records, mut room) = (Vec::new(), [0; _]);
     for same in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
         let key = staged.key(&same[0]);
         records.clear();
         same.iter().for_each(|run| staged.append_records(run, &mut records));
-        let owner = name_of_key(key, plan.apex);
+        let owner = write_name(key, plan.apex, &mut room);
         let flags = cover.flags(key, &records);
-        check_node(plan, owner.as_ref(), key, flags, cover.is_dname, &records, &mut walked.found);
+        check_node(plan, owner, key, flags, cover.is_dname, &records, &mut walked.found);
         if plan.thorough {
             collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
         }
-        take(key, encoder.encode(owner.as_ref(), flags, &mut records));
+        take(key, encoder.encode(owner, flags, &mut records));
         walked.summary.names += 1;
-        walked.summary.has_wildcards |= key.split(|&octet| octet == 0).any(|label| label == b"*");
+        walked.summary.has_wildcards |=
+            key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*");
     }
     walked
 }

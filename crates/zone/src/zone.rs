@@ -202,9 +202,13 @@ pub(crate) fn owner_name(entry: &Entry<'_>, apex: NameRef<'_>) -> Name {
 
 /// The name that a key stands for below `apex`.
 pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
-    let mut wire = [0; 2 * wire::MAX_NAME_LEN];
-    let len = write_labels(key, &mut wire);
+    write_name(key, apex, &mut [0; _]).to_owned()
+}
+
+/// Writes the name that a key stands for below `apex`.
+pub(crate) fn write_name<'o>(key: &[u8], apex: NameRef<'_>, out: &'o mut [u8; 2 * wire::MAX_NAME_LEN]) -> NameRef<'o> {
+    let len = write_labels(key, out);
     let end = len + apex.wire().len();
-    wire[len..end].copy_from_slice(apex.wire());
-    Name::from_wire(&wire[..end]).expect("keys are made from names")
+    out[len..end].copy_from_slice(apex.wire());
+    NameRef::from_wire(&out[..end]).expect("keys are made from names")
 }

@@ -46,8 +46,15 @@ fn mend(error: &io::Error) -> &'static str {
 
 /// Binds every address over UDP and TCP, once for every thread. Port 0 lets the kernel choose one that is free for both.
 pub fn bind(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, BindError> {
+    // A port that the kernel chose for UDP may be taken for TCP, or by somebody else before it is bound for good.
+    let attempts = if addresses.iter().any(|address| address.port() == 0) { 16 } else { 1 };
+    let early = (1..attempts).find_map(|_| bind_once(addresses, options).ok());
+    early.map_or_else(|| bind_once(addresses, options), Ok)
+}
+
+fn bind_once(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, BindError> {
     // All before any: a wildcard address of ours must not be taken for another program's.
-    let addresses = addresses.iter().map(|address| free(*address, options)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = addresses.iter().map(|address| probe(*address, options)).collect::<Result<Vec<_>, _>>()?;
     let mut udp = Vec::new();
     for worker in 0..options.workers {
         for address in &addresses {
@@ -66,13 +73,6 @@ pub fn bind(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, Bi
 ///
 /// Sockets that share an address (SO_REUSEPORT) share it with those of any process of the same user, so that a second server
 /// would silently take half of the queries. One that does not share finds out.
-fn free(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
-    // A port that is free for UDP is rarely taken for TCP: a few attempts will do.
-    let attempts = if address.port() == 0 { 16 } else { 1 };
-    let early = (1..attempts).find_map(|_| probe(address, options).ok());
-    early.map_or_else(|| probe(address, options), Ok)
-}
-
 fn probe(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
     let udp = netio::udp::Options { reuse_port: false, ..options.udp };
     let tcp = netio::stream::Options { reuse_port: false, ..options.tcp };
