@@ -22,6 +22,47 @@ from zonda_lab.run import described
 FAKE = Path(__file__).with_name("fake_load.py")
 
 
+def small_experiment(
+    server: str = "echo",
+    rate: object = 200,
+    blocks: int = 1,
+    seconds: float = 0.5,
+    retries: int = 0,
+    metric: str = "answered_share",
+    baseline: str = "",
+    options: str = "",
+) -> str:
+    """The text of an experiment of two treatments that takes seconds; `options` are lines for an echo."""
+    return f"""
+id = "T1"
+name = "small"
+title = "A test"
+[server.options]
+echo = [{options}]
+[zones]
+shape = "root"
+records = 20
+[queries]
+count = 200
+[traffic]
+rate = {rate}
+[timing]
+blocks = {blocks}
+seconds = {seconds}
+warm-up-s = 0.0
+retries = {retries}
+[factors]
+"server.name" = ["{server}"]
+kind = {{ one = {{}}, other = {{}} }}
+[analysis]
+metric = "{metric}"
+metrics = ["answered_share", "sent_qps", "latency_p50_us"]
+compare = "kind"
+baseline = "{baseline}"
+plots = ["boxes", "time", "latency"]
+"""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Zones, queries and the reflector are made anew for each run of the tests."""
@@ -185,11 +226,12 @@ def windows(block: int, name: str, speed: float, draw: np.random.Generator, fold
                 )
             )
             found[-1].block = block * 2 + (name == "knot")
+    found[-1].latency_reasons = ["the generator was 2000 µs off its schedule (99 %), 100 µs are allowed"]
     latency = Latency()
     for value in draw.lognormal(4, 0.3, 500):
         latency.add(float(value))
     record = made(
-        "E21", {"server.name": name, "traffic.transport": "udp"}, {}, cpu_us_per_query=3.0, answered_share=1.0
+        "E21", {"server.name": name, "traffic.transport": "udp"}, {}, cpu_us_per_query=3.0, latency_p50_us=55.0
     )
     record.files["latency"] = f"hdr/{name}-{block}.hlog"
     write_log(folder / record.files["latency"], 0.0, 1.0, {"intended": latency.encoded(), "actual": latency.encoded()})

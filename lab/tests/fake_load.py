@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""A small `zonda-load` that speaks LOAD-CONTRACT.md: right, but slow (some thousand queries a second). For tests."""
+"""A small `zonda-load` that speaks LOAD-CONTRACT.md: right, but slow (some thousand queries a second). For tests.
+
+With FAKE_LATE_MS in its environment each query leaves so much after its time.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import json
+import os
 import select
 import socket
 import sys
@@ -16,6 +20,7 @@ from zonda_lab.hdr import Latency
 from zonda_lab.probe import query as message
 
 AXFR = 252
+LATE_S = float(os.environ.get("FAKE_LATE_MS", "0")) / 1000
 RCODES = {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED"}
 
 
@@ -136,7 +141,7 @@ def ask(given: argparse.Namespace) -> None:
         due = began + number / given.rate if given.rate else time.monotonic()
         if number == total if given.rate else due > began + given.seconds:
             break
-        asking.listen(due)
+        asking.listen(due + LATE_S)
         while not given.rate and len(asking.waiting) >= given.outstanding:
             asking.listen(time.monotonic() + 0.002)
         asking.send(number, due)
@@ -145,14 +150,14 @@ def ask(given: argparse.Namespace) -> None:
     own = {
         "loop": "open" if given.rate else "closed",
         "scheduled": total if given.rate else None,
-        "late": 0,
+        "late": total if LATE_S else 0,
         "missed": 0,
         "wrong": len(asking.wrong),
         "wrong_examples": asking.wrong[:10],
-        "schedule_error": {"p50": asking.errors.percentile(50) * 1000, "p99": 0, "max": 0},
+        "schedule_error": {"p50": asking.errors.percentile(50) * 1000, "p99": LATE_S * 1e9, "max": 0},
         "latency_intended": asking.intended.encoded(),
         "latency_actual": asking.actual.encoded(),
-        "invalid_because": [],
+        "invalid_because": [f"{total} of {total} queries left more than 1 ms after their time"] if LATE_S else [],
     }
     summary(wall, wall + given.seconds, {**asking.counts, "response_rcodes": asking.rcodes}, own)
 
@@ -229,12 +234,16 @@ def pull(given: argparse.Namespace) -> None:
 def update(given: argparse.Namespace) -> None:
     """Adds and deletes one name in turn."""
     import dns.query
+    import dns.tsig
     import dns.update
 
     began, wall, sent, done = time.monotonic(), time.time(), 0, 0
     while time.monotonic() < began + given.seconds:
         change = dns.update.UpdateMessage(given.zone)
         change.add("update0", 60, "A", "192.0.2.2") if sent % 2 == 0 else change.delete("update0")
+        if given.tsig:
+            algorithm, name, secret = given.tsig.split(":")
+            change.use_tsig(dns.tsig.Key(name, secret, algorithm))
         reply = dns.query.udp(change, given.server, port=given.port, timeout=1)
         sent, done = sent + 1, done + (reply.rcode() == 0)
         time.sleep(max(0.0, began + sent / given.rate - time.monotonic()))

@@ -69,6 +69,18 @@ def test_invalid_and_skipped_windows_do_not_count(make_record: Make) -> None:
     assert analysis.findings(records, PLAN)[0].strata == []
 
 
+def test_a_window_with_a_spoilt_latency_counts_for_all_the_rest(make_record: Make) -> None:
+    records = [make_record(block, server="nsd", cpu_us_per_query=3.0, latency_p99_us=90.0) for block in range(4)]
+    records[0].latency_reasons = records[1].latency_reasons = ["late"]
+    assert len(analysis.table(records, "cpu_us_per_query")[0].values) == 4
+    assert sorted(analysis.table(records, "latency_p99_us")[0].values) == [2, 3]
+    plan = Analysis(metric="cpu_us_per_query", compare="server.name", metrics=["latency_p99_us"])
+    assert [found.metric for found in analysis.findings(records, plan)] == ["cpu_us_per_query", "latency_p99_us"]
+    assert [found.metric for found in analysis.findings(records[:2], plan)] == ["cpu_us_per_query"]
+    claim = Claim("x", "y", "latency_p99_us", {"server.name": "nsd"})
+    assert analysis.check(records, claim).n == 2 and analysis.check(records[:2], claim).outcome == "not measured"
+
+
 def test_levels_are_compared_within_otherwise_equal_conditions(make_record: Make) -> None:
     records = []
     for load, factor in (("10 %", 1.0), ("100 %", 5.0)):
@@ -105,6 +117,24 @@ def test_claims_are_ratios_paired_by_block(make_record: Make, low: float, high: 
     done = analysis.check(records, claim)
     assert done.value == pytest.approx(1.1, abs=0.01)
     assert done.outcome in (outcome, "not confirmed" if outcome.startswith("agrees") else outcome)
+
+
+@pytest.mark.parametrize(("noise", "outcome"), [(0.2, "confirmed"), (0.01, "not confirmed")])
+def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, outcome: str) -> None:
+    draw = np.random.default_rng(7)
+    scatter = {"pinned": 0.01, "free": noise}
+    records = [
+        make_record(
+            block, copy, server="nsd", placement=level, cpu_us_per_query=3.0 * draw.lognormal(0, scatter[level])
+        )
+        for block in range(20)
+        for level, copy in (("pinned", 0), ("pinned", 1), ("free", 0))
+    ]
+    claim = Claim("x", "y", "cpu_us_per_query", {"placement": "free"}, {"placement": "pinned"}, low=2.0, spread=True)
+    done = analysis.check(records, claim)
+    assert done.outcome == outcome and done.n == 20
+    assert done.value == pytest.approx(noise / 0.01, rel=0.6) and done.low < done.value < done.high
+    assert analysis.check(records[:6], claim).outcome == "not measured"  # of two blocks
 
 
 def test_a_claim_about_what_was_not_measured_says_so(make_record: Make) -> None:

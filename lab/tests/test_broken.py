@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import small_experiment
 
 from zonda_lab import cli, process, rig, stage, zonegen
 from zonda_lab.errors import LabError
@@ -21,34 +22,12 @@ from zonda_lab.servers import ADAPTERS
 from zonda_lab.stage import Stage
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
-SMALL = """
-id = "T2"
-title = "A test"
-[zones]
-shape = "root"
-records = 20
-[queries]
-count = 200
-[traffic]
-rate = 200
-[timing]
-blocks = 1
-seconds = 0.4
-warm-up-s = 0.0
-retries = 0
-[factors]
-"server.name" = ["echo"]
-kind = { one = {}, other = {} }
-[analysis]
-metric = "answered_share"
-compare = "kind"
-"""
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
-    path.write_text(SMALL)
+    path.write_text(small_experiment())
     return path
 
 
@@ -68,10 +47,10 @@ def test_a_server_that_was_asked_for_and_is_missing(
 
 
 def test_broken_toml_is_told_with_its_line(lab: Lab, small: Path) -> None:
-    small.write_text(SMALL.replace("rate = 200", "rate = = 200"))
+    small.write_text(small_experiment(rate="= 200"))
     done = lab("run", str(small))
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 2
-    assert f"at line {SMALL.splitlines().index('rate = 200') + 1}," in done.stderr
+    assert f"at line {small.read_text().splitlines().index('rate = = 200') + 1}," in done.stderr
 
 
 def test_without_the_right_to_make_namespaces(
@@ -112,7 +91,7 @@ def test_a_zone_that_cannot_be_read(name: str, tmp_path: Path, fake_load: ZondaL
 
 def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path) -> subprocess.Popen[str]:
     """A lab whose server runs."""
-    small.write_text(SMALL.replace("seconds = 0.4", "seconds = 30.0"))
+    small.write_text(small_experiment(seconds=30))
     scratch.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(generator.program)]
     environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -154,7 +133,7 @@ def test_what_was_broken_off_goes_on_with_resume(small: Path, fake_load: ZondaLo
     _, told = broken_off.communicate(timeout=10)
     assert "go on with: zonda-lab run --resume out" in told
     assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
-    small.write_text(SMALL)
+    small.write_text(small_experiment())
     done = lab("run", "--resume", "out", str(small))
     assert "report: out/report.html" in done.stdout, done.stderr
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import small_experiment
 
-from zonda_lab import run
+from zonda_lab import report, run, validity
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, Timing, Traffic, ZoneSpec, load
 from zonda_lab.load import ZondaLoad
@@ -23,6 +24,7 @@ from zonda_lab.procedures.peak import Search, Trial
 from zonda_lab.procedures.queries import window
 from zonda_lab.progress import Progress
 from zonda_lab.record import Record, Results
+from zonda_lab.series import Telemetry
 from zonda_lab.servers import ADAPTERS, Echo, Feature, Installed
 from zonda_lab.stage import Stage
 from zonda_lab.validity import Window, reasons
@@ -116,40 +118,13 @@ def test_a_generator_at_its_limit_makes_no_peak_of_the_server() -> None:
     assert search.generator_failed_above(peak)
 
 
-EXPERIMENT = """
-id = "T1"
-name = "small"
-title = "A test"
-procedure = "queries"
-[zones]
-shape = "root"
-records = 20
-[queries]
-count = 200
-[traffic]
-rate = 300
-[timing]
-blocks = 3
-seconds = 0.6
-warm-up-s = 0.0
-retries = 0
-[factors]
-"server.name" = ["echo"]
-[factors.kind.one]
-[factors.kind.other]
-[analysis]
-metric = "answered_share"
-metrics = ["sent_qps", "latency_p50_us"]
-compare = "kind"
-baseline = "one"
-plots = ["boxes", "time", "latency"]
-"""
+WHOLE = small_experiment(rate=300, blocks=3, seconds=0.6, baseline="one")
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
-    path.write_text(EXPERIMENT)
+    path.write_text(WHOLE)
     return path
 
 
@@ -166,7 +141,7 @@ def run_it(path: Path, folder: Path, generator: ZondaLoad) -> Results:
 def finished(tmp_path_factory: pytest.TempPathFactory, fake_load: ZondaLoad) -> Path:
     """A whole run, measured once; tests take copies."""
     folder = tmp_path_factory.mktemp("finished")
-    (folder / "small.toml").write_text(EXPERIMENT)
+    (folder / "small.toml").write_text(WHOLE)
     run_it(folder / "small.toml", folder / "results", fake_load)
     return folder
 
@@ -199,22 +174,41 @@ def invalid_and_skipped(records: list[Record]) -> list[str]:
     return [record.skipped or "; ".join(record.reasons) for record in records]
 
 
+@pytest.mark.parametrize(("metric", "attempts"), [("answered_share", 1), ("latency_p50_us", 2)])
+def test_a_late_generator_spoils_the_latency_and_is_repeated_only_where_that_decides(
+    small: Path,
+    tmp_path: Path,
+    fake_load: ZondaLoad,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: str,
+    attempts: int,
+) -> None:
+    monkeypatch.setenv("FAKE_LATE_MS", "5")
+    monkeypatch.setattr(validity, "machine_reasons", lambda *_: [])  # whatever else this machine was doing
+    small.write_text(small_experiment(metric=metric, retries=1))
+    results = run_it(small, tmp_path / "results", fake_load)
+    records = results.records()
+    assert len(records) == 2 * attempts
+    for record in records:
+        assert record.valid and len(record.latency_reasons) == 2
+        assert record.counts_for("answered_share") and not record.counts_for("latency_p50_us")
+        assert record.metrics["answered_share"] == 1.0 and record.metrics["latency_p50_us"] > 5000
+    told = report.write(results.folder).with_suffix(".md").read_text()
+    assert "Share of queries answered" in told and "Median latency" not in told
+
+
 def test_a_server_that_is_not_there_is_skipped_with_the_reason(
     small: Path, tmp_path: Path, fake_load: ZondaLoad
 ) -> None:
-    small.write_text(EXPERIMENT.replace('["echo"]', '["nsd"]'))
+    small.write_text(small_experiment("nsd"))
     told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
-    assert len(told) == 9 and all(why.startswith("nsd is not there") for why in told)
+    assert len(told) == 2 and all(why.startswith("nsd is not there") for why in told)
 
 
 def test_a_server_that_does_not_start_is_one_invalid_record(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
-    small.write_text(
-        EXPERIMENT.replace("[factors]", '[server.options]\necho = ["no-such-option=1"]\n[factors]').replace(
-            "blocks = 3", "blocks = 1"
-        )
-    )
+    small.write_text(small_experiment(options='"no-such-option=1"'))
     told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
-    assert len(told) == 3
+    assert len(told) == 2
     assert all("server ended with status 2" in why and "unknown option no-such-option=1" in why for why in told)
 
 
@@ -233,7 +227,7 @@ def test_a_server_that_dies_in_mid_run_makes_the_window_invalid(fake_load: Zonda
 def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
     small: Path, tmp_path: Path, fake_load: ZondaLoad, number: signal.Signals
 ) -> None:
-    small.write_text(EXPERIMENT.replace("seconds = 0.6", "seconds = 20.0"))
+    small.write_text(small_experiment(seconds=20))
     command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(fake_load.program)]
     lab = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     records = tmp_path / "out" / "records.jsonl"
@@ -263,4 +257,8 @@ def test_the_report_and_the_verdict_come_from_the_records_alone(
     for part in ("T1 A test", "A/A control:", "Share of queries answered", "Machine."):
         assert part in first
     figures = {path.stem for path in (results.folder / "figures").glob("*.svg")}
-    assert {"T1-latency", "T1-answered_share-boxes", "T1-time-echo-one"} <= figures
+    assert {"T1-latency", "T1-answered_share-boxes"} <= figures
+    shown = {record.treatment["kind"]: record for record in reversed(results.records()) if not record.copy}
+    seen = {kind: Telemetry.load(results.folder / record.files["telemetry"]) for kind, record in shown.items()}
+    watched = {f"T1-time-echo-{kind}" for kind, telemetry in seen.items() if len(telemetry.samples) > 2}
+    assert {name for name in figures if "-time-" in name} == watched  # all, if this machine lets telemetry run

@@ -77,6 +77,19 @@ def test_all_quick_forms_fit_into_a_quarter_of_an_hour() -> None:
     assert sum(plan.estimate_s(plan.plan(each, 1)) for each in small) < 900
 
 
+def estimated(word: str, *changes: str) -> dict[str, float]:
+    """Seconds of a start in the small form, by its treatment."""
+    starts = plan.plan(experiment.load(experiment.find(word)[0], quick=True, changes=changes), 1)
+    return {start.treatment.label: plan.estimate_s([start]) for start in starts}
+
+
+def test_the_estimate_knows_what_is_waited_for() -> None:
+    ports = estimated("E14")
+    assert ports["bind, default"] > ports["bind, more ports"] + 7  # until `finish-s`
+    assert estimated("E2", "traffic.timeout-ms=1000")["nsd"] > estimated("E2")["nsd"] + 2  # lost queries
+    assert estimated("E3", "timing.retries=0")["nsd, 1 worker"] < estimated("E3")["nsd, 1 worker"]  # repeats
+
+
 def test_levels_are_merged_over_the_settings(small: Path) -> None:
     loaded = experiment.load(small)
     tuning = loaded.factor("tuning")

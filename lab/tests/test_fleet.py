@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import small_experiment
 from ssh_hosts import ADDRESSES, Hosts, make
 
 from zonda_lab import cli, doctor
@@ -30,29 +31,6 @@ from zonda_lab.run import Runner
 from zonda_lab.servers import ADAPTERS
 
 pytestmark = pytest.mark.usefixtures("namespaces", "compiler")
-SMALL = """
-id = "T1"
-name = "small"
-title = "A test"
-procedure = "queries"
-[zones]
-shape = "root"
-records = 20
-[queries]
-count = 200
-[traffic]
-rate = 400
-[timing]
-blocks = 1
-seconds = 1.0
-warm-up-s = 0.0
-retries = 0
-[factors]
-"server.name" = ["echo"]
-[analysis]
-metric = "answered_share"
-compare = "server.name"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +96,7 @@ def test_a_run_ends_with_records_of_all_machines_and_leaves_nothing(
     hosts: Hosts, lab: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = traces(hosts)
-    Path("small.toml").write_text(SMALL)
+    Path("small.toml").write_text(small_experiment(rate=400, seconds=1.0))
     assert lab("run", "--quick", "E1", "--inventory", "lab.toml", "--dry-run") == 0
     lab("run", "small.toml", "--inventory", "lab.toml", "--out", "out")
     told = capsys.readouterr()
@@ -317,7 +295,7 @@ time.sleep(300)
 def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
     hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad
 ) -> None:
-    (tmp_path / "long.toml").write_text(SMALL.replace("seconds = 1.0", "seconds = 60.0"))
+    (tmp_path / "long.toml").write_text(small_experiment(seconds=60))
     results, experiment = Results(tmp_path / "out"), load(tmp_path / "long.toml")
     results.create({})
 

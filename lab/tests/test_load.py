@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from zonda_lab import load
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Traffic
 from zonda_lab.hdr import Latency, read_log, write_log
-from zonda_lab.model import Endpoint, Tsig
+from zonda_lab.model import Certificate, Endpoint, Tsig
 from zonda_lab.workload import Workload
 
 WORK = Workload(Path("/q"), Path("/e"), {"NOERROR": 0.6, "NXDOMAIN": 0.4})
@@ -114,10 +115,23 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: load.ZondaLoad) 
         assert part in " ".join(line)
     closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
     assert "--outstanding 200" in closed and "--rate" not in closed
-    pull = fake_load.pull(load.PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), Tsig("k.", "hmac-sha256", "AA==")))
+    key = Tsig("k.", "hmac-sha256", "AA==")
+    pull = fake_load.pull(load.PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), key))
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
+
+
+def test_keys_and_authorities_are_told_where_there_are_any(fake_load: load.ZondaLoad, tmp_path: Path) -> None:
+    there = Endpoint("10.53.0.2")
+    key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
+    update = load.UpdateJob(there, "a.test.", 5.0, 1.0)
+    assert fake_load.update(replace(update, tsig=key)) == [*fake_load.update(update), "--tsig", "hmac-sha256:k.:AA=="]
+    program = tmp_path / "zonda-load"
+    program.write_text("#!/bin/sh\necho '  --transport <tcp|tls>'\n")
+    program.chmod(0o755)
+    held = load.ZondaLoad(program).hold(load.HoldJob("tls", there, 10, 1.0, 1.0, authority=vouching))
+    assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
 def test_what_a_generator_cannot_do_yet_is_skipped(fake_load: load.ZondaLoad) -> None:
@@ -168,6 +182,14 @@ def test_histograms_are_kept_as_a_log_that_can_be_read(tmp_path: Path) -> None:
     assert set(found) == {"intended", "actual"}
     assert found["intended"].percentile(50) == pytest.approx(250, rel=0.002)
     assert found["actual"].count == 1
+
+
+def test_the_mean_is_that_of_the_library() -> None:
+    latency = Latency()
+    assert latency.mean == 0.0
+    for value in (0.4, 55.0, 55.0, 1234.5, 1_000_000.0):
+        latency.add(value)
+    assert latency.mean == pytest.approx(latency.histogram.get_mean_value() / 1000, rel=1e-9)
 
 
 def test_a_generator_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

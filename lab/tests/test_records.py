@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -24,10 +26,17 @@ def results(tmp_path: Path) -> Results:
 def test_what_is_written_is_read_again(results: Results, make_record: Make) -> None:
     record = make_record(1, server="nsd", cpu_us_per_query=3.0)
     record.reasons, record.detail, record.saturated = ["a reason"], {"points": [[1, 2]]}, [[0.5, "what"]]
+    record.latency_reasons = ["late"]
     results.append(record)
     assert results.records() == [record]
     assert selected(results.records(), **{"server.name": "nsd"}) == [record]
     assert selected(results.records(), **{"server.name": "knot"}) == []
+
+
+def test_a_record_from_before_reasons_were_told_apart_is_read(make_record: Make) -> None:
+    old = {key: value for key, value in asdict(make_record(1)).items() if key != "latency_reasons"}
+    record = parse_record(json.dumps(old))
+    assert record == make_record(1) and record.counts_for("latency_p99_us")
 
 
 def test_a_line_cut_short_by_a_crash_is_left_out_and_cut_off(results: Results, make_record: Make) -> None:
@@ -93,6 +102,19 @@ def test_a_significant_difference_within_the_margin_is_none(results: Results, ma
     fill(results, make_record, {"nsd": 3.0, "zonda": 3.03}, n=12)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.05)
     assert done.lines[0].p < 0.05 and done.lines[0].verdict == "equal" and done.status == compare.SAME
+
+
+def test_a_spoilt_latency_is_compared_with_nothing(results: Results, make_record: Make) -> None:
+    for block in range(5):
+        for server in ("nsd", "zonda"):
+            record = make_record(block, server=server, cpu_us_per_query=3.0 + block, latency_p99_us=100.0 + block)
+            record.latency_reasons = ["late"] if server == "zonda" else []
+            results.append(record)
+    manifest = results.manifest()
+    manifest["experiments"]["E1"]["analysis"]["metrics"] = ["latency_p99_us"]
+    results.write("manifest.json", manifest)
+    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    assert [line.metric for line in done.lines] == ["cpu_us_per_query"]
 
 
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:

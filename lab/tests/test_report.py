@@ -104,6 +104,8 @@ def test_disturbed_windows_count_only_if_asked_for_and_the_page_says_so(made: Re
         text = report.write(made.folder, disturbed).read_text()
         assert ("Not fit to be quoted." in text) == disturbed
         assert ("8 of 16 windows are valid" in text) != disturbed
+        late = "Of 8 valid ones the latency alone is left out, most often because: the generator was 2000 µs off"
+        assert (late in text) == ("Latency left out because (8)" in text) == (not disturbed)
 
 
 def test_numbers_are_short() -> None:

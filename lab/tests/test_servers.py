@@ -12,8 +12,8 @@ from zonda_lab import probe
 from zonda_lab.credentials import TSIG
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, Timing, ZoneSpec
-from zonda_lab.load import ZondaLoad
-from zonda_lab.model import Endpoint, Primary, Setup, Zone
+from zonda_lab.load import UpdateJob, ZondaLoad, read_summary
+from zonda_lab.model import Endpoint, Primary, Setup, Tsig, Zone
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.process import descendants
 from zonda_lab.servers import ADAPTERS, Feature, Installed
@@ -23,6 +23,7 @@ from zonda_lab.stage import Stage, set_serial
 pytestmark = pytest.mark.usefixtures("namespaces")
 REAL = [name for name in ADAPTERS if name not in ("echo", "null")]
 ZONES = ZoneSpec("tiny", zones=5, records=0)
+TRIES = {"yadifa": 3}  # on a busy machine it loses a first transfer now and then, and tries again after a minute
 
 
 def here(name: str) -> Installed:
@@ -33,7 +34,8 @@ def here(name: str) -> Installed:
 
 
 def settings(server: str, **change: object) -> Settings:
-    return Settings(server=ServerSpec(server), zones=ZONES, timing=Timing(finish_s=15.0, ready_s=15.0), **change)  # type: ignore[arg-type]
+    given = {"timing": Timing(finish_s=15.0, ready_s=15.0), **change}
+    return Settings(server=ServerSpec(server), zones=ZONES, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
@@ -61,14 +63,18 @@ def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: Zonda
     if lacking := needed - secondary.adapter.features(secondary.version):
         pytest.skip(f"{name} {secondary.version} cannot do {lacking.pop().value}")
     spec = PrimarySpec(primary.label, "tls" if tls else "tcp", tsig, addresses=2)
-    with Stage(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as stage:
-        stage.start_primary(stage.zones.zones)
-        server = stage.start_server(stage.secondary_zones())
-        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
-            arrivals = probe.watch(
-                asking, [zone.name for zone in server.setup.zones], 15.0, tick=server.process.require_alive
-            )
-        assert arrivals.missing == [], server.process.tail()
+    for _ in range(TRIES.get(name, 1)):
+        with Stage(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as stage:
+            stage.start_primary(stage.zones.zones)
+            server = stage.start_server(stage.secondary_zones())
+            with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
+                arrivals = probe.watch(
+                    asking, [zone.name for zone in server.setup.zones], 15.0, tick=server.process.require_alive
+                )
+            told = server.process.tail()
+        if not arrivals.missing:
+            return
+    pytest.fail(f"{arrivals.missing} never came: {told}")
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -85,6 +91,27 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad
         with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
             new = probe.watch(asking, [zones[0].name], 10.0, lambda reply: probe.serial(reply) == NEW_SERIAL)
         assert new.missing == [], server.process.tail()
+
+
+@pytest.mark.parametrize("tsig", [False, True], ids=["unsigned", "signed"])
+@pytest.mark.parametrize("name", REAL)
+def test_updates_are_signed_where_the_experiment_says_so(name: str, tsig: bool, fake_load: ZondaLoad) -> None:
+    """With the key of the experiment they go through; without it none does if there is one."""
+    installed = here(name)
+    if lacking := {Feature.UPDATE, Feature.TSIG} - installed.adapter.features(installed.version):
+        pytest.skip(f"{name} {installed.version} cannot do {lacking.pop().value}")
+    asked = settings(name, primary=PrimarySpec(tsig=tsig), timing=Timing(seconds=0.1, ready_s=15.0))
+    with Stage(asked, {name: installed}, fake_load) as stage:
+        server = stage.start_server(stage.changeable_zones(), updates=True)
+        stage.wait_ready(server)
+
+        def done(key: Tsig | None) -> float:
+            job = UpdateJob(server.setup.endpoint, server.setup.zones[0].name, 20.0, 0.2, key)
+            result = read_summary(stage.run_load(fake_load.update(job), 1.0))
+            return result.rcodes["NOERROR"] / result.sent
+
+        assert done(server.setup.tsig) == 1.0
+        assert done(None) == (0.0 if tsig else 1.0)
 
 
 @pytest.mark.parametrize("name", [name for name in REAL if name != "zonda"])

@@ -54,12 +54,16 @@ def result(**change: Any) -> LoadResult:
 
 
 def reasons(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> list[str]:
+    return validity.reasons(window(seen, loaded, **change))
+
+
+def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> validity.Window:
     values: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "died": False, "latency_p50_us": 100.0}
-    return validity.reasons(validity.Window(seen or telemetry(), result=loaded or result(), **{**values, **change}))
+    return validity.Window(seen or telemetry(), result=loaded or result(), **{**values, **change})
 
 
 def test_a_good_window_is_valid() -> None:
-    assert reasons() == []
+    assert reasons() == validity.latency_reasons(window()) == []
 
 
 @pytest.mark.parametrize(
@@ -74,9 +78,9 @@ def test_a_good_window_is_valid() -> None:
         ({}, {"sent": 9_900}, {}, "the generator sent 99.00% of its schedule"),
         (
             {},
-            {"schedule_error_p99_us": 300.0},
+            {"schedule_error_p99_us": 50_000.0},
             {},
-            "the generator was 300 µs off its schedule (99 %), 100 µs are allowed",
+            "the generator was 50000 µs off its schedule (99 %), 100 µs are allowed",
         ),
         ({}, {"invalid": ["it said so"]}, {}, "it said so"),
         ({"client_drops": 5}, {}, {}, "the generator lost answers"),
@@ -94,8 +98,27 @@ def test_each_rule_is_broken_by_its_fault_alone(
     assert len(found) == 1 and reason in found[0]
 
 
+LATE = "9 of 10 queries left more than 1 ms after their time"
+
+
+@pytest.mark.parametrize("wrong", [0, 3])
+def test_a_schedule_error_of_milliseconds_spoils_the_latency_alone(wrong: int) -> None:
+    late = result(schedule_error_p99_us=3000.0, invalid=[f"player 2: {LATE}"], wrong=wrong)
+    assert len(reasons(loaded=late)) == (wrong > 0)
+    told = ["the generator was 3000 µs off its schedule (99 %), 100 µs are allowed"]
+    assert validity.latency_reasons(window(loaded=late)) == [f"player 2: {LATE}", *told]
+
+
+def test_queries_that_were_never_sent_or_left_in_another_part_of_the_window_spoil_all_of_it() -> None:
+    assert reasons(loaded=result(schedule_error_p99_us=3000.0, sent=9_000)) == [
+        "the generator sent 90.00% of its schedule"
+    ]
+    far = result(schedule_error_p99_us=50_000.0, invalid=[LATE])
+    assert LATE in reasons(loaded=far) and validity.latency_reasons(window(loaded=far)) == []
+
+
 def test_a_slow_server_may_be_measured_with_a_coarser_schedule() -> None:
-    assert reasons(loaded=result(schedule_error_p99_us=300.0), latency_p50_us=5000.0) == []
+    assert validity.latency_reasons(window(loaded=result(schedule_error_p99_us=300.0), latency_p50_us=5000.0)) == []
 
 
 def test_drops_at_the_server_are_what_is_studied() -> None:

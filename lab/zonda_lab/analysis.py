@@ -102,7 +102,9 @@ def findings(records: Sequence[Record], analysis: Analysis) -> list[Finding]:
     """One finding for each metric that was measured, the deciding one first."""
     wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
     return [
-        finding(records, metric, analysis) for metric in wanted if any(metric in r.metrics for r in records if r.counts)
+        finding(records, metric, analysis)
+        for metric in wanted
+        if any(metric in record.metrics and record.counts_for(metric) for record in records)
     ]
 
 
@@ -152,7 +154,9 @@ def checks(records: Sequence[Record], claim: Claim) -> list[Checked]:
 
 
 def check(records: Sequence[Record], claim: Claim) -> Checked:
-    """A claim against the records: one median, or the ratio of two, paired by block where both have it."""
+    """A claim against the records: a median, the ratio of two, paired by blocks that both have, or of two spreads."""
+    if claim.spread:
+        return _check_spread([record for record in records if not record.copy], claim)
     top = _by_block(selected(records, **claim.of), claim.metric)
     if not top:
         return Checked(claim, None)
@@ -165,6 +169,16 @@ def check(records: Sequence[Record], claim: Claim) -> Checked:
     ratios = np.log([top[block] / bottom[block] for block in blocks])
     low, high = st.bca(ratios, st.hodges_lehmann)
     return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
+
+
+def _check_spread(records: Sequence[Record], claim: Claim) -> Checked:
+    """Without second baselines: a value of two starts would scatter less than one of one."""
+    top, bottom = (
+        list(_by_block(selected(records, **levels), claim.metric).values()) for levels in (claim.of, claim.to)
+    )
+    if min(len(top), len(bottom)) < FEW:
+        return Checked(claim, None)
+    return Checked(claim, *st.variation_ratio(bottom, top), min(len(top), len(bottom)))
 
 
 def beside(records: Sequence[Record], row: Published) -> list[Cell]:
@@ -257,4 +271,4 @@ def _by_block(records: Sequence[Record], metric: str) -> dict[int, float]:
 
 def _counting(records: Iterable[Record], metric: str) -> list[Record]:
     """The windows that have the metric and may be counted; trials of a search are no windows of their own."""
-    return [r for r in records if r.counts and metric in r.metrics and not r.detail.get("trial")]
+    return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]

@@ -36,7 +36,7 @@ class PrimarySpec:
 
     name: str = doc("label of the primary; empty: none, the server under test has its zones as files", "")
     transport: Literal["tcp", "tls"] = doc("transport of transfers", "tcp")
-    tsig: bool = doc("transfers signed with TSIG (hmac-sha256)", False)
+    tsig: bool = doc("transfers and dynamic updates signed with TSIG (hmac-sha256)", False)
     addresses: int = doc("addresses of the primary, zones spread over them", 1)
     parallel_transfers: int = doc("transfers that the secondary may run at once", 100)
 
@@ -146,6 +146,7 @@ class Claim:
     to: dict[str, str] = doc("levels of the treatments in the denominator; empty: the median itself is judged", {})
     low: float = doc("lowest value that agrees", 0.0)
     high: float = doc("highest value that agrees", float("inf"))
+    spread: bool = doc("the ratio is one of spreads over starts (coefficients of variation), not of medians", False)
 
 
 @dataclass(frozen=True)

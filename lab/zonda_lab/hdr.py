@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hdrh.histogram import HdrHistogram
 
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3
@@ -43,8 +44,12 @@ class Latency:
 
     @property
     def mean(self) -> float:
-        """The mean, in microseconds."""
-        return float(self.histogram.get_mean_value()) / 1000
+        """The mean, in microseconds; the library's own takes 50 ms, as it looks at every bucket."""
+        buckets = self.histogram
+        counts = np.ctypeslib.as_array(buckets.counts)
+        middle = (buckets._hdr_median_equiv_value(buckets.get_value_from_index(int(i))) for i in np.flatnonzero(counts))
+        total = sum(int(count) * value for count, value in zip(counts[counts > 0], middle, strict=True))
+        return float(total) / max(1, self.count) / 1000
 
 
 def write_log(path: Path, began_s: float, seconds: float, histograms: Mapping[str, str]) -> None:

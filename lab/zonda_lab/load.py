@@ -57,6 +57,7 @@ class HoldJob:
     source_prefix: str = SOURCES
     workload: Workload | None = None
     probe_ms: int = 10
+    authority: Certificate | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class UpdateJob:
     zone: str
     rate: float
     seconds: float
+    tsig: Tsig | None = None
 
 
 @dataclass
@@ -197,12 +199,12 @@ class ZondaLoad(Generator):
             *(("--probe-port", str(job.endpoint.port)) if job.transport == "tls" else ()),
             *(("--queries", job.workload.queries) if job.workload else ()),
             *_sources(job.sources, job.source_prefix),
+            *_trust(job.authority),
         ]
 
     def pull(self, job: PullJob) -> list[str | Path]:
         """`zonda-load xfr pull`."""
         self._require("xfr pull", f"--transport {job.transport}", *(["--tsig"] if job.tsig else []))
-        key = ["--tsig", f"{job.tsig.algorithm}:{job.tsig.name}:{job.tsig.secret}"] if job.tsig else []
         return [
             self.program,
             "xfr",
@@ -210,14 +212,15 @@ class ZondaLoad(Generator):
             *_to(job.endpoint, job.transport),
             "--zones",
             job.zones,
-            *key,
+            *_key(job.tsig),
             *_trust(job.authority),
         ]
 
     def update(self, job: UpdateJob) -> list[str | Path]:
         """`zonda-load update`."""
+        self._require("update", *(["--tsig"] if job.tsig else []))
         pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}"]
-        return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace]
+        return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace, *_key(job.tsig)]
 
     def _require(self, command: str, *options: str) -> None:
         """Skips what this version cannot do yet: an option, or a value of one, that its help does not show."""
@@ -420,6 +423,10 @@ def _sources(count: int, prefix: str) -> list[str]:
 
 def _trust(authority: Certificate | None) -> list[str | Path]:
     return ["--ca", authority.certificate, "--tls-name", authority.name] if authority else []
+
+
+def _key(tsig: Tsig | None) -> list[str]:
+    return ["--tsig", f"{tsig.algorithm}:{tsig.name}:{tsig.secret}"] if tsig else []
 
 
 def _program(name: str) -> Path:

@@ -13,6 +13,7 @@ class Metric:
     title: str
     unit: str
     better: Literal["lower", "higher", "neither"]
+    is_latency: bool = False  # of queries, so that it is spoilt where they left late
 
     @property
     def heading(self) -> str:
@@ -68,13 +69,13 @@ METRICS: dict[str, Metric] = {
     "lost": Metric("queries without an answer", "", "lower"),
     "wrong": Metric("answers that are wrong", "", "lower"),
     "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower"),
-    "latency_mean_us": Metric("mean latency", "µs", "lower"),
-    "latency_p50_us": Metric("median latency from the intended send", "µs", "lower"),
-    "latency_p99_us": Metric("99 % latency from the intended send", "µs", "lower"),
-    "latency_p999_us": Metric("99.9 % latency from the intended send", "µs", "lower"),
-    "uncorrected_p99_us": Metric("99 % latency from the actual send", "µs", "lower"),
+    "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
+    "latency_p50_us": Metric("median latency from the intended send", "µs", "lower", is_latency=True),
+    "latency_p99_us": Metric("99 % latency from the intended send", "µs", "lower", is_latency=True),
+    "latency_p999_us": Metric("99.9 % latency from the intended send", "µs", "lower", is_latency=True),
+    "uncorrected_p99_us": Metric("99 % latency from the actual send", "µs", "lower", is_latency=True),
     "schedule_error_p99_us": Metric("99 % schedule error of the generator", "µs", "lower"),
-    "connect_mean_us": Metric("mean connection latency", "µs", "lower"),
+    "connect_mean_us": Metric("mean connection latency", "µs", "lower", is_latency=True),
     "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher"),
     # the highest rate with so large a share answered
     "peak_100_qps": Metric("highest rate with 100 % answered", "q/s", "higher"),

@@ -35,7 +35,7 @@ class Recorder(Protocol):
         """What is varied within the start: the levels of each window and its settings, in the order of the plan."""
 
     def add(self, outcome: Outcome, attempt: int = 0) -> bool:
-        """Judges a window and writes it down; False if it is invalid."""
+        """Judges a window and writes it down; False if it does not count for the metric that decides."""
 
     def skip(self, why: str, within: dict[str, str]) -> None:
         """A window that cannot be done here."""

@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import resource
+import select
 import signal
 import subprocess
 import time
@@ -77,8 +78,11 @@ class Program(ABC):
         """The end of its log."""
         return self.log.read_text(errors="replace")[-length:].strip() or "(empty)"
 
-    def stop(self, patience_s: float = 1.0) -> None:
-        """Asks it to end, then makes it: with the first of its PID namespace the kernel ends all others."""
+    def stop(self, patience_s: float = 0.3) -> None:
+        """Asks it to end, then makes it: with the first of its PID namespace the kernel ends all others.
+
+        Some servers take seconds to end; nothing that they would tidy up by then is looked at again.
+        """
         self.signal(signal.SIGTERM)
         if not self.wait(patience_s):
             self.signal(signal.SIGKILL)
@@ -110,11 +114,16 @@ class Process(Program):
         return self.child.pid
 
     def wait(self, patience_s: float) -> bool:
-        """Waits for its end; False if it has not ended by then."""
+        """Waits for its end; False if it has not ended by then. The kernel tells: whoever looks again disturbs."""
+        if not self.alive:
+            return True
+        ended = os.pidfd_open(self.child.pid)
         try:
-            self.child.wait(None if patience_s == math.inf else patience_s)
-        except subprocess.TimeoutExpired:
-            return False
+            if not select.select([ended], [], [], None if patience_s == math.inf else patience_s)[0]:
+                return False
+        finally:
+            os.close(ended)
+        self.child.wait()
         return True
 
     def pids(self) -> list[int]:

@@ -21,7 +21,7 @@ class Progress:
         self.done_s = self.step_s = 0.0
         self.what = ""
         self.told: set[tuple[str, str]] = set()  # what is skipped again for the same reason is told once
-        self.counted = {"valid": 0, "invalid": 0, "skipped": 0}
+        self.counted = {"valid": 0, "valid but for latency": 0, "invalid": 0, "skipped": 0}
 
     def begin(self, what: str, estimate_s: float) -> None:
         """A start begins."""
@@ -30,9 +30,10 @@ class Progress:
 
     def window(self, record: Record) -> None:
         """A window is done; reasons are told at once."""
-        state = "skipped" if record.skipped else "valid" if record.valid else "invalid"
+        late = "valid but for latency" if record.latency_reasons else "valid"
+        state = "skipped" if record.skipped else late if record.valid else "invalid"
         self.counted[state] += 1
-        why = record.skipped or "; ".join(record.reasons)
+        why = record.skipped or "; ".join(record.reasons or record.latency_reasons)
         if why and (record.experiment, record.skipped) not in self.told:
             self._line(f"{record.experiment} {self.what.partition(' ')[2]}: {state}: {why.splitlines()[0]}")
             self.told |= {(record.experiment, record.skipped)} if record.skipped else set()

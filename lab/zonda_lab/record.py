@@ -14,6 +14,7 @@ from typing import Any
 
 from zonda_lab import validity
 from zonda_lab.errors import LabError
+from zonda_lab.metrics import METRICS
 
 SCHEMA = 1
 
@@ -36,6 +37,7 @@ class Record:
     metrics: dict[str, float] = field(default_factory=dict)
     valid: bool = True
     reasons: list[str] = field(default_factory=list)
+    latency_reasons: list[str] = field(default_factory=list)  # its latencies are not valid, if the rest is
     notes: list[str] = field(default_factory=list)
     predictions: dict[str, float] = field(default_factory=dict)
     saturated: list[list[Any]] = field(default_factory=list)
@@ -51,13 +53,17 @@ class Record:
 
     @property
     def counts(self) -> bool:
-        """May this window enter the analysis?"""
+        """May this window enter the analysis, whatever of it is asked for?"""
         return self.valid and not self.skipped
+
+    def counts_for(self, metric: str) -> bool:
+        """May this metric of the window, if it has it, enter the analysis?"""
+        return self.counts and not (self.latency_reasons and METRICS[metric].is_latency)
 
     @property
     def disturbed(self) -> bool:
-        """Was it measured, and invalid only because the machine was not quiet?"""
-        return bool(self.metrics) and validity.disturbed(self.reasons)
+        """Was it measured, and something of it invalid only because the machine was not quiet?"""
+        return bool(self.metrics) and validity.disturbed([*self.reasons, *self.latency_reasons])
 
 
 class Results:

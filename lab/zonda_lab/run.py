@@ -95,29 +95,31 @@ class Book:
 
     @property
     def valid(self) -> bool:
-        """Is every window valid?"""
-        return all(record.valid or record.skipped for record in self.records)
+        """Does every window count for the metric that decides?"""
+        return all(record.skipped or self._decides(record) for record in self.records)
 
     def open(self, stage: Stage) -> None:
         """The stage is set."""
         self.stage = stage
 
     def add(self, outcome: Outcome, attempt: int = 0) -> bool:
-        """Judges a window; True if it is valid."""
+        """Judges a window; False if it is worth repeating: it does not count for the metric that decides."""
         if self.stage is None:
             raise LabError("no stage is open")
         telemetry = self.stage.observed(outcome.span)
-        reasons = outcome.invalid + validity.reasons(self._judged(outcome, telemetry)) + self._elsewhere(outcome.span)
+        judged = self._judged(outcome, telemetry)
+        reasons = outcome.invalid + validity.reasons(judged) + self._elsewhere(outcome.span)
         record = self._record(attempt + self.attempt)
         record.within, record.metrics = outcome.within, {**machine_metrics(telemetry, outcome.span), **outcome.metrics}
         record.window = [outcome.span.began, outcome.span.ended]
-        record.valid, record.reasons, record.notes = not reasons, reasons, [*self.stage.rig.notes, *outcome.notes]
+        record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(judged)
+        record.notes = [*self.stage.rig.notes, *outcome.notes]
         record.predictions, record.detail = outcome.predictions, outcome.detail
         record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
         record.files = self._histograms(outcome, len(self.records))
         self.records.append(record)
         self.runner.progress.window(record)
-        return record.valid
+        return self._decides(record)
 
     def close(self) -> None:
         """Keeps the telemetry of the start, before the stage is left."""
@@ -146,6 +148,9 @@ class Book:
             record.files |= self.files
             record.detail["last"] = record is self.records[-1]
             self.runner.results.append(record)
+
+    def _decides(self, record: Record) -> bool:
+        return record.counts_for(self.start.experiment.document.analysis.metric)
 
     @property
     def _stem(self) -> str:

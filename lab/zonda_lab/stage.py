@@ -31,7 +31,7 @@ from zonda_lab.zonegen import ZoneSet
 
 VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
 CAPACITY_S = 2.0  # or a window, if that is shorter
-# How often the lab looks whether the generator has ended: a look at cold caches costs the generator a millisecond.
+# How often the lab looks what the generator has printed: a look at cold caches costs the generator a millisecond.
 LOOK_S = 0.1
 CLOSED_LOOP = 200
 SCRATCH = "zonda-lab-"  # and the process id of the lab, so that what a killed one left can be told
@@ -298,8 +298,8 @@ class Stage:
             for (host, _), program in zip(commands, programs, strict=True):
                 self._label("load", program, host)
             deadline = time.monotonic() + seconds + GRACE_S
-            while any(program.alive for program in programs):
-                time.sleep(LOOK_S)
+            while living := [program for program in programs if program.alive]:
+                living[0].wait(LOOK_S)
                 if time.monotonic() > deadline:
                     late = f"the load generator did not end {GRACE_S:.0f} s after its time"
                     raise LabError(late, programs[0].tail())

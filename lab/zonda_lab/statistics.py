@@ -236,6 +236,18 @@ def variation(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / np.mean(values)) if len(values) > 1 and np.mean(values) else 0.0
 
 
+def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
+    """The candidate's coefficient of variation over the baseline's, with its interval (bootstrap of both)."""
+    draw = np.random.default_rng(SEED)
+    bottom, top = (
+        np.std(drawn, axis=1, ddof=1) / np.mean(drawn, axis=1)
+        for drawn in (draw.choice(values, (RESAMPLES, len(values))) for values in (baseline, candidate))
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.nanquantile(top / bottom, [0.025, 0.975], method="nearest")
+        return float(np.divide(variation(candidate), variation(baseline))), float(low), float(high)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction for several comparisons; own, since statsmodels' collects garbage at every call."""
     p = np.asarray(p_values, float)

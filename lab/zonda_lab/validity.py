@@ -1,4 +1,8 @@
-"""May a window be believed? The rules were fixed before anything was measured; what breaks one is kept, marked."""
+"""May a window be believed? The rules were fixed before anything was measured; what breaks one is kept, marked.
+
+Queries that leave a millisecond late spoil what is told of latency, but neither rates nor CPU time: such a window is
+kept for all the rest.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from zonda_lab.series import Telemetry, net
 ACHIEVED = 0.999  # of the schedule must have been sent
 SCHEDULE_ERROR = 0.10  # of the median latency, at the generator's 99th percentile
 SCHEDULE_FLOOR_US = 100.0  # below this no schedule error matters: a timer is not better
+SCHEDULE_OF_WINDOW = 0.02  # of the window: queries so late are no longer those of its rate
+LATE_SENDS = "queries left more than 1 ms after their time"  # words of zonda-load
 STEAL = 0.01  # of all CPU time taken by the hypervisor
 FOREIGN_CORES = 0.10  # used by programs that are not part of the experiment
 IO_PRESSURE = 0.05  # of the time something waited for a disk
@@ -24,7 +30,7 @@ DISTURBANCES = (  # words of the reasons that another program on the machine can
     "the generator was",
     "the generator sent",
     "scheduled queries were never sent",
-    "queries left more than 1 ms after their time",
+    LATE_SENDS,
 )
 
 
@@ -45,7 +51,15 @@ def reasons(window: Window) -> list[str]:
     found = [] if not window.died else ["the server died"]
     if window.result is not None:
         found += _generator(window, window.result)
+        found += _lateness(window, window.result) if _is_off_its_rate(window.result) else []
     return found + machine_reasons(window.telemetry, window.seconds, window.own_cores)
+
+
+def latency_reasons(window: Window) -> list[str]:
+    """Why its latencies are invalid, even if the window is not; reasons that make all of it so are not among them."""
+    if window.result is None or _is_off_its_rate(window.result):
+        return []
+    return _lateness(window, window.result)
 
 
 def disturbed(found: Sequence[str]) -> bool:
@@ -54,19 +68,28 @@ def disturbed(found: Sequence[str]) -> bool:
 
 
 def _generator(window: Window, result: LoadResult) -> list[str]:
-    found = list(result.invalid)
+    found = [reason for reason in result.invalid if LATE_SENDS not in reason]
     if result.wrong:
         examples = f" ({'; '.join(result.wrong_examples[:2])})" if result.wrong_examples else ""
         found.append(f"{result.wrong} of {result.answered} answers are wrong{examples}")
     if result.scheduled and result.sent < ACHIEVED * result.scheduled:
         found.append(f"the generator sent {result.sent / result.scheduled:.2%} of its schedule")
+    if window.telemetry.grown(net("client", "Udp.RcvbufErrors")):
+        found.append("the generator lost answers: its socket buffers overflowed")
+    return found
+
+
+def _lateness(window: Window, result: LoadResult) -> list[str]:
+    found = [reason for reason in result.invalid if LATE_SENDS in reason]
     limit = max(SCHEDULE_FLOOR_US, SCHEDULE_ERROR * (window.latency_p50_us or 0))
     if result.schedule_error_p99_us is not None and result.schedule_error_p99_us > limit:
         off = f"{result.schedule_error_p99_us:.0f} µs off its schedule (99 %)"
         found.append(f"the generator was {off}, {limit:.0f} µs are allowed")
-    if window.telemetry.grown(net("client", "Udp.RcvbufErrors")):
-        found.append("the generator lost answers: its socket buffers overflowed")
     return found
+
+
+def _is_off_its_rate(result: LoadResult) -> bool:
+    return (result.schedule_error_p99_us or 0.0) / 1e6 > SCHEDULE_OF_WINDOW * result.seconds
 
 
 def machine_reasons(telemetry: Telemetry, seconds: float, own_cores: float) -> list[str]:

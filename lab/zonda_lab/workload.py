@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections import Counter
@@ -32,8 +33,7 @@ def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) ->
         drawn = list(draw(zones, queries))
         _write(asked, (f"{q.name} {q.type}\n" for q in drawn))
         _write(expected, (f"{q.rcode} {q.kind}\n" for q in drawn))
-    counted = Counter(line.split()[0] for line in expected.read_text().splitlines())
-    return Workload(asked, expected, {rcode: count / counted.total() for rcode, count in counted.items()})
+    return Workload(asked, expected, _rcodes(expected))
 
 
 def draw(zones: ZoneSpec, queries: QuerySpec) -> Iterator[Question]:
@@ -57,6 +57,12 @@ def _rank(total: int, popularity: str, draw: random.Random) -> int:
         return draw.randrange(total)
     rank = int(total ** draw.random()) - 1
     return rank * 2_654_435_761 % total
+
+
+@functools.cache
+def _rcodes(expected: Path) -> dict[str, float]:
+    counted = Counter(line.split()[0] for line in expected.read_text().splitlines())
+    return {rcode: count / counted.total() for rcode, count in counted.items()}
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:

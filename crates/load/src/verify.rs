@@ -5,9 +5,11 @@ mod reference;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::Rtype;
+use wire::tsig::Key;
 
 pub use self::reference::Reference;
 
@@ -94,9 +96,15 @@ impl Verifier {
         Ok(Verifier::Kinds(kinds))
     }
 
-    /// Asks a second server every query over UDP, many at a time. A query that it does not answer is an error.
-    pub fn from_server(server: SocketAddr, queries: &Queries, timeout: Duration) -> io::Result<Verifier> {
-        reference::ask(server, queries, timeout).map(Verifier::Reference)
+    /// Asks a second server every query over UDP, signed if there is a key, many at a time. A query that it does not answer,
+    /// or not with a right signature (RFC 8945 5.3), is an error.
+    pub fn from_server(
+        server: SocketAddr,
+        key: Option<Arc<Key>>,
+        queries: &Queries,
+        timeout: Duration,
+    ) -> io::Result<Verifier> {
+        reference::ask(server, key, queries, timeout).map(Verifier::Reference)
     }
 
     /// Whether answers are compared with anything but the question.

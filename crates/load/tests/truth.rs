@@ -145,7 +145,7 @@ fn a_second_server_says_what_is_right() {
         }),
     );
     let queries = queries();
-    let verifier = Verifier::from_server(reference, &queries, Duration::from_secs(1)).expect("it answers");
+    let verifier = Verifier::from_server(reference, None, &queries, Duration::from_secs(1)).expect("it answers");
     let measure = run(&Job { verifier, ..job(subject, 1000.0, 0.2) }).measure;
     assert_eq!((measure.checked, measure.wrong), (200, 100));
 }
@@ -167,13 +167,14 @@ fn a_second_server_is_asked_many_queries_at_a_time() {
         let (answer, peer) = receive();
         socket.send_to(&answer, peer).expect("loopback");
     });
-    let verifier = Verifier::from_server(reference, &queries(), Duration::from_millis(300)).expect("it answers");
+    let verifier = Verifier::from_server(reference, None, &queries(), Duration::from_millis(300)).expect("it answers");
     let measure = run(&Job { verifier, ..job(serve(|_, _| true), 1000.0, 0.1) }).measure;
     assert_eq!((measure.checked, measure.wrong), (100, 0));
 
     let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let address = silent.local_addr().expect("bound");
-    let error = Verifier::from_server(address, &queries(), Duration::from_millis(50)).expect_err("nobody answers");
+    let error =
+        Verifier::from_server(address, None, &queries(), Duration::from_millis(50)).expect_err("nobody answers");
     assert!(error.to_string().contains("the second server does not answer name"), "{error}");
 }
 

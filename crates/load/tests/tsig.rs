@@ -96,8 +96,8 @@ fn forged_zones_are_not_taken() {
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Verifies each message and answers with a signature, but every tenth without.
-fn verifying_server() -> SocketAddr {
+/// Verifies each message and answers, with a signature where `signs` says so of its number.
+fn verifying_server(signs: fn(u32) -> bool) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let address = socket.local_addr().expect("bound");
     thread::spawn(move || {
@@ -110,7 +110,7 @@ fn verifying_server() -> SocketAddr {
             let mut answer = octets[..29].to_vec();
             answer[2] |= 0x80;
             answer[6..12].fill(0);
-            if number % 10 != 0 {
+            if signs(number) {
                 signer.sign(&mut answer, 0, now_s).expect("short");
             }
             let _ = socket.send_to(&answer, peer);
@@ -125,7 +125,7 @@ fn updates_and_notifications_are_signed_and_their_answers_verified() {
     let notifies = maintenance::notifies([apex().as_ref()]).expect("short");
     for queries in [updates, notifies] {
         let job = Job {
-            server: verifying_server(),
+            server: verifying_server(|number| number % 10 != 0),
             transport: Transport::Udp,
             tcp_share: 0.0,
             connections: 1,
@@ -146,4 +146,17 @@ fn updates_and_notifications_are_signed_and_their_answers_verified() {
         assert_eq!((measure.queries, measure.responses, measure.wrong), (100, 100, 10));
         assert!(measure.wrong_examples[0].ends_with("the message is not signed"), "{:?}", measure.wrong_examples);
     }
+}
+
+/// What is answered without a signature is asked again, and counts as no answer (RFC 8945 5.3.1).
+#[test]
+fn a_second_server_is_asked_with_the_key() {
+    let queries = maintenance::updates(apex().as_ref(), 50).expect("short");
+    let ask = |signs| Verifier::from_server(verifying_server(signs), key(KEY), &queries, Duration::from_secs(1));
+    assert!(ask(|number| number >= 100 || number % 10 != 0).expect("signed in the end").is_thorough());
+    let error = ask(|_| false).expect_err("never signed").to_string();
+    assert!(
+        error.starts_with("the second server does not answer ") && error.ends_with(": the message is not signed"),
+        "{error}"
+    );
 }

@@ -76,7 +76,11 @@ def _changed_ms(stage: Stage, primary: Server, server: Server, zone: Zone, seria
 def _updated_window(stage: Stage, server: Server, settings: Settings) -> Outcome:
     """Queries and updates at once: the update stream begins first and ends last."""
     job = UpdateJob(
-        server.setup.endpoint, server.setup.zones[0].name, settings.change.updates_per_s, settings.timing.seconds + 1.0
+        server.setup.endpoint,
+        server.setup.zones[0].name,
+        settings.change.updates_per_s,
+        settings.timing.seconds + 1.0,
+        server.setup.tsig,
     )
     stream = stage.start_process("updates", stage.generator.update(job))
     outcome = window(stage, server, settings)

@@ -71,6 +71,7 @@ def _job(stage: Stage, server: Server) -> HoldJob:
         sources=traffic.sources,
         source_prefix=stage.sources(stage.rig.client, traffic.sources),
         workload=stage.workload() if server.checked else None,
+        authority=stage.authority(stage.settings),
     )
 
 

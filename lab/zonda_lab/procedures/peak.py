@@ -92,7 +92,7 @@ def peak(stage: Stage, recorder: Recorder) -> None:
 def _attempt(
     stage: Stage, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
 ) -> Callable[[float], Trial]:
-    """One window at a rate, repeated if it is invalid."""
+    """One window at a rate, repeated if it does not count."""
 
     def attempt(rate: float) -> Trial:
         for number in range(settings.timing.retries + 1):

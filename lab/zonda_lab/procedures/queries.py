@@ -21,7 +21,7 @@ def queries(stage: Stage, recorder: Recorder) -> None:
 
 
 def _repeated(stage: Stage, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder) -> None:
-    """A window, again if it is invalid."""
+    """A window, again if it does not count."""
     for attempt in range(settings.timing.retries + 1):
         outcome = window(stage, server, settings)
         outcome.within = levels

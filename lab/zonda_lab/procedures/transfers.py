@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from zonda_lab import probe
-from zonda_lab.credentials import TSIG
 from zonda_lab.errors import LabError
 from zonda_lab.load import PullJob, read_summary
 from zonda_lab.outcome import Outcome, Recorder, memory_metrics
@@ -69,9 +68,7 @@ def pull(stage: Stage, recorder: Recorder) -> None:
     names = stage.folder / "zones.txt"
     names.write_text("".join(f"{zone.name}\n" for zone in server.setup.zones))
     transport = "tls" if over_tls else "tcp"
-    job = PullJob(
-        transport, server.setup.endpoint, names, TSIG if spec.tsig else None, stage.certificate if over_tls else None
-    )
+    job = PullJob(transport, server.setup.endpoint, names, server.setup.tsig, stage.authority(stage.settings))
     with stage.span(server) as span:
         result = read_summary(stage.run_load(stage.generator.pull(job), stage.settings.timing.finish_s))
     outcome = Outcome(span, _pulled(stage, server, span, result.more), died=not server.process.alive)

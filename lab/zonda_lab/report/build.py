@@ -57,7 +57,10 @@ def document(results: Results, disturbed: bool = False) -> Document:
 
 def chapters(results: Results, disturbed: bool = False) -> list[Chapter]:
     """The experiments of the results, in their order."""
-    records = [dataclasses.replace(r, valid=True) if disturbed and r.disturbed else r for r in results.records()]
+    records = [
+        dataclasses.replace(record, valid=True, latency_reasons=[]) if disturbed and record.disturbed else record
+        for record in results.records()
+    ]
     return [
         Chapter(id_, described, [record for record in records if record.experiment == id_])
         for id_, described in results.manifest()["experiments"].items()

@@ -101,7 +101,7 @@ def _small(record: Record) -> dict[str, Any]:
     table["files"] = {}
     table["metrics"] = {name: float(f"{value:.{DIGITS}g}") for name, value in record.metrics.items()}
     if points := record.detail.get("arrivals"):
-        step = -(-len(points) // POINTS)
+        step = -(-(len(points) - 1) // POINTS) or 1  # so that what is kept can be kept again
         table["detail"]["arrivals"] = [*points[:-1:step], points[-1]]
     table["reasons"] = [re.sub(r"\n.*", "", reason, flags=re.DOTALL) for reason in record.reasons]
     return table

@@ -93,7 +93,7 @@ def bars(source: Source) -> list[Figure]:
 def latency(source: Source) -> list[Figure]:
     """Latency by percentile, from the intended send time (full) and from the actual one (dotted)."""
     merged: dict[tuple[str, str], Latency] = {}
-    series = _series(source, "answered_share")
+    series = _series(source, "latency_p50_us")
     for name, records, *_ in series:
         for record in records:
             path = source.folder / record.files.get("latency", "absent")
@@ -171,7 +171,7 @@ def _series(source: Source, metric: str) -> list[tuple[str, list[Record], str, s
     """The valid windows that have the metric, grouped by all levels but the one along the x axis; colour and marker."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in source.records:
-        if record.counts and metric in record.metrics and not record.copy:
+        if metric in record.metrics and record.counts_for(metric) and not record.copy:
             groups[_name(record.levels, source.analysis.x) or source.id].append(record)
     return [
         (name, groups[name], colour, marker)

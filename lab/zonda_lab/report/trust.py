@@ -21,6 +21,10 @@ def counted(records: Sequence[Record]) -> list[Part]:
     if invalid:
         reasons = Counter(record.reasons[0].splitlines()[0] for record in invalid if record.reasons)
         told += f" The others are left out, most often because: {reasons.most_common(1)[0][0]}." if reasons else ""
+    if late := [record for record in windows if record.valid and record.latency_reasons]:
+        reasons = Counter(record.latency_reasons[0] for record in late)
+        told += f" Of {len(late)} valid ones the latency alone is left out, most often because: "
+        told += f"{reasons.most_common(1)[0][0]}."
     skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
     if skipped:
         told += f" Skipped: {'; '.join(skipped)}."
@@ -50,10 +54,16 @@ def predictions(records: Sequence[Record]) -> list[Part]:
 def validity(records: Sequence[Record]) -> list[Part]:
     """All reasons, skips and notes with how often they came, and what was at its limit first."""
     reasons = Counter(reason.splitlines()[0] for record in records for reason in record.reasons)
+    late = Counter(reason for record in records for reason in record.latency_reasons)
     skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
     notes = Counter(note for record in records for note in record.notes)
     parts: list[Part] = []
-    for title, counted in (("Invalid because", reasons), ("Skipped because", skipped), ("Notes", notes)):
+    for title, counted in (
+        ("Invalid because", reasons),
+        ("Latency left out because", late),
+        ("Skipped because", skipped),
+        ("Notes", notes),
+    ):
         if counted:
             parts.append(
                 Folded(

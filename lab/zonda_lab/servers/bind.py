@@ -47,7 +47,7 @@ class Bind(Adapter):
 
     def _options(self, setup: Setup) -> str:
         here, addresses = setup.endpoint, " ".join(f"{address};" for address in setup.addresses)
-        transfer = f'{{ key "{setup.tsig.name}"; }}' if setup.tsig else "{ any; }"
+        trusted = f'{{ key "{setup.tsig.name}"; }}' if setup.tsig else "{ any; }"
         lines = [
             f'directory "{setup.directory}"',
             "pid-file none",
@@ -58,9 +58,9 @@ class Bind(Adapter):
             "check-names primary ignore",
             "dnssec-validation no",
             "rrset-order { order none; }",
-            f"allow-transfer {transfer}",
+            f"allow-transfer {trusted}",
             *(["allow-notify { any; }"] if setup.primaries else []),
-            *(["allow-update { any; }"] if setup.updates else []),
+            *([f"allow-update {trusted}"] if setup.updates else []),
             f"tcp-clients {setup.tcp_clients}",
             f"tcp-idle-timeout {setup.tcp_idle_s * 10}",
             f"transfers-in {setup.parallel_transfers}",

@@ -60,9 +60,10 @@ class Knot(Adapter):
 
     def _access(self, setup: Setup) -> str:
         key = f"   key: {setup.tsig.name}\n" if setup.tsig else ""
+        actions = "[transfer, update]" if setup.updates else "transfer"
         return (
-            f"acl:\n - id: transfer\n   address: 0.0.0.0/0\n   action: transfer\n{key}"
-            f" - id: change\n   address: 0.0.0.0/0\n   action: [{'notify, update' if setup.updates else 'notify'}]\n"
+            f"acl:\n - id: trusted\n   address: 0.0.0.0/0\n   action: {actions}\n{key}"
+            " - id: change\n   address: 0.0.0.0/0\n   action: notify\n"
         )
 
     def _remotes(self, setup: Setup) -> str:
@@ -85,7 +86,7 @@ class Knot(Adapter):
         )
         return (
             f"template:\n - id: default\n   storage: {setup.directory}\n   semantic-checks: off\n   zonefile-sync: -1\n"
-            f"   acl: [transfer, change]\n{source}{notify}"
+            f"   acl: [trusted, change]\n{source}{notify}"
         )
 
     def _zone(self, setup: Setup, zone: Zone) -> str:

@@ -64,7 +64,7 @@ pub struct Arguments {
     /// Expected answers, a line for each query: `RCODE answer|referral|nodata|nxdomain`
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     expect: Option<PathBuf>,
-    /// A second server that is asked every query once before the run; its answers are the right ones
+    /// A second server that is asked every query once before the run, signed with the key of --tsig; its answers are the right ones
     #[arg(long, value_name = "ADDRESS:PORT")]
     verify: Option<std::net::SocketAddr>,
     /// How long an answer may take
@@ -262,7 +262,8 @@ impl Arguments {
         }
         let timeout = Duration::from_millis(self.timeout_ms);
         match self.verify {
-            Some(server) => Verifier::from_server(server, queries, timeout).map_err(Failure::system("--verify")),
+            Some(server) => Verifier::from_server(server, self.tsig.key.clone(), queries, timeout)
+                .map_err(Failure::system("--verify")),
             None => Ok(Verifier::Question),
         }
     }

@@ -4,17 +4,20 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use netio::client::{Inbox, Outbox, Socket};
 use netio::clock;
 use netio::stream::{Events, Interest, Poll};
+use wire::tsig::{Fault, Key};
 use wire::{HEADER_LEN, Message};
 
 use super::rcode_name;
 use crate::book::is_answer_to;
 use crate::flight::Flight;
 use crate::queries::{MAX_QUERY_LEN, Queries};
+use crate::signing::Signing;
 
 /// Queries in flight to the second server: enough to keep it busy, few enough for any socket buffer.
 const OUTSTANDING: usize = 128;
@@ -98,9 +101,15 @@ impl Essence {
 
 //----------- Asking -----------------------------------------------------------
 
-/// Asks `server` every query over UDP, [`OUTSTANDING`] at a time; returns its answers by the number of the query.
-pub(super) fn ask(server: SocketAddr, queries: &Queries, timeout: Duration) -> io::Result<Vec<Reference>> {
-    let mut asking = Asking::new(server, queries, timeout)?;
+/// Asks `server` every query over UDP, signed if there is a key, [`OUTSTANDING`] at a time; returns its answers by the number
+/// of the query.
+pub(super) fn ask(
+    server: SocketAddr,
+    key: Option<Arc<Key>>,
+    queries: &Queries,
+    timeout: Duration,
+) -> io::Result<Vec<Reference>> {
+    let mut asking = Asking::new(server, key, queries, timeout)?;
     let mut events = Events::with_capacity(1);
     while asking.answered < queries.len() {
         asking.send();
@@ -115,6 +124,7 @@ pub(super) fn ask(server: SocketAddr, queries: &Queries, timeout: Duration) -> i
 
 struct Asking<'q> {
     queries: &'q Queries,
+    signing: Option<Signing>,
     socket: Socket,
     outbox: Outbox,
     inbox: Inbox,
@@ -130,16 +140,24 @@ struct Asking<'q> {
     unanswered: Vec<u32>,
     /// How often queries were asked in vain.
     failures: HashMap<u32, usize>,
+    /// What was wrong with the signature of an answer last.
+    fault: Option<Fault>,
 }
 
 impl<'q> Asking<'q> {
-    fn new(server: SocketAddr, queries: &'q Queries, timeout: Duration) -> io::Result<Asking<'q>> {
+    fn new(
+        server: SocketAddr,
+        key: Option<Arc<Key>>,
+        queries: &'q Queries,
+        timeout: Duration,
+    ) -> io::Result<Asking<'q>> {
         let (socket, poll) = (Socket::open(server, None, BUFFER_LEN)?, Poll::new()?);
         poll.add(&socket, 0, Interest::Readable)?;
         Ok(Asking {
             queries,
+            signing: key.map(Signing::new),
             socket,
-            outbox: Outbox::new(OUTSTANDING, MAX_QUERY_LEN, true),
+            outbox: Outbox::new(OUTSTANDING, 2 * MAX_QUERY_LEN, true),
             inbox: Inbox::new(OUTSTANDING),
             poll,
             flight: Flight::new(1, timeout.as_nanos() as u64),
@@ -149,6 +167,7 @@ impl<'q> Asking<'q> {
             again: Vec::new(),
             unanswered: Vec::new(),
             failures: HashMap::new(),
+            fault: None,
         })
     }
 
@@ -159,18 +178,26 @@ impl<'q> Asking<'q> {
             let Some(number) = self.again.pop().or(fresh) else { break };
             self.next += u32::from(Some(number) == fresh);
             let id = self.flight.send(0, number, now, now, false).expect("there are more ids than are in flight");
-            self.outbox.push(0, self.queries.at(number).message)[..2].copy_from_slice(&id.to_be_bytes());
+            let mut message = self.queries.at(number).message;
+            if let Some(signing) = &mut self.signing {
+                signing.sign(0, id, message);
+                message = signing.message();
+            }
+            self.outbox.push(0, message)[..2].copy_from_slice(&id.to_be_bytes());
         }
         // What the kernel does not take is as good as lost, and asked again.
         self.outbox.send(&self.socket);
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        let Asking { queries, inbox, socket, flight, references, answered, unanswered, .. } = self;
+        let Asking { queries, signing, inbox, socket, flight, references, answered, unanswered, fault, .. } = self;
         inbox.receive(socket, |answer| {
             let Some([high, low, ..]) = answer.bytes.first_chunk::<HEADER_LEN>() else { return };
-            let Some(flying) = flight.answer(0, u16::from_be_bytes([*high, *low])) else { return };
-            let is_answer = is_answer_to(queries.at(flying.query).question(), answer.bytes);
+            let id = u16::from_be_bytes([*high, *low]);
+            let Some(flying) = flight.answer(0, id) else { return };
+            let unsigned = signing.as_mut().and_then(|signing| signing.fault(0, id, answer.bytes));
+            let is_answer = unsigned.is_none() && is_answer_to(queries.at(flying.query).question(), answer.bytes);
+            *fault = unsigned.or(*fault);
             match Reference::of(answer.bytes).filter(|_| is_answer) {
                 Some(reference) => {
                     references[flying.query as usize] = Some(reference);
@@ -190,7 +217,8 @@ impl<'q> Asking<'q> {
             let failures = self.failures.entry(number).or_default();
             *failures += 1;
             if *failures == TRIES {
-                let what = format!("the second server does not answer {}", self.queries.describe(number));
+                let why = self.fault.map(|fault| format!(": {fault}")).unwrap_or_default();
+                let what = format!("the second server does not answer {}{why}", self.queries.describe(number));
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
             self.again.push(number);
