@@ -48,6 +48,13 @@ def test_friedman_as_published() -> None:
     assert (found.statistic, found.p) == (pytest.approx(11.143, abs=1e-3), pytest.approx(0.003805, abs=1e-6))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_group_without_variance_is_no_reason_to_warn() -> None:
+    groups = {"a": [1.0, 1.1, 1.2], "b": [2.0, 2.0, 2.0 + 1e-15]}
+    for pairs in (st.dunnett(groups, "a"), st.tukey(groups), st.games_howell(groups)):
+        assert len(pairs) == 1
+
+
 def test_tukey_as_published() -> None:
     found = {(pair.a, pair.b): pair.p for pair in st.tukey(exponentials(PLANTS))}
     assert found["ctrl", "trt1"] == pytest.approx(0.3909, abs=2e-4)

@@ -191,9 +191,10 @@ def dunnett(groups: Groups, baseline: str) -> list[Pair]:
     others = [name for name in groups if name != baseline]
     if not scattered(groups):
         return [Pair(baseline, name, math.nan) for name in others]
-    found = stats.dunnett(
-        *(np.log(groups[name]) for name in others), control=np.log(groups[baseline]), rng=np.random.default_rng(SEED)
-    )
+    logs = {name: np.log(values) for name, values in groups.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one group without variance is nothing to warn of
+        found = stats.dunnett(*(logs[name] for name in others), control=logs[baseline], rng=np.random.default_rng(SEED))
     return [Pair(baseline, name, float(p)) for name, p in zip(others, np.atleast_1d(found.pvalue), strict=True)]
 
 

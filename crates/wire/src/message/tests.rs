@@ -149,7 +149,11 @@ prop_compose! {
     }
 }
 
+/// Under Miri all takes some hundred times as long.
+const CASES: u32 = if cfg!(miri) { 8 } else { 256 };
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
     #[test]
     fn what_is_written_is_read(message in messages()) {
         let wire = message.to_wire();
