@@ -143,7 +143,7 @@ impl Referrals {
         if last != cut || records.is_empty() || records.len() > MAX_UDP {
             return;
         }
-        // No record has more pointers than it has two octets.
+        // A pointer takes two octets of the records, and two behind them.
         if self.kept == MAX_KEPT || self.octets.len() + 2 * records.len() > ROOM {
             self.forget();
         }
