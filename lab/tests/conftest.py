@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,13 @@ from zonda_lab.rig import Rig
 from zonda_lab.run import described
 
 FAKE = Path(__file__).with_name("fake_load.py")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Tests that were begun in the background of a script have interrupts ignored, and so has all that they start."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def small_experiment(

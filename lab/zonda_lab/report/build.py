@@ -155,7 +155,8 @@ def _machine(manifest: Mapping[str, Any]) -> list[Part]:
         parts.append(
             Text(
                 f"{echo} (closed loop, 200 in flight), for {number(limits['echo_cpu_us'])} µs each: "
-                "about what sockets leave to a server.",
+                "about what sockets leave to a server. "
+                "It is one window; an open loop that sends in larger bunches can go beyond it.",
                 "Limit.",
             )
         )
