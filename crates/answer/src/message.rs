@@ -92,11 +92,10 @@ impl<'o> Message<'o> {
         pushed
     }
 
-    /// Adds an RRset without names in its RDATA whose owner stands where no pointer reaches: each record has it in full.
+    /// Adds addresses whose owner stands where no pointer reaches: each record has it in full.
     #[cold]
     pub(crate) fn push_far(
         &mut self,
-        section: Section,
         zone: &Zone,
         entry: &Entry<'_>,
         rrset: &Rrset<'_>,
@@ -111,7 +110,7 @@ impl<'o> Message<'o> {
             let start = self.at;
             self.at += owner_len - 2;
             // Its pointer is covered by the end of the owner.
-            self.push_raw(section, 0, rrset.rtype, rrset.ttl, rdata)?;
+            self.push_raw(Section::Additional, 0, rrset.rtype, rrset.ttl, rdata)?;
             self.out[start..start + owner_len].copy_from_slice(&owner[..owner_len]);
         }
         Ok(())

@@ -224,7 +224,7 @@ impl Batch {
     #[inline]
     pub fn request(&self, index: usize) -> &[u8] {
         assert!(index < self.received, "slot {index} of {}", self.received);
-        &self.requests[index * REQUEST_STRIDE..][..self.incoming[index].msg_len as usize]
+        request(&self.requests, index, &self.incoming[index])
     }
 
     /// The datagram in a slot of the last [`Batch::receive`] and the room for its reply.
@@ -236,7 +236,7 @@ impl Batch {
         assert!(index < self.received, "slot {index} of {}", self.received);
         let header = &self.incoming[index];
         Slot {
-            request: &self.requests[index * REQUEST_STRIDE..][..header.msg_len as usize],
+            request: request(&self.requests, index, header),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             reply: &mut self.replies[self.reply_at..][..self.reply_len],
             peer: &self.peers[index],
@@ -296,6 +296,12 @@ impl Batch {
         let result = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, 0) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
+}
+
+/// What was received into a slot, whose header tells its length.
+#[inline]
+fn request<'a>(requests: &'a [u8], index: usize, header: &libc::mmsghdr) -> &'a [u8] {
+    &requests[index * REQUEST_STRIDE..][..header.msg_len as usize]
 }
 
 /// No datagrams instead of an error where the error passes by itself.

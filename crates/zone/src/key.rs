@@ -137,12 +137,12 @@ pub fn write_labels(key: &[u8], out: &mut [u8]) -> usize {
 }
 
 fn write_label(escaped: &[u8], out: &mut [u8]) -> usize {
-    let mut at = 1;
     if escaped.iter().all(|&octet| octet > ESCAPE) {
         out[0] = escaped.len() as u8;
-        out[at..at + escaped.len()].copy_from_slice(escaped);
-        return at + escaped.len();
+        out[1..1 + escaped.len()].copy_from_slice(escaped);
+        return 1 + escaped.len();
     }
+    let mut at = 1;
     let mut octets = escaped.iter();
     while let Some(&octet) = octets.next() {
         out[at] = match octet {
