@@ -2,11 +2,14 @@
 //!
 //! One [`Batch`] a thread: [`Batch::receive`], then for each slot [`Batch::slot`] and [`Batch::set_reply`], then [`Batch::send`].
 
+mod control;
+
 use crate::address::RawAddress;
 use crate::option;
+use control::Control;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
@@ -319,49 +322,6 @@ fn empty_header() -> libc::mmsghdr {
 
 fn empty_part() -> libc::iovec {
     libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }
-}
-
-/// Room for one control message: the local address of a datagram (RFC 3542 6.2, ip(7)).
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Control {
-    header: libc::cmsghdr,
-    data: PacketInfo,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-union PacketInfo {
-    v4: libc::in_pktinfo,
-    v6: libc::in6_pktinfo,
-}
-
-// SAFETY: only computes a size.
-const _: () = assert!(mem::size_of::<Control>() == unsafe { libc::CMSG_SPACE(20) } as usize, "as cmsg(3) lays it out");
-
-impl Control {
-    fn empty() -> Control {
-        // SAFETY: all members are plain integers, for which zero is a value.
-        unsafe { mem::zeroed() }
-    }
-
-    /// Takes out the interface and leaves the address, so that the reply goes out from where the datagram came to but by
-    /// the route the kernel has. A link-local address means nothing without its interface and keeps it.
-    #[inline]
-    fn forget_interface(&mut self) {
-        // SAFETY: the header tells which member the kernel wrote; every bit pattern is a value of each.
-        unsafe {
-            match (self.header.cmsg_level, self.header.cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => self.data.v4.ipi_ifindex = 0,
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info = &mut self.data.v6;
-                    let link_local = Ipv6Addr::from(info.ipi6_addr.s6_addr).is_unicast_link_local();
-                    info.ipi6_ifindex *= u32::from(link_local);
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 #[cfg(test)]
