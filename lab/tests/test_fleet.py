@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import small_experiment
@@ -18,8 +19,9 @@ from ssh_hosts import ADDRESSES, Hosts, make
 from zonda_lab import cli, doctor
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
 from zonda_lab.experiment import PrimarySpec, RigSpec, Settings, load
+from zonda_lab.fleet import connection, read
 from zonda_lab.fleet import doctor as fleet_doctor
-from zonda_lab.fleet import read
+from zonda_lab.fleet.connection import Connection, ConnectionLostError
 from zonda_lab.fleet.network import Fleet
 from zonda_lab.host import forget_pages
 from zonda_lab.load import ZondaLoad
@@ -267,6 +269,37 @@ def test_a_host_key_that_is_unknown_or_wrong_is_refused(hosts: Hosts, tmp_path: 
         known.write_text(text)
         with hosts.lab.entered(), pytest.raises(HostLostError, match=message), Fleet(read(inventory)) as fleet:
             fleet.connect()
+
+
+def test_a_host_that_accepts_and_says_nothing_is_left_and_tried_again(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel acknowledges all that is sent; the SSH library waits an hour for an answer."""
+    monkeypatch.setattr(connection, "LOST_S", 2.0)
+    start, stopped = Connection.start, list[str]()
+
+    def start_when_stopped(self: Connection, argv: list[str | Path]) -> Any:
+        if self.spec.name == "player1" and not stopped:
+            stopped.extend(sessions(hosts, "player1"))
+            hosts.inside("player1", "kill", "-STOP", *stopped)
+        return start(self, argv)
+
+    with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet:
+        monkeypatch.setattr(Connection, "start", start_when_stopped)
+        fleet.connect()
+        assert stopped and all(player.alive for player in fleet.players)
+        hosts.inside("player1", "kill", "-KILL", *stopped)
+        stopped = sessions(hosts, "player1")
+        hosts.inside("player1", "kill", "-STOP", *stopped)
+        with pytest.raises(ConnectionLostError, match=r"player1: the connection to root@10\.77\.0\.11 is lost: "):
+            fleet.players[0].run("true")
+        hosts.inside("player1", "kill", "-KILL", *stopped)
+
+
+def sessions(hosts: Hosts, name: str) -> list[str]:
+    """The processes of sshd that serve a connection to a host."""
+    lines = hosts.inside(name, "ps", "axwwo", "pid,args").splitlines()
+    return [line.split()[0] for line in lines if "sshd: root" in line]
 
 
 def test_a_killed_lab_leaves_nothing_on_any_machine(hosts: Hosts) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import shlex
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class _OnlyKnown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         )
 
 
+class ConnectionLostError(LabError):
+    """A connection that was open has ended; the host may still be there."""
+
+
 class Connection:
     """An open connection; all errors of the library come out as one message that names the host."""
 
@@ -67,13 +72,11 @@ class Connection:
 
     def run(self, argv: Sequence[str | Path]) -> tuple[int, str, str]:
         """A short command to its end: its status, output and error output."""
-        with self._told():
-            done = self._fabric.run(_shell(argv), hide=True, warn=True, in_stream=False)
-        return done.exited, done.stdout, done.stderr
+        return self.feed(argv, lambda _: None)
 
     def start(self, argv: Sequence[str | Path]) -> Any:
         """A command that goes on: its channel."""
-        with self._told():
+        with self._told(), self._answered():
             channel = self._fabric.create_session()
             channel.exec_command(_shell(argv))
         return channel
@@ -108,7 +111,19 @@ class Connection:
         except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
             if isinstance(error, AttributeError) and self.alive:
                 raise
-            raise LabError(f"{self.spec.name}: the connection to {self.spec.ssh} is lost", self._mend) from None
+            lost = f"{self.spec.name}: the connection to {self.spec.ssh} is lost: {_cause(error)}"
+            raise ConnectionLostError(lost, self._mend) from None
+
+    @contextlib.contextmanager
+    def _answered(self) -> Iterator[None]:
+        """An sshd that lives and says nothing is lost too: the library would wait an hour for it, or for ever."""
+        watch = threading.Timer(LOST_S, self.close)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
 
     def _refused(self, error: Exception) -> LabError:
         name, where = self.spec.name, self.spec.ssh

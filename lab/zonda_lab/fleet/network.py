@@ -14,6 +14,7 @@ from typing import Any, Self
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Settings
 from zonda_lab.fleet import checks
+from zonda_lab.fleet.connection import ConnectionLostError
 from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
 from zonda_lab.fleet.machine import SCRIPTS, Machine
 from zonda_lab.host import Watch
@@ -71,12 +72,18 @@ class Fleet(Site):
         """The machine, connected anew if the connection was lost."""
         known = self._machines.get(spec.name)
         if known is None or not known.alive:
-            known = Machine(spec, self.work, self.session, pinned=spec is self.inventory.server)
-            self._machines[spec.name] = known
+            known = self._machines[spec.name] = self._connected(spec)
             checks.address(known)
             for path, (name, ours) in self._programs.items():
                 self._find_on(known, path, name, ours)
         return known
+
+    def _connected(self, spec: HostSpec) -> Machine:
+        """The machine; a connection that is lost before it is of use is made once more."""
+        pinned = spec is self.inventory.server
+        with contextlib.suppress(ConnectionLostError):
+            return Machine(spec, self.work, self.session, pinned)
+        return Machine(spec, self.work, self.session, pinned)
 
     @property
     def server(self) -> Machine:
