@@ -13,6 +13,7 @@ from message import AXFR, IN, SOA, Record, read_records
 from names import Malformed, read_name
 
 Address = tuple[str, int]
+WINDOW = 64  # datagrams on their way at a time
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Flight:
     deadline: float
 
 
-def udp(server: Address, messages: Sequence[bytes], window: int = 64, timeout_s: float = 2.0, tries: int = 3) -> list[bytes | None]:
+def udp(server: Address, messages: Sequence[bytes], window: int = WINDOW, timeout_s: float = 2.0, tries: int = 3) -> list[bytes | None]:
     """The answer to each message, None for silence. At most `window` are on their way at a time."""
     flights = Flights(server, messages, timeout_s, tries)
     for _ in range(window):

@@ -122,7 +122,10 @@ class Campaign:
         messages, patience_s = [q.wire() for q in questions], PATIENCE_WITH_ILL_FORMED_S if ill_formed else PATIENCE_S
         if questions and questions[0].tcp:
             return ask.tcp(server.address, messages, pipeline=1 if ill_formed else 50, timeout_s=patience_s)
-        return ask.udp(server.address, messages, timeout_s=patience_s, tries=2 if ill_formed else 3)
+        replies = ask.udp(server.address, messages, timeout_s=patience_s, tries=2 if ill_formed else 3)
+        if not ill_formed and None in replies:
+            server.require_answers(questions[replies.index(None)])
+        return replies
 
     def reply(self, server: str, question: Question, wire: bytes | None) -> Reply:
         reply = Reply.of(server, wire)

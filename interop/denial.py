@@ -210,8 +210,11 @@ class Nsec3Denial:
         return None
 
     def no_name(self, name: bytes) -> bool:
-        found = self.encloser(name)
-        return found is not None and self.cover(wildcard(found[0])) is not None
+        if not (found := self.encloser(name)):
+            return False
+        # Erratum 3441: opt-out may have left out the closest encloser. If a wildcard stands below the next one, nothing proves more.
+        unprovable = bool(found[1].flags & OPT_OUT) and self.at(wildcard(found[0])) is not None
+        return unprovable or self.cover(wildcard(found[0])) is not None
 
     def no_data(self, name: bytes, qtype: int) -> bool:
         if link := self.at(name):

@@ -7,12 +7,13 @@ The rulings are those of docs/disputed-answers.md; a new row needs the rule of a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from compare import SECTIONS, Difference, section_of
 from faults import PROOFS, Rule
-from message import AA, ANY, CNAME, DNAME, DS, NOERROR, NS, NSEC, RRSIG, TC, YXDOMAIN, Answer, Record
+from message import AA, ANY, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, TC, YXDOMAIN, Answer, Record
 from names import ancestors
 from zoneset import ZoneSet, chain, hands_over, is_denial
 
@@ -173,19 +174,24 @@ def less_denial(d: Difference, zones: ZoneSet) -> bool:
 def adds_other_addresses(d: Difference, zones: ZoneSet) -> bool:
     """In a referral, they leave out addresses that we send, and send none that we should and could.
 
-    Not what a wildcard makes, which is no glue (RFC 9471 2), and not signatures (RFC 4035 3.1.1: MAY); and it must fit (owner compressed).
+    Not what a wildcard makes, which is no glue (RFC 9471 2), and not signatures (RFC 4035 3.1.1: MAY); and the set must fit (owner compressed).
     """
-    zone = zones.zone_of(d.question.name, DS)
-
-    def missed(record: Record) -> bool:
-        fits = d.a.size + 12 + len(record.rdata) <= d.question.room_served
-        return fits and record.rtype != RRSIG and zone is not None and record.owner in zone.names
-
-    return d.both_answer and hands_over(d.a) and not any(map(missed, d.only_theirs("additional")))
+    if not (d.both_answer and hands_over(d.a)):
+        return False
+    zone, sets = zones.zone_of(d.question.name, DS), defaultdict[tuple[bytes, int], int](int)
+    for record in d.only_theirs("additional"):
+        if record.rtype != RRSIG and zone is not None and record.owner in zone.names:
+            sets[record.owner, record.rtype] += 12 + len(record.rdata)
+    return not any(d.a.size + size <= d.question.room_served for size in sets.values())
 
 
 def is_no_referral(d: Difference, _: ZoneSet) -> bool:
     return d.both_answer and not hands_over(d.a)
+
+
+def nothing_is_said(d: Difference, _: ZoneSet) -> bool:
+    """Their name error has neither AA nor records: the proof of ours shows that opt-out hides the closest encloser."""
+    return d.both_answer and d.a.rcode == d.b.rcode == NXDOMAIN and not (d.b.has(AA) or d.b.answer or d.b.authority)
 
 
 def several_outcomes_are_right(d: Difference, _: ZoneSet) -> bool:
@@ -251,10 +257,11 @@ TABLE: list[Explanation] = [
     row("RCODE of a chain that TC cut", "2181 9", "all: the answer over TCP counts", "rcode", truncated_on_the_way),
     # Denial.
     row("NSEC asked at a delegation", "4035 3.1.4.1", "nsd, knot: refer", CONTENTS + " aa", nsec_answered_at_cut, "bind"),
-    row("denial beyond the minimum", "5155 7.2.5", "knot, bind: what is needed, once", "authority", more_denial, "nsd"),
+    row("denial beyond the minimum", "5155 7.2.5", "knot: what is needed, once", "authority", more_denial, "nsd bind"),
     row("denial for each wildcard on the way", "4035 3.1.3.3", "nsd, bind: for every link", "authority", less_denial, "knot"),
     row("denial left out", "4035 3.1.3", "whoever sends the proof", "authority", breaks(*PROOFS), PEERS),
     row("SOA left out without TC", "2308 3", "whoever sends SOA, or TC", "authority tc", breaks(Rule.NO_SOA), PEERS),
+    row("a name error that opt-out cannot prove", "5155 7.1, erratum 3441", "whoever sends what there is", "aa", nothing_is_said, "knot"),
     # Referrals and what is added.
     row("in-domain glue left out without TC", "9471 3.1", "whoever sends it all, or TC", "additional tc", breaks(Rule.GLUE), PEERS),
     row("sibling glue and apex addresses in a referral", "9471 3.2", "whoever sends what fits", "additional", adds_other_addresses, PEERS),

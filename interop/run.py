@@ -41,7 +41,7 @@ def main() -> int:
     subject, tally = SUBJECT if SUBJECT in versions else None, Tally()
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         names = [options.hold] if options.hold else ["oddities"] if options.quick else options.scenes.split(",")
-        for scene in scenes(names, Path(folder), options.quick, lambda name, why: print(f"skipped {name}: {why}")):
+        for scene in scenes(names, Path(folder), options.quick, options.seed, lambda name, why: print(f"skipped {name}: {why}")):
             with ExitStack() as stack:
                 servers = started(scene, kinds, Path(folder) / scene.name, stack)
                 if options.hold:
@@ -60,6 +60,7 @@ def arguments() -> argparse.Namespace:
         "--servers", default="zonda,nsd,knot,bind", help="which to start; without zonda, each is compared with each (default: %(default)s)"
     )
     parser.add_argument("--scenes", default=",".join(SCENES), help="what to ask about (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the zones made by chance (default: %(default)s)")
     parser.add_argument("--hold", metavar="SCENE", choices=SCENES, help="only start the servers with the zones of a scene, until interrupted")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings to FILE as well")
     return parser.parse_args()
@@ -109,4 +110,8 @@ def is_clean(tally: Tally, subject: str | None) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except RuntimeError as error:  # a server does not start, or has ended
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import malformed
 import questions
+import random_zones
+import signing
 from message import Question
 from names import wire_name
 from servers import ROOT, Zone
@@ -32,6 +34,9 @@ UNSIGNED = {
 # Who refuses to load which zone: it is not asked about it.
 REFUSED = {"bind": {wire_name("wildns.example.")}}
 QUICK_SHARE = 0.02
+# How the zones made by chance are signed, how many there are, and how much of what can be asked of them is asked.
+SIGNED = {"plain": None, "nsec": signing.NSEC, "nsec3": signing.NSEC3, "optout": signing.OPT_OUT}
+RANDOM_ZONES, RANDOM_SHARE = 10, 0.3
 TCP_SHARE = 0.05
 
 
@@ -82,6 +87,21 @@ def of_zone(zone: Zone, share: float) -> list[Question]:
 
 def over_tcp(ask: Callable[[], list[Question]], share: float) -> list[Question]:
     return questions.over_tcp(questions.sample(ask(), share))
+
+
+def random(folder: Path, seed: int) -> Scene:
+    """Zones by chance, each unsigned and signed in three ways."""
+    scene = Scene("random", [])
+    for number in range(seed, seed + RANDOM_ZONES):
+        for kind, denial in SIGNED.items():
+            others = [f"s{other}.{kind}.random." for other in range(seed, seed + RANDOM_ZONES)]
+            name, text = f"s{number}.{kind}.random.", random_zones.text(number, others)
+            if denial is not None:
+                text = "\n".join(signing.sign(folder, name, f"$ORIGIN {name}\n{text}", denial)[0])
+            zone = written(folder, name, text + "\n")
+            scene.zones.append(zone)
+            scene.suites.append(Suite(name, partial(of_zone, zone, RANDOM_SHARE)))
+    return scene
 
 
 def gov(folder: Path) -> Scene:
@@ -138,18 +158,19 @@ def newest_gov(archive: Path) -> str:
         return file.read().decode()
 
 
-SCENES: dict[str, Callable[[Path, bool], Scene]] = {
-    "oddities": oddities,
-    "gov": lambda folder, _: gov(folder),
-    "root-2021": lambda folder, _: root(folder, 2021),
-    "root-2011": lambda folder, _: root(folder, 2011),
+SCENES: dict[str, Callable[[Path, bool, int], Scene]] = {
+    "oddities": lambda folder, quick, _: oddities(folder, quick),
+    "random": lambda folder, _, seed: random(folder, seed),
+    "gov": lambda folder, *_: gov(folder),
+    "root-2021": lambda folder, *_: root(folder, 2021),
+    "root-2011": lambda folder, *_: root(folder, 2011),
 }
 
 
-def scenes(names: list[str], folder: Path, quick: bool, absent: Callable[[str, Absent], None]) -> Iterator[Scene]:
+def scenes(names: list[str], folder: Path, quick: bool, seed: int, absent: Callable[[str, Absent], None]) -> Iterator[Scene]:
     """The scenes of these names; `absent` hears of those whose input is not on this machine."""
     for name in names:
         try:
-            yield SCENES[name](folder / name / "zones", quick)
+            yield SCENES[name](folder / name / "zones", quick, seed)
         except Absent as missing:
             absent(name, missing)

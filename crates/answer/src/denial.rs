@@ -147,10 +147,8 @@ impl<'z> Proofs<'z> {
             _ => {
                 let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
                 self.prove_encloser(zone, qname, labels);
-                // Opt-out leaves out a wildcard that is but the parent of unsigned delegations.
-                let wildcard = hash(zone, &[b"\x01*", qname.suffix(labels)]);
-                let entry = matching_nsec3(zone, &wildcard).or_else(|| covering_nsec3(zone, &wildcard));
-                self.add(zone, qname, entry);
+                // Opt-out leaves out a wildcard that is but the parent of unsigned delegations: the encloser says enough.
+                self.add(zone, qname, matching_nsec3(zone, &hash(zone, &[b"\x01*", qname.suffix(labels)])));
             }
         }
     }
