@@ -88,11 +88,12 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
 }
 
 /// Reads an included file; its path starts at the folder of the file that includes it.
-fn include(written: &str, place: &Place, files: &Files) -> Result<Vec<u8>, String> {
+fn include(written: &str, place: &Place, files: &Files) -> Result<(Arc<str>, Vec<u8>), String> {
     let folder = Path::new(&*place.file).parent().unwrap_or(Path::new(""));
     let path = folder.join(written);
     files.note(&path);
-    std::fs::read(&path).map_err(|error| error.to_string())
+    let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
+    Ok((path.display().to_string().into(), bytes))
 }
 
 fn failed(path: &Path, message: String, help: &str) -> Outcome {

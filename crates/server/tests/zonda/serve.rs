@@ -86,8 +86,11 @@ fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
 fn includes_are_read_from_the_folder_of_their_file() {
     let bench = Bench::new();
     bench.write("zones/example.com.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
-    bench.write("zones/parts/more", "more A 192.0.2.7\n");
-    assert!(bench.serve(&["zones"]).ask("more.example.com").has("192.0.2.7"));
+    bench.write("zones/parts/more", "more A 192.0.2.7\n$INCLUDE yet/more\n");
+    bench.write("zones/parts/yet/more", "yet.more A 192.0.2.8\n");
+    let daemon = bench.serve(&["zones"]);
+    assert!(daemon.ask("more.example.com").has("192.0.2.7"));
+    assert!(daemon.ask("yet.more.example.com").has("192.0.2.8"));
 }
 
 #[test]
