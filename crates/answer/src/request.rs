@@ -234,8 +234,8 @@ impl<'m> Edns<'m> {
             OPT_NSID => self.wants_nsid = true,
             // RFC 7314 3.1: empty in a query; what else it has is of no interest.
             OPT_EXPIRE => self.wants_expire = true,
-            // RFC 7873 5.2.2: a client cookie of 8 octets, and a server cookie of 8 to 32 or none.
-            OPT_COOKIE => {
+            // RFC 7873 5.2: the first cookie counts. 5.2.2: 8 octets of the client, and of the server 8 to 32 or none.
+            OPT_COOKIE if self.cookie.is_none() => {
                 let (client, server) = data.split_first_chunk::<8>()?;
                 if !(server.is_empty() || (8..=32).contains(&server.len())) {
                     return None;
