@@ -218,7 +218,8 @@ impl<'m> Edns<'m> {
             dnssec_ok: record.ttl & 0x8000 != 0,
             ..Edns::default()
         };
-        let mut rest = record.rdata;
+        // RFC 6891 6.1.3: BADVERS, whatever options another version has, and in what form.
+        let mut rest = if edns.version == 0 { record.rdata } else { &[] };
         while !rest.is_empty() {
             let (fixed, more) = rest.split_first_chunk::<4>()?;
             let code = u16::from_be_bytes([fixed[0], fixed[1]]);
