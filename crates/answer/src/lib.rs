@@ -197,7 +197,21 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     if request.edns.is_some() {
         write_opt(&mut message, options, ask, request, &extended);
     }
+    if request.is_signed {
+        refuse_key(&mut message, ask, request);
+    }
     message.at
+}
+
+/// RFC 8945 5.3.2: a signed query whose key is not known gets an unsigned TSIG record that says so, the last of all.
+#[cold]
+fn refuse_key(message: &mut Message<'_>, ask: &Ask<'_>, request: &Request<'_>) {
+    let room = &mut message.out[message.at..message.limit];
+    if let Some(len) = wire::tsig::write_key_refusal(ask.message, room) {
+        message.at += len;
+        message.counts[2] += 1;
+        message.write_counts(request.edns.is_some());
+    }
 }
 
 fn look_up(
