@@ -122,7 +122,7 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
     };
     scratch.counters.queries += 1;
     scratch.referrals.keep_to(served);
-    if let Some(transfer) = transfer(served, scratch, &ask, &request) {
+    if let Some(transfer) = transfer(served, scratch, &ask, &request, out) {
         return transfer;
     }
     let len = answer(served, scratch, &ask, &request, out);
@@ -301,16 +301,30 @@ fn allowed_version<'s>(served: &'s Served, qname: &Qname, ask: &Ask<'_>) -> Opti
     zone.zone().filter(|_| zone.transfer.allows(ask.peer))
 }
 
-/// What becomes of a question for a whole zone over TCP; `None` for all other questions.
-fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>) -> Option<Reply> {
-    let is_ordinary = request.is_signed || request.qclass != Class::IN || ask.transport == Transport::Udp;
+/// What becomes of a question for a whole zone over TCP; `None` for all other questions. What `out` has is overwritten.
+fn transfer(
+    served: &Arc<Served>,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    request: &Request<'_>,
+    out: &mut [u8],
+) -> Option<Reply> {
+    let is_bad_version = request.edns.is_some_and(|edns| edns.version > 0);
+    let is_ordinary =
+        request.is_signed || is_bad_version || request.qclass != Class::IN || ask.transport == Transport::Udp;
     if !is_transfer(request) || is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
         return None;
     }
     let version = allowed_version(served, &scratch.qname, ask)?;
     scratch.counters.transfers += 1;
     let question = &ask.message[HEADER_LEN..request.question_end];
-    Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))
+    // RFC 7314 2: a client that asks for a transfer may ask for this.
+    let expire_s = request.edns.filter(|edns| edns.wants_expire).map(|_| version.expire_s());
+    let room = out.len();
+    let mut message = Message::new(out, HEADER_LEN, room);
+    write_opt(&mut message, &served.options, ask, request, &Extended { expire_s, ..Extended::default() });
+    let opt = &message.out[HEADER_LEN..message.at];
+    Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question, opt))))
 }
 
 /// Why a query for a transfer is not answered with a zone.

@@ -68,8 +68,7 @@ impl Refusal<'_, '_> {
 /// returns its length; `None` where the query has no proper one, or it does not fit.
 pub fn write_key_refusal(query: &[u8], out: &mut [u8]) -> Option<usize> {
     let (tsig, _) = find(query).ok()??;
-    let answer =
-        Tsig { mac: &[], error: Fault::Key.code(), other: &[], original_id: [query[0], query[1]], ..tsig };
+    let answer = Tsig { mac: &[], error: Fault::Key.code(), other: &[], original_id: [query[0], query[1]], ..tsig };
     let out = out.get_mut(..answer.len())?;
     answer.write(out);
     Some(out.len())
