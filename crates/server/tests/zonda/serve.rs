@@ -93,6 +93,18 @@ fn includes_are_read_from_the_folder_of_their_file() {
     assert!(daemon.ask("yet.more.example.com").has("192.0.2.8"));
 }
 
+/// A pipe without a writer would be waited for by the only thread that loads zones.
+#[test]
+fn a_zone_file_that_may_not_end_is_not_read() {
+    let bench = Bench::new();
+    bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE /dev/tty\n"));
+    bench.write_zone("good.example", 1, "192.0.2.1");
+    let daemon = bench.serve(&["--zone", "null.example=/dev/null", "zones"]);
+    assert!(daemon.ask("www.good.example").has("192.0.2.1"));
+    daemon.wait_for_log("/dev/null: error: the zone file is no regular file");
+    daemon.wait_for_log("/dev/tty is not included: it is no regular file");
+}
+
 #[test]
 fn a_port_in_use_is_told() {
     let bench = Bench::new();
