@@ -366,7 +366,10 @@ fn limit(
             scratch.counters.slipped += 1;
             out[2] |= 2;
             out[6..HEADER_LEN].fill(0);
-            Reply::Send(request.question_end)
+            let mut message = Message::new(out, request.question_end, MIN_UDP);
+            let bad_version = request.edns.is_some_and(|edns| edns.version > 0);
+            write_opt(&mut message, &served.options, ask, request, &Extended { bad_version, ..Extended::default() });
+            Reply::Send(message.at)
         }
     }
 }
