@@ -355,7 +355,7 @@ fn limit(
     if edns::has_good_cookie(&served.options, ask, request) {
         return Reply::Send(len);
     }
-    let kind = rate::kind(out, request.question_end, scratch.qname.wire());
+    let kind = rate::kind(out, request.question_end, &scratch.qname);
     match scratch.rates.judge(limits, ask.peer, kind, ask.now_s) {
         Verdict::Send => Reply::Send(len),
         Verdict::Drop => {

@@ -52,3 +52,27 @@ fn what_slips_has_its_opt() {
     assert_eq!(got[1].edns.as_ref().map(|edns| edns.options[0].data.len()), Some(24));
     assert_eq!(got[2].edns, None);
 }
+
+/// Forged queries for random names make a flood as well as those for one.
+#[test]
+fn answers_to_random_names_are_alike() {
+    for (about, questions) in [
+        ("one name", ["www.example. A", "WWW.Example. A", "www.example. A"]),
+        ("a wildcard", ["a.wild.example. A", "b.wild.example. A", "c.b.a.wild.example. A"]),
+        ("a denial", ["a.example. A", "b.example. A", "c.b.a.EXAMPLE. A"]),
+        ("a denial of a type", ["a.wild.example. TXT", "b.wild.example. MX", "www.example. AAAA"]),
+        ("a referral", ["a.cut.example. A", "b.CUT.example. A", "cut.example. A"]),
+        ("a redirection", ["a.moved.example. A", "b.MOVED.example. A", "c.b.moved.example. A"]),
+        ("an error", ["a.test. A", "b.test. A", "elsewhere. A"]),
+    ] {
+        let got = ask(&questions.map(query));
+        assert_eq!([0, 1, 2].map(|at: usize| got[at].flags.truncated), [false, true, true], "{about}");
+    }
+}
+
+#[test]
+fn answers_about_other_names_are_not_alike() {
+    let questions =
+        ["www.example. A", "a.wild.example. A", "a.moved.example. A", "a.cut.example. A", "a.example. A", "test. A"];
+    assert!(ask(&questions.map(query)).iter().all(|answer| !answer.flags.truncated));
+}
