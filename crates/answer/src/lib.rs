@@ -124,7 +124,9 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
     };
     scratch.counters.queries += 1;
     scratch.referrals.keep_to(served);
-    if let Some(transfer) = transfer(served, scratch, &ask, &request, out) {
+    if is_transfer(&request)
+        && let Some(transfer) = transfer(served, scratch, &ask, &request, out)
+    {
         return transfer;
     }
     let len = answer(served, scratch, &ask, &request, out);
@@ -303,7 +305,8 @@ fn allowed_version<'s>(served: &'s Served, qname: &Qname, ask: &Ask<'_>) -> Opti
     zone.zone().filter(|_| zone.transfer.allows(ask.peer))
 }
 
-/// What becomes of a question for a whole zone over TCP; `None` for all other questions. What `out` has is overwritten.
+/// What becomes of a question for a whole zone, if that is more than an ordinary answer. What `out` has is overwritten.
+#[cold]
 fn transfer(
     served: &Arc<Served>,
     scratch: &mut Scratch,
@@ -314,7 +317,7 @@ fn transfer(
     let is_bad_version = request.edns.is_some_and(|edns| edns.version > 0);
     let is_ordinary =
         request.is_signed || is_bad_version || request.qclass != Class::IN || ask.transport == Transport::Udp;
-    if !is_transfer(request) || is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
+    if is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
         return None;
     }
     let version = allowed_version(served, &scratch.qname, ask)?;
@@ -322,10 +325,9 @@ fn transfer(
     let question = &ask.message[HEADER_LEN..request.question_end];
     // RFC 7314 2: a client that asks for a transfer may ask for this.
     let expire_s = request.edns.filter(|edns| edns.wants_expire).map(|_| version.expire_s());
-    let room = out.len();
-    let mut message = Message::new(out, HEADER_LEN, room);
-    write_opt(&mut message, &served.options, ask, request, &Extended { expire_s, ..Extended::default() });
-    let opt = &message.out[HEADER_LEN..message.at];
+    let extended = Extended { expire_s, ..Extended::default() };
+    let end = write_only_opt(served, ask, request, &extended, HEADER_LEN, out);
+    let opt = &out[HEADER_LEN..end];
     Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question, opt))))
 }
 
@@ -368,10 +370,24 @@ fn limit(
             scratch.counters.slipped += 1;
             out[2] |= 2;
             out[6..HEADER_LEN].fill(0);
-            let mut message = Message::new(out, request.question_end, MIN_UDP);
             let bad_version = request.edns.is_some_and(|edns| edns.version > 0);
-            write_opt(&mut message, &served.options, ask, request, &Extended { bad_version, ..Extended::default() });
-            Reply::Send(message.at)
+            let extended = Extended { bad_version, ..Extended::default() };
+            Reply::Send(write_only_opt(served, ask, request, &extended, request.question_end, out))
         }
     }
+}
+
+/// Writes an OPT record at `at` of a message that has no other records, if the query has one; returns where it ends.
+#[cold]
+fn write_only_opt(
+    served: &Served,
+    ask: &Ask<'_>,
+    request: &Request<'_>,
+    extended: &Extended,
+    at: usize,
+    out: &mut [u8],
+) -> usize {
+    let mut message = Message::new(out, at, MIN_UDP);
+    write_opt(&mut message, &served.options, ask, request, extended);
+    message.at
 }
