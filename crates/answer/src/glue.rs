@@ -6,7 +6,7 @@ use zone::rrset::{MAX_POINTER, Place, Rrset};
 use zone::tree::{Cursor, Entry};
 
 use crate::additional::{address_sets, push_addresses};
-use crate::message::{Full, Message};
+use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
 
 /// The NS set of a cut as it was written.
@@ -47,7 +47,7 @@ impl<'z> Glue<'_, 'z> {
     fn push_of(&self, entry: &Entry<'z>, owner: usize, message: &mut Message<'_>) -> Result<(), Full> {
         let node = self.zone.node(entry);
         if owner > MAX_POINTER {
-            let push = |set| message.push_far(self.zone, entry, &set, self.place.apex);
+            let push = |set| message.push_far(Section::Additional, self.zone, entry, &set, self.place.apex, false);
             return address_sets(&node).try_for_each(push);
         }
         let place = Place { owner, ..self.place };

@@ -124,7 +124,9 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
     };
     scratch.counters.queries += 1;
     scratch.referrals.keep_to(served);
-    if let Some(transfer) = transfer(served, scratch, &ask, &request) {
+    if is_transfer(&request)
+        && let Some(transfer) = transfer(served, scratch, &ask, &request, out)
+    {
         return transfer;
     }
     let len = answer(served, scratch, &ask, &request, out);
@@ -199,7 +201,21 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     if request.edns.is_some() {
         write_opt(&mut message, options, ask, request, &extended);
     }
+    if request.is_signed {
+        refuse_key(&mut message, ask, request);
+    }
     message.at
+}
+
+/// RFC 8945 5.3.2: a signed query whose key is not known gets an unsigned TSIG record that says so, the last of all.
+#[cold]
+fn refuse_key(message: &mut Message<'_>, ask: &Ask<'_>, request: &Request<'_>) {
+    let room = &mut message.out[message.at..message.limit];
+    if let Some(len) = wire::tsig::write_key_refusal(ask.message, room) {
+        message.at += len;
+        message.counts[2] += 1;
+        message.write_counts(request.edns.is_some());
+    }
 }
 
 fn look_up(
@@ -289,16 +305,30 @@ fn allowed_version<'s>(served: &'s Served, qname: &Qname, ask: &Ask<'_>) -> Opti
     zone.zone().filter(|_| zone.transfer.allows(ask.peer))
 }
 
-/// What becomes of a question for a whole zone over TCP; `None` for all other questions.
-fn transfer(served: &Arc<Served>, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>) -> Option<Reply> {
-    let is_ordinary = request.is_signed || request.qclass != Class::IN || ask.transport == Transport::Udp;
-    if !is_transfer(request) || is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
+/// What becomes of a question for a whole zone, if that is more than an ordinary answer. What `out` has is overwritten.
+#[cold]
+fn transfer(
+    served: &Arc<Served>,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    request: &Request<'_>,
+    out: &mut [u8],
+) -> Option<Reply> {
+    let is_bad_version = request.edns.is_some_and(|edns| edns.version > 0);
+    let is_ordinary =
+        request.is_signed || is_bad_version || request.qclass != Class::IN || ask.transport == Transport::Udp;
+    if is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
         return None;
     }
     let version = allowed_version(served, &scratch.qname, ask)?;
     scratch.counters.transfers += 1;
     let question = &ask.message[HEADER_LEN..request.question_end];
-    Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question))))
+    // RFC 7314 2: a client that asks for a transfer may ask for this.
+    let expire_s = request.edns.filter(|edns| edns.wants_expire).map(|_| version.expire_s());
+    let extended = Extended { expire_s, ..Extended::default() };
+    let end = write_only_opt(served, ask, request, &extended, HEADER_LEN, out);
+    let opt = &out[HEADER_LEN..end];
+    Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question, opt))))
 }
 
 /// Why a query for a transfer is not answered with a zone.
@@ -329,7 +359,7 @@ fn limit(
     if edns::has_good_cookie(&served.options, ask, request) {
         return Reply::Send(len);
     }
-    let kind = rate::kind(out, request.question_end, scratch.qname.wire());
+    let kind = rate::kind(out, request.question_end, &scratch.qname);
     match scratch.rates.judge(limits, ask.peer, kind, ask.now_s) {
         Verdict::Send => Reply::Send(len),
         Verdict::Drop => {
@@ -340,7 +370,24 @@ fn limit(
             scratch.counters.slipped += 1;
             out[2] |= 2;
             out[6..HEADER_LEN].fill(0);
-            Reply::Send(request.question_end)
+            let bad_version = request.edns.is_some_and(|edns| edns.version > 0);
+            let extended = Extended { bad_version, ..Extended::default() };
+            Reply::Send(write_only_opt(served, ask, request, &extended, request.question_end, out))
         }
     }
+}
+
+/// Writes an OPT record at `at` of a message that has no other records, if the query has one; returns where it ends.
+#[cold]
+fn write_only_opt(
+    served: &Served,
+    ask: &Ask<'_>,
+    request: &Request<'_>,
+    extended: &Extended,
+    at: usize,
+    out: &mut [u8],
+) -> usize {
+    let mut message = Message::new(out, at, MIN_UDP);
+    write_opt(&mut message, &served.options, ask, request, extended);
+    message.at
 }

@@ -365,6 +365,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         before: Cursor<'z>,
     ) -> Result<Step, Full> {
         let wants_proof = self.wants_proof(zone);
+        self.qname.shared_len = zone.apex().wire().len() + encloser_len;
         if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
             // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
             return self.refer_wildcard(zone, &node);

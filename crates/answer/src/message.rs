@@ -3,7 +3,7 @@
 use wire::{HEADER_LEN, Rtype};
 use zone::Zone;
 use zone::key::{self, Key};
-use zone::rrset::{MAX_POINTER, Place, Rrset};
+use zone::rrset::{MAX_POINTER, Place, RECORD_HEAD_LEN, Rrset};
 use zone::tree::Entry;
 
 /// An answer in the making.
@@ -79,6 +79,9 @@ impl<'o> Message<'o> {
         if entry.key_len() == 0 {
             return self.push(section, rrset, rrset.ttl, Place { owner: apex, apex }, signatures);
         }
+        if self.at > MAX_POINTER {
+            return self.push_far(section, zone, entry, rrset, apex, signatures);
+        }
         let mut owner = [0; wire::MAX_NAME_LEN * 2];
         let len = write_owner(entry, zone.apex().is_root(), apex, &mut owner);
         let start = self.at;
@@ -92,25 +95,34 @@ impl<'o> Message<'o> {
         pushed
     }
 
-    /// Adds addresses whose owner stands where no pointer reaches: each record has it in full.
+    /// Adds an RRset whose owner stands, or would stand, where no pointer reaches: each record has it in full. The set has no
+    /// compressed names.
     #[cold]
     pub(crate) fn push_far(
         &mut self,
+        section: Section,
         zone: &Zone,
         entry: &Entry<'_>,
         rrset: &Rrset<'_>,
         apex: usize,
+        signatures: bool,
     ) -> Result<(), Full> {
         let mut owner = [0; wire::MAX_NAME_LEN * 2];
         let owner_len = write_owner(entry, zone.apex().is_root(), apex, &mut owner);
-        if rrset.message_len() + rrset.count * (owner_len - 2) > self.room() {
+        let signatures = Some(rrset.signatures()).filter(|_| signatures);
+        let records = || {
+            let signatures = signatures.into_iter().flat_map(|set| set.rdatas()).map(|rdata| (Rtype::RRSIG, rdata));
+            rrset.opaque().map(|rdata| (rrset.rtype, rdata)).chain(signatures)
+        };
+        let len: usize = records().map(|(_, rdata)| owner_len + RECORD_HEAD_LEN - 2 + rdata.len()).sum();
+        if len > self.room() {
             return Err(Full);
         }
-        for rdata in rrset.opaque() {
+        for (rtype, rdata) in records() {
             let start = self.at;
             self.at += owner_len - 2;
             // Its pointer is covered by the end of the owner.
-            self.push_raw(Section::Additional, 0, rrset.rtype, rrset.ttl, rdata)?;
+            self.push_raw(section, 0, rtype, rrset.ttl, rdata)?;
             self.out[start..start + owner_len].copy_from_slice(&owner[..owner_len]);
         }
         Ok(())

@@ -5,6 +5,11 @@
 
 use std::net::IpAddr;
 
+use wire::Rtype;
+
+use crate::lookup::{NOERROR, NXDOMAIN, YXDOMAIN};
+use crate::qname::Qname;
+
 /// The limits, per second and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -54,21 +59,33 @@ const BUCKET_BITS: u32 = 14;
 /// How many seconds of answers a stream may be in debt.
 const WINDOW_S: i32 = 15;
 
-/// What makes answers alike: the name that all of them are about, and the response code. Denials within a zone all count
-/// as one, whatever the random names that are asked for; so do referrals to one zone.
-pub(crate) fn kind(answer: &[u8], question_end: usize, qname: &[u8]) -> u64 {
-    let has_answers = answer[6..8] != [0, 0];
-    let rcode = u64::from(answer[3] & 15);
-    // Without answers the owner of the first authority record tells: a pointer into the question.
-    let name = match answer.get(question_end..question_end + 2) {
-        Some(&[high, low]) if !has_answers && answer[8..10] != [0, 0] && high >= 0xc0 => {
+/// What makes answers alike: the name that all of them are about, and the response code. Whatever random names are asked for,
+/// denials within a zone count as one, and so do referrals to one zone, what a wildcard or a DNAME stands for, and errors.
+pub(crate) fn kind(answer: &[u8], question_end: usize, qname: &Qname) -> u64 {
+    let rcode = answer[3] & 15;
+    let hash = |hash: u64, octet: &u8| (hash ^ u64::from(octet.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01b3);
+    alike(answer, question_end, qname, rcode).iter().fold(0xcbf2_9ce4_8422_2325 ^ u64::from(rcode), hash)
+}
+
+/// Type and class behind the name of a question.
+const QUESTION_FIXED_LEN: usize = 4;
+
+/// The name that like answers are about, in any case.
+fn alike<'n>(answer: &'n [u8], question_end: usize, qname: &'n Qname, rcode: u8) -> &'n [u8] {
+    let (has_answers, has_authority) = (answer[6..8] != [0, 0], answer[8..10] != [0, 0]);
+    // The first record: mostly its owner is a pointer into the question.
+    let (owner, rtype) = match answer.get(question_end..question_end + 4) {
+        Some(&[high, low, type_high, type_low]) if (has_answers || has_authority) && high >= 0xc0 => {
             let offset = usize::from(u16::from_be_bytes([high, low]) & 0x3fff);
-            qname.get(offset.saturating_sub(wire::HEADER_LEN)..).unwrap_or(qname)
+            (answer.get(offset..question_end - QUESTION_FIXED_LEN), Rtype(u16::from_be_bytes([type_high, type_low])))
         }
-        _ => qname,
+        _ => (None, Rtype(0)),
     };
-    let hash = |hash: u64, octet: &u8| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3);
-    name.iter().fold(0xcbf2_9ce4_8422_2325 ^ rcode, hash)
+    match owner {
+        _ if !matches!(rcode, NOERROR | NXDOMAIN | YXDOMAIN) => &[],
+        Some(owner) if !has_answers || rtype == Rtype::DNAME => owner,
+        _ => qname.shared(),
+    }
 }
 
 impl Table {

@@ -218,7 +218,8 @@ impl<'m> Edns<'m> {
             dnssec_ok: record.ttl & 0x8000 != 0,
             ..Edns::default()
         };
-        let mut rest = record.rdata;
+        // RFC 6891 6.1.3: BADVERS, whatever options another version has, and in what form.
+        let mut rest = if edns.version == 0 { record.rdata } else { &[] };
         while !rest.is_empty() {
             let (fixed, more) = rest.split_first_chunk::<4>()?;
             let code = u16::from_be_bytes([fixed[0], fixed[1]]);
@@ -234,8 +235,8 @@ impl<'m> Edns<'m> {
             OPT_NSID => self.wants_nsid = true,
             // RFC 7314 3.1: empty in a query; what else it has is of no interest.
             OPT_EXPIRE => self.wants_expire = true,
-            // RFC 7873 5.2.2: a client cookie of 8 octets, and a server cookie of 8 to 32 or none.
-            OPT_COOKIE => {
+            // RFC 7873 5.2: the first cookie counts. 5.2.2: 8 octets of the client, and of the server 8 to 32 or none.
+            OPT_COOKIE if self.cookie.is_none() => {
                 let (client, server) = data.split_first_chunk::<8>()?;
                 if !(server.is_empty() || (8..=32).contains(&server.len())) {
                     return None;

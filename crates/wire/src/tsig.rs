@@ -14,7 +14,7 @@ use aws_lc_rs::hmac;
 
 pub use key::{Key, KeyError};
 pub use sign::{Signer, TooLong};
-pub use verify::{Refusal, Verifier, verify_query};
+pub use verify::{Refusal, Verifier, verify_query, write_key_refusal};
 
 use record::Tsig;
 

@@ -12,6 +12,8 @@ pub struct Transfer {
     zone: Zone,
     id: [u8; 2],
     question: Box<[u8]>,
+    /// The OPT record of the first message, or nothing.
+    opt: Box<[u8]>,
     state: State,
     /// How many records were written, for the log.
     records: u64,
@@ -48,9 +50,10 @@ const APEX: usize = HEADER_LEN;
 struct Full;
 
 impl Transfer {
-    /// A transfer that answers the query with this id and question: name, type and class in wire form.
-    pub fn new(zone: Zone, id: [u8; 2], question: &[u8]) -> Transfer {
-        Transfer { zone, id, question: question.into(), state: State::FirstSoa, records: 0 }
+    /// A transfer that answers the query with this id and question: name, type and class in wire form. `opt` is the OPT
+    /// record in wire form for a client that sent one, else empty.
+    pub fn new(zone: Zone, id: [u8; 2], question: &[u8], opt: &[u8]) -> Transfer {
+        Transfer { zone, id, question: question.into(), opt: opt.into(), state: State::FirstSoa, records: 0 }
     }
 
     /// Writes the next message into `out`, which holds at least 65,535 octets, and returns its length, without the
@@ -65,10 +68,14 @@ impl Transfer {
         // A message that is full ends here; the state says where the next one goes on.
         let _ = fill(&mut self.state, &mut writer);
         let (len, count) = (writer.at, writer.count);
-        let header = [self.id[0], self.id[1], 0x84, 0, 0, 1, (count >> 8) as u8, count as u8, 0, 0, 0, 0];
+        // RFC 5936 2.2.5: OPT answers OPT, in the first message.
+        let opt = std::mem::take(&mut self.opt);
+        let has_opt = u8::from(!opt.is_empty());
+        let header = [self.id[0], self.id[1], 0x84, 0, 0, 1, (count >> 8) as u8, count as u8, 0, 0, 0, has_opt];
         out[..HEADER_LEN].copy_from_slice(&header);
+        out[len..len + opt.len()].copy_from_slice(&opt);
         self.records += u64::from(count);
-        Some(len)
+        Some(len + opt.len())
     }
 
     /// The apex of the zone.

@@ -43,7 +43,7 @@ fn load_good<'r>(records: impl IntoIterator<Item = &'r Record>, previous: Option
 /// All records of a zone as they are transferred, the closing SOA left out.
 fn transferred(zone: &Zone) -> Vec<Record> {
     let question = [name(APEX).wire(), &[0, 252, 0, 1]].concat();
-    let mut transfer = Transfer::new(zone.clone(), [0, 1], &question);
+    let mut transfer = Transfer::new(zone.clone(), [0, 1], &question, b"");
     let mut out = vec![0; usize::from(u16::MAX)];
     let mut records = Vec::new();
     while let Some(len) = transfer.next_message(&mut out) {

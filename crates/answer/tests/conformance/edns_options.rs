@@ -131,6 +131,14 @@ fn rfc_7873_5_2_2_a_cookie_of_a_wrong_length_is_malformed() {
 }
 
 #[test]
+fn rfc_7873_5_2_the_first_of_several_cookies_counts() {
+    let options = [&CLIENT_COOKIE[..], &[9; 8], &[9; 3]].map(|data| EdnsOption { code: COOKIE, data: data.to_vec() });
+    let asked = query("a.example. A").with_edns(Edns { options: options.to_vec(), ..Edns::default() });
+    let got = with_cookies().ask(&asked, Udp);
+    assert_eq!((got.rcode, &option(&got, COOKIE).expect("a cookie")[..8]), (Rcode::NOERROR, &CLIENT_COOKIE[..]));
+}
+
+#[test]
 fn rfc_7873_5_4_a_query_without_a_question_fetches_a_cookie() {
     let mut asked = query("a.example. A");
     asked.questions.clear();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wire::message::Edns;
 use wire::{Name, Rtype};
 
 use crate::server::{Server, query};
@@ -53,6 +54,23 @@ fn glue_of_many_servers_is_that_of_each() {
             let n = usize::from(record.rdata[1]) << 8 | usize::from(record.rdata[2]);
             assert_eq!(record.owner, name(&format!("s{n}.cut.z.")), "{count}");
         }
+    }
+}
+
+/// RFC 4035 3.1.3.3: what proves a wildcard stands behind its answer, be that farther than pointers reach.
+#[test]
+fn a_large_wildcard_is_proven() {
+    for count in counts().filter(|count| *count < 600) {
+        let rrsig =
+            |owner, rtype| format!("{owner} 60 RRSIG {rtype} 13 1 60 20300101000000 20200101000000 1 z. AAAA\n");
+        let texts = (0..count).map(|n| format!("*.z. 60 TXT {:a<90} {n}\n", ""));
+        let chain = "z. 60 NSEC *.z. NS SOA\n*.z. 60 NSEC alias.z. TXT\nalias.z. 60 NSEC z. CNAME\n".to_owned();
+        let server = server(texts.chain([chain, rrsig("*.z.", "TXT"), rrsig("alias.z.", "NSEC")]));
+        let edns = Edns { dnssec_ok: true, ..Edns::default() };
+        let got = server.ask(&query("large.z. TXT").with_edns(edns), TCP);
+        assert_eq!((got.flags.truncated, got.answer.len()), (false, count + 1), "{count}");
+        let proof: Vec<_> = got.authority.iter().map(|it| (it.owner.to_string(), it.rtype)).collect();
+        assert_eq!(proof, [Rtype::NSEC, Rtype::RRSIG].map(|rtype| ("alias.z.".to_owned(), rtype)), "{count}");
     }
 }
 

@@ -3,6 +3,7 @@
 mod compare;
 mod edns_options;
 mod large;
+mod limits;
 mod mutations;
 mod oracle;
 mod properties;

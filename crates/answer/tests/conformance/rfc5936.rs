@@ -1,7 +1,7 @@
 //! RFC 5936: AXFR.
 
 use answer::Transport::Udp;
-use wire::message::{Message, Rcode, Record};
+use wire::message::{Edns, EdnsOption, Message, Rcode, Record};
 use wire::{Class, Name, Rtype};
 
 use crate::server::{Server, query};
@@ -52,6 +52,27 @@ fn rfc_5936_2_2_1_headers_and_questions() {
         assert!(message.flags.response && message.flags.authoritative && !message.flags.truncated);
         assert_eq!((message.authority.len(), message.additional.len()), (0, 0), "RFC 5936 2.2.4, 2.2.5");
     }
+}
+
+#[test]
+fn rfc_5936_2_2_5_opt_answers_opt_in_the_first_message() {
+    let hosts: String = (0..3000).map(|n| format!("h{n}.example. 60 A 192.0.2.1\n")).collect();
+    let server = Server::with_transfer(&[("example.", &(ZONE.to_string() + &hosts))]);
+    let options = vec![EdnsOption { code: 9, data: vec![] }];
+    let asked = query("example. AXFR").with_edns(Edns { options, dnssec_ok: true, ..Edns::default() });
+    let edns = |message: &Message| message.edns.clone();
+    let got: Vec<_> = server.transfer(&asked).iter().map(edns).collect();
+    let expire = vec![EdnsOption { code: 9, data: vec![0, 0, 0, 4] }];
+    assert_eq!(got[0], Some(Edns { options: expire, dnssec_ok: true, ..Edns::default() }), "RFC 7314 2");
+    assert!(got.len() > 1 && got[1..].iter().all(Option::is_none));
+    assert!(server.transfer(&query("example. AXFR")).iter().all(|message| message.edns.is_none()));
+}
+
+#[test]
+fn rfc_6891_6_1_3_an_unknown_version_is_badvers_for_a_transfer_too() {
+    let asked = query("example. AXFR").with_edns(Edns { version: 1, ..Edns::default() });
+    let got = Server::with_transfer(&[("example.", ZONE)]).ask(&asked, TCP);
+    assert_eq!((got.rcode, got.answer.len()), (Rcode::BADVERS, 0));
 }
 
 #[test]

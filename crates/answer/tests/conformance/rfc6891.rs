@@ -40,6 +40,9 @@ fn rfc_6891_6_1_3_an_unknown_version_is_badvers() {
         assert_eq!(got.edns.expect("RFC 6891 6.1.3: OPT tells the version").version, 0);
         assert_eq!(got.answer, []);
     }
+    let cookie = EdnsOption { code: 10, data: vec![7; 3] };
+    let got = ask(Edns { version: 1, options: vec![cookie], ..Edns::default() });
+    assert_eq!(got.rcode, Rcode::BADVERS, "its options may have another form");
 }
 
 #[test]

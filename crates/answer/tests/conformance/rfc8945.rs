@@ -1,7 +1,7 @@
 //! RFC 8945: signed queries, of which no key is known here. RFC 6895: types that are no data.
 
 use answer::Transport::Udp;
-use wire::message::{Message, Rcode, Record};
+use wire::message::{Edns, Message, Rcode, Record};
 use wire::{Class, Name, Rtype};
 
 use crate::server::{Server, query};
@@ -37,6 +37,21 @@ fn with_additional(records: &[Record]) -> Message {
 fn rfc_8945_5_2_1_no_key_is_known() {
     let got = server().ask(&with_additional(&[tsig()]), Udp);
     assert_eq!((got.rcode, got.answer.len()), (Rcode(9), 0), "NOTAUTH");
+}
+
+/// RFC 8945 5.3.2: the client learns that it is its key, by a record with an empty MAC behind all others.
+#[test]
+fn rfc_8945_5_3_2_a_key_that_is_not_known_is_told_unsigned() {
+    let mut rdata = name("hmac-sha256.").wire().to_vec();
+    rdata.extend([0, 0, 0x60, 0, 0, 0, 1, 0x2c, 0, 0, 0x12, 0x34, 0, 17, 0, 0]);
+    let refusal = Record { rdata, ..tsig() };
+    for edns in [None, Some(Edns::default())] {
+        let asked = Message { id: 0x1234, edns: edns.clone(), ..with_additional(&[tsig()]) };
+        let got = server().exchange(&asked.to_wire(), Udp).expect("an answer");
+        assert!(got.ends_with(&refusal.rdata), "it is the last one");
+        let got = Message::parse(&got).expect("a well-formed answer");
+        assert_eq!((got.edns, &got.additional[..]), (edns, &[refusal.clone()][..]));
+    }
 }
 
 #[test]

@@ -67,6 +67,10 @@ pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
 fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: usize, progress: &Progress) -> Outcome {
+    if matches!(aim, Aim::Serve(_)) && may_not_end(path) {
+        let message = "the zone file is no regular file".into();
+        return failed(path, message, "write the zone to a file: it is read again with reloads");
+    }
     let contents = match Contents::open(path) {
         Ok(contents) => contents,
         Err(error) => return failed(path, format!("the zone file cannot be read: {error}"), mend(&error)),
@@ -88,11 +92,21 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
 }
 
 /// Reads an included file; its path starts at the folder of the file that includes it.
-fn include(written: &str, place: &Place, files: &Files) -> Result<Vec<u8>, String> {
+fn include(written: &str, place: &Place, files: &Files) -> Result<(Arc<str>, Vec<u8>), String> {
     let folder = Path::new(&*place.file).parent().unwrap_or(Path::new(""));
     let path = folder.join(written);
     files.note(&path);
-    std::fs::read(&path).map_err(|error| error.to_string())
+    if may_not_end(&path) {
+        return Err("it is no regular file".into());
+    }
+    let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
+    Ok((path.display().to_string().into(), bytes))
+}
+
+/// Whether reading may take for ever, or all memory: a pipe has no end before somebody writes to it, some devices have none at
+/// all. One zone's file must not hold up the others.
+fn may_not_end(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 fn failed(path: &Path, message: String, help: &str) -> Outcome {

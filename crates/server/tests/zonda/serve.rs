@@ -86,8 +86,23 @@ fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
 fn includes_are_read_from_the_folder_of_their_file() {
     let bench = Bench::new();
     bench.write("zones/example.com.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
-    bench.write("zones/parts/more", "more A 192.0.2.7\n");
-    assert!(bench.serve(&["zones"]).ask("more.example.com").has("192.0.2.7"));
+    bench.write("zones/parts/more", "more A 192.0.2.7\n$INCLUDE yet/more\n");
+    bench.write("zones/parts/yet/more", "yet.more A 192.0.2.8\n");
+    let daemon = bench.serve(&["zones"]);
+    assert!(daemon.ask("more.example.com").has("192.0.2.7"));
+    assert!(daemon.ask("yet.more.example.com").has("192.0.2.8"));
+}
+
+/// A pipe without a writer would be waited for by the only thread that loads zones.
+#[test]
+fn a_zone_file_that_may_not_end_is_not_read() {
+    let bench = Bench::new();
+    bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE /dev/tty\n"));
+    bench.write_zone("good.example", 1, "192.0.2.1");
+    let daemon = bench.serve(&["--zone", "null.example=/dev/null", "zones"]);
+    assert!(daemon.ask("www.good.example").has("192.0.2.1"));
+    daemon.wait_for_log("/dev/null: error: the zone file is no regular file");
+    daemon.wait_for_log("/dev/tty is not included: it is no regular file");
 }
 
 #[test]

@@ -143,22 +143,35 @@ impl<'m> Tsig<'m> {
         self.owner.wire().len() + self.algorithm.wire().len() + FIXED_LEN + self.mac.len() + self.other.len()
     }
 
+    /// Writes the record to the start of `out`, which holds [`Tsig::len`] octets.
+    pub fn write(&self, out: &mut [u8]) {
+        let rdata_len = self.len() - self.owner.wire().len() - 10;
+        let mut at = 0;
+        for part in [
+            self.owner.wire(),
+            &Rtype::TSIG.0.to_be_bytes(),
+            &[0, 255, 0, 0, 0, 0],
+            &(rdata_len as u16).to_be_bytes(),
+            self.algorithm.wire(),
+            &self.time_s.to_be_bytes()[2..],
+            &self.fudge_s.to_be_bytes(),
+            &(self.mac.len() as u16).to_be_bytes(),
+            self.mac,
+            &self.original_id,
+            &self.error.to_be_bytes(),
+            &(self.other.len() as u16).to_be_bytes(),
+            self.other,
+        ] {
+            out[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+    }
+
     /// Appends the record to the message that begins at `start`, and counts it in the header.
     pub fn append(&self, out: &mut Vec<u8>, start: usize) {
-        let rdata_len = self.len() - self.owner.wire().len() - 10;
-        out.extend_from_slice(self.owner.wire());
-        out.extend_from_slice(&Rtype::TSIG.0.to_be_bytes());
-        out.extend_from_slice(&[0, 255, 0, 0, 0, 0]);
-        out.extend_from_slice(&(rdata_len as u16).to_be_bytes());
-        out.extend_from_slice(self.algorithm.wire());
-        out.extend_from_slice(&self.time_s.to_be_bytes()[2..]);
-        out.extend_from_slice(&self.fudge_s.to_be_bytes());
-        out.extend_from_slice(&(self.mac.len() as u16).to_be_bytes());
-        out.extend_from_slice(self.mac);
-        out.extend_from_slice(&self.original_id);
-        out.extend_from_slice(&self.error.to_be_bytes());
-        out.extend_from_slice(&(self.other.len() as u16).to_be_bytes());
-        out.extend_from_slice(self.other);
+        let at = out.len();
+        out.resize(at + self.len(), 0);
+        self.write(&mut out[at..]);
         let additional = u16::from_be_bytes([out[start + 10], out[start + 11]]) + 1;
         out[start + 10..start + HEADER_LEN].copy_from_slice(&additional.to_be_bytes());
     }

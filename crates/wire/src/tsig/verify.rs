@@ -64,6 +64,16 @@ impl Refusal<'_, '_> {
     }
 }
 
+/// Writes to the start of `out` the record by which a server without any key answers a signed query (RFC 8945 5.2.1, 5.3.2), and
+/// returns its length; `None` where the query has no proper one, or it does not fit.
+pub fn write_key_refusal(query: &[u8], out: &mut [u8]) -> Option<usize> {
+    let (tsig, _) = find(query).ok()??;
+    let answer = Tsig { mac: &[], error: Fault::Key.code(), other: &[], original_id: [query[0], query[1]], ..tsig };
+    let out = out.get_mut(..answer.len())?;
+    answer.write(out);
+    Some(out.len())
+}
+
 /// Verifies the answers to a query, in their order.
 #[derive(Clone)]
 pub struct Verifier<'k> {

@@ -127,11 +127,10 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
     /// RFC 1035 5.1: it does not change the origin of the file that includes it; neither does it the owner. A `$TTL` in
     /// it holds on, as in BIND.
     fn include(&mut self, parent: &Text<'_>, state: &mut State, include: Box<Include>) {
-        let bytes = match self.included_bytes(parent, &include) {
-            Ok(bytes) => bytes,
+        let (name, bytes) = match self.included_file(parent, &include) {
+            Ok(file) => file,
             Err(fault) => return self.findings.add(Severity::Error, parent.name, *fault),
         };
-        let name: Arc<str> = include.path.into();
         let number = self.files.len() as u16;
         self.files.push(name.clone());
         let text = Text { name: &name, number, bytes: &bytes, parent: Some(parent) };
@@ -142,7 +141,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
         state.last_ttl = progress.state.last_ttl;
     }
 
-    fn included_bytes(&self, parent: &Text<'_>, include: &Include) -> Result<Vec<u8>, Box<Fault>> {
+    fn included_file(&self, parent: &Text<'_>, include: &Include) -> Result<(Arc<str>, Vec<u8>), Box<Fault>> {
         let path = &include.path;
         let fault = |message: String, help| Err(Fault::new(include.spot, message, help));
         if parent.nest().count() > MAX_DEPTH {
@@ -152,8 +151,8 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             return fault(format!("{path} is not included: there are 65535 included files already"), "join some");
         }
         let place = Place { file: parent.name.clone(), line: include.spot.line, column: include.spot.column };
-        let bytes = match (self.setup.options.include)(path, &place) {
-            Ok(bytes) => bytes,
+        let (name, bytes) = match (self.setup.options.include)(path, &place) {
+            Ok(file) => file,
             Err(reason) => return fault(format!("{path} is not included: {reason}"), "mend the path or the file"),
         };
         // Whatever the paths are: a file with the same text as one it is included by would include itself for ever.
@@ -161,7 +160,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             Some(text) => {
                 fault(format!("{path} is not included: it is {}, which includes it", text.name), "break the cycle")
             }
-            None => Ok(bytes),
+            None => Ok((name, bytes)),
         }
     }
 

@@ -32,8 +32,9 @@ pub struct Source<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Reads an included file by its path as written, at a place; an error says why it cannot be had.
-pub type ReadFile<'a> = dyn Fn(&str, &Place) -> Result<Vec<u8>, String> + Sync + 'a;
+/// Reads an included file by its path as written, at a place: returns its name, from which the places of what it includes
+/// are told, and its text; an error says why it cannot be had.
+pub type ReadFile<'a> = dyn Fn(&str, &Place) -> Result<(Arc<str>, Vec<u8>), String> + Sync + 'a;
 
 /// How to read zone text.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use crate::Place;
 fn read_with(files: &[(&str, &str)], text: &str) -> Outcome {
     let files: HashMap<_, _> = files.iter().copied().collect();
     let include = |path: &str, _: &Place| {
-        files.get(path).map(|text| text.as_bytes().to_vec()).ok_or_else(|| "no such file".to_owned())
+        files.get(path).map(|text| (path.into(), text.as_bytes().to_vec())).ok_or_else(|| "no such file".to_owned())
     };
     let apex = apex();
     parse(source(text.as_bytes()), &Options { include: &include, ..Options::new(apex.as_ref()) }, Lines::default).into()
@@ -61,13 +61,14 @@ fn rfc1035_5_1_include() {
 #[test]
 fn include_names_its_files() {
     let apex = apex();
-    let include = |path: &str, place: &Place| {
-        assert_eq!(place.to_string(), "zone:2:10");
-        Ok(format!("{path} 1 A 192.0.2.1").into_bytes())
+    let include = |path: &str, place: &Place| match place.to_string().as_str() {
+        "zone:2:10" => Ok(("folder/a b".into(), format!("{path} 1 A 192.0.2.1\n$INCLUDE c").into_bytes())),
+        "folder/a b:2:10" => Ok(("folder/c".into(), Vec::new())),
+        place => Err(place.into()),
     };
     let options = Options { include: &include, ..Options::new(apex.as_ref()) };
     let parsed = parse(source(b"\n$INCLUDE a\\032b"), &options, Lines::default);
-    assert_eq!(parsed.files.iter().map(|name| &**name).collect::<Vec<_>>(), ["zone", "a b"]);
+    assert_eq!(parsed.files.iter().map(|name| &**name).collect::<Vec<_>>(), ["zone", "folder/a b", "folder/c"]);
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn includes_are_bounded_in_depth() {
     let apex = apex();
     let include = |path: &str, _: &Place| {
         let next = path.parse::<u32>().expect("a number") + 1;
-        Ok(format!("$INCLUDE {next}").into_bytes())
+        Ok((path.into(), format!("$INCLUDE {next}").into_bytes()))
     };
     let options = Options { include: &include, ..Options::new(apex.as_ref()) };
     let outcome = Outcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));

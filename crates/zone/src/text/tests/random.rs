@@ -91,8 +91,8 @@ fn octet() -> impl Strategy<Value = u8> {
 
 fn read_in_chunks(text: &[u8], threads: usize, plan: Plan, error_limit: usize) -> Outcome {
     let apex = apex();
-    let include =
-        |_: &str, _: &Place| Ok(b"i NS i\n$ORIGIN in.example.\n 4 NS i\nj NS i\n A 192.0.2.7\n$TTL 8\nk A x".to_vec());
+    let included = b"i NS i\n$ORIGIN in.example.\n 4 NS i\nj NS i\n A 192.0.2.7\n$TTL 8\nk A x";
+    let include = |path: &str, _: &Place| Ok((path.into(), included.to_vec()));
     let options = Options { threads, include: &include, error_limit, ..Options::new(apex.as_ref()) };
     file::parse(source(text), &options, &Lines::default, plan).into()
 }

@@ -1,0 +1,78 @@
+//! Response rate limiting: which answers count as alike, and what a client gets instead of too many of them.
+
+use std::sync::Arc;
+
+use answer::Transport::Udp;
+use answer::cookie::Secrets;
+use answer::rate::Limits;
+use answer::{Access, Content, Options, Reply, Scratch, Served};
+use wire::message::{Edns, EdnsOption, Message};
+
+use crate::server::query;
+use crate::subject;
+
+const ZONE: &str = "
+@ 60 SOA ns. host. 1 2 3 4 5
+@ 60 NS ns.
+www 60 A 192.0.2.1
+*.wild 60 A 192.0.2.2
+moved 60 DNAME wild
+cut 60 NS ns.
+";
+
+/// One zone, and answers to a question once and no more.
+fn served() -> Arc<Served> {
+    let zone = subject::zone(&"example.".parse().expect("a name"), ZONE);
+    let limits = Limits { responses_per_second: 1, slip: 1, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
+    let cookies = Some(Secrets(vec![[7; 16]]));
+    let options = Options { rate_limits: Some(limits), cookies, ..Options::default() };
+    subject::serve([Content::Zone(zone)], options, Access::default())
+}
+
+/// The answers that one worker gives to the same client at the same time.
+fn ask(queries: &[Message]) -> Vec<Message> {
+    let (served, mut worker, mut out) = (served(), Scratch::new(), vec![0; answer::MAX_UDP]);
+    let mut answer = |query: &Message| {
+        let Reply::Send(len) = subject::reply_of(&mut worker, &served, &query.to_wire(), Udp, &mut out) else {
+            panic!("all slip");
+        };
+        Message::parse(&out[..len]).expect("a well-formed answer")
+    };
+    queries.iter().map(&mut answer).collect()
+}
+
+/// RFC 6891 6.1.1: OPT answers OPT. RFC 7873 5.2.3: the cookie in it lets the client through the next time.
+#[test]
+fn what_slips_has_its_opt() {
+    let options = vec![EdnsOption { code: 10, data: vec![1; 8] }];
+    let asked = query("www.example. A").with_edns(Edns { options, ..Edns::default() });
+    let got = ask(&[asked.clone(), asked, query("www.example. A")]);
+    assert!(!got[0].flags.truncated && got[1].flags.truncated && got[2].flags.truncated);
+    assert_eq!((&got[1].answer[..], &got[1].edns), (&[][..], &got[0].edns));
+    assert_eq!(got[1].edns.as_ref().map(|edns| edns.options[0].data.len()), Some(24));
+    assert_eq!(got[2].edns, None);
+}
+
+/// Forged queries for random names make a flood as well as those for one.
+#[test]
+fn answers_to_random_names_are_alike() {
+    for (about, questions) in [
+        ("one name", ["www.example. A", "WWW.Example. A", "www.example. A"]),
+        ("a wildcard", ["a.wild.example. A", "b.wild.example. A", "c.b.a.wild.example. A"]),
+        ("a denial", ["a.example. A", "b.example. A", "c.b.a.EXAMPLE. A"]),
+        ("a denial of a type", ["a.wild.example. TXT", "b.wild.example. MX", "www.example. AAAA"]),
+        ("a referral", ["a.cut.example. A", "b.CUT.example. A", "cut.example. A"]),
+        ("a redirection", ["a.moved.example. A", "b.MOVED.example. A", "c.b.moved.example. A"]),
+        ("an error", ["a.test. A", "b.test. A", "elsewhere. A"]),
+    ] {
+        let got = ask(&questions.map(query));
+        assert_eq!([0, 1, 2].map(|at: usize| got[at].flags.truncated), [false, true, true], "{about}");
+    }
+}
+
+#[test]
+fn answers_about_other_names_are_not_alike() {
+    let questions =
+        ["www.example. A", "a.wild.example. A", "a.moved.example. A", "a.cut.example. A", "a.example. A", "test. A"];
+    assert!(ask(&questions.map(query)).iter().all(|answer| !answer.flags.truncated));
+}
