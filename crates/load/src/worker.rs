@@ -30,6 +30,8 @@ const STREAM_BUNCH: usize = 8;
 const BEGUN_AT_ONCE: usize = 8;
 /// After how long it begins a further one in any case, so that far servers do not take a round trip for each eight.
 const BEGUN_AGAIN_NS: u64 = 5_000_000;
+/// Queries that are found to be too late before anything else is done: at a rate that cannot be kept they never end.
+const MISSED_A_TURN: usize = 1024;
 /// Events that are taken in one wait.
 const EVENTS: usize = 256;
 /// Below this the thread does not sleep but looks again: a processor needs about as long to wake up.
@@ -187,15 +189,19 @@ impl Worker {
     fn gather_bunch(&mut self, now: u64) {
         self.bunch.clear();
         let bunch = self.udp.as_ref().map_or(STREAM_BUNCH, Udp::bunch);
-        let most = self.most_in_flight(now);
-        while self.bunch.len() < bunch {
+        let (most, mut missed) = (self.most_in_flight(now), 0);
+        while self.bunch.len() < bunch && missed < MISSED_A_TURN {
             let in_flight = self.book.flight.len() + self.bunch.len();
             match self.pacer.next(now, in_flight, most) {
+                _ if missed == MISSED_A_TURN => break,
                 Some(Due::Query { number, intended_ns }) => {
                     let number = self.order.get(number as usize).copied().unwrap_or(number);
                     self.bunch.push((number, intended_ns));
                 }
-                Some(Due::Missed { intended_ns }) => self.book.miss(intended_ns, &mut self.measure),
+                Some(Due::Missed { intended_ns }) => {
+                    self.book.miss(intended_ns, &mut self.measure);
+                    missed += 1;
+                }
                 None => break,
             }
         }

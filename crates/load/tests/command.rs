@@ -119,7 +119,15 @@ fn bad_input_is_told_in_one_line_before_anything_is_sent() {
         ),
         (format!("--queries {} --rate 1 --source-prefix ::/64", two.display()), "--source-prefix is of another".into()),
         (format!("--queries {}", two.display()), "--rate".into()),
-        (format!("--queries {} --rate -3", two.display()), "a number above 0 is wanted".into()),
+        (format!("--queries {} --rate -3", two.display()), "a number from 0.000001 to".into()),
+        (format!("--queries {} --rate 1e300", two.display()), "a number from 0.000001 to".into()),
+        (format!("--queries {} --rate 1 --interval 1e-10", two.display()), "a number from 0.001 to".into()),
+        (format!("--queries {} --rate 1 --interval 1e300", two.display()), "a number from 0.001 to".into()),
+        (format!("--queries {} --rate 1 --warm-up 1e300", two.display()), "a number from 0 to".into()),
+        (format!("--queries {} --rate 1 --seconds 1e300", two.display()), "a number above 0, at most".into()),
+        (format!("--queries {} --rate 1 --seconds NaN", two.display()), "a number above 0, at most".into()),
+        (format!("--queries {} --find-peak 200", two.display()), "a number from 0.01 to 100".into()),
+        (format!("--queries {} --outstanding 0", two.display()), "0 is not in 1..".into()),
         (format!("--queries {} --rate 1 --resume", two.display()), "--resume needs --transport tls".into()),
         (format!("--queries {} --rate 1 --ca {bad}", two.display()), "need --transport tls".into()),
         (
@@ -154,6 +162,21 @@ fn sigterm_ends_a_run_with_its_sum() {
     assert_eq!(last["type"], "stats_sum");
     assert!(last["queries"].as_u64().is_some_and(|queries| (5..60_000).contains(&queries)));
     assert!(child.wait().expect("it was started here").code().is_some());
+}
+
+#[test]
+fn a_rate_beyond_the_machine_can_be_ended() {
+    let (port, queries) = (serve(|_| false), file("beyond.queries", "a.example A\n"));
+    let arguments = format!(
+        "query --server 127.0.0.1 --port {port} --queries {} --rate 1e9 --seconds 60 --timeout-ms 10 --interval 0.1",
+        queries.display()
+    );
+    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    assert!(lines.by_ref().any(|line| line.contains("stats_periodic")));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().expect("kill(1)").success());
+    assert!(lines.last().expect("a sum").contains("scheduled queries were never sent"));
+    assert_eq!(child.wait().expect("it was started here").code(), Some(3));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use netio::clock;
 use serde_json::{Map, json};
 
 use super::input::{Input, read};
-use super::number::{not_negative, positive, share};
+use super::number::{interval, percent, positive, rate, seconds, seconds_or_none, share};
 use super::security::{Trust, Tsig};
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
@@ -71,7 +71,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: u64,
     /// Seconds between intermediate results
-    #[arg(long, default_value_t = 1.0, value_parser = positive, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 1.0, value_parser = interval, value_name = "SECONDS")]
     interval: f64,
 }
 
@@ -86,13 +86,13 @@ enum Line {
 #[derive(Debug, Args)]
 struct TimingArguments {
     /// Queries a second: an open loop, whatever is answered
-    #[arg(long, value_parser = positive, required_unless_present_any = ["outstanding", "steps", "speed", "find_peak"])]
+    #[arg(long, value_parser = rate, required_unless_present_any = ["outstanding", "steps", "speed", "find_peak"])]
     rate: Option<f64>,
     /// Go from --rate to this rate in a line
-    #[arg(long, value_parser = positive, value_name = "RATE", requires = "rate")]
+    #[arg(long, value_parser = rate, value_name = "RATE", requires = "rate")]
     ramp_to: Option<f64>,
     /// One rate after the other, each for --seconds
-    #[arg(long, value_delimiter = ',', value_name = "RATE,RATE", value_parser = positive, conflicts_with = "rate")]
+    #[arg(long, value_delimiter = ',', value_name = "RATE,RATE", value_parser = rate, conflicts_with = "rate")]
     steps: Option<Vec<f64>>,
     /// How queries are spread in time
     #[arg(long, value_enum, default_value_t = Spread::Constant)]
@@ -101,16 +101,17 @@ struct TimingArguments {
     #[arg(long, default_value_t = 1, value_name = "SEED")]
     arrivals_seed: u64,
     /// Keep so many queries in flight instead: a closed loop
-    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "steps"])]
-    outstanding: Option<usize>,
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "steps"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    outstanding: Option<u32>,
     /// Send the queries of a capture at their times, so many times as fast: an open loop
     #[arg(long, value_parser = positive, conflicts_with_all = ["rate", "steps", "outstanding"], requires = "pcap")]
     speed: Option<f64>,
     /// How long to send
-    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     /// Seconds before that in which nothing is measured
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = not_negative)]
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds_or_none)]
     warm_up: f64,
 }
 
@@ -119,10 +120,10 @@ struct TimingArguments {
 struct PeakArguments {
     /// Search the highest rates at which these percentages are answered, beginning at --rate, each trial of --seconds
     #[arg(long, value_delimiter = ',', value_name = "PERCENT", num_args = 0.., default_missing_value = "100,99.99,99.9,99",
-        value_parser = positive, conflicts_with_all = ["outstanding", "steps", "speed", "ramp_to"])]
+        value_parser = percent, conflicts_with_all = ["outstanding", "steps", "speed", "ramp_to"])]
     find_peak: Option<Vec<f64>>,
     /// How exactly, in percent of the rate
-    #[arg(long, default_value_t = 2.0, value_parser = positive, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 2.0, value_parser = percent, value_name = "PERCENT")]
     resolution: f64,
 }
 
@@ -241,7 +242,7 @@ impl Arguments {
     /// Enough to share the cost of a system call, few enough not to pile up at one thread of a server that spreads its clients
     /// by address and port.
     fn bunch(&self) -> usize {
-        let usual = self.timing.outstanding.map_or(8, |outstanding| (outstanding / 8).clamp(1, MAX_BUNCH));
+        let usual = self.timing.outstanding.map_or(8, |outstanding| (outstanding as usize / 8).clamp(1, MAX_BUNCH));
         self.bunch.map_or(usual, usize::from)
     }
 
@@ -283,7 +284,7 @@ impl TimingArguments {
             return Timing::Trace { speed };
         }
         match (self.outstanding, &self.steps, self.rate, self.ramp_to) {
-            (Some(outstanding), ..) => Timing::Closed { outstanding, seconds: self.seconds },
+            (Some(outstanding), ..) => Timing::Closed { outstanding: outstanding as usize, seconds: self.seconds },
             (None, Some(rates), ..) => Timing::Rate(Profile::steps(rates, self.seconds), arrivals),
             (None, None, rate, Some(to)) => {
                 Timing::Rate(Profile::ramp(rate.unwrap_or_default(), to, self.seconds), arrivals)
