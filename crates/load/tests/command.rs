@@ -180,6 +180,18 @@ fn a_rate_beyond_the_machine_can_be_ended() {
 }
 
 #[test]
+fn results_that_cannot_be_written_are_no_success() {
+    let (port, queries) = (serve(|_| false), file("full.queries", "a.example A\n"));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let arguments =
+        format!("query --server 127.0.0.1 --port {port} --queries {} --rate 20 --seconds 0.2", queries.display());
+    let output = command(&arguments).stdout(full).output().expect("the program was built");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("writing results: No space left on device"), "{stderr}");
+}
+
+#[test]
 fn there_is_a_manual_page_for_each_command() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
     std::fs::create_dir_all(&folder).expect("a writable folder");

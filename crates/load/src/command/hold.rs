@@ -147,7 +147,9 @@ impl Arguments {
             handshake: held.handshake,
             ..probes.unwrap_or_default()
         };
-        reporter.sum(&Outcome { since, until: clock::real(), measure }, figures);
+        reporter
+            .sum(&Outcome { since, until: clock::real(), measure }, figures)
+            .map_err(Failure::system("writing results"))?;
         Ok(verdict(&invalid_because))
     }
 

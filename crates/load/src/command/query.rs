@@ -147,7 +147,7 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Verdict, Failure> {
     let loop_kind = if matches!(job.timing, Timing::Closed { .. }) { "closed" } else { "open" };
     let mut reporter = Reporter::new(loop_kind, transport_name(job));
     let outcome = job.run(stop, |interval| reporter.periodic(interval)).map_err(Failure::system("sending queries"))?;
-    reporter.sum(&outcome, Map::new());
+    reporter.sum(&outcome, Map::new()).map_err(Failure::system("writing results"))?;
     Ok(verdict(&outcome.measure.invalid_because()))
 }
 
@@ -184,7 +184,9 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
     }
     let figures = json!({"peaks": told, "invalid_because": invalid_because});
     let outcome = Outcome { since, until: clock::real(), measure: total };
-    reporter.sum(&outcome, figures.as_object().cloned().unwrap_or_default());
+    reporter
+        .sum(&outcome, figures.as_object().cloned().unwrap_or_default())
+        .map_err(Failure::system("writing results"))?;
     Ok(verdict(&invalid_because))
 }
 
