@@ -192,6 +192,38 @@ fn results_that_cannot_be_written_are_no_success() {
 }
 
 #[test]
+fn a_search_that_is_broken_off_tells_what_it_found() {
+    let (port, queries) = (serve(|_| false), file("broken-off.queries", "a.example A\n"));
+    let arguments = format!(
+        "query --server 127.0.0.1 --port {port} --queries {} --find-peak 99 --rate 10 --seconds 0.3",
+        queries.display()
+    );
+    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    assert!(lines.by_ref().any(|line| line.contains("answered")));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().expect("kill(1)").success());
+    let last: Value = serde_json::from_str(&lines.last().expect("a sum")).expect("JSON");
+    assert_eq!(last["type"], "stats_sum");
+    assert_eq!(last["zonda"]["invalid_because"][0], "the search was broken off");
+    assert_eq!(child.wait().expect("it was started here").code(), Some(3));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_no_valid_run() {
+    let queries = file("nobody.queries", "a.example A\n");
+    let nobody = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback").port();
+    for timing in ["--rate 50", "--outstanding 1", "--rate 50 --transport tcp"] {
+        let output = run(&format!(
+            "query --server 127.0.0.1 --port {nobody} --queries {} {timing} --seconds 0.2 --timeout-ms 50",
+            queries.display()
+        ));
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(3), "{timing}: {stderr}");
+        assert!(stderr.contains("not one query was answered"), "{timing}: {stderr}");
+    }
+}
+
+#[test]
 fn there_is_a_manual_page_for_each_command() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
     std::fs::create_dir_all(&folder).expect("a writable folder");

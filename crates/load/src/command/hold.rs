@@ -222,7 +222,7 @@ impl Arguments {
 }
 
 fn invalid_because(held: &Held, probes: Option<&Measure>) -> Vec<String> {
-    let mut reasons = probes.map(Measure::invalid_because).unwrap_or_default();
+    let mut reasons = probes.map(Measure::faults).unwrap_or_default();
     if held.failed > 0 {
         let why = held.first_failure.as_deref().unwrap_or("unknown");
         reasons.push(format!("{} connections could not be opened; the first one: {why}", held.failed));

@@ -15,7 +15,7 @@ use super::number::{interval, percent, positive, rate, seconds, seconds_or_none,
 use super::security::{Trust, Tsig};
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
-use crate::measure::Measure;
+use crate::measure::{Measure, UNANSWERED};
 use crate::plan::{Arrivals, Profile};
 use crate::queries::Queries;
 use crate::report::Reporter;
@@ -160,15 +160,20 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
     let reporter = Reporter::new("open", transport_name(job));
     let mut total = Measure::default();
     let since = clock::real();
-    let peaks = search.run(|rate| {
+    let mut peaks = Vec::new();
+    let searched = search.run(&mut peaks, |rate| {
         let timing = Timing::Rate(Profile::flat(rate, arguments.timing.seconds), arguments.timing.arrivals());
         let outcome = Job { timing, ..job.clone() }.run(stop, |_| ()).map_err(Failure::system("sending queries"))?;
+        total.add(&outcome.measure);
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::System { what: "searching the peak".into(), error: ErrorKind::Interrupted.into() });
         }
-        total.add(&outcome.measure);
         Ok(tell_trial(&reporter, rate, &outcome.measure, arguments.timing.seconds))
-    })?;
+    });
+    let is_broken_off = stop.load(Ordering::Relaxed);
+    if !is_broken_off {
+        searched?;
+    }
     let told: Vec<_> = peaks
         .iter()
         .map(|peak| {
@@ -179,6 +184,12 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
         })
         .collect();
     let mut invalid_because: Vec<String> = Vec::new();
+    if is_broken_off {
+        invalid_because.push("the search was broken off".into());
+    }
+    if total.responses == 0 {
+        invalid_because.push(UNANSWERED.into());
+    }
     if total.wrong > 0 {
         invalid_because.push(format!("{} of {} answers are wrong", total.wrong, total.responses));
     }
