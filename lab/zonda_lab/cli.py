@@ -68,9 +68,9 @@ def parser() -> argparse.ArgumentParser:
     run = _command(commands, "run", run_experiments, "run experiments and write a report")
     run.add_argument(
         "experiments",
-        nargs="+",
+        nargs="*",
         metavar="EXPERIMENT",
-        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`",
+        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`; with --resume those of the results",
     )
     run.add_argument("--quick", action="store_true", help="the small form")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
@@ -137,6 +137,8 @@ def list_experiments(_: argparse.Namespace) -> int:
 
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
+    if not (given.experiments or given.resume):
+        raise LabError("which experiment?", "as in `zonda-lab run --quick E1`; `zonda-lab list` has them all")
     results = Results(
         given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
     )
@@ -177,7 +179,7 @@ def _measure(
         progress = Progress(length)
         Runner(results, installed, generator, progress, site.network).run(starts)
     except (KeyboardInterrupt, HostLostError):
-        print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
+        print(f"\ngo on with: zonda-lab run --resume {results.folder}", file=sys.stderr)
         raise
     progress.close()
     print(f"report: {report.write(results.folder)}")
