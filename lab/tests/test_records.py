@@ -71,6 +71,24 @@ def test_results_are_never_mixed_by_mistake(results: Results) -> None:
         parse_record('{"schema": 99}')
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("records.jsonl", b"garbage{\n", "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b"\xff\x00\n", "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b"[1]\n", "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b'{"schema": 1, "colour": "red"}\n', "records.jsonl: line 1 is no record"),
+        ("manifest.json", b'{"experiments": {', "manifest.json is damaged"),
+        ("manifest.json", b"{}", "manifest.json is no manifest"),
+    ],
+)
+def test_damaged_results_get_one_clear_message(results: Results, file: str, content: bytes, message: str) -> None:
+    (results.folder / file).write_bytes(content)
+    with pytest.raises(LabError, match=message):
+        results.manifest()
+        results.records()
+
+
 def fill(results: Results, make_record: Make, values: dict[str, float], n: int = 8) -> None:
     for block in range(n):
         for server, value in values.items():
