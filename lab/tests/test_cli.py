@@ -52,6 +52,14 @@ def test_a_mistake_is_one_clear_message_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--zones=0", "--records=-5", "--records=many"])
+def test_zones_of_no_size_are_not_made(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["zonegen", "tld", option, "--out", str(tmp_path / "zones")])
+    assert ended.value.code == 2 and "a whole number from 1 is wanted" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     told = capsys.readouterr().out

@@ -360,12 +360,20 @@ def _install(names: Sequence[str]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 is wanted, not `{text}`")
+    return int(text)
+
+
 def _zonegen_parser(command: argparse.ArgumentParser) -> None:
     shapes, signed = (get_args(get_type_hints(ZoneSpec)[field]) for field in ("shape", "signed"))
     shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in zonegen.SHAPES.items())
     command.add_argument("shape", choices=shapes, help=shape_help)
-    command.add_argument("--zones", type=int, default=1, help="number of zones")
-    command.add_argument("--records", type=int, default=1000, help="records in a zone; for root and tld: delegations")
+    command.add_argument("--zones", type=_count, default=1, help="number of zones")
+    command.add_argument(
+        "--records", type=_count, default=1000, help="records in a zone; for root and tld: delegations"
+    )
     command.add_argument("--signed", choices=signed, default="no", help="sign with Ed25519")
     command.add_argument("--seed", type=int, default=1, help="seed of the random generator")
     command.add_argument("--out", type=Path, help="folder (default: the lab's cache)")
