@@ -6,6 +6,7 @@ import pytest
 
 from zonda_lab import experiment, plan
 from zonda_lab.errors import LabError
+from zonda_lab.estimate import estimate_s
 from zonda_lab.metrics import METRICS
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.report.plots import PLOTS
@@ -74,13 +75,13 @@ def test_every_experiment_is_whole(path: Path, quick: bool) -> None:
 
 def test_all_quick_forms_fit_into_a_quarter_of_an_hour() -> None:
     small = [experiment.load(path, quick=True) for path in FILES]
-    assert sum(plan.estimate_s(plan.plan(each, 1)) for each in small) < 900
+    assert sum(estimate_s(plan.plan(each, 1)) for each in small) < 900
 
 
 def estimated(word: str, *changes: str) -> dict[str, float]:
     """Seconds of a start in the small form, by its treatment."""
     starts = plan.plan(experiment.load(experiment.find(word)[0], quick=True, changes=changes), 1)
-    return {start.treatment.label: plan.estimate_s([start]) for start in starts}
+    return {start.treatment.label: estimate_s([start]) for start in starts}
 
 
 def test_the_estimate_knows_what_is_waited_for() -> None:

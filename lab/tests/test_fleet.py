@@ -334,8 +334,10 @@ def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
 
     def switch_off() -> None:
         assert eventually(lambda: "--seconds 60" in hosts.inside("player2", "ps", "axwwo", "args"), 30)
+        time.sleep(2.0)  # until the run but waits for the end of the window
         hosts.stop("player2")
 
+    began = time.monotonic()
     with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet, Path(os.devnull).open("w") as quiet:
         installed = {"echo": fleet.installed(ADAPTERS["echo"])}
         fleet.equip(fake_load)
@@ -350,5 +352,6 @@ def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
         finally:
             killer.join()
             hosts.start("player2")
+    assert time.monotonic() - began < 40, "the window was waited for"
     assert results.finished() == set()
     assert eventually(lambda: not any("--seconds 60" in line for line in traces(hosts)))

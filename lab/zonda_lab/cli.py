@@ -15,6 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from zonda_lab import __version__, experiment, load, plan, rig, schema, zonegen
 from zonda_lab.errors import HostLostError, LabError
+from zonda_lab.estimate import estimate_s
 from zonda_lab.experiment import Document, Experiment, ZoneSpec
 from zonda_lab.plan import Start
 from zonda_lab.progress import Progress, clock
@@ -129,7 +130,7 @@ def list_experiments(_: argparse.Namespace) -> int:
     for path in experiment.catalogue():
         full, quick = experiment.load(path), experiment.load(path, quick=True)
         document = full.document
-        times = " / ".join(clock(plan.estimate_s(plan.plan(size, 1))) for size in (quick, full))
+        times = " / ".join(clock(estimate_s(plan.plan(size, 1))) for size in (quick, full))
         print(f"{document.id:4} {document.name:22} {document.title}")
         print(f"{'':27} {document.question}\n{'':27} quick / full: {times}")
     return 0
@@ -173,7 +174,7 @@ def _measure(
         described = manifest(experiments, installed, absent, generator, options, site)
         results.create({**described, "limits": doctor.limits(generator, site)})
     try:
-        length = plan.estimate_s([start for start in starts if start.settings.server.name in installed])
+        length = estimate_s([start for start in starts if start.settings.server.name in installed])
         print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
         print(f"results in {results.folder}", flush=True)
         progress = Progress(length)
@@ -334,7 +335,7 @@ def _require_servers(names: Sequence[str], installed: Mapping[str, Installed], a
 def _print_plan(starts: Sequence[Start]) -> int:
     for start in starts:
         print(f"{start.experiment.id:4} block {start.block:2}  {start.treatment.label}  x {len(start.within)} windows")
-    print(f"{len(starts)} starts, about {clock(plan.estimate_s(list(starts)))}")
+    print(f"{len(starts)} starts, about {clock(estimate_s(list(starts)))}")
     return 0
 
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zonda_lab import __version__, hdr, machine, plan, validity
+from zonda_lab import __version__, hdr, machine, validity
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
+from zonda_lab.estimate import estimate_s
 from zonda_lab.experiment import Experiment, Settings
 from zonda_lab.load import Generator
 from zonda_lab.outcome import Outcome, machine_metrics
@@ -45,7 +46,7 @@ class Runner:
         self.results.mend()
         finished = self.results.finished()
         for start in starts:
-            length = plan.estimate_s([start]) if start.settings.server.name in self.installed else 0.0
+            length = estimate_s([start]) if start.settings.server.name in self.installed else 0.0
             self.progress.begin(f"{start.experiment.id} {start.treatment.label}", length)
             if start.key not in finished:
                 self.results.forget(start.key)

@@ -300,6 +300,7 @@ class Stage:
             deadline = time.monotonic() + seconds + GRACE_S
             while living := [program for program in programs if program.alive]:
                 living[0].wait(LOOK_S)
+                _check_loads(commands, programs)
                 if time.monotonic() > deadline:
                     late = f"the load generator did not end {GRACE_S:.0f} s after its time"
                     raise LabError(late, programs[0].tail())
@@ -310,9 +311,7 @@ class Stage:
                 for name in found[heard:]:
                     on_event(name)
                 heard, read = len(found), len(text)
-        for (host, _), program in zip(commands, programs, strict=True):
-            if program.status not in (VALID, INVALID):
-                raise LabError(f"{host.name}: the load generator failed with status {program.status}", program.tail())
+            _check_loads(commands, programs)
         return [program.log.read_text() for program in programs]
 
     def _start_load(self, host: Host, argv: Sequence[str | Path], number: int) -> Program:
@@ -389,6 +388,13 @@ class Stage:
         for watcher in self._watchers:
             if watcher.sees(host):
                 watcher.label(label, program)
+
+
+def _check_loads(commands: Sequence[tuple[Host, Sequence[str | Path]]], programs: Sequence[Program]) -> None:
+    """Raises for the first generator that has ended without a result: what the others still do is of no use then."""
+    for (host, _), program in zip(commands, programs, strict=True):
+        if program.status not in (None, VALID, INVALID):
+            raise LabError(f"{host.name}: the load generator failed with status {program.status}", program.tail())
 
 
 def _credentials(setup: Setup) -> list[Path]:

@@ -7,7 +7,7 @@ use zone::rrset::Node;
 use zone::tree::{Cursor, Entry};
 use zone::{Denial, Zone};
 
-use crate::lookup::find_cover;
+use crate::find::find_cover;
 use crate::message::{Full, Message, Section};
 use crate::qname::Qname;
 
@@ -190,7 +190,7 @@ fn covering_nsec<'z>(zone: &'z Zone, mut cursor: Cursor<'z>) -> Option<Entry<'z>
         if zone.node(&entry).is_occluded() {
             // Glue has none; its cut has, and that may be any number of entries before.
             let mut key = Key::new();
-            key.set_entry(&entry);
+            entry.copy_key(&mut key);
             (cursor, entry, _) = find_cover(zone, &cursor, key.as_bytes())?;
         }
         if zone.node(&entry).rrset(Rtype::NSEC).is_some() {

@@ -9,6 +9,7 @@ pub mod cookie;
 mod counters;
 mod denial;
 mod edns;
+mod find;
 mod glue;
 mod lookup;
 mod message;
@@ -33,7 +34,8 @@ pub use published::{Publisher, Reader};
 pub use served::{Access, Content, Options, Prefix, Served, ServedZone, Zones};
 
 use edns::{Extended, write_opt};
-use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL, find_zone};
+use find::find_zone;
+use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL};
 use message::Message;
 use qname::Qname;
 use rate::{Table, Verdict};

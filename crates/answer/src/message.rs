@@ -154,7 +154,7 @@ impl<'o> Message<'o> {
 /// Writes the owner of an entry with a pointer to the apex; returns its length.
 fn write_owner(entry: &Entry<'_>, apex_is_root: bool, apex: usize, out: &mut [u8]) -> usize {
     let mut key = Key::new();
-    key.set_entry(entry);
+    entry.copy_key(&mut key);
     let len = key::write_labels(key.as_bytes(), out);
     if apex_is_root {
         out[len] = 0;

@@ -1,5 +1,6 @@
 //! Whether an answer is the right one: by an expectation for each query, or by what a second server says.
 
+mod question;
 mod reference;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use wire::Rtype;
 use wire::tsig::Key;
 
+pub(crate) use self::question::is_answer_to;
 pub use self::reference::Reference;
 
 use crate::queries::Queries;

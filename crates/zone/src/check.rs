@@ -1,14 +1,13 @@
 //! What a zone must be to be served, and what its operator would want to know.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use wire::{NameRef, Rtype};
 
-use crate::build::Plan;
 use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::encode::Raw;
 use crate::key::Key;
+use crate::plan::Plan;
 use crate::rrset::{CUT, OCCLUDED};
 use crate::tree::Tree;
 use crate::zone::{Denial, Zone, name_of_key};
@@ -57,13 +56,6 @@ impl Findings {
     fn add(&mut self, severity: Severity, place: Place, message: String, help: &str) {
         self.errors += usize::from(severity == Severity::Error);
         self.keep(Diagnostic { severity, place, message, help: help.to_owned() });
-    }
-}
-
-impl Plan<'_> {
-    fn place(&self, file: u16, line: u32) -> Place {
-        let file = self.files.get(file as usize).cloned().unwrap_or_else(|| Arc::from(""));
-        Place { file, line, column: if line == 0 { 0 } else { 1 } }
     }
 }
 

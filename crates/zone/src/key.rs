@@ -6,8 +6,6 @@
 
 use wire::{MAX_NAME_LEN, NameRef};
 
-use crate::tree::Entry;
-
 /// The longest key, in octets: every octet of the longest name escaped, and some.
 pub const MAX_KEY_LEN: usize = 2 * MAX_NAME_LEN;
 
@@ -87,11 +85,11 @@ impl Key {
         self.len = at as u16 + 1;
     }
 
-    /// Makes this the key of an entry of the tree.
-    pub fn set_entry(&mut self, entry: &Entry<'_>) {
-        let (prefix_len, len) = (entry.prefix.len(), entry.key_len());
-        self.bytes[..prefix_len].copy_from_slice(entry.prefix);
-        self.bytes[prefix_len..len].copy_from_slice(entry.rest);
+    /// Makes this the key that two pieces make up.
+    pub(crate) fn set_joined(&mut self, prefix: &[u8], rest: &[u8]) {
+        let len = prefix.len() + rest.len();
+        self.bytes[..prefix.len()].copy_from_slice(prefix);
+        self.bytes[prefix.len()..len].copy_from_slice(rest);
         self.len = len as u16;
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use wire::serial::is_later;
 
-use crate::build::{Difference, Plan, Stage, assemble};
+use crate::build::{Difference, assemble};
+use crate::plan::Plan;
+use crate::stage::Stage;
 use crate::text::{self, Source};
 use crate::{Diagnostic, Place, Severity, Zone};
 

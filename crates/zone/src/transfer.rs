@@ -255,7 +255,7 @@ impl Owner<'_, '_> {
             return write(writer, offset);
         }
         let mut key = Key::new();
-        key.set_entry(self.entry);
+        self.entry.copy_key(&mut key);
         let mut name = [0; 2 * MAX_NAME_LEN];
         let mut len = write_labels(key.as_bytes(), &mut name);
         if writer.zone.apex().is_root() {

@@ -25,6 +25,7 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what goes wrong is t
 CONNECT_S = 10.0
 LOST_S = 15.0  # without a sign of the host for so long, the connection is lost
 ALIVE_S = 5  # between signs
+SILENT_S = 300.0  # a short command that neither takes nor says anything for so long has no end
 BUFFER = 1 << 16
 REACH = "is it up, is sshd running, may we connect? `ssh {ssh}` tells more"
 
@@ -85,11 +86,14 @@ class Connection:
         """A short command whose input `fill` writes: its status and both outputs, each less than an SSH window."""
         with self._told():
             channel = self.start(argv)
+            channel.settimeout(SILENT_S)
             with channel.makefile_stdin("wb", BUFFER) as stream:
                 fill(stream)
             with channel.makefile("rb") as output, channel.makefile_stderr("rb") as errors:
                 printed, complained = output.read(), errors.read()
-            return channel.recv_exit_status(), printed.decode(errors="replace"), complained.decode(errors="replace")
+            with self._answered():
+                status = channel.recv_exit_status()
+            return status, printed.decode(errors="replace"), complained.decode(errors="replace")
 
     def tcp(self, address: str, port: int, timeout_s: float) -> Any:
         """A TCP connection made by the host (what `ssh -W` does); raises OSError if there is none."""
@@ -111,6 +115,7 @@ class Connection:
         except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
             if isinstance(error, AttributeError) and self.alive:
                 raise
+            self.close()  # what is half done over it would be found by the next command
             lost = f"{self.spec.name}: the connection to {self.spec.ssh} is lost: {_cause(error)}"
             raise ConnectionLostError(lost, self._mend) from None
 

@@ -13,8 +13,7 @@ use netio::stream::{Events, Interest, Poll};
 use wire::tsig::{Fault, Key};
 use wire::{HEADER_LEN, Message};
 
-use super::rcode_name;
-use crate::book::is_answer_to;
+use super::{is_answer_to, rcode_name};
 use crate::flight::Flight;
 use crate::queries::{MAX_QUERY_LEN, Queries};
 use crate::signing::Signing;

@@ -10,6 +10,8 @@
 
 use std::cmp::Ordering;
 
+use crate::key::{Key, label_count};
+
 const HEADER_LEN: usize = 4;
 /// So many heads, or fewer, are counted instead of halved: two cache lines.
 const COUNTED: usize = 32;
@@ -192,7 +194,7 @@ impl Entry<'_> {
 
     /// How many labels the key has.
     pub fn label_count(&self) -> usize {
-        crate::key::label_count(self.prefix) + crate::key::label_count(self.rest)
+        label_count(self.prefix) + label_count(self.rest)
     }
 
     /// How many leading octets the key of this entry shares with `key`.
@@ -206,6 +208,11 @@ impl Entry<'_> {
     #[inline]
     pub fn key_len(&self) -> usize {
         self.prefix.len() + self.rest.len()
+    }
+
+    /// Makes `key` the key. Handing out a new one would copy all the room that it has.
+    pub fn copy_key(&self, key: &mut Key) {
+        key.set_joined(self.prefix, self.rest);
     }
 
     /// Appends the key to `out`.

@@ -111,7 +111,7 @@ impl<'t> Cursor<'t> {
     fn path(&self) -> Option<Path<'t>> {
         let Root::Inner(root) = &self.tree.root else { return None };
         let mut key = Key::new();
-        key.set_entry(&self.block.as_ref()?.entry(0));
+        self.block.as_ref()?.entry(0).copy_key(&mut key);
         let (mut path, mut depth): Path<'t> = ([None; MAX_DEPTH], 0);
         let mut inner: &Inner = root;
         loop {
