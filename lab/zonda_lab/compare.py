@@ -52,10 +52,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Values:
-    """What is compared: a value a start, of both sides; those of the same blocks if they were interleaved."""
+    """What is compared: a value a start, of both sides; paired are those of the same blocks."""
 
     a: list[float]
     b: list[float]
+    paired: bool
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,10 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
         for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
             both = _both(metric, mine[0], mine[1], interleaved, bool(a.label or b.label))
             found += [(id_, metric, levels, values) for levels, values in both]
-    effect = st.paired_effect if interleaved else st.unpaired_effect
-    effects = [effect(values.a, values.b, margin, len(found)) for *_, values in found]
+    effects = [
+        (st.paired_effect if values.paired else st.unpaired_effect)(values.a, values.b, margin, len(found))
+        for *_, values in found
+    ]
     lines = [
         Line(id_, metric, levels, effect, effect.p, "too few")
         for (id_, metric, levels, _), effect in zip(found, effects, strict=True)
@@ -131,10 +134,10 @@ def _both(
 
 
 def _values(a: Cell, b: Cell, interleaved: bool) -> Values:
-    if not interleaved:
-        return Values(list(a.values.values()), list(b.values.values()))
-    blocks = [block for block in a.values if block in b.values]
-    return Values([a.values[block] for block in blocks], [b.values[block] for block in blocks])
+    blocks = [block for block in a.values if block in b.values] if interleaved else []
+    if not blocks:
+        return Values(list(a.values.values()), list(b.values.values()), paired=False)
+    return Values([a.values[block] for block in blocks], [b.values[block] for block in blocks], paired=True)
 
 
 def _judged(line: Line, p: float, margin: float) -> Line:

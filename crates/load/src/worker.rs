@@ -193,7 +193,6 @@ impl Worker {
         while self.bunch.len() < bunch && missed < MISSED_A_TURN {
             let in_flight = self.book.flight.len() + self.bunch.len();
             match self.pacer.next(now, in_flight, most) {
-                _ if missed == MISSED_A_TURN => break,
                 Some(Due::Query { number, intended_ns }) => {
                     let number = self.order.get(number as usize).copied().unwrap_or(number);
                     self.bunch.push((number, intended_ns));
