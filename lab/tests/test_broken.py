@@ -134,7 +134,7 @@ def test_what_was_broken_off_goes_on_with_resume(small: Path, fake_load: ZondaLo
     assert "go on with: zonda-lab run --resume out" in told
     assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
     small.write_text(small_experiment())
-    done = lab("run", "--resume", "out", str(small))
+    done = lab("run", "--resume", "out")
     assert "report: out/report.html" in done.stdout, done.stderr
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
 

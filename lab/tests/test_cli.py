@@ -19,8 +19,16 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
     ("arguments", "message"),
     [
         (("run", "E99"), "no experiment `E99`"),
+        (("run", "--quick"), "which experiment?"),
+        (("run", "."), "no experiment `.`"),
+        (("run", "/bin/true.toml/"), "no experiment `/bin/true.toml/`"),
         (("run", "missing.toml"), "missing.toml: no such experiment file"),
         (("run", "E1", "--set", "timing.bloks=1"), "unknown key `bloks`\n  did you mean `blocks`?"),
+        (("run", "E1", "--set", "timing.blocks=0"), "timing: blocks must be 1 or more, is 0"),
+        (("run", "E1", "--set", "timing.seconds=nan"), "timing: seconds must be 0.01 or more, is nan"),
+        (("run", "E1", "--set", "timing.seconds=-1"), "timing: seconds must be 0.01 or more, is -1"),
+        (("run", "E1", "--set", "timing.warm-up-s=inf"), "timing: warm-up-s must be 0 or more, is inf"),
+        (("run", "E1", "--set", "traffic.sources=0"), "traffic: sources must be 1 or more, is 0"),
         (("run", "E1", "--set", "timing"), "--set timing: no `=`"),
         (("run", "E1", "--server", "x=nds:/bin/true"), "no kind of server `nds`\n  did you mean `nsd`?"),
         (("run", "E1", "--server", "nsd=/no/such/nsd"), "nsd: no program /no/such/nsd"),
@@ -41,6 +49,14 @@ def test_a_mistake_is_one_clear_message_and_status_2(
     assert cli.main(arguments) == 2
     told = capsys.readouterr().err
     assert told.startswith("zonda-lab: ") and message in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--zones=0", "--records=-5", "--records=many"])
+def test_zones_of_no_size_are_not_made(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["zonegen", "tld", option, "--out", str(tmp_path / "zones")])
+    assert ended.value.code == 2 and "a whole number from 1 is wanted" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -135,6 +135,17 @@ def test_a_broken_file_gets_one_clear_message(small: Path, old: str, new: str, m
     assert "small.toml" in str(caught.value)
 
 
+def test_what_is_no_text_gets_one_clear_message(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(LabError, match=r"binary\.toml: no experiment can be read"):
+        experiment.load(binary)
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    with pytest.raises(LabError, match=r"folder\.toml: no experiment can be read"):
+        experiment.load(folder)
+
+
 def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
     assert experiment.find("E1") == experiment.find("response-rate") == [FILES[0]]
     assert experiment.find(str(small)) == [small]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -70,6 +71,24 @@ def test_results_are_never_mixed_by_mistake(results: Results) -> None:
         parse_record('{"schema": 99}')
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("records.jsonl", b"garbage{\n", "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b"\xff\x00\n", "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b"[1]\n", "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b'{"schema": 1, "colour": "red"}\n', "records.jsonl: line 1 is no record"),
+        ("manifest.json", b'{"experiments": {', "manifest.json is damaged"),
+        ("manifest.json", b"{}", "manifest.json is no manifest"),
+    ],
+)
+def test_damaged_results_get_one_clear_message(results: Results, file: str, content: bytes, message: str) -> None:
+    (results.folder / file).write_bytes(content)
+    with pytest.raises(LabError, match=message):
+        results.manifest()
+        results.records()
+
+
 def fill(results: Results, make_record: Make, values: dict[str, float], n: int = 8) -> None:
     for block in range(n):
         for server, value in values.items():
@@ -96,6 +115,26 @@ def test_two_results_are_compared_without_blocks(results: Results, make_record: 
     done = compare.compare(compare.Side.parse(str(results.folder)), compare.Side.parse(str(other.folder)), 0.02)
     assert not done.interleaved
     assert done.status == compare.WORSE and done.verdict.startswith("B is worse than A: 1 worse")
+
+
+@pytest.mark.parametrize(("n", "metrics"), [(3, 1), (5, 12), (6, 12)])
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_what_is_three_times_worse_is_seen_however_few_the_blocks_and_many_the_figures(
+    results: Results, make_record: Make, tmp_path: Path, n: int, metrics: int, interleaved: bool
+) -> None:
+    """By ranks alone it could not: three against three starts have p >= 0.1, six pairs 0.03, before any correction."""
+    worse = results if interleaved else Results(tmp_path / "other")
+    if not interleaved:
+        worse.create(results.manifest())
+    for target, server, value in ((results, "nsd", 3.0), (worse, "zonda" if interleaved else "nsd", 9.0)):
+        for block, level in itertools.product(range(n), range(metrics)):
+            record = make_record(block, server=server, cpu_us_per_query=value * (1 + 0.01 * (block * 7 % 5)))
+            record.within = {"traffic.rate": str(level)}
+            target.append(record)
+    sides = [compare.Side(results.folder, "nsd"), compare.Side(worse.folder, "zonda" if interleaved else "nsd")]
+    done = compare.compare(sides[0], sides[1], 0.02)
+    assert len(done.lines) == metrics and done.interleaved == interleaved
+    assert done.status == compare.WORSE and {line.verdict for line in done.lines} == {"worse"}
 
 
 def test_a_significant_difference_within_the_margin_is_none(results: Results, make_record: Make) -> None:

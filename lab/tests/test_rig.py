@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import pytest
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
 from zonda_lab.host import forget_pages
-from zonda_lab.procfs import descendants
+from zonda_lab.procfs import cpu_s, descendants
 from zonda_lab.rig import CLIENT, SERVER, Rig
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -87,6 +89,18 @@ def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) 
         assert dead.wait(5)
         with pytest.raises(LabError, match="dead ended with status 3\n  its log ends: no such option"):
             dead.require_alive()
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the moment a folder of /proc is named and the one it is read: all that reads folders says it is gone."""
+
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(os, "scandir", gone)
+    monkeypatch.setattr(os, "listdir", gone)
+    assert descendants(os.getpid()) == []
+    assert cpu_s([os.getpid()]) == 0.0
 
 
 def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:

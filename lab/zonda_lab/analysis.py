@@ -167,7 +167,7 @@ def check(records: Sequence[Record], claim: Claim) -> Checked:
     if not blocks:
         return Checked(claim, None)
     ratios = np.log([top[block] / bottom[block] for block in blocks])
-    low, high = st.bca(ratios, st.hodges_lehmann)
+    low, high = st.interval(ratios)
     return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
 
 
@@ -241,11 +241,9 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
 def _comparisons(
     levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: Analysis
 ) -> list[Comparison]:
-    effects = []
-    for cell in others:
-        a, b = _common(base, cell)
-        if a:
-            effects.append((cell.levels[analysis.compare], st.paired_effect(a, b, analysis.margin)))
+    pairs = [(cell.levels[analysis.compare], *_common(base, cell)) for cell in others]
+    pairs = [pair for pair in pairs if pair[1]]
+    effects = [(level, st.paired_effect(a, b, analysis.margin, len(pairs))) for level, a, b in pairs]
     corrected = st.holm([effect.p for _, effect in effects])
     return [
         Comparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, judge(effect, p, metric))

@@ -69,9 +69,9 @@ def parser() -> argparse.ArgumentParser:
     run = _command(commands, "run", run_experiments, "run experiments and write a report")
     run.add_argument(
         "experiments",
-        nargs="+",
+        nargs="*",
         metavar="EXPERIMENT",
-        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`",
+        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`; with --resume those of the results",
     )
     run.add_argument("--quick", action="store_true", help="the small form")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
@@ -138,6 +138,8 @@ def list_experiments(_: argparse.Namespace) -> int:
 
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
+    if not (given.experiments or given.resume):
+        raise LabError("which experiment?", "as in `zonda-lab run --quick E1`; `zonda-lab list` has them all")
     results = Results(
         given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
     )
@@ -178,7 +180,7 @@ def _measure(
         progress = Progress(length)
         Runner(results, installed, generator, progress, site.network).run(starts)
     except (KeyboardInterrupt, HostLostError):
-        print(f"\ngo on with: zonda-lab run --resume {results.folder} {' '.join(given.experiments)}", file=sys.stderr)
+        print(f"\ngo on with: zonda-lab run --resume {results.folder}", file=sys.stderr)
         raise
     progress.close()
     print(f"report: {report.write(results.folder)}")
@@ -359,12 +361,20 @@ def _install(names: Sequence[str]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 is wanted, not `{text}`")
+    return int(text)
+
+
 def _zonegen_parser(command: argparse.ArgumentParser) -> None:
     shapes, signed = (get_args(get_type_hints(ZoneSpec)[field]) for field in ("shape", "signed"))
     shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in zonegen.SHAPES.items())
     command.add_argument("shape", choices=shapes, help=shape_help)
-    command.add_argument("--zones", type=int, default=1, help="number of zones")
-    command.add_argument("--records", type=int, default=1000, help="records in a zone; for root and tld: delegations")
+    command.add_argument("--zones", type=_count, default=1, help="number of zones")
+    command.add_argument(
+        "--records", type=_count, default=1000, help="records in a zone; for root and tld: delegations"
+    )
     command.add_argument("--signed", choices=signed, default="no", help="sign with Ed25519")
     command.add_argument("--seed", type=int, default=1, help="seed of the random generator")
     command.add_argument("--out", type=Path, help="folder (default: the lab's cache)")

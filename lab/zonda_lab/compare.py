@@ -51,6 +51,15 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Values:
+    """What is compared: a value a start, of both sides; paired are those of the same blocks."""
+
+    a: list[float]
+    b: list[float]
+    paired: bool
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All figures; `interleaved` if both sides were measured in the same blocks."""
 
@@ -79,7 +88,8 @@ class Comparison:
             ", ".join(f"{number} {verdict}" for verdict, number in count.items() if number)
             or "no figure is in both with enough starts"
         )
-        head = {SAME: "B is not worse than A", WORSE: "B is worse than A", UNKNOWN: "nothing can be said"}[self.status]
+        same = "B was not seen to be worse than A" if count["undetected"] else "B is not worse than A"
+        head = {SAME: same, WORSE: "B is worse than A", UNKNOWN: "nothing can be said"}[self.status]
         return f"{head}: {told}"
 
 
@@ -90,37 +100,44 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
         raise LabError("both sides are the same", "name two results, or two servers of one: RESULTS:nsd RESULTS:zonda")
     experiments = {**Results(a.folder).manifest()["experiments"], **Results(b.folder).manifest()["experiments"]}
     left, right = a.records(), b.records()
-    lines: list[Line] = []
+    found: list[tuple[str, str, dict[str, str], Values]] = []
     for id_, document in experiments.items():
         analysis = parse(Analysis, {key.replace("_", "-"): value for key, value in document["analysis"].items()}, id_)
         mine = [[record for record in side if record.experiment == id_] for side in (left, right)]
         for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
-            lines += _lines(id_, metric, mine[0], mine[1], margin, interleaved, bool(a.label or b.label))
+            both = _both(metric, mine[0], mine[1], interleaved, bool(a.label or b.label))
+            found += [(id_, metric, levels, values) for levels, values in both]
+    effects = [
+        (st.paired_effect if values.paired else st.unpaired_effect)(values.a, values.b, margin, len(found))
+        for *_, values in found
+    ]
+    lines = [
+        Line(id_, metric, levels, effect, effect.p, "too few")
+        for (id_, metric, levels, _), effect in zip(found, effects, strict=True)
+    ]
     corrected = st.holm([line.effect.p for line in lines])
     judged = [_judged(line, p, margin) for line, p in zip(lines, corrected, strict=True)]
     return Comparison(judged, interleaved)
 
 
-def _lines(
-    id_: str, metric: str, a: Sequence[Record], b: Sequence[Record], margin: float, interleaved: bool, labelled: bool
-) -> list[Line]:
+def _both(
+    metric: str, a: Sequence[Record], b: Sequence[Record], interleaved: bool, labelled: bool
+) -> list[tuple[dict[str, str], Values]]:
     """The cells that both sides have; with labels the server's name is no part of what must be equal."""
     left, right = ({_key(cell, labelled): cell for cell in table(side, metric) if not cell.copy} for side in (a, b))
     found = []
     for key in (key for key in left if key in right):
-        effect = _effect(left[key], right[key], margin, interleaved)
-        if effect is not None:
-            found.append(Line(id_, metric, dict(key), effect, effect.p, "too few"))
+        values = _values(left[key], right[key], interleaved)
+        if min(values.a + values.b, default=0.0) > 0:
+            found.append((dict(key), values))
     return found
 
 
-def _effect(a: Cell, b: Cell, margin: float, interleaved: bool) -> st.Effect | None:
+def _values(a: Cell, b: Cell, interleaved: bool) -> Values:
     blocks = [block for block in a.values if block in b.values] if interleaved else []
-    left = [a.values[block] for block in blocks] or list(a.values.values())
-    right = [b.values[block] for block in blocks] or list(b.values.values())
-    if min(left + right) <= 0:
-        return None
-    return st.paired_effect(left, right, margin) if blocks else st.unpaired_effect(left, right, margin)
+    if not blocks:
+        return Values(list(a.values.values()), list(b.values.values()), paired=False)
+    return Values([a.values[block] for block in blocks], [b.values[block] for block in blocks], paired=True)
 
 
 def _judged(line: Line, p: float, margin: float) -> Line:

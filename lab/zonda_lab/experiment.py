@@ -24,9 +24,9 @@ class ServerSpec:
     """`[server]`: the server under test."""
 
     name: str = doc("label of the server: an adapter's name, or one given with --server", "nsd")
-    workers: int = doc("threads or processes that answer queries", 1)
-    tcp_clients: int = doc("TCP connections allowed at once", 1000)
-    tcp_idle_s: int = doc("seconds after which an idle TCP connection is closed", 10)
+    workers: int = doc("threads or processes that answer queries", 1, least=1)
+    tcp_clients: int = doc("TCP connections allowed at once", 1000, least=1)
+    tcp_idle_s: int = doc("seconds after which an idle TCP connection is closed", 10, least=1)
     options: dict[str, list[str]] = doc("lines added to the server section of that adapter's configuration", {})
 
 
@@ -37,8 +37,8 @@ class PrimarySpec:
     name: str = doc("label of the primary; empty: none, the server under test has its zones as files", "")
     transport: Literal["tcp", "tls"] = doc("transport of transfers", "tcp")
     tsig: bool = doc("transfers and dynamic updates signed with TSIG (hmac-sha256)", False)
-    addresses: int = doc("addresses of the primary, zones spread over them", 1)
-    parallel_transfers: int = doc("transfers that the secondary may run at once", 100)
+    addresses: int = doc("addresses of the primary, zones spread over them", 1, least=1)
+    parallel_transfers: int = doc("transfers that the secondary may run at once", 100, least=1)
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class ZoneSpec:
     """`[zones]`: what is served; the same seed makes the same bytes."""
 
     shape: Literal["root", "tld", "flat", "mixed", "tiny"] = doc("shape of a zone, see `zonda-lab zonegen`", "root")
-    zones: int = doc("number of zones", 1)
-    records: int = doc("records in a zone, about; for root and tld: delegations", 500)
+    zones: int = doc("number of zones", 1, least=1)
+    records: int = doc("records in a zone, about; for root and tld: delegations", 500, least=0)
     signed: Literal["no", "nsec", "nsec3"] = doc("DNSSEC signatures (Ed25519) and the denial of existence", "no")
     seed: int = doc("seed of the random generator", 1)
 
@@ -56,8 +56,8 @@ class ZoneSpec:
 class QuerySpec:
     """`[queries]`: what is asked of those zones."""
 
-    count: int = doc("distinct lines in the query file, which is sent round and round", 100_000)
-    nxdomain: float = doc("share of names that do not exist", 0.0)
+    count: int = doc("distinct lines in the query file, which is sent round and round", 100_000, least=1)
+    nxdomain: float = doc("share of names that do not exist", 0.0, least=0)
     popularity: Literal["uniform", "zipf"] = doc("how often each name is asked", "uniform")
     types: dict[str, float] = doc("shares of query types; empty: what the shape holds", {})
     seed: int = doc("seed of the random generator", 2)
@@ -69,16 +69,16 @@ class Traffic:
 
     transport: Literal["udp", "tcp", "tls"] = doc("transport", "udp")
     loop: Literal["open", "closed"] = doc("open: a schedule fixed beforehand; closed: `outstanding` in flight", "open")
-    rate: float | str = doc('queries a second, or a share of this start\'s capacity as in "50%"', 10_000.0)
+    rate: float | str = doc('queries a second, or a share of this start\'s capacity as in "50%"', 10_000.0, least=0.001)
     arrivals: Literal["constant", "poisson"] = doc("spacing of an open loop", "constant")
-    outstanding: int = doc("queries in flight of a closed loop", 200)
-    connections: int = doc("sockets or connections", 20)
-    queries_per_connection: int = doc("queries after which a connection is closed; 0: never", 0)
-    sources: int = doc("source addresses", 1)
-    timeout_ms: int = doc("an answer later than this counts as none", 1000)
-    edns_size: int = doc("EDNS payload size; 0: no EDNS", 1232)
-    dnssec_ok: float = doc("share of queries with DO", 0.0)
-    tcp_share: float = doc("share of queries that go over TCP while the others go over UDP", 0.0)
+    outstanding: int = doc("queries in flight of a closed loop", 200, least=1)
+    connections: int = doc("sockets or connections", 20, least=1)
+    queries_per_connection: int = doc("queries after which a connection is closed; 0: never", 0, least=0)
+    sources: int = doc("source addresses", 1, least=1)
+    timeout_ms: int = doc("an answer later than this counts as none", 1000, least=1)
+    edns_size: int = doc("EDNS payload size; 0: no EDNS", 1232, least=0)
+    dnssec_ok: float = doc("share of queries with DO", 0.0, least=0)
+    tcp_share: float = doc("share of queries that go over TCP while the others go over UDP", 0.0, least=0)
     resumption: bool = doc("TLS sessions are resumed", False)
 
 
@@ -88,26 +88,26 @@ class RigSpec:
 
     server_cpus: list[int] = doc("CPUs of the server", [0])
     load_cpus: list[int] = doc("CPUs of generator and telemetry", [1])
-    queues: int = doc("receive queues of the server's interface", 1)
+    queues: int = doc("receive queues of the server's interface", 1, least=1)
     rps_cpus: list[int] = doc("CPUs that receive packets for the server's interface (RPS); empty: the sender's", [])
     sysctl: dict[str, str | int] = doc("kernel settings at the server's end", {})
     client_sysctl: dict[str, str | int] = doc("kernel settings at the client's end", {})
     qdisc: str = doc("queueing discipline of the server's interface; empty: the kernel's default", "")
-    delay_ms: float = doc("delay added at the client's end (netem)", 0.0)
-    descriptors: int = doc("descriptors the server may open; 0: the limit of the system", 0)
+    delay_ms: float = doc("delay added at the client's end (netem)", 0.0, least=0)
+    descriptors: int = doc("descriptors the server may open; 0: the limit of the system", 0, least=0)
 
 
 @dataclass(frozen=True)
 class Timing:
     """`[timing]`: how long and how often."""
 
-    blocks: int = doc("repetitions of every treatment, each a fresh start, in random order", 10)
-    warm_up_s: float = doc("load before the first window of a start", 1.0)
-    seconds: float = doc("length of a window", 10.0)
-    ready_s: float = doc("longest wait for the first answer", 120.0)
-    finish_s: float = doc("longest wait for transfers and other work to finish", 600.0)
-    retries: int = doc("how often an invalid window is repeated", 1)
-    tolerance: float = doc("how near the ends of a peak's bracket come, relatively", 0.03)
+    blocks: int = doc("repetitions of every treatment, each a fresh start, in random order", 10, least=1)
+    warm_up_s: float = doc("load before the first window of a start", 1.0, least=0)
+    seconds: float = doc("length of a window", 10.0, least=0.01)
+    ready_s: float = doc("longest wait for the first answer", 120.0, least=0)
+    finish_s: float = doc("longest wait for transfers and other work to finish", 600.0, least=0)
+    retries: int = doc("how often an invalid window is repeated", 1, least=0)
+    tolerance: float = doc("how near the ends of a peak's bracket come, relatively", 0.03, least=0.001)
     censored: bool = doc(
         "what has not arrived after `finish-s` counts as having taken so long, instead of as a fault", False
     )
@@ -118,11 +118,11 @@ class Timing:
 class ChangeSpec:
     """`[change]`: what is done besides (connections held, zones changed)."""
 
-    connections: int = doc("idle connections opened", 0)
-    connect_rate: float = doc("idle connections opened in a second", 5_000.0)
-    hold_s: float = doc("seconds that they are held", 2.0)
-    changes: int = doc("changes of a zone", 0)
-    updates_per_s: float = doc("dynamic updates in a second", 0.0)
+    connections: int = doc("idle connections opened", 0, least=0)
+    connect_rate: float = doc("idle connections opened in a second", 5_000.0, least=0.001)
+    hold_s: float = doc("seconds that they are held", 2.0, least=0)
+    changes: int = doc("changes of a zone", 0, least=0)
+    updates_per_s: float = doc("dynamic updates in a second", 0.0, least=0)
 
 
 @dataclass(frozen=True)
@@ -245,6 +245,8 @@ def load(path: Path, quick: bool = False, servers: Iterable[str] = (), changes: 
         table = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise LabError(f"{path}: no such experiment file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"{path}: no experiment can be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise LabError(f"{path}: {error}", "see `zonda-lab keys` for the form of an experiment") from None
     document = parse(Document, table, path.name)

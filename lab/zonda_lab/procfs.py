@@ -52,16 +52,20 @@ def descendants(pid: int) -> list[int]:
     todo = [pid]
     while todo:
         parent = todo.pop(0)
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+        for task in threads([parent]):
             with contextlib.suppress(OSError):
-                todo += map(int, children.read_text().split())
+                todo += map(int, (task / "children").read_text().split())
         found.append(parent)
     return found[1:]
 
 
 def threads(pids: Sequence[int]) -> list[Path]:
-    """The /proc folders of all threads."""
-    return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+    """The /proc folders of all threads of those processes that are still there; they may end at any moment."""
+    found: list[Path] = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found += Path(f"/proc/{pid}/task").iterdir()
+    return found
 
 
 def thread_run_ns(task: Path) -> int:

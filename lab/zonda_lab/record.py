@@ -100,6 +100,10 @@ class Results:
             raise LabError(
                 f"{self.folder} holds no results", "it should have manifest.json and records.jsonl"
             ) from None
+        except ValueError as error:
+            raise LabError(f"{self.folder}/manifest.json is damaged: {error}", "measure again") from None
+        if not isinstance(loaded, dict) or not {"experiments", "servers"} <= loaded.keys():
+            raise LabError(f"{self.folder}/manifest.json is no manifest of this lab", "measure again")
         return loaded
 
     def append(self, record: Record) -> None:
@@ -111,8 +115,17 @@ class Results:
 
     def records(self) -> list[Record]:
         """All windows; a last line cut short by a crash is left out."""
-        text = self.lines.read_text() if self.lines.exists() else ""
-        return [parse_record(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
+        whole = text[: text.rfind("\n") + 1].split("\n")[:-1]
+        return [self._record(line, number) for number, line in enumerate(whole, 1)]
+
+    def _record(self, line: str, number: int) -> Record:
+        try:
+            return parse_record(line)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise LabError(
+                f"{self.lines}: line {number} is no record: {error}", "without that line the others can be read"
+            ) from None
 
     def mend(self) -> None:
         """Cuts off a last line that a crash left unfinished, so that more can be added."""

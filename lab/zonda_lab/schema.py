@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -18,11 +19,15 @@ T = TypeVar("T")
 NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", list: "a list"}
 
 
-def doc(text: str, default: Any = dataclasses.MISSING) -> Any:
-    """A dataclass field with its documentation; mutable defaults are copied for every instance."""
+def doc(text: str, default: Any = dataclasses.MISSING, least: float | None = None) -> Any:
+    """A dataclass field with its documentation; mutable defaults are copied for every instance.
+
+    A number with a `least` is finite and not below it.
+    """
+    metadata = {"doc": text, "least": least}
     if isinstance(default, list | dict):
-        return dataclasses.field(default_factory=lambda: type(default)(default), metadata={"doc": text})
-    return dataclasses.field(default=default, metadata={"doc": text})
+        return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def section(text: str, cls: type) -> Any:
@@ -45,7 +50,14 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     values = {
         fields[key].name: _convert(hints[fields[key].name], value, f"{where}: {key}") for key, value in table.items()
     }
+    for key in table:
+        _check_least(values[fields[key].name], fields[key].metadata.get("least"), f"{where}: {key}")
     return cls(**values)
+
+
+def _check_least(value: Any, least: float | None, where: str) -> None:
+    if least is not None and isinstance(value, int | float) and not least <= value < math.inf:
+        raise LabError(f"{where} must be {least:g} or more, is {value}")
 
 
 def suggestion(word: str, known: typing.Iterable[str]) -> str:

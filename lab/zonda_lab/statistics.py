@@ -23,6 +23,7 @@ from statsmodels.stats.weightstats import ttost_ind, ttost_paired
 ALPHA = 0.05
 POWER = 0.80
 RESAMPLES = 10_000
+FEWEST_RESAMPLED = 8  # of fewer values a bootstrap's 95 % intervals held the truth in 70 (3), 87 (5 or 6) of 100 runs
 SEED = 20_261
 Floats = NDArray[np.float64]
 Groups = Mapping[str, Sequence[float]]
@@ -63,14 +64,15 @@ class Pair:
     high: float = math.nan
 
 
-def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin: float) -> Effect:
-    """Values of the same blocks, in the same order: Hodges-Lehmann of the log ratios, BCa interval, signed ranks.
+def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1) -> Effect:
+    """Values of the same blocks, in the same order: Hodges-Lehmann of the log ratios, interval, signed ranks.
 
-    With five blocks or fewer no signed-rank test can reach 5 %; then the p value is the paired t test's.
+    Of `comparisons` that are corrected together, by so few blocks that no signed-rank test could reach 5 % (five or
+    fewer for one comparison), the p value is the paired t test's.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
-    low, high = bca(ratios, hodges_lehmann)
-    p_equal, p_equivalence = _paired_p(ratios), _tost_paired(ratios, margin)
+    low, high = interval(ratios)
+    p_equal, p_equivalence = _paired_p(ratios, comparisons), _tost_paired(ratios, margin)
     return Effect(
         math.exp(hodges_lehmann(ratios)),
         math.exp(low),
@@ -84,11 +86,16 @@ def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin:
     )
 
 
-def unpaired_effect(baseline: Sequence[float], candidate: Sequence[float], margin: float) -> Effect:
-    """Values of different runs: Hodges-Lehmann shift of the logarithms, bootstrap of both, Mann-Whitney."""
+def unpaired_effect(
+    baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1
+) -> Effect:
+    """Values of different runs: Hodges-Lehmann shift of the logarithms, interval, Mann-Whitney.
+
+    Where so few starts can never reach 5 % in so many comparisons by ranks, the p value is Welch's t test's.
+    """
     a, b = np.log(np.asarray(baseline, float)), np.log(np.asarray(candidate, float))
-    low, high = _bootstrap_shift(a, b)
-    p = float(stats.mannwhitneyu(b, a).pvalue) if len(set(a) | set(b)) > 1 else 1.0
+    low, high = _bootstrap_shift(a, b) if min(len(a), len(b)) >= FEWEST_RESAMPLED else _welch_shift(a, b)
+    p = _unpaired_p(a, b, comparisons)
     bound = math.log1p(margin)
     p_equivalence = (
         float(ttost_ind(b, a, -bound, bound, usevar="unequal")[0])
@@ -139,6 +146,15 @@ def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[floa
         ).confidence_interval
     low, high = float(interval.low), float(interval.high)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else (float(np.min(values)), float(np.max(values)))
+
+
+def interval(log_ratios: Floats) -> tuple[float, float]:
+    """The interval of paired log ratios: BCa; Student's of few, where a bootstrap is far too narrow."""
+    n = len(log_ratios)
+    if n >= FEWEST_RESAMPLED or n < 2 or np.ptp(log_ratios) == 0:
+        return bca(log_ratios, hodges_lehmann)
+    reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
+    return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -297,14 +313,24 @@ def warm_up_end(values: Sequence[float]) -> int:
     return best if best <= last and costs[best] < 0.5 * whole else 0
 
 
-def _paired_p(ratios: Floats) -> float:
+def _paired_p(ratios: Floats, comparisons: int = 1) -> float:
     if len(ratios) < 2:
         return 1.0
     if np.ptp(ratios) == 0:
         return 1.0 if ratios[0] == 0 else 0.0
-    if len(ratios) > 5:
+    if 2 * 0.5 ** len(ratios) * comparisons < ALPHA:
         return float(stats.wilcoxon(ratios).pvalue)
     return float(stats.ttest_1samp(ratios, 0.0).pvalue)
+
+
+def _unpaired_p(a: Floats, b: Floats, comparisons: int) -> float:
+    if len(set(a) | set(b)) == 1:
+        return 1.0
+    n, m = len(a), len(b)
+    furthest = (n * m / 2 - 0.5) / math.sqrt(n * m * (n + m + 1) / 12)  # all of one side beyond the other, as with ties
+    if 2 * stats.norm.sf(furthest) * comparisons < ALPHA or not _spread(a, b):
+        return float(stats.mannwhitneyu(b, a).pvalue)
+    return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
 
 
 def _tost_paired(ratios: Floats, margin: float) -> float:
@@ -329,6 +355,13 @@ def _bootstrap_shift(a: Floats, b: Floats) -> tuple[float, float]:
     drawn = [shift(generator.choice(a, len(a)), generator.choice(b, len(b))) for _ in range(2000)]
     low, high = np.percentile(drawn, [100 * ALPHA / 2, 100 - 100 * ALPHA / 2])
     return float(low), float(high)
+
+
+def _welch_shift(a: Floats, b: Floats) -> tuple[float, float]:
+    if not _spread(a, b):
+        return shift(a, b), shift(a, b)
+    found = stats.ttest_ind(b, a, equal_var=False).confidence_interval(1 - ALPHA)
+    return float(found.low), float(found.high)
 
 
 def _games_howell_pair(name_a: str, name_b: str, a: Floats, b: Floats, groups: int) -> Pair:

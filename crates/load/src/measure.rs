@@ -9,6 +9,9 @@ const MAX_EXAMPLES: usize = 10;
 /// A query that leaves later than this after its time is late, in nanoseconds.
 pub const LATE_NS: u64 = 1_000_000;
 
+/// What is told of a run without any answer.
+pub const UNANSWERED: &str = "not one query was answered: is this the address and port of a server?";
+
 /// Counts and latencies; those of several threads or intervals add up.
 #[derive(Clone, Debug)]
 pub struct Measure {
@@ -215,8 +218,17 @@ impl Measure {
         faults
     }
 
-    /// Why the figures cannot be believed; empty when they can.
+    /// Why the figures cannot be believed; empty when they can. Where nothing at all is answered, there may be no server.
     pub fn invalid_because(&self) -> Vec<String> {
+        let mut reasons = self.faults();
+        if self.timeouts > 0 && self.responses == 0 {
+            reasons.push(UNANSWERED.into());
+        }
+        reasons
+    }
+
+    /// The same for queries of which not one needs to be answered.
+    pub fn faults(&self) -> Vec<String> {
         let mut reasons = self.schedule_faults();
         if self.queries == 0 {
             reasons.push("nothing was sent".into());

@@ -64,12 +64,12 @@ impl Pacer {
         Pacer { pace, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
     }
 
-    /// The next query, if it is due.
+    /// The next query, if it is due; in a closed loop only if fewer than `most` are in flight, however many it may have.
     #[inline]
-    pub fn next(&mut self, now: u64, in_flight: usize) -> Option<Due> {
+    pub fn next(&mut self, now: u64, in_flight: usize, most: usize) -> Option<Due> {
         let intended_ns = match &mut self.pace {
             PeekablePace::Open(times) => times.next_if(|&time| time <= now)?,
-            PeekablePace::Closed { outstanding, end_ns } if in_flight < *outstanding && now < *end_ns => now,
+            PeekablePace::Closed { outstanding, end_ns } if in_flight < most.min(*outstanding) && now < *end_ns => now,
             PeekablePace::Closed { .. } => return None,
         };
         let number = (self.number % self.query_count) as u32;

@@ -2,6 +2,7 @@
 //!
 //! Times are in nanoseconds. What the form has no place for stands in the member `zonda`.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Reporter {
     transport: &'static str,
     shows_progress: bool,
     began: Option<Duration>,
+    /// Why the first record that was lost could not be written.
+    lost: RefCell<Option<io::Error>>,
 }
 
 impl Reporter {
@@ -31,7 +34,7 @@ impl Reporter {
         let now = netio::clock::real();
         let run_id = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
         let shows_progress = io::stderr().is_terminal();
-        let reporter = Reporter { run_id, loop_kind, transport, shows_progress, began: None };
+        let reporter = Reporter { run_id, loop_kind, transport, shows_progress, began: None, lost: RefCell::default() };
         let command = without_secrets(std::env::args());
         reporter.write(
             "header",
@@ -63,25 +66,33 @@ impl Reporter {
     }
 
     /// Writes what came in the whole run, with further figures of the command's own, and says why it is not valid, if so.
-    pub fn sum(&self, outcome: &Outcome, more: Map<String, Value>) {
+    /// An error if this or an earlier record could not be written.
+    pub fn sum(&self, outcome: &Outcome, more: Map<String, Value>) -> io::Result<()> {
         self.write("stats_sum", self.stats(outcome, more, true));
         if self.shows_progress {
             eprintln!("\r\x1b[K{}", progress_line(outcome, outcome.since));
         }
+        self.all_written()
     }
 
-    /// Writes a record of a command that sends no queries.
-    pub fn figures(&self, since: Duration, until: Duration, zonda: Map<String, Value>) {
+    /// Writes the record of a command that sends no queries; fails as [`Reporter::sum`] does.
+    pub fn figures(&self, since: Duration, until: Duration, zonda: Map<String, Value>) -> io::Result<()> {
         let times = json!({"since": nanoseconds(since), "until": nanoseconds(until), "zonda": zonda});
         self.write("stats_sum", times);
+        self.all_written()
+    }
+
+    fn all_written(&self) -> io::Result<()> {
+        self.lost.take().map_or(Ok(()), Err)
     }
 
     fn write(&self, kind: &str, mut record: Value) {
         record["runid"] = json!(self.run_id);
         record["type"] = json!(kind);
         let mut out = io::stdout().lock();
-        // A reader that has left cannot be told anything.
-        let _ = writeln!(out, "{record}").and_then(|()| out.flush());
+        if let Err(error) = writeln!(out, "{record}").and_then(|()| out.flush()) {
+            self.lost.borrow_mut().get_or_insert(error);
+        }
     }
 
     fn stats(&self, outcome: &Outcome, more: Map<String, Value>, is_whole: bool) -> Value {

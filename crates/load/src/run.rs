@@ -169,7 +169,8 @@ impl Job {
             Transport::Tcp => None,
         };
         let queries_per_connection = self.queries_per_connection;
-        let usage = Usage { connections, queries_per_connection, sources, tls: self.tls.clone() };
+        let passes_over_begun = matches!(self.timing, Timing::Closed { .. });
+        let usage = Usage { connections, queries_per_connection, passes_over_begun, sources, tls: self.tls.clone() };
         let first_token = udp.as_ref().map_or(0, Udp::socket_count) as u64;
         Worker::new(Parts {
             queries: self.queries.clone(),

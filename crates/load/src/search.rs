@@ -44,15 +44,14 @@ const MAX_VOID: u32 = 4;
 const MIN_RATE: f64 = 1.0;
 
 impl Search {
-    /// Searches by trials at rates of its choice. An error of a trial ends it.
-    pub fn run<E>(&self, mut trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<Vec<Peak>, E> {
-        let mut peaks: Vec<Peak> = Vec::new();
+    /// Searches by trials at rates of its choice, and adds each peak to `peaks` when it is found. An error of a trial ends it.
+    pub fn run<E>(&self, peaks: &mut Vec<Peak>, mut trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<(), E> {
         for &share in &self.shares {
             let from = peaks.last().map_or(self.first_rate, |peak| peak.rate.max(MIN_RATE));
             let peak = self.bisect(share, from, &mut |rate| passes(share, rate, &mut trial))?;
             peaks.push(peak);
         }
-        Ok(peaks)
+        Ok(())
     }
 
     fn bisect<E>(&self, share: f64, from: f64, passes: &mut impl FnMut(f64) -> Result<Pass, E>) -> Result<Peak, E> {
@@ -117,14 +116,16 @@ mod tests {
     /// some more, and in every tenth the generator falls behind.
     fn peaks(search: &Search, capacity: f64, generator: f64) -> (Vec<Peak>, u32) {
         let (mut random, mut count) = (Random::new(5), 0);
-        let peaks = search.run(|rate| {
+        let mut peaks = Vec::new();
+        let searched = search.run(&mut peaks, |rate| {
             count += 1;
             let bad_luck = if random.below(10) == 0 { 0.003 } else { 0.0 };
             let answered = (capacity / rate).min(1.0 - bad_luck);
             let hiccup = random.below(10) == 0;
             Ok::<_, Infallible>(Trial { answered, on_schedule: rate <= generator && !hiccup })
         });
-        (peaks.expect("infallible"), count)
+        searched.expect("infallible");
+        (peaks, count)
     }
 
     #[test]

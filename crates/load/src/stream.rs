@@ -15,6 +15,9 @@ use crate::tls::Tls;
 /// Octets that are read in one call: more than the longest message.
 const READ_LEN: usize = 128 << 10;
 
+/// How many connections that do not stand yet a query looks beyond.
+const MAX_PASSED_OVER: usize = 128;
+
 /// How connections are used.
 #[derive(Clone, Debug)]
 pub struct Usage {
@@ -22,6 +25,9 @@ pub struct Usage {
     pub connections: usize,
     /// How many queries each has, after which it is closed; 0 for no limit.
     pub queries_per_connection: u32,
+    /// Whether queries go by connections that stand where there are any, as in a closed loop: else all that may be in flight
+    /// soon wait for the connections that do not.
+    pub passes_over_begun: bool,
     /// The addresses they come from.
     pub sources: Option<Sources>,
     /// How they are encrypted, if they are.
@@ -92,8 +98,8 @@ impl Streams {
 
     /// The number of the connection for the next query, or for that of a captured client; opens it where there is none.
     pub fn choose(&mut self, client: Option<u32>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
-        let slot = client.map_or(self.turn, |client| client as usize) % self.slots.len();
-        self.turn = (self.turn + 1) % self.slots.len();
+        let slot = client.map_or_else(|| self.next_slot(), |client| client as usize) % self.slots.len();
+        self.turn = (slot + 1) % self.slots.len();
         let number = match self.slots[slot] {
             Some(number) => number,
             None => self.open(slot, poll, now_ns)?,
@@ -106,6 +112,20 @@ impl Streams {
             self.slots[slot] = None;
         }
         Ok(number)
+    }
+
+    /// The place whose turn it is, or the next one that is free or has a connection that stands, if that is wanted.
+    fn next_slot(&self) -> usize {
+        let tries = if self.usage.passes_over_begun { self.slots.len().min(MAX_PASSED_OVER) } else { 0 };
+        let mut places = (0..tries).map(|step| (self.turn + step) % self.slots.len());
+        let is_ready =
+            |number| matches!(&self.connections[number as usize], Place::Open(connection) if connection.is_up);
+        places.find(|&slot| self.slots[slot].is_none_or(is_ready)).unwrap_or(self.turn)
+    }
+
+    /// Whether there has been a connection for each place.
+    pub fn has_begun_all(&self) -> bool {
+        self.opened as usize >= self.slots.len()
     }
 
     fn open(&mut self, slot: usize, poll: &Poll, now_ns: u64) -> io::Result<u32> {
@@ -307,4 +327,26 @@ impl Connection {
 pub fn split_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = octets.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(passes_over_begun: bool) -> Vec<u32> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let usage = Usage { connections: 3, queries_per_connection: 0, passes_over_begun, sources: None, tls: None };
+        let mut streams = Streams::new(listener.local_addr().expect("bound"), usage, 0);
+        let poll = Poll::new().expect("a descriptor");
+        let first: Vec<u32> = (0..4).map(|_| streams.choose(None, &poll, 0).expect("loopback")).collect();
+        assert_eq!(first, [0, 1, 2, 0], "what has its turn, where none stands");
+        streams.open_at(1).expect("chosen").is_up = true;
+        (0..4).map(|_| streams.choose(None, &poll, 0).expect("loopback")).collect()
+    }
+
+    #[test]
+    fn queries_of_a_closed_loop_go_by_connections_that_stand() {
+        assert_eq!(chosen(true), [1, 1, 1, 1]);
+        assert_eq!(chosen(false), [1, 2, 0, 1], "an open loop asks as scheduled, or it would hide what waits");
+    }
 }

@@ -25,6 +25,13 @@ use crate::verify::Verifier;
 const SENT_A_TURN: usize = 64;
 /// Queries over TCP alone that are written before answers are looked at.
 const STREAM_BUNCH: usize = 8;
+/// Connections that a closed loop begins without waiting for answers: fewer than a short listen queue holds, 10 of BIND and
+/// Knot. What does not fit is dropped, and the kernel tries again after a second, which says nothing about the server.
+const BEGUN_AT_ONCE: usize = 8;
+/// After how long it begins a further one in any case, so that far servers do not take a round trip for each eight.
+const BEGUN_AGAIN_NS: u64 = 5_000_000;
+/// Queries that are found to be too late before anything else is done: at a rate that cannot be kept they never end.
+const MISSED_A_TURN: usize = 1024;
 /// Events that are taken in one wait.
 const EVENTS: usize = 256;
 /// Below this the thread does not sleep but looks again: a processor needs about as long to wake up.
@@ -182,18 +189,31 @@ impl Worker {
     fn gather_bunch(&mut self, now: u64) {
         self.bunch.clear();
         let bunch = self.udp.as_ref().map_or(STREAM_BUNCH, Udp::bunch);
-        while self.bunch.len() < bunch {
-            match self.pacer.next(now, self.book.flight.len() + self.bunch.len()) {
+        let (most, mut missed) = (self.most_in_flight(now), 0);
+        while self.bunch.len() < bunch && missed < MISSED_A_TURN {
+            let in_flight = self.book.flight.len() + self.bunch.len();
+            match self.pacer.next(now, in_flight, most) {
                 Some(Due::Query { number, intended_ns }) => {
                     let number = self.order.get(number as usize).copied().unwrap_or(number);
                     self.bunch.push((number, intended_ns));
                 }
-                Some(Due::Missed { intended_ns }) => self.book.miss(intended_ns, &mut self.measure),
+                Some(Due::Missed { intended_ns }) => {
+                    self.book.miss(intended_ns, &mut self.measure);
+                    missed += 1;
+                }
                 None => break,
             }
         }
         if let (Some(udp), false) = (&mut self.udp, self.bunch.is_empty()) {
             udp.begin_bunch();
+        }
+    }
+
+    /// How many queries a closed loop may have in flight: few until each of its connections was begun, since each query begins one.
+    fn most_in_flight(&self, now: u64) -> usize {
+        match (&self.udp, &self.streams) {
+            (None, Some(streams)) if !streams.has_begun_all() => BEGUN_AT_ONCE + (now / BEGUN_AGAIN_NS) as usize,
+            _ => usize::MAX,
         }
     }
 

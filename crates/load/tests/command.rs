@@ -119,7 +119,15 @@ fn bad_input_is_told_in_one_line_before_anything_is_sent() {
         ),
         (format!("--queries {} --rate 1 --source-prefix ::/64", two.display()), "--source-prefix is of another".into()),
         (format!("--queries {}", two.display()), "--rate".into()),
-        (format!("--queries {} --rate -3", two.display()), "a number above 0 is wanted".into()),
+        (format!("--queries {} --rate -3", two.display()), "a number from 0.000001 to".into()),
+        (format!("--queries {} --rate 1e300", two.display()), "a number from 0.000001 to".into()),
+        (format!("--queries {} --rate 1 --interval 1e-10", two.display()), "a number from 0.001 to".into()),
+        (format!("--queries {} --rate 1 --interval 1e300", two.display()), "a number from 0.001 to".into()),
+        (format!("--queries {} --rate 1 --warm-up 1e300", two.display()), "a number from 0 to".into()),
+        (format!("--queries {} --rate 1 --seconds 1e300", two.display()), "a number above 0, at most".into()),
+        (format!("--queries {} --rate 1 --seconds NaN", two.display()), "a number above 0, at most".into()),
+        (format!("--queries {} --find-peak 200", two.display()), "a number from 0.01 to 100".into()),
+        (format!("--queries {} --outstanding 0", two.display()), "0 is not in 1..".into()),
         (format!("--queries {} --rate 1 --resume", two.display()), "--resume needs --transport tls".into()),
         (format!("--queries {} --rate 1 --ca {bad}", two.display()), "need --transport tls".into()),
         (
@@ -154,6 +162,65 @@ fn sigterm_ends_a_run_with_its_sum() {
     assert_eq!(last["type"], "stats_sum");
     assert!(last["queries"].as_u64().is_some_and(|queries| (5..60_000).contains(&queries)));
     assert!(child.wait().expect("it was started here").code().is_some());
+}
+
+#[test]
+fn a_rate_beyond_the_machine_can_be_ended() {
+    let (port, queries) = (serve(|_| false), file("beyond.queries", "a.example A\n"));
+    let arguments = format!(
+        "query --server 127.0.0.1 --port {port} --queries {} --rate 1e9 --seconds 60 --timeout-ms 10 --interval 0.1",
+        queries.display()
+    );
+    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    assert!(lines.by_ref().any(|line| line.contains("stats_periodic")));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().expect("kill(1)").success());
+    assert!(lines.last().expect("a sum").contains("scheduled queries were never sent"));
+    assert_eq!(child.wait().expect("it was started here").code(), Some(3));
+}
+
+#[test]
+fn results_that_cannot_be_written_are_no_success() {
+    let (port, queries) = (serve(|_| false), file("full.queries", "a.example A\n"));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let arguments =
+        format!("query --server 127.0.0.1 --port {port} --queries {} --rate 20 --seconds 0.2", queries.display());
+    let output = command(&arguments).stdout(full).output().expect("the program was built");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("writing results: No space left on device"), "{stderr}");
+}
+
+#[test]
+fn a_search_that_is_broken_off_tells_what_it_found() {
+    let (port, queries) = (serve(|_| false), file("broken-off.queries", "a.example A\n"));
+    let arguments = format!(
+        "query --server 127.0.0.1 --port {port} --queries {} --find-peak 99 --rate 10 --seconds 0.3",
+        queries.display()
+    );
+    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    assert!(lines.by_ref().any(|line| line.contains("answered")));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().expect("kill(1)").success());
+    let last: Value = serde_json::from_str(&lines.last().expect("a sum")).expect("JSON");
+    assert_eq!(last["type"], "stats_sum");
+    assert_eq!(last["zonda"]["invalid_because"][0], "the search was broken off");
+    assert_eq!(child.wait().expect("it was started here").code(), Some(3));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_no_valid_run() {
+    let queries = file("nobody.queries", "a.example A\n");
+    let nobody = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback").port();
+    for timing in ["--rate 50", "--outstanding 1", "--rate 50 --transport tcp"] {
+        let output = run(&format!(
+            "query --server 127.0.0.1 --port {nobody} --queries {} {timing} --seconds 0.2 --timeout-ms 50",
+            queries.display()
+        ));
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(3), "{timing}: {stderr}");
+        assert!(stderr.contains("not one query was answered"), "{timing}: {stderr}");
+    }
 }
 
 #[test]

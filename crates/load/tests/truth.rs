@@ -400,6 +400,17 @@ fn connections_stay_open_or_have_so_many_queries() {
     assert_eq!(served.join().expect("no panic").iter().sum::<usize>(), 144);
 }
 
+/// A listen queue may be as short as 10 (Knot DNS, BIND): what does not fit is dropped, and comes back after a second.
+#[test]
+fn connections_of_a_closed_loop_begin_a_few_at_a_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let server = listener.local_addr().expect("bound");
+    let timing = Timing::Closed { outstanding: 200, seconds: 0.02 };
+    let job = Job { transport: Transport::Tcp, connections: 200, timing, ..job(server, 1.0, 1.0) };
+    let measure = run(&Job { timeout: Duration::from_millis(50), ..job }).measure;
+    assert!((8..=12).contains(&measure.queries), "{} queries before the first answer", measure.queries);
+}
+
 #[test]
 fn queries_on_connections_that_the_server_closes_time_out() {
     let (server, _served) = serve_stream(1000, 1);

@@ -20,9 +20,10 @@ from zonda_lab.report.words import number
 from zonda_lab.schema import parse
 
 READING = """Every figure is the median over fresh starts of the server, with its 95 % interval (BCa bootstrap; \
-with two starts their range). Treatments take turns in random order, the baseline twice in each block: “again” is that \
-second baseline, and how often it differs from the first is the A/A control. Windows that broke a rule fixed \
-beforehand are left out, and each experiment says which and why."""
+of few starts hardly more than their range, which of three holds the truth three times in four). Differences are \
+judged by paired ratios, with Student's intervals below eight blocks. Treatments take turns in random order, the \
+baseline twice in each block: “again” is that second baseline, and how often it differs from the first is the A/A \
+control. Windows that broke a rule fixed beforehand are left out, and each experiment says which and why."""
 DISTURBED = """Windows that other programs on the machine disturbed are counted as if they were valid. This shows that \
 the experiments work; no figure on this page may be quoted."""
 

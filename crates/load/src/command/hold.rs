@@ -12,7 +12,7 @@ use netio::{clock, limit};
 use serde_json::{Map, Value, json};
 
 use super::input::read;
-use super::number::{not_negative, positive};
+use super::number::{rate, seconds_or_none};
 use super::security::Trust;
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
@@ -42,10 +42,10 @@ pub struct Arguments {
     #[arg(long)]
     connections: u32,
     /// How many are opened a second
-    #[arg(long, value_parser = positive, default_value_t = 1000.0)]
+    #[arg(long, value_parser = rate, default_value_t = 1000.0)]
     rate: f64,
     /// How long they are held when the last one stands
-    #[arg(long, value_parser = not_negative, default_value_t = 10.0)]
+    #[arg(long, value_parser = seconds_or_none, default_value_t = 10.0)]
     seconds: f64,
     /// Ask one of these queries on each
     #[arg(long, value_name = "FILE")]
@@ -147,7 +147,9 @@ impl Arguments {
             handshake: held.handshake,
             ..probes.unwrap_or_default()
         };
-        reporter.sum(&Outcome { since, until: clock::real(), measure }, figures);
+        reporter
+            .sum(&Outcome { since, until: clock::real(), measure }, figures)
+            .map_err(Failure::system("writing results"))?;
         Ok(verdict(&invalid_because))
     }
 
@@ -220,7 +222,7 @@ impl Arguments {
 }
 
 fn invalid_because(held: &Held, probes: Option<&Measure>) -> Vec<String> {
-    let mut reasons = probes.map(Measure::invalid_because).unwrap_or_default();
+    let mut reasons = probes.map(Measure::faults).unwrap_or_default();
     if held.failed > 0 {
         let why = held.first_failure.as_deref().unwrap_or("unknown");
         reasons.push(format!("{} connections could not be opened; the first one: {why}", held.failed));

@@ -9,7 +9,7 @@ use clap::Args;
 use wire::Name;
 
 use super::input::read;
-use super::number::positive;
+use super::number::{rate, seconds};
 use super::security::Tsig;
 use super::target::Target;
 use super::{Failure, Verdict, query};
@@ -32,10 +32,10 @@ pub struct NotifyArguments {
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
     /// Messages a second
-    #[arg(long, value_parser = positive)]
+    #[arg(long, value_parser = rate)]
     rate: f64,
     /// How long to send; without it each zone is told once
-    #[arg(long, value_parser = positive)]
+    #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 }
 
@@ -50,10 +50,10 @@ pub struct UpdateArguments {
     #[arg(long, value_name = "NAME")]
     zone: Name,
     /// Messages a second
-    #[arg(long, value_parser = positive)]
+    #[arg(long, value_parser = rate)]
     rate: f64,
     /// How long to send
-    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
 }
 

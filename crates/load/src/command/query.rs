@@ -11,11 +11,11 @@ use netio::clock;
 use serde_json::{Map, json};
 
 use super::input::{Input, read};
-use super::number::{not_negative, positive, share};
+use super::number::{interval, percent, positive, rate, seconds, seconds_or_none, share};
 use super::security::{Trust, Tsig};
 use super::target::Target;
 use super::{Failure, Verdict, verdict};
-use crate::measure::Measure;
+use crate::measure::{Measure, UNANSWERED};
 use crate::plan::{Arrivals, Profile};
 use crate::queries::Queries;
 use crate::report::Reporter;
@@ -71,7 +71,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: u64,
     /// Seconds between intermediate results
-    #[arg(long, default_value_t = 1.0, value_parser = positive, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 1.0, value_parser = interval, value_name = "SECONDS")]
     interval: f64,
 }
 
@@ -86,13 +86,13 @@ enum Line {
 #[derive(Debug, Args)]
 struct TimingArguments {
     /// Queries a second: an open loop, whatever is answered
-    #[arg(long, value_parser = positive, required_unless_present_any = ["outstanding", "steps", "speed", "find_peak"])]
+    #[arg(long, value_parser = rate, required_unless_present_any = ["outstanding", "steps", "speed", "find_peak"])]
     rate: Option<f64>,
     /// Go from --rate to this rate in a line
-    #[arg(long, value_parser = positive, value_name = "RATE", requires = "rate")]
+    #[arg(long, value_parser = rate, value_name = "RATE", requires = "rate")]
     ramp_to: Option<f64>,
     /// One rate after the other, each for --seconds
-    #[arg(long, value_delimiter = ',', value_name = "RATE,RATE", value_parser = positive, conflicts_with = "rate")]
+    #[arg(long, value_delimiter = ',', value_name = "RATE,RATE", value_parser = rate, conflicts_with = "rate")]
     steps: Option<Vec<f64>>,
     /// How queries are spread in time
     #[arg(long, value_enum, default_value_t = Spread::Constant)]
@@ -101,16 +101,17 @@ struct TimingArguments {
     #[arg(long, default_value_t = 1, value_name = "SEED")]
     arrivals_seed: u64,
     /// Keep so many queries in flight instead: a closed loop
-    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "steps"])]
-    outstanding: Option<usize>,
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "steps"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    outstanding: Option<u32>,
     /// Send the queries of a capture at their times, so many times as fast: an open loop
     #[arg(long, value_parser = positive, conflicts_with_all = ["rate", "steps", "outstanding"], requires = "pcap")]
     speed: Option<f64>,
     /// How long to send
-    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     /// Seconds before that in which nothing is measured
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = not_negative)]
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds_or_none)]
     warm_up: f64,
 }
 
@@ -119,10 +120,10 @@ struct TimingArguments {
 struct PeakArguments {
     /// Search the highest rates at which these percentages are answered, beginning at --rate, each trial of --seconds
     #[arg(long, value_delimiter = ',', value_name = "PERCENT", num_args = 0.., default_missing_value = "100,99.99,99.9,99",
-        value_parser = positive, conflicts_with_all = ["outstanding", "steps", "speed", "ramp_to"])]
+        value_parser = percent, conflicts_with_all = ["outstanding", "steps", "speed", "ramp_to"])]
     find_peak: Option<Vec<f64>>,
     /// How exactly, in percent of the rate
-    #[arg(long, default_value_t = 2.0, value_parser = positive, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 2.0, value_parser = percent, value_name = "PERCENT")]
     resolution: f64,
 }
 
@@ -146,7 +147,7 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Verdict, Failure> {
     let loop_kind = if matches!(job.timing, Timing::Closed { .. }) { "closed" } else { "open" };
     let mut reporter = Reporter::new(loop_kind, transport_name(job));
     let outcome = job.run(stop, |interval| reporter.periodic(interval)).map_err(Failure::system("sending queries"))?;
-    reporter.sum(&outcome, Map::new());
+    reporter.sum(&outcome, Map::new()).map_err(Failure::system("writing results"))?;
     Ok(verdict(&outcome.measure.invalid_because()))
 }
 
@@ -159,15 +160,20 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
     let reporter = Reporter::new("open", transport_name(job));
     let mut total = Measure::default();
     let since = clock::real();
-    let peaks = search.run(|rate| {
+    let mut peaks = Vec::new();
+    let searched = search.run(&mut peaks, |rate| {
         let timing = Timing::Rate(Profile::flat(rate, arguments.timing.seconds), arguments.timing.arrivals());
         let outcome = Job { timing, ..job.clone() }.run(stop, |_| ()).map_err(Failure::system("sending queries"))?;
+        total.add(&outcome.measure);
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::System { what: "searching the peak".into(), error: ErrorKind::Interrupted.into() });
         }
-        total.add(&outcome.measure);
         Ok(tell_trial(&reporter, rate, &outcome.measure, arguments.timing.seconds))
-    })?;
+    });
+    let is_broken_off = stop.load(Ordering::Relaxed);
+    if !is_broken_off {
+        searched?;
+    }
     let told: Vec<_> = peaks
         .iter()
         .map(|peak| {
@@ -178,12 +184,20 @@ fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBo
         })
         .collect();
     let mut invalid_because: Vec<String> = Vec::new();
+    if is_broken_off {
+        invalid_because.push("the search was broken off".into());
+    }
+    if total.responses == 0 {
+        invalid_because.push(UNANSWERED.into());
+    }
     if total.wrong > 0 {
         invalid_because.push(format!("{} of {} answers are wrong", total.wrong, total.responses));
     }
     let figures = json!({"peaks": told, "invalid_because": invalid_because});
     let outcome = Outcome { since, until: clock::real(), measure: total };
-    reporter.sum(&outcome, figures.as_object().cloned().unwrap_or_default());
+    reporter
+        .sum(&outcome, figures.as_object().cloned().unwrap_or_default())
+        .map_err(Failure::system("writing results"))?;
     Ok(verdict(&invalid_because))
 }
 
@@ -241,7 +255,7 @@ impl Arguments {
     /// Enough to share the cost of a system call, few enough not to pile up at one thread of a server that spreads its clients
     /// by address and port.
     fn bunch(&self) -> usize {
-        let usual = self.timing.outstanding.map_or(8, |outstanding| (outstanding / 8).clamp(1, MAX_BUNCH));
+        let usual = self.timing.outstanding.map_or(8, |outstanding| (outstanding as usize / 8).clamp(1, MAX_BUNCH));
         self.bunch.map_or(usual, usize::from)
     }
 
@@ -283,7 +297,7 @@ impl TimingArguments {
             return Timing::Trace { speed };
         }
         match (self.outstanding, &self.steps, self.rate, self.ramp_to) {
-            (Some(outstanding), ..) => Timing::Closed { outstanding, seconds: self.seconds },
+            (Some(outstanding), ..) => Timing::Closed { outstanding: outstanding as usize, seconds: self.seconds },
             (None, Some(rates), ..) => Timing::Rate(Profile::steps(rates, self.seconds), arrivals),
             (None, None, rate, Some(to)) => {
                 Timing::Rate(Profile::ramp(rate.unwrap_or_default(), to, self.seconds), arrivals)

@@ -118,7 +118,8 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Verdict, Failure
     if let Some(first) = pulled.failures.first() {
         invalid_because.push(format!("{} zones were not transferred; the first one: {first}", pulled.failed));
     }
-    reporter.figures(since, clock::real(), pull_figures(&pulled, seconds, &invalid_because));
+    let figures = pull_figures(&pulled, seconds, &invalid_because);
+    reporter.figures(since, clock::real(), figures).map_err(Failure::system("writing results"))?;
     Ok(verdict(&invalid_because))
 }
 
@@ -152,7 +153,7 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Verdict, 
     let message = format!("serving {count} zones on port {port}");
     reporter.event("ready", &message, json!({"zones": count, "records": records, "port": port, "tls_port": tls_port}));
     let served = primary.run(stop).map_err(Failure::system("serving"))?;
-    reporter.figures(since, clock::real(), serve_figures(&served));
+    reporter.figures(since, clock::real(), serve_figures(&served)).map_err(Failure::system("writing results"))?;
     Ok(Verdict::Valid)
 }
 
