@@ -12,7 +12,7 @@ from compare import Difference, Reply, compare
 from explanations import TABLE, Explanation, explain, row
 from faults import Rule
 from laws import faults
-from message import TC, Question, Record, rdata_text, type_text
+from message import SOA, TC, Question, Record, rdata_text, type_text
 from names import Malformed, is_below, name_text
 from proofs import Validator
 from servers import Server
@@ -124,8 +124,13 @@ class Campaign:
             return ask.tcp(server.address, messages, pipeline=1 if ill_formed else 50, timeout_s=patience_s)
         replies = ask.udp(server.address, messages, timeout_s=patience_s, tries=2 if ill_formed else 3)
         if not ill_formed and None in replies:
-            server.require_answers(questions[replies.index(None)])
+            self.require_answers(server, questions[replies.index(None)])
         return replies
+
+    def require_answers(self, server: Server, last: Question) -> None:
+        """Raises `RuntimeError` if the server answers no more; `last` is what it was silent to first."""
+        if ask.udp(server.address, [Question(apex, SOA).wire() for apex in self.zones.zones]).count(None) == len(self.zones.zones):
+            raise RuntimeError(f"{server.name} hangs or has died since it, or one of {ask.WINDOW} asked with it, came: {last}")
 
     def reply(self, server: str, question: Question, wire: bytes | None) -> Reply:
         reply = Reply.of(server, wire)

@@ -31,6 +31,9 @@ class Denial(Protocol):
     def no_ds(self, cut: bytes) -> bool:
         """The delegation is not signed."""
 
+    def leaves_out(self, encloser: bytes, name: bytes) -> bool:
+        """Opt-out hides the closest encloser of the name, so that nothing proves that no wildcard stands for it (erratum 3441)."""
+
 
 def denial(records: Iterable[Record], apex: bytes) -> Denial:
     """The NSEC3 records among these if there are any, else the NSEC records."""
@@ -138,6 +141,9 @@ class NsecDenial:
         link = self.at(cut)
         return link is not None and lacks_ds(link.types)
 
+    def leaves_out(self, encloser: bytes, name: bytes) -> bool:
+        return False
+
 
 @dataclass(frozen=True)
 class Link3:
@@ -210,11 +216,12 @@ class Nsec3Denial:
         return None
 
     def no_name(self, name: bytes) -> bool:
-        if not (found := self.encloser(name)):
-            return False
-        # Erratum 3441: opt-out may have left out the closest encloser. If a wildcard stands below the next one, nothing proves more.
-        unprovable = bool(found[1].flags & OPT_OUT) and self.at(wildcard(found[0])) is not None
-        return unprovable or self.cover(wildcard(found[0])) is not None
+        found = self.encloser(name)
+        return found is not None and self.cover(wildcard(found[0])) is not None
+
+    def leaves_out(self, encloser: bytes, name: bytes) -> bool:
+        found = self.encloser(name)
+        return found is not None and len(found[0]) < len(encloser) and bool(found[1].flags & OPT_OUT)
 
     def no_data(self, name: bytes, qtype: int) -> bool:
         if link := self.at(name):

@@ -39,7 +39,7 @@ from message import (
     rdata_from_wire,
     type_text,
 )
-from names import from_labels, is_below, labels, name_text, read_name
+from names import ancestors, from_labels, is_below, labels, name_text, read_name
 from zoneset import ZoneSet, covered
 
 try:
@@ -173,7 +173,8 @@ class Validator:
             yield Fault(Rule.FOREIGN_SOA, f"{name_text(apex)} for {name_text(name)}")
         elif zone.is_signed:
             proof = self.denial(message, apex)
-            if message.rcode == NXDOMAIN and not proof.no_name(name):
+            encloser = next(above for above in ancestors(name) if above in zone.names or above == apex)
+            if message.rcode == NXDOMAIN and not (proof.no_name(name) or proof.leaves_out(encloser, name)):
                 yield Fault(Rule.NO_NAME, name_text(name))
             if message.rcode == NOERROR and not proof.no_data(name, qtype):
                 yield Fault(Rule.NO_DATA, f"{name_text(name)} {type_text(qtype)}")

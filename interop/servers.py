@@ -86,12 +86,6 @@ class Server:
             if waiting:
                 time.sleep(0.05)
 
-    def require_answers(self, last: Question) -> None:
-        """Raises `RuntimeError` if the server has died or hangs; `last` is what it was silent to first."""
-        if ask.udp(self.address, [Question(self.zones[0].apex, SOA).wire()]) == [None]:
-            how = "hangs" if self.process is not None and self.process.poll() is None else "has died"
-            raise RuntimeError(f"{self.name} {how} since it, or one of {ask.WINDOW} asked with it, came: {last}")
-
     def stop(self) -> None:
         """Ends the server and its children, which share its process group."""
         if self.process is None:
