@@ -281,19 +281,24 @@ def test_a_host_that_accepts_and_says_nothing_is_left_and_tried_again(
     def start_when_stopped(self: Connection, argv: list[str | Path]) -> Any:
         if self.spec.name == "player1" and not stopped:
             stopped.extend(sessions(hosts, "player1"))
-            hosts.inside("player1", "kill", "-STOP", *stopped)
+            signal_all(hosts, "player1", "STOP", stopped)
         return start(self, argv)
 
     with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet:
         monkeypatch.setattr(Connection, "start", start_when_stopped)
         fleet.connect()
         assert stopped and all(player.alive for player in fleet.players)
-        hosts.inside("player1", "kill", "-KILL", *stopped)
+        signal_all(hosts, "player1", "KILL", stopped)
         stopped = sessions(hosts, "player1")
-        hosts.inside("player1", "kill", "-STOP", *stopped)
+        signal_all(hosts, "player1", "STOP", stopped)
         with pytest.raises(ConnectionLostError, match=r"player1: the connection to root@10\.77\.0\.11 is lost: "):
             fleet.players[0].run("true")
-        hosts.inside("player1", "kill", "-KILL", *stopped)
+        signal_all(hosts, "player1", "KILL", stopped)
+
+
+def signal_all(hosts: Hosts, name: str, signal_name: str, pids: list[str]) -> None:
+    """Those that have ended meanwhile need no signal."""
+    hosts.inside(name, "sh", "-c", f'kill -{signal_name} "$@" 2>/dev/null || true', "sh", *pids)
 
 
 def sessions(hosts: Hosts, name: str) -> list[str]:

@@ -368,13 +368,19 @@ fn limit(
         }
         Verdict::Slip => {
             scratch.counters.slipped += 1;
-            out[2] |= 2;
-            out[6..HEADER_LEN].fill(0);
-            let bad_version = request.edns.is_some_and(|edns| edns.version > 0);
-            let extended = Extended { bad_version, ..Extended::default() };
-            Reply::Send(write_only_opt(served, ask, request, &extended, request.question_end, out))
+            Reply::Send(truncate(served, ask, request, out))
         }
     }
+}
+
+/// Leaves header, question and OPT record of an answer, with TC: the client is to come by TCP. Returns its length.
+#[cold]
+fn truncate(served: &Served, ask: &Ask<'_>, request: &Request<'_>, out: &mut [u8]) -> usize {
+    out[2] |= 2;
+    out[6..HEADER_LEN].fill(0);
+    let bad_version = request.edns.is_some_and(|edns| edns.version > 0);
+    let extended = Extended { bad_version, ..Extended::default() };
+    write_only_opt(served, ask, request, &extended, request.question_end, out)
 }
 
 /// Writes an OPT record at `at` of a message that has no other records, if the query has one; returns where it ends.
