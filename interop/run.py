@@ -40,7 +40,7 @@ def main() -> int:
         print("the Python package cryptography is not there: signatures are looked for, not verified")
     subject, tally = SUBJECT if SUBJECT in versions else None, Tally()
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
-        names = [options.hold] if options.hold else ["oddities"] if options.quick else options.scenes.split(",")
+        names = [options.hold] if options.hold else ["oddities", "random"] if options.quick else options.scenes.split(",")
         for scene in scenes(names, Path(folder), options.quick, options.seed, lambda name, why: print(f"skipped {name}: {why}")):
             with ExitStack() as stack:
                 servers = started(scene, kinds, Path(folder) / scene.name, stack)
@@ -55,7 +55,7 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few thousand questions about the zones of this folder only")
+    parser.add_argument("--quick", action="store_true", help="some thousand questions about the zones of this folder and two made by chance")
     parser.add_argument(
         "--servers", default="zonda,nsd,knot,bind", help="which to start; without zonda, each is compared with each (default: %(default)s)"
     )

@@ -51,6 +51,16 @@ def test_every_name_is_denied_or_not_as_the_zone_has_it(shipped: Shipped, apex: 
 
 
 @pytest.mark.parametrize("apex", SIGNED)
+def test_what_opt_out_leaves_out_is_told(shipped: Shipped, apex: str) -> None:
+    zone, proof = zone_and_denial(shipped, apex)
+    hidden = {n for n in opted_out(zone) - zone.owners.keys() if is_plain(n, zone)}
+    assert bool(hidden) == (apex == "n3out.example.")
+    for encloser in {n for n in zone.names if is_plain(n, zone)}:
+        name = b"\2nx" + encloser
+        assert proof.leaves_out(encloser, name) == (encloser in hidden), encloser
+
+
+@pytest.mark.parametrize("apex", SIGNED)
 def test_types_are_denied_or_not_as_the_zone_has_them(shipped: Shipped, apex: str) -> None:
     zone, proof = zone_and_denial(shipped, apex)
     unsure = opted_out(zone)

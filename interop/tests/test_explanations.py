@@ -11,7 +11,7 @@ from answers import Entry, answer
 from compare import Reply, compare
 from explanations import TABLE, explain
 from faults import Fault, Rule
-from message import AA, ANY, CNAME, DS, NS, NSEC, RD, SOA, TC, A, Question
+from message import AA, ANY, CNAME, DS, NS, NSEC, NXDOMAIN, RD, SOA, TC, A, Question
 from names import wire_name
 from zonedata import ZoneData
 from zoneset import ZoneSet
@@ -99,6 +99,19 @@ def cut_case() -> tuple[Question, bytes, bytes]:
 def other_zone_case() -> tuple[Question, bytes, bytes]:
     question, alias = asked("out.example.", A), ("out.example.", CNAME, wire_name("www.other."))
     return question, answer(question, [alias, ("www.other.", A, ADDRESS)]), answer(question, [alias])
+
+
+def name_error_case() -> tuple[Question, bytes, bytes]:
+    question = asked("nothing.example.", A, 1232)
+    return question, answer(question, authority=NO_DATA, rcode=NXDOMAIN), answer(question, authority=NO_DATA, rcode=NXDOMAIN, flags=0)
+
+
+def test_a_name_error_without_authority_is_excused_if_nothing_is_said(zones: ZoneSet) -> None:
+    question, whole, bare = name_error_case()
+    empty = answer(question, rcode=NXDOMAIN, flags=0)
+    assert "a name error that opt-out cannot prove" in left(zones, question, Reply.of("zonda", whole), Reply.of("knot", empty))[0]
+    assert "aa" in left(zones, question, Reply.of("zonda", whole), Reply.of("knot", bare))[1]
+    assert "aa" in left(zones, question, Reply.of("zonda", empty), Reply.of("knot", whole))[1]
 
 
 @pytest.mark.parametrize(
