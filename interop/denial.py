@@ -32,7 +32,7 @@ class Denial(Protocol):
         """The delegation is not signed."""
 
     def leaves_out(self, encloser: bytes, name: bytes) -> bool:
-        """Opt-out hides the closest encloser of the name, so that nothing proves that no wildcard stands for it (erratum 3441)."""
+        """Opt-out hides the closest encloser of the name, and a wildcard below the next one keeps all from being proved (erratum 3441)."""
 
 
 def denial(records: Iterable[Record], apex: bytes) -> Denial:
@@ -221,7 +221,8 @@ class Nsec3Denial:
 
     def leaves_out(self, encloser: bytes, name: bytes) -> bool:
         found = self.encloser(name)
-        return found is not None and len(found[0]) < len(encloser) and bool(found[1].flags & OPT_OUT)
+        is_hidden = found is not None and len(found[0]) < len(encloser) and bool(found[1].flags & OPT_OUT)
+        return is_hidden and found is not None and self.at(wildcard(found[0])) is not None
 
     def no_data(self, name: bytes, qtype: int) -> bool:
         if link := self.at(name):

@@ -63,6 +63,17 @@ def signer(signature: Record) -> bytes:
     return read_name(signature.rdata, 18, {})[0]
 
 
+def signed_name(signature: Record) -> bytes:
+    """The name that a signature is over: where it counts fewer labels, that of the wildcard (RFC 4035 5.3.2).
+
+    dnspython makes it so itself, but not of a name that begins with an asterisk.
+    """
+    count = signature.rdata[3]
+    if count >= label_count(signature.owner):
+        return signature.owner
+    return from_labels([b"*", *labels(signature.owner)[-count:]])
+
+
 @dataclass
 class Validator:
     """Judges answers of a set of zones; remembers the signatures it has verified."""
@@ -121,7 +132,7 @@ class Validator:
             return True
         rrsig = rdata_from_wire(RRSIG, signature.rdata)
         assert isinstance(rrsig, dns.rdtypes.ANY.RRSIG.RRSIG)
-        owner = dns.name.from_wire(signature.owner, 0)[0]
+        owner = dns.name.from_wire(signed_name(signature), 0)[0]
         keys: dict[dns.name.Name, dns.node.Node | dns.rdataset.Rdataset] = {rrsig.signer: rdataset(zone.set_of(zone.apex, DNSKEY))}
         rrset = dns.rrset.from_rdata_list(owner, rrsig.original_ttl, list(rdataset(records)))
         try:

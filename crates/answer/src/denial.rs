@@ -129,10 +129,10 @@ impl<'z> Proofs<'z> {
         qname: &Qname,
         encloser_len: usize,
         key: &Key,
-        before: &Cursor<'z>,
+        before: Cursor<'z>,
     ) {
         match zone.denial() {
-            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before.clone())),
+            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before)),
             _ => {
                 let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
                 self.add(zone, qname, covering_nsec3(zone, &hash(zone, &[qname.suffix(labels + 1)])));
@@ -140,10 +140,20 @@ impl<'z> Proofs<'z> {
         }
     }
 
-    /// The wildcard, whose key this is, does not have the type either (RFC 4035 3.1.3.4, RFC 5155 7.2.5).
-    pub(crate) fn deny_wildcard_type(&mut self, zone: &'z Zone, qname: &Qname, encloser_len: usize, key: &Key) {
+    /// The name is not there, and the wildcard, whose key this is, does not have the type (RFC 4035 3.1.3.4, RFC 5155 7.2.5).
+    pub(crate) fn deny_wildcard_type(
+        &mut self,
+        zone: &'z Zone,
+        qname: &Qname,
+        encloser_len: usize,
+        key: &Key,
+        before: Cursor<'z>,
+    ) {
         match zone.denial() {
-            Denial::Nsec => self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes()))),
+            Denial::Nsec => {
+                self.add(zone, qname, covering_nsec(zone, before));
+                self.add(zone, qname, covering_nsec(zone, zone.seek(key.as_bytes())));
+            }
             _ => {
                 let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
                 self.prove_encloser(zone, qname, labels);

@@ -370,16 +370,16 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
             return self.refer_wildcard(zone, &node);
         }
-        if wants_proof {
-            self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, &before);
-        }
         if let Some(node) = node
             && let Some(step) = self.answer_from(zone, &node)?
         {
+            if wants_proof {
+                self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, before);
+            }
             return Ok(step);
         }
         if wants_proof {
-            self.proofs.deny_wildcard_type(zone, self.qname, encloser_len, self.key);
+            self.proofs.deny_wildcard_type(zone, self.qname, encloser_len, self.key, before);
         }
         self.negative(zone, NOERROR)
     }

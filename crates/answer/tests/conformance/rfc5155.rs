@@ -156,6 +156,18 @@ fn rfc_5155_b_5_wildcard_no_data_error() {
     ));
 }
 
+/// Opt-out leaves out a wildcard, and what is above it, that are there for an unsigned delegation alone (erratum 3441): its
+/// hash is of no use, nor is that of a name longer than the next closer one.
+#[test]
+fn rfc_5155_7_2_5_a_wildcard_that_opt_out_leaves_out_has_no_data() {
+    let zone = format!("{EXAMPLE}\nd.*.hidden.example. 3600 NS ns1.example.\n");
+    Server::new(&[("example.", &zone)]).example(&format!(
+        "a.hidden.example. A +do\n NOERROR AA\n authority\n {SOA}\n {}",
+        // The closest provable encloser example is matched, hidden covered.
+        nsec3(&["0p9m", "b4um"])
+    ));
+}
+
 #[test]
 fn rfc_5155_b_6_ds_of_the_apex_where_the_parent_is_not_served() {
     server().example(&format!("example. DS +do\n NOERROR AA\n authority\n {SOA}\n {}", nsec3(&["0p9m"])));
