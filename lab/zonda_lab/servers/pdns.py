@@ -7,6 +7,9 @@ from pathlib import Path
 from zonda_lab.model import Setup, Zone
 from zonda_lab.servers.adapter import Adapter, Feature
 
+# The control program waits some seconds only, while the server reads a large zone to its end.
+PATIENTLY = 'told=$("$@" 2>&1) && exit; case $told in *Timeout*) ;; *) echo "$told" >&2; exit 1 ;; esac'
+
 
 class Pdns(Adapter):
     """pdns_server(1): zone files behind the packet and query caches, which are left as they come."""
@@ -28,7 +31,8 @@ class Pdns(Adapter):
     def reload_command(self, setup: Setup) -> list[str | Path]:
         """By its control socket, zone by zone."""
         names = [zone.name.rstrip(".") or "." for zone in setup.zones]
-        return ["pdns_control", f"--config-dir={setup.directory}", "bind-reload-now", *names]
+        asked = ["pdns_control", f"--config-dir={setup.directory}", "bind-reload-now", *names]
+        return ["sh", "-c", PATIENTLY, "sh", *asked]
 
     def files(self, setup: Setup) -> dict[str, str]:
         """Its own settings, and zones in BIND's language."""
