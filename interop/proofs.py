@@ -17,7 +17,7 @@ import dns.rdataset
 import dns.rdtypes.ANY.RRSIG
 import dns.rrset
 
-from denial import Denial, denial
+from denial import Denial, denial, wildcard
 from faults import Fault, Rule
 from message import (
     AA,
@@ -68,10 +68,14 @@ def signed_name(signature: Record) -> bytes:
 
     dnspython makes it so itself, but not of a name that begins with an asterisk.
     """
+    is_counted = signature.rdata[3] >= label_count(signature.owner)
+    return signature.owner if is_counted else wildcard(counted(signature.owner, signature))
+
+
+def counted(name: bytes, signature: Record) -> bytes:
+    """The last labels of a name, as many as a signature counts."""
     count = signature.rdata[3]
-    if count >= label_count(signature.owner):
-        return signature.owner
-    return from_labels([b"*", *labels(signature.owner)[-count:]])
+    return from_labels(labels(name)[-count:] if count else [])
 
 
 @dataclass
@@ -163,10 +167,8 @@ class Validator:
     def wildcard_faults(self, name: bytes, signatures: list[Record], message: Answer) -> Iterator[Fault]:
         """RFC 4035 3.1.3.3, RFC 5155 7.2.6: an answer made from a wildcard proves that there is no closer match."""
         for signature in signatures[:1]:
-            count = signature.rdata[3]
-            if count < label_count(name):
-                encloser = from_labels(labels(name)[-count:] if count else [])
-                if not self.denial(message, signer(signature)).no_closer(name, encloser):
+            if signature.rdata[3] < label_count(name):
+                if not self.denial(message, signer(signature)).no_closer(name, counted(name, signature)):
                     yield Fault(Rule.WILDCARD, name_text(name))
 
     def end_faults(self, name: bytes, question: Question, message: Answer) -> Iterator[Fault]:
