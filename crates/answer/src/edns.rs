@@ -8,8 +8,6 @@ use crate::{Ask, Transport};
 /// What an answer says in its OPT record beyond what the client asked for.
 #[derive(Default)]
 pub(crate) struct Extended {
-    /// RFC 6891 6.1.3: the version of the client is not 0.
-    pub(crate) bad_version: bool,
     /// RFC 8914: the code of an extended error.
     pub(crate) error: Option<u16>,
     /// RFC 9660: how many labels the apex of the zone has, and its serial.
@@ -66,7 +64,7 @@ pub(crate) fn write_opt(
     let start = message.at;
     let payload = options.udp_payload.to_be_bytes();
     // RFC 6891 9: BADVERS is 16, its upper bits stand here.
-    let upper = u8::from(extended.bad_version);
+    let upper = u8::from(request.has_bad_version());
     // RFC 3225 3: DO is copied.
     let flags = u8::from(edns.dnssec_ok) << 7;
     let opt = [0, 0, 41, payload[0], payload[1], upper, 0, flags, 0, 0, 0];

@@ -184,19 +184,18 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     let reserved = edns::reserved_len(options, ask.transport, request);
     let mut message = Message::new(out, end, limit - reserved);
     let mut extended = Extended::default();
-    let outcome = match request.edns {
-        // RFC 6891 6.1.3.
-        Some(edns) if edns.version > 0 => {
-            extended.bad_version = true;
-            Outcome { rcode: NOERROR, authoritative: false }
-        }
+    let outcome = if request.has_bad_version() {
+        Outcome { rcode: NOERROR, authoritative: false }
+    } else if request.is_signed {
         // RFC 8945 5.2.1: no key is known here.
-        _ if request.is_signed => Outcome { rcode: NOTAUTH, authoritative: false },
-        _ if !request.has_question() => Outcome { rcode: NOERROR, authoritative: false },
-        _ => look_up(served, scratch, ask, request, &mut message, &mut extended),
+        Outcome { rcode: NOTAUTH, authoritative: false }
+    } else if !request.has_question() {
+        Outcome { rcode: NOERROR, authoritative: false }
+    } else {
+        look_up(served, scratch, ask, request, &mut message, &mut extended)
     };
     write_header(&mut message, request, outcome);
-    scratch.counters.count(outcome.rcode, message.truncated, extended.bad_version);
+    scratch.counters.count(outcome.rcode, message.truncated, request.has_bad_version());
     message.limit = limit;
     if request.edns.is_some() {
         write_opt(&mut message, options, ask, request, &extended);
@@ -314,9 +313,10 @@ fn transfer(
     request: &Request<'_>,
     out: &mut [u8],
 ) -> Option<Reply> {
-    let is_bad_version = request.edns.is_some_and(|edns| edns.version > 0);
-    let is_ordinary =
-        request.is_signed || is_bad_version || request.qclass != Class::IN || ask.transport == Transport::Udp;
+    let is_ordinary = request.is_signed
+        || request.has_bad_version()
+        || request.qclass != Class::IN
+        || ask.transport == Transport::Udp;
     if is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
         return None;
     }
@@ -378,9 +378,7 @@ fn limit(
 fn truncate(served: &Served, ask: &Ask<'_>, request: &Request<'_>, out: &mut [u8]) -> usize {
     out[2] |= 2;
     out[6..HEADER_LEN].fill(0);
-    let bad_version = request.edns.is_some_and(|edns| edns.version > 0);
-    let extended = Extended { bad_version, ..Extended::default() };
-    write_only_opt(served, ask, request, &extended, request.question_end, out)
+    write_only_opt(served, ask, request, &Extended::default(), request.question_end, out)
 }
 
 /// Writes an OPT record at `at` of a message that has no other records, if the query has one; returns where it ends.

@@ -131,6 +131,12 @@ impl Request<'_> {
     pub(crate) fn has_question(&self) -> bool {
         self.question_end > HEADER_LEN
     }
+
+    /// RFC 6891 6.1.3: the client speaks another version of EDNS than 0.
+    #[inline]
+    pub(crate) fn has_bad_version(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.version > 0)
+    }
 }
 
 fn read_records<'m>(

@@ -143,6 +143,11 @@ impl<'m> Tsig<'m> {
         self.owner.wire().len() + self.algorithm.wire().len() + FIXED_LEN + self.mac.len() + self.other.len()
     }
 
+    /// The record of an answer that refuses the query with this one; not signed yet.
+    pub fn refused(&self, fault: Fault, other: &'m [u8], original_id: [u8; 2]) -> Tsig<'m> {
+        Tsig { mac: &[], error: fault.code(), other, original_id, ..*self }
+    }
+
     /// Writes the record to the start of `out`, which holds [`Tsig::len`] octets.
     pub fn write(&self, out: &mut [u8]) {
         let rdata_len = self.len() - self.owner.wire().len() - 10;

@@ -50,8 +50,7 @@ impl Refusal<'_, '_> {
         let now = &now_s.to_be_bytes()[2..];
         // RFC 8945 5.2.3: the time of the query comes back, and the clock of the server beside it.
         let other = if self.fault == Fault::Time { now } else { &[] };
-        let answer =
-            Tsig { mac: &[], error: self.fault.code(), other, original_id: [out[start], out[start + 1]], ..tsig };
+        let answer = tsig.refused(self.fault, other, [out[start], out[start + 1]]);
         match (self.fault, self.key, Mac::new(tsig.mac)) {
             (Fault::Time | Fault::Truncation, Some(key), Some(mac)) => {
                 Signer::of_answers(key, mac).sign_as(answer, out, start).map(drop)
@@ -68,7 +67,7 @@ impl Refusal<'_, '_> {
 /// returns its length; `None` where the query has no proper one, or it does not fit.
 pub fn write_key_refusal(query: &[u8], out: &mut [u8]) -> Option<usize> {
     let (tsig, _) = find(query).ok()??;
-    let answer = Tsig { mac: &[], error: Fault::Key.code(), other: &[], original_id: [query[0], query[1]], ..tsig };
+    let answer = tsig.refused(Fault::Key, &[], [query[0], query[1]]);
     let out = out.get_mut(..answer.len())?;
     answer.write(out);
     Some(out.len())
