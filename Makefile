@@ -42,6 +42,7 @@ test-python: $(VENV)/ready ## the tests of the lab and of the comparison with ot
 	if [ -d lab/tests ]; then cd lab && ../$(VENV)/bin/python -m pytest; fi
 	if [ -d interop/tests ]; then cd interop && ../$(VENV)/bin/python -m pytest -q tests; fi
 	if [ -d interop ]; then $(VENV)/bin/python interop/run.py --quick; fi
+	cd attack && ../$(VENV)/bin/python -m pytest -m "not slow"
 
 lint: $(VENV)/ready ## format, clippy, documentation, Python
 	cargo fmt --all --check
@@ -69,6 +70,9 @@ miri: ## names, messages and the tree under Miri (rustup +nightly component add 
 interop: release $(VENV)/ready ## compare answers with NSD, Knot and BIND
 	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run.py
 
+attack: release $(VENV)/ready ## attack the running server in every way that once did harm
+	cd attack && ZONDA=../$(ZONDA) ../$(VENV)/bin/python -m pytest
+
 man: ## write the generated manual pages, completions and reference anew
 	cargo build -p zonda-server --locked
 	mkdir -p $(MANUAL) $(COMPLETIONS)
@@ -95,4 +99,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python lint bench bench-load fuzz miri interop man install
+.PHONY: help run release test test-rust test-python lint bench bench-load fuzz miri interop attack man install

@@ -19,6 +19,8 @@ pub struct Counters {
     pub slipped: u64,
     /// Zone transfers begun.
     pub transfers: u64,
+    /// SHA-1 digests computed for NSEC3 proofs, additional iterations included: the work that one query can demand.
+    pub nsec3_digests: u64,
 }
 
 impl Counters {
@@ -47,5 +49,6 @@ impl Counters {
         self.rate_limited += other.rate_limited;
         self.slipped += other.slipped;
         self.transfers += other.transfers;
+        self.nsec3_digests += other.nsec3_digests;
     }
 }

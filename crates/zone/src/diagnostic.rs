@@ -25,6 +25,28 @@ pub enum Severity {
     Error,
 }
 
+/// What to do with a record that can be stored and served but breaks a rule of its RFC.
+///
+/// Errors that make a zone impossible to serve do not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checks {
+    /// Load it and warn.
+    #[default]
+    Lenient,
+    /// Refuse the zone.
+    Strict,
+}
+
+impl Checks {
+    /// The severity of such a record.
+    pub fn severity(self) -> Severity {
+        match self {
+            Checks::Lenient => Severity::Warning,
+            Checks::Strict => Severity::Error,
+        }
+    }
+}
+
 /// A place in zone text; line and column count from 1, 0 is "not known".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {

@@ -19,5 +19,5 @@ pub mod tree;
 mod zone;
 
 pub use build::Difference;
-pub use diagnostic::{Diagnostic, Place, Severity};
+pub use diagnostic::{Checks, Diagnostic, Place, Severity};
 pub use zone::{Counts, Denial, Zone};

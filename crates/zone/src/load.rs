@@ -56,6 +56,7 @@ pub fn load(source: Source<'_>, options: &Options<'_>) -> Outcome {
         threads: options.text.threads,
         previous: options.previous,
         thorough: options.thorough,
+        checks: options.text.checks,
         is_whole: is_readable,
     };
     let (assembled, findings) = assemble(parsed.sinks, &plan);

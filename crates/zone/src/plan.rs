@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::NameRef;
 
-use crate::diagnostic::Place;
+use crate::diagnostic::{Checks, Place};
 use crate::zone::Zone;
 
 /// What assembling needs to know.
@@ -14,6 +14,7 @@ pub(crate) struct Plan<'p> {
     pub(crate) threads: usize,
     pub(crate) previous: Option<&'p Zone>,
     pub(crate) thorough: bool,
+    pub(crate) checks: Checks,
     /// All records could be read, so what is not there is missing.
     pub(crate) is_whole: bool,
 }

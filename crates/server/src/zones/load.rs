@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use netio::map::Contents;
 use wire::NameRef;
 use zone::load::{Options, Outcome};
-use zone::{Diagnostic, Difference, Place, Severity, Zone, text};
+use zone::{Checks, Diagnostic, Difference, Place, Severity, Zone, text};
 
 use super::progress::Progress;
 use super::spread::Turn;
@@ -82,6 +82,7 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
         include: &|written, place| include(written, place, files),
         progress: &|octets| progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed))),
         error_limit: ERROR_LIMIT,
+        checks: Checks::Lenient,
     };
     let (previous, thorough) = match aim {
         Aim::Serve(previous) => (previous, false),

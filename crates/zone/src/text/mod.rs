@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use wire::{NameRef, Rtype};
 
-use crate::{Diagnostic, Place};
+use crate::{Checks, Diagnostic, Place};
 
 /// A zone file.
 #[derive(Clone, Debug)]
@@ -49,10 +49,12 @@ pub struct Options<'a> {
     pub progress: &'a (dyn Fn(u64) + Sync),
     /// How many errors are listed, and how many warnings; of further ones only the number is told.
     pub error_limit: usize,
+    /// Whether odd records fail the zone.
+    pub checks: Checks,
 }
 
 impl<'a> Options<'a> {
-    /// One thread, no included files, no progress, 100 errors.
+    /// One thread, no included files, no progress, 100 errors, lenient.
     pub fn new(apex: NameRef<'a>) -> Options<'a> {
         Options {
             apex,
@@ -60,6 +62,7 @@ impl<'a> Options<'a> {
             include: &|_, _| Err("files are not included here".into()),
             progress: &|_| (),
             error_limit: 100,
+            checks: Checks::Lenient,
         }
     }
 }

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon import Daemon
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Makes daemons, each in a folder of its own, that end with the test."""
+    made: list[Daemon] = []
+
+    def make(*arguments, **named) -> Daemon:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Daemon(folder, *arguments, **named))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()

@@ -1,0 +1,131 @@
+"""A `zonda serve` of one test: its folder, its process, questions to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import dns.message
+import dns.query
+import dns.rcode
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 30.0
+
+TINY_ZONE = """\
+$TTL 60
+@ SOA ns.example. host.example. 1 3600 900 604800 300
+@ NS ns.example.
+www A 192.0.2.1
+"""
+
+
+def program() -> Path:
+    """`ZONDA`, or what cargo built last of release and debug."""
+    builds = [ROOT / "target" / kind / "zonda" for kind in ("release", "debug")]
+    builds = sorted((b for b in builds if b.exists()), key=lambda b: b.stat().st_mtime, reverse=True)
+    found = os.environ.get("ZONDA") or (builds[0] if builds else None)
+    if not found:
+        raise RuntimeError("no zonda to attack; help: run `cargo build -p zonda-server`, or name the program in ZONDA")
+    return Path(found).resolve()
+
+
+def free_port() -> int:
+    """A port that is free for TCP and for UDP."""
+    while True:
+        with socket.create_server((HOST, 0)) as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            port = int(stream.getsockname()[1])
+            try:
+                datagrams.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+
+
+class Daemon:
+    """A server with its own folder; `zones` maps zone names to zone text, `server` is what `[server]` gets besides."""
+
+    def __init__(self, folder: Path, zones: dict[str, str] | None = None, server: str = "", top: str = "") -> None:
+        self.folder, self.port = folder, free_port()
+        self.state_dir = folder / "state"
+        self.zones = folder / "zones"
+        self.zones.mkdir(exist_ok=True)
+        self.config = folder / "zonda.toml"
+        text = f'{top}\n[server]\nlisten = ["{HOST}:{self.port}"]\nworkers = 1\nstate-dir = "{self.state_dir}"\n{server}\n'
+        for name, zone in (zones or {"example": TINY_ZONE}).items():
+            path = self.zones / f"{name}.zone"
+            path.write_text(zone)
+            text += f'[[zone]]\nname = "{name}"\nfile = "{path}"\nallow-transfer = ["127.0.0.0/8"]\n'
+        self.config.write_text(text)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "log"
+
+    def start(self, wait_for: str | None = "example", **popen: object) -> Daemon:
+        """Starts the server and waits until the zone `wait_for` answers, if one is named."""
+        with self.log.open("wb") as log:
+            options = {"stdout": log, "stderr": subprocess.STDOUT} | popen
+            self.process = subprocess.Popen([program(), "serve", "--config", self.config], **options)
+        if wait_for:
+            self.wait_until(lambda: self.ask(f"{wait_for}.", "SOA").rcode() == dns.rcode.NOERROR)
+        return self
+
+    def wait_until(self, condition, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Waits for a condition; one that raises an error of the network does not hold yet."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                if condition():
+                    return
+            except (OSError, dns.exception.DNSException):
+                pass
+            assert self.process is None or self.process.poll() is None, f"zonda ended:\n{self.log_text()}"
+            assert time.monotonic() < deadline, f"not within {timeout_s} s:\n{self.log_text()}"
+            time.sleep(0.02)
+
+    def ask(self, name: str, rtype: str = "A", timeout_s: float = 1.0, tcp: bool = False) -> dns.message.Message:
+        """The answer to one question; raises `dns.exception.Timeout` when there is none."""
+        query = dns.message.make_query(name, rtype)
+        send = dns.query.tcp if tcp else dns.query.udp
+        return send(query, HOST, timeout=timeout_s, port=self.port)
+
+    def reload(self, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """`zonda reload`, whatever its exit status."""
+        command = [program(), "reload", "--config", self.config]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def cpu_s(self) -> float:
+        """CPU time that the process has used, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float:
+        """Resident memory in MB."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def log_text(self) -> str:
+        """What the server logged so far."""
+        return self.log.read_text(errors="replace")[-8000:]
+
+    @property
+    def pid(self) -> int:
+        assert self.process, "not started"
+        return self.process.pid
+
+    def stop(self, timeout_s: float = 10.0) -> int | None:
+        """Ends the server with SIGTERM, with SIGKILL where that does not help; returns its exit status."""
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
