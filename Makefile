@@ -32,7 +32,8 @@ run: release ## build, serve examples/ on 127.0.0.1:5300
 release: ## build the programs for use
 	cargo build --release --locked
 
-test: test-rust test-python ## all tests
+test: ## all tests, and at the end what was skipped
+	@.ci/count-skips $(MAKE) --no-print-directory test-rust test-python
 
 test-rust: ## the tests in Rust
 	cargo test --workspace --locked
@@ -40,7 +41,7 @@ test-rust: ## the tests in Rust
 test-python: $(VENV)/ready ## the tests of the lab and of the comparison with other servers, and its short form
 	cargo build -p zonda-server -p zonda-load --locked
 	if [ -d lab/tests ]; then cd lab && ../$(VENV)/bin/python -m pytest; fi
-	if [ -d interop/tests ]; then cd interop && ../$(VENV)/bin/python -m pytest -q tests; fi
+	if [ -d interop/tests ]; then cd interop && ../$(VENV)/bin/python -m pytest -q -rs tests; fi
 	if [ -d interop ]; then $(VENV)/bin/python interop/run.py --quick; fi
 	cd attack && ../$(VENV)/bin/python -m pytest -m "not slow"
 
@@ -49,6 +50,9 @@ lint: $(VENV)/ready ## format, clippy, documentation, Python
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	$(VENV)/bin/ruff check --exclude $(VENV) .
+
+test-clean-root: ## `make run` and `make test` in a bare Debian (root, debootstrap); before a release
+	.ci/clean-root
 
 bench: ## instruction counts and sizes, compared with the committed figures
 	python3 bench/figures.py
@@ -99,4 +103,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python lint bench bench-load fuzz miri interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load fuzz miri interop attack man install

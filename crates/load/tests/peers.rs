@@ -38,7 +38,7 @@ impl Drop for Peer {
 /// `None` where it is not installed.
 fn start(program: &str, arguments: &[&str], configuration: impl Fn(&Path, u16, u16) -> String) -> Option<Peer> {
     if !["/usr/sbin", "/usr/local/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists()) {
-        eprintln!("skipped: {program} is not installed");
+        let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed; help: interop/install-peers");
         return None;
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("peer-{program}"));

@@ -324,7 +324,7 @@ fn a_closed_loop_asks_all_and_like_lengths_together() {
 fn a_real_capture_is_replayed() {
     let file = data_file("pcap/root-server-2016.pcap.xz");
     let Some(octets) = file.and_then(|path| Command::new("xz").arg("-dkc").arg(path).output().ok()) else {
-        eprintln!("skipped: no capture in the folder that ZONDA_DATA names, or no xz");
+        let _ = writeln!(std::io::stderr(), "skipped: no capture in the folder that ZONDA_DATA names, or no xz");
         return;
     };
     let capture = load::queries::pcap::read(&octets.stdout, 53).expect("a capture");

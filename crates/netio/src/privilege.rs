@@ -136,6 +136,7 @@ fn with_growing_buffer(mut lookup: impl FnMut(&mut [u8]) -> (libc::c_int, bool))
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
     use std::process::Command;
 
     /// What the child of `root_is_given_up_for_good` runs: in a process of its own, as it cannot be undone.
@@ -157,7 +158,7 @@ mod tests {
     fn root_is_given_up_for_good() {
         // SAFETY: no pointers.
         if unsafe { libc::geteuid() } != 0 {
-            eprintln!("skipped: only root can give up root");
+            let _ = writeln!(std::io::stderr(), "skipped: only root can give up root");
             return;
         }
         let output = Command::new(std::env::current_exe().expect("a running program"))

@@ -327,6 +327,7 @@ fn empty_part() -> libc::iovec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn options() -> Options {
         Options { wake_interval: Duration::from_millis(50), ..Options::default() }
@@ -381,7 +382,7 @@ mod tests {
     fn without_v6() -> bool {
         let missing = UdpSocket::bind("[::1]:0").is_err();
         if missing {
-            eprintln!("skipped: this host has no ::1");
+            let _ = writeln!(std::io::stderr(), "skipped: this host has no ::1");
         }
         missing
     }

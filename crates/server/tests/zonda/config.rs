@@ -62,7 +62,7 @@ fn the_configuration_is_found() {
     let bench = Bench::new();
     let nothing = bench.run(&["config"]);
     if nothing.status == 0 {
-        return eprintln!("skipped: this machine has /etc/zonda/zonda.toml");
+        return skipped("this machine has /etc/zonda/zonda.toml");
     }
     assert!(nothing.err.contains(".config/zonda/zonda.toml and /etc/zonda/zonda.toml"), "{}", nothing.err);
     bench.write(".config/zonda/zonda.toml", "[server]\nnsid = \"from home\"\n");

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::bench::{Bench, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, outcome, zone_text};
+use crate::bench::{Bench, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, outcome, skipped, zone_text};
 
 #[test]
 fn a_folder_is_served_without_any_configuration() {
@@ -161,7 +161,7 @@ fn a_state_dir_is_not_shared_and_the_default_can_be_done_without() {
 fn privileges_are_given_up_and_reloads_work_all_the_same() {
     let bench = Bench::new();
     if !is_root() {
-        return eprintln!("skipped: only root can become another user");
+        return skipped("only root can become another user");
     }
     bench.write_zone("example.com", 1, "192.0.2.1");
     std::fs::set_permissions(bench.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");

@@ -1,5 +1,6 @@
 //! Real zones, if the data is there: `ZONDA_DATA`, or `shared/data` beside the workspace.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,7 +27,7 @@ fn data() -> Option<PathBuf> {
     if data.is_dir() {
         return Some(data);
     }
-    eprintln!("skipped: no real zones in {}; set ZONDA_DATA", data.display());
+    let _ = writeln!(std::io::stderr(), "skipped: no real zones in {}; set ZONDA_DATA", data.display());
     None
 }
 
@@ -35,7 +36,7 @@ fn unpacked(program: &str, arguments: &[&str], file: &Path) -> Option<Vec<u8>> {
     match Command::new(program).args(arguments).arg(file).output() {
         Ok(output) if output.status.success() => Some(output.stdout),
         _ => {
-            eprintln!("skipped: {program} does not unpack {}", file.display());
+            let _ = writeln!(std::io::stderr(), "skipped: {program} does not unpack {}", file.display());
             None
         }
     }
