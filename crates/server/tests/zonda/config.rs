@@ -1,6 +1,6 @@
 //! `zonda config`: what is in force.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, skipped};
 
 const TEXT: &str = r#"
 include = ["zones.d/*.toml"]
