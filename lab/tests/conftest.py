@@ -93,8 +93,10 @@ def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
 @pytest.fixture(scope="session")
 def namespaces() -> None:
     """Skips where the kernel allows no network namespaces."""
-    if missing := [tool for tool in ("ip", "nsenter", "unshare", "setpriv", "taskset") if not shutil.which(tool)]:
-        pytest.skip(f"needs {missing[0]}")
+    packages = {"ip": "iproute2"} | dict.fromkeys(("nsenter", "unshare", "setpriv", "taskset"), "util-linux")
+    for tool, package in packages.items():
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed; help: apt-get install {package}")
     try:
         Rig(RigSpec()).close()
     except LabError as error:
@@ -105,7 +107,7 @@ def namespaces() -> None:
 def compiler() -> None:
     """Skips where there is no C compiler for the reflector."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("needs a C compiler")
+        pytest.skip("a C compiler is not installed; help: apt-get install gcc")
 
 
 @pytest.fixture
