@@ -20,7 +20,7 @@ use crate::command::{complain, read_config};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, Control, ControlError};
 use crate::listen::{self, BindError, Responder, Running};
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::notify::Notifier;
 use crate::report::Finding;
 use crate::sources::Sources;
@@ -66,13 +66,15 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
         }
     };
     let log = Log::start(config.server.log_level, config.server.log_format);
-    match run(&signals, sources, config, log) {
+    let status = match run(&signals, sources, config, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{error}");
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    status
 }
 
 /// The order of a start: what can fail without harm first, privileges given up before anything is read from zones.
