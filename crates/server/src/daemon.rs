@@ -96,7 +96,9 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         .serve(|| Responder::new(zones.reader()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
     let (jobs, queue) = sync_channel(WAITING_RELOADS);
-    let writer = Writer { zones, sources, server: config.server, log, notifier: Notifier::from_environment() };
+    let notifier = Notifier::from_environment();
+    let Config { server, empty_folders, .. } = config;
+    let writer = Writer { zones, sources, server, empty_folders, log, notifier };
     spawn("writer", move || writer.run(&queue))?;
     if let Some(control) = control.clone() {
         let jobs = jobs.clone();

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::{print, print_failure};
 use crate::cli::Reload;
 use crate::control::{self, Answer, Request};
+use crate::printable::Printable;
 use crate::sources::state_dir;
 
 /// Asks, waits, prints the report.
@@ -25,6 +26,6 @@ pub fn run(arguments: &Reload) -> ExitCode {
 }
 
 fn fail(reason: &str) -> ExitCode {
-    eprintln!("zonda: {reason}");
+    eprintln!("zonda: {}", Printable(reason));
     ExitCode::FAILURE
 }

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use wire::Name;
 
 use super::section::{Refusal, Setting};
+use crate::printable::path_text;
 
 /// The port of DNS (RFC 1035 4.2).
 pub const DNS_PORT: u16 = 53;
@@ -195,7 +196,7 @@ impl Setting for PathBuf {
     }
 
     fn toml(&self) -> Option<String> {
-        Some(quoted(&self.display().to_string()))
+        Some(quoted(&path_text(self)))
     }
 }
 
