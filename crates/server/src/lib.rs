@@ -13,5 +13,6 @@ pub mod notify;
 pub mod printable;
 pub mod report;
 pub mod sources;
+pub mod state_dir;
 pub mod writer;
 pub mod zones;

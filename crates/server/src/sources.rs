@@ -14,6 +14,7 @@ use crate::config::zones::name_of_stem;
 use crate::config::{self, Config, Endpoint, LogFormat, LogLevel, read::Reader};
 use crate::input;
 use crate::printable::path_text;
+use crate::state_dir;
 
 /// All that can say how to serve.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +93,7 @@ pub fn state_dir(config: &ConfigFile) -> PathBuf {
     if let Some(file) = config.path.clone().or_else(config::find) {
         reader.file(&file);
     }
-    reader.server.state_dir.unwrap_or_else(crate::control::default_state_dir)
+    reader.server.state_dir.unwrap_or_else(state_dir::default_path)
 }
 
 /// Where a configuration is looked for, for a message that none was found.

@@ -44,9 +44,11 @@ impl Writer {
         report.seconds = begin.elapsed().as_secs_f64();
         self.finish(&report, "ready");
         while let Ok(job) = self.next_job(jobs) {
+            // All who wait now want the same: one reload is enough.
+            let jobs: Vec<Job> = [job].into_iter().chain(jobs.try_iter()).collect();
             let report = self.reload();
             // Who asked may have left.
-            job.reply.map(|reply| reply.send(report));
+            jobs.into_iter().filter_map(|job| job.reply).for_each(|reply| _ = reply.send(report.clone()));
         }
     }
 
