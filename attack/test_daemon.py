@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pwd
 import resource
@@ -14,6 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,10 +259,15 @@ def test_check_prints_no_control_characters(tmp_path):
     odd = "\x1b]0;owned\x07\x9b31m\u202e.zone"
     (tmp_path / odd).write_text("@ 60 SOA a. b. 1 1 1 1 1\n@ 60 NS a.\n@ 60 A 'x\x1b[2J\n")
     (tmp_path / "zonda.toml").write_text('"\\u001b[2J" = 1\n[server]\nlisten = ["\\u001b[31m"]\n')
-    for arguments in ([tmp_path], [odd], [f"{odd}/x"], ["--config", "zonda.toml"], ["--config", odd]):
+    for arguments in ([tmp_path], [odd], [f"{odd}/x"], ["--config", "zonda.toml"], ["--config", odd], ["--json", odd]):
         checked = check(*arguments, cwd=tmp_path)
         assert checked.stdout
         assert not control_characters(checked.stdout + checked.stderr), (arguments, checked.stdout)
+    (tmp_path / "zonda.toml").write_text('[server]\nnsid = "\\u001b\\u009b\\u202e\\u007f\'\\"\\\\"\n')
+    printed = [subprocess.check_output([program(), "config", "--config", "zonda.toml", *more], cwd=tmp_path, text=True) for more in ([], ["--json"])]
+    assert not control_characters("".join(printed))
+    assert tomllib.loads(printed[0])["server"] == json.loads(printed[1])["server"]
+    assert json.loads(printed[1])["server"]["nsid"] == "\x1b\x9b\u202e\x7f'\"\\"
 
 
 # ---------- configurations ----------

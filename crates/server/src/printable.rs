@@ -16,8 +16,21 @@ impl Display for Printable<'_> {
     }
 }
 
+/// JSON, or a string of TOML written like one of JSON, with what [`Printable`] escapes escaped in its own way.
+pub fn printable_json(json: &str) -> String {
+    let mut printable = String::with_capacity(json.len());
+    for char in json.chars() {
+        match is_harmful(char) && char != '\n' {
+            // All of them have four digits.
+            true => printable += &format!("\\u{:04x}", u32::from(char)),
+            false => printable.push(char),
+        }
+    }
+    printable
+}
+
 /// Control characters, line ends, and what makes a terminal write from right to left.
-fn is_harmful(char: char) -> bool {
+pub fn is_harmful(char: char) -> bool {
     char.is_control() || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -44,6 +57,14 @@ mod tests {
     fn what_could_steer_a_terminal_is_escaped() {
         let text = "a\u{1b}[2J\nb\u{9b}\u{202e}\u{7f}ä\\";
         assert_eq!(Printable(text).to_string(), "a\\u{1b}[2J\\u{a}b\\u{9b}\\u{202e}\\u{7f}ä\\");
+    }
+
+    #[test]
+    fn json_stays_json() {
+        let text = "a\u{1b}\n\u{9b}\u{202e}\u{7f}ä\\\"";
+        let json = printable_json(&serde_json::to_string_pretty(&[text]).expect("text"));
+        assert!(!json.chars().any(|char| is_harmful(char) && char != '\n'), "{json}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).expect("JSON"), [text]);
     }
 
     #[test]
