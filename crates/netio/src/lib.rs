@@ -7,6 +7,7 @@ mod option;
 
 pub mod client;
 pub mod clock;
+pub mod file;
 pub mod limit;
 pub mod map;
 pub mod memory;

@@ -1,9 +1,12 @@
 //! The command line of `zonda`: declarations only; help, completions and manual pages are made from them.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use wire::Name;
+use wire::{Name, NameRef};
 
 use crate::config::{Endpoint, LogFormat, LogLevel};
 
@@ -71,7 +74,7 @@ pub struct ConfigFile {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ZoneArguments {
     /// Take the zone NAME from FILE; can be given several times.
-    #[arg(long = "zone", value_name = "NAME=FILE", value_parser = named_zone)]
+    #[arg(long = "zone", value_name = "NAME=FILE", value_parser = OsStringValueParser::new().try_map(named_zone))]
     pub named: Vec<NamedZone>,
     /// Zone files, and folders of files called NAME.zone.
     ///
@@ -163,13 +166,17 @@ pub struct Man {
     pub list: bool,
 }
 
-fn named_zone(text: &str) -> Result<NamedZone, String> {
-    let (name, file) = text.split_once('=').ok_or("write it like example.com=path/to/file")?;
-    let name: Name = name.parse().map_err(|error| format!("`{name}` is no domain name: {error}"))?;
+fn named_zone(argument: OsString) -> Result<NamedZone, String> {
+    // A path need not be UTF-8.
+    let octets = argument.as_bytes();
+    let equals = octets.iter().position(|&octet| octet == b'=').ok_or("write it like example.com=path/to/file")?;
+    let (name, file) = (&octets[..equals], &octets[equals + 1..]);
+    let parsed = Name::from_text(name, Some(NameRef::ROOT));
+    let name = parsed.map_err(|error| format!("`{}` is no domain name: {error}", String::from_utf8_lossy(name)))?;
     if file.is_empty() {
         return Err("there is no file after the `=`".into());
     }
-    Ok(NamedZone { name: name.to_lowercase(), file: file.into() })
+    Ok(NamedZone { name: name.to_lowercase(), file: OsStr::from_bytes(file).into() })
 }
 
 fn endpoint(text: &str) -> Result<Endpoint, String> {

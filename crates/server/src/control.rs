@@ -2,16 +2,20 @@
 //!
 //! [`Control`] is the daemon's end, [`ask`] that of `zonda reload`. Only the daemon's user and root can open the socket.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tracing::{debug, warn};
 
+use crate::printable::printable_path;
 use crate::report::Report;
+use crate::state_dir::StateDir;
 
 /// What can be asked of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,25 +35,18 @@ pub enum Answer {
     Refused(String),
 }
 
-/// Why a daemon cannot be asked or cannot take its state-dir. The message says what to do.
+/// Why a daemon cannot be asked. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The folder cannot be made or written.
-    #[error("the state-dir {0} cannot be used: {1}; make it writable for this user or set `state-dir`")]
-    Folder(PathBuf, io::Error),
-    /// A second daemon.
-    #[error("another zonda (process {1}) uses the state-dir {0}; stop that one or set another `state-dir`")]
-    InUse(PathBuf, String),
     /// Nobody listens.
-    #[error("no zonda answers at {0}: {1}; is it running, and with this state-dir?")]
+    #[error("no zonda answers at {path}: {1}; is it running, and with this state-dir?", path = printable_path(.0))]
     NoDaemon(PathBuf, io::Error),
     /// Something else answers, or the daemon ended meanwhile.
-    #[error("the zonda at {0} did not answer: {1}")]
+    #[error("the zonda at {path} did not answer: {1}", path = printable_path(.0))]
     NoAnswer(PathBuf, io::Error),
 }
 
 const SOCKET: &str = "control.sock";
-const LOCK: &str = "lock";
 
 /// The longest request in octets: the requests above are far shorter.
 const MAX_REQUEST_LEN: u64 = 4096;
@@ -57,23 +54,11 @@ const MAX_REQUEST_LEN: u64 = 4096;
 /// How long a client may take to write its request, or to read a part of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The state-dir of one user, where none is configured.
-pub fn default_state_dir() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // systemd gives a list if the unit names several; the first is ours.
-    let of_systemd =
-        variable("STATE_DIRECTORY").map(|list| match list.to_str().and_then(|list| list.split_once(':')) {
-            Some((first, _)) => first.into(),
-            None => list,
-        });
-    let personal = || variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
-    let of_user = || if is_root() { None } else { Some(personal()?.join("zonda")) };
-    of_systemd.or_else(of_user).unwrap_or_else(|| "/var/lib/zonda".into())
-}
+/// How many clients are served at once: some that wait for reloads must not keep the others waiting.
+pub const CLIENTS: usize = 8;
 
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
+/// How long to leave the socket alone after an error, which is there still if it is tried again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Asks the daemon that uses `state_dir` and waits for its answer.
 pub fn ask(state_dir: &Path, request: Request) -> Result<Answer, ControlError> {
@@ -94,70 +79,46 @@ fn exchange(stream: &mut UnixStream, request: Request) -> io::Result<Answer> {
     }
 }
 
-/// A taken state-dir: locked against a second daemon, with the control socket open.
+/// The control socket in a taken state-dir.
 pub struct Control {
     listener: UnixListener,
-    socket: PathBuf,
-    /// Held for as long as the daemon lives; the kernel lets go of it however the daemon ends.
-    _lock: File,
+    state_dir: StateDir,
 }
 
 impl Control {
-    /// Makes the folder if it is missing, locks it, opens the socket.
-    pub fn open(state_dir: &Path) -> Result<Control, ControlError> {
-        let unusable = |error| ControlError::Folder(state_dir.to_owned(), error);
-        fs::DirBuilder::new().recursive(true).mode(0o750).create(state_dir).map_err(unusable)?;
-        let lock = take_lock(state_dir)?;
-        let socket = state_dir.join(SOCKET);
+    /// Opens the socket, which only the owner and root can connect to.
+    pub fn open(state_dir: StateDir) -> io::Result<Control> {
+        let socket = state_dir.file(SOCKET);
         match fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => (),
         }
-        let listener = UnixListener::bind(&socket).map_err(unusable)?;
-        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(unusable)?;
-        Ok(Control { listener, socket, _lock: lock })
-    }
-
-    /// Gives the folder, the lock and the socket to the user that the daemon becomes.
-    pub fn give_to(&self, identity: &netio::privilege::Identity) -> io::Result<()> {
-        let folder = self.socket.parent().expect("the socket is in a folder");
-        for path in [folder, &folder.join(LOCK), &self.socket] {
-            std::os::unix::fs::chown(path, Some(identity.user), Some(identity.group))?;
-        }
-        Ok(())
+        let listener = UnixListener::bind(&socket)?;
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+        Ok(Control { listener, state_dir })
     }
 
     /// Takes the socket away: the daemon ends. One that is left behind is removed by the next start.
     pub fn close(&self) {
-        _ = fs::remove_file(&self.socket);
+        _ = fs::remove_file(self.state_dir.file(SOCKET));
     }
 
-    /// Answers requests, one connection after the other, for as long as the process lives.
+    /// Answers requests, one connection after the other, for as long as the process lives. To be called by [`CLIENTS`] threads.
     pub fn serve(&self, answer: impl Fn(Request) -> Answer) {
-        for stream in self.listener.incoming() {
-            let served = stream.and_then(|stream| serve_one(stream, &answer));
-            if let Err(error) = served {
-                tracing::debug!(%error, "a control connection failed");
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = serve_one(stream, &answer) {
+                        debug!(%error, "a control connection failed");
+                    }
+                }
+                Err(error) => {
+                    warn!(%error, "the control socket cannot accept a connection");
+                    thread::sleep(ACCEPT_PAUSE);
+                }
             }
         }
     }
-}
-
-fn take_lock(state_dir: &Path) -> Result<File, ControlError> {
-    let path = state_dir.join(LOCK);
-    let unusable = |error| ControlError::Folder(state_dir.to_owned(), error);
-    let mut file = File::options().create(true).read(true).write(true).truncate(false).open(&path).map_err(unusable)?;
-    match file.try_lock() {
-        Ok(()) => (),
-        Err(TryLockError::Error(error)) => return Err(unusable(error)),
-        Err(TryLockError::WouldBlock) => {
-            let mut process = String::new();
-            file.read_to_string(&mut process).map_err(unusable)?;
-            return Err(ControlError::InUse(state_dir.to_owned(), process.trim().to_owned()));
-        }
-    }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
-    Ok(file)
 }
 
 fn serve_one(mut stream: UnixStream, answer: impl Fn(Request) -> Answer) -> io::Result<()> {
@@ -182,8 +143,9 @@ mod tests {
     fn a_request_is_answered_and_nonsense_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let state_dir = folder.path().join("deep/state");
-        let control = Control::open(&state_dir).expect("a fresh folder");
-        std::thread::spawn(move || control.serve(|Request::Reload| Answer::Reloaded(Report::default())));
+        let taken = StateDir::open(&state_dir).expect("a fresh folder");
+        let control = Control::open(taken).expect("a taken folder");
+        thread::spawn(move || control.serve(|Request::Reload| Answer::Reloaded(Report::default())));
         assert!(
             matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(report)) if report == Report::default())
         );
@@ -197,17 +159,6 @@ mod tests {
             }
         }
         assert!(matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(_))));
-    }
-
-    #[test]
-    fn a_state_dir_has_one_daemon() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let first = Control::open(folder.path()).expect("a fresh folder");
-        let second = Control::open(folder.path());
-        let own = std::process::id().to_string();
-        assert!(matches!(second, Err(ControlError::InUse(_, process)) if process == own));
-        drop(first);
-        assert!(Control::open(folder.path()).is_ok());
     }
 
     #[test]

@@ -1,29 +1,32 @@
 //! `zonda serve`: the order of a start, what signals and requests do, the end.
 //!
-//! The main thread waits for signals. One thread, the writer, owns the zones and does loads and reloads; one answers the
-//! control socket; the listeners have theirs.
+//! The main thread waits for signals. One thread, the writer, owns the zones and does loads and reloads; some answer
+//! the control socket, one writes the log; the listeners have theirs.
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use netio::privilege::{self, Identity};
 use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
 
 use crate::cli;
 use crate::command::{complain, read_config};
+use crate::config::value::Text;
 use crate::config::{Config, Endpoint, Server};
-use crate::control::{self, Control, ControlError};
+use crate::control::{self, Control};
 use crate::listen::{self, BindError, Responder, Running};
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::notify::Notifier;
 use crate::report::Finding;
 use crate::sources::Sources;
+use crate::state_dir::{self, StateDir, StateDirError};
 use crate::writer::{self, Job, Writer, log_finding};
 use crate::zones::Zones;
 
@@ -33,18 +36,19 @@ enum StartError {
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error(transparent)]
-    Control(#[from] ControlError),
+    StateDir(#[from] StateDirError),
     #[error("cannot become the user {0}: {1}; start as root, or leave `user` out")]
     User(String, io::Error),
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
 }
 
-/// Reloads that may wait for the one under way: all want the same, so a few are plenty.
-const WAITING_RELOADS: usize = 8;
+/// Reloads that may wait for the one under way: one for every client, and some for SIGHUP.
+const WAITING_RELOADS: usize = 2 * control::CLIENTS;
 
-/// Descriptors for what is no TCP connection: sockets of all threads, zone files, the log.
-const SPARE_DESCRIPTORS: u64 = 200;
+/// Descriptors for what is neither a connection nor counted by [`reserved_descriptors`]: the log, the state-dir, configuration
+/// files, folders, and what libraries open for a moment.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// Serves until told to stop.
 pub fn serve(arguments: &cli::Serve) -> ExitCode {
@@ -66,26 +70,28 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
         }
     };
     let log = Log::start(config.server.log_level, config.server.log_format);
-    match run(&signals, sources, config, log) {
+    let status = match run(&signals, sources, config, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{error}");
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    status
 }
 
 /// The order of a start: what can fail without harm first, privileges given up before anything is read from zones.
 fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<(), StartError> {
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
     config.warnings.iter().for_each(|warning| log_finding(&Finding::new(warning, None)));
-    raise_descriptors(&config.server);
-    let control = open_control(&config.server)?.map(Arc::new);
+    let state_dir = prepare_state_dir(&config.server)?;
     let listeners = listen::bind(&addresses(&config.server), &listen_options(&config.server))?;
     for address in listeners.addresses() {
         info!(%address, "listening");
     }
-    become_user(&config.server, control.as_deref())?;
+    become_user(&config.server)?;
+    let control = open_control(&config.server, &state_dir)?.map(Arc::new);
 
     let mut zones =
         Zones::new(&config.server).map_err(|error| StartError::System("there are no random numbers", error))?;
@@ -94,11 +100,15 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         .serve(|| Responder::new(zones.reader()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
     let (jobs, queue) = sync_channel(WAITING_RELOADS);
-    let writer = Writer { zones, sources, server: config.server, log, notifier: Notifier::from_environment() };
+    let notifier = Notifier::from_environment();
+    let Config { server, empty_folders, .. } = config;
+    let writer = Writer { zones, sources, server, empty_folders, log, notifier };
     spawn("writer", move || writer.run(&queue))?;
-    if let Some(control) = control.clone() {
-        let jobs = jobs.clone();
-        spawn("control", move || control.serve(|request| writer::ask(&jobs, request)))?;
+    if let Some(control) = &control {
+        for _ in 0..control::CLIENTS {
+            let (control, jobs) = (control.clone(), jobs.clone());
+            spawn("control", move || control.serve(|request| writer::ask(&jobs, request)))?;
+        }
     }
     wait(signals, &jobs, &running);
     Notifier::from_environment().stopping();
@@ -138,28 +148,28 @@ fn log_totals(running: &Running) {
 
 //----------- steps of the start -------------------------------------------------
 
-fn raise_descriptors(server: &Server) {
-    let wanted = u64::from(server.tcp_connections.0) + SPARE_DESCRIPTORS;
-    match netio::limit::raise_descriptors() {
-        Err(error) => warn!(%error, "the limit of open descriptors stays as it is"),
-        Ok(limit) if limit < wanted => {
-            warn!(limit, wanted, "too few descriptors for `tcp-connections`: raise LimitNOFILE= or `ulimit -n`");
-        }
-        Ok(_) => (),
+/// The path of the state-dir, made for the user to become. One that nobody asked for may fail: [`open_control`] says so.
+fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
+    let path = server.state_dir.clone().unwrap_or_else(state_dir::default_path);
+    let prepared = identity(server)?.map_or(Ok(()), |identity| state_dir::prepare(&path, &identity));
+    match prepared {
+        Err(error) if server.state_dir.is_some() => Err(error.into()),
+        _ => Ok(path),
     }
 }
 
 /// Takes the state-dir. One that nobody asked for may be missing: then there is no `zonda reload`, but SIGHUP.
-fn open_control(server: &Server) -> Result<Option<Control>, StartError> {
-    match &server.state_dir {
-        Some(state_dir) => Ok(Some(Control::open(state_dir)?)),
-        None => match Control::open(&control::default_state_dir()) {
-            Ok(control) => Ok(Some(control)),
-            Err(error) => {
-                warn!("no `zonda reload` for this one, only SIGHUP: {error}");
-                Ok(None)
-            }
-        },
+fn open_control(server: &Server, path: &Path) -> Result<Option<Control>, StartError> {
+    let control = StateDir::open(path).and_then(|state_dir| {
+        Control::open(state_dir).map_err(|error| StateDirError::Unusable(path.to_owned(), error))
+    });
+    match control {
+        Ok(control) => Ok(Some(control)),
+        Err(error) if server.state_dir.is_some() => Err(error.into()),
+        Err(error) => {
+            warn!("no `zonda reload` for this one, only SIGHUP: {error}");
+            Ok(None)
+        }
     }
 }
 
@@ -174,30 +184,61 @@ fn addresses(server: &Server) -> Vec<SocketAddr> {
 fn listen_options(server: &Server) -> listen::Options {
     let processors = netio::pin::allowed().map_or(1, |allowed| allowed.len());
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
+    let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
+    let reserved = reserved_descriptors(addresses(server).len(), workers, tcp_workers);
     listen::Options {
-        workers: or(server.workers.0, processors),
-        tcp_workers: or(server.tcp_workers.0, processors.div_ceil(2)),
-        connections: server.tcp_connections.0 as usize,
+        workers,
+        tcp_workers,
+        connections: connections(server.tcp_connections.0 as usize, reserved),
         connections_per_client: server.tcp_connections_per_client.0 as usize,
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
         ..listen::Options::default()
     }
 }
 
-fn become_user(server: &Server, control: Option<&Control>) -> Result<(), StartError> {
-    let Some(user) = &server.user else { return Ok(()) };
-    let (name, group) = match user.0.split_once(':') {
-        Some((name, group)) => (name, Some(group)),
-        None => (user.0.as_str(), None),
+/// How many descriptors the daemon may need for all but its TCP connections.
+fn reserved_descriptors(addresses: usize, workers: usize, tcp_workers: usize) -> usize {
+    let readers = thread::available_parallelism().map_or(1, usize::from);
+    // A TCP thread polls, is woken, and has accepted one connection more before it closes another.
+    addresses * (workers + tcp_workers) + 3 * tcp_workers + readers + control::CLIENTS + OTHER_DESCRIPTORS
+}
+
+/// How many TCP connections there may be: those configured, or what the limit of descriptors leaves.
+fn connections(configured: usize, reserved: usize) -> usize {
+    let limit = match netio::limit::raise_descriptors() {
+        Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        Err(error) => {
+            warn!(%error, "the limit of open files is unknown, and `tcp-connections` may be too many");
+            return configured;
+        }
     };
-    let failed = |error| StartError::User(user.0.clone(), error);
-    let identity = netio::privilege::identity(name, group).map_err(failed)?;
-    if let Some(control) = control {
-        control.give_to(&identity).map_err(failed)?;
+    let possible = limit.saturating_sub(reserved).max(1);
+    if possible < configured {
+        warn!(
+            limit,
+            reserved,
+            "open files are too few for {configured} `tcp-connections`: {possible} are kept at most; raise LimitNOFILE= or `ulimit -n`"
+        );
     }
-    netio::privilege::drop_to(name, group).map_err(failed)?;
+    configured.min(possible)
+}
+
+/// Who to become, if anybody.
+fn identity(server: &Server) -> Result<Option<Identity>, StartError> {
+    let Some((name, group)) = user_and_group(server) else { return Ok(None) };
+    privilege::identity(name, group).map(Some).map_err(|error| StartError::User(name.to_owned(), error))
+}
+
+fn become_user(server: &Server) -> Result<(), StartError> {
+    let Some((name, group)) = user_and_group(server) else { return Ok(()) };
+    let identity = privilege::drop_to(name, group).map_err(|error| StartError::User(name.to_owned(), error))?;
     info!(user = identity.user, group = identity.group, "privileges given up");
     Ok(())
+}
+
+fn user_and_group(server: &Server) -> Option<(&str, Option<&str>)> {
+    let Text(user) = server.user.as_ref()?;
+    Some(user.split_once(':').map_or((user, None), |(user, group)| (user, Some(group))))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {

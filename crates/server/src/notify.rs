@@ -5,6 +5,10 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// How long to wait for a listener that does not listen: neither a reload nor a stop may hang on it.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What systemd listens for.
 pub struct Notifier {
@@ -51,5 +55,7 @@ fn send_to(address: &[u8], state: &str) -> io::Result<()> {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         path => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(|_| ())
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
+    socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use wire::NameRef;
 use zone::{Diagnostic, Severity};
 
+use crate::printable::Printable;
+
 /// A mistake or a warning in a configuration or a zone, with its place and its mend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -51,22 +53,23 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// `FILE:LINE:COLUMN: error: MESSAGE (HELP) [zone NAME]`, the form that editors understand.
+    /// `FILE:LINE:COLUMN: error: MESSAGE (HELP) [zone NAME]`, the form that editors understand, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match (self.line, self.column) {
-            (0, _) => self.file.clone(),
-            (line, 0) => format!("{}:{line}", self.file),
-            (line, column) => format!("{}:{line}:{column}", self.file),
-        };
-        match place.is_empty() {
-            true => write!(f, "{}: {}", self.severity, self.message)?,
-            false => write!(f, "{place}: {}: {}", self.severity, self.message)?,
+        if !self.file.is_empty() {
+            Printable(&self.file).fmt(f)?;
+            match (self.line, self.column) {
+                (0, _) => (),
+                (line, 0) => write!(f, ":{line}")?,
+                (line, column) => write!(f, ":{line}:{column}")?,
+            }
+            f.write_str(": ")?;
         }
+        write!(f, "{}: {}", Printable(&self.severity), Printable(&self.message))?;
         if !self.help.is_empty() {
-            write!(f, " ({})", self.help)?;
+            write!(f, " ({})", Printable(&self.help))?;
         }
         match &self.zone {
-            Some(zone) => write!(f, " [zone {zone}]"),
+            Some(zone) => write!(f, " [zone {}]", Printable(zone)),
             None => Ok(()),
         }
     }
@@ -153,7 +156,7 @@ impl fmt::Display for ZoneReport {
             Change::Kept => "NOT LOADED, the version from before is served",
             Change::Failed => "NOT LOADED, answered with SERVFAIL",
         };
-        write!(f, "{}: {change}", self.zone)?;
+        write!(f, "{}: {change}", Printable(&self.zone))?;
         match (self.old_serial, self.serial) {
             (Some(old), Some(new)) if old != new => write!(f, ", serial {old} -> {new}"),
             (_, Some(serial)) => write!(f, ", serial {serial}"),
@@ -168,14 +171,14 @@ impl fmt::Display for Report {
             writeln!(f, "{finding}")?;
         }
         if self.configuration.iter().any(Finding::is_error) {
-            return writeln!(f, "nothing was changed: mend the configuration first");
+            return writeln!(f, "nothing was changed: fix the configuration first");
         }
         for zone in &self.zones {
             zone.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
             writeln!(f, "{zone}")?;
         }
         if !self.waiting_for_restart.is_empty() {
-            writeln!(f, "waiting for a restart: {}", self.waiting_for_restart.join(", "))?;
+            writeln!(f, "waiting for a restart: {}", Printable(&self.waiting_for_restart.join(", ")))?;
         }
         let changed = self.zones.len() - self.failures();
         writeln!(

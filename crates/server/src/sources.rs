@@ -1,6 +1,8 @@
 //! Where the configuration comes from: a file, the command line, or both; read at the start and again at each reload.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +12,9 @@ use zone::{Diagnostic, Place, Severity};
 use crate::cli::{ConfigFile, Serve, ZoneArguments};
 use crate::config::zones::name_of_stem;
 use crate::config::{self, Config, Endpoint, LogFormat, LogLevel, read::Reader};
-use crate::control;
+use crate::input;
+use crate::printable::path_text;
+use crate::state_dir;
 
 /// All that can say how to serve.
 #[derive(Clone, Debug, Default)]
@@ -65,12 +69,15 @@ impl Sources {
         for zone in &self.zones.named {
             reader.zone_argument(zone.name.clone(), &zone.file);
         }
+        let mut empty_folders = Vec::new();
         for path in &self.zones.paths {
-            if let Err(diagnostic) = add_path(&mut reader, path) {
-                reader.problem(diagnostic);
+            match add_path(&mut reader, path) {
+                Ok(0) => empty_folders.push(path.clone()),
+                Ok(_) => (),
+                Err(diagnostic) => reader.problem(diagnostic),
             }
         }
-        let mut config = reader.finish()?;
+        let mut config = Config { empty_folders, ..reader.finish()? };
         if !self.listen.is_empty() {
             config.server.listen.clone_from(&self.listen);
         }
@@ -86,12 +93,12 @@ pub fn state_dir(config: &ConfigFile) -> PathBuf {
     if let Some(file) = config.path.clone().or_else(config::find) {
         reader.file(&file);
     }
-    reader.server.state_dir.unwrap_or_else(control::default_state_dir)
+    reader.server.state_dir.unwrap_or_else(state_dir::default_path)
 }
 
 /// Where a configuration is looked for, for a message that none was found.
 pub fn nothing_found() -> Diagnostic {
-    let paths: Vec<String> = config::search_path().iter().map(|path| path.display().to_string()).collect();
+    let paths: Vec<String> = config::search_path().iter().map(|path| path_text(path)).collect();
     Diagnostic {
         severity: Severity::Error,
         place: Place::default(),
@@ -100,34 +107,41 @@ pub fn nothing_found() -> Diagnostic {
     }
 }
 
-fn add_path(reader: &mut Reader, path: &Path) -> Result<(), Diagnostic> {
+/// Adds the zone of a file, or those of a folder; returns how many files there are.
+fn add_path(reader: &mut Reader, path: &Path) -> Result<usize, Diagnostic> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_dir() {
-        let name = name_of_file(path)?;
-        reader.zone_argument(name, path);
-        return Ok(());
+        add_file(reader, path);
+        return Ok(1);
     }
-    let mut is_empty = true;
+    let mut count = 0;
     for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
         let file = entry.map_err(|error| unreadable(path, &error))?.path();
         let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if file.extension().is_some_and(|ending| ending == ZONE_FILE_ENDING) && !is_hidden {
-            is_empty = false;
-            reader.zone_argument(name_of_file(&file)?, &file);
+            count += 1;
+            add_file(reader, &file);
         }
     }
-    if is_empty {
+    if count == 0 {
         let message = "there is no zone file in this folder".into();
         reader.problem(found(Severity::Warning, path, message, "name the files like example.com.zone"));
     }
-    Ok(())
+    Ok(count)
+}
+
+fn add_file(reader: &mut Reader, path: &Path) {
+    match name_of_file(path) {
+        Ok(name) => reader.zone_argument(name, path),
+        Err(diagnostic) => reader.problem(diagnostic),
+    }
 }
 
 /// The zone that a file is for: by the file's name `NAME.zone`, else by the first `$ORIGIN` in it.
 fn name_of_file(path: &Path) -> Result<Name, Diagnostic> {
     let help = "call it NAME.zone, begin it with $ORIGIN NAME., or use --zone NAME=FILE";
     if path.extension().is_some_and(|ending| ending == ZONE_FILE_ENDING) {
-        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let stem = path.file_stem().map(OsStr::as_bytes);
         let message = || "this file's name is no domain name before its `.zone`".to_owned();
         return stem.and_then(name_of_stem).ok_or_else(|| found(Severity::Error, path, message(), help));
     }
@@ -140,7 +154,7 @@ fn name_of_file(path: &Path) -> Result<Name, Diagnostic> {
 
 /// The name in the first `$ORIGIN` line of a file, if that is absolute and no record stands before it.
 fn first_origin(path: &Path) -> std::io::Result<Option<Name>> {
-    let start = BufReader::new(std::fs::File::open(path)?.take(ORIGIN_WITHIN));
+    let start = BufReader::new(input::open(path)?.take(ORIGIN_WITHIN));
     for line in start.split(b'\n') {
         let line = line?;
         let line = line.split(|&byte| byte == b';').next().unwrap_or_default();
@@ -165,7 +179,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
 }
 
 fn found(severity: Severity, path: &Path, message: String, help: &str) -> Diagnostic {
-    let file: Arc<str> = path.display().to_string().into();
+    let file: Arc<str> = path_text(path).into();
     Diagnostic { severity, place: Place { file, line: 0, column: 0 }, message, help: help.into() }
 }
 

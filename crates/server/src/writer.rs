@@ -1,15 +1,18 @@
 //! The writer: the one thread that owns the zones, loads them at the start and again with every reload.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
+use zone::{Diagnostic, Place, Severity};
 
 use crate::config::section::{Section, Takes};
 use crate::config::{Config, Server};
 use crate::control::{Answer, Request};
 use crate::log::Log;
 use crate::notify::Notifier;
+use crate::printable::path_text;
 use crate::report::{Finding, Report};
 use crate::sources::Sources;
 use crate::zones::Zones;
@@ -25,6 +28,8 @@ pub struct Writer {
     pub sources: Sources,
     /// The settings in force; those that wait for a restart are still the old ones.
     pub server: Server,
+    /// The folders on the command line that held no zone file when the configuration was read last.
+    pub empty_folders: Vec<PathBuf>,
     /// Its level is a setting.
     pub log: Log,
     /// Is told of the end of every load.
@@ -39,9 +44,11 @@ impl Writer {
         report.seconds = begin.elapsed().as_secs_f64();
         self.finish(&report, "ready");
         while let Ok(job) = self.next_job(jobs) {
+            // All who wait now want the same: one reload is enough.
+            let jobs: Vec<Job> = [job].into_iter().chain(jobs.try_iter()).collect();
             let report = self.reload();
             // Who asked may have left.
-            job.reply.map(|reply| reply.send(report));
+            jobs.into_iter().filter_map(|job| job.reply).for_each(|reply| _ = reply.send(report.clone()));
         }
     }
 
@@ -71,7 +78,11 @@ impl Writer {
         info!("reloading");
         self.notifier.reloading();
         let begin = Instant::now();
-        let (mut report, what) = match self.sources.read() {
+        let config = self.sources.read().and_then(|config| match self.refusal(&config) {
+            Some(mistake) => Err(vec![mistake]),
+            None => Ok(config),
+        });
+        let (mut report, what) = match config {
             Ok(config) => (self.take(config), "reloaded"),
             Err(mistakes) => {
                 let configuration = mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect();
@@ -83,7 +94,29 @@ impl Writer {
         report
     }
 
+    /// Why a configuration without mistakes is refused all the same: it would remove zones that are likely still wanted.
+    fn refusal(&self, config: &Config) -> Option<Diagnostic> {
+        const HELP: &str =
+            "put back what is missing; if the zones are to go, set `allow-no-zones = true` in [server], or restart";
+        let (served, not_served) = self.zones.counts();
+        if config.server.allow_no_zones || served + not_served == 0 {
+            return None;
+        }
+        let mut emptied = config.empty_folders.iter().filter(|folder| !self.empty_folders.contains(folder));
+        let (file, message) = match emptied.next() {
+            Some(folder) => (path_text(folder).into(), "this folder holds no zone file any more".into()),
+            None if config.zones.is_empty() => {
+                let message = format!("no zone is left, and there are {} now", served + not_served);
+                (config.files.first().cloned().unwrap_or_default(), message)
+            }
+            None => return None,
+        };
+        let place = Place { file, line: 0, column: 0 };
+        Some(Diagnostic { severity: Severity::Error, place, message, help: HELP.into() })
+    }
+
     fn take(&mut self, config: Config) -> Report {
+        self.empty_folders = config.empty_folders;
         let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
         let waiting_for_restart = self.take_settings(config.server);
         let changes = self.zones.configure(config.zones);

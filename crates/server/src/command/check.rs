@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::{print, print_failure, read_config};
+use super::{json, print, print_failure, read_config};
 use crate::cli::Check;
 use crate::config::{Config, ZoneConfig};
 use crate::report::Finding;
@@ -30,7 +30,7 @@ pub fn run(arguments: &Check) -> ExitCode {
         Err(mistakes) => Outcome::of(0, mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect()),
     };
     let text = match arguments.json {
-        true => serde_json::to_string_pretty(&outcome).expect("an outcome is JSON") + "\n",
+        true => json(&outcome),
         false => outcome.text(),
     };
     if outcome.errors == 0 { print(&text) } else { print_failure(&text) }

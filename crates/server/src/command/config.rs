@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{complain, print, read_config};
+use super::{complain, json, print, read_config};
 use crate::cli::{Config, ZoneArguments};
 use crate::config::render;
 use crate::sources::Sources;
@@ -19,14 +19,13 @@ pub fn run(arguments: &Config) -> ExitCode {
             complain(&config.warnings);
             let toml = render::toml(&config);
             match arguments.json {
-                true => print(&json(&toml)),
+                true => print(&json(&from_toml(&toml))),
                 false => print(&toml),
             }
         }
     }
 }
 
-fn json(toml: &str) -> String {
-    let value: serde_json::Value = toml::from_str(toml).expect("what render::toml prints is TOML");
-    format!("{value:#}\n")
+fn from_toml(toml: &str) -> serde_json::Value {
+    toml::from_str(toml).expect("what render::toml prints is TOML")
 }

@@ -8,9 +8,11 @@ pub mod reload;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use serde::Serialize;
 use zone::Diagnostic;
 
 use crate::config::Config;
+use crate::printable::printable_json;
 use crate::report::Finding;
 use crate::sources::{Sources, nothing_found};
 
@@ -24,6 +26,11 @@ fn print(text: &str) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// A result as one JSON object for [`print`].
+fn json(result: &impl Serialize) -> String {
+    printable_json(&serde_json::to_string_pretty(result).expect("results are JSON")) + "\n"
 }
 
 /// What is said with [`print`], with the status of a failure.

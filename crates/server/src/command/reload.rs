@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::{print, print_failure};
+use super::{json, print, print_failure};
 use crate::cli::Reload;
 use crate::control::{self, Answer, Request};
+use crate::printable::Printable;
 use crate::sources::state_dir;
 
 /// Asks, waits, prints the report.
@@ -14,7 +15,7 @@ pub fn run(arguments: &Reload) -> ExitCode {
     match control::ask(&state_dir, Request::Reload) {
         Ok(Answer::Reloaded(report)) => {
             let text = match arguments.json {
-                true => serde_json::to_string_pretty(&report).expect("a report is JSON") + "\n",
+                true => json(&report),
                 false => report.to_string(),
             };
             if report.is_good() { print(&text) } else { print_failure(&text) }
@@ -25,6 +26,6 @@ pub fn run(arguments: &Reload) -> ExitCode {
 }
 
 fn fail(reason: &str) -> ExitCode {
-    eprintln!("zonda: {reason}");
+    eprintln!("zonda: {}", Printable(reason));
     ExitCode::FAILURE
 }

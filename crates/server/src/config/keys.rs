@@ -34,7 +34,9 @@ section! {
 
         /// The folder for the control socket and for what must outlive a restart.
         ///
-        /// Made if it is missing. Two daemons cannot share it. Unset, it is `$STATE_DIRECTORY` if systemd gives one,
+        /// Made if it is missing, and given to `user`, unless others than root could change the way to it: then make it for
+        /// that user. It must belong to the user that zonda runs as, or to root, and not be writable for all. Two daemons
+        /// cannot share it. Unset, it is `$STATE_DIRECTORY` if systemd gives one,
         /// `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`.
         Restart "state-dir" state_dir: Option<PathBuf> = "";
 
@@ -42,6 +44,11 @@ section! {
         ///
         /// Zone files are read as this user, at the start as well as later. Unset, the user is kept.
         Restart "user" user: Option<Text<255>> = "";
+
+        /// Whether a reload may remove the last zone, or the last zone file of a folder on the command line.
+        ///
+        /// Otherwise such a reload is refused: mostly a file was cut short or a folder is not mounted.
+        Reload "allow-no-zones" allow_no_zones: bool = "false";
 
         /// The name of this server, told to clients that ask with the NSID option (RFC 5001); empty, none is told.
         Reload "nsid" nsid: Text<255> = r#""""#;
@@ -59,6 +66,9 @@ section! {
         Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: Whole<100, 6_553_500> = "10000";
 
         /// How many TCP connections are kept at most; the longest idle one makes room for a new one.
+        ///
+        /// Fewer where the limit of open files (`LimitNOFILE=`, `ulimit -n`) is low: some are reserved for zone files,
+        /// reloads and the sockets to listen on. A warning at the start says how many are left.
         Restart "tcp-connections" tcp_connections: Whole<1, 10_000_000> = "10000";
 
         /// How many TCP connections one client may keep to a thread; a client is an IPv4 address or an IPv6 /56.

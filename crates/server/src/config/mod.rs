@@ -33,6 +33,8 @@ pub struct Config {
     pub zones: Vec<ZoneConfig>,
     /// The files read, as they were named.
     pub files: Vec<Arc<str>>,
+    /// The folders on the command line that hold no zone file.
+    pub empty_folders: Vec<PathBuf>,
     /// What deserves a look but stops nothing.
     pub warnings: Vec<Diagnostic>,
 }

@@ -16,6 +16,8 @@ use super::keys::{Server, Top, Zone};
 use super::section::{Key, Section};
 use super::suggest::nearest;
 use super::zones::Interner;
+use crate::input;
+use crate::printable::path_text;
 
 /// More mistakes than this are not shown: the first few explain the rest.
 const MAX_PROBLEMS: usize = 100;
@@ -53,7 +55,7 @@ pub(super) struct Template {
 pub(super) struct PendingZone {
     pub(super) name: Name,
     /// The path of its file as a pattern, if it has one of its own.
-    pub(super) pattern: Option<Arc<str>>,
+    pub(super) pattern: Option<Arc<[u8]>>,
     /// Which of [`Reader::kept`] are its keys.
     pub(super) kept: u32,
     /// Which of [`Reader::files`] names it, and in which line.
@@ -80,7 +82,7 @@ impl Reader {
             match matches(&folder.join(&pattern)) {
                 Ok(paths) => paths.iter().for_each(|path| self.one_file(path, true)),
                 Err(error) => {
-                    let message = format!("the included `{}` cannot be read: {error}", pattern.display());
+                    let message = format!("the included `{}` cannot be read: {error}", path_text(&pattern));
                     self.error(place, message, "mend the path, or take it out of `include`");
                 }
             }
@@ -107,10 +109,10 @@ impl Reader {
     }
 
     fn one_file(&mut self, path: &Path, is_included: bool) {
-        let file: Arc<str> = path.display().to_string().into();
+        let file: Arc<str> = path_text(path).into();
         let source = self.files.len() as u32;
         self.files.push(file.clone());
-        let text = match std::fs::read(path).map(String::from_utf8) {
+        let text = match input::read(path).map(String::from_utf8) {
             Ok(Ok(text)) => text,
             Ok(Err(error)) => {
                 let octets = error.utf8_error().valid_up_to();

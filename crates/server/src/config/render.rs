@@ -6,12 +6,13 @@ use super::Config;
 use super::keys::{Server, Zone};
 use super::section::{Key, Section};
 use super::zones::ZoneConfig;
+use crate::printable::Printable;
 
 /// The configuration as one TOML text. Secrets are hidden; defaults are marked.
 pub fn toml(config: &Config) -> String {
     let mut out = String::from("# The effective configuration of zonda.\n");
     for file in &config.files {
-        _ = writeln!(out, "# Read from {file}");
+        _ = writeln!(out, "# Read from {}", Printable(file));
     }
     out.push_str("\n[server]\n");
     server(&config.server, &mut out);

@@ -20,7 +20,8 @@ impl Reader {
             self.error(place, "`listen` is empty".into(), "name an address, or leave the key out");
         }
         if !self.has_errors {
-            return Ok(Config { server: self.server, zones, files: self.files, warnings: self.problems });
+            let (files, warnings) = (self.files, self.problems);
+            return Ok(Config { server: self.server, zones, files, warnings, ..Config::default() });
         }
         let number = |place: &Place| self.files.iter().position(|file| *file == place.file).unwrap_or(usize::MAX);
         self.problems.sort_by_key(|problem| (number(&problem.place), problem.place.line, problem.place.column));

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use wire::Name;
 
 use super::section::{Refusal, Setting};
+use crate::printable::{is_harmful, path_text, printable_json};
 
 /// The port of DNS (RFC 1035 4.2).
 pub const DNS_PORT: u16 = 53;
@@ -195,7 +196,7 @@ impl Setting for PathBuf {
     }
 
     fn toml(&self) -> Option<String> {
-        Some(quoted(&self.display().to_string()))
+        Some(quoted(&path_text(self)))
     }
 }
 
@@ -322,7 +323,11 @@ fn wrong_type<T: Setting>(value: &Spanned<DeValue<'_>>) -> Vec<Refusal> {
 }
 
 fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
+    match text.chars().any(is_harmful) {
+        // A string of JSON is one of TOML.
+        true => printable_json(&serde_json::Value::from(text).to_string()),
+        false => toml::Value::from(text).to_string(),
+    }
 }
 
 #[cfg(test)]

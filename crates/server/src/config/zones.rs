@@ -1,6 +1,8 @@
 //! What the configuration says of one zone, small enough to be kept for a million of them.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ pub struct ZoneConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZoneSource {
     /// The path of the zone file as a pattern (see [`ZoneSource::file`]).
-    pub(super) pattern: Option<Arc<str>>,
+    pub(super) pattern: Option<Arc<[u8]>>,
     /// What else was said of it, templates resolved.
     pub policy: Arc<ZonePolicy>,
 }
@@ -41,7 +43,7 @@ pub struct ZonePolicy {
 impl ZoneSource {
     /// The zone file of the zone with this name, if it has one.
     pub fn file(&self, name: NameRef<'_>) -> Option<PathBuf> {
-        self.pattern.as_ref().map(|pattern| expand(pattern, name).into())
+        self.pattern.as_ref().map(|pattern| expand(pattern, name))
     }
 
     /// Whether [`ZoneSource::file`] gives one.
@@ -58,18 +60,18 @@ impl ZoneSource {
 /// Keeps equal patterns and equal policies once.
 #[derive(Default)]
 pub struct Interner {
-    patterns: HashSet<Arc<str>>,
+    patterns: HashSet<Arc<[u8]>>,
     policies: HashSet<Arc<ZonePolicy>>,
 }
 
 impl Interner {
     /// The pattern of a zone's file; `{name}` in it stands for the zone's name.
-    pub(super) fn pattern(&mut self, file: &Path, zone: NameRef<'_>) -> Arc<str> {
-        let pattern = generalized(&file.to_string_lossy(), zone);
-        if let Some(known) = self.patterns.get(pattern.as_str()) {
+    pub(super) fn pattern(&mut self, file: &Path, zone: NameRef<'_>) -> Arc<[u8]> {
+        let pattern = generalized(file.as_os_str().as_bytes(), zone);
+        if let Some(known) = self.patterns.get(&pattern[..]) {
             return known.clone();
         }
-        let pattern: Arc<str> = pattern.into();
+        let pattern: Arc<[u8]> = pattern.into();
         self.patterns.insert(pattern.clone());
         pattern
     }
@@ -111,10 +113,10 @@ pub fn stem(name: NameRef<'_>) -> String {
 }
 
 /// The name that a zone file `STEM.zone` is for: `root` and `@` are the root.
-pub fn name_of_stem(stem: &str) -> Option<Name> {
+pub fn name_of_stem(stem: &[u8]) -> Option<Name> {
     match stem {
-        "root" | "@" => Some(Name::root()),
-        _ => stem.parse::<Name>().ok().map(|name| name.to_lowercase()),
+        b"root" | b"@" => Some(Name::root()),
+        _ => Name::from_text(stem, Some(NameRef::ROOT)).ok().map(|name| name.to_lowercase()),
     }
 }
 
@@ -124,25 +126,38 @@ const NAME: &str = "{name}";
 const NAME_HOLE: &str = "\0n";
 const LABEL_HOLE: &str = "\0l";
 
-fn expand(pattern: &str, name: NameRef<'_>) -> String {
+fn expand(pattern: &[u8], name: NameRef<'_>) -> PathBuf {
     let stem = stem(name);
-    pattern.replace(NAME_HOLE, &stem).replace(LABEL_HOLE, first_label(&stem))
+    let path = replaced(pattern, NAME_HOLE, &stem, usize::MAX);
+    OsString::from_vec(replaced(&path, LABEL_HOLE, first_label(&stem), usize::MAX)).into()
 }
 
 /// The pattern that stands for `file`, with the zone's name or its first label taken out of the last part of the path,
 /// so that the zones of a folder share one pattern.
-fn generalized(file: &str, name: NameRef<'_>) -> String {
-    if file.contains(NAME) {
-        return file.replace(NAME, NAME_HOLE);
+fn generalized(file: &[u8], name: NameRef<'_>) -> Vec<u8> {
+    let pattern = replaced(file, NAME, NAME_HOLE, usize::MAX);
+    if pattern != file {
+        return pattern;
     }
-    let (folder, base) = file.split_at(file.rfind('/').map_or(0, |slash| slash + 1));
+    let (folder, base) = file.split_at(file.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1));
     let stem = stem(name);
-    for (part, hole) in [(stem.as_str(), NAME_HOLE), (first_label(&stem), LABEL_HOLE)] {
-        if base.contains(part) {
-            return format!("{folder}{}", base.replacen(part, hole, 1));
-        }
+    let holes = [(stem.as_str(), NAME_HOLE), (first_label(&stem), LABEL_HOLE)];
+    let patterns = holes.map(|(part, hole)| replaced(base, part, hole, 1));
+    let pattern = patterns.into_iter().find(|pattern| pattern != base);
+    [folder, pattern.as_deref().unwrap_or(base)].concat()
+}
+
+/// `text` with the first `count` places of `part` replaced; a path need not be UTF-8, and so is no `str`.
+fn replaced(text: &[u8], part: &str, with: &str, count: usize) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    for _ in 0..count {
+        let Some(at) = rest.windows(part.len()).position(|window| window == part.as_bytes()) else { break };
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(with.as_bytes());
+        rest = &rest[at + part.len()..];
     }
-    file.to_owned()
+    out.extend_from_slice(rest);
+    out
 }
 
 fn first_label(stem: &str) -> &str {
@@ -152,11 +167,12 @@ fn first_label(stem: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::printable::path_text;
 
     fn file(interner: &mut Interner, name: &str, file: &str) -> String {
         let name: Name = name.parse().expect("a name");
         let pattern = interner.pattern(Path::new(file), name.as_ref());
-        expand(&pattern, name.as_ref())
+        path_text(&expand(&pattern, name.as_ref()))
     }
 
     #[test]
@@ -187,8 +203,9 @@ mod tests {
         for (name, text) in [(".", "root"), ("example.com.", "example.com"), ("a/b.example.", "a\\047b.example")] {
             let name: Name = name.parse().expect("a name");
             assert_eq!(stem(name.as_ref()), text);
-            assert_eq!(name_of_stem(text), Some(name));
+            assert_eq!(name_of_stem(text.as_bytes()), Some(name));
         }
-        assert_eq!(name_of_stem("a..b"), None);
+        assert_eq!(name_of_stem(b"a..b"), None);
+        assert_eq!(name_of_stem(b"\xff").map(|name| name.to_string()), Some("\\255.".into()));
     }
 }

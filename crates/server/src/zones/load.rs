@@ -1,6 +1,7 @@
 //! Reads one zone from its files into a version that can be served.
 
 use std::io;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use zone::{Checks, Diagnostic, Difference, Place, Severity, Zone, text};
 use super::progress::Progress;
 use super::spread::Turn;
 use super::stamp::{Files, Stamp};
+use crate::input::{self, may_not_end};
+use crate::printable::path_text;
 
 /// What came of reading a zone's files.
 pub struct Loaded {
@@ -71,7 +74,7 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
         let message = "the zone file is no regular file".into();
         return failed(path, message, "write the zone to a file: it is read again with reloads");
     }
-    let contents = match Contents::open(path) {
+    let contents = match contents(path) {
         Ok(contents) => contents,
         Err(error) => return failed(path, format!("the zone file cannot be read: {error}"), mend(&error)),
     };
@@ -79,7 +82,7 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
     let text = text::Options {
         apex,
         threads,
-        include: &|written, place| include(written, place, files),
+        include: &|written, place| include(written, &files.named(&place.file), files),
         progress: &|octets| progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed))),
         error_limit: ERROR_LIMIT,
         checks: Checks::Lenient,
@@ -88,30 +91,32 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
         Aim::Serve(previous) => (previous, false),
         Aim::Check => (None, true),
     };
-    let source = text::Source { name: path.display().to_string().into(), bytes: &contents };
+    let source = text::Source { name: path_text(path).into(), bytes: &contents };
     zone::load::load(source, &Options { text, previous, thorough })
 }
 
 /// Reads an included file; its path starts at the folder of the file that includes it.
-fn include(written: &str, place: &Place, files: &Files) -> Result<(Arc<str>, Vec<u8>), String> {
-    let folder = Path::new(&*place.file).parent().unwrap_or(Path::new(""));
+fn include(written: &str, includer: &Path, files: &Files) -> Result<(Arc<str>, Vec<u8>), String> {
+    let folder = includer.parent().unwrap_or(Path::new(""));
     let path = folder.join(written);
     files.note(&path);
     if may_not_end(&path) {
         return Err("it is no regular file".into());
     }
     let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
-    Ok((path.display().to_string().into(), bytes))
+    Ok((path_text(&path).into(), bytes))
 }
 
-/// Whether reading may take for ever, or all memory: a pipe has no end before somebody writes to it, some devices have none at
-/// all. One zone's file must not hold up the others.
-fn may_not_end(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+/// The text of a zone file; a stream has to be read to its end before it can be parsed in parts.
+fn contents(path: &Path) -> io::Result<Box<dyn Deref<Target = [u8]>>> {
+    match may_not_end(path) {
+        true => input::read(path).map(|octets| Box::new(octets) as _),
+        false => Contents::open(path).map(|contents| Box::new(contents) as _),
+    }
 }
 
 fn failed(path: &Path, message: String, help: &str) -> Outcome {
-    let file: Arc<str> = path.display().to_string().into();
+    let file: Arc<str> = path_text(path).into();
     let place = Place { file: file.clone(), line: 0, column: 0 };
     let diagnostic = Diagnostic { severity: Severity::Error, place, message, help: help.into() };
     Outcome { zone: None, difference: None, diagnostics: vec![diagnostic], files: vec![file] }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::printable::path_text;
+
 /// Device, inode, size and time of change of all files of a zone, in eight octets: two that differ are equal once in
 /// 2^64 times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,14 @@ impl Files {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.entry(path.to_owned()).or_insert_with(|| metadata.as_ref().map_or(0, of_file));
         metadata.map_or(0, |metadata| metadata.len())
+    }
+
+    /// The path of the file noted that is called by this text in messages.
+    pub fn named(&self, text: &str) -> PathBuf {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only a path that is not UTF-8 differs from its text.
+        let odd = || seen.keys().find(|path| path.to_str().is_none() && path_text(path) == text);
+        if seen.contains_key(Path::new(text)) { text.into() } else { odd().cloned().unwrap_or_else(|| text.into()) }
     }
 
     /// The stamp of all files noted.

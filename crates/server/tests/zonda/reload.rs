@@ -104,6 +104,58 @@ fn a_folder_is_looked_through_again() {
 }
 
 #[test]
+fn the_last_zones_do_not_go_unless_that_is_allowed() {
+    let bench = two_zones();
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    bench.write("zonda.toml", "");
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.out.starts_with("zonda.toml: error: no zone is left, and there are 2 now"), "{}", outcome.out);
+    assert!(outcome.out.contains("set `allow-no-zones = true` in [server]"), "{}", outcome.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    bench.write("zonda.toml", "[server]\nallow-no-zones = true\n");
+    assert_eq!(bench.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(daemon.ask("www.a.example").rcode(), REFUSED);
+}
+
+/// A folder without zone files is mostly one that is not mounted.
+#[test]
+fn an_emptied_folder_keeps_its_zones() {
+    let bench = two_zones();
+    bench.write("more/c.example.zone", &zone_text(1, "192.0.2.3"));
+    bench.write("empty/readme", "no zone here, and never was");
+    let daemon = bench.serve(&["zones", "more", "empty"]);
+    let file = bench.path().join("more/c.example.zone");
+    std::fs::rename(&file, bench.path().join("c")).expect("it was there");
+    for _ in 0..2 {
+        let outcome = bench.run(&["reload"]);
+        assert_eq!(outcome.status, 1);
+        assert!(outcome.out.starts_with("more: error: this folder holds no zone file any more"), "{}", outcome.out);
+        assert!(daemon.ask("www.c.example").has("192.0.2.3"));
+    }
+    std::fs::rename(bench.path().join("c"), &file).expect("it was there");
+    std::fs::rename(bench.path().join("more"), bench.path().join("gone")).expect("it was there");
+    assert!(bench.run(&["reload"]).out.starts_with("more: error: this cannot be read"));
+    std::fs::rename(bench.path().join("gone"), bench.path().join("more")).expect("it was there");
+    assert!(bench.run(&["reload"]).out.contains("0 zones changed, 3 unchanged"));
+}
+
+#[test]
+fn names_of_zone_files_need_not_be_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = two_zones();
+    let daemon = bench.serve(&["zones"]);
+    let file = bench.path().join(std::ffi::OsStr::from_bytes(b"zones/caf\xe9.example.zone"));
+    std::fs::write(&file, zone_text(1, "192.0.2.3")).expect("a file");
+    let outcome = bench.run(&["reload"]);
+    assert!(outcome.out.starts_with("caf\\233.example.: added, serial 1\n"), "{}", outcome.out);
+    std::fs::write(&file, "nonsense").expect("a file");
+    let outcome = bench.run(&["reload"]);
+    assert!(outcome.out.starts_with("zones/caf\\xe9.example.zone:1:"), "{}", outcome.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+}
+
+#[test]
 fn a_broken_configuration_changes_nothing() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
@@ -112,7 +164,7 @@ fn a_broken_configuration_changes_nothing() {
     let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.starts_with("zonda.toml:2:1: error: there is no key `colour` here"), "{}", outcome.out);
-    assert!(outcome.out.ends_with("nothing was changed: mend the configuration first\n"), "{}", outcome.out);
+    assert!(outcome.out.ends_with("nothing was changed: fix the configuration first\n"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
 }
 

@@ -1,0 +1,311 @@
+"""Local users, full pipes, descriptor limits and odd files: the parts of the server that are not the network."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pwd
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import dns.message
+import dns.query
+import dns.rcode
+import pytest
+
+from daemon import HOST, Daemon, program
+
+SMALL_PIPE = 4096
+FEW_DESCRIPTORS = 256
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start as root and become another user")
+
+
+# ---------- the state-dir ----------
+
+
+class Privileged:
+    """A server started as root that becomes `nobody`, and what `nobody` owns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.user = pwd.getpwnam("nobody").pw_uid
+        self.precious = folder / "precious"
+        self.precious.write_text("precious\n")
+        self.precious.chmod(0o600)
+
+    def own(self, path: Path) -> Path:
+        """A folder that belongs to `nobody`."""
+        path.mkdir()
+        os.chown(path, self.user, -1)
+        return path
+
+    def run_with(self, state_dir: Path) -> None:
+        """Starts with this state-dir; whether the server runs or refuses to, it ends again."""
+        server = Daemon(self.folder, server='user = "nobody"')
+        server.state_dir = state_dir
+        server.config.write_text(server.config.read_text().replace(str(self.folder / "state"), str(state_dir)))
+        with contextlib.suppress(AssertionError):
+            server.start()
+        server.stop()
+
+    def check_precious(self) -> None:
+        assert self.precious.read_text() == "precious\n"
+        assert self.precious.stat().st_uid == 0
+
+
+@pytest.fixture
+def privileged() -> Iterator[Privileged]:
+    # Not pytest's folder, which only root can enter.
+    folder = Path(tempfile.mkdtemp(prefix="zonda-attack-"))
+    folder.chmod(0o755)
+    yield Privileged(folder)
+    shutil.rmtree(folder)
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["lock", "control.sock"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_links_in_the_state_dir_reach_no_file_of_root(privileged, name, link):
+    state_dir = privileged.own(privileged.folder / "theirs")
+    link(privileged.precious, state_dir / name)
+    privileged.run_with(state_dir)
+    privileged.check_precious()
+
+
+@needs_root
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_on_the_way_to_the_state_dir_gives_no_folder_of_root_away(privileged, exists):
+    secrets = privileged.folder / "secrets"
+    secrets.mkdir(mode=0o755)
+    if exists:
+        (secrets / "state").mkdir()
+    home = privileged.own(privileged.folder / "home")
+    (home / "link").symlink_to(secrets)
+    privileged.run_with(home / "link" / "state")
+    assert (secrets / "state").exists() == exists
+    assert not exists or (secrets / "state").stat().st_uid == 0
+
+
+@needs_root
+def test_a_state_dir_that_is_a_link_is_not_followed(privileged):
+    secrets = privileged.folder / "secrets"
+    secrets.mkdir(mode=0o755)
+    home = privileged.own(privileged.folder / "home")
+    (home / "state").symlink_to(secrets)
+    privileged.run_with(home / "state")
+    assert secrets.stat().st_uid == 0
+    assert not list(secrets.iterdir())
+
+
+# ---------- the log ----------
+
+
+def test_a_log_that_nobody_reads_stops_nothing(daemon):
+    server = daemon()
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, SMALL_PIPE)
+    server.start(stderr=writer)
+    os.close(writer)
+    for _ in range(25):
+        server.process.send_signal(signal.SIGHUP)
+        time.sleep(0.01)
+        query = dns.message.make_query("example.", "AXFR")
+        dns.query.tcp(query, HOST, timeout=5, port=server.port)
+    assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
+    assert server.reload(timeout_s=5).returncode == 0
+    assert server.stop(timeout_s=8) == 0, "SIGTERM did not end it"
+    os.close(reader)
+
+
+@pytest.mark.slow
+def test_lines_that_find_no_room_are_counted(daemon):
+    server = daemon()
+    # Each of them logs that its file is missing, with every load.
+    absent = "".join(f'[[zone]]\nname = "z{number}"\nfile = "absent/{number}"\n' for number in range(30_000))
+    server.config.write_text(server.config.read_text() + absent)
+    reader, writer = os.pipe()
+    server.start(stderr=writer)
+    os.close(writer)
+    for _ in range(2):
+        assert server.reload(timeout_s=60).returncode == 1
+    read = threading.Thread(target=lambda: server.log.write_bytes(Path(f"/dev/fd/{reader}").read_bytes()))
+    read.start()
+    assert server.reload(timeout_s=60).returncode == 1
+    assert server.stop() == 0
+    read.join()
+    os.close(reader)
+    log = server.log.read_text()
+    assert "log lines were dropped: standard error was not read" in log
+    assert "zonda has stopped" in log.splitlines()[-1], "what was logged last is written"
+
+
+# ---------- the control socket and descriptors ----------
+
+
+def test_silent_control_clients_keep_nobody_waiting(daemon):
+    server = daemon().start()
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(5)]
+    for one in silent:
+        one.connect(str(server.state_dir / "control.sock"))
+    assert server.reload(timeout_s=3).returncode == 0
+    for one in silent:
+        one.close()
+
+
+def test_reloads_asked_for_together_are_all_done(daemon):
+    server = daemon().start()
+    command = [program(), "reload", "--config", server.config]
+    asking = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(40)]
+    assert [one.wait(30) for one in asking] == [0] * 40
+
+
+def test_connections_leave_descriptors_for_reloads(daemon):
+    server = daemon()
+
+    def few_descriptors() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))
+
+    server.start(preexec_fn=few_descriptors)
+    assert "tcp-connections" in server.log_text(), "no warning of the low limit"
+    query = dns.message.make_query("www.example.", "A").to_wire()
+    framed = len(query).to_bytes(2, "big") + query
+    is_done = threading.Event()
+
+    def burst() -> None:
+        while not is_done.is_set():
+            connections = []
+            for _ in range(2 * FEW_DESCRIPTORS):
+                connections.append(socket.create_connection((HOST, server.port)))
+                connections[-1].sendall(framed)  # without a query it is not accepted at once
+            for one in connections:
+                one.close()
+
+    bursts = threading.Thread(target=burst)
+    bursts.start()
+    try:
+        for _ in range(20):
+            server.zones.joinpath("example.zone").touch()
+            reloaded = server.reload(timeout_s=10)
+            assert reloaded.returncode == 0, reloaded.stdout + reloaded.stderr
+    finally:
+        is_done.set()
+        bursts.join()
+    assert "Too many open files" not in server.log_text()
+
+
+# ---------- zonda check ----------
+
+
+def check(*arguments: str | Path, cwd: Path | None = None, **run: object) -> subprocess.CompletedProcess[str]:
+    """`zonda check` with a gigabyte of memory and five seconds."""
+
+    def little_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+    options = {"capture_output": True, "text": True, "timeout": 5} | run
+    command = [program(), "check", *arguments]
+    return subprocess.run(command, check=False, cwd=cwd, preexec_fn=little_memory, **options)
+
+
+@pytest.mark.parametrize("device", ["pipe.zone", "/dev/zero"])
+def test_check_refuses_files_without_an_end(tmp_path, device):
+    os.mkfifo(tmp_path / "pipe.zone")
+    for arguments in (["--zone", f"example={device}"], ["--config", device], [device], [tmp_path]):
+        checked = check(*arguments, cwd=tmp_path)
+        assert checked.returncode == 1, checked.stderr
+        assert "regular file" in checked.stdout, (arguments, checked.stdout)
+
+
+def test_check_reads_a_pipe_named_as_such_but_not_for_ever(tmp_path):
+    zone = "@ 60 SOA a. b. 1 1 1 1 1\n@ 60 NS a.\n"
+    checked = check("--zone", "example=/dev/stdin", input=zone)
+    assert checked.returncode == 0, checked.stdout
+    with Path("/dev/zero").open() as zeros, subprocess.Popen(["cat"], stdin=zeros, stdout=subprocess.PIPE) as cat:
+        checked = check("--zone", "example=/dev/stdin", stdin=cat.stdout, timeout=30)
+        assert cat.stdout
+        cat.stdout.close()
+    assert checked.returncode == 1
+    assert "more than 256 MiB" in checked.stdout
+
+
+def control_characters(text: str) -> list[str]:
+    """What could steer a terminal; a line feed ends lines."""
+    return [one for one in text if (ord(one) < 32 and one != "\n") or 126 < ord(one) < 160 or one == "\u202e"]
+
+
+def test_the_log_has_no_control_characters(daemon):
+    server = daemon()
+    zone = '[[zone]]\nname = "odd"\nfile = "\\u001b]0;\\u0007\\nERROR forged\\u009b"\n'
+    server.config.write_text(server.config.read_text() + zone)
+    server.start()
+    server.wait_until(lambda: "odd" in server.log_text())
+    assert not control_characters(server.log_text())
+    assert not any(line.startswith("ERROR forged") for line in server.log_text().splitlines())
+
+
+def test_check_prints_no_control_characters(tmp_path):
+    odd = "\x1b]0;owned\x07\x9b31m\u202e.zone"
+    (tmp_path / odd).write_text("@ 60 SOA a. b. 1 1 1 1 1\n@ 60 NS a.\n@ 60 A 'x\x1b[2J\n")
+    (tmp_path / "zonda.toml").write_text('"\\u001b[2J" = 1\n[server]\nlisten = ["\\u001b[31m"]\n')
+    for arguments in ([tmp_path], [odd], [f"{odd}/x"], ["--config", "zonda.toml"], ["--config", odd], ["--json", odd]):
+        checked = check(*arguments, cwd=tmp_path)
+        assert checked.stdout
+        assert not control_characters(checked.stdout + checked.stderr), (arguments, checked.stdout)
+    (tmp_path / "zonda.toml").write_text('[server]\nnsid = "\\u001b\\u009b\\u202e\\u007f\'\\"\\\\"\n')
+    printed = [subprocess.check_output([program(), "config", "--config", "zonda.toml", *more], cwd=tmp_path, text=True) for more in ([], ["--json"])]
+    assert not control_characters("".join(printed))
+    assert tomllib.loads(printed[0])["server"] == json.loads(printed[1])["server"]
+    assert json.loads(printed[1])["server"]["nsid"] == "\x1b\x9b\u202e\x7f'\"\\"
+
+
+# ---------- configurations ----------
+
+
+def test_a_reload_does_not_drop_every_zone(daemon):
+    server = daemon().start()
+    text = server.config.read_text()
+    server.config.write_text(text.split("[[zone]]")[0])
+    refused = server.reload()
+    assert refused.returncode == 1
+    assert "allow-no-zones" in refused.stdout
+    assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
+    server.config.write_text(text.split("[[zone]]")[0] + "allow-no-zones = true\n")
+    assert server.reload().returncode == 0
+    assert server.ask("www.example.").rcode() == dns.rcode.REFUSED
+
+
+def test_an_include_pattern_takes_no_exponential_time(tmp_path):
+    folder = tmp_path / "zones.d"
+    folder.mkdir()
+    (folder / ("a" * 200)).write_text("")
+    (tmp_path / "zonda.toml").write_text(f'include = ["zones.d/{"*a" * 40}*b"]\n')
+    assert check("--config", tmp_path / "zonda.toml").returncode == 0
+
+
+def test_paths_that_are_not_utf8_are_served(daemon):
+    server = daemon()
+    folder = Path(os.fsdecode(os.fsencode(server.folder) + b"/\xff"))
+    folder.mkdir()
+    zone = server.zones / "example.zone"
+    (folder / "example.zone").write_text(zone.read_text() + "$INCLUDE more\n")
+    (folder / "more").write_text("more A 192.0.2.2\n")
+    for arguments in (["--zone", os.fsencode("example=") + os.fsencode(folder / "example.zone")], [folder]):
+        assert check(*arguments).returncode == 0
+    config = server.config.read_text().replace(str(server.zones), ".")
+    server.config = folder / "zonda.toml"
+    server.config.write_text(config)
+    server.start()
+    assert server.ask("more.example.").rcode() == dns.rcode.NOERROR
+    assert server.reload().returncode == 0

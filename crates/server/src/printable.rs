@@ -1,0 +1,76 @@
+//! Text from files, paths and other programs, made fit for a terminal and for a log of lines.
+
+use std::fmt::{self, Display, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Text that is written with its control characters escaped: they could steer a terminal or fake a line of the log.
+pub struct Printable<'t>(pub &'t str);
+
+impl Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|char| match is_harmful(char) {
+            true => write!(f, "{}", char.escape_unicode()),
+            false => f.write_char(char),
+        })
+    }
+}
+
+/// JSON, or a string of TOML written like one of JSON, with what [`Printable`] escapes escaped in its own way.
+pub fn printable_json(json: &str) -> String {
+    let mut printable = String::with_capacity(json.len());
+    for char in json.chars() {
+        match is_harmful(char) && char != '\n' {
+            // All of them have four digits.
+            true => printable += &format!("\\u{:04x}", u32::from(char)),
+            false => printable.push(char),
+        }
+    }
+    printable
+}
+
+/// Control characters, line ends, and what makes a terminal write from right to left.
+pub fn is_harmful(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A path as text: itself where it is UTF-8, else with `\xNN` for each octet that is not.
+pub fn path_text(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|octet| text += &format!("\\x{octet:02x}"));
+    }
+    text
+}
+
+/// A path for a message to people.
+pub fn printable_path(path: &Path) -> String {
+    Printable(&path_text(path)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_steer_a_terminal_is_escaped() {
+        let text = "a\u{1b}[2J\nb\u{9b}\u{202e}\u{7f}ä\\";
+        assert_eq!(Printable(text).to_string(), "a\\u{1b}[2J\\u{a}b\\u{9b}\\u{202e}\\u{7f}ä\\");
+    }
+
+    #[test]
+    fn json_stays_json() {
+        let text = "a\u{1b}\n\u{9b}\u{202e}\u{7f}ä\\\"";
+        let json = printable_json(&serde_json::to_string_pretty(&[text]).expect("text"));
+        assert!(!json.chars().any(|char| is_harmful(char) && char != '\n'), "{json}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).expect("JSON"), [text]);
+    }
+
+    #[test]
+    fn paths_are_themselves_as_far_as_they_are_utf8() {
+        for (path, text) in [(&b"/a/\xc3\xa4.zone"[..], "/a/ä.zone"), (b"\xff/a\xc3", "\\xff/a\\xc3")] {
+            assert_eq!(path_text(Path::new(std::ffi::OsStr::from_bytes(path))), text);
+        }
+    }
+}

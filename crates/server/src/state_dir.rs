@@ -1,0 +1,257 @@
+//! The state-dir: made for the user that the daemon becomes, opened once, locked against a second daemon.
+//!
+//! Whoever owns a folder may put any link into it, and swap it at any time. So root only makes and gives away folders that
+//! nobody else can reach ([`prepare`]); the daemon's user does the rest, in the folder once opened ([`StateDir::open`]).
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+use netio::file::{open_folder, open_no_link};
+use netio::privilege::{Identity, current_user};
+
+use crate::printable::printable_path;
+
+/// Why a state-dir cannot be taken. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StateDirError {
+    /// The folder cannot be made or written.
+    #[error("the state-dir {path} cannot be used: {1}; make it writable for this user or set `state-dir`", path = printable_path(.0))]
+    Unusable(PathBuf, io::Error),
+    /// Another user could remove what is in it, or lead us astray.
+    #[error(
+        "the state-dir {path} can be changed by others (owner {owner}, mode {mode:o}); give it to the user that zonda runs as \
+         or set `state-dir`", path = printable_path(.path)
+    )]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A second daemon.
+    #[error("another zonda (process {1}) uses the state-dir {path}; stop that one or set another `state-dir`", path = printable_path(.0))]
+    InUse(PathBuf, String),
+}
+
+const LOCK: &str = "lock";
+
+/// The longest content of a lock in octets: a number.
+const MAX_LOCK_LEN: u64 = 32;
+
+const WRITABLE_BY_GROUP: u32 = 0o020;
+const WRITABLE_BY_ALL: u32 = 0o002;
+/// In a folder with this bit only the owner of a file, or root, renames or removes it.
+const STICKY: u32 = 0o1000;
+
+/// The state-dir of one user, where none is configured.
+pub fn default_path() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // systemd gives a list if the unit names several; the first is ours.
+    let first = |list: PathBuf| {
+        list.as_os_str().as_bytes().split(|&octet| octet == b':').next().map(OsStr::from_bytes).map(PathBuf::from)
+    };
+    let of_systemd = variable("STATE_DIRECTORY").and_then(first);
+    let personal = || variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+    let of_user = || if current_user() == 0 { None } else { Some(personal()?.join("zonda")) };
+    of_systemd.or_else(of_user).unwrap_or_else(|| "/var/lib/zonda".into())
+}
+
+//----------- as root -----------------------------------------------------------------
+
+/// As root: makes the state-dir and gives it to the user that the daemon becomes, as far as nobody but root could have changed
+/// the way to it. Elsewhere nothing is done, and that user has to make it or to be given it.
+pub fn prepare(path: &Path, identity: &Identity) -> Result<(), StateDirError> {
+    if current_user() != 0 || identity.user == 0 {
+        return Ok(());
+    }
+    let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
+    // Without a final `/`, behind which a link would be followed.
+    let path: PathBuf = std::path::absolute(path).map_err(unusable)?.components().collect();
+    match make_as_root(&path).map_err(unusable)? {
+        true => give(&path, identity).map_err(unusable),
+        false => Ok(()),
+    }
+}
+
+/// Makes the folders that are missing. Stops, and returns false, at the first that others than root could change: what is
+/// below it can be anywhere by the time it is opened.
+fn make_as_root(path: &Path) -> io::Result<bool> {
+    let ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
+    for folder in ancestors.into_iter().rev() {
+        if !is_of_root_alone(&made(folder, 0o755)?) {
+            return Ok(false);
+        }
+    }
+    made(path, 0o750).map(|metadata| metadata.is_dir())
+}
+
+/// What is at `path`, a folder made just now if there was nothing. Links are not followed.
+fn made(path: &Path, mode: u32) -> io::Result<Metadata> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::symlink_metadata(path),
+    }
+}
+
+/// Whether it is a folder in which nobody but root can put something in the place of what root has put there.
+fn is_of_root_alone(metadata: &Metadata) -> bool {
+    let is_open = metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 && metadata.mode() & STICKY == 0;
+    metadata.is_dir() && metadata.uid() == 0 && !is_open
+}
+
+/// Gives a folder of root's to the user, with the lock that a start as root may have left in it. One of the user's is as it
+/// should be, and one that others may write to is shared on purpose.
+fn give(path: &Path, identity: &Identity) -> io::Result<()> {
+    let folder = open_folder(path)?;
+    let metadata = folder.metadata()?;
+    if metadata.uid() != 0 || metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 {
+        return Ok(());
+    }
+    // The lock first: as long as the folder is root's, nobody can put another file in its place. A folder that has none and yet
+    // is not empty was never a state-dir: a slip in the configuration must not give /etc away.
+    match open_no_link(&within(&folder, LOCK), false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::read_dir(path)?.next().is_some() => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+        Err(error) => return Err(error),
+        Ok(lock) if !is_plain(&lock.metadata()?, 0) => {
+            return Err(io::Error::other("`lock` in it is no file of root's"));
+        }
+        Ok(lock) => fchown(&lock, Some(identity.user), Some(identity.group))?,
+    }
+    fchown(&folder, Some(identity.user), Some(identity.group))
+}
+
+//----------- as the daemon's user ----------------------------------------------------
+
+/// A taken state-dir: locked against a second daemon.
+pub struct StateDir {
+    folder: File,
+    /// Held for as long as the daemon lives; the kernel lets go of it however the daemon ends.
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes the folder if it is missing, and locks it.
+    pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
+        let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
+        DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(unusable)?;
+        // A link to it is followed (systemd makes one with DynamicUser=): it is what is opened that counts.
+        let folder = fs::canonicalize(path).and_then(|path| open_folder(&path)).map_err(unusable)?;
+        let metadata = folder.metadata().map_err(unusable)?;
+        let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+        if ![0, current_user()].contains(&owner) || mode & WRITABLE_BY_ALL != 0 {
+            return Err(StateDirError::NotOurs { path: path.to_owned(), owner, mode });
+        }
+        let _lock = take_lock(&folder, path)?;
+        Ok(StateDir { folder, _lock })
+    }
+
+    /// The path of a file in the folder that leads there whatever is renamed or linked meanwhile; short enough for a socket.
+    pub fn file(&self, name: &str) -> PathBuf {
+        within(&self.folder, name)
+    }
+}
+
+/// Names a file in an opened folder.
+fn within(folder: &File, name: &str) -> PathBuf {
+    Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name)
+}
+
+/// Whether it is a file of the user's that is nowhere else: with a second name it could be a link to another's file.
+fn is_plain(metadata: &Metadata, user: u32) -> bool {
+    metadata.is_file() && metadata.uid() == user && metadata.nlink() == 1
+}
+
+fn take_lock(folder: &File, path: &Path) -> Result<File, StateDirError> {
+    let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
+    let in_lock = |error: io::Error| unusable(io::Error::new(error.kind(), format!("`{LOCK}` in it: {error}")));
+    let mut lock = open_no_link(&within(folder, LOCK), true).map_err(in_lock)?;
+    if !is_plain(&lock.metadata().map_err(in_lock)?, current_user()) {
+        return Err(in_lock(io::Error::other("no file of this user")));
+    }
+    match lock.try_lock() {
+        Ok(()) => (),
+        Err(TryLockError::Error(error)) => return Err(in_lock(error)),
+        Err(TryLockError::WouldBlock) => {
+            let mut process = String::new();
+            (&lock).take(MAX_LOCK_LEN).read_to_string(&mut process).map_err(in_lock)?;
+            return Err(StateDirError::InUse(path.to_owned(), process.trim().to_owned()));
+        }
+    }
+    lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(in_lock)?;
+    Ok(lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_state_dir_has_one_daemon() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = StateDir::open(folder.path()).expect("a fresh folder");
+        let second = StateDir::open(folder.path());
+        let own = std::process::id().to_string();
+        assert!(matches!(second, Err(StateDirError::InUse(_, process)) if process == own));
+        drop(first);
+        assert!(StateDir::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_lock_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (lock, other) = (folder.path().join(LOCK), folder.path().join("other"));
+        fs::write(&other, "precious").expect("a file");
+        symlink(&other, &lock).expect("a link");
+        assert!(StateDir::open(folder.path()).is_err());
+        fs::remove_file(&lock).and_then(|()| fs::hard_link(&other, &lock)).expect("a link");
+        assert!(StateDir::open(folder.path()).is_err());
+        assert_eq!(fs::read_to_string(&other).expect("the file"), "precious");
+    }
+
+    #[test]
+    fn a_folder_that_everybody_may_write_to_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).expect("it is ours");
+        let message = StateDir::open(folder.path()).err().expect("others may write").to_string();
+        assert!(message.contains("mode 777"), "{message}");
+    }
+
+    #[test]
+    fn root_makes_what_only_root_can_change() {
+        if current_user() != 0 {
+            return eprintln!("skipped: only root can give folders away");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let identity = Identity { user: 54321, group: 54321 };
+        let owner = |path: &Path| fs::metadata(path).expect("it is there").uid();
+        let path = folder.path().join("a/b");
+        prepare(&path.join("."), &identity).expect("root may");
+        assert_eq!((owner(&path), owner(&folder.path().join("a"))), (54321, 0));
+        // Below a folder of that user's, root leaves everything alone.
+        prepare(&path.join("c"), &identity).expect("nothing is done");
+        assert!(!path.join("c").exists());
+        // What a start as root left behind goes to the user too.
+        let left = folder.path().join("left");
+        drop(StateDir::open(&left).expect("a fresh folder"));
+        prepare(&left, &identity).expect("root may");
+        assert_eq!((owner(&left), owner(&left.join(LOCK))), (54321, 54321));
+        // What was never a state-dir stays as it is.
+        let other = folder.path().join("other");
+        fs::create_dir_all(other.join("passwd"))
+            .and_then(|()| fs::create_dir(folder.path().join("empty")))
+            .expect("folders");
+        for (path, expected) in [(other, 0), (folder.path().join("empty"), 54321)] {
+            prepare(&path, &identity).expect("root may");
+            assert_eq!(owner(&path), expected);
+        }
+    }
+}
