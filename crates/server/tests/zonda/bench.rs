@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// Receives once more when a signal came instead: a socket with a timeout tells of those (signal(7)).
-fn uninterrupted(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+pub fn uninterrupted(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match receive() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -10,7 +10,7 @@ use clap::Parser;
 use wire::message::{Message, Rcode};
 use wire::{Class, Name, Rtype};
 
-use crate::bench::{Bench, Daemon};
+use crate::bench::{Bench, Daemon, uninterrupted};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -154,7 +154,7 @@ fn over_udp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     socket.send_to(query, server).expect("loopback");
     let mut answer = vec![0; 4096];
-    let len = socket.recv(&mut answer).expect("an answer");
+    let len = uninterrupted(|| socket.recv(&mut answer)).expect("an answer");
     answer.truncate(len);
     answer
 }
