@@ -5,12 +5,12 @@
 
 mod bind;
 mod clients;
+mod connection;
+mod connection_pool;
 mod counters;
-mod desk;
 mod guard;
-mod rarely;
-mod stream;
-mod table;
+mod rate_limited_log;
+mod tcp;
 mod udp;
 
 pub use bind::{BindError, Listeners, bind};
@@ -162,7 +162,7 @@ impl Listeners {
             let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());
             let stop = running.stop.clone();
-            let worker = stream::Worker::new(listeners, answerer(), counters, stop, waker, &self.options)?;
+            let worker = tcp::Worker::new(listeners, answerer(), counters, stop, waker, &self.options)?;
             running.spawn(format!("tcp-{number}"), move || worker.run())?;
         }
         Ok(running)

@@ -5,11 +5,11 @@
 //! idle timeout; and all connections of a thread together hold no more than [`Options::held`].
 
 use super::clients::Clients;
+use super::connection::{self, Desk, READ_LEN, Turn};
+use super::connection_pool::{Table, Work};
 use super::counters::Counters;
-use super::desk::{self, Desk, READ_LEN, Turn};
 use super::guard::guard;
-use super::rarely::Rarely;
-use super::table::{Table, Work};
+use super::rate_limited_log::RateLimitedLog;
 use super::{Answer, Options};
 use netio::clock;
 use netio::stream::{Events, Interest, Listener, Poll, Waker, is_out_of_descriptors};
@@ -56,7 +56,7 @@ pub(super) struct Worker<A> {
     idle_timeout_ms: u32,
     grace_ms: u32,
     per_client: usize,
-    log: Rarely,
+    log: RateLimitedLog,
 }
 
 impl<A: Answer> Worker<A> {
@@ -92,7 +92,7 @@ impl<A: Answer> Worker<A> {
             idle_timeout_ms: whole_ms(options.idle_timeout),
             grace_ms: whole_ms(options.grace),
             per_client: options.connections_per_client,
-            log: Rarely::new(Duration::from_secs(10)),
+            log: RateLimitedLog::new(Duration::from_secs(10)),
         })
     }
 
@@ -261,7 +261,7 @@ impl<A: Answer> Worker<A> {
             let Some(work) = work else { return };
             self.held -= work.held();
             if let Some(transfer) = &work.transfer {
-                desk::log(peer, transfer, "zone transfer broken off");
+                connection::log(peer, transfer, "zone transfer broken off");
             }
         }
     }

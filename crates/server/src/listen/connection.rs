@@ -1,8 +1,8 @@
 //! A turn of a connection: reading, cutting the stream into messages (RFC 1035 4.2.2), answering, writing.
 
 use super::Answer;
+use super::connection_pool::Work;
 use super::counters::Counters;
-use super::table::Work;
 use answer::{Ask, Reply, Transport};
 use netio::stream::Interest;
 use std::io::{self, Read, Write};

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 /// Permits one event in an interval and counts the others.
-pub(super) struct Rarely {
+pub(super) struct RateLimitedLog {
     interval: Duration,
     next: Duration,
     left_out: u64,
 }
 
-impl Rarely {
+impl RateLimitedLog {
     /// Permits the first event at once.
-    pub(super) const fn new(interval: Duration) -> Rarely {
-        Rarely { interval, next: Duration::ZERO, left_out: 0 }
+    pub(super) const fn new(interval: Duration) -> RateLimitedLog {
+        RateLimitedLog { interval, next: Duration::ZERO, left_out: 0 }
     }
 
     /// Whether this event may be logged: then how many were not since the last one that was.
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn one_event_an_interval_and_the_rest_is_counted() {
-        let mut rarely = Rarely::new(Duration::from_secs(10));
+        let mut rarely = RateLimitedLog::new(Duration::from_secs(10));
         let permits = [100, 101, 109, 110, 150].map(|now_s| rarely.permit_at(Duration::from_secs(now_s)));
         assert_eq!(permits, [Some(0), None, None, Some(2), Some(0)]);
     }
