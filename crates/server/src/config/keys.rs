@@ -58,7 +58,7 @@ section! {
         /// How long an idle TCP connection is kept, in milliseconds; told to clients that ask (RFC 7828).
         Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: Whole<100, 6_553_500> = "10000";
 
-        /// How many TCP connections are kept at most; the longest idle one makes room for a new one.
+        /// How many TCP connections are kept at most; a stuck one, else the longest idle one, makes room for a new one.
         Restart "tcp-connections" tcp_connections: Whole<1, 10_000_000> = "10000";
 
         /// How many TCP connections one client may keep to a thread; a client is an IPv4 address or an IPv6 /56.

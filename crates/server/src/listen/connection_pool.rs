@@ -1,201 +1,214 @@
-//! The connections of one thread: a slab of small entries in two lists, each in the order of last activity.
+//! The connections of one thread: a slab of small slots in two lists, each in the order of last progress.
 //!
-//! A connection at rest is an entry of 40 octets and nothing else. One that is in the middle of something holds [`Work`]
-//! and stands in the other list, so that the oldest of each kind is found at once.
+//! An idle connection is a slot of 40 octets and nothing else. Active ones stand in the other list, so that the oldest of each
+//! kind is found at once. What connections hold, and how many each client has, is counted here and nowhere else.
 
-use netio::stream::Interest;
-use std::net::{IpAddr, Ipv6Addr, TcpStream};
-use zone::transfer::Transfer;
+use super::clients::Clients;
+use super::connection::Connection;
+use std::io;
+use std::iter;
+use std::net::{IpAddr, TcpStream};
 
 const NONE: u32 = u32::MAX;
 
-/// What a connection holds while it is in the middle of something.
-pub(super) struct Work {
-    /// Received and not answered yet: at most one read.
-    pub(super) input: Vec<u8>,
-    /// Answers that the kernel would not take yet.
-    pub(super) output: Vec<u8>,
-    /// The transfer under way.
-    pub(super) transfer: Option<Box<Transfer>>,
-    /// What the connection waits for.
-    pub(super) interest: Interest,
-}
+/// For how many transfers at a time there is room to tell their clients apart.
+const TRANSFERS: usize = 1024;
 
-impl Work {
-    /// The memory that it holds, in octets, the transfer's version of the zone aside.
-    pub(super) fn held(&self) -> usize {
-        self.input.capacity() + self.output.capacity()
-    }
-}
-
-/// One connection, or a vacant place (`stream` is `None`), which `next` chains to further ones.
-struct Entry {
-    stream: Option<TcpStream>,
+/// One connection, or a vacant slot, which `next` chains to further ones.
+struct Slot {
+    connection: Option<Connection>,
     previous: u32,
     next: u32,
-    /// When it last did something complete, in milliseconds of the thread's clock, which may wrap.
-    since_ms: u32,
-    /// IPv4 addresses are mapped; they cannot be mistaken, as IPv6 sockets here have IPv6 peers only.
-    peer: [u8; 16],
-    work: Option<Box<Work>>,
 }
 
-/// The ends of a list of entries, the oldest first.
+/// The ends of a list of slots, the oldest first.
+#[derive(Clone, Copy)]
 struct List {
     first: u32,
     last: u32,
 }
 
+const EMPTY: List = List { first: NONE, last: NONE };
+
 /// The connections.
-pub(super) struct Table {
-    entries: Vec<Entry>,
+pub(super) struct ConnectionPool {
+    slots: Vec<Slot>,
     vacant: u32,
-    resting: List,
-    working: List,
+    /// Idle and active ones: the index is [`Connection::is_active`].
+    lists: [List; 2],
     len: usize,
     capacity: usize,
+    held: usize,
+    clients: Clients,
+    transfers: Clients,
 }
 
-impl Table {
+impl ConnectionPool {
     /// Room for `capacity` connections; memory is taken as they come.
-    pub(super) fn new(capacity: usize) -> Table {
-        let empty = || List { first: NONE, last: NONE };
+    pub(super) fn new(capacity: usize) -> ConnectionPool {
         let capacity = capacity.min(NONE as usize);
-        let entries = Vec::with_capacity(capacity);
-        Table { entries, vacant: NONE, resting: empty(), working: empty(), len: 0, capacity }
+        ConnectionPool {
+            slots: Vec::with_capacity(capacity),
+            vacant: NONE,
+            lists: [EMPTY; 2],
+            len: 0,
+            capacity,
+            held: 0,
+            clients: Clients::new(capacity),
+            transfers: Clients::new(TRANSFERS),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many places there are, vacant ones among them: all indices are below.
-    pub(super) fn places(&self) -> u32 {
-        self.entries.len() as u32
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.len == self.capacity
     }
 
-    /// Takes in a connection, at rest; `None` when the table is full.
+    /// The memory that all connections hold, their slots aside, in octets.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// How many connections the client of `peer` has, or a few more.
+    pub(super) fn connections_of(&self, peer: IpAddr) -> usize {
+        self.clients.count(peer)
+    }
+
+    /// How many transfers the client of `peer` has under way, or a few more.
+    pub(super) fn transfers_of(&self, peer: IpAddr) -> usize {
+        self.transfers.count(peer)
+    }
+
+    /// Takes in a connection, idle; `None` when the pool is full.
     pub(super) fn insert(&mut self, stream: TcpStream, peer: IpAddr, now_ms: u32) -> Option<u32> {
         if self.is_full() {
             return None;
         }
-        let peer = match peer {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        let entry = Entry { stream: Some(stream), previous: NONE, next: NONE, since_ms: now_ms, peer, work: None };
+        let connection = Some(Connection::new(stream, peer, now_ms));
+        let slot = Slot { connection, previous: NONE, next: NONE };
         let index = if self.vacant == NONE {
-            self.entries.push(entry);
-            self.entries.len() as u32 - 1
+            self.slots.push(slot);
+            self.slots.len() as u32 - 1
         } else {
             let index = self.vacant;
-            self.vacant = self.at(index).next;
-            self.entries[index as usize] = entry;
+            self.vacant = self.slots[index as usize].next;
+            self.slots[index as usize] = slot;
             index
         };
         self.len += 1;
-        self.link(index);
+        self.clients.add(peer);
+        self.link(index, false);
         Some(index)
     }
 
-    /// Takes out a connection with what it holds; `None` when it is gone already.
-    pub(super) fn remove(&mut self, index: u32) -> Option<(TcpStream, IpAddr, Option<Box<Work>>)> {
-        let peer = self.peer(index);
-        self.entries[index as usize].stream.as_ref()?;
-        self.unlink(index);
+    /// Takes out a connection; `None` when it is gone already.
+    pub(super) fn remove(&mut self, index: u32) -> Option<Connection> {
+        let connection = self.slots[index as usize].connection.take()?;
+        self.unlink(index, connection.is_active());
+        self.slots[index as usize].next = std::mem::replace(&mut self.vacant, index);
         self.len -= 1;
-        let vacant = self.vacant;
-        self.vacant = index;
-        let entry = &mut self.entries[index as usize];
-        entry.next = vacant;
-        entry.stream.take().map(|stream| (stream, peer, entry.work.take()))
+        self.held -= connection.held();
+        self.clients.remove(connection.peer());
+        if connection.transfer().is_some() {
+            self.transfers.remove(connection.peer());
+        }
+        Some(connection)
     }
 
-    /// The connection's stream, its peer and what it is in the middle of; `None` when it is gone.
-    pub(super) fn parts(&mut self, index: u32) -> Option<(&TcpStream, IpAddr, Option<&mut Work>)> {
-        let peer = self.peer(index);
-        let entry = &mut self.entries[index as usize];
-        entry.stream.as_ref().map(|stream| (stream, peer, entry.work.as_deref_mut()))
+    /// The connection; `None` when it is gone.
+    pub(super) fn get(&self, index: u32) -> Option<&Connection> {
+        self.slots[index as usize].connection.as_ref()
     }
 
-    fn peer(&self, index: u32) -> IpAddr {
-        IpAddr::V6(Ipv6Addr::from(self.at(index).peer)).to_canonical()
+    /// All connections with their indices.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
+        (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.connection.as_ref()?)))
     }
 
-    /// The connection did something complete: it is the youngest of its list now.
-    pub(super) fn touch(&mut self, index: u32, now_ms: u32) {
-        self.unlink(index);
-        self.entries[index as usize].since_ms = now_ms;
-        self.link(index);
+    /// Lets `change` change a connection, and counts what it holds then. `change` returns whether there was progress, which makes
+    /// the connection the youngest of its list, as does becoming active or idle. Does nothing when the connection is gone.
+    pub(super) fn update(
+        &mut self,
+        index: u32,
+        now_ms: u32,
+        change: impl FnOnce(&mut Connection) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let Some(connection) = &mut self.slots[index as usize].connection else { return Ok(()) };
+        let (was_active, had_transfer) = (connection.is_active(), connection.transfer().is_some());
+        let held = connection.held();
+        let result = change(connection);
+        self.held = self.held - held + connection.held();
+        match (had_transfer, connection.transfer().is_some()) {
+            (false, true) => self.transfers.add(connection.peer()),
+            (true, false) => self.transfers.remove(connection.peer()),
+            _ => {}
+        }
+        let is_active = connection.is_active();
+        if is_active != was_active || matches!(result, Ok(true)) {
+            connection.since_ms = now_ms;
+            self.unlink(index, was_active);
+            self.link(index, is_active);
+        }
+        result.map(drop)
     }
 
-    /// The connection begins something (`Some`) or rests again (`None`), which counts as activity.
-    pub(super) fn set_work(&mut self, index: u32, work: Option<Box<Work>>, now_ms: u32) {
-        self.unlink(index);
-        let entry = &mut self.entries[index as usize];
-        (entry.work, entry.since_ms) = (work, now_ms);
-        self.link(index);
+    /// The idle connection that made no progress for the longest.
+    pub(super) fn oldest_idle(&self) -> Option<u32> {
+        Some(self.lists[0].first).filter(|index| *index != NONE)
     }
 
-    /// The connection at rest the longest.
-    pub(super) fn oldest_resting(&self) -> Option<u32> {
-        Some(self.resting.first).filter(|index| *index != NONE)
+    /// The active connection that made no progress for the longest.
+    pub(super) fn oldest_active(&self) -> Option<u32> {
+        Some(self.lists[1].first).filter(|index| *index != NONE)
     }
 
-    /// The connection in the middle of something the longest.
-    pub(super) fn oldest_working(&self) -> Option<u32> {
-        Some(self.working.first).filter(|index| *index != NONE)
+    /// The active connections, the one without progress for the longest first.
+    pub(super) fn active(&self) -> impl Iterator<Item = u32> {
+        let next = |index: &u32| Some(self.slots[*index as usize].next).filter(|index| *index != NONE);
+        iter::successors(self.oldest_active(), next)
     }
 
-    /// The oldest connection of either kind that did nothing complete for `timeout_ms`.
+    /// The oldest connection of either kind that made no progress for `timeout_ms`.
     pub(super) fn expired(&self, now_ms: u32, timeout_ms: u32) -> Option<u32> {
-        let expired = |index: &u32| self.age_ms(*index, now_ms) >= timeout_ms;
-        self.oldest_resting().filter(expired).or_else(|| self.oldest_working().filter(expired))
+        self.oldest().find(|index| self.age_ms(*index, now_ms) >= timeout_ms)
     }
 
     /// How long until one expires.
     pub(super) fn until_expiry_ms(&self, now_ms: u32, timeout_ms: u32) -> Option<u32> {
-        let oldest = self.oldest_resting().into_iter().chain(self.oldest_working());
-        oldest.map(|index| timeout_ms.saturating_sub(self.age_ms(index, now_ms))).min()
+        self.oldest().map(|index| timeout_ms.saturating_sub(self.age_ms(index, now_ms))).min()
     }
 
-    fn age_ms(&self, index: u32, now_ms: u32) -> u32 {
-        now_ms.wrapping_sub(self.at(index).since_ms)
+    /// How long ago a connection made progress.
+    pub(super) fn age_ms(&self, index: u32, now_ms: u32) -> u32 {
+        self.get(index).map_or(0, |connection| now_ms.wrapping_sub(connection.since_ms))
     }
 
-    fn at(&self, index: u32) -> &Entry {
-        &self.entries[index as usize]
+    fn oldest(&self) -> impl Iterator<Item = u32> {
+        self.oldest_idle().into_iter().chain(self.oldest_active())
     }
 
-    fn list_of(&mut self, index: u32) -> &mut List {
-        if self.at(index).work.is_some() { &mut self.working } else { &mut self.resting }
-    }
-
-    fn link(&mut self, index: u32) {
-        let list = self.list_of(index);
-        let last = std::mem::replace(&mut list.last, index);
-        if last == NONE {
-            list.first = index;
-        } else {
-            self.entries[last as usize].next = index;
+    fn link(&mut self, index: u32, active: bool) {
+        let last = std::mem::replace(&mut self.lists[usize::from(active)].last, index);
+        match last {
+            NONE => self.lists[usize::from(active)].first = index,
+            _ => self.slots[last as usize].next = index,
         }
-        let entry = &mut self.entries[index as usize];
-        (entry.previous, entry.next) = (last, NONE);
+        let slot = &mut self.slots[index as usize];
+        (slot.previous, slot.next) = (last, NONE);
     }
 
-    fn unlink(&mut self, index: u32) {
-        let &Entry { previous, next, .. } = self.at(index);
+    fn unlink(&mut self, index: u32, active: bool) {
+        let Slot { previous, next, .. } = self.slots[index as usize];
         match previous {
-            NONE => self.list_of(index).first = next,
-            _ => self.entries[previous as usize].next = next,
+            NONE => self.lists[usize::from(active)].first = next,
+            _ => self.slots[previous as usize].next = next,
         }
         match next {
-            NONE => self.list_of(index).last = previous,
-            _ => self.entries[next as usize].previous = previous,
+            NONE => self.lists[usize::from(active)].last = previous,
+            _ => self.slots[next as usize].previous = previous,
         }
     }
 }
@@ -203,70 +216,80 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::connection::testing::hold;
     use std::net::TcpListener;
 
-    /// A table with `count` connections that came at 0, 1, 2... ms, and what keeps them open.
-    fn table(count: u32) -> (Table, TcpListener) {
+    /// A pool with `count` connections that came at 0, 1, 2... ms, and what keeps them open.
+    fn pool(count: u32) -> (ConnectionPool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let mut table = Table::new(4);
+        let mut pool = ConnectionPool::new(4);
         for number in 0..count {
             let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
             let peer = IpAddr::V4([192, 0, 2, number as u8].into());
-            assert_eq!(table.insert(stream, peer, number), Some(number));
+            assert_eq!(pool.insert(stream, peer, number), Some(number));
         }
-        (table, listener)
+        (pool, listener)
     }
 
     #[test]
-    fn a_connection_at_rest_takes_few_octets() {
-        assert!(size_of::<Entry>() <= 40, "{}", size_of::<Entry>());
+    fn an_idle_connection_takes_few_octets() {
+        assert!(size_of::<Slot>() <= 40, "{}", size_of::<Slot>());
     }
 
-    fn work() -> Option<Box<Work>> {
-        let interest = Interest::Readable;
-        Some(Box::new(Work { input: Vec::new(), output: Vec::new(), transfer: None, interest }))
+    /// A turn of a connection that leaves it with `held` octets of input.
+    fn turn(pool: &mut ConnectionPool, index: u32, now_ms: u32, held: usize) {
+        pool.update(index, now_ms, |connection| Ok(hold(connection, held))).expect("no error");
     }
 
-    #[test]
-    fn activity_decides_who_is_oldest() {
-        let (mut table, _listener) = table(3);
-        assert_eq!(table.oldest_resting(), Some(0));
-        table.touch(0, 10);
-        assert_eq!(table.oldest_resting(), Some(1));
-        table.set_work(1, work(), 11);
-        assert_eq!((table.oldest_resting(), table.oldest_working()), (Some(2), Some(1)));
-        table.set_work(2, work(), 12);
-        assert_eq!((table.oldest_resting(), table.oldest_working()), (Some(0), Some(1)));
-        table.touch(1, 14);
-        assert_eq!(table.oldest_working(), Some(2));
-        table.remove(2);
-        assert_eq!((table.oldest_resting(), table.oldest_working()), (Some(0), Some(1)));
-        table.set_work(1, None, 15);
-        assert_eq!((table.oldest_resting(), table.oldest_working()), (Some(0), None));
+    fn oldest(pool: &ConnectionPool) -> (Option<u32>, Option<u32>) {
+        (pool.oldest_idle(), pool.oldest_active())
     }
 
     #[test]
-    fn expiry_follows_activity_and_the_clock_may_wrap() {
-        let (mut table, _listener) = table(2);
-        assert_eq!((table.expired(99, 100), table.until_expiry_ms(99, 100)), (None, Some(1)));
-        assert_eq!(table.expired(100, 100), Some(0));
-        table.set_work(0, work(), u32::MAX - 10);
-        table.touch(1, 50);
-        assert_eq!((table.expired(88, 100), table.expired(89, 100)), (None, Some(0)));
-        assert_eq!(table.until_expiry_ms(89, 100), Some(0));
+    fn progress_decides_who_is_oldest() {
+        let (mut pool, _listener) = pool(3);
+        assert_eq!(oldest(&pool), (Some(0), None));
+        turn(&mut pool, 0, 10, 0);
+        assert_eq!(oldest(&pool), (Some(1), None));
+        turn(&mut pool, 1, 11, 7);
+        assert_eq!((oldest(&pool), pool.held()), ((Some(2), Some(1)), 7));
+        turn(&mut pool, 2, 12, 8);
+        assert_eq!((oldest(&pool), pool.held()), ((Some(0), Some(1)), 15));
+        turn(&mut pool, 1, 14, 9);
+        assert_eq!((pool.active().collect::<Vec<_>>(), pool.held()), (vec![2, 1], 17));
+        pool.update(2, 15, |_| Ok(false)).expect("no error");
+        assert_eq!((pool.oldest_active(), pool.age_ms(2, 20)), (Some(2), 8));
+        pool.remove(2);
+        assert_eq!((oldest(&pool), pool.held()), ((Some(0), Some(1)), 9));
+        turn(&mut pool, 1, 16, 0);
+        assert_eq!((oldest(&pool), pool.held()), ((Some(0), None), 0));
     }
 
     #[test]
-    fn places_are_used_again_and_the_table_has_an_end() {
-        let (mut table, listener) = table(4);
+    fn expiry_follows_progress_and_the_clock_may_wrap() {
+        let (mut pool, _listener) = pool(2);
+        assert_eq!((pool.expired(99, 100), pool.until_expiry_ms(99, 100)), (None, Some(1)));
+        assert_eq!(pool.expired(100, 100), Some(0));
+        turn(&mut pool, 0, u32::MAX - 10, 1);
+        turn(&mut pool, 1, 50, 0);
+        assert_eq!((pool.expired(88, 100), pool.expired(89, 100)), (None, Some(0)));
+        assert_eq!(pool.until_expiry_ms(89, 100), Some(0));
+    }
+
+    #[test]
+    fn slots_are_used_again_and_the_pool_has_an_end() {
+        let (mut pool, listener) = pool(4);
         let stream = || TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
         let peer: IpAddr = "2001:db8::1".parse().expect("a literal");
-        assert!(table.is_full() && table.insert(stream(), peer, 0).is_none());
-        let (_, address, work) = table.remove(2).expect("it was there");
-        assert_eq!((address, work.is_none()), (IpAddr::V4([192, 0, 2, 2].into()), true));
-        assert!(table.remove(2).is_none() && table.parts(2).is_none());
-        assert_eq!((table.len(), table.insert(stream(), peer, 0), table.peer(2)), (3, Some(2), peer));
-        (0..4).for_each(|index| drop(table.remove(index)));
-        assert_eq!((table.len(), table.oldest_resting(), table.until_expiry_ms(0, 1)), (0, None, None));
+        assert!(pool.is_full() && pool.insert(stream(), peer, 0).is_none());
+        let second: IpAddr = [192, 0, 2, 2].into();
+        assert!(pool.connections_of(second) >= 1);
+        assert_eq!(pool.remove(2).map(|connection| connection.peer()), Some(second));
+        assert!(pool.remove(2).is_none() && pool.get(2).is_none());
+        assert_eq!((pool.len(), pool.insert(stream(), peer, 0)), (3, Some(2)));
+        assert_eq!((pool.get(2).map(Connection::peer), pool.iter().count()), (Some(peer), 4));
+        (0..4).for_each(|index| drop(pool.remove(index)));
+        assert_eq!((pool.len(), pool.oldest_idle(), pool.until_expiry_ms(0, 1)), (0, None, None));
+        assert_eq!([second, peer].map(|peer| pool.connections_of(peer)), [0, 0]);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn guard<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// All others go where they went before.
 pub(super) fn log_panics() {
     static INSTALLED: Once = Once::new();
-    static LOG: Mutex<RateLimitedLog> = Mutex::new(RateLimitedLog::new(Duration::from_secs(1)));
+    static LOG: Mutex<RateLimitedLog> = Mutex::new(RateLimitedLog::new(1, Duration::from_secs(1)));
     INSTALLED.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {

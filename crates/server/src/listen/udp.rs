@@ -43,7 +43,7 @@ impl<A: Answer> Worker<A> {
         }
         let batch = Batch::new(self.socket, BATCH, MAX_UDP);
         let mut desk = Desk { batch, answer: self.answer, counters: self.counters };
-        let mut failures = RateLimitedLog::new(Duration::from_secs(10));
+        let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
         while !self.stop.load(Ordering::Relaxed) {
             match desk.batch.receive() {
                 Ok(count) => desk.answer_batch(count),
