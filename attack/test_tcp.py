@@ -1,12 +1,104 @@
-"""Clients over TCP that hold what they get."""
+"""Clients over TCP that send, hold or leave unread what costs the server something."""
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
+import dns.message
 import dns.rcode
+import pytest
 
-from daemon import HOST
+from daemon import HOST, TINY_ZONE
+
+IDLE_TIMEOUT_MS = 1000
+# What the connections of one TCP thread may hold, here and in the kernel (docs/manual/zonda.md, "Limits").
+HELD_MB = 67
+TRANSFERS_PER_CLIENT = 100
+
+
+def framed(name: str, rtype: str = "A", **options: bool) -> bytes:
+    """A query as it goes over TCP, preceded by its length."""
+    wire = dns.message.make_query(name, rtype, **options).to_wire()
+    return struct.pack("!H", len(wire)) + wire
+
+
+def big_rrset_zone() -> str:
+    """A zone with one RRset of 60 KB."""
+    return TINY_ZONE + "".join(f'big TXT "{number:03}{"x" * 250}"\n' for number in range(230))
+
+
+def long_zone() -> str:
+    """A zone whose transfer is longer than what sockets hold."""
+    return TINY_ZONE + "".join(f"host{number} A 192.0.2.{number % 256}\n" for number in range(100_000))
+
+
+@contextlib.contextmanager
+def clients(count: int, port: int, receive_buffer: int = 0, source: str = HOST) -> Iterator[list[socket.socket]]:
+    """Open connections, closed at the end; a small `receive_buffer` leaves what is unread with the server."""
+    opened = []
+    try:
+        for _ in range(count):
+            client = socket.socket()
+            opened.append(client)
+            if receive_buffer:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            client.settimeout(5)
+            client.bind((source, 0))
+            client.connect((HOST, port))
+        yield opened
+    finally:
+        for client in opened:
+            client.close()
+
+
+def queues(port: int) -> list[int]:
+    """What the kernel holds for each connection of the server, orphans included: unacknowledged and unread octets."""
+    held = []
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, octets = line.split()[:5]
+        if int(local.split(":")[1], 16) == port and state not in ("06", "0A"):  # TIME_WAIT, LISTEN
+            held.append(sum(int(queue, 16) for queue in octets.split(":")))
+    return held
+
+
+def queued_mb(port: int) -> float:
+    return sum(queues(port)) / 1e6
+
+
+def most_queued_mb(port: int, seconds: float) -> float:
+    """The most that the kernel held during some time."""
+    most, end = 0.0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        most = max(most, queued_mb(port))
+        time.sleep(0.05)
+    return most
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server closes the connection within the client's timeout, whatever it sends before that."""
+    try:
+        while client.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def ask_on(client: socket.socket, name: str = "www.example.") -> bool:
+    """Whether a query on an open connection is answered."""
+    try:
+        client.sendall(framed(name))
+        return len(client.recv(65536)) > 0
+    except OSError:
+        return False
 
 
 def test_half_a_query_stalls_nobody(daemon):
@@ -15,3 +107,119 @@ def test_half_a_query_stalls_nobody(daemon):
         half.sendall(b"\x00\x20half")
         for tcp in (False, True):
             assert server.ask("www.example.", tcp=tcp).rcode() == dns.rcode.NOERROR
+
+
+@pytest.mark.parametrize("half_closed", [False, True])
+def test_unread_answers_hold_little_kernel_memory(daemon, half_closed):
+    server = daemon({"example": big_rrset_zone()}, server=f"tcp-idle-timeout-ms = {IDLE_TIMEOUT_MS}").start()
+    queries = framed("big.example.", "TXT") * 200
+    with clients(200, server.port, receive_buffer=4096) as greedy:
+        for client in greedy:
+            client.sendall(queries)
+            if half_closed:
+                client.shutdown(socket.SHUT_WR)
+        most = most_queued_mb(server.port, 0.3)
+        assert most < HELD_MB, f"{most:.0f} MB for 200 clients"
+        assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
+        # They are given up, and what the kernel holds for them goes with them.
+        server.wait_until(lambda: queued_mb(server.port) < 0.1, timeout_s=10)
+
+
+@pytest.mark.slow
+def test_one_unread_answer_of_each_of_many_clients_is_counted(daemon):
+    """The kernel takes each of the answers whole: the server holds nothing itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    server = daemon({"example": big_rrset_zone()}).start()
+    query = framed("big.example.", "TXT")
+    with contextlib.ExitStack() as stack:
+        for number in range(2, 6):
+            for client in stack.enter_context(clients(900, server.port, 4096, source=f"127.0.0.{number}")):
+                with contextlib.suppress(OSError):
+                    client.sendall(query)
+        most = most_queued_mb(server.port, 0.5)
+        assert most < HELD_MB * 1.1, f"{most:.0f} MB for 3,600 clients"
+        assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_partial_message_makes_room_before_an_idle_client(daemon):
+    server = daemon(server="tcp-connections = 20").start()
+    with clients(1, server.port) as [polite], clients(19, server.port) as stuck:
+        assert ask_on(polite)
+        for client in stuck:
+            client.sendall(b"\x00\x20half")
+        time.sleep(1.5)
+        with clients(10, server.port) as others:
+            assert all(ask_on(client) for client in others)
+            assert ask_on(polite), "the idle client was closed, the stuck ones were kept"
+
+
+def test_empty_messages_do_not_keep_a_connection_open(daemon):
+    server = daemon(server=f"tcp-idle-timeout-ms = {IDLE_TIMEOUT_MS}").start()
+    with clients(1, server.port) as [client]:
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 3:
+                client.sendall(bytes(2000))
+                time.sleep(0.05)
+
+
+def test_transfers_do_not_flood_the_log(daemon):
+    server = daemon().start()
+    with clients(1, server.port) as [client]:
+        for _ in range(10):
+            client.sendall(framed("example.", "AXFR") * 100)
+        client.shutdown(socket.SHUT_WR)
+        assert is_closed(client)
+    lines = server.log.read_text().count("zone transferred")
+    assert 0 < lines <= 200, f"{lines} lines for 1,000 transfers"
+
+
+def test_evictions_at_full_descriptors_are_logged(daemon):
+    server = daemon()
+    server.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120)))
+    with clients(300, server.port) as opened:
+        for client in opened:
+            with contextlib.suppress(OSError):
+                client.sendall(framed("www.example."))
+        server.wait_until(lambda: "evicted" in server.log_text(), timeout_s=5)
+        assert ask_on(opened[-1])
+    assert server.log.read_text().count("evicted") <= 2
+
+
+def test_unread_transfers_cost_only_their_connections(daemon):
+    server = daemon({"example": long_zone()}, server=f"tcp-idle-timeout-ms = {2 * IDLE_TIMEOUT_MS}").start()
+    with clients(TRANSFERS_PER_CLIENT + 50, server.port, receive_buffer=4096) as greedy:
+        began = time.monotonic()
+        for client in greedy:
+            client.sendall(framed("example.", "AXFR"))
+        server.wait_until(lambda: len(queues(server.port)) <= TRANSFERS_PER_CLIENT, timeout_s=1.5)
+        assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
+        assert queued_mb(server.port) < TRANSFERS_PER_CLIENT * 0.3
+        server.wait_until(lambda: queued_mb(server.port) < 0.1, timeout_s=10)
+        assert time.monotonic() - began < 6
+    assert "broken off" in server.log_text()
+
+
+def nsec3_zone(iterations: int) -> str:
+    """A zone whose denials need as many digests as those of a signed one; the salt is as long as it may be."""
+    salt, hashed = "ab" * 255, "0" * 32
+    chain = f"{hashed} NSEC3 1 0 {iterations} {salt} {hashed} A NS SOA NSEC3PARAM\n"
+    return TINY_ZONE + f"@ NSEC3PARAM 1 0 {iterations} {salt}\n" + chain
+
+
+def test_costly_denials_leave_other_connections_their_turns(daemon):
+    server = daemon({"example": nsec3_zone(150)}).start()
+    queries = framed("a.b.c.d.e.f.g.h.example.", want_dnssec=True) * 2000
+    with clients(20, server.port) as costly, clients(1, server.port) as [polite]:
+        assert ask_on(polite)
+        for client in costly:
+            client.setblocking(False)
+            client.send(queries)
+        worst, end = 0.0, time.monotonic() + 1
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert ask_on(polite)
+            worst = max(worst, time.monotonic() - began)
+    assert worst < 0.25, f"{worst:.3f} s"

@@ -20,15 +20,26 @@ pub struct Options {
     pub backlog: u32,
     /// How long the kernel keeps a connection to itself while its first octets are awaited; zero for not at all.
     pub defer_accept: Duration,
+    /// How many octets the kernel takes at most beyond those that it has sent (TCP_NOTSENT_LOWAT); zero for its own choice.
+    pub unsent: u32,
+    /// How long sent octets may stay unacknowledged before the kernel gives the connection up, also after it was closed
+    /// (TCP_USER_TIMEOUT); zero for its own choice.
+    pub user_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { reuse_port: true, backlog: 4096, defer_accept: Duration::from_secs(3) }
+        Options {
+            reuse_port: true,
+            backlog: 4096,
+            defer_accept: Duration::from_secs(3),
+            unsent: 0,
+            user_timeout: Duration::ZERO,
+        }
     }
 }
 
-/// A listening socket that never blocks. Connections inherit TCP_NODELAY from it.
+/// A listening socket that never blocks. Connections inherit its options, which costs no system call for each.
 pub struct Listener(TcpListener);
 
 impl Listener {
@@ -41,9 +52,15 @@ impl Listener {
         }
         // Answers are written whole: there is nothing to wait for.
         option::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
-        let defer_s = libc::c_int::try_from(options.defer_accept.as_secs()).unwrap_or(libc::c_int::MAX);
-        if defer_s > 0 {
-            option::set(&fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, defer_s, "TCP_DEFER_ACCEPT")?;
+        for (option, value, name) in [
+            (libc::TCP_DEFER_ACCEPT, options.defer_accept.as_secs().into(), "TCP_DEFER_ACCEPT"),
+            (libc::TCP_NOTSENT_LOWAT, options.unsent.into(), "TCP_NOTSENT_LOWAT"),
+            (libc::TCP_USER_TIMEOUT, options.user_timeout.as_millis(), "TCP_USER_TIMEOUT"),
+        ] {
+            if value > 0 {
+                let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
+                option::set(&fd, libc::IPPROTO_TCP, option, value, name)?;
+            }
         }
         option::bind(&fd, address)?;
         let backlog = libc::c_int::try_from(options.backlog).unwrap_or(libc::c_int::MAX);
@@ -101,6 +118,20 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
     checked(result).map(drop)
 }
 
+/// The memory of the kernel that holds what was written and is not acknowledged yet, in octets: more than the data, as its
+/// buffers are counted whole (SO_MEMINFO).
+pub fn send_memory(stream: &TcpStream) -> io::Result<usize> {
+    // sock_diag(7): SK_MEMINFO_WMEM_QUEUED is the sixth of the figures.
+    let mut figures = [0u32; 6];
+    let mut len = mem::size_of_val(&figures) as libc::socklen_t;
+    // SAFETY: `figures` and `len` live through the call; `len` is the room in `figures`.
+    let result = unsafe {
+        let figures = (&raw mut figures).cast();
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, figures, &mut len)
+    };
+    checked(result).map(|_| figures[5] as usize)
+}
+
 /// Whether an error says that the process or the system is out of descriptors or memory for a further one.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
@@ -151,6 +182,11 @@ impl Poll {
     /// Changes what is waited for.
     pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
+    }
+
+    /// Takes a descriptor out that stays open.
+    pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, source.as_fd(), 0, Interest::Nothing)
     }
 
     fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
@@ -350,6 +386,22 @@ mod tests {
         reset(client).expect("an open connection");
         let mut read = || stream.read(&mut [0; 16]).map_err(|error| error.kind());
         assert_eq!((read(), read()), (Ok(1), Err(io::ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn unread_output_is_bounded_and_its_memory_known() {
+        let options = Options { unsent: 16 << 10, user_timeout: Duration::from_secs(1), ..Options::default() };
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &options).expect("loopback");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
+        (&client).write_all(b"x").expect("loopback");
+        let (mut stream, _) = std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).expect("a connection");
+        assert_eq!(send_memory(&stream).expect("an open connection"), 0);
+        let mut written = 0;
+        while let Ok(count) = stream.write(&[0; 64 << 10]) {
+            written += count;
+            assert!(written < 1 << 20, "the bound was not inherited");
+        }
+        assert!(send_memory(&stream).expect("an open connection") >= 16 << 10);
     }
 
     #[test]

@@ -65,7 +65,7 @@ section! {
         /// How long an idle TCP connection is kept, in milliseconds; told to clients that ask (RFC 7828).
         Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: Whole<100, 6_553_500> = "10000";
 
-        /// How many TCP connections are kept at most; the longest idle one makes room for a new one.
+        /// How many TCP connections are kept at most; a stuck one, else the longest idle one, makes room for a new one.
         ///
         /// Fewer where the limit of open files (`LimitNOFILE=`, `ulimit -n`) is low: some are reserved for zone files,
         /// reloads and the sockets to listen on. A warning at the start says how many are left.

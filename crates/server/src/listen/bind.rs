@@ -61,8 +61,11 @@ fn bind_once(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, B
             udp.push((worker, Socket::bind(*address, &options.udp).map_err(over("UDP", *address))?));
         }
     }
+    // The kernel must not give a client up before the server does.
+    let tcp =
+        netio::stream::Options { user_timeout: options.tcp.user_timeout.max(options.idle_timeout), ..options.tcp };
     let listeners = |_| {
-        let bind = |address: &SocketAddr| Listener::bind(*address, &options.tcp).map_err(over("TCP", *address));
+        let bind = |address: &SocketAddr| Listener::bind(*address, &tcp).map_err(over("TCP", *address));
         addresses.iter().map(bind).collect()
     };
     let tcp = (0..options.tcp_workers).map(listeners).collect::<Result<_, _>>()?;

@@ -18,7 +18,7 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    fn value(&self) -> u64 {
+    pub(super) fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -111,11 +111,11 @@ counters! {
         panics,
         /// Connections accepted.
         connections,
-        /// Connections closed at once because their client has too many.
+        /// Connections closed at once because their client has too many of them or of transfers.
         refused,
-        /// Connections closed to make room: for another one, for its descriptor or for its data.
+        /// Connections closed to make room for another one, for its descriptor or for data.
         evicted,
-        /// Connections closed because they rested, sent or read for too long.
+        /// Connections closed because they made no progress for the idle timeout.
         expired,
         /// Times that there were no descriptors for a waiting connection and none to close.
         starved,

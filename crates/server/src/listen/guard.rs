@@ -1,6 +1,6 @@
 //! A panic costs one query, not the server: it is caught, logged and counted, and the thread goes on.
 
-use super::rarely::Rarely;
+use super::rate_limited_log::RateLimitedLog;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::{Mutex, Once, PoisonError};
@@ -25,7 +25,7 @@ pub(super) fn guard<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// All others go where they went before.
 pub(super) fn log_panics() {
     static INSTALLED: Once = Once::new();
-    static LOG: Mutex<Rarely> = Mutex::new(Rarely::new(Duration::from_secs(1)));
+    static LOG: Mutex<RateLimitedLog> = Mutex::new(RateLimitedLog::new(1, Duration::from_secs(1)));
     INSTALLED.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {

@@ -5,12 +5,13 @@
 
 mod bind;
 mod clients;
+mod connection;
+mod connection_pool;
 mod counters;
-mod desk;
 mod guard;
-mod rarely;
-mod stream;
-mod table;
+mod rate_limited_log;
+mod tcp;
+mod tcp_responder;
 mod udp;
 
 pub use bind::{BindError, Listeners, bind};
@@ -31,14 +32,15 @@ pub struct Options {
     pub workers: usize,
     /// Threads for TCP.
     pub tcp_workers: usize,
-    /// How many connections are open at most, over all threads. When there are more, the one at rest the longest is closed.
+    /// How many connections are open at most, over all threads. For a further one, one that is stuck in the middle of something
+    /// for a second is closed, or else the longest idle.
     pub connections: usize,
     /// How many of them one client may have on one thread: an IPv4 address or an IPv6 /56. Further ones are closed at once.
     pub connections_per_client: usize,
-    /// How much all connections of one thread may make the server hold, in octets: parts of queries and answers that are not
-    /// read. When it is more, the one that got nothing done for the longest is closed.
+    /// How much memory all connections of one thread may hold, in octets, here and in the kernel: parts of queries and answers
+    /// that are not read. When it is more, connections without progress for the longest are closed.
     pub held: usize,
-    /// How long a connection may rest between queries, take to send the rest of one or to read its answers.
+    /// How long a connection may be idle or without progress: with the rest of a query, with reading more of its answers.
     pub idle_timeout: Duration,
     /// How long a stop waits for connections with answers under way.
     pub grace: Duration,
@@ -48,6 +50,12 @@ pub struct Options {
     pub tcp: netio::stream::Options,
 }
 
+/// How much the kernel takes of answers that it cannot send yet, in octets: enough to keep a transfer going while its thread
+/// serves others, little where clients do not read.
+const UNSENT: u32 = 64 << 10;
+/// How long the kernel tries to deliver what is left of a closed connection: some retransmissions.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -55,12 +63,12 @@ impl Default for Options {
             tcp_workers: 1,
             connections: 10_000,
             connections_per_client: 1_000,
-            // More than 300 readers as slow as they may be.
+            // Some 200 clients that read nothing.
             held: 64 << 20,
             idle_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(5),
             udp: netio::udp::Options::default(),
-            tcp: netio::stream::Options::default(),
+            tcp: netio::stream::Options { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },
         }
     }
 }
@@ -162,7 +170,7 @@ impl Listeners {
             let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());
             let stop = running.stop.clone();
-            let worker = stream::Worker::new(listeners, answerer(), counters, stop, waker, &self.options)?;
+            let worker = tcp::Worker::new(listeners, answerer(), counters, stop, waker, &self.options)?;
             running.spawn(format!("tcp-{number}"), move || worker.run())?;
         }
         Ok(running)

@@ -3,7 +3,7 @@
 use super::Answer;
 use super::counters::Counters;
 use super::guard::guard;
-use super::rarely::Rarely;
+use super::rate_limited_log::RateLimitedLog;
 use answer::{Ask, MAX_UDP, Reply, Transport};
 use netio::udp::{Batch, Socket};
 use netio::{clock, pin};
@@ -43,7 +43,7 @@ impl<A: Answer> Worker<A> {
         }
         let batch = Batch::new(self.socket, BATCH, MAX_UDP);
         let mut desk = Desk { batch, answer: self.answer, counters: self.counters };
-        let mut failures = Rarely::new(Duration::from_secs(10));
+        let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
         while !self.stop.load(Ordering::Relaxed) {
             match desk.batch.receive() {
                 Ok(count) => desk.answer_batch(count),
@@ -59,7 +59,7 @@ impl<A: Answer> Worker<A> {
     }
 }
 
-fn pause(error: io::Error, failures: &mut Rarely) {
+fn pause(error: io::Error, failures: &mut RateLimitedLog) {
     if let Some(left_out) = failures.permit() {
         tracing::error!(%error, left_out, "cannot receive over UDP; trying again");
     }

@@ -1,15 +1,16 @@
 //! Connections: one thread accepts, reads, answers and streams transfers for all of its connections.
 //!
-//! Each ready connection has a turn of bounded size: one read, the answers to all whole messages in it (RFC 7766 6.2.1.1), one write.
-//! Whatever a connection holds while it waits, a part of a message or answers it does not read, it has to finish within the
-//! idle timeout; and all connections of a thread together hold no more than [`Options::held`].
+//! Each ready connection has a turn of bounded cost: one read, answers in order to the whole messages in it (RFC 7766 6.2.1.1), one
+//! write. Who has input left comes again after all others that are ready. Whatever a connection waits for, a part of a message or
+//! that its client reads, has to come within the idle timeout; and all connections of a thread together hold no more memory,
+//! here and in the kernel, than [`Options::held`].
 
-use super::clients::Clients;
+use super::connection::{Connection, READ_LEN};
+use super::connection_pool::ConnectionPool;
 use super::counters::Counters;
-use super::desk::{self, Desk, READ_LEN, Turn};
 use super::guard::guard;
-use super::rarely::Rarely;
-use super::table::{Table, Work};
+use super::rate_limited_log::RateLimitedLog;
+use super::tcp_responder::TcpResponder;
 use super::{Answer, Options};
 use netio::clock;
 use netio::stream::{Events, Interest, Listener, Poll, Waker, is_out_of_descriptors};
@@ -27,6 +28,13 @@ const EVENTS: usize = 256;
 const ACCEPTS: usize = 64;
 /// How long to leave a listener alone when there is no descriptor for what it has, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
+/// How many transfers one client may have under way on one thread: each may hold a version of its zone that was replaced since.
+const TRANSFERS_PER_CLIENT: usize = 100;
+/// How long a connection that is in the middle of something may make no progress before it goes ahead of idle ones when there is
+/// no room: longer than a lost segment takes.
+const STUCK_MS: u32 = 1000;
+/// How many of the oldest connections are looked at for the one that holds the most.
+const CANDIDATES: usize = 16;
 /// The longest wait: idle threads, too, are to let go of zones that were replaced.
 const WAIT_MS: u32 = 500;
 
@@ -41,13 +49,11 @@ pub(super) struct Worker<A> {
     listeners: Vec<Listener>,
     /// Until when the listeners are left alone.
     starved_until_ms: Option<u32>,
-    table: Table,
-    clients: Clients,
-    desk: Desk<A>,
-    /// What is read from a connection at rest; shared by all.
+    pool: ConnectionPool,
+    responder: TcpResponder<A>,
+    /// What idle connections read into; shared by all.
     input: Box<[u8]>,
-    /// The octets that connections hold, and how many they may.
-    held: usize,
+    /// How much memory the connections may hold, in octets.
     held_max: usize,
     now_ms: u32,
     counters: Arc<Counters>,
@@ -56,7 +62,7 @@ pub(super) struct Worker<A> {
     idle_timeout_ms: u32,
     grace_ms: u32,
     per_client: usize,
-    log: Rarely,
+    log: RateLimitedLog,
 }
 
 impl<A: Answer> Worker<A> {
@@ -79,11 +85,9 @@ impl<A: Answer> Worker<A> {
             events: Events::with_capacity(EVENTS),
             listeners,
             starved_until_ms: None,
-            table: Table::new(connections),
-            clients: Clients::new(connections),
-            desk: Desk::new(answer, counters.clone(), options.idle_timeout),
+            pool: ConnectionPool::new(connections),
+            responder: TcpResponder::new(answer, counters.clone(), options.idle_timeout),
             input: vec![0; READ_LEN].into(),
-            held: 0,
             held_max: options.held,
             now_ms: now_ms(),
             counters,
@@ -92,7 +96,7 @@ impl<A: Answer> Worker<A> {
             idle_timeout_ms: whole_ms(options.idle_timeout),
             grace_ms: whole_ms(options.grace),
             per_client: options.connections_per_client,
-            log: Rarely::new(Duration::from_secs(10)),
+            log: RateLimitedLog::new(1, Duration::from_secs(10)),
         })
     }
 
@@ -112,7 +116,7 @@ impl<A: Answer> Worker<A> {
             thread::sleep(Duration::from_millis(STARVED_PAUSE_MS.into()));
         }
         self.now_ms = now_ms();
-        self.desk.begin(clock::real());
+        self.responder.begin_round(clock::real());
         for at in 0..self.events.len() {
             if let Ok(index) = u32::try_from(self.events.at(at).token) {
                 self.turn(index);
@@ -126,13 +130,13 @@ impl<A: Answer> Worker<A> {
                 _ => {}
             }
         }
-        self.desk.end();
+        self.responder.end_round();
         self.close_expired();
         self.listen_again();
     }
 
     fn wait_ms(&self) -> u32 {
-        let expiry = self.table.until_expiry_ms(self.now_ms, self.idle_timeout_ms).unwrap_or(WAIT_MS);
+        let expiry = self.pool.until_expiry_ms(self.now_ms, self.idle_timeout_ms).unwrap_or(WAIT_MS);
         let pause = if self.starved_until_ms.is_some() { STARVED_PAUSE_MS } else { WAIT_MS };
         expiry.min(pause)
     }
@@ -141,75 +145,81 @@ impl<A: Answer> Worker<A> {
 
     /// One turn of a connection, which may be its last.
     fn turn(&mut self, index: u32) {
-        let held = self.held_by(index);
-        let Some((stream, peer, work)) = self.table.parts(index) else { return };
-        let (desk, input) = (&mut self.desk, &mut self.input);
-        let turn = guard(|| match work {
-            None => desk.turn_at_rest(stream, peer, input),
-            Some(work) => desk.turn_at_work(stream, peer, work),
+        let (responder, input, poll, panics) =
+            (&mut self.responder, &mut self.input, &self.poll, &self.counters.panics);
+        let result = self.pool.update(index, self.now_ms, |connection| {
+            let waited_for = connection.interest();
+            let progress = guard(|| connection.turn(responder, input)).unwrap_or_else(|| {
+                panics.add(1);
+                Err(io::Error::other("a panic"))
+            })?;
+            match connection.interest() {
+                same if same == waited_for => {}
+                Interest::Nothing => poll.remove(connection.stream())?,
+                interest => poll.modify(connection.stream(), index.into(), interest)?,
+            }
+            Ok(progress)
         });
-        self.held = self.held - held + self.held_by(index);
-        self.counters.panics.add(usize::from(turn.is_none()));
-        match turn.map(|turn| turn.and_then(|turn| self.settle(index, turn))) {
-            Some(Ok(())) => self.shed(),
-            _ => self.close(index),
+        match result {
+            Ok(()) => self.enforce_limits(index),
+            Err(_) => drop(self.remove(index)),
         }
     }
 
-    /// Notes what a turn came to, and what the connection waits for next.
-    fn settle(&mut self, index: u32, turn: Turn) -> io::Result<()> {
-        let waited_for = self.interest(index);
-        match turn {
-            Turn::Waiting => {}
-            Turn::Active => self.table.touch(index, self.now_ms),
-            Turn::Begun(work) => {
-                self.held += work.held();
-                self.table.set_work(index, Some(work), self.now_ms);
-            }
-            Turn::Finished => {
-                self.held -= self.held_by(index);
-                self.table.set_work(index, None, self.now_ms);
-            }
-        }
-        let Some((stream, _, work)) = self.table.parts(index) else { return Ok(()) };
-        let interest = work.as_ref().map_or(Interest::Readable, |work| work.wants());
-        if interest != waited_for {
-            self.poll.modify(stream, index.into(), interest)?;
-        }
-        if let Some(work) = work {
-            work.interest = interest;
-        }
-        Ok(())
-    }
-
-    fn held_by(&mut self, index: u32) -> usize {
-        self.table.parts(index).and_then(|(_, _, work)| work).map_or(0, |work| work.held())
-    }
-
-    fn interest(&mut self, index: u32) -> Interest {
-        self.table.parts(index).and_then(|(_, _, work)| work).map_or(Interest::Readable, |work| work.interest)
-    }
-
-    /// Closes connections until the others hold no more than they may.
-    fn shed(&mut self) {
-        while self.held > self.held_max
-            && let Some(index) = self.table.oldest_working()
+    /// Gives up what is too much after a turn: transfers of one client, the memory of all connections.
+    fn enforce_limits(&mut self, index: u32) {
+        if let Some(connection) = self.pool.get(index)
+            && connection.transfer().is_some()
+            && self.pool.transfers_of(connection.peer()) > TRANSFERS_PER_CLIENT
         {
-            self.evict(index);
+            let peer = connection.peer();
+            self.warn(format_args!("{peer} has {TRANSFERS_PER_CLIENT} transfers under way: no further one is begun"));
+            self.counters.refused.add(1);
+            self.give_up(index);
         }
+        while self.pool.held() > self.held_max
+            && let Some(index) = self.largest_of_oldest()
+        {
+            if self.recount(index) && self.pool.held() > self.held_max {
+                self.evict(index);
+            }
+        }
+    }
+
+    /// The connection that holds the most of those without progress for the longest.
+    fn largest_of_oldest(&self) -> Option<u32> {
+        let held = |index: &u32| self.pool.get(*index).map_or(0, Connection::held);
+        self.pool.active().take(CANDIDATES).max_by_key(held)
+    }
+
+    /// Asks the kernel anew what it holds for a connection: one whose client has taken everything may be idle by now. Returns
+    /// whether it is still active.
+    fn recount(&mut self, index: u32) -> bool {
+        let recounted = self.pool.update(index, self.now_ms, |connection| {
+            connection.count_kernel();
+            Ok(false)
+        });
+        recounted.is_ok() && self.pool.get(index).is_some_and(Connection::is_active)
     }
 
     //---------- Coming and going
 
     fn accept(&mut self, listener: usize) {
+        let mut made_room = false;
         for _ in 0..ACCEPTS {
             match self.listeners[listener].accept() {
-                Ok((stream, peer)) => self.admit(stream, peer),
+                Ok((stream, peer)) => {
+                    made_room = false;
+                    self.admit(stream, peer);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_out_of_descriptors(&error) => {
-                    if !self.make_room() {
+                    // Once for each connection: where it did not help, somebody else takes what becomes free.
+                    if made_room || !self.make_room() {
                         return self.starve(&error);
                     }
+                    made_room = true;
+                    self.warn(format_args!("no descriptor for a connection ({error}): old ones make room"));
                 }
                 // accept(2): the trouble of that one connection, which is gone.
                 Err(_) => {}
@@ -219,51 +229,65 @@ impl<A: Answer> Worker<A> {
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         self.counters.connections.add(1);
-        if self.clients.count(peer.ip()) >= self.per_client {
+        if self.pool.connections_of(peer.ip()) >= self.per_client {
             return self.counters.refused.add(1);
         }
-        if self.table.is_full() && self.make_room() {
-            self.warn(format_args!(
-                "all connections are taken, the ones at rest the longest are closed; see tcp-connections"
-            ));
+        if self.pool.is_full() && self.make_room() {
+            self.warn(format_args!("all connections are taken: old ones make room; see `tcp-connections`"));
         }
-        let Some(index) = self.table.insert(stream, peer.ip(), self.now_ms) else { return };
-        self.clients.add(peer.ip());
-        let Some((stream, _, _)) = self.table.parts(index) else { return };
-        if self.poll.add(stream, index.into(), Interest::Readable).is_err() {
-            return self.close(index);
+        let Some(index) = self.pool.insert(stream, peer.ip(), self.now_ms) else { return };
+        let Some(connection) = self.pool.get(index) else { return };
+        if self.poll.add(connection.stream(), index.into(), Interest::Readable).is_err() {
+            return drop(self.remove(index));
         }
         // Its first query has most likely arrived with it (TCP_DEFER_ACCEPT).
         self.turn(index);
     }
 
-    /// Closes the connection at rest the longest or else the one at work the longest; tells whether there was one.
+    /// Gives up a connection that is stuck in a message or in answers that its client does not read; else the one that is idle
+    /// for the longest, else any. Returns whether there was one.
     fn make_room(&mut self) -> bool {
-        let oldest = self.table.oldest_resting().or_else(|| self.table.oldest_working());
-        oldest.inspect(|index| self.evict(*index)).is_some()
+        let index = self.stuck().or_else(|| self.pool.oldest_idle()).or_else(|| self.pool.oldest_active());
+        index.inspect(|index| self.evict(*index)).is_some()
+    }
+
+    /// The active connection without progress for the longest, if that is long.
+    fn stuck(&mut self) -> Option<u32> {
+        while let Some(index) = self.pool.oldest_active()
+            && self.pool.age_ms(index, self.now_ms) >= STUCK_MS
+        {
+            if self.recount(index) {
+                return Some(index);
+            }
+        }
+        None
     }
 
     fn evict(&mut self, index: u32) {
         self.counters.evicted.add(1);
-        self.close(index);
+        self.give_up(index);
     }
 
     fn close_expired(&mut self) {
-        while let Some(index) = self.table.expired(self.now_ms, self.idle_timeout_ms) {
+        while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms) {
             self.counters.expired.add(1);
-            self.close(index);
+            self.give_up(index);
         }
     }
 
-    fn close(&mut self, index: u32) {
-        if let Some((_stream, peer, work)) = self.table.remove(index) {
-            self.clients.remove(peer);
-            let Some(work) = work else { return };
-            self.held -= work.held();
-            if let Some(transfer) = &work.transfer {
-                desk::log(peer, transfer, "zone transfer broken off");
-            }
+    fn give_up(&mut self, index: u32) {
+        if let Some(connection) = self.remove(index) {
+            connection.give_up();
         }
+    }
+
+    /// Takes out a connection, which closes it unless the caller does something else with it.
+    fn remove(&mut self, index: u32) -> Option<Connection> {
+        let connection = self.pool.remove(index)?;
+        if let Some(transfer) = connection.transfer() {
+            self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
+        }
+        Some(connection)
     }
 
     /// Leaves the listeners alone for a while: other parts of the process have all descriptors.
@@ -291,7 +315,7 @@ impl<A: Answer> Worker<A> {
 
     fn warn(&mut self, what: fmt::Arguments<'_>) {
         if let Some(left_out) = self.log.permit() {
-            tracing::warn!(left_out, "TCP: {what}");
+            tracing::warn!(evicted = self.counters.evicted.value(), left_out, "TCP: {what}");
         }
     }
 
@@ -303,11 +327,11 @@ impl<A: Answer> Worker<A> {
         (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         self.listeners.clear();
         // The kernel reports ready connections in turns, so that this reaches all of them once.
-        for _ in 0..=self.table.len() / EVENTS {
+        for _ in 0..=self.pool.len() / EVENTS {
             self.step(0);
         }
         self.close_silent();
-        while self.table.len() > 0 && until_ms.wrapping_sub(now_ms()) <= self.grace_ms {
+        while self.pool.len() > 0 && until_ms.wrapping_sub(now_ms()) <= self.grace_ms {
             self.step(50);
             self.close_silent();
         }
@@ -315,18 +339,9 @@ impl<A: Answer> Worker<A> {
 
     /// Closes the connections that have nothing to be written to.
     fn close_silent(&mut self) {
-        for index in 0..self.table.places() {
-            if self.interest(index) == Interest::Readable {
-                self.close(index);
-            }
-        }
-    }
-}
-
-impl Work {
-    /// Whether the connection has to be written to before there is a point in reading from it.
-    fn wants(&self) -> Interest {
-        if self.can_go_on() { Interest::Writable } else { Interest::Readable }
+        let is_silent = |(_, connection): &(u32, &Connection)| connection.interest() != Interest::Writable;
+        let silent: Vec<u32> = self.pool.iter().filter(is_silent).map(|(index, _)| index).collect();
+        silent.into_iter().for_each(|index| drop(self.remove(index)));
     }
 }
 

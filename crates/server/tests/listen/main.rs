@@ -1,10 +1,12 @@
 //! The listeners over real sockets, with an answerer that does what the query tells it.
 
+mod descriptors;
+mod limits;
+
 use answer::{Ask, Reply, Transport};
 use server::listen::{self, Answer, Options, Running};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::process::{ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -17,6 +19,8 @@ const DROP: u8 = 1;
 const PANIC: u8 = 2;
 /// Answer with the greatest message.
 const GREAT: u8 = 3;
+/// Answer slowly, with as many digests as a whole turn may have.
+const DIGESTS: u8 = 5;
 /// Answer with the idle timeout in the last two octets, over TCP.
 const TRANSPORT: u8 = 4;
 
@@ -44,6 +48,11 @@ impl Answer for Obedient {
                 }
                 Transport::Udp => Reply::Drop,
             },
+            DIGESTS => {
+                self.0.nsec3_digests += 10_000;
+                std::thread::sleep(Duration::from_millis(5));
+                Reply::Send(ask.message.len())
+            }
             GREAT => {
                 out[ask.message.len()..].fill(7);
                 Reply::Send(out.len())
@@ -59,7 +68,7 @@ fn options() -> Options {
         idle_timeout: Duration::from_secs(5),
         grace: Duration::from_secs(2),
         udp: netio::udp::Options { wake_interval: Duration::from_millis(50), ..Default::default() },
-        tcp: netio::stream::Options { defer_accept: Duration::ZERO, ..Default::default() },
+        tcp: netio::stream::Options { defer_accept: Duration::ZERO, ..Options::default().tcp },
         ..Options::default()
     }
 }
@@ -227,75 +236,6 @@ fn a_panic_costs_one_connection() {
     running.stop();
 }
 
-#[test]
-fn connections_at_rest_are_closed_after_the_idle_timeout() {
-    let (running, server) = serve(&impatient());
-    let mut stream = connect(server);
-    for id in 0..4 {
-        assert_eq!(ask(&mut stream, id).expect("an answer"), id, "activity puts the end off");
-        std::thread::sleep(Duration::from_millis(150));
-    }
-    stream.write_all(&framed(5, TRANSPORT)).expect("loopback");
-    assert_eq!(read_message(&mut stream).expect("an answer")[6..], [0, 5], "500 ms in the units of RFC 7828 3.1");
-    let begin = Instant::now();
-    assert!(is_closed(&mut stream));
-    assert!(begin.elapsed() > Duration::from_millis(50) && begin.elapsed() < SOON, "{:?}", begin.elapsed());
-    assert_eq!(running.tcp_totals().expired, 1);
-    running.stop();
-}
-
-/// One octet now and then keeps no connection open: it is whole messages that count.
-#[test]
-fn a_message_that_never_ends_does_not_hold_the_connection() {
-    let (running, server) = serve(&impatient());
-    let mut stream = connect(server);
-    let begin = Instant::now();
-    while stream.write_all(&[1]).is_ok() {
-        assert!(begin.elapsed() < SOON, "the server still takes octets");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(running.tcp_totals().expired, 1);
-    running.stop();
-}
-
-/// A client that asks for much and reads nothing: its answers are held within bounds and for the idle timeout only.
-#[test]
-fn slow_readers_are_bounded_and_in_nobodys_way() {
-    let (running, server) = serve(&impatient());
-    let mut greedy = connect(server);
-    greedy.set_write_timeout(Some(Duration::from_millis(100))).expect("a valid timeout");
-    let queries: Vec<u8> = (0..2000).flat_map(|id| framed(id, GREAT)).collect();
-    // The server stops reading when its answers are not read, so that not all of it may be taken.
-    let _ = greedy.write_all(&queries);
-    let mut polite = connect(server);
-    assert_eq!(ask(&mut polite, 7).expect("an answer"), 7);
-    assert!(running.tcp_totals().queries < 1000, "{} answers are held for one client", running.tcp_totals().queries);
-    let begin = Instant::now();
-    while running.tcp_totals().expired == 0 {
-        assert!(begin.elapsed() < SOON);
-        let _ = ask(&mut polite, 8);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    running.stop();
-}
-
-/// Ten readers that read nothing hold more than they may together: the first of them have to go.
-#[test]
-fn what_connections_hold_together_is_bounded() {
-    let (running, server) = serve(&Options { held: 10_000, ..options() });
-    let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
-    let mut greedy: Vec<TcpStream> = (0..10).map(|_| connect(server)).collect();
-    for stream in &mut greedy {
-        stream.write_all(&queries).expect("3 KB fit into the socket");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let evicted = running.tcp_totals().evicted;
-    assert!((1..10).contains(&evicted), "{evicted} of 10, each of which holds some 2,500 octets of queries");
-    assert_eq!(read_id(&mut greedy[9]).expect("the last is not the oldest"), 0);
-    drop(greedy);
-    running.stop();
-}
-
 /// A datagram longer than any query is judged by what was received of it.
 #[test]
 fn datagrams_that_are_too_long_are_counted() {
@@ -304,56 +244,6 @@ fn datagrams_that_are_too_long_are_counted() {
     client.send(&[0; 3000]).expect("loopback");
     assert_eq!(client.recv(&mut [0; 4096]).expect("an answer"), 2048);
     assert_eq!((running.udp_totals().oversized, running.udp_totals().query_octets), (1, 2048));
-    running.stop();
-}
-
-/// What was stopped by a full socket goes on when it is read, without a gap.
-#[test]
-fn late_readers_get_every_answer() {
-    let (running, server) = serve(&impatient());
-    let mut stream = connect(server);
-    let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
-    stream.write_all(&queries).expect("3 KB fit into the socket");
-    std::thread::sleep(Duration::from_millis(150));
-    for id in 0..300u16 {
-        let message = read_message(&mut stream).expect("an answer");
-        assert_eq!((message.len(), &message[..2]), (65_535, &id.to_be_bytes()[..]));
-    }
-    assert_eq!(running.tcp_totals().answers, 300);
-    running.stop();
-}
-
-#[test]
-fn the_connection_at_rest_the_longest_makes_room() {
-    let (running, server) = serve(&Options { connections: 3, ..options() });
-    let mut streams: Vec<TcpStream> = (0..3).map(|_| connect(server)).collect();
-    for (id, stream) in (0..).zip(&mut streams) {
-        assert_eq!(ask(stream, id).expect("an answer"), id);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(ask(&mut streams[0], 9).expect("an answer"), 9);
-    let mut fourth = connect(server);
-    assert_eq!(ask(&mut fourth, 4).expect("an answer"), 4);
-    assert!(is_closed(&mut streams[1]), "the second is the oldest: the first asked again");
-    for stream in [0, 2] {
-        assert_eq!(ask(&mut streams[stream], 5).expect("an answer"), 5);
-    }
-    assert_eq!((running.tcp_totals().evicted, running.tcp_totals().connections), (1, 4));
-    running.stop();
-}
-
-#[test]
-fn one_client_has_only_its_share() {
-    let (running, server) = serve(&Options { connections_per_client: 2, ..options() });
-    let (mut first, mut second, mut third) = (connect(server), connect(server), connect(server));
-    assert_eq!([1, 2], [ask(&mut first, 1).expect("an answer"), ask(&mut second, 2).expect("an answer")]);
-    assert!(ask(&mut third, 3).is_err());
-    drop(first);
-    let begin = Instant::now();
-    while ask(&mut connect(server), 4).is_err() {
-        assert!(begin.elapsed() < SOON, "a closed connection must be counted off");
-    }
-    assert!(running.tcp_totals().refused > 0);
     running.stop();
 }
 
@@ -389,109 +279,4 @@ fn a_stop_does_not_wait_for_ever() {
         std::io::copy(&mut stream, &mut io::sink()).ok();
         assert!(is_closed(&mut stream));
     }
-}
-
-/// A server in a process of its own with few descriptors, which does what the lines of its input tell it.
-#[test]
-#[ignore = "run by out_of_descriptors_old_connections_make_room in a child process"]
-fn child_with_few_descriptors() {
-    let (running, server) = serve(&options());
-    eprintln!("{server}");
-    let mut hoard = Vec::new();
-    for line in io::stdin().lines() {
-        match line.expect("text").as_str() {
-            "hoard" => hoard.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())),
-            "release" => hoard.clear(),
-            other => panic!("unknown order {other}"),
-        }
-        let totals = running.tcp_totals();
-        eprintln!("{} {} {}", totals.connections, totals.evicted, totals.starved);
-    }
-    running.stop();
-}
-
-struct Child {
-    process: std::process::Child,
-    orders: ChildStdin,
-    replies: BufReader<ChildStderr>,
-}
-
-impl Child {
-    fn start(descriptors: u32) -> Child {
-        let mut process = Command::new("sh")
-            .args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")])
-            .arg(std::env::current_exe().expect("a running program"))
-            .args(["--exact", "child_with_few_descriptors", "--ignored", "--nocapture", "--test-threads=1"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        let orders = process.stdin.take().expect("a pipe");
-        let replies = BufReader::new(process.stderr.take().expect("a pipe"));
-        Child { process, orders, replies }
-    }
-
-    fn reply(&mut self) -> String {
-        let mut line = String::new();
-        self.replies.read_line(&mut line).expect("text");
-        line.trim_end().to_owned()
-    }
-
-    /// Gives an order; returns how many connections were accepted and evicted, and how often there was no descriptor.
-    fn order(&mut self, order: &str) -> [u64; 3] {
-        writeln!(self.orders, "{order}").expect("the child lives");
-        let reply = self.reply();
-        let numbers: Vec<u64> = reply.split(' ').filter_map(|number| number.parse().ok()).collect();
-        numbers.try_into().unwrap_or_else(|_| panic!("the child says {reply}"))
-    }
-
-    fn processor_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("procfs");
-        let fields: Vec<&str> = stat.rsplit(')').next().expect("a name in parentheses").split_whitespace().collect();
-        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
-        Duration::from_millis(ticks * 10)
-    }
-
-    fn end(mut self) {
-        drop(self.orders);
-        assert!(self.process.wait().expect("a child").success());
-    }
-}
-
-#[test]
-fn out_of_descriptors_old_connections_make_room() {
-    let mut child = Child::start(40);
-    let server: SocketAddr = child.reply().parse().expect("the address it serves");
-    let mut streams = Vec::new();
-    for id in 0..100 {
-        streams.push(connect(server));
-        assert_eq!(ask(&mut streams[usize::from(id)], id).expect("an answer"), id);
-    }
-    assert!(is_closed(&mut streams[0]) && ask(&mut streams[99], 2).is_ok());
-    let datagrams = udp_client(server);
-    datagrams.send(&framed(1, 0)[2..]).expect("loopback");
-    datagrams.recv(&mut [0; 64]).expect("UDP is served all the same");
-    drop(streams);
-    let [connections, evicted, starved] = child.order("release");
-    assert!(connections == 100 && evicted >= 60 && starved == 0, "{connections} {evicted} {starved}");
-    child.end();
-}
-
-/// Descriptors that are not the server's to close: it waits for them without spinning.
-#[test]
-fn without_any_descriptor_the_listener_rests() {
-    let mut child = Child::start(40);
-    let server: SocketAddr = child.reply().parse().expect("the address it serves");
-    child.order("hoard");
-    let mut stream = connect(server);
-    stream.write_all(&framed(1, 0)).expect("loopback");
-    let busy = child.processor_time();
-    std::thread::sleep(Duration::from_millis(500));
-    let busy = child.processor_time() - busy;
-    let [connections, _, starved] = child.order("release");
-    assert!(connections == 0 && (1..=8).contains(&starved), "{connections} {starved}");
-    assert!(busy < Duration::from_millis(100), "the server spins: {busy:?}");
-    assert_eq!(read_id(&mut stream).expect("an answer as soon as there are descriptors"), 1);
-    child.end();
 }
