@@ -1,14 +1,13 @@
 //! `zonda serve`: the order of a start, what signals and requests do, the end.
 //!
-//! The main thread waits for signals. One thread, the writer, owns the zones and does loads and reloads; one answers the
-//! control socket; the listeners have theirs.
+//! The main thread waits for signals. One thread, the writer, owns the zones and publishes them; others read them for it;
+//! one answers the control socket; the listeners have theirs.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::report::Finding;
 use crate::sources::Sources;
-use crate::writer::{self, Job, Writer, log_finding};
+use crate::writer::{self, Job, Jobs, Writer, log_finding};
 use crate::zones::Zones;
 
 /// Why a daemon does not start. The message says what to do.
@@ -87,15 +86,15 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     }
     become_user(&config.server, control.as_deref())?;
 
-    let mut zones =
-        Zones::new(&config.server).map_err(|error| StartError::System("there are no random numbers", error))?;
+    let (jobs, queue) = writer::queue(WAITING_RELOADS);
+    let mut zones = Zones::new(&config.server, queue.results())
+        .map_err(|error| StartError::System("there are no random numbers", error))?;
     zones.configure(config.zones);
     let running = listeners
         .serve(|| Responder::new(zones.reader()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
-    let (jobs, queue) = sync_channel(WAITING_RELOADS);
-    let writer = Writer { zones, sources, server: config.server, log, notifier: Notifier::from_environment() };
-    spawn("writer", move || writer.run(&queue))?;
+    let writer = Writer::new(zones, sources, config.server, log, queue);
+    spawn("writer", move || writer.run())?;
     if let Some(control) = control.clone() {
         let jobs = jobs.clone();
         spawn("control", move || control.serve(|request| writer::ask(&jobs, request)))?;
@@ -111,13 +110,13 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
 }
 
 /// Waits until a signal says to stop.
-fn wait(signals: &Signals, jobs: &SyncSender<Job>, running: &Running) {
+fn wait(signals: &Signals, jobs: &Jobs, running: &Running) {
     loop {
         match signals.wait(Duration::from_secs(3600)) {
             None => (),
             Some(Signal::Hangup) => {
                 // If the queue is full, the reloads in it will see what this one would.
-                _ = jobs.try_send(Job { reply: None });
+                _ = jobs.try_send(Job::new(None));
             }
             Some(Signal::User1) => log_totals(running),
             Some(signal @ (Signal::Terminate | Signal::Interrupt)) => {
