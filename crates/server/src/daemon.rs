@@ -1,14 +1,13 @@
 //! `zonda serve`: the order of a start, what signals and requests do, the end.
 //!
-//! The main thread waits for signals. One thread, the writer, owns the zones and does loads and reloads; some answer
-//! the control socket, one writes the log; the listeners have theirs.
+//! The main thread waits for signals. One thread, the writer, owns the zones and publishes them; others read them for it;
+//! some answer the control socket, one writes the log; the listeners have theirs.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -27,8 +26,9 @@ use crate::notify::Notifier;
 use crate::report::Finding;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
-use crate::writer::{self, Job, Writer, log_finding};
+use crate::writer::{self, Job, Jobs, Writer, log_finding};
 use crate::zones::Zones;
+use crate::zones::pool::MAX_STALLED;
 
 /// Why a daemon does not start. The message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -93,17 +93,16 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     become_user(&config.server)?;
     let control = open_control(&config.server, &state_dir)?.map(Arc::new);
 
-    let mut zones =
-        Zones::new(&config.server).map_err(|error| StartError::System("there are no random numbers", error))?;
+    let (jobs, queue) = writer::queue(WAITING_RELOADS);
+    let mut zones = Zones::new(&config.server, queue.results())
+        .map_err(|error| StartError::System("there are no random numbers", error))?;
     zones.configure(config.zones);
     let running = listeners
         .serve(|| Responder::new(zones.reader()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
-    let (jobs, queue) = sync_channel(WAITING_RELOADS);
-    let notifier = Notifier::from_environment();
     let Config { server, empty_folders, .. } = config;
-    let writer = Writer { zones, sources, server, empty_folders, log, notifier };
-    spawn("writer", move || writer.run(&queue))?;
+    let writer = Writer::new(zones, sources, server, empty_folders, log, queue);
+    spawn("writer", move || writer.run())?;
     if let Some(control) = &control {
         for _ in 0..control::CLIENTS {
             let (control, jobs) = (control.clone(), jobs.clone());
@@ -121,13 +120,13 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
 }
 
 /// Waits until a signal says to stop.
-fn wait(signals: &Signals, jobs: &SyncSender<Job>, running: &Running) {
+fn wait(signals: &Signals, jobs: &Jobs, running: &Running) {
     loop {
         match signals.wait(Duration::from_secs(3600)) {
             None => (),
             Some(Signal::Hangup) => {
                 // If the queue is full, the reloads in it will see what this one would.
-                _ = jobs.try_send(Job { reply: None });
+                _ = jobs.try_send(Job::new(None));
             }
             Some(Signal::User1) => log_totals(running),
             Some(signal @ (Signal::Terminate | Signal::Interrupt)) => {
@@ -198,7 +197,7 @@ fn listen_options(server: &Server) -> listen::Options {
 
 /// How many descriptors the daemon may need for all but its TCP connections.
 fn reserved_descriptors(addresses: usize, workers: usize, tcp_workers: usize) -> usize {
-    let readers = thread::available_parallelism().map_or(1, usize::from);
+    let readers = thread::available_parallelism().map_or(1, usize::from) + MAX_STALLED;
     // A TCP thread polls, is woken, and has accepted one connection more before it closes another.
     addresses * (workers + tcp_workers) + 3 * tcp_workers + readers + control::CLIENTS + OTHER_DESCRIPTORS
 }

@@ -108,8 +108,8 @@ pub struct ZoneReport {
     pub findings: Vec<Finding>,
 }
 
-/// What can happen to a zone. Of two that happen at once the first in this order is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// What can happen to a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// It is served from now on.
@@ -122,6 +122,8 @@ pub enum Change {
     Kept,
     /// It could not be loaded and there is no version from before: it is answered with SERVFAIL.
     Failed,
+    /// It is still being read, and that does not go on: the version served before stays, if there is one.
+    Stuck,
     /// It has other settings, and the content it had.
     Settings,
 }
@@ -141,7 +143,7 @@ impl Report {
 impl Change {
     /// Whether the zone was meant to be served and is not, or not as it should be.
     pub fn is_failure(self) -> bool {
-        matches!(self, Change::Kept | Change::Failed)
+        matches!(self, Change::Kept | Change::Failed | Change::Stuck)
     }
 }
 
@@ -155,6 +157,7 @@ impl fmt::Display for ZoneReport {
             Change::Removed => "removed",
             Change::Kept => "NOT LOADED, the version from before is served",
             Change::Failed => "NOT LOADED, answered with SERVFAIL",
+            Change::Stuck => "NOT LOADED YET, reading its file makes no progress",
         };
         write!(f, "{}: {change}", Printable(&self.zone))?;
         match (self.old_serial, self.serial) {

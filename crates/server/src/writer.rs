@@ -1,7 +1,12 @@
-//! The writer: the one thread that owns the zones, loads them at the start and again with every reload.
+//! The writer: the one thread that owns the zones, publishes them, and reloads whenever asked.
+//!
+//! It handles one event at a time and never waits for a file: requests, configurations and zones that were read arrive
+//! through one queue. So neither a reload nor one big zone delays the change of another.
 
+mod queue;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
@@ -9,89 +14,196 @@ use zone::{Diagnostic, Place, Severity};
 
 use crate::config::section::{Section, Takes};
 use crate::config::{Config, Server};
-use crate::control::{Answer, Request};
 use crate::log::Log;
 use crate::notify::Notifier;
-use crate::printable::path_text;
-use crate::report::{Finding, Report};
+use crate::printable::{path_text, printable_path};
+use crate::report::{Change, Finding, Report, ZoneReport};
 use crate::sources::Sources;
-use crate::zones::Zones;
+use crate::zones::progress::ProgressDisplay;
+use crate::zones::{Done, Zones, pool::STUCK_AFTER};
+use queue::Event;
 
-/// How often replaced versions of zones are looked after, as long as there are any that a reader holds.
-const RECLAIM_EVERY: Duration = Duration::from_millis(100);
+pub use queue::{Job, Jobs, Queue, ask, queue};
+
+/// How often stuck reads, the display of the progress and replaced versions of zones are looked after, as long as there
+/// are any.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Versions were replaced: [`Writer::held`] is known with the next tick.
+const NOT_LOOKED_AT: usize = usize::MAX;
+
+/// How much longer than a line of progress systemd is to wait for the next, in seconds.
+const PATIENCE_S: u64 = 60;
 
 /// Owns the zones; the only thread that publishes.
 pub struct Writer {
-    /// What it owns.
-    pub zones: Zones,
+    zones: Zones,
     /// Read again with every reload.
-    pub sources: Sources,
+    sources: Sources,
     /// The settings in force; those that wait for a restart are still the old ones.
-    pub server: Server,
+    server: Server,
     /// The folders on the command line that held no zone file when the configuration was read last.
-    pub empty_folders: Vec<PathBuf>,
+    empty_folders: Vec<PathBuf>,
     /// Its level is a setting.
-    pub log: Log,
-    /// Is told of the end of every load.
-    pub notifier: Notifier,
+    log: Log,
+    /// Is notified of the end of every load.
+    notifier: Notifier,
+    queue: Queue,
+    /// Who waits for the configuration that is being read.
+    being_read: Option<Vec<Job>>,
+    /// Who asked since that began: the next reading is theirs.
+    asked: Vec<Job>,
+    /// Loads that are under way.
+    loads: Vec<Load>,
+    display: Option<ProgressDisplay>,
+    next_tick: Instant,
+    /// Replaced versions that a reader held at the last look.
+    held: usize,
+}
+
+/// A load that is under way.
+struct Load {
+    /// Who wants the report.
+    jobs: Vec<Job>,
+    report: Report,
+    begun: Instant,
+    /// The looks at zones that it waits for, see [`Zones::asked`]; none where the configuration was not taken.
+    looks: Option<u64>,
+    is_start: bool,
 }
 
 impl Writer {
-    /// Loads all zones, tells that the daemon is ready, then reloads whenever asked.
-    pub fn run(mut self, jobs: &Receiver<Job>) {
-        let begin = Instant::now();
-        let mut report = self.zones.load(Vec::new(), &self.notifier);
-        report.seconds = begin.elapsed().as_secs_f64();
-        self.finish(&report, "ready");
-        while let Ok(job) = self.next_job(jobs) {
-            // All who wait now want the same: one reload is enough.
-            let jobs: Vec<Job> = [job].into_iter().chain(jobs.try_iter()).collect();
-            let report = self.reload();
-            // Who asked may have left.
-            jobs.into_iter().filter_map(|job| job.reply).for_each(|reply| _ = reply.send(report.clone()));
+    /// For zones that are configured and not loaded yet.
+    pub fn new(
+        zones: Zones,
+        sources: Sources,
+        server: Server,
+        empty_folders: Vec<PathBuf>,
+        log: Log,
+        queue: Queue,
+    ) -> Writer {
+        let (now, looks) = (Instant::now(), Some(zones.asked()));
+        let start = Load { jobs: Vec::new(), report: Report::default(), begun: now, looks, is_start: true };
+        Writer {
+            zones,
+            sources,
+            server,
+            empty_folders,
+            log,
+            notifier: Notifier::from_environment(),
+            queue,
+            being_read: None,
+            asked: Vec::new(),
+            loads: vec![start],
+            display: None,
+            next_tick: now,
+            held: NOT_LOOKED_AT,
         }
     }
 
-    /// Waits for a job; looks after replaced versions until the last is freed, then sleeps.
-    fn next_job(&mut self, jobs: &Receiver<Job>) -> Result<Job, RecvError> {
-        let mut held = usize::MAX;
-        while held > 0 {
-            match jobs.recv_timeout(RECLAIM_EVERY) {
-                Ok(job) => return Ok(job),
-                Err(RecvTimeoutError::Timeout) => held = self.reclaim(held),
-                Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
+    /// Loads all zones, reports that the daemon is ready, then reloads whenever asked.
+    pub fn run(mut self) {
+        loop {
+            let now = Instant::now();
+            self.zones.step(now);
+            if now >= self.next_tick {
+                self.tick(now);
+            }
+            self.finish_loads();
+            match self.queue.next(self.wake_time()) {
+                Some(Event::Asked(job)) => self.ask(job),
+                Some(Event::Configuration(config)) => self.begin_load(*config),
+                Some(Event::Read(done)) => self.apply(done),
+                None => (),
             }
         }
-        jobs.recv()
     }
 
-    /// Frees what the last round replaced, once the listeners have let go of it, and gives the memory back.
-    fn reclaim(&mut self, held_before: usize) -> usize {
+    /// When there is something to do, events aside.
+    fn wake_time(&self) -> Option<Instant> {
+        let ticks = !self.zones.is_done() || !self.loads.is_empty() || self.held > 0;
+        let tick = ticks.then_some(self.next_tick);
+        tick.into_iter().chain(self.zones.due()).min()
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.next_tick = now + TICK;
+        for task in self.zones.watch(now) {
+            let (apex, file, seconds) = (task.job.apex(), printable_path(&task.file), STUCK_AFTER.as_secs());
+            error!("zone {apex}: reading {file} has made no progress for {seconds} s");
+        }
+        self.reclaim();
+        if self.loads.is_empty() {
+            self.display = None;
+            return;
+        }
+        let display = self.display.get_or_insert_with(|| ProgressDisplay::new(now));
+        display.show(now, self.zones.progress(), |line| {
+            info!("{line}");
+            self.notifier.status(line, PATIENCE_S);
+        });
+    }
+
+    /// Frees what was replaced, once the listeners have let go of it, and gives the memory back when all is done.
+    fn reclaim(&mut self) {
         let held = self.zones.reclaim();
-        if held < held_before {
+        if held < self.held && self.zones.is_idle() {
             netio::memory::give_back();
         }
-        held
+        self.held = held;
     }
 
-    fn reload(&mut self) -> Report {
+    //----------- reloads ------------------------------------------------------
+
+    fn ask(&mut self, job: Job) {
+        // One reload does for all that nobody waits for.
+        if job.reply.is_some() || self.asked.is_empty() {
+            self.asked.push(job);
+        }
+        if self.being_read.is_none() {
+            self.read_configuration();
+        }
+    }
+
+    /// Begins to read the configuration on a thread of its own: its files may block, too, or be long.
+    fn read_configuration(&mut self) {
         info!("reloading");
-        self.notifier.reloading();
-        let begin = Instant::now();
-        let config = self.sources.read().and_then(|config| match self.refusal(&config) {
+        if !self.is_starting() {
+            self.notifier.reloading();
+        }
+        self.being_read = Some(std::mem::take(&mut self.asked));
+        let (sources, events) = (self.sources.clone(), self.queue.sender.clone());
+        let read = move || {
+            let config = catch_unwind(AssertUnwindSafe(|| sources.read()));
+            let config = config.unwrap_or_else(|_| Err(vec![unread("reading the configuration broke zonda")]));
+            // The writer lives as long as the process.
+            _ = events.send(Event::Configuration(Box::new(config)));
+        };
+        if std::thread::Builder::new().name("configuration".into()).spawn(read).is_err() {
+            self.begin_load(Err(vec![unread("no thread can be made to read the configuration")]));
+        }
+    }
+
+    fn begin_load(&mut self, config: Result<Config, Vec<Diagnostic>>) {
+        let jobs = self.being_read.take().unwrap_or_default();
+        let begun = jobs.first().map_or_else(Instant::now, |job| job.asked);
+        let config = config.and_then(|config| match self.refusal(&config) {
             Some(mistake) => Err(vec![mistake]),
             None => Ok(config),
         });
-        let (mut report, what) = match config {
-            Ok(config) => (self.take(config), "reloaded"),
+        let (report, looks) = match config {
+            Ok(config) => (self.take(config), Some(self.zones.asked())),
             Err(mistakes) => {
                 let configuration = mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect();
-                (Report { configuration, ..Report::default() }, "not reloaded")
+                (Report { configuration, ..Report::default() }, None)
             }
         };
-        report.seconds = begin.elapsed().as_secs_f64();
-        self.finish(&report, what);
-        report
+        report.configuration.iter().for_each(log_finding);
+        report.zones.iter().for_each(log_zone);
+        self.loads.push(Load { jobs, report, begun, looks, is_start: false });
+        if !self.asked.is_empty() {
+            self.read_configuration();
+        }
     }
 
     /// Why a configuration without mistakes is refused all the same: it would remove zones that are likely still wanted.
@@ -119,9 +231,8 @@ impl Writer {
         self.empty_folders = config.empty_folders;
         let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
         let waiting_for_restart = self.take_settings(config.server);
-        let changes = self.zones.configure(config.zones);
-        let report = self.zones.load(changes, &self.notifier);
-        Report { configuration, waiting_for_restart, ..report }
+        let zones = self.zones.configure(config.zones);
+        Report { configuration, waiting_for_restart, zones, ..Report::default() }
     }
 
     /// Puts new settings in force; returns the keys that were changed and have to wait.
@@ -134,42 +245,85 @@ impl Writer {
         waiting
     }
 
-    /// Tells everybody.
-    fn finish(&self, report: &Report, what: &str) {
-        report.configuration.iter().for_each(log_finding);
-        for zone in &report.zones {
-            zone.findings.iter().for_each(log_finding);
-            match zone.change.is_failure() {
-                true => error!("{zone}"),
-                false => info!("{zone}"),
-            }
+    //----------- loads --------------------------------------------------------
+
+    fn is_starting(&self) -> bool {
+        self.loads.iter().any(|load| load.is_start)
+    }
+
+    /// Takes a zone that was read. At the start an added zone without findings is not reported.
+    fn apply(&mut self, done: Done) {
+        let Some(report) = self.zones.apply(done) else { return };
+        self.held = NOT_LOOKED_AT;
+        let is_expected = report.change == Change::Added && report.findings.is_empty();
+        if !(is_expected && self.is_starting()) {
+            log_zone(&report);
         }
+        let loads = self.loads.iter_mut().filter(|load| !(is_expected && load.is_start));
+        loads.for_each(|load| load.report.zones.push(report.clone()));
+    }
+
+    /// Ends the loads that wait for nothing any more.
+    fn finish_loads(&mut self) {
+        let zones = &self.zones;
+        let is_over = |load: &mut Load| load.looks.is_none_or(|looks| zones.is_settled(looks));
+        let over: Vec<Load> = self.loads.extract_if(.., is_over).collect();
+        if over.is_empty() {
+            return;
+        }
+        self.zones.publish();
+        if self.zones.is_idle() {
+            self.zones.compact();
+        }
+        self.held = NOT_LOOKED_AT;
+        over.into_iter().for_each(|load| self.finish(load));
+    }
+
+    /// Logs the end of a load and sends its report.
+    fn finish(&self, load: Load) {
+        let Load { jobs, mut report, begun, looks, is_start } = load;
+        let what = match (is_start, looks) {
+            (true, _) => "ready",
+            (_, None) => "not reloaded",
+            (_, Some(_)) => "reloaded",
+        };
+        let (served, not_served) = self.zones.counts();
+        if let Some(looks) = looks {
+            report.zones.extend(self.zones.stuck(looks));
+            settle(&mut report.zones);
+            let touched = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
+            // One may be removed by another reload that came meanwhile.
+            report.unchanged = (served + not_served).saturating_sub(touched);
+        }
+        report.seconds = begun.elapsed().as_secs_f64();
         if !report.waiting_for_restart.is_empty() {
             warn!("waiting for a restart: {}", report.waiting_for_restart.join(", "));
         }
-        let (served, not_served) = self.zones.counts();
         info!(served, not_served, seconds = report.seconds, "{what}");
-        self.notifier.ready(&format!("{what}: {served} zones served, {not_served} not"));
+        if self.loads.is_empty() && self.being_read.is_none() {
+            self.notifier.ready(&format!("{what}: {served} zones served, {not_served} not"));
+        }
+        // Who asked may have left.
+        jobs.into_iter().filter_map(|job| job.reply).for_each(|reply| _ = reply.send(report.clone()));
     }
 }
 
-/// A reload to be done, and who waits for its report.
-pub struct Job {
-    /// Where the report goes, if anybody wants it.
-    pub reply: Option<SyncSender<Report>>,
+/// Orders reports by zone; of several of one zone the last holds.
+fn settle(zones: &mut Vec<ZoneReport>) {
+    zones.reverse();
+    zones.sort_by(|a, b| a.zone.cmp(&b.zone));
+    zones.dedup_by(|second, first| second.zone == first.zone);
 }
 
-/// Answers a request by having the writer do it.
-pub fn ask(jobs: &SyncSender<Job>, Request::Reload: Request) -> Answer {
-    let (reply, answer) = sync_channel(1);
-    match jobs.try_send(Job { reply: Some(reply) }) {
-        Err(TrySendError::Full(_)) => Answer::Refused("too many reloads are waiting already; try again".into()),
-        // The writer ends only with the process, or by a bug.
-        Err(TrySendError::Disconnected(_)) => Answer::Refused("this zonda cannot reload any more; restart it".into()),
-        Ok(()) => match answer.recv() {
-            Ok(report) => Answer::Reloaded(report),
-            Err(_) => Answer::Refused("the reload was broken off; the log says why".into()),
-        },
+fn unread(message: &str) -> Diagnostic {
+    Diagnostic { severity: Severity::Error, place: Place::default(), message: message.into(), help: String::new() }
+}
+
+fn log_zone(zone: &ZoneReport) {
+    zone.findings.iter().for_each(log_finding);
+    match zone.change.is_failure() {
+        true => error!("{zone}"),
+        false => info!("{zone}"),
     }
 }
 

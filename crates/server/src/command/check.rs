@@ -1,8 +1,14 @@
 //! `zonda check`: every mistake of a configuration and of zones, in one run.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use wire::Name;
+use zone::Diagnostic;
 
 use super::{json, print, print_failure, read_config};
 use crate::cli::Check;
@@ -10,8 +16,11 @@ use crate::config::{Config, ZoneConfig};
 use crate::report::Finding;
 use crate::sources::Sources;
 use crate::zones::load::{Aim, load};
-use crate::zones::progress::Progress;
-use crate::zones::spread::spread;
+use crate::zones::pool::{Pool, Task};
+use crate::zones::progress::{LoadProgress, ProgressDisplay};
+
+/// How often the progress is looked at.
+const TICK: Duration = Duration::from_millis(100);
 
 /// What was found.
 #[derive(Serialize)]
@@ -38,29 +47,50 @@ pub fn run(arguments: &Check) -> ExitCode {
 
 fn check_zones(config: &Config) -> Outcome {
     let mut findings: Vec<Finding> = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
-    let zones: Vec<_> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let progress = Progress::new(zones.len());
-    let mut by_zone = Vec::new();
-    progress.show_during(
-        |line| eprintln!("{line}"),
-        || {
-            let job = |number: usize, turn| {
-                let ZoneConfig { name, source } = zones[number];
-                load(name.as_ref(), &source.file(name.as_ref())?, Aim::Check, turn, &progress)
-            };
-            spread(zones.len(), threads, job, |number, loaded| {
-                if !loaded.findings.is_empty() {
-                    by_zone.push((number, loaded.findings));
-                }
-            });
-        },
-    );
+    let zones: Vec<(Name, PathBuf)> = config.zones.iter().filter_map(file).collect();
+    let mut by_zone = check_files(&zones);
     by_zone.sort_by_key(|(number, _)| *number);
     for (number, found) in by_zone {
-        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].name.as_ref()))));
+        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].0.as_ref()))));
     }
     Outcome::of(zones.len(), findings)
+}
+
+fn file(zone: &ZoneConfig) -> Option<(Name, PathBuf)> {
+    Some((zone.name.clone(), zone.source.file(zone.name.as_ref())?))
+}
+
+/// Reads the files of zones and shows the progress; returns the findings with the index of their zone.
+fn check_files(zones: &[(Name, PathBuf)]) -> Vec<(usize, Vec<Diagnostic>)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (sender, results) = channel();
+    let pool = Pool::new(
+        threads,
+        |task: &Task<(usize, Name)>, turn| load(task.job.1.as_ref(), &task.file, Aim::Check, turn, &task.progress),
+        // The receiver is there until the last result.
+        move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),
+    );
+    for (number, (name, file)) in zones.iter().enumerate() {
+        pool.submit(Arc::new(Task::new(file.clone(), (number, name.clone()))));
+    }
+    let begin = Instant::now();
+    let (mut display, mut next_tick) = (ProgressDisplay::new(begin), begin + TICK);
+    let (mut done, mut octets, mut found) = (0, 0, Vec::new());
+    while done < zones.len() {
+        if let Ok((number, read, findings)) = results.recv_timeout(TICK) {
+            done += 1;
+            octets += read;
+            found.extend((!findings.is_empty()).then_some((number, findings)));
+        }
+        let now = Instant::now();
+        if now >= next_tick {
+            next_tick = now + TICK;
+            let under_way = pool.watch(now).octets;
+            let progress = LoadProgress { done, total: zones.len(), octets: octets + under_way };
+            display.show(now, progress, |line| eprintln!("{line}"));
+        }
+    }
+    found
 }
 
 impl Outcome {

@@ -12,8 +12,8 @@ use wire::NameRef;
 use zone::load::{Options, Outcome};
 use zone::{Checks, Diagnostic, Difference, Place, Severity, Zone, text};
 
+use super::pool::{TooBig, Turn};
 use super::progress::Progress;
-use super::spread::Turn;
 use super::stamp::{Files, Stamp};
 use crate::input::{self, may_not_end};
 use crate::printable::path_text;
@@ -32,9 +32,6 @@ pub struct Loaded {
     pub includes: Box<[PathBuf]>,
 }
 
-/// From this size on, in octets, a zone file is worth all threads.
-const BIG: u64 = 4 << 20;
-
 /// Errors listed for one zone; the first few explain the rest.
 const ERROR_LIMIT: usize = 100;
 
@@ -47,24 +44,22 @@ pub enum Aim<'z> {
     Check,
 }
 
-/// Reads a zone from its file; `None` where that is too big for [`Turn::Beside`].
-pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Option<Loaded> {
+/// Reads a zone from its file, unless that is too big for the turn.
+pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Result<Loaded, TooBig> {
     let files = Files::default();
     let len = files.note(path);
-    let threads = match turn {
-        Turn::Alone(threads) => threads,
-        Turn::Beside if len >= BIG => return None,
-        Turn::Beside => 1,
-    };
+    if len >= turn.below {
+        return Err(TooBig(len));
+    }
+    progress.expect_octets(len);
     // A mistake of ours in reading must not end the server.
-    let work = AssertUnwindSafe(|| read(apex, path, &files, aim, threads, progress));
+    let work = AssertUnwindSafe(|| read(apex, path, &files, aim, turn.threads, progress));
     let read = catch_unwind(work).unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
-    progress.count_zone();
     // A zone that failed is tried again, whether its files have changed or not.
     let stamp = if read.zone.is_some() { files.stamp() } else { Stamp::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
     let includes = files.others(path);
-    Some(Loaded { zone: read.zone, is_changed, findings: read.diagnostics, stamp, includes })
+    Ok(Loaded { zone: read.zone, is_changed, findings: read.diagnostics, stamp, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";

@@ -1,75 +1,125 @@
 //! The registry: which zones there are, from which files, and what is published of them. One thread owns it.
 //!
-//! [`Zones::configure`] compares what is to be served with what is; [`Zones::load`] reads the files that changed and
-//! publishes the difference. A zone that fails keeps the version served before.
+//! [`Zones::configure`] compares what is to be served with what is and asks for a look at all files; [`Zones::step`] hands
+//! zones to the [`Pool`] of threads that read, and each result goes to [`Zones::apply`]. None of them waits for a file.
+//! A zone that fails keeps the version served before.
 
+mod entry;
 pub mod load;
 mod options;
+pub mod pool;
 pub mod progress;
-mod round;
-pub mod spread;
+mod publication;
 mod stamp;
+mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use answer::{Access, Content, Prefix, Publisher, Reader, Served, ServedZone};
-use tracing::info;
-use wire::Name;
+use answer::{Access, Content, Reader, Served, ServedZone};
+use wire::{Name, NameRef};
+use zone::Zone;
 
-use crate::config::{Server, ZoneConfig, ZonePolicy, ZoneSource};
-use crate::notify::Notifier;
-use crate::report::{Change, Report, ZoneReport};
+use crate::config::{Server, ZoneConfig, ZoneSource};
+use crate::report::{Change, ZoneReport};
+use entry::{Accesses, Entry, change_of, zone_report};
 use load::{Aim, Loaded, load};
 use options::Secret;
-use progress::Progress;
-use round::{Round, zone_report};
-use spread::Turn;
+use pool::{Pool, Task, TooBig, Turn};
+use progress::LoadProgress;
+use publication::Publication;
 use stamp::Stamp;
+use sweep::Sweep;
 
 /// The zones of this daemon.
 pub struct Zones {
     /// By the octets of the apex, as in [`crate::config::Config`].
     entries: Vec<Entry>,
     /// The files that zone files include, for the few zones that have such.
-    includes: HashMap<Name, Box<[PathBuf]>>,
-    publisher: Publisher<Served>,
+    includes: HashMap<Name, Arc<[PathBuf]>>,
+    publication: Publication,
     secret: Secret,
-    /// Threads to read with.
-    threads: usize,
-    /// Whether the load at the start is done; until then it is nothing to tell that a zone is new.
-    is_started: bool,
+    pool: Pool<Look, LookResult>,
+    /// The zones that the pool has. A result for any other look is stale: another file is configured now, or none.
+    reading: HashMap<Name, Reading>,
+    /// Tasks that the pool has, stale ones included; and how many of them are stuck.
+    handed_out: usize,
+    stuck: usize,
+    sweep: Sweep,
+    /// Octets of zone text read since nothing was left to do.
+    octets: u64,
+    /// The same of reads under way.
+    octets_under_way: u64,
 }
 
-/// A zone: what is served of it, and what tells whether it must be read again.
-struct Entry {
+/// A look at a zone's files: what is needed for it.
+pub struct Look {
     served: Arc<ServedZone>,
-    source: ZoneSource,
     stamp: Stamp,
+    includes: Option<Arc<[PathBuf]>>,
 }
 
-/// How much longer than a line of progress systemd is to wait for the next, in seconds.
-const PATIENCE_S: u64 = 60;
+/// A zone that the pool has.
+struct Reading {
+    task: Arc<Task<Look>>,
+    /// The number of the look, see [`Sweep`].
+    look: u64,
+    /// The first look that was asked for meanwhile: the files may have changed since they were read.
+    again: Option<u64>,
+}
+
+/// What a look at the files of a zone led to.
+pub enum LookResult {
+    /// They are as they were.
+    Unchanged,
+    /// They were read.
+    Anew(Loaded),
+}
+
+/// A look that is done.
+pub type Done = (Arc<Task<Look>>, LookResult);
+
+/// Tasks that the pool is given in advance: enough to keep it busy while the map of zones is copied, few enough to be
+/// small.
+const WINDOW: usize = 512;
 
 impl Zones {
-    /// No zones, and the settings. Fails when the system gives no random numbers.
-    pub fn new(server: &Server) -> std::io::Result<Zones> {
+    /// No zones, and the settings; `done` gets what was read, on any thread. Fails when the system gives no random
+    /// numbers.
+    pub fn new(server: &Server, done: impl Fn(Done) + Send + Sync + 'static) -> std::io::Result<Zones> {
+        Zones::with_reader(server, read, done)
+    }
+
+    fn with_reader(
+        server: &Server,
+        read: impl Fn(&Task<Look>, Turn) -> Result<LookResult, TooBig> + Send + Sync + 'static,
+        done: impl Fn(Done) + Send + Sync + 'static,
+    ) -> std::io::Result<Zones> {
         let secret = Secret::random()?;
         let options = options::options(server, &secret);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Zones {
             entries: Vec::new(),
             includes: HashMap::new(),
-            publisher: Publisher::new(Served { options, ..Served::default() }),
+            publication: Publication::new(Served { options, ..Served::default() }),
             secret,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            is_started: false,
+            pool: Pool::new(threads, read, move |task, read| done((task, read))),
+            reading: HashMap::new(),
+            handed_out: 0,
+            stuck: 0,
+            sweep: Sweep::default(),
+            octets: 0,
+            octets_under_way: 0,
         })
     }
 
     /// For one more thread that answers.
     pub fn reader(&self) -> Reader<Served> {
-        self.publisher.reader()
+        self.publication.publisher().reader()
     }
 
     /// How many zones are served, and how many are answered with SERVFAIL.
@@ -80,159 +130,236 @@ impl Zones {
 
     /// Frees versions that no thread reads any more; returns how many are still read.
     pub fn reclaim(&mut self) -> usize {
-        self.publisher.reclaim()
+        self.publication.reclaim()
     }
 
     /// Answers by these settings from now on.
     pub fn take_settings(&mut self, server: &Server) {
         let options = options::options(server, &self.secret);
-        let served = Served { options, ..Served::clone(&self.publisher.current()) };
-        self.publisher.publish(served);
+        self.publication.change(|served| served.options = options);
     }
 
+    //----------- which zones there are ----------------------------------------
+
     /// Adds what is new, answered with SERVFAIL until it is loaded; removes what is gone; takes over who may transfer.
-    /// Reads nothing. Returns what became of zones that were there before.
+    /// Asks for a look at the files of every zone. Returns the changes of zones that were there before.
     pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
-        let mut served = Served::clone(&self.publisher.current());
         let (mut accesses, mut changes) = (Accesses::default(), Vec::new());
+        let (mut removed, mut inserted, mut has_new) = (Vec::new(), Vec::new(), false);
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
         self.entries.reserve_exact(zones.len());
         // Old and new are both ordered by the octets of their names, so one walk through both does it.
         for config in zones {
             while let Some(gone) = old.next_if(|old| old.served.apex().wire() < config.name.wire()) {
-                changes.push(self.remove(&mut served, &gone));
+                removed.push(gone);
             }
             let access = accesses.of(&config.source.policy);
-            self.entries.push(match old.next_if(|old| old.served.apex() == config.name.as_ref()) {
-                None => Entry::new(&mut served, config, access),
-                Some(entry) => entry.reconfigured(&mut served, config.source, access, &mut changes),
-            });
-        }
-        changes.extend(old.map(|gone| self.remove(&mut served, &gone)));
-        self.publisher.publish(served);
-        changes
-    }
-
-    fn remove(&mut self, served: &mut Served, gone: &Entry) -> ZoneReport {
-        let apex = gone.served.apex();
-        self.includes.remove(&apex.to_owned());
-        served.zones.remove(apex);
-        zone_report(apex, Change::Removed)
-    }
-
-    /// Reads the zones whose files are not as they were, and publishes them as they come. `changes` are those that
-    /// [`Zones::configure`] has told.
-    pub fn load(&mut self, mut changes: Vec<ZoneReport>, notifier: &Notifier) -> Report {
-        self.read_changed(notifier, &mut changes);
-        changes.sort_by(|a, b| (&a.zone, a.change).cmp(&(&b.zone, b.change)));
-        changes.dedup_by(|second, first| second.zone == first.zone);
-        let touched = changes.iter().filter(|zone| zone.change != Change::Removed).count();
-        self.is_started = true;
-        Report { zones: changes, unchanged: self.entries.len() - touched, ..Report::default() }
-    }
-
-    fn read_changed(&mut self, notifier: &Notifier, changes: &mut Vec<ZoneReport>) {
-        let progress = Progress::new(self.entries.len());
-        let mut round = Round::new(&mut self.publisher, changes, self.is_started);
-        let (entries, includes) = (&self.entries, &self.includes);
-        let mut news = Vec::new();
-        let tell = |line: &str| {
-            info!("{line}");
-            notifier.status(line, PATIENCE_S);
-        };
-        let job = |number: usize, turn| entries[number].read(includes, turn, &progress);
-        progress.show_during(tell, || {
-            spread::spread(entries.len(), self.threads, job, |number, loaded| {
-                if let Read::Anew(loaded) = loaded {
-                    let served = round.take(&entries[number].served, &loaded);
-                    news.push((number, served, loaded.stamp, loaded.includes));
+            let entry = match old.next_if(|old| old.served.apex() == config.name.as_ref()) {
+                None => {
+                    has_new = true;
+                    Entry::new(config, access)
                 }
-            });
-        });
-        round.finish();
-        for (number, served, stamp, includes) in news {
-            let entry = &mut self.entries[number];
-            match includes.is_empty() {
-                true => self.includes.remove(&served.apex().to_owned()),
-                false => self.includes.insert(served.apex().to_owned(), includes),
+                Some(entry) if entry.source == config.source => {
+                    self.entries.push(entry);
+                    continue;
+                }
+                Some(entry) => self.reconfigured(entry, config.source, access, &mut changes),
             };
-            (entry.served, entry.stamp) = (served, stamp);
+            inserted.push(entry.served.clone());
+            self.entries.push(entry);
         }
-    }
-}
-
-/// What a look at the files of a zone led to.
-enum Read {
-    /// They are as they were, or there are none.
-    Not,
-    /// They were read.
-    Anew(Loaded),
-}
-
-impl Entry {
-    fn new(served: &mut Served, config: ZoneConfig, transfer: Arc<Access>) -> Entry {
-        let zone = Arc::new(ServedZone { content: Content::Missing(config.name), transfer });
-        served.zones.insert(zone.clone());
-        Entry { served: zone, source: config.source, stamp: Stamp::NONE }
+        removed.extend(old);
+        changes.extend(removed.iter().map(|gone| self.forget(gone.served.apex())));
+        self.octets = if self.is_idle() { 0 } else { self.octets };
+        self.sweep.ask(self.entries.len(), has_new || !removed.is_empty());
+        self.publication.change(|served| {
+            removed.iter().for_each(|gone| _ = served.zones.remove(gone.served.apex()));
+            inserted.into_iter().for_each(|zone| served.zones.insert(zone));
+        });
+        changes
     }
 
     /// The same zone from another source, with the content it has.
     fn reconfigured(
-        self,
-        served: &mut Served,
+        &mut self,
+        old: Entry,
         source: ZoneSource,
         transfer: Arc<Access>,
         changes: &mut Vec<ZoneReport>,
     ) -> Entry {
-        let stamp = if source.has_file_of(&self.source) { self.stamp } else { Stamp::NONE };
-        if source.policy == self.source.policy {
-            return Entry { source, stamp, ..self };
+        let apex = old.served.apex();
+        let has_same_file = source.has_file_of(&old.source);
+        if !has_same_file {
+            self.reading.remove(&apex.to_owned());
         }
-        let apex = self.served.apex();
-        changes.push(zone_report(apex, Change::Settings));
-        let content = match self.served.zone() {
+        if source.policy != old.source.policy {
+            changes.push(zone_report(apex, Change::Settings));
+        }
+        let content = match old.served.zone() {
             Some(zone) => Content::Zone(zone.clone()),
             None => Content::Missing(apex.to_owned()),
         };
-        let zone = Arc::new(ServedZone { content, transfer });
-        served.zones.insert(zone.clone());
-        Entry { served: zone, source, stamp }
+        let stamp = if has_same_file { old.stamp } else { Stamp::NONE };
+        Entry { served: Arc::new(ServedZone { content, transfer }), source, stamp }
     }
 
-    /// Reads the zone if it has a file, and that or one it includes is not as it was; `None` declines the turn.
-    fn read(&self, includes: &HashMap<Name, Box<[PathBuf]>>, turn: Turn, progress: &Progress) -> Option<Read> {
-        let apex = self.served.apex();
-        let file = self.source.file(apex);
-        let is_changed = |file: &Path| {
-            let includes = if includes.is_empty() { None } else { includes.get(&apex.to_owned()) };
-            let includes = includes.into_iter().flatten().map(PathBuf::as_path);
-            self.stamp == Stamp::NONE || Stamp::of_now(std::iter::once(file).chain(includes)) != self.stamp
-        };
-        match file.filter(|file| is_changed(file)) {
-            Some(file) => load(apex, &file, Aim::Serve(self.served.zone()), turn, progress).map(Read::Anew),
-            None => {
-                progress.count_zone();
-                Some(Read::Not)
-            }
+    fn forget(&mut self, apex: NameRef<'_>) -> ZoneReport {
+        self.includes.remove(&apex.to_owned());
+        self.reading.remove(&apex.to_owned());
+        zone_report(apex, Change::Removed)
+    }
+
+    fn index(&self, apex: NameRef<'_>) -> Option<usize> {
+        self.entries.binary_search_by(|entry| entry.served.apex().wire().cmp(apex.wire())).ok()
+    }
+
+    //----------- what is read -------------------------------------------------
+
+    /// The number below which all looks are that were asked for so far: see [`Zones::is_settled`].
+    pub fn asked(&self) -> u64 {
+        self.sweep.end()
+    }
+
+    /// Whether the looks below this number are done, or stuck: see [`Zones::stuck`].
+    pub fn is_settled(&self, asked: u64) -> bool {
+        let asked = self.sweep.current(asked);
+        let is_awaited = |reading: &Reading| reading.look < asked && !reading.task.is_stuck();
+        self.sweep.has_reached(asked) && !self.reading.values().any(is_awaited)
+    }
+
+    /// Whether nothing is left to do, but for what is stuck.
+    pub fn is_idle(&self) -> bool {
+        self.sweep.left() == 0 && self.handed_out <= self.stuck
+    }
+
+    /// Whether nothing is left to do, and nothing is stuck.
+    pub fn is_done(&self) -> bool {
+        self.sweep.left() == 0 && self.handed_out == 0
+    }
+
+    /// How far the load is.
+    pub fn progress(&self) -> LoadProgress {
+        let total = self.entries.len();
+        let done = total.saturating_sub(self.sweep.left() + self.handed_out);
+        LoadProgress { done, total, octets: self.octets + self.octets_under_way }
+    }
+
+    /// Does what is due without waiting for anything: hands out looks, publishes.
+    pub fn step(&mut self, now: Instant) {
+        while self.handed_out < WINDOW + self.stuck
+            && let Some((index, look)) = self.sweep.next()
+        {
+            self.hand_out(index, look);
         }
+        if self.is_idle() || self.publication.due().is_some_and(|due| due <= now) {
+            self.publication.publish();
+        }
+    }
+
+    /// When [`Zones::step`] has something to publish.
+    pub fn due(&self) -> Option<Instant> {
+        self.publication.due()
+    }
+
+    /// Publishes all results so far.
+    pub fn publish(&mut self) {
+        self.publication.publish();
+    }
+
+    /// Tidies up when a load is over.
+    pub fn compact(&mut self) {
+        self.publication.compact();
+    }
+
+    fn hand_out(&mut self, index: usize, look: u64) {
+        let entry = &self.entries[index];
+        let apex = entry.served.apex();
+        let Some(file) = entry.source.file(apex) else { return };
+        let apex = apex.to_owned();
+        if let Some(reading) = self.reading.get_mut(&apex) {
+            reading.again.get_or_insert(look);
+            return;
+        }
+        let includes = self.includes.get(&apex).cloned();
+        let job = Look { served: entry.served.clone(), stamp: entry.stamp, includes };
+        let task = Arc::new(Task::new(file, job));
+        self.reading.insert(apex, Reading { task: task.clone(), look, again: None });
+        self.handed_out += 1;
+        self.pool.submit(task);
+    }
+
+    /// Applies a result: what was read is served soon. Returns the change of the zone, if there is one.
+    pub fn apply(&mut self, (task, read): Done) -> Option<ZoneReport> {
+        self.handed_out -= 1;
+        self.octets += task.progress.octets();
+        let apex = task.job.served.apex().to_owned();
+        let reading = self.reading.remove(&apex)?;
+        if !Arc::ptr_eq(&reading.task, &task) {
+            self.reading.insert(apex, reading);
+            return None;
+        }
+        let index = self.index(apex.as_ref()).expect("a zone that is removed is not read any more");
+        let report = match read {
+            LookResult::Unchanged => None,
+            LookResult::Anew(loaded) => self.serve(index, loaded),
+        };
+        if let Some(look) = reading.again {
+            self.hand_out(index, look);
+        }
+        report
+    }
+
+    fn serve(&mut self, index: usize, loaded: Loaded) -> Option<ZoneReport> {
+        let entry = &mut self.entries[index];
+        let report = change_of(&entry.served, &loaded);
+        if let Some(zone) = loaded.zone {
+            let transfer = entry.served.transfer.clone();
+            entry.served = Arc::new(ServedZone { content: Content::Zone(zone), transfer });
+            self.publication.take(entry.served.clone());
+        }
+        entry.stamp = loaded.stamp;
+        let apex = entry.served.apex().to_owned();
+        match loaded.includes.is_empty() {
+            true => self.includes.remove(&apex),
+            false => self.includes.insert(apex, loaded.includes.into()),
+        };
+        report
+    }
+
+    //----------- what is stuck ------------------------------------------------
+
+    /// Looks for progress; returns the reads that are stuck since this call. Call several times a second until
+    /// [`Zones::is_done`].
+    pub fn watch(&mut self, now: Instant) -> Vec<Arc<Task<Look>>> {
+        let watch = self.pool.watch(now);
+        (self.stuck, self.octets_under_way) = (watch.stuck, watch.octets);
+        watch.newly_stuck
+    }
+
+    /// The zones that are stuck of those that were to be looked at before `asked`, see [`Zones::asked`].
+    pub fn stuck(&self, asked: u64) -> impl Iterator<Item = ZoneReport> {
+        let asked = self.sweep.current(asked);
+        let stuck = self.reading.values().filter(move |reading| reading.look < asked && reading.task.is_stuck());
+        stuck.map(|Reading { task, .. }| {
+            let served = &task.job.served;
+            ZoneReport { serial: served.zone().map(Zone::serial), ..zone_report(served.apex(), Change::Stuck) }
+        })
     }
 }
 
-//----------- what is published ----------------------------------------------------
-
-/// The addresses that may transfer a zone, shared by the zones with one policy.
-#[derive(Default)]
-struct Accesses(HashMap<Arc<ZonePolicy>, Arc<Access>>);
-
-impl Accesses {
-    fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Access> {
-        if let Some(access) = self.0.get(policy) {
-            return access.clone();
-        }
-        let prefixes = policy.allow_transfer.iter();
-        let prefixes = prefixes.map(|prefix| Prefix { address: prefix.address, len: prefix.length });
-        let access = Arc::new(Access(prefixes.collect()));
-        self.0.insert(policy.clone(), access.clone());
-        access
+impl Look {
+    /// The zone.
+    pub fn apex(&self) -> NameRef<'_> {
+        self.served.apex()
     }
+}
+
+/// Reads a zone if its file, or one it includes, is not as it was.
+fn read(task: &Task<Look>, turn: Turn) -> Result<LookResult, TooBig> {
+    let Look { served, stamp, includes } = &task.job;
+    let includes = includes.iter().flat_map(|includes| includes.iter()).map(PathBuf::as_path);
+    if *stamp != Stamp::NONE && *stamp == Stamp::of_now(std::iter::once::<&Path>(&task.file).chain(includes)) {
+        return Ok(LookResult::Unchanged);
+    }
+    load(served.apex(), &task.file, Aim::Serve(served.zone()), turn, &task.progress).map(LookResult::Anew)
 }

@@ -1,18 +1,64 @@
-//! Shows how far a load is: a line on a terminal, a line in the log every few seconds elsewhere.
+//! How far reading is, of one zone and of all, and its display: a line on a terminal, a line in the log every few
+//! seconds elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::log;
 
-/// What has been done of a load; counted by the threads that do it.
+/// How far the reading of one zone is; counted by the threads that read it.
 pub struct Progress {
-    zones: AtomicUsize,
     octets: AtomicU64,
-    total_zones: usize,
-    begin: Instant,
-    is_done: AtomicBool,
+    len: AtomicU64,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        // Nobody knows yet.
+        Progress { octets: AtomicU64::new(0), len: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Progress {
+    /// The zone file has so many octets.
+    pub fn expect_octets(&self, len: u64) {
+        // To open an empty file may block as well.
+        self.len.store(len.max(1), Ordering::Relaxed);
+    }
+
+    /// So many octets of zone text more are read.
+    pub fn count_octets(&self, octets: u64) {
+        self.octets.fetch_add(octets, Ordering::Relaxed);
+    }
+
+    /// Octets of zone text read so far.
+    pub fn octets(&self) -> u64 {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    /// Whether all text of the zone file is read; the zone is built after that.
+    pub fn is_read(&self) -> bool {
+        self.octets() >= self.len.load(Ordering::Relaxed)
+    }
+}
+
+/// How far a load of many zones is.
+#[derive(Clone, Copy)]
+pub struct LoadProgress {
+    /// Zones that are done.
+    pub done: usize,
+    /// Zones altogether.
+    pub total: usize,
+    /// Octets of zone text read.
+    pub octets: u64,
+}
+
+/// Shows how far a load of many zones is.
+pub struct ProgressDisplay {
+    begun: Instant,
+    next: Instant,
+    is_terminal: bool,
 }
 
 /// How often a terminal is written to: as often as an eye can follow.
@@ -20,86 +66,35 @@ const TERMINAL_EVERY: Duration = Duration::from_millis(100);
 /// How often the log is written to.
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
-impl Progress {
-    /// Nothing of this many zones.
-    pub fn new(total_zones: usize) -> Progress {
-        Progress {
-            zones: AtomicUsize::new(0),
-            octets: AtomicU64::new(0),
-            total_zones,
-            begin: Instant::now(),
-            is_done: AtomicBool::new(false),
-        }
-    }
-
-    /// One zone more is done.
-    pub fn count_zone(&self) {
-        self.zones.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// So many octets of zone text more are done.
-    pub fn count_octets(&self, octets: u64) {
-        self.octets.fetch_add(octets, Ordering::Relaxed);
-    }
-
-    /// Runs `work` and shows the progress meanwhile; `every_log` is called with each line for the log.
-    pub fn show_during<R>(&self, every_log: impl Fn(&str) + Sync, work: impl FnOnce() -> R) -> R {
-        std::thread::scope(|scope| {
-            let shower = scope.spawn(|| self.show(&every_log));
-            let result = work();
-            self.is_done.store(true, Ordering::Relaxed);
-            shower.thread().unpark();
-            result
-        })
-    }
-
-    fn show(&self, every_log: &impl Fn(&str)) {
+impl ProgressDisplay {
+    /// For a load that begins now.
+    pub fn new(now: Instant) -> ProgressDisplay {
         let is_terminal = std::io::stderr().is_terminal();
-        let every = if is_terminal { TERMINAL_EVERY } else { LOG_EVERY };
-        let mut next = self.begin + every;
-        while !self.is_done.load(Ordering::Relaxed) {
-            let now = Instant::now();
-            if now < next {
-                std::thread::park_timeout(next - now);
-                continue;
-            }
-            next = now + every;
-            match is_terminal {
-                true => log::show_progress(&self.line()),
-                false => every_log(&self.line()),
-            }
-        }
-        log::wipe_progress();
+        ProgressDisplay { begun: now, next: now + ProgressDisplay::every(is_terminal), is_terminal }
     }
 
-    fn line(&self) -> String {
-        format!(
-            "Loading: {} of {} zones, {} MB of zone text, {} s",
-            self.zones.load(Ordering::Relaxed),
-            self.total_zones,
-            self.octets.load(Ordering::Relaxed) / 1_000_000,
-            self.begin.elapsed().as_secs()
-        )
+    fn every(is_terminal: bool) -> Duration {
+        if is_terminal { TERMINAL_EVERY } else { LOG_EVERY }
+    }
+
+    /// Shows the progress when it is time for that: on a terminal, or as a line for the log, given to `log_line`.
+    pub fn show(&mut self, now: Instant, progress: LoadProgress, log_line: impl FnOnce(&str)) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + ProgressDisplay::every(self.is_terminal);
+        let seconds = now.saturating_duration_since(self.begun).as_secs();
+        let LoadProgress { done, total, octets } = progress;
+        let line = format!("Loading: {done} of {total} zones, {} MB of zone text, {seconds} s", octets / 1_000_000);
+        match self.is_terminal {
+            true => log::show_progress(&line),
+            false => log_line(&line),
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_ends_at_once_and_is_counted() {
-        let progress = Progress::new(2);
-        let result = progress.show_during(
-            |_| (),
-            || {
-                progress.count_zone();
-                progress.count_octets(3_500_000);
-                7
-            },
-        );
-        assert_eq!(result, 7);
-        assert!(progress.begin.elapsed() < LOG_EVERY);
-        assert_eq!(progress.line(), "Loading: 1 of 2 zones, 3 MB of zone text, 0 s");
+impl Drop for ProgressDisplay {
+    fn drop(&mut self) {
+        log::wipe_progress();
     }
 }

@@ -1,0 +1,72 @@
+//! A zone of the registry, and reports of what has happened to it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use answer::{Access, Content, Prefix, ServedZone};
+use wire::NameRef;
+use zone::Zone;
+
+use super::load::Loaded;
+use super::stamp::Stamp;
+use crate::config::{ZoneConfig, ZonePolicy, ZoneSource};
+use crate::report::{Change, Finding, ZoneReport};
+
+/// A zone: what is served of it, and what tells whether it must be read again.
+pub struct Entry {
+    /// What is published, or will be with the next step.
+    pub served: Arc<ServedZone>,
+    /// Where it comes from.
+    pub source: ZoneSource,
+    /// What its files were like when they were read.
+    pub stamp: Stamp,
+}
+
+impl Entry {
+    /// A zone that is not loaded yet.
+    pub fn new(config: ZoneConfig, transfer: Arc<Access>) -> Entry {
+        let served = Arc::new(ServedZone { content: Content::Missing(config.name), transfer });
+        Entry { served, source: config.source, stamp: Stamp::NONE }
+    }
+}
+
+/// The change from the version served so far to what was read, if there is one.
+pub fn change_of(old: &ServedZone, loaded: &Loaded) -> Option<ZoneReport> {
+    let change = match (old.zone(), &loaded.zone) {
+        (None, None) => Change::Failed,
+        (Some(_), None) => Change::Kept,
+        (None, Some(_)) => Change::Added,
+        (Some(_), Some(_)) if loaded.is_changed => Change::Changed,
+        _ => return None,
+    };
+    let findings = loaded.findings.iter().map(|finding| Finding::new(finding, Some(old.apex())));
+    Some(ZoneReport {
+        old_serial: old.zone().map(Zone::serial),
+        serial: loaded.zone.as_ref().or(old.zone()).map(Zone::serial),
+        findings: findings.collect(),
+        ..zone_report(old.apex(), change)
+    })
+}
+
+/// A report without serials and findings.
+pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
+    ZoneReport { zone: apex.to_string(), change, old_serial: None, serial: None, findings: Vec::new() }
+}
+
+/// The addresses that may transfer a zone, shared by the zones with one policy.
+#[derive(Default)]
+pub struct Accesses(HashMap<Arc<ZonePolicy>, Arc<Access>>);
+
+impl Accesses {
+    /// For the zones with this policy.
+    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Access> {
+        if let Some(access) = self.0.get(policy) {
+            return access.clone();
+        }
+        let prefixes = policy.allow_transfer.iter();
+        let prefixes = prefixes.map(|prefix| Prefix { address: prefix.address, len: prefix.length });
+        let access = Arc::new(Access(prefixes.collect()));
+        self.0.insert(policy.clone(), access.clone());
+        access
+    }
+}

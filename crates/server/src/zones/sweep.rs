@@ -1,0 +1,99 @@
+//! Whose turn it is to be looked at, where several reloads want to have all zones looked at.
+
+/// Goes round all zones, over and over again, as far as looks were asked for. Looks are numbered; who asks for one at
+/// every zone waits for all below an [`Sweep::end`].
+#[derive(Default)]
+pub struct Sweep {
+    /// The zone whose turn is next.
+    next: usize,
+    zones: usize,
+    /// The number of the next look.
+    looks: u64,
+    /// That of the first look that nobody asked for.
+    end: u64,
+    /// The end when the zones were numbered anew, and the one that stands for it and those before.
+    renumbered: (u64, u64),
+}
+
+impl Sweep {
+    /// Asks for one look at every zone from now on, of so many zones; `is_renumbered` where they are not the zones from
+    /// before. Then everybody who asked waits for all of them: who knows which of them were looked at.
+    pub fn ask(&mut self, zones: usize, is_renumbered: bool) {
+        if is_renumbered {
+            // What was left is left out, so that numbers only grow.
+            (self.next, self.looks) = (0, self.end);
+            self.renumbered = (self.end, self.end + zones as u64);
+        }
+        self.end = self.looks + zones as u64;
+        self.zones = zones;
+    }
+
+    /// The zone to look at now, and the number of the look.
+    pub fn next(&mut self) -> Option<(usize, u64)> {
+        if self.left() == 0 {
+            return None;
+        }
+        let next = (self.next, self.looks);
+        self.next = (self.next + 1) % self.zones;
+        self.looks += 1;
+        Some(next)
+    }
+
+    /// How many looks are left.
+    pub fn left(&self) -> usize {
+        (self.end - self.looks) as usize
+    }
+
+    /// The number below which all looks are that were asked for.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// What stands for an earlier [`Sweep::end`] now.
+    pub fn current(&self, end: u64) -> u64 {
+        if end <= self.renumbered.0 { self.renumbered.1 } else { end }
+    }
+
+    /// Whether the looks below this number are begun.
+    pub fn has_reached(&self, end: u64) -> bool {
+        self.looks >= end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(sweep: &mut Sweep, count: usize) -> Vec<usize> {
+        (0..count).map_while(|_| sweep.next()).map(|(zone, _)| zone).collect()
+    }
+
+    #[test]
+    fn every_zone_has_its_turn_for_everybody_who_asks() {
+        let mut sweep = Sweep::default();
+        sweep.ask(4, true);
+        let first = sweep.end();
+        assert_eq!(looks(&mut sweep, 3), [0, 1, 2]);
+        sweep.ask(4, false);
+        let second = sweep.end();
+        assert_eq!(looks(&mut sweep, 1), [3]);
+        assert!(sweep.has_reached(sweep.current(first)) && !sweep.has_reached(sweep.current(second)));
+        assert_eq!(looks(&mut sweep, 9), [0, 1, 2]);
+        assert!(sweep.has_reached(sweep.current(second)));
+    }
+
+    #[test]
+    fn other_zones_are_looked_at_from_the_first() {
+        let mut sweep = Sweep::default();
+        sweep.ask(9, true);
+        let first = sweep.end();
+        assert_eq!(looks(&mut sweep, 2), [0, 1]);
+        sweep.ask(3, true);
+        assert_eq!((sweep.left(), sweep.current(first)), (3, sweep.end()));
+        assert_eq!(looks(&mut sweep, 9), [0, 1, 2]);
+        assert!(sweep.has_reached(sweep.current(first)));
+        sweep.ask(0, true);
+        assert_eq!(sweep.next(), None);
+        assert!(sweep.has_reached(sweep.current(first)));
+    }
+}

@@ -1,0 +1,200 @@
+//! The registry with reads that end when the test wants them to.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use zone::text::{self, Source};
+
+use super::*;
+use crate::config::read;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// What the reads wait for: by file, the serials that they will have read.
+#[derive(Default)]
+struct Gate {
+    serials: Mutex<HashMap<PathBuf, Vec<u32>>>,
+    opened: Condvar,
+    begun: Mutex<Vec<PathBuf>>,
+}
+
+impl Gate {
+    /// Lets one read of a file end.
+    fn open(&self, file: &str, serial: u32) {
+        self.serials.lock().expect("no panic").entry(file.into()).or_default().push(serial);
+        self.opened.notify_all();
+    }
+
+    fn wait(&self, file: &Path) -> u32 {
+        self.begun.lock().expect("no panic").push(file.to_owned());
+        let mut serials = self.serials.lock().expect("no panic");
+        loop {
+            if let Some(serial) = serials.get_mut(file).and_then(Vec::pop) {
+                return serial;
+            }
+            serials = self.opened.wait(serials).expect("no panic");
+        }
+    }
+
+    fn begun(&self, file: &str) -> usize {
+        self.begun.lock().expect("no panic").iter().filter(|begun| *begun == Path::new(file)).count()
+    }
+}
+
+fn loaded(apex: NameRef<'_>, serial: u32) -> Loaded {
+    let text = format!("@ 60 SOA ns.invalid. host.invalid. {serial} 1 1 1 1\n@ 60 NS ns.invalid.\n");
+    let source = Source { name: "x".into(), bytes: text.as_bytes() };
+    let zone = zone::load::load(source, &zone::load::Options::new(text::Options::new(apex))).zone;
+    assert!(zone.is_some(), "{text}");
+    Loaded { zone, is_changed: true, findings: Vec::new(), stamp: Stamp::NONE, includes: Box::default() }
+}
+
+struct Bench {
+    zones: Zones,
+    results: Receiver<Done>,
+    gate: Arc<Gate>,
+}
+
+impl Bench {
+    /// Zones and their files.
+    fn new(zones: &[(&str, &str)]) -> Bench {
+        let (sender, results) = channel();
+        let gate = Arc::new(Gate::default());
+        let at = gate.clone();
+        let read = move |task: &Task<Look>, _| Ok(LookResult::Anew(loaded(task.job.apex(), at.wait(&task.file))));
+        let zones_of = Zones::with_reader(&Server::default(), read, move |done| _ = sender.send(done));
+        let mut bench = Bench { zones: zones_of.expect("random numbers"), results, gate };
+        bench.configure(zones);
+        bench
+    }
+
+    /// Returns what [`Zones::is_settled`] wants to know.
+    fn configure(&mut self, zones: &[(&str, &str)]) -> u64 {
+        let mut reader = read::Reader::default();
+        zones.iter().for_each(|(name, file)| reader.zone_argument(name.parse().expect("a name"), Path::new(file)));
+        self.zones.configure(reader.finish().expect("no mistakes").zones);
+        self.zones.step(Instant::now());
+        self.zones.asked()
+    }
+
+    /// Does what the writer does until `condition` holds; returns what became of zones meanwhile.
+    fn run_until(&mut self, condition: impl Fn(&Bench) -> bool) -> Vec<ZoneReport> {
+        let (begin, mut reports) = (Instant::now(), Vec::new());
+        while !condition(self) {
+            assert!(begin.elapsed() < SOON, "too long");
+            self.zones.watch(Instant::now());
+            if let Ok(done) = self.results.recv_timeout(Duration::from_millis(10)) {
+                reports.extend(self.zones.apply(done));
+            }
+            self.zones.step(Instant::now());
+        }
+        reports
+    }
+
+    /// Reads that wait now are stuck from now on.
+    fn let_time_pass(&mut self) -> Vec<String> {
+        let later = Instant::now() + 2 * pool::STUCK_AFTER;
+        self.zones.watch(later).iter().map(|task| task.job.apex().to_string()).collect()
+    }
+
+    /// What is published of a zone: its serial, 0 for SERVFAIL.
+    fn serial(&self, apex: &str) -> Option<u32> {
+        let apex: Name = apex.parse().expect("a name");
+        let served = self.zones.publication.publisher().current();
+        served.zones.get(apex.wire()).map(|served| served.zone().map_or(0, Zone::serial))
+    }
+
+    fn stuck(&self, asked: u64) -> Vec<String> {
+        self.zones.stuck(asked).map(|report| report.zone).collect()
+    }
+}
+
+#[test]
+fn a_read_that_blocks_delays_no_other_zone() {
+    let names: Vec<String> = (0..40).map(|number| format!("z{number}.")).collect();
+    let zones: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+    let mut bench = Bench::new(&zones);
+    let asked = bench.zones.asked();
+    names[1..].iter().for_each(|name| bench.gate.open(name, 7));
+    bench.run_until(|bench| names[1..].iter().all(|name| bench.serial(name) == Some(7)));
+    assert_eq!((bench.serial("z0."), bench.zones.is_settled(asked)), (Some(0), false));
+    assert_eq!(bench.let_time_pass(), ["z0."]);
+    assert!(bench.zones.is_settled(asked) && !bench.zones.is_done());
+    assert_eq!(bench.stuck(asked), ["z0."]);
+    assert!(bench.let_time_pass().is_empty(), "it is reported once");
+    bench.gate.open("z0.", 8);
+    let reports = bench.run_until(|bench| bench.zones.is_done());
+    assert_eq!((bench.serial("z0."), reports[0].change), (Some(8), Change::Added));
+}
+
+#[test]
+fn a_reload_does_not_wait_for_what_is_stuck_and_does_not_read_it_twice() {
+    let zones = [("a.", "a"), ("b.", "b")];
+    let mut bench = Bench::new(&zones);
+    bench.gate.open("b", 1);
+    bench.run_until(|bench| bench.serial("b.") == Some(1));
+    bench.let_time_pass();
+    bench.gate.open("b", 2);
+    let asked = bench.configure(&zones);
+    // Not by way of `run_until`, whose look at the clock would find that nothing is stuck yet.
+    let done = bench.results.recv_timeout(SOON).expect("b is read");
+    bench.zones.apply(done);
+    bench.zones.step(Instant::now());
+    assert!(bench.zones.is_settled(asked));
+    assert_eq!((bench.serial("b."), bench.stuck(asked).len(), bench.gate.begun("a")), (Some(2), 1, 1));
+    // When it goes on at last it is looked at once more, for the reload that came meanwhile.
+    bench.gate.open("a", 3);
+    bench.run_until(|bench| bench.gate.begun("a") == 2);
+    bench.gate.open("a", 4);
+    bench.run_until(|bench| bench.zones.is_done());
+    assert_eq!((bench.serial("a."), bench.gate.begun("a")), (Some(4), 2));
+}
+
+#[test]
+fn a_reload_waits_for_a_look_that_began_after_it() {
+    let zones = [("a.", "a")];
+    let mut bench = Bench::new(&zones);
+    let first = bench.zones.asked();
+    let second = bench.configure(&zones);
+    bench.gate.open("a", 1);
+    bench.run_until(|bench| bench.gate.begun("a") == 2);
+    assert!(bench.zones.is_settled(first) && !bench.zones.is_settled(second));
+    let third = bench.configure(&zones);
+    bench.gate.open("a", 2);
+    bench.run_until(|bench| bench.gate.begun("a") == 3);
+    assert!(bench.zones.is_settled(second) && !bench.zones.is_settled(third));
+    bench.gate.open("a", 3);
+    bench.run_until(|bench| bench.zones.is_settled(third));
+}
+
+#[test]
+fn what_was_read_too_late_is_not_served() {
+    let mut bench = Bench::new(&[("gone.", "gone"), ("moved.", "old"), ("stays.", "stays")]);
+    bench.run_until(|bench| bench.gate.begun("gone") + bench.gate.begun("old") == 2);
+    let asked = bench.configure(&[("moved.", "new"), ("stays.", "stays")]);
+    bench.gate.open("new", 2);
+    bench.gate.open("stays", 1);
+    bench.run_until(|bench| bench.serial("moved.") == Some(2));
+    bench.gate.open("gone", 1);
+    bench.gate.open("old", 1);
+    bench.gate.open("stays", 1);
+    bench.run_until(|bench| bench.zones.is_done());
+    assert_eq!((bench.serial("moved."), bench.serial("gone.")), (Some(2), None));
+    assert!(bench.zones.is_settled(asked));
+}
+
+#[test]
+fn zones_and_reloads_come_and_go_while_reads_are_under_way() {
+    let mut bench = Bench::new(&[("a.", "a"), ("b.", "b")]);
+    let first = bench.zones.asked();
+    let second = bench.configure(&[("b.", "b"), ("c.", "c"), ("d.", "d")]);
+    for (file, serial) in [("a", 1), ("b", 1), ("b", 1), ("c", 1), ("d", 1)] {
+        bench.gate.open(file, serial);
+    }
+    bench.run_until(|bench| bench.zones.is_done());
+    assert!(bench.zones.is_settled(first) && bench.zones.is_settled(second));
+    let served = ["a.", "b.", "c.", "d."].map(|apex| bench.serial(apex));
+    assert_eq!((served, bench.zones.counts()), ([None, Some(1), Some(1), Some(1)], (3, 0)));
+}
