@@ -98,6 +98,10 @@ pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
     if len != bytes.len() {
         return Err("is cut off");
     }
+    // RFC 9460 14.3.2: the last number is no key.
+    if lowest > u32::from(u16::MAX) {
+        return Err("has the reserved key 65535");
+    }
     check_consistency(bytes)
 }
 
@@ -117,13 +121,15 @@ pub fn check_value(key: u16, value: &[u8]) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err("has a bad value") }
 }
 
+/// Keys are in ascending order here, and those of the list too: one walk over both finds what is missing.
 fn check_consistency(bytes: &[u8]) -> Result<(), &'static str> {
-    let has = |wanted| params(bytes).any(|(key, _)| key == wanted);
+    let mut keys = params(bytes).map(|(key, _)| key);
     if let Some((MANDATORY, listed)) = params(bytes).next()
-        && numbers(listed).any(|key| key == MANDATORY || !has(key))
+        && numbers(listed).any(|listed| listed == MANDATORY || !keys.any(|key| key == listed))
     {
         return Err("lacks a mandatory key, or names \"mandatory\" as one");
     }
+    let has = |wanted| params(bytes).any(|(key, _)| key == wanted);
     if has(NO_DEFAULT_ALPN) && !has(ALPN) {
         return Err("has \"no-default-alpn\" without \"alpn\"");
     }

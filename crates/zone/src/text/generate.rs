@@ -123,10 +123,11 @@ impl Template {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Number { offset, width, base } => match u64::try_from(number + offset) {
-                    Ok(value) => write_number(value, *width, *base, &mut out),
-                    Err(_) => return Err(Fault::at(field, "the offset makes the number negative", HELP)),
-                },
+                Piece::Number { offset, width, base } => {
+                    let value = i32::try_from(number + offset)
+                        .map_err(|_| Fault::at(field, "the offset makes the number too large", HELP))?;
+                    write_number(value, *width, *base, &mut out);
+                }
             }
         }
         Ok(out)
@@ -202,7 +203,8 @@ fn number_piece(rest: &[u8]) -> Result<(Piece, &[u8]), &'static str> {
     let text = std::str::from_utf8(&braced[..end]).unwrap_or("");
     let mut parts = text.split(',');
     let offset = parts.next().and_then(signed).ok_or("the offset is not a number")?;
-    let width = decimal(parts.next().unwrap_or("0")).ok_or("the width is not a number")? as usize;
+    let width = parts.next().unwrap_or("0");
+    let width = decimal(width.strip_prefix('+').unwrap_or(width)).ok_or("the width is not a number")? as usize;
     if width > MAX_WIDTH {
         return Err("the width is over 255");
     }
@@ -224,7 +226,8 @@ fn signed(text: &str) -> Option<i64> {
     decimal(digits).map(|number| sign * i64::from(number))
 }
 
-fn write_number(value: u64, width: usize, base: u8, out: &mut Vec<u8>) {
+/// Writes the number as BIND does: in other bases than ten a negative one is its two's complement of 32 bits.
+fn write_number(value: i32, width: usize, base: u8, out: &mut Vec<u8>) {
     let text = match base {
         b'o' => format!("{value:0width$o}"),
         b'x' => format!("{value:0width$x}"),
