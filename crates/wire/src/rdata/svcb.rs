@@ -44,6 +44,8 @@ pub const MANDATORY: u16 = 0;
 pub const ALPN: u16 = 1;
 /// The key `no-default-alpn`.
 pub const NO_DEFAULT_ALPN: u16 = 2;
+/// The key `dohpath`.
+pub const DOHPATH: u16 = 7;
 
 /// The keys of the IANA registry "DNS SVCB Service Parameter Keys", in the order of the numbers.
 #[rustfmt::skip]
@@ -55,7 +57,7 @@ pub const KEYS: &[Key] = &[
     Key { number: 4,               name: "ipv4hint",             value: Addrs4 },         // RFC 9460 7.3
     Key { number: 5,               name: "ech",                  value: Base64 },         // RFC 9848 3
     Key { number: 6,               name: "ipv6hint",             value: Addrs6 },         // RFC 9460 7.3
-    Key { number: 7,               name: "dohpath",              value: Text },           // RFC 9461 5
+    Key { number: DOHPATH,         name: "dohpath",              value: Text },           // RFC 9461 5
     Key { number: 8,               name: "ohttp",                value: Empty },          // RFC 9540 4
     Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction
     Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953

@@ -25,9 +25,9 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
         params.push(parse_param(input)?);
     }
     params.sort_by_key(|param| param.key);
-    if let Some([_, second]) = params.array_windows().find(|[first, second]| first.key == second.key) {
-        let what = format_args!("has the key {} twice", Name(second.key)).to_string();
-        return Err(input.wrong_at(second.field, what, "write each key once"));
+    if let Some(pair) = params.windows(2).find(|pair| pair[0].key == pair[1].key) {
+        let what = format_args!("has the key {} twice", Name(pair[1].key)).to_string();
+        return Err(input.wrong_at(pair[1].field, what, "write each key once"));
     }
     check(&params, input)?;
     for param in &params {
