@@ -8,7 +8,7 @@ use zone::load::{Options, load};
 use zone::text::{self, Record, Sink, Source};
 use zone::{Checks, Severity};
 
-/// What stands before the lines of every vector.
+/// The text before the lines of every vector.
 const HEAD: &str = "$ORIGIN example.\n$TTL 60\n@ SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ NS ns.invalid.\n";
 
 /// One vector: the decisions, a note, the lines, and lines that mean the same records.
@@ -26,7 +26,7 @@ impl fmt::Display for Vector {
     }
 }
 
-/// Reads `;; LENIENT STRICT | RFC | NOTE` lines, each with the lines of its vector behind it; `;=` states the same otherwise.
+/// Reads `;; LENIENT STRICT | RFC | NOTE` lines, each followed by the lines of its vector; `;=` states the same otherwise.
 fn vectors(file: &str) -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
     for line in file.lines() {

@@ -23,7 +23,7 @@ impl Fault {
 
 /// The end of the part of that form that starts at `at`, which is at most the length of `rdata`.
 ///
-/// What is wrong behind the last octet that the form fixes is left to [`rule`]: it can be stored and served as it is.
+/// What is wrong after the last octet that the form fixes is left to [`rule`]: it can be stored and served as it is.
 pub(super) fn end(form: Form, rdata: &[u8], at: usize) -> Result<usize, Fault> {
     let rest = &rdata[at..];
     let len = match form {

@@ -53,16 +53,21 @@ impl<S: Sink> Reader<'_, S> {
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
         let rdata = generator.rdata.expand(number, rdata_field)?;
-        self.record(line, head, &fields(&rdata, rdata_field)?, rdata_field)
+        let mut scanner = Scanner::new(&rdata, Position { at: 0, line });
+        let fields = fields(&mut scanner, rdata_field)?;
+        if let Some(oddity) = scanner.oddity.take() {
+            self.odd(*Fault::at(rdata_field, oddity.message, oddity.help));
+        }
+        let joined = scanner.joined_quote.map(|_| Spot::of(rdata_field));
+        self.record(line, head, &fields, rdata_field, joined)
     }
 }
 
-/// The fields of generated RDATA; they stand where its template `origin` does.
-fn fields<'t>(text: &'t [u8], origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
-    let mut scanner = Scanner::new(text, Position { at: 0, line: origin.line });
+/// The fields of generated RDATA, which is all that the scanner has; they stand where its template `origin` does.
+fn fields<'t>(scanner: &mut Scanner<'t>, origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
     let mut fields = Vec::new();
     scanner.entry(&mut fields).map_err(|fault| Fault::at(origin, fault.message, fault.help))?;
-    if scanner.position().at < text.len() {
+    if !scanner.is_at_end() {
         return Err(Fault::at(origin, "the RDATA has more than one line", "write it in one line"));
     }
     for field in &mut fields {

@@ -154,15 +154,23 @@ impl<'a, S: Sink> Reader<'a, S> {
         }
         let head = self.head(first, fields)?;
         let last = fields.last().unwrap_or(first);
-        if let (Some(spot), false) = (joined, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
-            self.odd(*Fault::new(spot, "a quote in the middle of a word", "put a blank before it, or write \\\""));
-            return self.record(line, head, &apart(&fields[head.len..]), last);
-        }
-        self.record(line, head, &fields[head.len..], last)
+        self.record(line, head, &fields[head.len..], last, joined)
     }
 
-    /// Delivers a record; `last` is the last field before what may be missing.
-    pub fn record(&mut self, line: u32, head: Head, fields: &[Field<'_>], last: &Field<'_>) -> Result<(), Box<Fault>> {
+    /// Delivers a record; `last` is the last field before what may be missing, `joined` where a quote is joined to a word,
+    /// which only service parameters have.
+    pub fn record(
+        &mut self,
+        line: u32,
+        head: Head,
+        fields: &[Field<'_>],
+        last: &Field<'_>,
+        joined: Option<Spot>,
+    ) -> Result<(), Box<Fault>> {
+        if let (Some(spot), false) = (joined, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
+            self.odd(*Fault::new(spot, "a quote in the middle of a word", "put a blank before it, or write \\\""));
+            return self.record(line, head, &apart(fields), last, None);
+        }
         self.rdata.clear();
         let fault = |wrong: rdata::FieldError| {
             let spot = fields.get(wrong.field).map_or(Spot::behind(last), Spot::of);
@@ -329,7 +337,7 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     /// Reports what breaks a rule and can be loaded.
     #[cold]
-    fn odd(&mut self, fault: Fault) {
+    pub fn odd(&mut self, fault: Fault) {
         self.findings.add(self.checks.severity(), self.file.name, fault);
     }
 

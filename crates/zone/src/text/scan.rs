@@ -95,6 +95,11 @@ impl<'t> Scanner<'t> {
         Position { at: self.now.at, line: self.now.line }
     }
 
+    /// Whether nothing is left.
+    pub fn is_at_end(&self) -> bool {
+        self.now.at >= self.text.len()
+    }
+
     /// Whether the next entry starts with a blank, and so has no owner of its own.
     pub fn starts_blank(&self) -> bool {
         self.text.get(self.now.at).is_some_and(|&byte| class(byte) == Class::Blank)

@@ -20,7 +20,7 @@ pub(super) fn is_next(input: &mut Input<'_>) -> bool {
     let is_text =
         has_text_form && input.peek_second().is_some_and(|field| number::decimal(field.text, u64::MAX).is_none());
     if is_text {
-        input.odd_at(0, "has \\# without a number of octets behind it: it is taken as text", HELP);
+        input.odd_at(0, "has \\# without a number of octets after it: it is taken as text", HELP);
     }
     !is_text
 }

@@ -74,7 +74,7 @@ impl<'i> Input<'i> {
         self.fields.get(self.at)
     }
 
-    /// The field behind the next one, left in place.
+    /// The field after the next one, left in place.
     pub fn peek_second(&self) -> Option<&'i Field<'i>> {
         self.fields.get(self.at + 1)
     }

@@ -157,7 +157,7 @@ pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8
         return Err(input.wrong("is empty", BASE64_HELP));
     }
     if has_spare_bits {
-        input.odd("has bits behind its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
+        input.odd("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
     }
     Ok(())
 }

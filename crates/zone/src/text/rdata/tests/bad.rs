@@ -198,7 +198,7 @@ const ODDITIES: &[(&str, &str, usize, &str)] = &[
     ("DS", "60485 5 4 2BB183AF", 3, "the digest has the wrong length"),
     ("SSHFP", "1 2 00", 2, "the fingerprint has the wrong length"),
     ("RRSIG", "A 8 3 1 21060207062816 20030220173103 2642 a. AA==", 4, "the expiration is no time from 1970 to 2106: 0 seconds since 1970 is taken"),
-    ("RRSIG", "A 8 3 1 0 0 2642 a. AB==", 8, "the signature has bits behind its last octet"),
+    ("RRSIG", "A 8 3 1 0 0 2642 a. AB==", 8, "the signature has bits after its last octet"),
     ("NSEC", "a.", 0, "the type list is empty"),
     ("ZONEMD", "1 1 1 001122", 3, "the digest has the wrong length"),
     ("ZONEMD", "1 1 240 0011", 3, "the digest is too short"),
@@ -212,7 +212,7 @@ const ODDITIES: &[(&str, &str, usize, &str)] = &[
     ("CAA", "0 \"issue\" x", 1, "the tag is in quotes"),
     ("NSEC", "\\# 4 00000100", 1, "the data breaks a rule of the type NSEC: the type list has a window with trailing zero octets"),
     ("EUI48", "0-0-5e-0-53-2a", 0, "the address has octets of one digit"),
-    ("TXT", "\\# abc", 0, "the data has \\# without a number of octets behind it: it is taken as text"),
+    ("TXT", "\\# abc", 0, "the data has \\# without a number of octets after it: it is taken as text"),
     ("NSEC3", "1 0 0 - 2T7B4G4VSA5SMI47K61MV5BV1A22BOJR= A", 4, "the next hashed owner is padded"),
     ("NSEC3", "1 0 0 - 2T7B4G4VSA5SMI47 A", 4, "the next hashed owner has a length that its algorithm does not make"),
 ];
