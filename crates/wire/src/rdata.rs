@@ -14,7 +14,9 @@ use std::slice;
 
 use crate::name::{NameError, NameRef};
 use crate::rtype::Rtype;
-pub use numbers::{ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS};
+pub use numbers::{
+    ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS, digest_len,
+};
 
 /// The longest RDATA, in octets: its length is a 16 bit number (RFC 1035 3.2.1).
 pub const MAX_RDATA_LEN: usize = 65535;
@@ -89,11 +91,11 @@ pub enum Form {
     Hex(usize),
     /// A digest up to the end, at least so many octets; in text hexadecimal, and of the length that belongs to the
     /// octet before it.
-    ///
-    /// A wrong length is well-formed on the wire: a secondary must not lose a zone over it.
     Digest(usize, &'static [(u8, usize)]),
     /// Octets up to the end, at least so many; in text base64.
     Base64(usize),
+    /// As `Base64(1)`, and empty only if the flags before it say that there is no key (RFC 2535 3.1.2).
+    Key,
     /// Octets up to the end; in text base64, or `-` for none.
     Base64OrDash,
 
@@ -144,15 +146,20 @@ pub enum RdataError {
     /// A part is not a name.
     #[error("the {0}: {1}")]
     Name(&'static str, NameError),
-    /// A part breaks a rule of its form.
+    /// A part breaks a rule of its RFC. The octets can be stored and served all the same.
     #[error("the {0} {1}")]
     Form(&'static str, &'static str),
 }
 
 impl Part {
-    /// The end of this part where it starts at `at` in `rdata`, which must have been well-formed up to there.
+    /// The end of this part where it starts at `at` in `rdata`, whose parts before it are as long as their forms say.
     pub fn end(&self, rdata: &[u8], at: usize) -> Result<usize, RdataError> {
         form::end(self.form, rdata, at).map_err(|fault| fault.in_part(self.name))
+    }
+
+    /// Checks the part at `place`, which [`Part::end`] found, against the rules of its RFC.
+    pub fn check(&self, rdata: &[u8], place: Range<usize>) -> Result<(), RdataError> {
+        form::rule(self.form, rdata, place).map_err(|rule| RdataError::Form(self.name, rule))
     }
 }
 
@@ -163,14 +170,21 @@ pub fn parts(rtype: Rtype) -> &'static [Part] {
 }
 
 /// Checks that `rdata` is well-formed for its type. Unknown types take anything.
+///
+/// [`RdataError::Form`], a broken rule, is the error only where nothing is worse.
 pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), RdataError> {
     if rdata.len() > MAX_RDATA_LEN {
         return Err(RdataError::Long(rdata.len() - MAX_RDATA_LEN));
     }
-    split(rtype, rdata).try_for_each(|part| part.map(|_| ()))
+    let mut rules = Ok(());
+    for part in split(rtype, rdata) {
+        let (part, place) = part?;
+        rules = rules.and_then(|()| part.check(rdata, place));
+    }
+    rules
 }
 
-/// Walks over the parts of `rdata`; ends after the first error.
+/// Walks over the parts of `rdata`, whatever rules they break; ends after the first part that is cut off.
 pub fn split(rtype: Rtype, rdata: &[u8]) -> Split<'_> {
     Split { parts: parts(rtype).iter(), rdata, at: 0 }
 }

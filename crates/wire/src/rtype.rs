@@ -1,7 +1,8 @@
 //! RR types and classes: numbers, mnemonics, and the table that says what the RDATA of each type consists of.
 //!
-//! The table follows the IANA registry "Domain Name System (DNS) Parameters". A type without an entry is unknown in
-//! the sense of RFC 3597. So are types of drafts to which IANA has not assigned a code yet, such as DELEG.
+//! The table follows the IANA registry "Domain Name System (DNS) Parameters", and has ALIAS, which several servers share.
+//! A type without an entry is unknown in the sense of RFC 3597. So are types of drafts to which IANA has not assigned a
+//! code yet, such as DELEG (61440) and DELEGPARAM (65433).
 
 use std::fmt;
 use std::str::FromStr;
@@ -106,7 +107,7 @@ rtypes! {
     SIG           24 "SIG"        "RFC 2535 4.1"      ["type covered" Type, "algorithm" Named8(ALGORITHMS), "labels" U8,
         "original TTL" U32, "expiration" Time, "inception" Time, "key tag" U16, "signer" Name, "signature" Base64(1)];
     KEY           25 "KEY"        "RFC 2535 3.1"      ["flags field" U16, "protocol" U8, "algorithm" Named8(ALGORITHMS),
-        "key" Base64(0)];
+        "key" Key];
     PX            26 "PX"         "RFC 2163 4"        ["preference" U16, "RFC 822 domain" Name, "X.400 domain" Name];
     GPOS          27 "GPOS"       "RFC 1712 3"        ["longitude" Decimal, "latitude" Decimal, "altitude" Decimal];
     AAAA          28 "AAAA"       "RFC 3596 2.2"      ["address" Addr6];
@@ -199,6 +200,7 @@ rtypes! {
         "digest type" U8, "digest" Digest(1, DS_DIGESTS)];
     DLV        32769 "DLV"        "RFC 8749"          ["key tag" U16, "algorithm" Named8(ALGORITHMS), "digest type" U8,
         "digest" Digest(1, DS_DIGESTS)];
+    ALIAS      65401 "ALIAS"      "PowerDNS, private use" ["target" Name];
 }
 
 /// The mnemonic in upper case as a number, to be compared in one go; 0 where it is longer than any mnemonic.
@@ -224,10 +226,15 @@ impl Rtype {
         from_packed(pack(text)).or_else(|| numbered(text, b"TYPE").map(Rtype))
     }
 
-    /// Whether the type may not be the type of a record in a zone: query and meta types, and the reserved codes 0 and
-    /// 65535 (RFC 6895 3.1).
+    /// Whether the code is that of a query or meta type, or reserved (0 and 65535): no data type (RFC 6895 3.1).
     pub fn is_meta(self) -> bool {
         matches!(self.0, 0 | 41 | 128..=255 | 65535)
+    }
+
+    /// Whether no zone can have records of the type, because messages use it otherwise: OPT (RFC 6891 6.1.1), NXNAME
+    /// (RFC 9824), TKEY (RFC 2930 2), TSIG (RFC 8945 4), IXFR (RFC 1995), AXFR (RFC 5936), ANY (RFC 8482).
+    pub fn is_reserved_for_messages(self) -> bool {
+        matches!(self, Rtype::OPT | Rtype::NXNAME | Rtype::TKEY | Rtype::TSIG | Rtype::IXFR | Rtype::AXFR | Rtype::ANY)
     }
 }
 

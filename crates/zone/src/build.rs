@@ -8,6 +8,7 @@ use std::sync::Arc;
 use wire::Rtype;
 
 use crate::check::{Findings, Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
+use crate::check::{check_child_keys, check_records};
 use crate::encode::{NodeEncoder, Raw};
 use crate::plan::Plan;
 use crate::rrset::{CUT, DNAME, OCCLUDED};
@@ -130,6 +131,9 @@ fn finish(
         zone.proofs = Some(Arc::new(Proofs { denial, nsec3 }));
     }
     check_wanted(&zone, plan, &summary.wanted, found);
+    if plan.thorough {
+        check_child_keys(&zone, plan, found);
+    }
     Some(zone)
 }
 
@@ -235,6 +239,7 @@ fn walk(
         check_node(plan, owner, key, flags, cover.is_dname, &records, &mut walked.found);
         if plan.thorough {
             collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
+            check_records(plan, owner, &records, &mut walked.found);
         }
         take(key, encoder.encode(owner, flags, &mut records));
         walked.summary.names += 1;

@@ -1,5 +1,7 @@
 //! What a zone must be to be served, and what its operator would want to know.
 
+mod records;
+
 use std::collections::HashMap;
 
 use wire::{NameRef, Rtype};
@@ -11,6 +13,7 @@ use crate::plan::Plan;
 use crate::rrset::{CUT, OCCLUDED};
 use crate::tree::Tree;
 use crate::zone::{Denial, Zone, name_of_key};
+pub(crate) use records::{check_child_keys, check_records};
 
 /// Findings in the order in which they were made.
 #[derive(Default)]
@@ -252,7 +255,14 @@ pub(crate) struct Wanted {
     line: u32,
 }
 
-/// Notes the names in this zone that NS, MX and SRV records point to.
+impl Wanted {
+    /// RFC 9460 2.4.2, 2.5: a service may point to an alias of either kind.
+    fn may_be_alias(&self) -> bool {
+        matches!(self.rtype, Rtype::SVCB | Rtype::HTTPS)
+    }
+}
+
+/// Notes the names in this zone that NS, MX, SRV, SVCB and HTTPS records point to.
 pub(crate) fn collect_wanted(plan: &Plan<'_>, key: &[u8], flags: u8, records: &[Raw<'_>], wanted: &mut Vec<Wanted>) {
     if flags & OCCLUDED != 0 {
         return;
@@ -260,7 +270,7 @@ pub(crate) fn collect_wanted(plan: &Plan<'_>, key: &[u8], flags: u8, records: &[
     for raw in records {
         let skip = match raw.rtype {
             Rtype::NS => 0,
-            Rtype::MX => 2,
+            Rtype::MX | Rtype::SVCB | Rtype::HTTPS => 2,
             Rtype::SRV => 6,
             _ => continue,
         };
@@ -279,7 +289,7 @@ pub(crate) fn check_wanted(zone: &Zone, plan: &Plan<'_>, wanted: &[Wanted], foun
     for want in wanted {
         let node = zone.get(&want.target);
         let has = |rtype| node.is_some_and(|node| node.rrset(rtype).is_some());
-        if has(Rtype::A) || has(Rtype::AAAA) {
+        if has(Rtype::A) || has(Rtype::AAAA) || want.may_be_alias() && (has(Rtype::CNAME) || has(want.rtype)) {
             continue;
         }
         let name = name_of_key(&want.target, plan.apex);

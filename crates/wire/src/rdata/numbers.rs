@@ -45,8 +45,19 @@ pub const CERT_TYPES: &[(u16, &str)] = &[
 /// Schemes of DSYNC (RFC 9859).
 pub const DSYNC_SCHEMES: &[(u8, &str)] = &[(1, "NOTIFY")];
 
-/// Protocols of WKS (RFC 1035 3.4.2).
-pub const PROTOCOLS: &[(u8, &str)] = &[(6, "TCP"), (17, "UDP")];
+/// Protocols of WKS (RFC 1035 3.4.2, RFC 1010).
+pub const PROTOCOLS: &[(u8, &str)] = &[
+    (1, "ICMP"),
+    (2, "IGMP"),
+    (3, "GGP"),
+    (6, "TCP"),
+    (8, "EGP"),
+    (12, "PUP"),
+    (17, "UDP"),
+    (20, "HMP"),
+    (22, "XNS-IDP"),
+    (27, "RDP"),
+];
 
 /// The lengths of DS digests in octets, by digest type (RFC 4034 A.2, RFC 4509, RFC 5933, RFC 6605).
 pub const DS_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32), (3, 32), (4, 48)];
@@ -56,3 +67,8 @@ pub const SSHFP_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32)];
 
 /// The lengths of ZONEMD digests in octets, by hash algorithm (RFC 8976 5.3).
 pub const ZONEMD_DIGESTS: &[(u8, usize)] = &[(1, 48), (2, 64)];
+
+/// The length of digests of that kind, where it is known.
+pub fn digest_len(lens: &[(u8, usize)], kind: u8) -> Option<usize> {
+    lens.iter().find(|(known, _)| *known == kind).map(|&(_, len)| len)
+}

@@ -44,6 +44,8 @@ pub const MANDATORY: u16 = 0;
 pub const ALPN: u16 = 1;
 /// The key `no-default-alpn`.
 pub const NO_DEFAULT_ALPN: u16 = 2;
+/// The key `dohpath`.
+pub const DOHPATH: u16 = 7;
 
 /// The keys of the IANA registry "DNS SVCB Service Parameter Keys", in the order of the numbers.
 #[rustfmt::skip]
@@ -55,7 +57,7 @@ pub const KEYS: &[Key] = &[
     Key { number: 4,               name: "ipv4hint",             value: Addrs4 },         // RFC 9460 7.3
     Key { number: 5,               name: "ech",                  value: Base64 },         // RFC 9848 3
     Key { number: 6,               name: "ipv6hint",             value: Addrs6 },         // RFC 9460 7.3
-    Key { number: 7,               name: "dohpath",              value: Text },           // RFC 9461 5
+    Key { number: DOHPATH,         name: "dohpath",              value: Text },           // RFC 9461 5
     Key { number: 8,               name: "ohttp",                value: Empty },          // RFC 9540 4
     Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction
     Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953
@@ -98,6 +100,10 @@ pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
     if len != bytes.len() {
         return Err("is cut off");
     }
+    // RFC 9460 14.3.2: the last number is no key.
+    if lowest > u32::from(u16::MAX) {
+        return Err("has the reserved key 65535");
+    }
     check_consistency(bytes)
 }
 
@@ -117,13 +123,15 @@ pub fn check_value(key: u16, value: &[u8]) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err("has a bad value") }
 }
 
+/// Keys are in ascending order here, and those of the list too: one walk over both finds what is missing.
 fn check_consistency(bytes: &[u8]) -> Result<(), &'static str> {
-    let has = |wanted| params(bytes).any(|(key, _)| key == wanted);
+    let mut keys = params(bytes).map(|(key, _)| key);
     if let Some((MANDATORY, listed)) = params(bytes).next()
-        && numbers(listed).any(|key| key == MANDATORY || !has(key))
+        && numbers(listed).any(|listed| listed == MANDATORY || !keys.any(|key| key == listed))
     {
         return Err("lacks a mandatory key, or names \"mandatory\" as one");
     }
+    let has = |wanted| params(bytes).any(|(key, _)| key == wanted);
     if has(NO_DEFAULT_ALPN) && !has(ALPN) {
         return Err("has \"no-default-alpn\" without \"alpn\"");
     }

@@ -111,8 +111,8 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
         while progress.position.at < stop {
             let sink = self.sink.get_or_insert_with(self.setup.make_sink);
             let mut scanner = Scanner::new(text.bytes, progress.position);
-            let (apex, state) = (self.setup.options.apex, &mut progress.state);
-            let include = Reader::new(apex, text.file(), sink, &mut self.findings, state).run(&mut scanner, stop);
+            let (options, state) = (self.setup.options, &mut progress.state);
+            let include = Reader::new(options, text.file(), sink, &mut self.findings, state).run(&mut scanner, stop);
             progress.position = scanner.position();
             if let Some(include) = include {
                 self.include(text, &mut progress.state, include);

@@ -53,16 +53,21 @@ impl<S: Sink> Reader<'_, S> {
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
         let rdata = generator.rdata.expand(number, rdata_field)?;
-        self.record(line, head, &fields(&rdata, rdata_field)?, rdata_field)
+        let mut scanner = Scanner::new(&rdata, Position { at: 0, line });
+        let fields = fields(&mut scanner, rdata_field)?;
+        if let Some(oddity) = scanner.oddity.take() {
+            self.odd(*Fault::at(rdata_field, oddity.message, oddity.help));
+        }
+        let joined = scanner.joined_quote.map(|_| Spot::of(rdata_field));
+        self.record(line, head, &fields, rdata_field, joined)
     }
 }
 
-/// The fields of generated RDATA; they stand where its template `origin` does.
-fn fields<'t>(text: &'t [u8], origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
-    let mut scanner = Scanner::new(text, Position { at: 0, line: origin.line });
+/// The fields of generated RDATA, which is all that the scanner has; they stand where its template `origin` does.
+fn fields<'t>(scanner: &mut Scanner<'t>, origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
     let mut fields = Vec::new();
     scanner.entry(&mut fields).map_err(|fault| Fault::at(origin, fault.message, fault.help))?;
-    if scanner.position().at < text.len() {
+    if !scanner.is_at_end() {
         return Err(Fault::at(origin, "the RDATA has more than one line", "write it in one line"));
     }
     for field in &mut fields {
@@ -123,10 +128,11 @@ impl Template {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Number { offset, width, base } => match u64::try_from(number + offset) {
-                    Ok(value) => write_number(value, *width, *base, &mut out),
-                    Err(_) => return Err(Fault::at(field, "the offset makes the number negative", HELP)),
-                },
+                Piece::Number { offset, width, base } => {
+                    let value = i32::try_from(number + offset)
+                        .map_err(|_| Fault::at(field, "the offset makes the number too large", HELP))?;
+                    write_number(value, *width, *base, &mut out);
+                }
             }
         }
         Ok(out)
@@ -202,7 +208,8 @@ fn number_piece(rest: &[u8]) -> Result<(Piece, &[u8]), &'static str> {
     let text = std::str::from_utf8(&braced[..end]).unwrap_or("");
     let mut parts = text.split(',');
     let offset = parts.next().and_then(signed).ok_or("the offset is not a number")?;
-    let width = decimal(parts.next().unwrap_or("0")).ok_or("the width is not a number")? as usize;
+    let width = parts.next().unwrap_or("0");
+    let width = decimal(width.strip_prefix('+').unwrap_or(width)).ok_or("the width is not a number")? as usize;
     if width > MAX_WIDTH {
         return Err("the width is over 255");
     }
@@ -224,7 +231,8 @@ fn signed(text: &str) -> Option<i64> {
     decimal(digits).map(|number| sign * i64::from(number))
 }
 
-fn write_number(value: u64, width: usize, base: u8, out: &mut Vec<u8>) {
+/// Writes the number as BIND does: in other bases than ten a negative one is its two's complement of 32 bits.
+fn write_number(value: i32, width: usize, base: u8, out: &mut Vec<u8>) {
     let text = match base {
         b'o' => format!("{value:0width$o}"),
         b'x' => format!("{value:0width$x}"),

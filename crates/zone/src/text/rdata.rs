@@ -37,20 +37,25 @@ pub struct FieldError {
     pub help: Cow<'static, str>,
 }
 
+/// The first oddity of a record that is read all the same: what breaks a rule and can be stored and served.
+pub type Oddity = Option<Box<FieldError>>;
+
 /// What reading comes to. Boxed: the happy way passes many of these on.
 type Outcome<T = ()> = Result<T, Box<FieldError>>;
 
-/// Appends to `out` the RDATA, uncompressed and well-formed, that `fields` stand for; leaves `out` as it was if they are wrong.
+/// Appends to `out` the uncompressed RDATA that `fields` stand for; leaves `out` as it was if they are wrong.
 ///
 /// Relative names are completed by `origin`.
-pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
+pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<Oddity, FieldError> {
     let start = out.len();
     let mut input = Input::new(rtype, fields, origin, start);
-    let result = parse_parts(&mut input, out);
-    if result.is_err() {
-        out.truncate(start);
+    match parse_parts(&mut input, out) {
+        Ok(()) => Ok(input.into_oddity()),
+        Err(error) => {
+            out.truncate(start);
+            Err(*error)
+        }
     }
-    result.map_err(|error| *error)
 }
 
 fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
@@ -84,6 +89,7 @@ fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTex
     let start = out.len();
     for part in split(rtype, rdata) {
         let (part, place) = part.map_err(|_| NoText)?;
+        part.check(rdata, place.clone()).map_err(|_| NoText)?;
         let end = out.len();
         if end > start {
             out.push(' ');
@@ -136,18 +142,20 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
         Form::Addr6 => address::parse_addr6(input, out),
         Form::Locator64 => address::parse_locator(input, out),
         Form::Eui(len) => address::parse_eui(len, input, out),
-        Form::CharString | Form::Digits | Form::Decimal => string::parse_string(input, out),
+        Form::CharString => string::parse_string(input, out),
+        Form::Digits | Form::Decimal => string::parse_checked_string(input, out),
         Form::OptionalCharString => string::parse_optional_string(input, out),
         Form::CharStrings => string::parse_strings(input, out),
         Form::Tag => string::parse_tag(input, out),
-        Form::Text(least) => string::parse_text(least, input, out),
+        Form::Text(_) => string::parse_text(input, out),
         Form::Salt => octets::parse_salt(input, out),
         Form::Hash => octets::parse_hash(input, out),
         Form::Hex(least) => octets::parse_hex(least, input, out),
-        Form::Digest(least, lens) => octets::parse_digest(least, lens, input, out),
+        Form::Digest(..) => octets::parse_digest(input, out),
         Form::Base64(least) => octets::parse_base64(least, input, out),
+        Form::Key => octets::parse_key(input, out),
         Form::Base64OrDash => octets::parse_base64_or_dash(input, out),
-        Form::Types(least) => bitmap::parse_types(least, input, out),
+        Form::Types(_) => bitmap::parse_types(input, out),
         Form::NxtTypes => bitmap::parse_nxt_types(input, out),
         Form::Services => bitmap::parse_services(input, out),
         Form::Nsap => address::parse_nsap(input, out),
@@ -165,7 +173,7 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     }
 }
 
-/// Prints the part at `place`, which is well-formed.
+/// Prints the part at `place`, which keeps the rules of its form.
 fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoText> {
     let bytes = &rdata[place.clone()];
     match form {
@@ -183,9 +191,8 @@ fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -
         Form::Text(_) => string::print_quoted(bytes, out),
         Form::Salt => octets::print_salt(&bytes[1..], out),
         Form::Hash => octets::print_base32(&bytes[1..], out),
-        Form::Hex(_) => octets::print_hex(bytes, out),
-        Form::Digest(_, lens) => return octets::print_digest(lens, rdata[place.start - 1], bytes, out),
-        Form::Base64(_) => octets::print_base64(bytes, out),
+        Form::Hex(_) | Form::Digest(..) => octets::print_hex(bytes, out),
+        Form::Base64(_) | Form::Key => octets::print_base64(bytes, out),
         Form::Base64OrDash if bytes.is_empty() => out.push('-'),
         Form::Base64OrDash => octets::print_base64(bytes, out),
         Form::Types(_) => bitmap::print_types(bytes, out),
@@ -199,7 +206,7 @@ fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -
         Form::Discovery => host::print_discovery(bytes[0], out),
         Form::Gateway(mask) => host::print_gateway(rdata[1] & mask, bytes, out),
         Form::HostIdentity => host::print_identity(bytes, out),
-        Form::SvcParams => return svcb::print(bytes, out),
+        Form::SvcParams => svcb::print(bytes, out),
         Form::Opaque => return Err(NoText),
     }
     Ok(())

@@ -8,8 +8,8 @@ use super::directive::Include;
 use super::fault::{Fault, Findings, Spot};
 use super::scan::Scanner;
 use super::suggest::nearest;
-use super::{Field, Record, Sink, name, rdata, ttl};
-use crate::Severity;
+use super::{Field, Options, Record, Sink, name, rdata, ttl};
+use crate::{Checks, Severity};
 
 /// What text further up means for an entry.
 #[derive(Clone)]
@@ -61,6 +61,7 @@ pub(super) struct File<'a> {
 /// Reads entries into a sink.
 pub(super) struct Reader<'a, S> {
     pub apex: NameRef<'a>,
+    pub checks: Checks,
     pub file: File<'a>,
     pub sink: &'a mut S,
     pub findings: &'a mut Findings,
@@ -83,14 +84,15 @@ pub(super) struct Head {
 
 impl<'a, S: Sink> Reader<'a, S> {
     pub fn new(
-        apex: NameRef<'a>,
+        options: &Options<'a>,
         file: File<'a>,
         sink: &'a mut S,
         findings: &'a mut Findings,
         state: &'a mut State,
     ) -> Self {
+        let Options { apex, checks, .. } = *options;
         let (relied_on_last_ttl, stated_ttl) = (false, false);
-        Reader { apex, file, sink, findings, state, relied_on_last_ttl, stated_ttl, rdata: Vec::new() }
+        Reader { apex, checks, file, sink, findings, state, relied_on_last_ttl, stated_ttl, rdata: Vec::new() }
     }
 
     /// Reads the entries that start before `stop`, or up to an `$INCLUDE`.
@@ -108,6 +110,9 @@ impl<'a, S: Sink> Reader<'a, S> {
                 }
                 self.error(*fault);
                 continue;
+            }
+            if let Some(oddity) = scanner.oddity.take() {
+                self.odd(*oddity);
             }
             let Some((first, rest)) = fields.split_first() else { continue };
             let done = if states_owner && is_directive(first) {
@@ -148,20 +153,33 @@ impl<'a, S: Sink> Reader<'a, S> {
             return Err(Fault::at(first, "the first record has no owner", help));
         }
         let head = self.head(first, fields)?;
-        if let (Some(spot), false) = (joined, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
-            return Err(Fault::new(spot, "a quote in the middle of a word", "put a blank before it, or write \\\""));
-        }
         let last = fields.last().unwrap_or(first);
-        self.record(line, head, &fields[head.len..], last)
+        self.record(line, head, &fields[head.len..], last, joined)
     }
 
-    /// Delivers a record; `last` is the last field before what may be missing.
-    pub fn record(&mut self, line: u32, head: Head, fields: &[Field<'_>], last: &Field<'_>) -> Result<(), Box<Fault>> {
+    /// Delivers a record; `last` is the last field before what may be missing, `joined` where a quote is joined to a word,
+    /// which only service parameters have.
+    pub fn record(
+        &mut self,
+        line: u32,
+        head: Head,
+        fields: &[Field<'_>],
+        last: &Field<'_>,
+        joined: Option<Spot>,
+    ) -> Result<(), Box<Fault>> {
+        if let (Some(spot), false) = (joined, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
+            self.odd(*Fault::new(spot, "a quote in the middle of a word", "put a blank before it, or write \\\""));
+            return self.record(line, head, &apart(fields), last, None);
+        }
         self.rdata.clear();
-        rdata::parse(head.rtype, fields, self.state.origin.as_ref(), &mut self.rdata).map_err(|wrong| {
+        let fault = |wrong: rdata::FieldError| {
             let spot = fields.get(wrong.field).map_or(Spot::behind(last), Spot::of);
             Fault::new(spot, wrong.message, wrong.help)
-        })?;
+        };
+        let parsed = rdata::parse(head.rtype, fields, self.state.origin.as_ref(), &mut self.rdata);
+        if let Some(oddity) = parsed.map_err(fault)? {
+            self.odd(*fault(*oddity));
+        }
         let ttl = self.ttl(head, last)?;
         if self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
@@ -195,12 +213,12 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     /// Takes the owner that a record states.
     pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Box<Fault>> {
+        if field.quoted {
+            self.odd(*Fault::at(field, "the owner is in quotes", "write the name without quotes"));
+        }
         let owner = &mut self.state.owner;
         owner.standing = Standing::Wrong;
         owner.wire.clear();
-        if field.quoted {
-            return Err(Fault::at(field, "the owner is in quotes", "write the name without quotes"));
-        }
         name::append(field.text, self.state.origin.as_ref(), &mut owner.wire)
             .map_err(|error| Fault::at(field, error.to_string(), "mend the owner name"))?;
         let wire = NameRef::from_wire(&owner.wire).expect("a name that was just made");
@@ -231,7 +249,9 @@ impl<'a, S: Sink> Reader<'a, S> {
             let is_in = field.text.eq_ignore_ascii_case(b"IN");
             let rtype = if is_in { None } else { Rtype::from_text(field.text) };
             if let Some(rtype) = rtype {
-                check_type(field, rtype)?;
+                if rtype.is_meta() || rtype == Rtype::ALIAS {
+                    self.check_type(field, rtype)?;
+                }
                 return Ok(Head { ttl, rtype, len: at + 1 });
             }
             check_class(first, field, has_class)?;
@@ -239,6 +259,21 @@ impl<'a, S: Sink> Reader<'a, S> {
         }
         let last = fields.last().unwrap_or(first);
         Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
+    }
+
+    /// Refuses a type that messages use otherwise; notes one that is no ordinary data as odd.
+    #[cold]
+    fn check_type(&mut self, field: &Field<'_>, rtype: Rtype) -> Result<(), Box<Fault>> {
+        if rtype.is_reserved_for_messages() {
+            let message = format!("{rtype} is a type of questions and messages, not of records");
+            return Err(Fault::at(field, message, "take the record out"));
+        }
+        let (what, help) = match rtype {
+            Rtype::ALIAS => ("is stored and transferred, not followed", "queries for addresses get none from it"),
+            _ => ("is no type of data (RFC 6895 3.1)", "use a type of the IANA registry, or one for private use"),
+        };
+        self.odd(*Fault::at(field, format!("{rtype} {what}"), help));
+        Ok(())
     }
 
     //----------- TTL ----------------------------------------------------------
@@ -300,6 +335,12 @@ impl<'a, S: Sink> Reader<'a, S> {
         self.findings.add(Severity::Warning, self.file.name, fault);
     }
 
+    /// Reports what breaks a rule and can be loaded.
+    #[cold]
+    pub fn odd(&mut self, fault: Fault) {
+        self.findings.add(self.checks.severity(), self.file.name, fault);
+    }
+
     fn error(&mut self, fault: Fault) {
         self.findings.add(Severity::Error, self.file.name, fault);
     }
@@ -309,13 +350,21 @@ fn is_directive(first: &Field<'_>) -> bool {
     first.text.first() == Some(&b'$') && !first.quoted
 }
 
-/// Checks that records of a type may stand in a zone.
-fn check_type(field: &Field<'_>, rtype: Rtype) -> Result<(), Box<Fault>> {
-    if !rtype.is_meta() {
-        return Ok(());
+/// The fields with those cut in two that are a key and a value in quotes: `a="b"` is `a=` and `"b"`, as in BIND and NSD.
+#[cold]
+fn apart<'t>(fields: &[Field<'t>]) -> Vec<Field<'t>> {
+    let mut all = Vec::with_capacity(fields.len() + 1);
+    for field in fields {
+        let quote = memchr::memmem::find(field.text, b"=\"").filter(|_| !field.quoted && field.text.ends_with(b"\""));
+        let Some(at) = quote else {
+            all.push(*field);
+            continue;
+        };
+        let (key, value) = (&field.text[..=at], &field.text[at + 2..field.text.len() - 1]);
+        let column = field.column.saturating_add(key.len() as u32);
+        all.extend([Field { text: key, ..*field }, Field { text: value, quoted: true, column, ..*field }]);
     }
-    let message = format!("{rtype} is a type of questions and messages, not of records");
-    Err(Fault::at(field, message, "take the record out"))
+    all
 }
 
 /// Checks that a field which is neither TTL nor type is the class IN; `first` is the first field of the entry.

@@ -11,6 +11,9 @@ const MAX_FIELD_LEN: usize = 4 * 65_535;
 /// The most fields of an entry: 65,535 octets of RDATA, each in a field of its own, and what stands before them.
 const MAX_FIELDS: usize = 65_535 + 8;
 
+const BLANK_MISSING: &str = "a blank is missing behind the closing quote";
+const BLANK_HELP: &str = "one string has one pair of quotes";
+
 /// What a byte does outside of quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
@@ -76,18 +79,25 @@ pub(super) struct Scanner<'t> {
     fault: Option<Box<Fault>>,
     /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`, if the entry has such.
     pub joined_quote: Option<Spot>,
+    /// The first thing in the entry at hand that is odd and still understood.
+    pub oddity: Option<Box<Fault>>,
 }
 
 impl<'t> Scanner<'t> {
     /// A scanner of `text` from the start of a line on.
     pub fn new(text: &'t [u8], from: Position) -> Scanner<'t> {
         let now = Cursor { at: from.at, line: from.line, line_start: from.at };
-        Scanner { text, now, open: None, fault: None, joined_quote: None }
+        Scanner { text, now, open: None, fault: None, joined_quote: None, oddity: None }
     }
 
     /// Where the next entry starts.
     pub fn position(&self) -> Position {
         Position { at: self.now.at, line: self.now.line }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_at_end(&self) -> bool {
+        self.now.at >= self.text.len()
     }
 
     /// Whether the next entry starts with a blank, and so has no owner of its own.
@@ -101,6 +111,7 @@ impl<'t> Scanner<'t> {
     pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
         fields.clear();
         self.joined_quote = None;
+        self.oddity = None;
         while let Some(&byte) = self.text.get(self.now.at) {
             match class(byte) {
                 Class::Plain | Class::Escape => self.word(fields),
@@ -140,11 +151,14 @@ impl<'t> Scanner<'t> {
     #[cold]
     fn odd_word_len(&mut self, word: &[u8], mut len: usize) -> usize {
         while let Some(&byte) = word.get(len) {
-            len += match byte {
-                b'\\' => self.escape_len(&word[len..], len),
-                b'"' => self.quote_in_word_len(word, len),
+            match byte {
+                b'\\' => len += self.escape_len(&word[len..], len),
+                b'"' => match self.quote_in_word(word, len) {
+                    Ok(quote_len) => len += quote_len,
+                    Err(end) => return end,
+                },
                 _ => break,
-            };
+            }
             len += plain_len(&word[len..]);
         }
         len
@@ -162,19 +176,24 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// How long what starts with the quote `at` octets into the word is: a value if it follows `=` (RFC 9460 2.1).
-    fn quote_in_word_len(&mut self, word: &[u8], at: usize) -> usize {
+    /// How long what starts with the quote `at` octets into the word is, or as an error where the word ends.
+    ///
+    /// Behind `=` it is a value (RFC 9460 2.1), else a string that lacks the blank before it.
+    fn quote_in_word(&mut self, word: &[u8], at: usize) -> Result<usize, usize> {
         let value = &word[at + 1..];
-        match closing_quote(value) {
-            Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) && !has_newline(&value[..len]) => {
-                self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
-                len + 2
-            }
-            _ => {
-                self.fault_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
-                1
-            }
+        let Some(len) = closing_quote(value).filter(|&len| !has_newline(&value[..len])) else {
+            self.fault_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
+            return Ok(1);
+        };
+        if word[at - 1] != b'=' {
+            self.odd_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
+            return Err(at);
         }
+        self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
+        if is_word_part(value.get(len + 1)) {
+            self.odd_behind(at + len + 2, BLANK_MISSING, BLANK_HELP);
+        }
+        Err(at + len + 2)
     }
 
     fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
@@ -187,11 +206,7 @@ impl<'t> Scanner<'t> {
             if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
-            self.fault_behind(
-                len + 2,
-                "a blank is missing behind the closing quote",
-                "one string has one pair of quotes",
-            );
+            self.odd_behind(len + 2, BLANK_MISSING, BLANK_HELP);
         }
         self.push(fields, content, true);
         self.skip_quoted(content);
@@ -271,6 +286,13 @@ impl<'t> Scanner<'t> {
     fn fault_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
         let spot = Cursor { at: self.now.at + behind, ..self.now }.spot();
         self.fault.get_or_insert_with(|| Fault::new(spot, message, help));
+    }
+
+    /// As `fault_behind`, for what is odd and still understood.
+    #[cold]
+    fn odd_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
+        let spot = Cursor { at: self.now.at + behind, ..self.now }.spot();
+        self.oddity.get_or_insert_with(|| Fault::new(spot, message, help));
     }
 
     fn unclosed_parenthesis(&mut self, opening: Cursor) -> Box<Fault> {

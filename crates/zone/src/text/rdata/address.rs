@@ -160,19 +160,26 @@ pub(super) fn parse_prefix_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Out
 
 //----------- link layer, OSI, ATM ---------------------------------------------
 
-/// RFC 7043 3.2, 4.2: two digits an octet, with hyphens between.
+/// RFC 7043 3.2, 4.2: two digits an octet, with hyphens between; one digit is odd.
 pub(super) fn parse_eui(len: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    const HELP: &str = "write two digits an octet, as in 00-00-5e-00-53-2a";
     let text = input.word()?;
-    let is_separated = text.len() == 3 * len - 1 && text.iter().skip(2).step_by(3).all(|&byte| byte == b'-');
-    let octets = octets::hex_without(b'-', text).filter(|octets| is_separated && octets.len() == len);
-    let wrong = || {
-        input.wrong(
-            format_args!("is not {len} octets in hexadecimal"),
-            "write two digits an octet, as in 00-00-5e-00-53-2a",
-        )
-    };
-    out.extend_from_slice(&octets.ok_or_else(wrong)?);
+    let start = out.len();
+    for group in text.split(|&byte| byte == b'-') {
+        let octet = octets::hex_group(group).and_then(|octet| u8::try_from(octet).ok()).filter(|_| group.len() <= 2);
+        out.push(octet.ok_or_else(|| not_an_eui(len, input, HELP))?);
+    }
+    if out.len() - start != len {
+        return Err(not_an_eui(len, input, HELP));
+    }
+    if text.len() != 3 * len - 1 {
+        input.odd("has octets of one digit", HELP);
+    }
     Ok(())
+}
+
+fn not_an_eui(len: usize, input: &Input<'_>, help: &'static str) -> Box<FieldError> {
+    input.wrong(format_args!("is not {len} octets in hexadecimal"), help)
 }
 
 pub(super) fn print_eui(bytes: &[u8], out: &mut String) {

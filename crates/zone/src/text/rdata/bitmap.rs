@@ -12,11 +12,11 @@ use super::{NoText, Outcome, number};
 /// Takes all fields left as types, in any order.
 ///
 /// Fields are read once for each window of 256 types that has any: nearly always once, and nothing is allocated.
-pub(super) fn parse_types(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
-    if least > 0 && input.is_at_end() {
-        return Err(input.missing());
+pub(super) fn parse_types(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (first, start) = (input.position(), out.len());
+    if input.is_at_end() {
+        input.check(out, start);
     }
-    let first = input.position();
     let mut window = Some(0);
     while let Some(current) = window {
         input.rewind(first);

@@ -1,16 +1,28 @@
 //! RDATA of any type as `\# LENGTH HEX...` (RFC 3597 5).
 
-use wire::rdata;
+use wire::rdata::{self, Form, Part, RdataError, parts};
 
 use super::input::Input;
 use super::{FieldError, Outcome};
 use super::{number, octets};
 
 const HELP: &str = "write \\#, the number of octets, and the octets in hexadecimal (RFC 3597)";
+const FIT_HELP: &str = "correct the octets, or use the text form of the type";
 
 /// Whether the RDATA is written in this form.
-pub(super) fn is_next(input: &Input<'_>) -> bool {
-    input.peek().is_some_and(|field| field.text == b"\\#" && !field.quoted)
+///
+/// BIND and NSD take `\#` for text where no number follows and the type has a text form.
+pub(super) fn is_next(input: &mut Input<'_>) -> bool {
+    if !input.peek().is_some_and(|field| field.text == b"\\#" && !field.quoted) {
+        return false;
+    }
+    let has_text_form = !matches!(parts(input.rtype()), [Part { form: Form::Opaque, .. }]);
+    let is_text =
+        has_text_form && input.peek_second().is_some_and(|field| number::decimal(field.text, u64::MAX).is_none());
+    if is_text {
+        input.odd_at(0, "has \\# without a number of octets after it: it is taken as text", HELP);
+    }
+    !is_text
 }
 
 /// Reads the whole RDATA.
@@ -26,13 +38,16 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     if found != len {
         return Err(input.wrong_at(len_field, format_args!("has {found} octets, not {len}"), HELP));
     }
-    rdata::check(input.rtype(), &out[start..]).map_err(|error| {
-        input.wrong_at(
-            len_field,
-            format_args!("does not fit the type {}: {error}", input.rtype()),
-            "mend the octets, or use the text form of the type",
-        )
-    })
+    match rdata::check(input.rtype(), &out[start..]) {
+        Ok(()) => Ok(()),
+        Err(error @ RdataError::Form(..)) => {
+            input.odd_at(len_field, format_args!("breaks a rule of the type {}: {error}", input.rtype()), FIT_HELP);
+            Ok(())
+        }
+        Err(error) => {
+            Err(input.wrong_at(len_field, format_args!("does not fit the type {}: {error}", input.rtype()), FIT_HELP))
+        }
+    }
 }
 
 pub(super) fn print(rdata: &[u8], out: &mut String) {

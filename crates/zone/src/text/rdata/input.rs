@@ -7,7 +7,7 @@ use wire::rdata::{Form, Part, RdataError, parts};
 use wire::{NameRef, Rtype};
 
 use super::super::Field;
-use super::{FieldError, Outcome};
+use super::{FieldError, Oddity, Outcome};
 
 /// The fields of one record, taken one by one.
 pub(super) struct Input<'i> {
@@ -21,12 +21,13 @@ pub(super) struct Input<'i> {
     name: &'static str,
     origin: NameRef<'i>,
     start: usize,
+    oddity: Oddity,
 }
 
 impl<'i> Input<'i> {
     pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> Input<'i> {
         const NONE: &Part = &Part { name: "data", form: Form::Opaque };
-        Input { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start }
+        Input { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start, oddity: None }
     }
 
     pub fn rtype(&self) -> Rtype {
@@ -73,6 +74,11 @@ impl<'i> Input<'i> {
         self.fields.get(self.at)
     }
 
+    /// The field after the next one, left in place.
+    pub fn peek_second(&self) -> Option<&'i Field<'i>> {
+        self.fields.get(self.at + 1)
+    }
+
     /// Takes the next field, quoted or not.
     pub fn string(&mut self) -> Outcome<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
@@ -95,13 +101,31 @@ impl<'i> Input<'i> {
         if self.is_at_end() { Ok(()) } else { Err(self.extra()) }
     }
 
-    /// Checks the rules for the part that was written to `out` from `start` on.
-    pub fn check(&self, out: &[u8], start: usize) -> Outcome {
-        match self.part.end(&out[self.start..], start - self.start) {
-            Ok(_) => Ok(()),
-            Err(RdataError::Form(_, rule)) => Err(self.wrong(rule, self.usage())),
-            Err(error) => Err(self.wrong(format_args!("is wrong: {error}"), self.usage())),
+    /// Notes it as odd if the part that was written to `out` from `start` on breaks a rule.
+    pub fn check(&mut self, out: &[u8], start: usize) {
+        let (rdata, start) = (&out[self.start..], start - self.start);
+        if let Err(RdataError::Form(_, rule)) = self.part.check(rdata, start..rdata.len()) {
+            self.odd(rule, self.usage());
         }
+    }
+
+    /// Notes that the field taken last is odd, and what of it: `what` is the predicate of the current part.
+    #[cold]
+    pub fn odd(&mut self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
+        self.odd_at(self.last(), what, help);
+    }
+
+    /// As `odd`, for the field of that number.
+    #[cold]
+    pub fn odd_at(&mut self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
+        if self.oddity.is_none() {
+            self.oddity = Some(self.wrong_at(field, what, help));
+        }
+    }
+
+    /// What was noted first.
+    pub fn into_oddity(self) -> Oddity {
+        self.oddity
     }
 
     /// The error that the field taken last, read as the current part, is wrong: `what` is its predicate.

@@ -41,7 +41,7 @@ fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut Input<'_>
     for is_minutes in [true, false] {
         let text = input.word()?;
         if let Some(angle) = signed(angle, text, letters) {
-            return within(angle, limit, input);
+            return Ok(within(angle, limit, input));
         }
         angle += match is_minutes {
             true => number::decimal(text, 59).map(|minutes| minutes as u32 * MINUTE),
@@ -51,7 +51,7 @@ fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut Input<'_>
     }
     let text = input.word()?;
     let angle = signed(angle, text, letters).ok_or_else(|| not_an_angle(letters, input))?;
-    within(angle, limit, input)
+    Ok(within(angle, limit, input))
 }
 
 /// The angle on the wire, if `text` is one of the letters.
@@ -63,11 +63,11 @@ fn signed(angle: u32, text: &[u8], letters: [u8; 2]) -> Option<u32> {
     }
 }
 
-fn within(angle: u32, limit: u64, input: &Input<'_>) -> Outcome<u32> {
+fn within(angle: u32, limit: u64, input: &mut Input<'_>) -> u32 {
     if u64::from(angle.abs_diff(ZERO_ANGLE)) > limit * u64::from(DEGREE) {
-        return Err(input.wrong(format_args!("is over {limit} degrees"), "the minutes and seconds count as well"));
+        input.odd(format_args!("is over {limit} degrees"), "the minutes and seconds count as well");
     }
-    Ok(angle)
+    angle
 }
 
 fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> Box<FieldError> {
@@ -81,7 +81,10 @@ fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> Box<FieldError> {
 fn altitude(input: &mut Input<'_>) -> Outcome<u32> {
     input.call("altitude");
     let text = input.word()?;
-    let (is_below, metres) = text.strip_prefix(b"-").map_or((false, text), |metres| (true, metres));
+    let (is_below, metres) = match text.strip_prefix(b"-") {
+        Some(metres) => (true, metres),
+        None => (false, text.strip_prefix(b"+").unwrap_or(text)),
+    };
     let altitude = centimetres(metres).and_then(|centimetres| match is_below {
         true => u64::from(ZERO_ALTITUDE).checked_sub(centimetres),
         false => centimetres.checked_add(ZERO_ALTITUDE.into()),
@@ -97,7 +100,7 @@ fn size(name: &'static str, default: u8, input: &mut Input<'_>) -> Outcome<u8> {
         return Ok(default);
     }
     let text = input.word()?;
-    let size = centimetres(text).filter(|&size| size <= 9_000_000_000);
+    let size = centimetres(text).filter(|&size| size / 100 <= 90_000_000);
     let mut digits = size.ok_or_else(|| input.wrong("is not a length", "write metres from 0.00 to 90000000.00"))?;
     let mut power = 0;
     while digits > 9 {
@@ -111,14 +114,14 @@ fn centimetres(text: &[u8]) -> Option<u64> {
     fixed(text.strip_suffix(b"m").unwrap_or(text), 2)
 }
 
-/// A number with up to so many decimals, as a multiple of the last of them.
+/// A number with up to so many decimals, as a multiple of the last of them; `1.` and `.5` are numbers too.
 fn fixed(text: &[u8], decimals: usize) -> Option<u64> {
-    let (whole, fraction) = match memchr::memchr(b'.', text) {
-        None => (text, &[][..]),
-        Some(point) if (point + 2..=point + 1 + decimals).contains(&text.len()) => (&text[..point], &text[point + 1..]),
-        Some(_) => return None,
-    };
-    let mut number = number::decimal(whole, u32::MAX.into())?;
+    let point = memchr::memchr(b'.', text).unwrap_or(text.len());
+    let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
+    if fraction.len() > decimals || whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut number = if whole.is_empty() { 0 } else { number::decimal(whole, u32::MAX.into())? };
     for decimal in 0..decimals {
         let digit = fraction.get(decimal).map_or(Some(0), |digit| number::decimal(&[*digit], 9))?;
         number = number * 10 + digit;

@@ -129,31 +129,37 @@ pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome
 
 /// RFC 4034 3.2: fourteen digits are `YYYYMMDDHHmmSS` in UTC, up to ten are seconds since 1970.
 pub(super) fn parse_time(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    const HELP: &str = "write YYYYMMDDHHmmSS from 19700101000000 to 21060207062815, or seconds since 1970";
     let text = input.word()?;
-    let seconds = if text.len() == 14 { seconds_of_date(text) } else { decimal(text, u32::MAX.into()) };
-    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| {
-        let help = "write YYYYMMDDHHmmSS from 19700101000000 to 21060207062815, or seconds since 1970";
-        input.wrong("is not a point in time", help)
-    })?;
-    out.extend_from_slice(&seconds.to_be_bytes());
+    let seconds =
+        if text.len() == 14 { seconds_of_date(text) } else { decimal(text, u32::MAX.into()).map(u64::cast_signed) };
+    let seconds = seconds.ok_or_else(|| input.wrong("is not a point in time", HELP))?;
+    // RFC 4034 3.1.5: times are compared in serial number arithmetic, so that they go on beyond 2106.
+    let wrapped = seconds as u32;
+    if i64::from(wrapped) != seconds || text.len() == 14 && text[12..] == *b"60" {
+        input.odd(format_args!("is no time from 1970 to 2106: {wrapped} seconds since 1970 is taken"), HELP);
+    }
+    out.extend_from_slice(&wrapped.to_be_bytes());
     Ok(())
 }
 
-fn seconds_of_date(text: &[u8]) -> Option<u64> {
+/// The seconds from 1970 to a date of any year; a minute may have a leap second.
+fn seconds_of_date(text: &[u8]) -> Option<i64> {
     let number = |from: usize, to: usize, max: u64| decimal(&text[from..to], max);
-    let (year, month, day) = (number(0, 4, 2106)?, number(4, 6, 12)?, number(6, 8, 31)?);
-    let (hour, minute, second) = (number(8, 10, 23)?, number(10, 12, 59)?, number(12, 14, 59)?);
-    if year < 1970 || month < 1 || day < 1 || day > days_in_month(year, month) {
+    let (year, month, day) = (number(0, 4, 9999)?, number(4, 6, 12)?, number(6, 8, 31)?);
+    let (hour, minute, second) = (number(8, 10, 23)?, number(10, 12, 59)?, number(12, 14, 60)?);
+    if year < 1 || month < 1 || day < 1 || day > days_in_month(year, month) {
         return None;
     }
     let days = days_before_year(year) + (1..month).map(|month| days_in_month(year, month)).sum::<u64>() + day - 1;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    Some(seconds.cast_signed() - days_before_year(1970).cast_signed() * 86_400)
 }
 
 pub(super) fn print_time(bytes: &[u8], out: &mut String) {
     let seconds = u64::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-    let mut days = seconds / 86_400;
-    let mut year = 1970 + days / 366;
+    let mut days = days_before_year(1970) + seconds / 86_400;
+    let mut year = days / 366;
     while days_before_year(year + 1) <= days {
         year += 1;
     }
@@ -167,10 +173,10 @@ pub(super) fn print_time(bytes: &[u8], out: &mut String) {
     write!(out, "{year}{month:02}{:02}{hour:02}{minute:02}{second:02}", days + 1).expect("a String takes all");
 }
 
-/// The days from 1970 to the beginning of `year`.
+/// The days from the beginning of year 1 to that of `year`.
 fn days_before_year(year: u64) -> u64 {
-    let leap_days = |year: u64| year / 4 - year / 100 + year / 400;
-    (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969)
+    let before = year - 1;
+    before * 365 + before / 4 - before / 100 + before / 400
 }
 
 fn days_in_month(year: u64, month: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! Octets in hexadecimal, base64 (RFC 4648 4) and base32hex (RFC 4648 7).
 
+use super::Outcome;
 use super::input::Input;
-use super::{NoText, Outcome};
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -52,30 +52,12 @@ pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) 
     Ok(())
 }
 
-/// Takes a digest, of the length that `lens` gives for the octet before it.
-pub(super) fn parse_digest(least: usize, lens: &[(u8, usize)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+/// Takes a digest; one of a length that its type does not have is odd.
+pub(super) fn parse_digest(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
-    parse_hex(least.min(1), input, out)?;
-    let (len, kind) = (out.len() - start, out[start - 1]);
-    match digest_len(lens, kind) {
-        Some(right) if len != right => {
-            Err(input.wrong("has the wrong length", format!("it has {len} octets, those of type {kind} have {right}")))
-        }
-        None if len < least => Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP)),
-        _ => Ok(()),
-    }
-}
-
-pub(super) fn print_digest(lens: &[(u8, usize)], kind: u8, bytes: &[u8], out: &mut String) -> Result<(), NoText> {
-    if digest_len(lens, kind).is_some_and(|len| len != bytes.len()) {
-        return Err(NoText);
-    }
-    print_hex(bytes, out);
+    parse_hex(1, input, out)?;
+    input.check(out, start);
     Ok(())
-}
-
-fn digest_len(lens: &[(u8, usize)], kind: u8) -> Option<usize> {
-    lens.iter().find(|(known, _)| *known == kind).map(|&(_, len)| len)
 }
 
 /// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over.
@@ -169,11 +151,21 @@ pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8
         let text = input.word()?;
         group.push(text, out).map_err(|what| input.wrong(what, BASE64_HELP))?;
     }
+    let has_spare_bits = group.has_spare_bits;
     group.end().map_err(|what| input.wrong(what, BASE64_HELP))?;
     if out.len() - start < least {
         return Err(input.wrong("is empty", BASE64_HELP));
     }
+    if has_spare_bits {
+        input.odd("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
+    }
     Ok(())
+}
+
+/// RFC 2535 3.1.2: there is no key if the first two flags say so.
+pub(super) fn parse_key(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let has_key = out[input.start()] & 0xc0 != 0xc0;
+    parse_base64(usize::from(has_key), input, out)
 }
 
 pub(super) fn parse_base64_or_dash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
@@ -196,6 +188,8 @@ struct Group {
     bits: u32,
     digits: u8,
     padding: u8,
+    /// Bits that the padding leaves unused are set.
+    has_spare_bits: bool,
 }
 
 impl Group {
@@ -224,13 +218,19 @@ impl Group {
         }
     }
 
-    /// RFC 4648 3.5: the bits that the padding leaves unused must be zero.
+    /// RFC 4648 3.5: the bits that the padding leaves unused should be zero.
     fn pad(&mut self, out: &mut Vec<u8>) -> Result<(), &'static str> {
         self.padding += 1;
         match (self.digits, self.padding) {
             (2, 1) => {}
-            (2, 2) if self.bits & 0xf == 0 => out.push((self.bits >> 4) as u8),
-            (3, 1) if self.bits & 0x3 == 0 => out.extend_from_slice(&((self.bits >> 2) as u16).to_be_bytes()),
+            (2, 2) => {
+                self.has_spare_bits = self.bits & 0xf != 0;
+                out.push((self.bits >> 4) as u8);
+            }
+            (3, 1) => {
+                self.has_spare_bits = self.bits & 0x3 != 0;
+                out.extend_from_slice(&((self.bits >> 2) as u16).to_be_bytes());
+            }
             _ => return Err("is badly padded"),
         }
         Ok(())
@@ -273,10 +273,12 @@ pub(super) fn print_base64(bytes: &[u8], out: &mut String) {
 
 //----------- base32hex --------------------------------------------------------
 
-/// RFC 5155 3.3: one field, without padding.
+/// RFC 5155 3.3: one field, without padding, which is odd.
 pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     const HELP: &str = "write base32hex: 0 to 9 and A to V, without padding and blanks (RFC 4648 7)";
-    let text = input.word()?;
+    let padded = input.word()?;
+    let len = padded.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
+    let text = &padded[..len];
     let start = out.len();
     out.push(0);
     if !push_base32(text, out) || text.is_empty() {
@@ -284,6 +286,10 @@ pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     }
     out[start] = u8::try_from(out.len() - start - 1)
         .map_err(|_| input.wrong("is longer than 255 octets", "hashes of SHA-1 have 20 octets, 32 characters"))?;
+    input.check(out, start);
+    if text.len() < padded.len() {
+        input.odd("is padded", HELP);
+    }
     Ok(())
 }
 

@@ -40,55 +40,77 @@ pub(super) fn print_names(mut bytes: &[u8], out: &mut String) {
 
 //----------- strings ----------------------------------------------------------
 
-/// Takes a character string and checks the rules of its form.
-pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+/// Takes a character string whose form has rules.
+pub(super) fn parse_checked_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
-    parse_plain_string(input, out)?;
-    input.check(out, start)
+    parse_string(input, out)?;
+    input.check(out, start);
+    Ok(())
 }
 
 pub(super) fn parse_optional_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
-    if input.is_at_end() { Ok(()) } else { parse_plain_string(input, out) }
+    if input.is_at_end() { Ok(()) } else { parse_string(input, out) }
 }
 
 pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
-    parse_plain_string(input, out)?;
+    parse_long_string(input, out)?;
     while !input.is_at_end() {
-        parse_plain_string(input, out)?;
+        parse_long_string(input, out)?;
     }
     Ok(())
 }
 
+/// RFC 8659 4.1: a tag is written without quotes; with them it is odd.
 pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
-    let start = out.len();
-    let tag = input.word()?;
-    push_string(tag, input, out)?;
-    input.check(out, start)
+    let is_quoted = input.peek().is_some_and(|field| field.quoted);
+    parse_checked_string(input, out)?;
+    if is_quoted {
+        input.odd("is in quotes", "write it without quotes");
+    }
+    Ok(())
 }
 
-pub(super) fn parse_text(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_text(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let start = out.len();
     let text = input.string()?;
     unescape(text, out).ok_or_else(|| bad_escape(input))?;
-    if out.len() - start < least {
-        return Err(input.wrong("is empty", "write at least one character"));
+    input.check(out, start);
+    Ok(())
+}
+
+/// Takes a character string.
+pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let len = push_string(input, out)?;
+    match len {
+        ..=255 => Ok(()),
+        _ => Err(input.wrong("is longer than 255 octets", "shorten it: this type has one string here")),
+    }
+}
+
+/// Takes a character string, or makes several of one that is too long.
+fn parse_long_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+    let start = out.len();
+    if push_string(input, out)? > 255 {
+        let octets = out.split_off(start + 1);
+        out.truncate(start);
+        for string in octets.chunks(255) {
+            out.push(string.len() as u8);
+            out.extend_from_slice(string);
+        }
+        input.odd("is longer than 255 octets and split", "write it as several strings of up to 255 octets");
     }
     Ok(())
 }
 
-fn parse_plain_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
-    let text = input.string()?;
-    push_string(text, input, out)
-}
-
-fn push_string(text: &[u8], input: &Input<'_>, out: &mut Vec<u8>) -> Outcome {
+/// Appends the octets of the next field with their number, which is right up to 255, before them; returns the number.
+fn push_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome<usize> {
     let start = out.len();
+    let text = input.string()?;
     out.push(0);
     unescape(text, out).ok_or_else(|| bad_escape(input))?;
-    out[start] = u8::try_from(out.len() - start - 1).map_err(|_| {
-        input.wrong("is longer than 255 octets", "where the type allows it, split it into several strings")
-    })?;
-    Ok(())
+    let len = out.len() - start - 1;
+    out[start] = len as u8;
+    Ok(len)
 }
 
 fn bad_escape(input: &Input<'_>) -> Box<FieldError> {

@@ -6,7 +6,10 @@ use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, Value};
 use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
 
 use super::input::Input;
-use super::{FieldError, NoText, Outcome, address, number, octets, string};
+use super::{FieldError, Outcome, address, number, octets, string};
+
+/// The key that no parameter has (RFC 9460 14.3.2).
+const RESERVED: u16 = 65535;
 
 /// A parameter as it was read: its key, the number of its field, its value on the wire.
 struct Param {
@@ -19,13 +22,13 @@ struct Param {
 pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut params: Vec<Param> = Vec::new();
     while !input.is_at_end() {
-        let param = parse_param(input)?;
-        if params.iter().any(|other| other.key == param.key) {
-            return Err(input.wrong(format_args!("has the key {} twice", Name(param.key)), "write each key once"));
-        }
-        params.push(param);
+        params.push(parse_param(input)?);
     }
     params.sort_by_key(|param| param.key);
+    if let Some(pair) = params.windows(2).find(|pair| pair[0].key == pair[1].key) {
+        let what = format_args!("has the key {} twice", Name(pair[1].key)).to_string();
+        return Err(input.wrong_at(pair[1].field, what, "write each key once"));
+    }
     check(&params, input)?;
     for param in &params {
         let len = u16::try_from(param.value.len());
@@ -39,19 +42,17 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` must be there for `no-default-alpn`.
-fn check(params: &[Param], input: &Input<'_>) -> Outcome {
-    let has = |key: u16| params.iter().any(|param| param.key == key);
-    for param in params {
-        let missing = match param.key {
-            MANDATORY => numbers(&param.value).find(|&key| !has(key)),
-            NO_DEFAULT_ALPN => Some(ALPN).filter(|&key| !has(key)),
-            _ => None,
-        };
-        if let Some(missing) = missing {
-            let what = format_args!("has {} without {}", Name(param.key), Name(missing)).to_string();
-            return Err(input.wrong_at(param.field, what, "add the missing key"));
-        }
+/// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` should be there for `no-default-alpn`. `params` are sorted.
+fn check(params: &[Param], input: &mut Input<'_>) -> Outcome {
+    let find = |key: u16| params.binary_search_by_key(&key, |param| param.key).ok().map(|at| &params[at]);
+    if let Some(mandatory) = find(MANDATORY)
+        && let Some(missing) = numbers(&mandatory.value).find(|&key| find(key).is_none())
+    {
+        let what = format_args!("has {} without {}", Name(MANDATORY), Name(missing)).to_string();
+        return Err(input.wrong_at(mandatory.field, what, "add the missing key"));
+    }
+    if let (Some(param), None) = (find(NO_DEFAULT_ALPN), find(ALPN)) {
+        input.odd_at(param.field, "has no-default-alpn without alpn", "add the missing key (RFC 9460 7.1.1)");
     }
     Ok(())
 }
@@ -67,11 +68,21 @@ fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
         None => (text, &[][..]),
     };
     let key = key_number(name).ok_or_else(|| unknown_key(name, input))?;
+    if name.starts_with(b"key0") && name.len() > 4 || key == RESERVED {
+        // RFC 9460 2.1: no leading zeros; 14.3.2: the last number is reserved.
+        input.odd(format_args!("has the odd key {}", name.escape_ascii()), "write key and a number from 0 to 65534");
+    }
     let form = if name.starts_with(b"key") { Value::Opaque } else { value_of(key) };
+    let wrong = || format!("has a bad value for {}", name.escape_ascii());
     let mut wire = Vec::new();
-    push_value(form, value, &mut wire)
-        .filter(|()| check_value(key, &wire).is_ok())
-        .ok_or_else(|| input.wrong(format_args!("has a bad value for {}", name.escape_ascii()), help(form)))?;
+    push_value(form, value, &mut wire).ok_or_else(|| input.wrong(wrong(), help(form)))?;
+    if check_value(key, &wire).is_err() {
+        // A value given as octets is as it is; BIND and NSD also take an empty ech.
+        match form {
+            Value::Opaque | Value::Base64 => input.odd(wrong(), help(value_of(key))),
+            _ => return Err(input.wrong(wrong(), help(form))),
+        }
+    }
     Ok(Param { key, field, value: wire })
 }
 
@@ -79,14 +90,12 @@ fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The number of a key of the registry, or of `keyNNNNN` without leading zeros (RFC 9460 2.1).
+/// The number of a key of the registry, or of `keyNNNNN` (RFC 9460 2.1).
 fn key_number(name: &[u8]) -> Option<u16> {
     if let Some(key) = KEYS.iter().find(|key| key.name.as_bytes() == name) {
         return Some(key.number);
     }
-    let digits = name.strip_prefix(b"key").filter(|digits| *digits == b"0" || !digits.starts_with(b"0"))?;
-    // RFC 9460 14.3.2: 65535 is reserved ("Invalid key").
-    number::decimal(digits, 65534).map(|number| number as u16)
+    number::decimal(name.strip_prefix(b"key")?, RESERVED.into()).map(|number| number as u16)
 }
 
 fn unknown_key(name: &[u8], input: &Input<'_>) -> Box<FieldError> {
@@ -182,13 +191,10 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Prints parameters that are well-formed; the reserved key has no text.
-pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+/// Prints parameters that keep the rules.
+pub(super) fn print(bytes: &[u8], out: &mut String) {
     let mut separator = "";
     for (key, value) in params(bytes) {
-        if key == 65535 {
-            return Err(NoText);
-        }
         write!(out, "{separator}{}", Name(key)).expect("a String takes all");
         if !value.is_empty() {
             out.push('=');
@@ -196,7 +202,6 @@ pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
         }
         separator = " ";
     }
-    Ok(())
 }
 
 fn print_value(form: Value, value: &[u8], out: &mut String) {

@@ -8,10 +8,15 @@ mod inverse;
 use wire::{Name, Rtype};
 
 use super::super::Field;
-use super::{FieldError, Presentation, parse};
+use super::{FieldError, Oddity, Presentation, parse};
 
-/// Parses `text` as the RDATA of a record in the zone `example.`.
+/// Parses `text` as the RDATA of a record in the zone `example.`, odd or not.
 fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, FieldError> {
+    odd_rdata(rtype, text).map(|(rdata, _)| rdata)
+}
+
+/// As `rdata`, with what is odd.
+fn odd_rdata(rtype: &str, text: &str) -> Result<(Vec<u8>, Oddity), FieldError> {
     let rtype: Rtype = rtype.parse().expect("a type");
     let origin = Name::from_text(b"example.", None).expect("a name");
     let mut out = b"before".to_vec();
@@ -19,7 +24,7 @@ fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, FieldError> {
     let rdata = out.split_off(6);
     assert_eq!(out, b"before");
     assert!(result.is_ok() || rdata.is_empty(), "nothing is appended in case of an error");
-    result.map(|()| rdata)
+    result.map(|oddity| (rdata, oddity))
 }
 
 fn printed(rtype: &str, rdata: &[u8]) -> String {

@@ -115,6 +115,9 @@ fn bind_generate() {
         ("$GENERATE 271-271 ${0,0,n} A 1.2.3.4", vec!["f.0.1.example. 1 IN A 1.2.3.4"]),
         ("$GENERATE 271-271 ${0,9,N} A 1.2.3.4", vec!["F.0.1.0.0.example. 1 IN A 1.2.3.4"]),
         ("$GENERATE 271-271 ${0,8,n}ip6 A 1.2.3.4", vec!["f.0.1.0.ip6.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 1-1 h${-5,3}.${-5,0,x} A 1.2.3.4", vec!["h-04.fffffffc.example. 1 IN A 1.2.3.4"]),
+        ("$GENERATE 1-1 a HTTPS \"1 . alpn=\\\"h$\\\"\"", vec!["a.example. 1 IN HTTPS 1 . alpn=h1"]),
+        ("$GENERATE 1-1 h${0,+2} A 1.2.3.4", vec!["h01.example. 1 IN A 1.2.3.4"]),
         ("$GENERATE 1-1 a$$\\$$ A 1.2.3.4", vec!["a\\$\\$1.example. 1 IN A 1.2.3.4"]),
         ("$GENERATE 1-1 a TXT \"\\\"b $\\\" $\"", vec!["a.example. 1 IN TXT \"b 1\" \"1\""]),
         ("$GENERATE 1-1 a TXT \"b $\" c", vec!["a.example. 1 IN TXT \"b 1\" \"c\""]),
@@ -126,6 +129,15 @@ fn bind_generate() {
             assert!(record.starts_with(expected), "{text}: {record} is not {expected}");
         }
     }
+}
+
+/// What is odd in the RDATA of a record is odd in generated ones.
+#[test]
+fn generated_oddities_are_reported() {
+    let outcome = read(b"$TTL 1\n$GENERATE 1-1 a TXT \"k=\\\"v $\\\"\"\n$GENERATE 1-1 a TXT \"\\\"v\\\"w\"");
+    assert_eq!(outcome.records, ["0:2 a.example. 1 IN TXT \"k=\" \"v 1\"", "0:3 a.example. 1 IN TXT \"v\" \"w\""]);
+    assert!(outcome.findings[0].starts_with("zone:2:21: warning: a quote in the middle"), "{outcome:?}");
+    assert!(outcome.findings[1].starts_with("zone:3:21: warning: a blank is missing"), "{outcome:?}");
 }
 
 #[test]
@@ -153,7 +165,7 @@ fn generate_is_checked() {
         (" 1-2 a${0,256} A 1.2.3.4", 15, "the width is over 255"),
         (" 1-2 a${0,1,y} A 1.2.3.4", 15, "the base is unknown"),
         (" 1-2 a${0,1,d,4} A 1.2.3.4", 15, "the braces hold more than offset, width and base"),
-        (" 1-2 a${-2} A 1.2.3.4", 15, "the offset makes the number negative"),
+        (" 1-1 a${2147483647} A 1.2.3.4", 15, "the offset makes the number too large"),
         (" 1-2 a.. A 1.2.3.4", 15, "the name has an empty label"),
         (" 1-2 a CNMAE b", 17, "unknown type CNMAE"),
         (" 1-2 a TXT \"a\nb\"", 21, "the RDATA has more than one line"),

@@ -85,7 +85,8 @@ fn gov_zone_of_44_days() {
     let Some(text) = unpacked("tar", &["-xJOf"], &archive) else { return };
     let apex: Name = "gov.".parse().expect("a name");
     let days = read(&text, &apex, 2);
-    let places: Vec<_> = days.diagnostics.iter().map(|finding| finding.place.to_string()).collect();
+    let errors = days.diagnostics.iter().filter(|finding| finding.severity == crate::Severity::Error);
+    let places: Vec<_> = errors.map(|finding| finding.place.to_string()).collect();
     assert_eq!(places, ["zone:1427240:2"]);
     assert!(
         text.split(|&byte| byte == b'\n').nth(1_427_239).is_some_and(|line| line.starts_with(b"{\"success\":false"))

@@ -1,0 +1,124 @@
+//! The decisions of `vectors/*.zone`: what loads, with or without a warning, and what does not, leniently and strictly.
+
+use std::fmt;
+use std::path::Path;
+
+use wire::{Name, Rtype};
+use zone::load::{Options, load};
+use zone::text::{self, Record, Sink, Source};
+use zone::{Checks, Severity};
+
+/// The text before the lines of every vector.
+const HEAD: &str = "$ORIGIN example.\n$TTL 60\n@ SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ NS ns.invalid.\n";
+
+/// One vector: the decisions, a note, the lines, and lines that mean the same records.
+#[derive(Default)]
+struct Vector {
+    decisions: [String; 2],
+    note: String,
+    text: String,
+    same: String,
+}
+
+impl fmt::Display for Vector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.note, self.text)
+    }
+}
+
+/// Reads `;; LENIENT STRICT | RFC | NOTE` lines, each followed by the lines of its vector; `;=` states the same otherwise.
+fn vectors(file: &str) -> Vec<Vector> {
+    let mut vectors: Vec<Vector> = Vec::new();
+    for line in file.lines() {
+        if let Some(header) = line.strip_prefix(";; ") {
+            let (decisions, note) = header.split_once(" | ").expect("a header has decisions and a note");
+            let (lenient, strict) = decisions.split_once(' ').expect("two decisions");
+            assert!(note.contains(" | "), "{note} lacks a document");
+            let decisions = [lenient, strict].map(str::to_owned);
+            vectors.push(Vector { decisions, note: note.to_owned(), ..Vector::default() });
+        } else if let Some(vector) = vectors.last_mut() {
+            let (text, line) = match line.strip_prefix(";= ") {
+                Some(same) => (&mut vector.same, same),
+                None => (&mut vector.text, line),
+            };
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    vectors
+}
+
+fn options(apex: &Name, checks: Checks) -> text::Options<'_> {
+    text::Options { checks, ..text::Options::new(apex.as_ref()) }
+}
+
+fn source(text: &str) -> Source<'_> {
+    Source { name: "vector".into(), bytes: text.as_bytes() }
+}
+
+/// `load`, `warn` or `error`, and what was found.
+fn decision(lines: &str, checks: Checks) -> (&'static str, Vec<String>) {
+    let apex: Name = "example.".parse().expect("a name");
+    let text = format!("{HEAD}{lines}");
+    let options = Options { thorough: true, ..Options::new(options(&apex, checks)) };
+    let outcome = load(source(&text), &options);
+    let has_error = outcome.diagnostics.iter().any(|found| found.severity == Severity::Error);
+    assert_eq!(outcome.zone.is_none(), has_error, "{lines}: {:?}", outcome.diagnostics);
+    let word = match (has_error, outcome.diagnostics.is_empty()) {
+        (true, _) => "error",
+        (false, true) => "load",
+        (false, false) => "warn",
+    };
+    (word, outcome.diagnostics.iter().map(ToString::to_string).collect())
+}
+
+#[derive(Default)]
+struct Records(Vec<String>);
+
+impl Sink for Records {
+    fn record(&mut self, record: Record<'_>) {
+        self.0.push(format!("{} {} {} {:02x?}", record.owner, record.ttl, record.rtype.0, record.rdata));
+    }
+}
+
+fn records(lines: &str) -> Vec<String> {
+    let apex: Name = "example.".parse().expect("a name");
+    let text = format!("{HEAD}{lines}");
+    let parsed = text::parse(source(&text), &options(&apex, Checks::Lenient), Records::default);
+    parsed.sinks.into_iter().flat_map(|sink| sink.0).collect()
+}
+
+#[test]
+fn vectors_are_decided_as_they_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
+        let file = std::fs::read_to_string(entry.expect("an entry").path()).expect("text");
+        for vector in vectors(&file) {
+            count += 1;
+            for (checks, expected) in [Checks::Lenient, Checks::Strict].into_iter().zip(&vector.decisions) {
+                let (decided, found) = decision(&vector.text, checks);
+                if decided != expected {
+                    wrong.push(format!("{checks:?}: {decided}, not {expected}: {vector}{found:#?}"));
+                }
+            }
+            if !vector.same.is_empty() && records(&vector.text) != records(&vector.same) {
+                wrong.push(format!("other records: {vector}{:#?}", records(&vector.text)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 150, "only {count} vectors were read");
+}
+
+/// RFC 3597 3: records are stored by their code, whatever it is.
+#[test]
+fn reserved_codes_are_stored() {
+    let apex: Name = "example.".parse().expect("a name");
+    let text = format!("{HEAD}@ TYPE0 \\# 1 00\n@ TYPE200 \\# 1 00\n@ TYPE65535 \\# 1 00\n");
+    let outcome = load(source(&text), &Options::new(options(&apex, Checks::Lenient)));
+    let zone = outcome.zone.expect("it loads");
+    for code in [0, 6, 200, 65535] {
+        assert!(zone.apex_node().rrset(Rtype(code)).is_some_and(|rrset| rrset.count == 1), "{code}");
+    }
+}
