@@ -74,6 +74,30 @@ fn a_large_wildcard_is_proven() {
     }
 }
 
+/// RFC 1035 4.1.4: an alias that leads to another zone may be written so far back that no pointer reaches the apex.
+#[test]
+fn owners_of_proofs_are_right_where_no_pointer_reaches_the_apex() {
+    let label = "x".repeat(63);
+    let other = "other. 60 IN SOA ns. host. 1 2 3 4 5\nother. 60 NS ns.\nother. 60 NSEC a.other. SOA NS\n\
+        a.other. 60 TXT a\na.other. 60 NSEC other. TXT\n";
+    let rrsig = "60 RRSIG CNAME 13 2 60 20300101000000 20200101000000 1 z.";
+    let mut far = 0;
+    for len in (15_600..16_500).step_by(30) {
+        let zone = format!(
+            "z. 60 IN SOA ns. host. 1 2 3 4 5\nz. 60 NS ns.\na.z. 60 CNAME x.d.z.\na.z. {rrsig} {}\n\
+            d.z. 60 DNAME {label}.{label}.{label}.other.\n",
+            "AAAA".repeat(len / 3)
+        );
+        let server = Server::new(&[("z.", &zone), ("other.", other)]);
+        let edns = Edns { dnssec_ok: true, ..Edns::default() };
+        let got = server.ask(&query("a.z. TXT").with_edns(edns), TCP);
+        let owners: BTreeSet<_> = got.authority.iter().map(|record| record.owner.to_string()).collect();
+        far += usize::from(got.flags.truncated && !owners.is_empty());
+        assert!(owners.iter().all(|owner| ["other.", "a.other."].contains(&&owner[..])), "{len}: {owners:?}");
+    }
+    assert!(far > 1, "some answers lack the SOA record of an apex that is out of reach");
+}
+
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
