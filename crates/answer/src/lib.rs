@@ -36,7 +36,7 @@ pub use served::{Access, Content, Options, Prefix, Served, ServedZone, Zones};
 use edns::{Extended, write_opt};
 use find::find_zone;
 use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL};
-use message::Message;
+use message::{Message, Section};
 use qname::Qname;
 use rate::{Alike, Table, Verdict};
 use referrals::Referrals;
@@ -239,7 +239,7 @@ fn look_up(
     message: &mut Message<'_>,
     extended: &mut Extended,
 ) -> Outcome {
-    let Scratch { qname, key, referrals, .. } = scratch;
+    let Scratch { qname, key, referrals, counters, .. } = scratch;
     match request.qclass {
         Class::IN | Class::ANY => {}
         Class::CH => return chaos::answer(&served.options, qname, request.qtype, message),
@@ -268,9 +268,28 @@ fn look_up(
     }
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
-    let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, referrals, message).run(zone);
+    let mut lookup = Lookup::new(&served.zones, qtype, dnssec, qname, key, referrals, message);
+    let outcome = lookup.run(zone);
+    let (digests, too_costly) = (lookup.proofs.digests, lookup.proofs.exceeded);
+    counters.nsec3_digests += u64::from(digests);
+    if let Some(error) = failure(message, ask, too_costly) {
+        message.clear(request.question_end);
+        extended.error = Some(error);
+        return Outcome::empty(SERVFAIL);
+    }
     // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
     Outcome { authoritative: outcome.authoritative && request.qclass == Class::IN, ..outcome }
+}
+
+/// Why the message that a lookup has written is no answer (RFC 8914).
+#[inline]
+fn failure(message: &Message<'_>, ask: &Ask<'_>, too_costly: bool) -> Option<u16> {
+    if too_costly {
+        return Some(edns::NSEC3_ITERATIONS);
+    }
+    // No transport has room for more. A referral is of use all the same, what there is of it.
+    let has_referral = message.counts[Section::Authority as usize] > 0;
+    (message.truncated && ask.transport != Transport::Udp && !has_referral).then_some(edns::INVALID_DATA)
 }
 
 #[inline]

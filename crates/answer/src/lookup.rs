@@ -53,7 +53,7 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     key: &'l mut Key,
     referrals: &'l mut Referrals,
     message: &'l mut Message<'o>,
-    proofs: Proofs<'z>,
+    pub(crate) proofs: Proofs<'z>,
     authoritative: bool,
     alike_len: usize,
     /// How many aliases were followed so far.
@@ -327,8 +327,9 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
-    /// that led here; returns whether there are any.
+    /// that led here, or none if they do not fit; returns whether there are any.
     fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+        let start = (self.message.at, self.message.counts);
         let mut found = false;
         for rrset in node.rrsets() {
             let address = rrset.address();
@@ -337,7 +338,11 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
                 continue;
             }
             for rdata in rrset.signatures().rdatas() {
-                self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
+                let pushed = self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata);
+                if pushed.is_err() {
+                    (self.message.at, self.message.counts) = start;
+                }
+                pushed?;
                 found = true;
             }
         }

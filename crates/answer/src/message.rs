@@ -36,6 +36,12 @@ impl<'o> Message<'o> {
         Message { out, at, limit, counts: [0; 3], truncated: false }
     }
 
+    /// Removes all behind the question, which ends at `question_end`.
+    #[cold]
+    pub(crate) fn clear(&mut self, question_end: usize) {
+        (self.at, self.counts, self.truncated) = (question_end, [0; 3], false);
+    }
+
     /// How many octets are left.
     pub(crate) fn room(&self) -> usize {
         self.limit.saturating_sub(self.at)
