@@ -27,5 +27,5 @@ pub(crate) fn answer(options: &Options, qname: &Qname, qtype: Rtype, message: &m
             Err(_) => message.truncated = true,
         }
     }
-    Outcome { rcode: NOERROR, authoritative: true, alike_len: qname.wire().len() }
+    Outcome { rcode: NOERROR, authoritative: true, alike_len: qname.wire().len() as u8 }
 }

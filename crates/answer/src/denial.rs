@@ -126,7 +126,7 @@ impl<'z> Proofs<'z> {
                 let labels = zone.apex_labels() + label_count(key.as_bytes());
                 let labels = self.prove_encloser(zone, qname, labels);
                 let wildcard = self.hash(zone, &[b"\x01*", qname.suffix(labels)]);
-                self.add(zone, qname, wildcard.and_then(|key| covering_nsec3(zone, &key)));
+                self.add(zone, qname, covering_nsec3(zone, &wildcard));
             }
         }
     }
@@ -145,7 +145,7 @@ impl<'z> Proofs<'z> {
             _ => {
                 let labels = zone.apex_labels() + label_count(&key.as_bytes()[..encloser_len]);
                 let next_closer = self.hash(zone, &[qname.suffix(labels + 1)]);
-                self.add(zone, qname, next_closer.and_then(|key| covering_nsec3(zone, &key)));
+                self.add(zone, qname, covering_nsec3(zone, &next_closer));
             }
         }
     }
@@ -169,7 +169,7 @@ impl<'z> Proofs<'z> {
                 self.prove_encloser(zone, qname, labels);
                 // Opt-out leaves out a wildcard that is but the parent of unsigned delegations: the encloser says enough.
                 let wildcard = self.hash(zone, &[b"\x01*", qname.suffix(labels)]);
-                self.add(zone, qname, wildcard.and_then(|key| matching_nsec3(zone, &key)));
+                self.add(zone, qname, matching_nsec3(zone, &wildcard));
             }
         }
     }
@@ -194,7 +194,7 @@ impl<'z> Proofs<'z> {
                 self.add(zone, qname, Some(entry));
                 if labels < qname.labels() {
                     let next_closer = self.hash(zone, &[qname.suffix(labels + 1)]);
-                    self.add(zone, qname, next_closer.and_then(|key| covering_nsec3(zone, &key)));
+                    self.add(zone, qname, covering_nsec3(zone, &next_closer));
                 }
                 return labels;
             }
@@ -204,16 +204,16 @@ impl<'z> Proofs<'z> {
 
     /// The NSEC3 entry of the name's last `labels` labels.
     fn matching(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) -> Option<Entry<'z>> {
-        self.hash(zone, &[qname.suffix(labels)]).and_then(|key| matching_nsec3(zone, &key))
+        matching_nsec3(zone, &self.hash(zone, &[qname.suffix(labels)]))
     }
 
-    /// The hash of the name that these parts make up (RFC 5155 5); `None` where it would cost this query too much.
-    fn hash(&mut self, zone: &Zone, name: &[&[u8]]) -> Option<HashKey> {
+    /// The hash of the name that these parts make up (RFC 5155 5); where that would cost this query too much, one of no name.
+    fn hash(&mut self, zone: &Zone, name: &[&[u8]]) -> HashKey {
         let Denial::Nsec3 { iterations, salt } = zone.denial() else { unreachable!("asked of zones with NSEC3 alone") };
         let digests = self.digests + 1 + u32::from(*iterations);
         self.exceeded |= digests > MAX_DIGESTS;
         if self.exceeded {
-            return None;
+            return [0; _];
         }
         self.digests = digests;
         let mut hasher = Sha1::new();
@@ -223,7 +223,7 @@ impl<'z> Proofs<'z> {
         for _ in 0..*iterations {
             digest = Sha1::new().chain_update(digest).chain_update(salt).finalize();
         }
-        Some(encode(&digest.into()))
+        encode(&digest.into())
     }
 }
 

@@ -38,7 +38,7 @@ use find::find_zone;
 use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL};
 use message::{Message, Section};
 use qname::Qname;
-use rate::{Alike, Table, Verdict};
+use rate::{Alike, Limits, Table, Verdict};
 use referrals::Referrals;
 use request::{Header, Refusal, Request};
 
@@ -129,8 +129,8 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
     {
         return transfer;
     }
-    let (len, alike) = answer(served, scratch, &ask, &request, out);
-    limit(served, scratch, &ask, Some(&request), alike, out, len)
+    let (outcome, len) = answer(served, scratch, &ask, &request, out);
+    limit(served, scratch, &ask, Some(&request), outcome, out, len)
 }
 
 /// A header alone: the question was not understood or does not matter.
@@ -155,7 +155,7 @@ fn refuse(
     let rd = refusal == Refusal::Malformed && header.rd;
     out[2] = 0x80 | header.opcode << 3 | u8::from(rd);
     out[3] = rcode;
-    limit(served, scratch, ask, None, Alike { rcode, suffix: &[] }, out, HEADER_LEN)
+    limit(served, scratch, ask, None, Outcome::empty(rcode), out, HEADER_LEN)
 }
 
 /// Has the processor fetch what the answers to some queries begin with, if that may be in a big zone. Called before
@@ -182,15 +182,15 @@ fn prefetch_owner(served: &Served, scratch: &mut Scratch, message: &[u8]) {
 
 //----------- the ordinary way -------------------------------------------------
 
-/// Writes the answer; returns its length and which others it is like.
+/// Writes the answer; returns what it is and its length.
 #[inline]
-fn answer<'m>(
+fn answer(
     served: &Served,
     scratch: &mut Scratch,
-    ask: &Ask<'m>,
+    ask: &Ask<'_>,
     request: &Request<'_>,
     out: &mut [u8],
-) -> (usize, Alike<'m>) {
+) -> (Outcome, usize) {
     let options = &*served.options;
     let end = request.question_end;
     out[HEADER_LEN..end].copy_from_slice(&ask.message[HEADER_LEN..end]);
@@ -217,7 +217,7 @@ fn answer<'m>(
     if request.is_signed {
         refuse_key(&mut message, ask, request);
     }
-    (message.at, Alike { rcode: outcome.rcode, suffix: request.name_suffix(ask.message, outcome.alike_len) })
+    (outcome, message.at)
 }
 
 /// RFC 8945 5.3.2: a signed query whose key is not known gets an unsigned TSIG record that says so, the last of all.
@@ -377,35 +377,45 @@ fn refuse_transfer(zones: &Zones, qname: &Qname) -> u8 {
 
 //----------- rate limits ------------------------------------------------------
 
-/// Drops or truncates what is too much for one network; TCP and good cookies prove who asks, so those are let through.
-/// There is no request where the query could not be read.
-#[inline]
+/// Sends an answer unless rate limits say otherwise. There is no request where the query could not be read.
+#[inline(always)]
 fn limit(
     served: &Served,
     scratch: &mut Scratch,
     ask: &Ask<'_>,
     request: Option<&Request<'_>>,
-    alike: Alike<'_>,
+    outcome: Outcome,
     out: &mut [u8],
     len: usize,
 ) -> Reply {
-    let Some(limits) = served.options.rate_limits.as_ref().filter(|_| ask.transport == Transport::Udp) else {
-        return Reply::Send(len);
-    };
-    if request.is_some_and(|request| edns::has_good_cookie(&served.options, ask, request)) {
-        return Reply::Send(len);
-    }
-    match scratch.rates.judge(limits, ask.peer, alike, ask.now_s) {
+    let limits = served.options.rate_limits.as_ref();
+    let verdict = limits.map_or(Verdict::Send, |limits| judge(limits, served, scratch, ask, request, outcome));
+    match verdict {
         Verdict::Send => Reply::Send(len),
-        Verdict::Drop => {
-            scratch.counters.rate_limited += 1;
-            Reply::Drop
-        }
-        Verdict::Slip => {
-            scratch.counters.slipped += 1;
-            Reply::Send(truncate(served, ask, request, out))
-        }
+        Verdict::Drop => Reply::Drop,
+        Verdict::Slip => Reply::Send(truncate(served, ask, request, out)),
     }
+}
+
+/// Judges an answer; TCP and good cookies prove who asks, so those are let through.
+#[inline(never)]
+fn judge(
+    limits: &Limits,
+    served: &Served,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    request: Option<&Request<'_>>,
+    outcome: Outcome,
+) -> Verdict {
+    let has_good_cookie = |request| edns::has_good_cookie(&served.options, ask, request);
+    if ask.transport != Transport::Udp || request.is_some_and(has_good_cookie) {
+        return Verdict::Send;
+    }
+    let suffix = request.map_or(&[][..], |request| request.name_suffix(ask.message, outcome.alike_len.into()));
+    let verdict = scratch.rates.judge(limits, ask.peer, Alike { rcode: outcome.rcode, suffix }, ask.now_s);
+    scratch.counters.rate_limited += u64::from(verdict == Verdict::Drop);
+    scratch.counters.slipped += u64::from(verdict == Verdict::Slip);
+    verdict
 }
 
 /// Leaves header, question and OPT record of an answer, with TC: the client is to come by TCP. Returns its length.

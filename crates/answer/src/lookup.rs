@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
     pub(crate) rcode: u8,
     pub(crate) authoritative: bool,
     /// The length of the suffix of the question that [`crate::rate`] counts the answer for; 0 for errors.
-    pub(crate) alike_len: usize,
+    pub(crate) alike_len: u8,
 }
 
 impl Outcome {
@@ -55,7 +55,7 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     message: &'l mut Message<'o>,
     pub(crate) proofs: Proofs<'z>,
     authoritative: bool,
-    alike_len: usize,
+    alike_len: u8,
     /// How many aliases were followed so far.
     followed: usize,
     /// Where the owners of the aliases stand that were followed.
@@ -154,7 +154,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     #[inline]
     fn count_as(&mut self, labels: usize) {
         if self.followed == 0 {
-            self.alike_len = self.qname.suffix(labels).len();
+            self.alike_len = self.qname.suffix(labels).len() as u8;
         }
     }
 

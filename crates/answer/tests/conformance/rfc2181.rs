@@ -75,7 +75,11 @@ fn rfc_8914_4_25_a_set_that_fits_no_message_is_a_failure_over_tcp() {
         let got = server.ask(&asked, Udp);
         assert_eq!((got.rcode, got.flags.truncated), (Rcode::NOERROR, true), "{name}");
         let got = server.ask(&asked, TCP);
-        assert_eq!((got.rcode, got.flags.truncated, got.flags.authoritative), (Rcode::SERVFAIL, false, false), "{name}");
+        assert_eq!(
+            (got.rcode, got.flags.truncated, got.flags.authoritative),
+            (Rcode::SERVFAIL, false, false),
+            "{name}"
+        );
         assert_eq!((&got.answer[..], &got.authority[..]), (&[][..], &[][..]), "{name}");
         assert_eq!(got.edns.expect("OPT").options, [EdnsOption { code: 15, data: vec![0, 24] }], "{name}");
     }
