@@ -62,11 +62,11 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     trail: [u16; MAX_ALIASES],
     /// The DNAME sets that the answer has, by address, and where their targets stand; the rest is 0.
     redirections: [(usize, u16); MAX_ALIASES],
-    /// The set that answers: the addresses of the names in it come last.
+    /// The set that answers, or the NS set of a wildcard: the addresses of the names in it come last.
     answered: Option<Answered<'z>>,
 }
 
-/// An RRset in the answer section.
+/// An RRset with names whose addresses a client will want.
 struct Answered<'z> {
     zone: &'z Zone,
     rrset: Rrset<'z>,
@@ -398,8 +398,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         let wants_proof = self.wants_proof(zone);
         self.count_as(zone.apex_labels() + label_count(&self.key.as_bytes()[..encloser_len]));
         if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
-            // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
-            return self.refer_wildcard(zone, &node);
+            return self.refer_wildcard(zone, &node, encloser_len, before);
         }
         if let Some(node) = node
             && let Some(step) = self.answer_from(zone, &node)?
@@ -415,12 +414,29 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.negative(zone, NOERROR)
     }
 
-    fn refer_wildcard(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Step, Full> {
+    /// RFC 4592 4.2 leaves open what NS records of a wildcard mean; here it delegates each name that it stands for.
+    fn refer_wildcard(
+        &mut self,
+        zone: &'z Zone,
+        node: &Node<'z>,
+        encloser_len: usize,
+        before: Cursor<'z>,
+    ) -> Result<Step, Full> {
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
         let place =
             Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
+        self.answered = Some(Answered { zone, rrset: ns, at: self.message.at });
         self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
+        // RFC 4035 3.1.4: its DS set, with what proves that it is a wildcard's, or what proves that there is none.
+        if self.wants_proof(zone) {
+            if let Some(ds) = node.rrset(Rtype::DS) {
+                self.message.push(Section::Authority, &ds, ds.ttl, place, true)?;
+                self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, before);
+            } else {
+                self.proofs.deny_wildcard_type(zone, self.qname, encloser_len, self.key, before);
+            }
+        }
         Ok(Step::Done(NOERROR))
     }
 
