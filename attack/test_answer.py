@@ -38,7 +38,7 @@ def colliding(names: Iterator[str], host: str) -> tuple[str, str]:
     raise AssertionError("no collision")
 
 
-def flood(server: Daemon, queries: list[bytes], sources: list[str] = [HOST], count: int = FLOOD) -> float:
+def flood(server: Daemon, queries: list[bytes], sources: tuple[str, ...] = (HOST,), count: int = FLOOD) -> float:
     """Sends `count` datagrams round robin; returns the answers received for each second that it took, at least one."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in sources]
     for sock, source in zip(sockets, sources):
@@ -83,7 +83,7 @@ def test_networks_that_shared_a_bucket_are_limited(daemon):
     buckets: dict[int, str] = {}
     hosts = (f"127.{n >> 8}.{n & 255}.1" for n in range(1, 65536))
     host = next(h for h in hosts if buckets.setdefault(old_hash("www.example.", h) >> 50, h) != h)
-    pair = [buckets[old_hash("www.example.", host) >> 50], host]
+    pair = buckets[old_hash("www.example.", host) >> 50], host
     assert flood(server, [query("www.example.")], pair) <= 2 * RATE
 
 
