@@ -20,15 +20,15 @@ pub(crate) struct Proofs<'z> {
     overflowed: bool,
     /// SHA-1 digests computed.
     pub(crate) digests: u32,
-    /// A hash was not computed as it would have exceeded [`MAX_DIGESTS`]: there is no proof.
+    /// A hash was left out that would have exceeded [`MAX_DIGESTS`]: the answer lacks proofs.
     pub(crate) exceeded: bool,
 }
 
 /// Three for a denial, and one or two for each wildcard among the aliases.
 const MAX_PROOFS: usize = 16;
 
-/// SHA-1 digests for one query: a name error in a zone of 2,500 iterations, the most that RFC 5155 10.3 allows any zone,
-/// and 16 wildcard aliases with 150 iterations.
+/// RFC 9276 3.2: the most SHA-1 digests for one query. They are enough for a name error in a zone of 2,500 iterations, the
+/// most that RFC 5155 10.3 allows any zone, and with 150 iterations for proofs of 49 names.
 const MAX_DIGESTS: u32 = 3 * 2501;
 
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ impl<'z> Proofs<'z> {
             message.push_entry(Section::Authority, proof.zone, &proof.entry, &rrset, proof.apex, true)?;
         }
         self.written = self.len;
-        if self.overflowed { Err(Full) } else { Ok(()) }
+        if self.overflowed || self.exceeded { Err(Full) } else { Ok(()) }
     }
 
     fn add(&mut self, zone: &'z Zone, qname: &Qname, entry: Option<Entry<'z>>) {

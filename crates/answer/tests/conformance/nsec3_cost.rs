@@ -61,3 +61,15 @@ fn rfc_9276_a_query_that_costs_too_much_fails() {
         assert!(digests <= 7503, "{digests}");
     }
 }
+
+/// Nor is what there was of it remembered.
+#[test]
+fn rfc_9276_a_referral_that_costs_too_much_fails_each_time() {
+    let (served, mut worker) = (served(), Scratch::new());
+    let edns = Edns { dnssec_ok: true, ..Edns::default() };
+    let asked = query(&format!("{}example. A", "d.".repeat(100))).with_edns(edns).to_wire();
+    for _ in 0..4 {
+        let got = subject::answer_of(&mut worker, &served, &asked, TCP).expect("an answer");
+        assert_eq!(Message::parse(&got).expect("a well-formed answer").rcode, Rcode::SERVFAIL);
+    }
+}
