@@ -95,15 +95,20 @@ impl Addresses<'_, '_> {
     }
 }
 
-/// Adds the addresses of a node to the additional section; returns whether all of them fit.
+/// Adds the addresses of a node to the additional section; returns whether all of it fits, signatures included.
 ///
 /// RFC 4035 3.1.1: with their signatures if the zone is their authority; without where those do not fit.
 pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, message: &mut Message<'_>) -> bool {
-    let signatures = dnssec && !node.is_occluded();
+    let signatures = dnssec && !node.is_occluded() && !node.is_cut();
     let mut is_complete = true;
     for rrset in address_sets(node) {
         let mut push = |signatures| message.push(Section::Additional, &rrset, rrset.ttl, place, signatures).is_ok();
-        is_complete &= push(signatures) || signatures && push(false);
+        if !push(signatures) {
+            is_complete = false;
+            if signatures {
+                push(false);
+            }
+        }
     }
     is_complete
 }

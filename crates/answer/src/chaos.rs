@@ -14,7 +14,7 @@ pub(crate) fn answer(options: &Options, qname: &Qname, qtype: Rtype, message: &m
         b"\x02id\x06server\x00" | b"\x08hostname\x04bind\x00" => &options.identity,
         _ => &None,
     };
-    let Some(text) = text else { return Outcome { rcode: REFUSED, authoritative: false } };
+    let Some(text) = text else { return Outcome::empty(REFUSED) };
     if matches!(qtype, Rtype::TXT | Rtype::ANY) {
         let mut rdata = [0; 256];
         let len = text.len().min(255);
@@ -27,5 +27,5 @@ pub(crate) fn answer(options: &Options, qname: &Qname, qtype: Rtype, message: &m
             Err(_) => message.truncated = true,
         }
     }
-    Outcome { rcode: NOERROR, authoritative: true }
+    Outcome { rcode: NOERROR, authoritative: true, alike_len: qname.wire().len() as u8 }
 }

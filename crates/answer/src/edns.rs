@@ -20,6 +20,10 @@ pub(crate) struct Extended {
 pub(crate) const NOT_READY: u16 = 14;
 /// RFC 8914 4.21: asked for what it has no authority over.
 pub(crate) const NOT_AUTHORITATIVE: u16 = 20;
+/// RFC 8914 4.25: the data of the zone makes no answer.
+pub(crate) const INVALID_DATA: u16 = 24;
+/// RFC 9276 6: the NSEC3 iterations of the zone cost too much.
+pub(crate) const NSEC3_ITERATIONS: u16 = 27;
 
 /// An OPT record without options.
 const OPT_LEN: usize = 11;

@@ -36,9 +36,9 @@ pub use served::{Access, Content, Options, Prefix, Served, ServedZone, Zones};
 use edns::{Extended, write_opt};
 use find::find_zone;
 use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL};
-use message::Message;
+use message::{Message, Section};
 use qname::Qname;
-use rate::{Table, Verdict};
+use rate::{Alike, Limits, Table, Verdict};
 use referrals::Referrals;
 use request::{Header, Refusal, Request};
 
@@ -120,7 +120,7 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
     };
     let request = match request::read(ask.message, header, &mut scratch.qname) {
         Ok(request) => request,
-        Err(refusal) => return refuse(refusal, header, scratch, out),
+        Err(refusal) => return refuse(served, scratch, &ask, refusal, header, out),
     };
     scratch.counters.queries += 1;
     scratch.referrals.keep_to(served);
@@ -129,12 +129,20 @@ pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &
     {
         return transfer;
     }
-    let len = answer(served, scratch, &ask, &request, out);
-    limit(served, scratch, &ask, &request, out, len)
+    let (outcome, len) = answer(served, scratch, &ask, &request, out);
+    limit(served, scratch, &ask, Some(&request), outcome, out, len)
 }
 
 /// A header alone: the question was not understood or does not matter.
-fn refuse(refusal: Refusal, header: Header, scratch: &mut Scratch, out: &mut [u8]) -> Reply {
+#[cold]
+fn refuse(
+    served: &Served,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    refusal: Refusal,
+    header: Header,
+    out: &mut [u8],
+) -> Reply {
     let rcode = match refusal {
         Refusal::Malformed => FORMERR,
         Refusal::Unknown => NOTIMP,
@@ -147,7 +155,7 @@ fn refuse(refusal: Refusal, header: Header, scratch: &mut Scratch, out: &mut [u8
     let rd = refusal == Refusal::Malformed && header.rd;
     out[2] = 0x80 | header.opcode << 3 | u8::from(rd);
     out[3] = rcode;
-    Reply::Send(HEADER_LEN)
+    limit(served, scratch, ask, None, Outcome::empty(rcode), out, HEADER_LEN)
 }
 
 /// Has the processor fetch what the answers to some queries begin with, if that may be in a big zone. Called before
@@ -174,9 +182,15 @@ fn prefetch_owner(served: &Served, scratch: &mut Scratch, message: &[u8]) {
 
 //----------- the ordinary way -------------------------------------------------
 
-/// Writes the answer and returns its length.
+/// Writes the answer; returns what it is and its length.
 #[inline]
-fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Request<'_>, out: &mut [u8]) -> usize {
+fn answer(
+    served: &Served,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    request: &Request<'_>,
+    out: &mut [u8],
+) -> (Outcome, usize) {
     let options = &*served.options;
     let end = request.question_end;
     out[HEADER_LEN..end].copy_from_slice(&ask.message[HEADER_LEN..end]);
@@ -185,12 +199,12 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     let mut message = Message::new(out, end, limit - reserved);
     let mut extended = Extended::default();
     let outcome = if request.has_bad_version() {
-        Outcome { rcode: NOERROR, authoritative: false }
+        Outcome::empty(NOERROR)
     } else if request.is_signed {
         // RFC 8945 5.2.1: no key is known here.
-        Outcome { rcode: NOTAUTH, authoritative: false }
+        Outcome::empty(NOTAUTH)
     } else if !request.has_question() {
-        Outcome { rcode: NOERROR, authoritative: false }
+        Outcome::empty(NOERROR)
     } else {
         look_up(served, scratch, ask, request, &mut message, &mut extended)
     };
@@ -203,7 +217,7 @@ fn answer(served: &Served, scratch: &mut Scratch, ask: &Ask<'_>, request: &Reque
     if request.is_signed {
         refuse_key(&mut message, ask, request);
     }
-    message.at
+    (outcome, message.at)
 }
 
 /// RFC 8945 5.3.2: a signed query whose key is not known gets an unsigned TSIG record that says so, the last of all.
@@ -225,26 +239,26 @@ fn look_up(
     message: &mut Message<'_>,
     extended: &mut Extended,
 ) -> Outcome {
-    let Scratch { qname, key, referrals, .. } = scratch;
+    let Scratch { qname, key, referrals, counters, .. } = scratch;
     match request.qclass {
         Class::IN | Class::ANY => {}
         Class::CH => return chaos::answer(&served.options, qname, request.qtype, message),
-        _ => return Outcome { rcode: REFUSED, authoritative: false },
+        _ => return Outcome::empty(REFUSED),
     }
     // OPT and TSIG are no types to ask for; RFC 9824 3.4 says so of NXNAME.
     if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
-        return Outcome { rcode: FORMERR, authoritative: false };
+        return Outcome::empty(FORMERR);
     }
     if is_transfer(request) && !is_told_serial(served, qname, ask, request) {
-        return Outcome { rcode: refuse_transfer(&served.zones, qname), authoritative: false };
+        return Outcome::empty(refuse_transfer(&served.zones, qname));
     }
     let Some(found) = find_zone(&served.zones, qname, request.qtype) else {
         extended.error = Some(edns::NOT_AUTHORITATIVE);
-        return Outcome { rcode: REFUSED, authoritative: false };
+        return Outcome::empty(REFUSED);
     };
     let Content::Zone(zone) = &found.content else {
         extended.error = Some(edns::NOT_READY);
-        return Outcome { rcode: SERVFAIL, authoritative: false };
+        return Outcome::empty(SERVFAIL);
     };
     if let Some(edns) = &request.edns {
         extended.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
@@ -254,9 +268,28 @@ fn look_up(
     }
     let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
     let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
-    let outcome = Lookup::new(&served.zones, qtype, dnssec, qname, key, referrals, message).run(zone);
+    let mut lookup = Lookup::new(&served.zones, qtype, dnssec, qname, key, referrals, message);
+    let outcome = lookup.run(zone);
+    let (digests, too_costly) = (lookup.proofs.digests, lookup.proofs.exceeded);
+    counters.nsec3_digests += u64::from(digests);
+    if let Some(error) = failure(message, ask, too_costly) {
+        message.clear(request.question_end);
+        extended.error = Some(error);
+        return Outcome::empty(SERVFAIL);
+    }
     // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
     Outcome { authoritative: outcome.authoritative && request.qclass == Class::IN, ..outcome }
+}
+
+/// Why the message that a lookup has written is no answer (RFC 8914).
+#[inline]
+fn failure(message: &Message<'_>, ask: &Ask<'_>, too_costly: bool) -> Option<u16> {
+    if too_costly {
+        return Some(edns::NSEC3_ITERATIONS);
+    }
+    // No transport has room for more. A referral is of use all the same, what there is of it.
+    let has_referral = message.counts[Section::Authority as usize] > 0;
+    (message.truncated && ask.transport != Transport::Udp && !has_referral).then_some(edns::INVALID_DATA)
 }
 
 #[inline]
@@ -344,40 +377,53 @@ fn refuse_transfer(zones: &Zones, qname: &Qname) -> u8 {
 
 //----------- rate limits ------------------------------------------------------
 
-/// Drops or truncates what is too much for one network; TCP and good cookies prove who asks, so those are let through.
+/// Sends an answer unless rate limits say otherwise. There is no request where the query could not be read.
+#[inline(always)]
 fn limit(
     served: &Served,
     scratch: &mut Scratch,
     ask: &Ask<'_>,
-    request: &Request<'_>,
+    request: Option<&Request<'_>>,
+    outcome: Outcome,
     out: &mut [u8],
     len: usize,
 ) -> Reply {
-    let Some(limits) = served.options.rate_limits.as_ref().filter(|_| ask.transport == Transport::Udp) else {
-        return Reply::Send(len);
-    };
-    if edns::has_good_cookie(&served.options, ask, request) {
-        return Reply::Send(len);
-    }
-    let kind = rate::kind(out, request.question_end, &scratch.qname);
-    match scratch.rates.judge(limits, ask.peer, kind, ask.now_s) {
+    let limits = served.options.rate_limits.as_ref();
+    let verdict = limits.map_or(Verdict::Send, |limits| judge(limits, served, scratch, ask, request, outcome));
+    match verdict {
         Verdict::Send => Reply::Send(len),
-        Verdict::Drop => {
-            scratch.counters.rate_limited += 1;
-            Reply::Drop
-        }
-        Verdict::Slip => {
-            scratch.counters.slipped += 1;
-            Reply::Send(truncate(served, ask, request, out))
-        }
+        Verdict::Drop => Reply::Drop,
+        Verdict::Slip => Reply::Send(truncate(served, ask, request, out)),
     }
+}
+
+/// Judges an answer; TCP and good cookies prove who asks, so those are let through.
+#[inline(never)]
+fn judge(
+    limits: &Limits,
+    served: &Served,
+    scratch: &mut Scratch,
+    ask: &Ask<'_>,
+    request: Option<&Request<'_>>,
+    outcome: Outcome,
+) -> Verdict {
+    let has_good_cookie = |request| edns::has_good_cookie(&served.options, ask, request);
+    if ask.transport != Transport::Udp || request.is_some_and(has_good_cookie) {
+        return Verdict::Send;
+    }
+    let suffix = request.map_or(&[][..], |request| request.name_suffix(ask.message, outcome.alike_len.into()));
+    let verdict = scratch.rates.judge(limits, ask.peer, Alike { rcode: outcome.rcode, suffix }, ask.now_s);
+    scratch.counters.rate_limited += u64::from(verdict == Verdict::Drop);
+    scratch.counters.slipped += u64::from(verdict == Verdict::Slip);
+    verdict
 }
 
 /// Leaves header, question and OPT record of an answer, with TC: the client is to come by TCP. Returns its length.
 #[cold]
-fn truncate(served: &Served, ask: &Ask<'_>, request: &Request<'_>, out: &mut [u8]) -> usize {
+fn truncate(served: &Served, ask: &Ask<'_>, request: Option<&Request<'_>>, out: &mut [u8]) -> usize {
     out[2] |= 2;
     out[6..HEADER_LEN].fill(0);
+    let Some(request) = request else { return HEADER_LEN };
     write_only_opt(served, ask, request, &Extended::default(), request.question_end, out)
 }
 

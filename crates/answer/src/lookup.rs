@@ -1,7 +1,7 @@
 //! From a question to the records that answer it: RFC 1034 4.3.2 as RFC 4592, 6672 and 4035 have it.
 
 use wire::Rtype;
-use zone::key::{Key, ancestor_len};
+use zone::key::{Key, ancestor_len, label_count};
 use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
 use zone::tree::{Cursor, Entry};
 use zone::{Denial, Zone};
@@ -15,11 +15,20 @@ use crate::qname::Qname;
 use crate::referrals::{Cut, Referrals};
 use crate::served::{Content, Zones};
 
-/// What came of a question.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) rcode: u8,
     pub(crate) authoritative: bool,
+    /// The length of the suffix of the question that [`crate::rate`] counts the answer for; 0 for errors.
+    pub(crate) alike_len: u8,
+}
+
+impl Outcome {
+    /// An answer without records.
+    pub(crate) fn empty(rcode: u8) -> Outcome {
+        Outcome { rcode, ..Outcome::default() }
+    }
 }
 
 /// Response codes (RFC 1035 4.1.1, RFC 2136 2.2, RFC 6895 2.3).
@@ -44,17 +53,20 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     key: &'l mut Key,
     referrals: &'l mut Referrals,
     message: &'l mut Message<'o>,
-    proofs: Proofs<'z>,
+    pub(crate) proofs: Proofs<'z>,
     authoritative: bool,
+    alike_len: u8,
+    /// How many aliases were followed so far.
+    followed: usize,
     /// Where the owners of the aliases stand that were followed.
     trail: [u16; MAX_ALIASES],
     /// The DNAME sets that the answer has, by address, and where their targets stand; the rest is 0.
     redirections: [(usize, u16); MAX_ALIASES],
-    /// The set that answers: the addresses of the names in it come last.
+    /// The set that answers, or the NS set of a wildcard: the addresses of the names in it come last.
     answered: Option<Answered<'z>>,
 }
 
-/// An RRset in the answer section.
+/// An RRset with names whose addresses a client will want.
 struct Answered<'z> {
     zone: &'z Zone,
     rrset: Rrset<'z>,
@@ -90,6 +102,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             message,
             proofs: Proofs::new(),
             authoritative: false,
+            alike_len: 0,
+            followed: 0,
             trail: [0; MAX_ALIASES],
             redirections: [(0, 0); MAX_ALIASES],
             answered: None,
@@ -100,6 +114,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     pub(crate) fn run(&mut self, zone: &'z Zone) -> Outcome {
         let mut zone = zone;
         for followed in 0..MAX_ALIASES {
+            self.followed = followed;
             self.trail[followed] = self.qname.offset(self.qname.labels()) as u16;
             let step = match self.look(zone) {
                 Ok(step) => step,
@@ -112,7 +127,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
                 Step::Alias(target) => target,
                 Step::Done(rcode) => return self.finish(rcode),
             };
-            if self.qname.read_written(self.message.out, target).is_none() || self.was_here(followed) {
+            if self.qname.read_written(self.message.out, target).is_none() || self.was_here() {
                 break;
             }
             match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.content) {
@@ -123,16 +138,24 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.finish(NOERROR)
     }
 
-    /// Whether the name at hand is the owner of one of the first aliases, up to number `last`: they go in a circle.
-    fn was_here(&self, last: usize) -> bool {
+    /// Whether the name at hand is the owner of an alias that was followed: they go in a circle.
+    fn was_here(&self) -> bool {
         let mut owner = Qname::new();
-        self.trail[..=last]
+        self.trail[..=self.followed]
             .iter()
             .any(|&at| owner.read_written(self.message.out, at.into()).is_some() && owner.wire() == self.qname.wire())
     }
 
     fn outcome(&self, rcode: u8) -> Outcome {
-        Outcome { rcode, authoritative: self.authoritative }
+        Outcome { rcode, authoritative: self.authoritative, alike_len: self.alike_len }
+    }
+
+    /// Counts the answer as one about the last `labels` labels of the question.
+    #[inline]
+    fn count_as(&mut self, labels: usize) {
+        if self.followed == 0 {
+            self.alike_len = self.qname.suffix(labels).len() as u8;
+        }
     }
 
     /// Adds what proves wildcards and denials on the way, behind all answers, and then the addresses.
@@ -187,6 +210,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn refer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>, cursor: Cursor<'z>) -> Result<Step, Full> {
         let apex_labels = zone.apex_labels();
         let cut_labels = apex_labels + entry.label_count();
+        self.count_as(cut_labels);
         let place = Place { owner: self.qname.offset(cut_labels), apex: self.qname.offset(apex_labels) };
         let (cut, ns_at) = (Cut::new(entry, self.dnssec), self.message.at);
         let comes_first = self.message.counts == [0; 3];
@@ -217,6 +241,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.authoritative = true;
         let apex_labels = zone.apex_labels();
         let owner_labels = apex_labels + entry.label_count();
+        self.count_as(owner_labels);
         let owner = self.qname.offset(owner_labels);
         let place = Place { owner, apex: self.qname.offset(apex_labels) };
         let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(NOERROR)) };
@@ -261,6 +286,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     /// RFC 1034 4.3.2 step 3a: the name is there.
     fn answer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
+        self.count_as(self.qname.labels());
         if let Some(step) = self.answer_from(zone, node)? {
             return Ok(step);
         }
@@ -301,8 +327,9 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
-    /// that led here; returns whether there are any.
+    /// that led here, or none if they do not fit; returns whether there are any.
     fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+        let start = (self.message.at, self.message.counts);
         let mut found = false;
         for rrset in node.rrsets() {
             let address = rrset.address();
@@ -311,7 +338,11 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
                 continue;
             }
             for rdata in rrset.signatures().rdatas() {
-                self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata)?;
+                let pushed = self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata);
+                if pushed.is_err() {
+                    (self.message.at, self.message.counts) = start;
+                }
+                pushed?;
                 found = true;
             }
         }
@@ -365,10 +396,9 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         before: Cursor<'z>,
     ) -> Result<Step, Full> {
         let wants_proof = self.wants_proof(zone);
-        self.qname.shared_len = zone.apex().wire().len() + encloser_len;
+        self.count_as(zone.apex_labels() + label_count(&self.key.as_bytes()[..encloser_len]));
         if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
-            // RFC 4592 4.2: NS at a wildcard; what NSD, Knot and BIND do with it is refer.
-            return self.refer_wildcard(zone, &node);
+            return self.refer_wildcard(zone, &node, encloser_len, before);
         }
         if let Some(node) = node
             && let Some(step) = self.answer_from(zone, &node)?
@@ -384,17 +414,35 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         self.negative(zone, NOERROR)
     }
 
-    fn refer_wildcard(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Step, Full> {
+    /// RFC 4592 4.2 leaves open what NS records of a wildcard mean; here it delegates each name that it stands for.
+    fn refer_wildcard(
+        &mut self,
+        zone: &'z Zone,
+        node: &Node<'z>,
+        encloser_len: usize,
+        before: Cursor<'z>,
+    ) -> Result<Step, Full> {
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
         let place =
             Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
+        self.answered = Some(Answered { zone, rrset: ns, at: self.message.at });
         self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
+        // RFC 4035 3.1.4: its DS set, with what proves that it is a wildcard's, or what proves that there is none.
+        if self.wants_proof(zone) {
+            if let Some(ds) = node.rrset(Rtype::DS) {
+                self.message.push(Section::Authority, &ds, ds.ttl, place, true)?;
+                self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, before);
+            } else {
+                self.proofs.deny_wildcard_type(zone, self.qname, encloser_len, self.key, before);
+            }
+        }
         Ok(Step::Done(NOERROR))
     }
 
     /// RFC 2308 2, 3: the SOA record, with the TTL for which the answer may be kept.
     fn negative(&mut self, zone: &'z Zone, rcode: u8) -> Result<Step, Full> {
+        self.count_as(zone.apex_labels());
         let (soa, ttl) = zone.negative_soa();
         let apex = self.qname.offset(zone.apex_labels());
         let place = Place { owner: apex, apex };

@@ -36,6 +36,12 @@ impl<'o> Message<'o> {
         Message { out, at, limit, counts: [0; 3], truncated: false }
     }
 
+    /// Removes all behind the question, which ends at `question_end`.
+    #[cold]
+    pub(crate) fn clear(&mut self, question_end: usize) {
+        (self.at, self.counts, self.truncated) = (question_end, [0; 3], false);
+    }
+
     /// How many octets are left.
     pub(crate) fn room(&self) -> usize {
         self.limit.saturating_sub(self.at)
@@ -83,7 +89,7 @@ impl<'o> Message<'o> {
             return self.push_far(section, zone, entry, rrset, apex, signatures);
         }
         let mut owner = [0; wire::MAX_NAME_LEN * 2];
-        let len = write_owner(entry, zone.apex().is_root(), apex, &mut owner);
+        let len = write_owner(zone, entry, apex, &mut owner);
         let start = self.at;
         // The owner takes the place of the pointer with which the first record would begin.
         self.at += len - 2;
@@ -108,7 +114,7 @@ impl<'o> Message<'o> {
         signatures: bool,
     ) -> Result<(), Full> {
         let mut owner = [0; wire::MAX_NAME_LEN * 2];
-        let owner_len = write_owner(entry, zone.apex().is_root(), apex, &mut owner);
+        let owner_len = write_owner(zone, entry, apex, &mut owner);
         let signatures = Some(rrset.signatures()).filter(|_| signatures);
         let records = || {
             let signatures = signatures.into_iter().flat_map(|set| set.rdatas()).map(|rdata| (Rtype::RRSIG, rdata));
@@ -163,15 +169,14 @@ impl<'o> Message<'o> {
     }
 }
 
-/// Writes the owner of an entry with a pointer to the apex; returns its length.
-fn write_owner(entry: &Entry<'_>, apex_is_root: bool, apex: usize, out: &mut [u8]) -> usize {
+/// Writes the owner of an entry, with a pointer to the apex where one is shorter and reaches it; returns its length.
+fn write_owner(zone: &Zone, entry: &Entry<'_>, apex: usize, out: &mut [u8]) -> usize {
     let mut key = Key::new();
     entry.copy_key(&mut key);
     let len = key::write_labels(key.as_bytes(), out);
-    if apex_is_root {
-        out[len] = 0;
-        return len + 1;
-    }
-    out[len..len + 2].copy_from_slice(&(0xc000 | apex as u16).to_be_bytes());
-    len + 2
+    let pointer = (0xc000 | apex as u16).to_be_bytes();
+    let is_far = apex > MAX_POINTER || zone.apex().is_root();
+    let end = if is_far { zone.apex().wire() } else { &pointer };
+    out[len..len + end.len()].copy_from_slice(end);
+    len + end.len()
 }

@@ -8,8 +8,6 @@ pub(crate) struct Qname {
     wire: [u8; MAX_NAME_LEN],
     len: usize,
     labels: usize,
-    /// How many octets at its end all names share that the wildcard stands for which stands for this one; 0 without such.
-    pub(crate) shared_len: usize,
     /// Where each label starts in `wire`; one more entry is the root label.
     starts: [u8; MAX_LABELS + 1],
     /// Where each label starts in the message; one more entry is the root label.
@@ -23,7 +21,7 @@ const MAX_POINTERS: usize = MAX_LABELS;
 
 impl Qname {
     pub(crate) fn new() -> Qname {
-        Qname { wire: [0; MAX_NAME_LEN], len: 1, labels: 0, shared_len: 0, starts: [0; 128], offsets: [0; 128] }
+        Qname { wire: [0; MAX_NAME_LEN], len: 1, labels: 0, starts: [0; 128], offsets: [0; 128] }
     }
 
     /// Reads the name at `at` of `message`, which follows no pointers: that of a question.
@@ -44,7 +42,7 @@ impl Qname {
             }
             labels += 1;
         }
-        (self.labels, self.shared_len) = (labels, 0);
+        self.labels = labels;
         self.len = at - start;
         let wire = &mut self.wire[..self.len];
         wire.copy_from_slice(&message[start..at]);
@@ -79,7 +77,7 @@ impl Qname {
             }
             labels += 1;
         }
-        (self.labels, self.shared_len) = (labels, 0);
+        self.labels = labels;
         self.len = len;
         self.wire[..len].make_ascii_lowercase();
         Some(())
@@ -89,15 +87,6 @@ impl Qname {
     #[inline]
     pub(crate) fn wire(&self) -> &[u8] {
         &self.wire[..self.len]
-    }
-
-    /// The part of it that all names share which are answered alike: those that one wildcard stands for. In keys octets 0 and 1
-    /// are escaped, so it may be a part too long below names that have such.
-    pub(crate) fn shared(&self) -> &[u8] {
-        match self.shared_len {
-            0 => self.wire(),
-            len => &self.wire[self.len.saturating_sub(len)..self.len],
-        }
     }
 
     /// How many labels it has, without the root label.

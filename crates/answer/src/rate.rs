@@ -3,19 +3,17 @@
 //! After the design of ISC and Vernon Schryver: answers to one network that say the same are counted, and what is too
 //! much is dropped, or now and then answered truncated ("slip") so that a real client comes back over TCP.
 
-use std::net::IpAddr;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::Rtype;
-
-use crate::lookup::{NOERROR, NXDOMAIN, YXDOMAIN};
-use crate::qname::Qname;
+use wire::MAX_NAME_LEN;
 
 /// The limits, per second and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Answers of one kind about one name; 0: no limit.
     pub responses_per_second: u32,
-    /// Of the answers over the limit every so many-th goes out truncated, the others are dropped; 0: all are dropped.
+    /// Every `slip`-th answer over the limit is sent truncated, the others are dropped; 0: all are dropped.
     pub slip: u32,
     /// How many leading bits of an IPv4 address name a network.
     pub ipv4_prefix_len: u8,
@@ -25,7 +23,7 @@ pub struct Limits {
 
 /// What to do with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Send it.
     Send,
     /// Send it truncated.
@@ -34,108 +32,116 @@ pub enum Verdict {
     Drop,
 }
 
-/// The counters of one worker; as large as it is, whatever comes.
-#[derive(Default)]
-pub struct Table {
-    /// Made with the first answer that is limited.
-    buckets: Vec<Bucket>,
+/// What makes answers to one network alike. Whatever random names are asked for, denials in a zone are alike, and so are
+/// referrals to one zone, the answers of one wildcard or DNAME, and errors with the same response code.
+#[derive(Clone, Copy)]
+pub(crate) struct Alike<'n> {
+    pub(crate) rcode: u8,
+    /// The suffix of the question that they share, in either case; empty for errors and where there is no question.
+    pub(crate) suffix: &'n [u8],
 }
 
-/// One stream of like answers.
-#[derive(Clone, Copy, Default)]
+/// The accounts of one worker, in constant memory.
+///
+/// A stream of like answers has a bucket in the set that its hash names. Streams that share a bucket share its credit: one
+/// that takes over a bucket gets no more than was left in it, so what leaves a worker is bounded whatever is asked.
+#[derive(Default)]
+pub(crate) struct Table {
+    /// The key of the hash, from the system's random numbers: else anyone could find streams that share a bucket.
+    key: RandomState,
+    /// Made with the first answer that is limited.
+    sets: Vec<Set>,
+}
+
+/// 2^14 sets of 64 octets: 1 MiB a worker. Ordinary load is spread over many streams, and drains no set as long as it has
+/// fewer than 65,536 times the limit of answers a second.
+const SET_BITS: u32 = 14;
+
+/// The buckets where a stream may be: a cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Set([Bucket; 4]);
+
+/// The account of one stream.
+#[derive(Clone, Copy)]
 struct Bucket {
-    /// What tells this stream from others that fall into the same place.
+    /// Identifies the stream in its set.
     tag: u32,
-    /// The second of the last answer.
+    /// The second up to which credit was given.
     time_s: u32,
-    /// Answers that may still go out; below zero: how far the stream is over its limit.
+    /// Answers that may still be sent; below zero: how far the stream is over its limit.
     balance: i32,
     /// Counts what was over the limit.
     over: u32,
 }
 
-/// 2^14 buckets of 16 octets: 256 KiB a worker. Streams that share a bucket push each other out.
-const BUCKET_BITS: u32 = 14;
 /// How many seconds of answers a stream may be in debt.
 const WINDOW_S: i32 = 15;
 
-/// What makes answers alike: the name that all of them are about, and the response code. Whatever random names are asked for,
-/// denials within a zone count as one, and so do referrals to one zone, what a wildcard or a DNAME stands for, and errors.
-pub(crate) fn kind(answer: &[u8], question_end: usize, qname: &Qname) -> u64 {
-    let rcode = answer[3] & 15;
-    let hash = |hash: u64, octet: &u8| (hash ^ u64::from(octet.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01b3);
-    alike(answer, question_end, qname, rcode).iter().fold(0xcbf2_9ce4_8422_2325 ^ u64::from(rcode), hash)
-}
-
-/// Type and class behind the name of a question.
-const QUESTION_FIXED_LEN: usize = 4;
-
-/// The name that like answers are about, in any case.
-fn alike<'n>(answer: &'n [u8], question_end: usize, qname: &'n Qname, rcode: u8) -> &'n [u8] {
-    let (has_answers, has_authority) = (answer[6..8] != [0, 0], answer[8..10] != [0, 0]);
-    // The first record: mostly its owner is a pointer into the question.
-    let (owner, rtype) = match answer.get(question_end..question_end + 4) {
-        Some(&[high, low, type_high, type_low]) if (has_answers || has_authority) && high >= 0xc0 => {
-            let offset = usize::from(u16::from_be_bytes([high, low]) & 0x3fff);
-            (answer.get(offset..question_end - QUESTION_FIXED_LEN), Rtype(u16::from_be_bytes([type_high, type_low])))
+impl Table {
+    /// Counts an answer to `peer` and decides what is done with it.
+    pub(crate) fn judge(&mut self, limits: &Limits, peer: IpAddr, alike: Alike<'_>, now_s: u32) -> Verdict {
+        let rate = i32::try_from(limits.responses_per_second).unwrap_or(i32::MAX).min(i32::MAX / WINDOW_S);
+        if rate == 0 {
+            return Verdict::Send;
         }
-        _ => (None, Rtype(0)),
-    };
-    match owner {
-        _ if !matches!(rcode, NOERROR | NXDOMAIN | YXDOMAIN) => &[],
-        Some(owner) if !has_answers || rtype == Rtype::DNAME => owner,
-        _ => qname.shared(),
+        if self.sets.is_empty() {
+            let full = Bucket { tag: 0, time_s: now_s, balance: rate, over: 0 };
+            self.sets = vec![Set([full; 4]); 1 << SET_BITS];
+        }
+        let hash = self.hash(limits, peer, alike);
+        let set = &mut self.sets[(hash >> (64 - SET_BITS)) as usize];
+        set.bucket(hash as u32, rate, now_s).judge(rate, limits.slip)
+    }
+
+    fn hash(&self, limits: &Limits, peer: IpAddr, alike: Alike<'_>) -> u64 {
+        let mut suffix = [0; MAX_NAME_LEN];
+        let suffix = &mut suffix[..alike.suffix.len()];
+        suffix.copy_from_slice(alike.suffix);
+        suffix.make_ascii_lowercase();
+        self.key.hash_one((network(limits, peer), alike.rcode, suffix))
     }
 }
 
-impl Table {
-    /// Counts an answer of the kind `kind` (its hash) to `peer` and judges it.
-    pub fn judge(&mut self, limits: &Limits, peer: IpAddr, kind: u64, now_s: u32) -> Verdict {
-        if limits.responses_per_second == 0 {
-            return Verdict::Send;
-        }
-        if self.buckets.is_empty() {
-            self.buckets = vec![Bucket::default(); 1 << BUCKET_BITS];
-        }
-        let hash = (kind ^ network(limits, peer)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let bucket = &mut self.buckets[(hash >> (64 - BUCKET_BITS)) as usize];
-        bucket.judge(limits, hash as u32 | 1, now_s)
+impl Set {
+    /// The bucket of a stream; if it has none, the one with the most credit becomes its own, as it is.
+    fn bucket(&mut self, tag: u32, rate: i32, now_s: u32) -> &mut Bucket {
+        self.0.iter_mut().for_each(|bucket| bucket.refill(rate, now_s));
+        let own_or_richest = self.0.iter_mut().max_by_key(|bucket| (bucket.tag == tag, bucket.balance));
+        let bucket = own_or_richest.expect("a set has buckets");
+        bucket.tag = tag;
+        bucket
     }
 }
 
 impl Bucket {
-    fn judge(&mut self, limits: &Limits, tag: u32, now_s: u32) -> Verdict {
-        let rate = i32::try_from(limits.responses_per_second).unwrap_or(i32::MAX / WINDOW_S).min(i32::MAX / WINDOW_S);
-        if self.tag != tag {
-            *self = Bucket { tag, time_s: now_s, balance: rate, over: 0 };
-        }
-        let passed_s = now_s.wrapping_sub(self.time_s).min(WINDOW_S as u32) as i32;
+    fn refill(&mut self, rate: i32, now_s: u32) {
+        // A clock that was set back gives no credit.
+        let passed_s = (now_s.wrapping_sub(self.time_s) as i32).clamp(0, WINDOW_S);
         self.time_s = now_s;
-        self.balance = self.balance.saturating_add(passed_s.saturating_mul(rate)).min(rate);
+        self.balance = self.balance.saturating_add(passed_s * rate).min(rate);
+    }
+
+    fn judge(&mut self, rate: i32, slip: u32) -> Verdict {
         self.balance = (self.balance - 1).max(-rate * WINDOW_S);
         if self.balance >= 0 {
             return Verdict::Send;
         }
         self.over = self.over.wrapping_add(1);
-        match limits.slip {
-            0 => Verdict::Drop,
-            slip if self.over.is_multiple_of(slip) => Verdict::Slip,
-            _ => Verdict::Drop,
-        }
+        if slip > 0 && self.over.is_multiple_of(slip) { Verdict::Slip } else { Verdict::Drop }
     }
 }
 
-/// The network of an address as a number.
-fn network(limits: &Limits, peer: IpAddr) -> u64 {
+/// The address with all bits cleared that do not name its network.
+fn network(limits: &Limits, peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => {
-            let bits = u32::from(limits.ipv4_prefix_len).min(32);
-            u64::from(address.to_bits().checked_shr(32 - bits).unwrap_or(0)) << 8 | 4
+            let host = u32::MAX.checked_shr(limits.ipv4_prefix_len.into()).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & !host).into()
         }
         IpAddr::V6(address) => {
-            let bits = u32::from(limits.ipv6_prefix_len).min(128);
-            let prefix = address.to_bits().checked_shr(128 - bits).unwrap_or(0);
-            ((prefix >> 64) as u64 ^ prefix as u64).wrapping_mul(0xff51_afd7_ed55_8ccd) | 6
+            let host = u128::MAX.checked_shr(limits.ipv6_prefix_len.into()).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & !host).into()
         }
     }
 }
@@ -146,8 +152,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { responses_per_second: 5, slip: 2, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
 
-    fn judge(table: &mut Table, peer: &str, kind: u64, now_s: u32) -> Verdict {
-        table.judge(&LIMITS, peer.parse().expect("an address"), kind, now_s)
+    fn judge(table: &mut Table, peer: &str, name: &[u8], now_s: u32) -> Verdict {
+        table.judge(&LIMITS, peer.parse().expect("an address"), Alike { rcode: 0, suffix: name }, now_s)
     }
 
     #[test]
@@ -155,22 +161,49 @@ mod tests {
         let mut table = Table::default();
         let mut verdicts = Vec::new();
         for n in 0..9 {
-            verdicts.push(judge(&mut table, &format!("192.0.2.{n}"), 1, 100));
+            verdicts.push(judge(&mut table, &format!("192.0.2.{n}"), b"\x01a\0", 100));
         }
         use Verdict::{Drop, Send, Slip};
         assert_eq!(verdicts, [Send, Send, Send, Send, Send, Drop, Slip, Drop, Slip]);
-        assert_eq!(judge(&mut table, "192.0.3.1", 1, 100), Send, "another network");
-        assert_eq!(judge(&mut table, "192.0.2.1", 2, 100), Send, "another answer");
-        assert_eq!(judge(&mut table, "192.0.2.1", 1, 101), Send, "a second later");
+        assert_eq!(judge(&mut table, "192.0.2.1", b"\x01A\0", 100), Drop, "the same name");
+        assert_eq!(judge(&mut table, "192.0.3.1", b"\x01a\0", 100), Send, "another network");
+        assert_eq!(judge(&mut table, "192.0.2.1", b"\x01b\0", 100), Send, "another answer");
+        assert_eq!(judge(&mut table, "192.0.2.1", b"\x01a\0", 102), Send, "two seconds later");
     }
 
     #[test]
     fn a_flood_is_forgiven_after_the_window() {
         let mut table = Table::default();
         for _ in 0..10_000 {
-            judge(&mut table, "2001:db8::1", 1, 100);
+            judge(&mut table, "2001:db8::1", b"\0", 100);
         }
-        assert_ne!(judge(&mut table, "2001:db8:0:ff::9", 1, 110), Verdict::Send, "the same /56, still in debt");
-        assert_eq!(judge(&mut table, "2001:db8::1", 1, 110 + WINDOW_S as u32 + 1), Verdict::Send);
+        assert_ne!(judge(&mut table, "2001:db8:0:ff::9", b"\0", 110), Verdict::Send, "the same /56, still in debt");
+        assert_eq!(judge(&mut table, "2001:db8::1", b"\0", 110 + WINDOW_S as u32 + 1), Verdict::Send);
+    }
+
+    /// However many streams there are, those of a set are not sent more than its buckets have credit for.
+    #[test]
+    fn streams_that_take_over_a_bucket_get_no_fresh_credit() {
+        let full = Bucket { tag: 0, time_s: 100, balance: 5, over: 0 };
+        let mut set = Set([full; 4]);
+        for seconds in 0..3 {
+            let sent = (0..4000).filter(|n| set.bucket(n % 8, 5, 100 + seconds).judge(5, 0) == Verdict::Send);
+            assert!(sent.count() <= 4 * 5, "in second {seconds}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_gives_no_credit() {
+        let mut table = Table::default();
+        let sent = (0..100).filter(|n| judge(&mut table, "192.0.2.1", b"\0", 1000 - n) == Verdict::Send);
+        assert_eq!(sent.count(), 5);
+    }
+
+    /// Each table has a key of its own: streams that share a set in one table do not in another.
+    #[test]
+    fn no_hash_is_known_beforehand() {
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let hash = |table: Table| table.hash(&LIMITS, peer, Alike { rcode: 0, suffix: b"\0" });
+        assert_ne!(hash(Table::default()), hash(Table::default()));
     }
 }

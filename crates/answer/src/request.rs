@@ -126,6 +126,13 @@ impl Request<'_> {
         Some(())
     }
 
+    /// The last `len` octets of the name asked for, as it stands in the query.
+    #[inline]
+    pub(crate) fn name_suffix<'m>(&self, message: &'m [u8], len: usize) -> &'m [u8] {
+        let end = self.question_end.saturating_sub(4);
+        &message[end - len..end]
+    }
+
     /// Whether there is a question.
     #[inline]
     pub(crate) fn has_question(&self) -> bool {

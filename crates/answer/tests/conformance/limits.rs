@@ -18,6 +18,8 @@ www 60 A 192.0.2.1
 *.wild 60 A 192.0.2.2
 moved 60 DNAME wild
 cut 60 NS ns.
+*.cuts 60 NS ns.
+*.\\001 60 A 192.0.2.3
 ";
 
 /// One zone, and answers to a question once and no more.
@@ -31,14 +33,18 @@ fn served() -> Arc<Served> {
 
 /// The answers that one worker gives to the same client at the same time.
 fn ask(queries: &[Message]) -> Vec<Message> {
+    ask_raw(queries.iter().map(Message::to_wire))
+}
+
+fn ask_raw(queries: impl IntoIterator<Item = Vec<u8>>) -> Vec<Message> {
     let (served, mut worker, mut out) = (served(), Scratch::new(), vec![0; answer::MAX_UDP]);
-    let mut answer = |query: &Message| {
-        let Reply::Send(len) = subject::reply_of(&mut worker, &served, &query.to_wire(), Udp, &mut out) else {
+    let answer = |query: Vec<u8>| {
+        let Reply::Send(len) = subject::reply_of(&mut worker, &served, &query, Udp, &mut out) else {
             panic!("all slip");
         };
         Message::parse(&out[..len]).expect("a well-formed answer")
     };
-    queries.iter().map(&mut answer).collect()
+    queries.into_iter().map(answer).collect()
 }
 
 /// RFC 6891 6.1.1: OPT answers OPT. RFC 7873 5.2.3: the cookie in it lets the client through the next time.
@@ -61,6 +67,8 @@ fn answers_to_random_names_are_alike() {
         ("a wildcard", ["a.wild.example. A", "b.wild.example. A", "c.b.a.wild.example. A"]),
         ("a denial", ["a.example. A", "b.example. A", "c.b.a.EXAMPLE. A"]),
         ("a denial of a type", ["a.wild.example. TXT", "b.wild.example. MX", "www.example. AAAA"]),
+        ("a wildcard below a name with escapes", ["a.\\001.example. A", "a.b.\\001.example. A", "c.\\001.example. A"]),
+        ("a referral of a wildcard", ["a.cuts.example. A", "b.CUTS.example. A", "c.b.a.cuts.example. A"]),
         ("a referral", ["a.cut.example. A", "b.CUT.example. A", "cut.example. A"]),
         ("a redirection", ["a.moved.example. A", "b.MOVED.example. A", "c.b.moved.example. A"]),
         ("an error", ["a.test. A", "b.test. A", "elsewhere. A"]),
@@ -75,4 +83,33 @@ fn answers_about_other_names_are_not_alike() {
     let questions =
         ["www.example. A", "a.wild.example. A", "a.moved.example. A", "a.cut.example. A", "a.example. A", "test. A"];
     assert!(ask(&questions.map(query)).iter().all(|answer| !answer.flags.truncated));
+}
+
+/// All errors are limited, those for messages that cannot be read too; each response code by itself.
+#[test]
+fn errors_are_alike() {
+    let header = |opcode: u8, questions: u8| vec![0, 7, opcode << 3, 0, 0, questions, 0, 0, 0, 0, 0, 0];
+    let version = |name: &str| query(name).with_edns(Edns { version: 1, ..Edns::default() }).to_wire();
+    for (about, queries) in [
+        ("FORMERR", [header(0, 1), header(0, 2), header(0, 0)]),
+        ("NOTIMP", [header(1, 0), header(2, 0), header(15, 0)]),
+        ("NOTAUTH", [header(4, 0), header(5, 0), header(4, 1)]),
+        ("BADVERS", ["a.example. A", "b.test. A", "example. A"].map(version)),
+    ] {
+        let got = ask_raw(queries);
+        assert_eq!([0, 1, 2].map(|at: usize| got[at].flags.truncated), [false, true, true], "{about}");
+        assert!(got.iter().all(|it| it.rcode == got[0].rcode && it.edns == got[0].edns), "{about}");
+    }
+    let got = ask_raw([header(0, 1), header(1, 0), header(4, 0), query("test. A").to_wire()]);
+    assert!(got.iter().all(|answer| !answer.flags.truncated));
+}
+
+/// RFC 7873 5.4: a query for a cookie has no question, and is not counted for the name asked for before it.
+#[test]
+fn answers_to_no_question_are_alike() {
+    let options = vec![EdnsOption { code: 10, data: vec![1; 8] }];
+    let mut empty = query(". A").with_edns(Edns { options, ..Edns::default() });
+    empty.questions.clear();
+    let got = ask(&[query("www.example. A"), empty.clone(), query("a.example. A"), empty, query("test. A")]);
+    assert_eq!([0, 1, 2, 3, 4].map(|at: usize| got[at].flags.truncated), [false, false, false, true, false]);
 }

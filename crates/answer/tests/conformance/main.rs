@@ -5,6 +5,7 @@ mod edns_options;
 mod large;
 mod limits;
 mod mutations;
+mod nsec3_cost;
 mod oracle;
 mod properties;
 mod random;

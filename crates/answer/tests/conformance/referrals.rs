@@ -63,6 +63,26 @@ fn a_referral_given_again_is_the_same() {
     }
 }
 
+/// RFC 4035 3.1.1: signatures of addresses are left out where they do not fit, and are there for the next who has room.
+#[test]
+fn a_referral_without_signatures_is_not_remembered() {
+    let signature = |name: &str, rtype| format!("{name} 60 RRSIG {rtype} {SIGNATURE}\n");
+    let text = (0..4).fold(format!("{HEAD}cut.example. 60 NS n.cut.example.\n"), |text, n| {
+        let name = format!("ns{n}.example.");
+        text + &format!("cut.example. 60 NS {name}\n{name} 60 A 192.0.2.{n}\n") + &signature(&name, "A")
+    });
+    let (served, mut worker) = (served(&text), Scratch::new());
+    for payload in (512..800).chain([1232]) {
+        let edns = Edns { payload, dnssec_ok: true, ..Edns::default() };
+        let name = "a-rather-long-label.".repeat(8);
+        let question = query(&format!("{name}cut.example. A")).with_edns(edns).to_wire();
+        for _ in 0..3 {
+            let again = subject::answer_of(&mut worker, &served, &question, Transport::Udp);
+            assert_eq!(again, subject::ask(&served, &question, Transport::Udp), "{payload}");
+        }
+    }
+}
+
 #[test]
 fn more_referrals_than_are_remembered_are_all_right() {
     let text = (0..6000).fold(HEAD.to_owned(), |text, n| {

@@ -1,6 +1,7 @@
 //! RFC 2181: RRsets (5) and truncation (9), over TCP too (RFC 7766 5).
 
 use answer::Transport::Udp;
+use wire::message::{Edns, EdnsOption, Rcode};
 
 use crate::server::{Server, query};
 use crate::subject::TCP;
@@ -64,10 +65,40 @@ fn rfc_7766_5_an_answer_over_tcp_may_have_all_65535_octets() {
     assert_eq!((got.flags.truncated, got.answer.len()), (false, 240));
 }
 
+/// RFC 8914 4.25: what no transport has room for is no answer; TC would send the client where it comes from.
 #[test]
-fn rfc_2181_9_more_than_65535_octets_are_truncated_over_tcp_too() {
+fn rfc_8914_4_25_a_set_that_fits_no_message_is_a_failure_over_tcp() {
     let texts: String = (0..300).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(230))).collect();
-    let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
-    let got = server.ask(&query("example. TXT"), TCP);
+    let server = Server::new(&[("example.", &format!("{HEAD}{texts}alias.example. 60 CNAME example.\n"))]);
+    for name in ["example.", "alias.example."] {
+        let asked = query(&format!("{name} TXT")).with_edns(Edns::default());
+        let got = server.ask(&asked, Udp);
+        assert_eq!((got.rcode, got.flags.truncated), (Rcode::NOERROR, true), "{name}");
+        let got = server.ask(&asked, TCP);
+        assert_eq!(
+            (got.rcode, got.flags.truncated, got.flags.authoritative),
+            (Rcode::SERVFAIL, false, false),
+            "{name}"
+        );
+        assert_eq!((&got.answer[..], &got.authority[..]), (&[][..], &[][..]), "{name}");
+        assert_eq!(got.edns.expect("OPT").options, [EdnsOption { code: 15, data: vec![0, 24] }], "{name}");
+    }
+}
+
+#[test]
+fn rfc_2181_9_signatures_that_do_not_fit_are_left_out_whole() {
+    let rrsig = |key: usize, octets: usize| {
+        let signature = "AAAA".repeat(octets / 3);
+        format!("example. 60 RRSIG NS 13 1 60 20300101000000 20200101000000 {key} example. {signature}\n")
+    };
+    let server = |octets| {
+        let signatures: String = (0..10).map(|key| rrsig(key, octets)).collect();
+        Server::new(&[("example.", &(HEAD.to_string() + &signatures))])
+    };
+    let got = server(99).ask(&query("example. RRSIG"), Udp);
     assert_eq!((got.flags.truncated, got.answer.len()), (true, 0));
+    let got = server(99).ask(&query("example. RRSIG"), TCP);
+    assert_eq!((got.flags.truncated, got.answer.len()), (false, 10));
+    let got = server(9999).ask(&query("example. RRSIG"), TCP);
+    assert_eq!((got.rcode, got.answer.len()), (Rcode::SERVFAIL, 0));
 }

@@ -1,6 +1,8 @@
 //! RFC 4592: wildcards.
 
-use crate::server::Server;
+use answer::Transport::Udp;
+
+use crate::server::{Server, query};
 
 /// The zone of RFC 4592 2.2.1, and a name below `host4` for section 3.3.1.
 const EXAMPLE: &str = "
@@ -110,6 +112,38 @@ fn rfc_4592_4_1_a_zone_at_a_wildcard() {
     server.example("*.example. A\n NOERROR AA\n answer\n *.example. 60 A 192.0.2.7");
     server.example("a.*.example. A\n NXDOMAIN AA\n authority\n *.example. 5 SOA ns. host. 1 2 3 4 5");
     server.example("a.example. A\n REFUSED");
+}
+
+/// Every name that the wildcard stands for is delegated (docs/disputed-answers.md), with the proof of RFC 4035 3.1.4.
+#[test]
+fn rfc_4592_4_2_a_delegation_at_a_wildcard_is_proven() {
+    let nsec = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.
+        example. 60 NSEC *.cut.example. NS SOA RRSIG NSEC
+        *.cut.example. 60 NS ns.example.
+        *.cut.example. 60 NSEC ns.example. NS RRSIG NSEC
+        ns.example. 60 A 192.0.2.1
+        ns.example. 60 NSEC *.signed.example. A RRSIG NSEC
+        *.signed.example. 60 NS ns.example.
+        *.signed.example. 60 DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff
+        *.signed.example. 60 RRSIG DS 13 2 60 20300101000000 20200101000000 1 example. AAAA
+        *.signed.example. 60 NSEC example. NS DS RRSIG NSEC
+        ";
+    let server = Server::new(&[("example.", nsec)]);
+    for (question, expected) in [
+        ("a.cut.example. A +do", &["a.cut.example. NS", "*.cut.example. NSEC"][..]),
+        ("b.a.cut.example. NS", &["b.a.cut.example. NS"]),
+        (
+            "a.signed.example. A +do",
+            &["a.signed.example. NS", "a.signed.example. DS", "a.signed.example. RRSIG", "*.signed.example. NSEC"],
+        ),
+    ] {
+        let got = server.ask(&query(question), Udp);
+        let authority: Vec<_> = got.authority.iter().map(|it| format!("{} {}", it.owner, it.rtype)).collect();
+        assert_eq!(authority, expected, "{question}");
+        assert_eq!((got.flags.authoritative, got.answer.len(), got.additional.len()), (false, 0, 1), "{question}");
+    }
 }
 
 const ALIASES: &str = "

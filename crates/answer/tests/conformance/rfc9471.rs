@@ -95,3 +95,14 @@ fn rfc_9471_2_glue_is_that_of_the_server_and_of_no_other() {
         assert_eq!(got.additional.len(), 1, "{other}");
     }
 }
+
+/// RFC 4035 2.2: glue is not signed, and what a careless signer put there does not come along.
+#[test]
+fn rfc_4035_2_2_addresses_at_the_cut_itself_come_without_signatures() {
+    let zone = format!(
+        "{HEAD}child.example. 60 NS child.example.\nchild.example. 60 A 192.0.2.1\n\
+        child.example. 60 RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA\n"
+    );
+    let got = Server::new(&[("example.", &zone)]).ask(&query("child.example. A +do"), Udp);
+    assert_eq!(got.additional.len(), 1);
+}
