@@ -126,6 +126,9 @@ fn finish(
         return None;
     }
     let denial = denial(&zone, &nsec3, plan, found);
+    if found.has_errors() {
+        return None;
+    }
     if denial != Denial::None || !nsec3.is_empty() {
         zone.proofs = Some(Arc::new(Proofs { denial, nsec3 }));
     }

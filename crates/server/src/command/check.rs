@@ -47,7 +47,7 @@ fn check_zones(config: &Config) -> Outcome {
         || {
             let job = |number: usize, turn| {
                 let ZoneConfig { name, source } = zones[number];
-                load(name.as_ref(), &source.file(name.as_ref())?, Aim::Check, turn, &progress)
+                load(name.as_ref(), &source.file(name.as_ref())?, &source.policy, Aim::Check, turn, &progress)
             };
             spread(zones.len(), threads, job, |number, loaded| {
                 if !loaded.findings.is_empty() {

@@ -3,6 +3,7 @@
 //! [`Zones::configure`] compares what is to be served with what is; [`Zones::load`] reads the files that changed and
 //! publishes the difference. A zone that fails keeps the version served before.
 
+mod file;
 pub mod load;
 mod options;
 pub mod progress;
@@ -209,7 +210,9 @@ impl Entry {
             self.stamp == Stamp::NONE || Stamp::of_now(std::iter::once(file).chain(includes)) != self.stamp
         };
         match file.filter(|file| is_changed(file)) {
-            Some(file) => load(apex, &file, Aim::Serve(self.served.zone()), turn, progress).map(Read::Anew),
+            Some(file) => {
+                load(apex, &file, &self.source.policy, Aim::Serve(self.served.zone()), turn, progress).map(Read::Anew)
+            }
             None => {
                 progress.count_zone();
                 Some(Read::Not)
