@@ -1,9 +1,45 @@
-//! Opening what others may have put links in the place of.
+//! Files opened without side effects: nothing waits for the other end of a pipe, and no link leads elsewhere unseen.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Opens a file for reading. Does not wait for a writer, should it be a pipe.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// A file that was found but not opened for reading: whatever happens to its path, it stays the same file.
+pub struct Found(File);
+
+impl Found {
+    /// The file that a path leads to, through links.
+    pub fn at(path: &Path) -> io::Result<Found> {
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map(Found)
+    }
+
+    /// Its path without links and `..`.
+    pub fn real_path(&self) -> io::Result<PathBuf> {
+        fs::read_link(self.in_proc())
+    }
+
+    /// Its metadata.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// Opens it for reading.
+    pub fn open(&self) -> io::Result<File> {
+        open(&self.in_proc())
+    }
+
+    /// proc_pid_fd(5): a link to the file itself, not to its path.
+    fn in_proc(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
 
 /// Opens a folder. Fails where there is something else, a symbolic link to a folder included.
 pub fn open_folder(path: &Path) -> io::Result<File> {
@@ -21,21 +57,45 @@ pub fn open_no_link(path: &Path, create: bool) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
-    fn links_are_not_followed() {
+    fn a_found_file_stays_the_same() {
         let folder = std::env::temp_dir().join(format!("netio-file-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("a writable folder for temporary files");
+        fs::create_dir(&folder).expect("a writable folder for temporary files");
+        let [file, other, link] = ["file", "other", "link"].map(|name| folder.join(name));
+        fs::write(&file, "file").expect("a file");
+        fs::write(&other, "other").expect("a file");
+        symlink(&file, &link).expect("a link");
+        let found = Found::at(&link).expect("the file just written");
+        assert_eq!(found.real_path().expect("procfs"), file.canonicalize().expect("the file just written"));
+        fs::rename(&other, &file).expect("both are there");
+        let mut text = String::new();
+        found.open().and_then(|mut file| file.read_to_string(&mut text)).expect("it is held");
+        assert_eq!(text, "file");
+        fs::remove_dir_all(&folder).expect("the folder just made");
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error() {
+        assert!(Found::at(Path::new("/no/such/file")).is_err());
+        assert!(open(Path::new("/no/such/file")).is_err());
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let folder = std::env::temp_dir().join(format!("netio-links-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a writable folder for temporary files");
         let [link, file] = ["link", "file"].map(|name| folder.join(name));
         assert!(open_no_link(&file, false).is_err());
         let made = open_no_link(&file, true).and_then(|file| file.metadata()).expect("a new file");
         assert_eq!(made.mode() & 0o777, 0o600);
         symlink(&file, &link).expect("a new link");
         assert!(open_no_link(&link, true).is_err() && open_folder(&file).is_err());
-        std::fs::remove_file(&link).expect("the link");
+        fs::remove_file(&link).expect("the link");
         symlink(&folder, &link).expect("a new link");
         assert!(open_folder(&link).is_err() && open_folder(&folder).is_ok());
-        std::fs::remove_dir_all(&folder).expect("the folder just made");
+        fs::remove_dir_all(&folder).expect("the folder just made");
     }
 }

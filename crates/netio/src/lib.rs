@@ -1,4 +1,4 @@
-//! Kernel edges and nearly all unsafe code: batched UDP, stream polling, socket options, pinning, mmap. Knows no DNS.
+//! Kernel edges and nearly all unsafe code: batched UDP, stream polling, socket options, pinning, files. Knows no DNS.
 //!
 //! Linux only. Used by the server and the load generator; everything here is a thin, safe face of a system call.
 
@@ -9,7 +9,6 @@ pub mod client;
 pub mod clock;
 pub mod file;
 pub mod limit;
-pub mod map;
 pub mod memory;
 pub mod pin;
 pub mod privilege;

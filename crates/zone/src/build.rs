@@ -36,9 +36,10 @@ const REBUILD_SHARE: usize = 4;
 
 /// Makes a zone of what was staged. `None` where there are errors among the findings.
 pub(crate) fn assemble(stages: Vec<Stage>, plan: &Plan<'_>) -> (Option<(Zone, Option<Difference>)>, Findings) {
-    let (names, nsec3): (Vec<Part>, Vec<Part>) = stages.into_iter().map(|stage| (stage.names, stage.nsec3)).unzip();
-    let mut name_runs = gather(&names);
-    let mut nsec3_runs = gather(&nsec3);
+    let (mut names, mut nsec3): (Vec<Part>, Vec<Part>) =
+        stages.into_iter().map(|stage| (stage.names, stage.nsec3)).unzip();
+    let mut name_runs = gather(&mut names);
+    let mut nsec3_runs = gather(&mut nsec3);
     let (names, nsec3) = (Staged(&names), Staged(&nsec3));
     let mut found = Findings::default();
     let mut zone = None;
@@ -127,6 +128,9 @@ fn finish(
         return None;
     }
     let denial = denial(&zone, &nsec3, plan, found);
+    if found.has_errors() {
+        return None;
+    }
     if denial != Denial::None || !nsec3.is_empty() {
         zone.proofs = Some(Arc::new(Proofs { denial, nsec3 }));
     }

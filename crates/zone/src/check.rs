@@ -230,7 +230,13 @@ pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &Plan<'_>, found: &mut Fin
                 );
             }
             let iterations = u16::from_be_bytes([*high, *low]);
-            if iterations > MAX_ITERATIONS {
+            if iterations > plan.nsec3_max_iterations {
+                let message = format!(
+                    "NSEC3 with {iterations} iterations, more than `nsec3-max-iterations` = {}",
+                    plan.nsec3_max_iterations
+                );
+                found.add(Severity::Error, plan.place(0, 0), message, "sign with 0 iterations (RFC 9276 3.1)");
+            } else if iterations > MAX_ITERATIONS {
                 let message = format!("NSEC3 with {iterations} iterations: validators treat the zone as unsigned");
                 found.add(Severity::Warning, plan.place(0, 0), message, "sign with 0 iterations (RFC 9276 3.1)");
             }

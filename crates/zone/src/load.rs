@@ -7,7 +7,7 @@ use wire::serial::is_later;
 use crate::build::{Difference, assemble};
 use crate::plan::Plan;
 use crate::stage::Stage;
-use crate::text::{self, Source};
+use crate::text::{self, ReadAt, Source};
 use crate::{Diagnostic, Place, Severity, Zone};
 
 /// How to load.
@@ -19,12 +19,14 @@ pub struct Options<'a> {
     pub previous: Option<&'a Zone>,
     /// Look for what is right by the letter and still not meant: names without addresses, missing glue.
     pub thorough: bool,
+    /// A zone with more NSEC3 iterations is refused: each makes every denial dearer.
+    pub nsec3_max_iterations: u16,
 }
 
 impl<'a> Options<'a> {
-    /// A first load, as fast as can be.
+    /// A first load, as fast as can be, with any number of NSEC3 iterations.
     pub fn new(text: text::Options<'a>) -> Options<'a> {
-        Options { text, previous: None, thorough: false }
+        Options { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX }
     }
 }
 
@@ -41,7 +43,7 @@ pub struct Outcome {
 }
 
 /// Reads, checks and builds a zone. Needs memory for the text's records besides the zone itself while it runs.
-pub fn load(source: Source<'_>, options: &Options<'_>) -> Outcome {
+pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &Options<'_>) -> Outcome {
     let apex = options.text.apex;
     let parsed = text::parse(source, &options.text, || Stage::new(apex));
     let mut outcome = Outcome { zone: None, difference: None, diagnostics: parsed.diagnostics, files: parsed.files };
@@ -57,6 +59,7 @@ pub fn load(source: Source<'_>, options: &Options<'_>) -> Outcome {
         previous: options.previous,
         thorough: options.thorough,
         checks: options.text.checks,
+        nsec3_max_iterations: options.nsec3_max_iterations,
         is_whole: is_readable,
     };
     let (assembled, findings) = assemble(parsed.sinks, &plan);

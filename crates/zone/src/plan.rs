@@ -15,6 +15,7 @@ pub(crate) struct Plan<'p> {
     pub(crate) previous: Option<&'p Zone>,
     pub(crate) thorough: bool,
     pub(crate) checks: Checks,
+    pub(crate) nsec3_max_iterations: u16,
     /// All records could be read, so what is not there is missing.
     pub(crate) is_whole: bool,
 }

@@ -128,11 +128,12 @@ impl<'s> Staged<'s> {
     }
 }
 
-/// The runs of all parts.
-pub(crate) fn gather(parts: &[Part]) -> Vec<Run> {
+/// Takes the runs out of all parts; each part's are freed before the next part's are copied.
+pub(crate) fn gather(parts: &mut [Part]) -> Vec<Run> {
     let mut runs = Vec::with_capacity(parts.iter().map(|part| part.runs.len()).sum());
-    for (stage, part) in parts.iter().enumerate() {
-        runs.extend(part.runs.iter().map(|run| Run { stage: stage as u32, ..*run }));
+    for (stage, part) in parts.iter_mut().enumerate() {
+        let taken = std::mem::take(&mut part.runs);
+        runs.extend(taken.into_iter().map(|run| Run { stage: stage as u32, ..run }));
     }
     runs
 }

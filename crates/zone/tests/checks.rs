@@ -15,7 +15,7 @@ fn loaded_after(text: &str, previous: Option<&Zone>) -> Outcome {
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
     let text_options = text::Options { threads: 2, ..text::Options::new(apex.as_ref()) };
-    load(source, &Options { text: text_options, previous, thorough: true })
+    load(source, &Options { previous, thorough: true, nsec3_max_iterations: 150, ..Options::new(text_options) })
 }
 
 /// Severity, line and message of all that is found in the apex and these further lines.
@@ -135,4 +135,6 @@ fn rfc_9276_3_2_many_iterations_are_told() {
     let chain = "2t7b4g4vsa5smi47k61mv5bv1a22bojr 60 NSEC3 1 0 101 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr SOA NS\n";
     let message = "NSEC3 with 101 iterations: validators treat the zone as unsigned";
     has_warning(&format!("@ 60 NSEC3PARAM 1 0 101 -\n{chain}"), 0, message);
+    let message = "NSEC3 with 151 iterations, more than `nsec3-max-iterations` = 150";
+    has_error(&format!("@ 60 NSEC3PARAM 1 0 151 -\n{chain}"), 0, message);
 }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use netio::map::Contents;
 use wire::{Name, Rtype};
 use zone::text::Source;
 
@@ -117,14 +116,14 @@ impl Draw {
             seed,
         };
         let bytes = read(path)?;
-        let source = Source { name: path.display().to_string().into(), bytes: &bytes };
+        let source = Source { name: path.display().to_string().into(), bytes: bytes.as_slice() };
         drawing::draw(source, apex.as_ref(), &recipe, dress).map_err(|error| Failure::Input(error.to_string()))
     }
 }
 
 /// The content of an input file.
-pub fn read(path: &Path) -> Result<Contents, Failure> {
-    Contents::open(path).map_err(Failure::input(path.display()))
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(Failure::input(path.display()))
 }
 
 fn weighted_type(text: &str) -> Result<(Rtype, f64), String> {

@@ -191,7 +191,7 @@ fn rendered(path: &Path) -> Result<Zones, Failure> {
         let apex: Name = name.parse().map_err(|error| wrong(&format!("name `{name}`: {error}")))?;
         let file = Path::new(file.trim());
         let bytes = read(file)?;
-        let source = Source { name: file.display().to_string().into(), bytes: &bytes };
+        let source = Source { name: file.display().to_string().into(), bytes: bytes.as_slice() };
         let zone = render(source, &apex).map_err(|error| Failure::Input(error.to_string()))?;
         zones.insert(apex, zone);
     }

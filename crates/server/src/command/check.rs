@@ -1,13 +1,11 @@
 //! `zonda check`: every mistake of a configuration and of zones, in one run.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use wire::Name;
 use zone::Diagnostic;
 
 use super::{json, print, print_failure, read_config};
@@ -47,31 +45,31 @@ pub fn run(arguments: &Check) -> ExitCode {
 
 fn check_zones(config: &Config) -> Outcome {
     let mut findings: Vec<Finding> = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
-    let zones: Vec<(Name, PathBuf)> = config.zones.iter().filter_map(file).collect();
+    let zones: Vec<&ZoneConfig> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
     let mut by_zone = check_files(&zones);
     by_zone.sort_by_key(|(number, _)| *number);
     for (number, found) in by_zone {
-        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].0.as_ref()))));
+        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].name.as_ref()))));
     }
     Outcome::of(zones.len(), findings)
 }
 
-fn file(zone: &ZoneConfig) -> Option<(Name, PathBuf)> {
-    Some((zone.name.clone(), zone.source.file(zone.name.as_ref())?))
-}
-
 /// Reads the files of zones and shows the progress; returns the findings with the index of their zone.
-fn check_files(zones: &[(Name, PathBuf)]) -> Vec<(usize, Vec<Diagnostic>)> {
+fn check_files(zones: &[&ZoneConfig]) -> Vec<(usize, Vec<Diagnostic>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, results) = channel();
     let pool = Pool::new(
         threads,
-        |task: &Task<(usize, Name)>, turn| load(task.job.1.as_ref(), &task.file, Aim::Check, turn, &task.progress),
+        |task: &Task<(usize, ZoneConfig)>, turn| {
+            let ZoneConfig { name, source } = &task.job.1;
+            load(name.as_ref(), &task.file, &source.policy, Aim::Check, turn, &task.progress)
+        },
         // The receiver is there until the last result.
         move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),
     );
-    for (number, (name, file)) in zones.iter().enumerate() {
-        pool.submit(Arc::new(Task::new(file.clone(), (number, name.clone()))));
+    for (number, zone) in zones.iter().enumerate() {
+        let file = zone.source.file(zone.name.as_ref()).expect("zones without a file are not checked");
+        pool.submit(Arc::new(Task::new(file, (number, ZoneConfig::clone(zone)))));
     }
     let begin = Instant::now();
     let (mut display, mut next_tick) = (ProgressDisplay::new(begin), begin + TICK);

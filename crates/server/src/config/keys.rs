@@ -118,6 +118,28 @@ section! {
         /// The zone file; `{name}` in it stands for the zone's name without its final dot, `root` for the root.
         Reload "file" file: Option<PathBuf> = "";
 
+        /// More folders whose files the zone file may include with `$INCLUDE`, subfolders too.
+        ///
+        /// It may always include files below its own folder and below the folder of the configuration file that names the
+        /// zone. Links and `..` may lead out of a folder only into another one. `["/"]` allows every file that zonda can read;
+        /// messages about mistakes quote what is read.
+        Reload "include-paths" include_paths: Option<Vec<PathBuf>> = "";
+
+        /// The most records of the zone; 0 is no limit. A zone with more is not loaded, and the version before it is kept.
+        Reload "max-records" max_records: Option<Whole<0, { u32::MAX }>> = "0";
+
+        /// The most records that `$GENERATE` and files included more than once may make; 0 is no limit.
+        ///
+        /// All of a zone count together, and one of more than 256 octets counts as several. Without the limit, a few lines of
+        /// zone text take all memory.
+        Reload "max-generated" max_generated: Option<Whole<0, { u32::MAX }>> = "1000000";
+
+        /// The most NSEC3 iterations of the zone; with more it is not loaded, and the version before it is kept.
+        ///
+        /// Each iteration makes every answer that denies a name dearer. RFC 9276 asks for 0, and validators take zones with more
+        /// than 100 or 150 for unsigned.
+        Reload "nsec3-max-iterations" nsec3_max_iterations: Option<Whole<0, 65_535>> = "150";
+
         /// Servers to transfer the zone from.
         ///
         /// NOT YET SERVED: transfers in come with a later release. Until then a zone with `primaries` is served from

@@ -22,7 +22,7 @@ use zone::Diagnostic;
 
 pub use keys::{LogFormat, LogLevel, Server};
 pub use value::{Endpoint, Prefix};
-pub use zones::{ZoneConfig, ZonePolicy, ZoneSource};
+pub use zones::{ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
 
 /// All that the files say, with templates resolved.
 #[derive(Debug, Default)]

@@ -235,6 +235,7 @@ impl Reader {
                     other => _ = self.key(context, &mut keys, other, key.span(), value),
                 }
             }
+            keys.start_at(context.folder);
             let place = context.place(name.span().start);
             let template = Template { keys, folder: context.folder.to_owned(), place };
             if let Some(first) = self.templates.insert(name.get_ref().to_string(), template) {
@@ -261,6 +262,7 @@ impl Reader {
             }
             return;
         };
+        keys.start_at(context.folder);
         let pattern = keys.file.take().map(|file| self.interner.pattern(&context.folder.join(file), name.as_ref()));
         let kept = self.keep(keys);
         self.zones.push(PendingZone { name, pattern, kept, source: context.source, line });
@@ -287,6 +289,13 @@ impl Reader {
 
     pub(super) fn error(&mut self, place: Place, message: String, help: &str) {
         self.problem(diagnostic(Severity::Error, place, message, help));
+    }
+}
+
+impl Zone {
+    /// Lets relative paths start at the folder of the file they are in.
+    fn start_at(&mut self, folder: &Path) {
+        self.include_paths.iter_mut().flatten().for_each(|path| *path = folder.join(&*path));
     }
 }
 
@@ -332,6 +341,6 @@ fn help_to_read(error: &std::io::Error) -> &'static str {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::Config;
 use super::keys::{Server, Zone};
 use super::section::{Key, Section};
-use super::zones::ZoneConfig;
+use super::value::Whole;
+use super::zones::{ZoneConfig, ZoneLimits};
 use crate::printable::Printable;
 
 /// The configuration as one TOML text. Secrets are hidden; defaults are marked.
@@ -40,6 +41,11 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
     fn unless_empty<T: Clone>(list: &[T]) -> Option<Vec<T>> {
         (!list.is_empty()).then(|| list.to_vec())
     }
+    fn unless_default(limit: u32, default: u32) -> Option<Whole<0, { u32::MAX }>> {
+        (limit != default).then_some(Whole(limit))
+    }
+    let (limits, default) = (&zone.source.policy.limits, ZoneLimits::default());
+    let iterations = limits.nsec3_max_iterations;
     let keys = Zone {
         name: Some(zone.name.clone()),
         template: None,
@@ -47,6 +53,10 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
         primaries: unless_empty(&zone.source.policy.primaries),
         allow_transfer: unless_empty(&zone.source.policy.allow_transfer),
         notify: unless_empty(&zone.source.policy.notify),
+        include_paths: unless_empty(&zone.source.policy.include_paths),
+        max_records: unless_default(limits.max_records, default.max_records),
+        max_generated: unless_default(limits.max_generated, default.max_generated),
+        nsec3_max_iterations: (iterations != default.nsec3_max_iterations).then_some(Whole(iterations.into())),
     };
     out.push_str("\n[[zone]]\n");
     for (index, key) in Zone::KEYS.iter().enumerate() {

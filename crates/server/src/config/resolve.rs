@@ -1,9 +1,11 @@
 //! The end of reading: pending zones and templates become [`ZoneConfig`]s, or mistakes.
 
+use std::path::Path;
+
 use zone::{Diagnostic, Place, Severity};
 
 use super::Config;
-use super::read::{PendingZone, Reader, Template, diagnostic};
+use super::read::{PendingZone, Reader, Template, diagnostic, folder_of};
 use super::suggest::nearest;
 use super::value::Text;
 use super::zones::{ZoneConfig, ZonePolicy, ZoneSource};
@@ -53,7 +55,10 @@ impl Reader {
         let named = keys.template.as_ref().map(|Text(name)| name.as_str());
         let template = self.templates.get(named.unwrap_or(DEFAULT_TEMPLATE));
         let unknown = named.filter(|_| template.is_none()).map(str::to_owned);
-        let policy = ZonePolicy::of(keys, template.map(|template| &template.keys));
+        // A zone of the command line has no line.
+        let config = (zone.line > 0).then(|| Path::new(&*self.files[zone.source as usize]));
+        let config_folder = config.map(|file| folder_of(file).to_owned());
+        let policy = ZonePolicy::of(keys, template.map(|template| &template.keys), config_folder);
         let file = |template: &Template| Some(template.folder.join(template.keys.file.as_ref()?));
         let inherited = if zone.pattern.is_none() { template.and_then(file) } else { None };
         let inherited = inherited.map(|file| self.interner.pattern(&file, zone.name.as_ref()));

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use wire::{Name, NameRef};
 
 use super::keys::Zone;
-use super::value::{Endpoint, Prefix};
+use super::section::{Section, Setting};
+use super::value::{Endpoint, Prefix, Whole};
 
 /// A zone to serve.
 #[derive(Clone, Debug)]
@@ -38,6 +39,23 @@ pub struct ZonePolicy {
     pub allow_transfer: Vec<Prefix>,
     /// Servers to tell of changes.
     pub notify: Vec<Endpoint>,
+    /// The folder of the configuration file that names the zone; none where the command line does.
+    pub config_folder: Option<PathBuf>,
+    /// Other folders with files to include.
+    pub include_paths: Vec<PathBuf>,
+    /// How large and how dear the zone may be.
+    pub limits: ZoneLimits,
+}
+
+/// What a zone may cost; 0 records are any number of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ZoneLimits {
+    /// Records of the zone.
+    pub max_records: u32,
+    /// Records by `$GENERATE` and by repeated `$INCLUDE`.
+    pub max_generated: u32,
+    /// NSEC3 iterations.
+    pub nsec3_max_iterations: u16,
 }
 
 impl ZoneSource {
@@ -51,9 +69,12 @@ impl ZoneSource {
         self.pattern.is_some()
     }
 
-    /// Whether a zone has the same file by both.
-    pub fn has_file_of(&self, other: &ZoneSource) -> bool {
-        self.pattern == other.pattern
+    /// Whether a zone has the same content by both: the same file, read by the same rules.
+    pub fn is_read_like(&self, other: &ZoneSource) -> bool {
+        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits) {
+            (&policy.config_folder, &policy.include_paths, policy.limits)
+        }
+        self.pattern == other.pattern && rules(&self.policy) == rules(&other.policy)
     }
 }
 
@@ -87,8 +108,8 @@ impl Interner {
 }
 
 impl ZonePolicy {
-    /// The policy of a zone with these keys, a key of `own` before one of `template`.
-    pub fn of(own: &Zone, template: Option<&Zone>) -> ZonePolicy {
+    /// The policy of a zone with these keys, a key of `own` before one of `template`, named in a file of `config_folder`.
+    pub fn of(own: &Zone, template: Option<&Zone>, config_folder: Option<PathBuf>) -> ZonePolicy {
         fn pick<T: Clone>(own: &Option<Vec<T>>, template: Option<&Option<Vec<T>>>) -> Vec<T> {
             own.as_ref().or(template.and_then(Option::as_ref)).cloned().unwrap_or_default()
         }
@@ -96,6 +117,42 @@ impl ZonePolicy {
             primaries: pick(&own.primaries, template.map(|keys| &keys.primaries)),
             allow_transfer: pick(&own.allow_transfer, template.map(|keys| &keys.allow_transfer)),
             notify: pick(&own.notify, template.map(|keys| &keys.notify)),
+            config_folder,
+            include_paths: pick(&own.include_paths, template.map(|keys| &keys.include_paths)),
+            limits: ZoneLimits::of(own, template),
+        }
+    }
+}
+
+/// What the table of keys says.
+static DEFAULT_LIMITS: LazyLock<ZoneLimits> = LazyLock::new(|| {
+    fn default<const MIN: u32, const MAX: u32>(name: &str) -> u32 {
+        let key = Zone::KEYS.iter().find(|key| key.name == name).expect("a key of the table");
+        Whole::<MIN, MAX>::from_default(key.default).0
+    }
+    ZoneLimits {
+        max_records: default::<0, { u32::MAX }>("max-records"),
+        max_generated: default::<0, { u32::MAX }>("max-generated"),
+        nsec3_max_iterations: default::<0, 65_535>("nsec3-max-iterations") as u16,
+    }
+});
+
+impl Default for ZoneLimits {
+    fn default() -> ZoneLimits {
+        *DEFAULT_LIMITS
+    }
+}
+
+impl ZoneLimits {
+    fn of(own: &Zone, template: Option<&Zone>) -> ZoneLimits {
+        let default = ZoneLimits::default();
+        let max_records = own.max_records.or(template.and_then(|keys| keys.max_records));
+        let max_generated = own.max_generated.or(template.and_then(|keys| keys.max_generated));
+        let iterations = own.nsec3_max_iterations.or(template.and_then(|keys| keys.nsec3_max_iterations));
+        ZoneLimits {
+            max_records: max_records.map_or(default.max_records, |records| records.0),
+            max_generated: max_generated.map_or(default.max_generated, |records| records.0),
+            nsec3_max_iterations: iterations.map_or(default.nsec3_max_iterations, |iterations| iterations.0 as u16),
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Reads one zone from its files into a version that can be served.
 
 use std::io;
-use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use netio::map::Contents;
 use wire::NameRef;
 use zone::load::{Options, Outcome};
+use zone::text::{Included, Limits, ReadAt, Refusal};
 use zone::{Checks, Diagnostic, Difference, Place, Severity, Zone, text};
 
+use super::file::{Folders, ZoneFile};
 use super::pool::{TooBig, Turn};
 use super::progress::Progress;
 use super::stamp::{Files, Stamp};
+use crate::config::{ZoneLimits, ZonePolicy};
 use crate::input::{self, may_not_end};
 use crate::printable::path_text;
 
@@ -45,69 +46,104 @@ pub enum Aim<'z> {
 }
 
 /// Reads a zone from its file, unless that is too big for the turn.
-pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Result<Loaded, TooBig> {
-    let files = Files::default();
-    let len = files.note(path);
+pub fn load(
+    apex: NameRef<'_>,
+    path: &Path,
+    policy: &ZonePolicy,
+    aim: Aim<'_>,
+    turn: Turn,
+    progress: &Progress,
+) -> Result<Loaded, TooBig> {
+    let job = Job { apex, path, policy, aim, progress, files: Files::default() };
+    let len = job.files.note(path);
     if len >= turn.below {
         return Err(TooBig(len));
     }
     progress.expect_octets(len);
     // A mistake of ours in reading must not end the server.
-    let work = AssertUnwindSafe(|| read(apex, path, &files, aim, turn.threads, progress));
-    let read = catch_unwind(work).unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
+    let read = catch_unwind(AssertUnwindSafe(|| job.read(turn.threads)));
+    let read = read.unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
     // A zone that failed is tried again, whether its files have changed or not.
-    let stamp = if read.zone.is_some() { files.stamp() } else { Stamp::NONE };
+    let stamp = if read.zone.is_some() { job.files.stamp() } else { Stamp::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
-    let includes = files.others(path);
+    let includes = job.files.others(path);
     Ok(Loaded { zone: read.zone, is_changed, findings: read.diagnostics, stamp, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
-fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: usize, progress: &Progress) -> Outcome {
-    if matches!(aim, Aim::Serve(_)) && may_not_end(path) {
-        let message = "the zone file is no regular file".into();
-        return failed(path, message, "write the zone to a file: it is read again with reloads");
-    }
-    let contents = match contents(path) {
-        Ok(contents) => contents,
-        Err(error) => return failed(path, format!("the zone file cannot be read: {error}"), mend(&error)),
-    };
-    let done = AtomicU64::new(0);
-    let text = text::Options {
-        apex,
-        threads,
-        include: &|written, place| include(written, &files.named(&place.file), files),
-        progress: &|octets| progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed))),
-        error_limit: ERROR_LIMIT,
-        checks: Checks::Lenient,
-    };
-    let (previous, thorough) = match aim {
-        Aim::Serve(previous) => (previous, false),
-        Aim::Check => (None, true),
-    };
-    let source = text::Source { name: path_text(path).into(), bytes: &contents };
-    zone::load::load(source, &Options { text, previous, thorough })
+/// A zone to be read.
+struct Job<'j> {
+    apex: NameRef<'j>,
+    path: &'j Path,
+    policy: &'j ZonePolicy,
+    aim: Aim<'j>,
+    progress: &'j Progress,
+    files: Files,
 }
 
-/// Reads an included file; its path starts at the folder of the file that includes it.
-fn include(written: &str, includer: &Path, files: &Files) -> Result<(Arc<str>, Vec<u8>), String> {
-    let folder = includer.parent().unwrap_or(Path::new(""));
-    let path = folder.join(written);
-    files.note(&path);
-    if may_not_end(&path) {
-        return Err("it is no regular file".into());
+impl Job<'_> {
+    fn read(&self, threads: usize) -> Outcome {
+        let text = match self.open() {
+            Ok(text) => text,
+            Err(Refusal { message, help }) => return failed(self.path, message, help),
+        };
+        let ZoneLimits { max_records, max_generated, nsec3_max_iterations } = self.policy.limits;
+        let (folders, done) = (self.folders(), AtomicU64::new(0));
+        let options = text::Options {
+            apex: self.apex,
+            threads,
+            include: &|written, place| self.include(written, place, &folders),
+            progress: &|octets| {
+                self.progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed)));
+            },
+            error_limit: ERROR_LIMIT,
+            checks: Checks::Lenient,
+            limits: Limits { records: unless_0(max_records), generated: unless_0(max_generated) },
+        };
+        let (previous, thorough) = match self.aim {
+            Aim::Serve(previous) => (previous, false),
+            Aim::Check => (None, true),
+        };
+        let source = text::Source { name: path_text(self.path).into(), bytes: &*text };
+        zone::load::load(source, &Options { text: options, previous, thorough, nsec3_max_iterations })
     }
-    let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
-    Ok((path_text(&path).into(), bytes))
+
+    /// Opens the zone file. To be served, it must be a regular one: one zone's file must not hold up the others.
+    fn open(&self) -> Result<Box<dyn ReadAt>, Refusal> {
+        let text: io::Result<Box<dyn ReadAt>> = match (may_not_end(self.path), self.aim) {
+            (true, Aim::Serve(_)) => {
+                let help = "write the zone to a file: it is read again with reloads";
+                return Err(Refusal { message: "the zone file is no regular file".into(), help });
+            }
+            (true, Aim::Check) => input::read(self.path).map(|text| Box::new(text) as _),
+            (false, _) => ZoneFile::open(self.path).map(|file| Box::new(file) as _),
+        };
+        text.map_err(|error| {
+            let help = help_to_read(&error);
+            Refusal { message: format!("the zone file cannot be read: {error}"), help }
+        })
+    }
+
+    /// Where included files may be.
+    fn folders(&self) -> Folders<'_> {
+        let own = self.path.parent().unwrap_or(Path::new(""));
+        let others = self.policy.config_folder.iter().chain(&self.policy.include_paths);
+        Folders::new(std::iter::once(own).chain(others.map(PathBuf::as_path)))
+    }
+
+    /// Opens an included file; its path starts at the folder of the file that includes it.
+    fn include(&self, written: &str, place: &Place, folders: &Folders<'_>) -> Result<Included, Refusal> {
+        let includer = self.files.named(&place.file);
+        let path = includer.parent().unwrap_or(Path::new("")).join(written);
+        self.files.note(&path);
+        folders.open(&path)
+    }
 }
 
-/// The text of a zone file; a stream has to be read to its end before it can be parsed in parts.
-fn contents(path: &Path) -> io::Result<Box<dyn Deref<Target = [u8]>>> {
-    match may_not_end(path) {
-        true => input::read(path).map(|octets| Box::new(octets) as _),
-        false => Contents::open(path).map(|contents| Box::new(contents) as _),
-    }
+/// A limit of the configuration, where 0 is none.
+fn unless_0(limit: u32) -> u64 {
+    if limit == 0 { u64::MAX } else { limit.into() }
 }
 
 fn failed(path: &Path, message: String, help: &str) -> Outcome {
@@ -117,9 +153,9 @@ fn failed(path: &Path, message: String, help: &str) -> Outcome {
     Outcome { zone: None, difference: None, diagnostics: vec![diagnostic], files: vec![file] }
 }
 
-fn mend(error: &io::Error) -> &'static str {
+fn help_to_read(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "make the file, or mend its path in the configuration",
+        io::ErrorKind::NotFound => "make the file, or correct its path in the configuration",
         io::ErrorKind::PermissionDenied => "let the user that zonda runs as read it",
         _ => "",
     }

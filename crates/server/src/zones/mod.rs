@@ -5,6 +5,7 @@
 //! A zone that fails keeps the version served before.
 
 mod entry;
+mod file;
 pub mod load;
 mod options;
 pub mod pool;
@@ -24,7 +25,7 @@ use answer::{Access, Content, Reader, Served, ServedZone};
 use wire::{Name, NameRef};
 use zone::Zone;
 
-use crate::config::{Server, ZoneConfig, ZoneSource};
+use crate::config::{Server, ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use entry::{Accesses, Entry, change_of, zone_report};
 use load::{Aim, Loaded, load};
@@ -59,6 +60,7 @@ pub struct Zones {
 /// A look at a zone's files: what is needed for it.
 pub struct Look {
     served: Arc<ServedZone>,
+    policy: Arc<ZonePolicy>,
     stamp: Stamp,
     includes: Option<Arc<[PathBuf]>>,
 }
@@ -188,8 +190,8 @@ impl Zones {
         changes: &mut Vec<ZoneReport>,
     ) -> Entry {
         let apex = old.served.apex();
-        let has_same_file = source.has_file_of(&old.source);
-        if !has_same_file {
+        let is_read_alike = source.is_read_like(&old.source);
+        if !is_read_alike {
             self.reading.remove(&apex.to_owned());
         }
         if source.policy != old.source.policy {
@@ -199,7 +201,7 @@ impl Zones {
             Some(zone) => Content::Zone(zone.clone()),
             None => Content::Missing(apex.to_owned()),
         };
-        let stamp = if has_same_file { old.stamp } else { Stamp::NONE };
+        let stamp = if is_read_alike { old.stamp } else { Stamp::NONE };
         Entry { served: Arc::new(ServedZone { content, transfer }), source, stamp }
     }
 
@@ -281,7 +283,8 @@ impl Zones {
             return;
         }
         let includes = self.includes.get(&apex).cloned();
-        let job = Look { served: entry.served.clone(), stamp: entry.stamp, includes };
+        let policy = entry.source.policy.clone();
+        let job = Look { served: entry.served.clone(), policy, stamp: entry.stamp, includes };
         let task = Arc::new(Task::new(file, job));
         self.reading.insert(apex, Reading { task: task.clone(), look, again: None });
         self.handed_out += 1;
@@ -356,10 +359,10 @@ impl Look {
 
 /// Reads a zone if its file, or one it includes, is not as it was.
 fn read(task: &Task<Look>, turn: Turn) -> Result<LookResult, TooBig> {
-    let Look { served, stamp, includes } = &task.job;
+    let Look { served, policy, stamp, includes } = &task.job;
     let includes = includes.iter().flat_map(|includes| includes.iter()).map(PathBuf::as_path);
     if *stamp != Stamp::NONE && *stamp == Stamp::of_now(std::iter::once::<&Path>(&task.file).chain(includes)) {
         return Ok(LookResult::Unchanged);
     }
-    load(served.apex(), &task.file, Aim::Serve(served.zone()), turn, &task.progress).map(LookResult::Anew)
+    load(served.apex(), &task.file, policy, Aim::Serve(served.zone()), turn, &task.progress).map(LookResult::Anew)
 }

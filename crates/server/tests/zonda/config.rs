@@ -46,6 +46,21 @@ fn templates_and_includes_are_resolved() {
 }
 
 #[test]
+fn limits_come_from_templates() {
+    let bench = Bench::new();
+    let template = "[template.default]\nmax-records = 5\nnsec3-max-iterations = 0\ninclude-paths = [\"shared\"]\n";
+    let zone = "[[zone]]\nname = \"a\"\nfile = \"a.zone\"\nmax-records = 0\nmax-generated = 7\n";
+    bench.write("etc/zonda.toml", &format!("{template}{zone}"));
+    let outcome = bench.run(&["config", "--config", "etc/zonda.toml", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    // 0 is the default of max-records and stands for itself.
+    let expected = serde_json::json!([{
+        "name": "a.", "file": "etc/a.zone", "include-paths": ["etc/shared"], "max-generated": 7, "nsec3-max-iterations": 0,
+    }]);
+    assert_eq!(value["zone"], expected);
+}
+
+#[test]
 fn what_is_printed_can_be_read_back() {
     let bench = Bench::new();
     bench.write("zonda.toml", &TEXT.replace("cookie-secrets", "# cookie-secrets"));

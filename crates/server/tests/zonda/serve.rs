@@ -99,10 +99,34 @@ fn a_zone_file_that_may_not_end_is_not_read() {
     let bench = Bench::new();
     bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE /dev/tty\n"));
     bench.write_zone("good.example", 1, "192.0.2.1");
-    let daemon = bench.serve(&["--zone", "null.example=/dev/null", "zones"]);
+    bench.write("zonda.toml", "[template.default]\ninclude-paths = [\"/dev\"]\n");
+    let daemon = bench.serve(&["--config", "zonda.toml", "--zone", "null.example=/dev/null", "zones"]);
     assert!(daemon.ask("www.good.example").has("192.0.2.1"));
     daemon.wait_for_log("/dev/null: error: the zone file is no regular file");
     daemon.wait_for_log("/dev/tty is not included: it is no regular file");
+}
+
+#[test]
+fn zone_files_include_files_of_their_folders() {
+    let bench = Bench::new();
+    let text = |path: &str| format!("{}$INCLUDE {path}\n", zone_text(1, "192.0.2.1"));
+    for folder in ["zones/sub", "config", "shared"] {
+        bench.write(&format!("{folder}/more"), "more 60 A 192.0.2.7\n");
+    }
+    let served = [("below", "sub/more"), ("config", "../config/more"), ("shared", "../shared/more")];
+    for (name, path) in served {
+        bench.write(&format!("zones/{name}.example.zone"), &text(path));
+    }
+    let zone = |name: &str| format!("[[zone]]\nname = \"{name}.example\"\nfile = \"../zones/{name}.example.zone\"\n");
+    let zones: String = served.iter().map(|(name, _)| zone(name)).collect();
+    bench.write("config/zonda.toml", &format!("{zones}include-paths = [\"../shared\"]\n"));
+    let daemon = bench.serve(&["--config", "config/zonda.toml"]);
+    for (name, _) in served {
+        assert!(daemon.ask(&format!("more.{name}.example")).has("192.0.2.7"), "{name}");
+    }
+    let outcome = bench.run(&["check", "zones/below.example.zone", "zones/shared.example.zone"]);
+    assert!(outcome.out.contains("../shared/more is not included: it is outside"), "{}", outcome.out);
+    assert!(outcome.out.contains("`include-paths`") && !outcome.out.contains("sub/more"), "{}", outcome.out);
 }
 
 #[test]

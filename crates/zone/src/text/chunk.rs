@@ -1,16 +1,18 @@
 //! A big file read in chunks on several threads, each from a guess of what the text before it means. For `file` only.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 
 use memchr::{memchr, memmem};
 
+use super::budget::Budget;
 use super::directive::{Include, origin};
 use super::fault::Findings;
 use super::file::{Progress, Text};
-use super::reader::Reader;
-use super::scan::{Position, Scanner, count_lines, owner_line};
+use super::reader::{Reader, State, Stop};
+use super::scan::{Position, Scanner, count_lines};
+use super::window::Window;
 use super::{Options, Sink, ttl};
 
 /// How a file is cut; in octets.
@@ -18,14 +20,23 @@ use super::{Options, Sink, ttl};
 pub(super) struct Plan {
     /// Smaller files are read in one go.
     pub big: usize,
-    /// Read before the rest is cut, as it most likely has the directives that hold for all of it; also the smallest chunk.
+    /// Read before the rest is cut, as it most likely has the directives that hold for all of it; also the smallest chunk,
+    /// and what is read behind a chunk for an entry that goes on there.
     pub head: usize,
     /// The largest chunk.
     pub chunk: usize,
+    /// The longest entry, and the most text that a thread holds. RDATA takes 320 KiB at most, comments in it left out: a
+    /// blank and `\DDD` for each octet.
+    pub longest: usize,
 }
 
 impl Plan {
-    pub const DEFAULT: Plan = Plan { big: 1 << 20, head: 64 << 10, chunk: 4 << 20 };
+    pub const DEFAULT: Plan = Plan { big: 1 << 20, head: 64 << 10, chunk: 4 << 20, longest: 8 << 20 };
+
+    /// How much is held of a text that is read in order.
+    pub fn window_len(&self) -> usize {
+        self.chunk.saturating_add(self.head)
+    }
 }
 
 /// A part of a file that was read from a guess.
@@ -40,6 +51,8 @@ pub(super) struct Chunk<S> {
     relied_on_last_ttl: bool,
     /// Whether it has a last TTL of its own to pass on.
     pub stated_ttl: bool,
+    /// How many records there are in it.
+    pub records: u64,
     pub sink: S,
     pub findings: Findings,
 }
@@ -54,17 +67,20 @@ pub(super) struct Setup<'a, M> {
 impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
     /// Reads the chunks of a file behind `from` on all threads; `known` is what is known before it.
     pub fn guessed(&self, text: &Text<'_>, known: &Progress, from: usize) -> Vec<Chunk<S>> {
-        let cutter = Mutex::new(Cutter::new(text.bytes, known, from, self.chunk_len(text.bytes.len())));
-        let done = AtomicUsize::new(from);
+        let cutter = Mutex::new(Cutter::new(known, from, self.chunk_len(text.source.size()), self.plan));
+        let (done, records) = (AtomicUsize::new(from), AtomicU64::new(0));
         let work = || {
-            let mut chunks = Vec::new();
-            loop {
-                let next = cutter.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((guess, stop)) = next else { return chunks };
+            let (mut chunks, mut window) = (Vec::new(), Window::new(text.source, self.plan.longest));
+            while records.load(Relaxed) <= self.options.limits.records {
+                let next = cutter.lock().unwrap_or_else(PoisonError::into_inner).next(&mut window);
+                let Some((guess, stop)) = next else { break };
                 let len = stop - guess.position.at;
-                chunks.push(self.guess(text, guess, stop));
+                let chunk = self.guess(text, &window, guess, stop);
+                records.fetch_add(chunk.records, Relaxed);
+                chunks.push(chunk);
                 text.report(self.options, done.fetch_add(len, Relaxed) + len);
             }
+            chunks
         };
         let mut chunks: Vec<_> = thread::scope(|scope| {
             let workers: Vec<_> = (0..self.options.threads).map(|_| scope.spawn(work)).collect();
@@ -82,17 +98,24 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
         (len / (4 * self.options.threads)).clamp(self.plan.head, self.plan.chunk)
     }
 
-    /// Reads a chunk from a guess.
-    fn guess(&self, text: &Text<'_>, guess: Progress, stop: usize) -> Chunk<S> {
+    /// Reads a chunk, which the window holds, from a guess.
+    fn guess(&self, text: &Text<'_>, window: &Window<'_>, guess: Progress, stop: usize) -> Chunk<S> {
         let mut sink = (self.make_sink)();
         let mut findings = Findings::new(self.options.error_limit);
+        let mut budget = Budget::new(self.options.limits);
         let mut end = guess.clone();
-        let mut scanner = Scanner::new(text.bytes, guess.position);
-        let mut reader = Reader::new(self.options, text.file(), &mut sink, &mut findings, &mut end.state);
-        let include = reader.run(&mut scanner, stop);
+        let (mut scanner, scanner_stop) = window.scanner(guess.position, stop);
+        let state = &mut end.state;
+        let mut reader = Reader::new(self.options, text.file(), &mut sink, &mut findings, state, &mut budget);
+        reader.is_in_order = false;
+        let include = match reader.run(&mut scanner, scanner_stop) {
+            Stop::Include(include) => Some(include),
+            _ => None,
+        };
         let (relied_on_last_ttl, stated_ttl) = (reader.relied_on_last_ttl, reader.stated_ttl);
-        end.position = scanner.position();
-        Chunk { guess, stop, end, include, relied_on_last_ttl, stated_ttl, sink, findings }
+        end.position = window.position(&scanner);
+        let records = budget.records();
+        Chunk { guess, stop, end, include, relied_on_last_ttl, stated_ttl, records, sink, findings }
     }
 }
 
@@ -109,56 +132,63 @@ impl<S> Chunk<S> {
 
 /// Cuts a file into chunks and guesses what the text before each of them means: what `$ORIGIN` and `$TTL` lines say, be they
 /// in quotes or parentheses or not.
-struct Cutter<'a> {
-    text: &'a [u8],
-    next: Progress,
+struct Cutter {
+    /// `None` at the end, and where the rest has to be read in order.
+    next: Option<Progress>,
     chunk_len: usize,
+    plan: Plan,
 }
 
-impl<'a> Cutter<'a> {
-    fn new(text: &'a [u8], known: &Progress, from: usize, chunk_len: usize) -> Cutter<'a> {
-        let mut next = known.clone();
-        let skipped = text.get(known.position.at..from).map_or(0, count_lines);
-        next.position = Position { at: from, line: known.position.line + skipped };
-        Cutter { text, next, chunk_len }
+impl Cutter {
+    fn new(known: &Progress, from: usize, chunk_len: usize, plan: Plan) -> Cutter {
+        let position = Position { at: from, line: known.position.line };
+        Cutter { next: Some(Progress { position, state: known.state.clone() }), chunk_len, plan }
     }
 
-    /// Moves the guess behind the next chunk, which ends at `stop`.
-    fn skip(&mut self, stop: usize) {
-        let chunk = &self.text[self.next.position.at..stop];
-        for newline in memmem::find_iter(chunk, b"\n$") {
-            let line = &chunk[newline + 1..];
-            self.obey(&line[..memchr(b'\n', line).unwrap_or(line.len())]);
-        }
-        self.next.position = Position { at: stop, line: self.next.position.line + count_lines(chunk) };
-    }
-
-    /// Obeys the directive in a line, if it can be.
-    fn obey(&mut self, line: &[u8]) {
-        let mut fields = Vec::new();
-        let read = Scanner::new(line, Position { at: 0, line: 1 }).entry(&mut fields);
-        let (Ok(()), Some((name, arguments))) = (read, fields.split_first()) else { return };
-        let state = &mut self.next.state;
-        if name.text.eq_ignore_ascii_case(b"$ORIGIN") {
-            state.origin = origin(name, arguments, state.origin.as_ref()).unwrap_or_else(|_| state.origin.clone());
-        } else if name.text.eq_ignore_ascii_case(b"$TTL") {
-            let seconds = arguments.first().and_then(|field| ttl::parse(field.text).ok());
-            state.default_ttl = seconds.or(state.default_ttl);
-        }
-    }
-}
-
-impl Iterator for Cutter<'_> {
-    type Item = (Progress, usize);
-
-    fn next(&mut self) -> Option<(Progress, usize)> {
-        let start = self.next.position.at;
-        if start >= self.text.len() {
-            return None;
-        }
-        let guess = self.next.clone();
-        let stop = owner_line(self.text, start.saturating_add(self.chunk_len));
-        self.skip(stop);
+    /// Reads the next chunk, and what is behind it as far as an entry may go on there; its guess and its end.
+    fn next(&mut self, window: &mut Window<'_>) -> Option<(Progress, usize)> {
+        let guess = self.next.take()?;
+        let start = guess.position.at;
+        let stop = self.load(window, start)?;
+        let state = guessed_state(guess.state.clone(), window.octets_to(stop));
+        let line = guess.position.line + count_lines(window.octets_to(stop));
+        let is_end = window.is_last() && stop == window.end();
+        self.next = (!is_end).then_some(Progress { position: Position { at: stop, line }, state });
         Some((guess, stop))
+    }
+
+    /// Loads a chunk; its end, unless it has none or cannot be read: reading in order will show.
+    fn load(&self, window: &mut Window<'_>, start: usize) -> Option<usize> {
+        let len = self.chunk_len.saturating_add(self.plan.head);
+        for len in [len, self.plan.longest] {
+            window.load(start, len).ok()?;
+            let stop = window.owner_line(start.saturating_add(self.chunk_len));
+            if stop.is_some() || window.is_last() {
+                return stop.or(Some(window.end()));
+            }
+        }
+        None
+    }
+}
+
+/// What the text of a chunk means for what follows it, if all its directives are what they seem to be.
+fn guessed_state(mut state: State, chunk: &[u8]) -> State {
+    for newline in memmem::find_iter(chunk, b"\n$") {
+        let line = &chunk[newline + 1..];
+        obey(&mut state, &line[..memchr(b'\n', line).unwrap_or(line.len())]);
+    }
+    state
+}
+
+/// Obeys the directive in a line, if it can be.
+fn obey(state: &mut State, line: &[u8]) {
+    let mut fields = Vec::new();
+    let read = Scanner::new(line, Position { at: 0, line: 1 }).entry(&mut fields);
+    let (Ok(()), Some((name, arguments))) = (read, fields.split_first()) else { return };
+    if name.text.eq_ignore_ascii_case(b"$ORIGIN") {
+        state.origin = origin(name, arguments, state.origin.as_ref()).unwrap_or_else(|_| state.origin.clone());
+    } else if name.text.eq_ignore_ascii_case(b"$TTL") {
+        let seconds = arguments.first().and_then(|field| ttl::parse(field.text).ok());
+        state.default_ttl = seconds.or(state.default_ttl);
     }
 }

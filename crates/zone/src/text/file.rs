@@ -3,22 +3,28 @@
 //! A big file is cut at lines that state an owner, and the chunks are read at the same time, each from a guess of what the
 //! text before it means ([`State`]). A chunk whose guess turns out wrong is read again from the truth.
 
+use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 
+use super::budget::Budget;
 use super::chunk::{Chunk, Plan, Setup};
 use super::directive::Include;
-use super::fault::{Fault, Findings};
-use super::reader::{File, Reader, State};
-use super::scan::{Position, Scanner, owner_line};
-use super::{Options, Parsed, Sink, Source};
+use super::fault::{Fault, Findings, Spot};
+use super::reader::{File, Reader, State, Stop};
+use super::scan::Position;
+use super::window::Window;
+use super::{Included, Options, Parsed, ReadAt, Refusal, Sink, Source};
 use crate::{Place, Severity};
 
 /// How deep files may include files.
 const MAX_DEPTH: usize = 16;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads a zone file.
-pub(super) fn parse<S: Sink + Send>(
-    source: Source<'_>,
+pub(super) fn parse<S: Sink + Send, T: ReadAt + ?Sized>(
+    source: Source<'_, T>,
     options: &Options<'_>,
     make_sink: &(impl Fn() -> S + Sync),
     plan: Plan,
@@ -26,13 +32,14 @@ pub(super) fn parse<S: Sink + Send>(
     let mut driver = Driver {
         setup: Setup { options, make_sink, plan },
         files: vec![source.name.clone()],
+        included: HashMap::new(),
         findings: Findings::new(options.error_limit),
+        budget: Budget::new(options.limits),
         sinks: Vec::new(),
         sink: None,
     };
-    let text = Text { name: &source.name, number: 0, bytes: source.bytes, parent: None };
-    let mut progress = Progress { position: text.start(), state: State::new(options.apex) };
-    driver.text(&text, &mut progress);
+    let text = Text { name: &source.name, number: 0, source: &source.bytes, parent: None };
+    driver.text(&text, State::new(options.apex));
     driver.sinks.extend(driver.sink);
     let diagnostics = driver.findings.finish(&source.name);
     Parsed { sinks: driver.sinks, files: driver.files, diagnostics }
@@ -42,7 +49,7 @@ pub(super) fn parse<S: Sink + Send>(
 pub(super) struct Text<'a> {
     name: &'a Arc<str>,
     number: u16,
-    pub bytes: &'a [u8],
+    pub source: &'a dyn ReadAt,
     parent: Option<&'a Text<'a>>,
 }
 
@@ -56,8 +63,12 @@ pub(super) struct Progress {
 /// What reading a zone file gathers.
 struct Driver<'a, S, M> {
     setup: Setup<'a, M>,
+    /// By number.
     files: Vec<Arc<str>>,
+    /// The numbers of included files by what identifies them.
+    included: HashMap<(u64, u64), u16>,
     findings: Findings,
+    budget: Budget,
     /// Full, in the order of the file.
     sinks: Vec<S>,
     /// The one that takes what is read in order.
@@ -68,12 +79,6 @@ impl<'a> Text<'a> {
     /// For the reader.
     pub fn file(&self) -> File<'a> {
         File { name: self.name, number: self.number }
-    }
-
-    /// The start, behind a byte order mark.
-    fn start(&self) -> Position {
-        let at = if self.bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Position { at, line: 1 }
     }
 
     /// Tells how much of the zone file is done.
@@ -90,34 +95,67 @@ impl<'a> Text<'a> {
 }
 
 impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
-    /// Reads a file from where `progress` stands to its end.
-    fn text(&mut self, text: &Text<'_>, progress: &mut Progress) {
-        let len = text.bytes.len();
-        if self.setup.options.threads > 1 && len >= self.setup.plan.big {
-            let head = owner_line(text.bytes, self.setup.plan.head);
-            self.read(text, progress, head);
+    /// Reads a file; returns what it means for what follows it.
+    fn text(&mut self, text: &Text<'_>, state: State) -> State {
+        let mut window = Window::new(text.source, self.setup.plan.longest);
+        let mut progress = Progress { position: Position { at: 0, line: 1 }, state };
+        let stop = text.source.size();
+        let read = self.read_all(text, &mut window, &mut progress);
+        if let Err(error) = read.and_then(|()| text.source.check_unchanged()) {
+            let help = "reload when it is complete; to replace a zone file, rename a new one into its place";
+            let fault = Fault::new(Spot { line: 0, column: 0 }, format!("the file cannot be read: {error}"), help);
+            self.findings.add(Severity::Error, text.name, *fault);
+        }
+        text.report(self.setup.options, stop);
+        progress.state
+    }
+
+    fn read_all(&mut self, text: &Text<'_>, window: &mut Window<'_>, progress: &mut Progress) -> io::Result<()> {
+        let (size, plan) = (text.source.size(), self.setup.plan);
+        window.load(0, plan.window_len())?;
+        if window.octets().starts_with(BYTE_ORDER_MARK) {
+            progress.position.at = BYTE_ORDER_MARK.len();
+        }
+        // Records of a file that is included again are counted in order.
+        let is_cut = self.setup.options.threads > 1 && size >= plan.big && !self.budget.is_generated;
+        if is_cut && let Some(head) = window.owner_line(plan.head) {
+            self.read(text, window, progress, head)?;
             for chunk in self.setup.guessed(text, progress, head) {
-                self.accept(text, progress, chunk);
+                self.accept(text, window, progress, chunk)?;
             }
         }
-        while progress.position.at < len {
-            self.read(text, progress, len.min(progress.position.at.saturating_add(self.setup.plan.chunk)));
+        while progress.position.at < size {
+            self.read(text, window, progress, size.min(progress.position.at.saturating_add(plan.chunk)))?;
             text.report(self.setup.options, progress.position.at);
         }
+        Ok(())
     }
 
     /// Reads the entries that start before `stop`, in order.
-    fn read(&mut self, text: &Text<'_>, progress: &mut Progress, stop: usize) {
+    fn read(
+        &mut self,
+        text: &Text<'_>,
+        window: &mut Window<'_>,
+        progress: &mut Progress,
+        stop: usize,
+    ) -> io::Result<()> {
+        let window_len = self.setup.plan.window_len();
         while progress.position.at < stop {
+            window.reach(progress.position.at, window_len)?;
             let sink = self.sink.get_or_insert_with(self.setup.make_sink);
-            let mut scanner = Scanner::new(text.bytes, progress.position);
+            let (mut scanner, scanner_stop) = window.scanner(progress.position, stop);
             let (options, state) = (self.setup.options, &mut progress.state);
-            let include = Reader::new(options, text.file(), sink, &mut self.findings, state).run(&mut scanner, stop);
-            progress.position = scanner.position();
-            if let Some(include) = include {
-                self.include(text, &mut progress.state, include);
+            let stopped = Reader::new(options, text.file(), sink, &mut self.findings, state, &mut self.budget)
+                .run(&mut scanner, scanner_stop);
+            progress.position = window.position(&scanner);
+            match stopped {
+                Stop::Done => {}
+                Stop::Include(include) => self.include(text, &mut progress.state, &include),
+                Stop::Before => window.extend(progress.position.at, window_len)?,
+                Stop::TooLong => progress.position.at = text.source.size(),
             }
         }
+        Ok(())
     }
 
     //----------- included files -----------------------------------------------
@@ -126,50 +164,62 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
     ///
     /// RFC 1035 5.1: it does not change the origin of the file that includes it; neither does it the owner. A `$TTL` in
     /// it holds on, as in BIND.
-    fn include(&mut self, parent: &Text<'_>, state: &mut State, include: Box<Include>) {
-        let (name, bytes) = match self.included_file(parent, &include) {
+    fn include(&mut self, parent: &Text<'_>, state: &mut State, include: &Include) {
+        let file = match self.open(parent, include) {
             Ok(file) => file,
-            Err(fault) => return self.findings.add(Severity::Error, parent.name, *fault),
+            Err(Refusal { message, help }) => {
+                let fault = Fault::new(include.spot, format!("{} is not included: {message}", include.path), help);
+                return self.findings.add(Severity::Error, parent.name, *fault);
+            }
         };
-        let number = self.files.len() as u16;
-        self.files.push(name.clone());
-        let text = Text { name: &name, number, bytes: &bytes, parent: Some(parent) };
-        let mut progress = Progress { position: text.start(), state: state.clone() };
-        progress.state.origin = include.origin.unwrap_or_else(|| state.origin.clone());
-        self.text(&text, &mut progress);
-        state.default_ttl = progress.state.default_ttl;
-        state.last_ttl = progress.state.last_ttl;
+        let was_generated = self.budget.is_generated;
+        let known = self.included.get(&file.id).copied();
+        self.budget.is_generated |= known.is_some();
+        let number = known.unwrap_or(self.files.len() as u16);
+        if known.is_none() {
+            self.files.push(file.name.clone());
+            self.included.insert(file.id, number);
+        }
+        let text = Text { name: &file.name, number, source: &*file.text, parent: Some(parent) };
+        let mut inner = state.clone();
+        inner.origin = include.origin.clone().unwrap_or(inner.origin);
+        let end = self.text(&text, inner);
+        self.budget.is_generated = was_generated;
+        state.default_ttl = end.default_ttl;
+        state.last_ttl = end.last_ttl;
     }
 
-    fn included_file(&self, parent: &Text<'_>, include: &Include) -> Result<(Arc<str>, Vec<u8>), Box<Fault>> {
-        let path = &include.path;
-        let fault = |message: String, help| Err(Fault::new(include.spot, message, help));
+    fn open(&mut self, parent: &Text<'_>, include: &Include) -> Result<Included, Refusal> {
+        let refused = |message: String, help| Err(Refusal { message, help });
         if parent.nest().count() > MAX_DEPTH {
-            return fault(format!("{path} is not included: files include files {MAX_DEPTH} deep"), "nest them less");
+            return refused(format!("files include files {MAX_DEPTH} deep"), "nest them less");
         }
         if self.files.len() > usize::from(u16::MAX) {
-            return fault(format!("{path} is not included: there are 65535 included files already"), "join some");
+            return refused("there are 65535 included files already".into(), "join some");
         }
         let place = Place { file: parent.name.clone(), line: include.spot.line, column: include.spot.column };
-        let (name, bytes) = match (self.setup.options.include)(path, &place) {
-            Ok(file) => file,
-            Err(reason) => return fault(format!("{path} is not included: {reason}"), "mend the path or the file"),
-        };
-        // Whatever the paths are: a file with the same text as one it is included by would include itself for ever.
-        match parent.nest().find(|text| text.bytes == bytes) {
-            Some(text) => {
-                fault(format!("{path} is not included: it is {}, which includes it", text.name), "break the cycle")
+        let file = (self.setup.options.include)(&include.path, &place)?;
+        if let Some(number) = self.included.get(&file.id) {
+            if let Some(text) = parent.nest().find(|text| text.number == *number) {
+                return refused(format!("it is {}, which includes it", text.name), "break the cycle");
             }
-            None => Ok((name, bytes)),
+            self.budget.text(file.text.size())?;
         }
+        Ok(file)
     }
 
     //----------- chunks -------------------------------------------------------
 
     /// Takes a chunk if its guess is what is known now; otherwise reads it again.
-    fn accept(&mut self, text: &Text<'_>, known: &mut Progress, chunk: Chunk<S>) {
+    fn accept(
+        &mut self,
+        text: &Text<'_>,
+        window: &mut Window<'_>,
+        known: &mut Progress,
+        chunk: Chunk<S>,
+    ) -> io::Result<()> {
         let stop = chunk.stop;
-        if chunk.is_right(known) {
+        if chunk.is_right(known) && self.budget.add(chunk.records) {
             self.sinks.extend(self.sink.take());
             self.sinks.push(chunk.sink);
             self.findings.append(chunk.findings);
@@ -177,9 +227,9 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             *known = chunk.end;
             known.state.last_ttl = last_ttl;
             if let Some(include) = chunk.include {
-                self.include(text, &mut known.state, include);
+                self.include(text, &mut known.state, &include);
             }
         }
-        self.read(text, known, stop);
+        self.read(text, window, known, stop)
     }
 }

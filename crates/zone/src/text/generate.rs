@@ -6,10 +6,8 @@
 use super::fault::{Fault, Spot};
 use super::reader::{Head, Reader};
 use super::scan::{Position, Scanner};
-use super::{Field, Sink};
+use super::{Field, Refusal, Sink};
 
-/// The most records of one directive: the addresses of an IPv4 /8 network.
-const MAX_RECORDS: u64 = 1 << 24;
 /// The widest number: that of a name.
 const MAX_WIDTH: usize = 255;
 
@@ -33,6 +31,8 @@ impl<S: Sink> Reader<'_, S> {
             return Err(Fault::new(Spot::behind(last), "a range, an owner, a type and RDATA must follow", HELP));
         };
         let numbers = numbers(range.text).map_err(|message| Fault::at(range, message, HELP))?;
+        let refused = |Refusal { message, help }| Fault::at(range, message, help);
+        self.budget.check_range(numbers.len() as u64).map_err(refused)?;
         let head = self.head(owner_field, rest)?;
         let [rdata_field, ..] = &rest[head.len..] else {
             return Err(Fault::new(Spot::behind(&rest[head.len - 1]), "the RDATA is missing", HELP));
@@ -42,13 +42,15 @@ impl<S: Sink> Reader<'_, S> {
         let generator = Generator { line: name.line, owner, owner_field, head, rdata, rdata_field };
         // A record without owner that follows has the owner stated before.
         let stated_owner = self.state.owner.clone();
+        let is_generated = std::mem::replace(&mut self.budget.is_generated, true);
         let done = numbers.into_iter().try_for_each(|number| self.generated(&generator, number));
+        self.budget.is_generated = is_generated;
         self.state.owner = stated_owner;
         done
     }
 
     /// Reads the record with one number.
-    fn generated(&mut self, generator: &Generator<'_, '_>, number: i64) -> Result<(), Box<Fault>> {
+    fn generated(&mut self, generator: &Generator<'_, '_>, number: u32) -> Result<(), Box<Fault>> {
         let Generator { line, head, owner_field, rdata_field, .. } = *generator;
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
@@ -77,7 +79,7 @@ fn fields<'t>(scanner: &mut Scanner<'t>, origin: &Field<'_>) -> Result<Vec<Field
 }
 
 /// `START-STOP` or `START-STOP/STEP`.
-fn numbers(range: &[u8]) -> Result<impl Iterator<Item = i64>, &'static str> {
+fn numbers(range: &[u8]) -> Result<impl ExactSizeIterator<Item = u32>, &'static str> {
     let text = std::str::from_utf8(range).unwrap_or("");
     let (bounds, step) = text.split_once('/').unwrap_or((text, "1"));
     let (start, stop) = bounds.split_once('-').ok_or("the range is not START-STOP or START-STOP/STEP")?;
@@ -89,10 +91,8 @@ fn numbers(range: &[u8]) -> Result<impl Iterator<Item = i64>, &'static str> {
     if step == 0 {
         return Err("the step of the range is 0");
     }
-    if u64::from(stop - start) / u64::from(step) >= MAX_RECORDS {
-        return Err("the range makes more than 16777216 records");
-    }
-    Ok((i64::from(start)..=i64::from(stop)).step_by(step as usize))
+    // Neither sum overflows: all are at most 2^31 - 1.
+    Ok((0..(stop - start) / step + 1).map(move |nth| start + nth * step))
 }
 
 /// A number up to 2^31 - 1 without a sign.
@@ -123,13 +123,13 @@ impl Template {
     }
 
     /// The text for one number; the template stands at `field`.
-    fn expand(&self, number: i64, field: &Field<'_>) -> Result<Vec<u8>, Box<Fault>> {
+    fn expand(&self, number: u32, field: &Field<'_>) -> Result<Vec<u8>, Box<Fault>> {
         let mut out = Vec::with_capacity(32);
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
                 Piece::Number { offset, width, base } => {
-                    let value = i32::try_from(number + offset)
+                    let value = i32::try_from(i64::from(number) + offset)
                         .map_err(|_| Fault::at(field, "the offset makes the number too large", HELP))?;
                     write_number(value, *width, *base, &mut out);
                 }

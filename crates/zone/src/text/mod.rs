@@ -2,6 +2,7 @@
 //!
 //! [`parse`] reads text into a [`Sink`], on several threads where the text is big; [`mod@print`] writes it.
 
+mod budget;
 mod chunk;
 mod directive;
 mod fault;
@@ -16,7 +17,9 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod ttl;
+mod window;
 
+use std::io;
 use std::sync::Arc;
 
 use wire::{NameRef, Rtype};
@@ -25,16 +28,101 @@ use crate::{Checks, Diagnostic, Place};
 
 /// A zone file.
 #[derive(Clone, Debug)]
-pub struct Source<'a> {
+pub struct Source<'a, T: ?Sized = [u8]> {
     /// As the user named the file.
     pub name: Arc<str>,
-    /// What stands in it.
-    pub bytes: &'a [u8],
+    /// Its text.
+    pub bytes: &'a T,
 }
 
-/// Reads an included file by its path as written, at a place: returns its name, from which the places of what it includes
-/// are told, and its text; an error says why it cannot be had.
-pub type ReadFile<'a> = dyn Fn(&str, &Place) -> Result<(Arc<str>, Vec<u8>), String> + Sync + 'a;
+/// Text in memory or in a file, read in parts by several threads.
+pub trait ReadAt: Sync {
+    /// The length in octets.
+    fn size(&self) -> usize;
+
+    /// Fills `buffer` with the octets from `offset` on; an error if there are fewer.
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// An error if the text may have changed since it was opened. Called when all of it was read.
+    fn check_unchanged(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ReadAt for [u8] {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let octets = self.get(offset..offset + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(octets);
+        Ok(())
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.as_slice().read_at(offset, buffer)
+    }
+}
+
+impl<T: ReadAt + ?Sized> ReadAt for &T {
+    fn size(&self) -> usize {
+        T::size(self)
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        T::read_at(self, offset, buffer)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        T::check_unchanged(self)
+    }
+}
+
+/// An included file.
+pub struct Included {
+    /// Its name, for places and for what it includes in turn.
+    pub name: Arc<str>,
+    /// The same for the same file under another name: its device and inode.
+    pub id: (u64, u64),
+    /// Its text.
+    pub text: Box<dyn ReadAt>,
+}
+
+/// Opens an included file by its path as written, at a place; an error says why it cannot.
+pub type OpenFile<'a> = dyn Fn(&str, &Place) -> Result<Included, Refusal> + Sync + 'a;
+
+/// Why a file is not included, and what to do about it.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: &'static str,
+}
+
+/// How large a zone may become; `u64::MAX` is no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Records.
+    pub records: u64,
+    /// Records that are not in the text one by one: those of `$GENERATE`, and those of a file included again. One of more
+    /// than [`Limits::UNIT`] octets counts as several.
+    pub generated: u64,
+}
+
+impl Limits {
+    /// The octets that count as one generated record.
+    pub const UNIT: usize = 256;
+    /// Any number of records, a million generated ones: a network of 20 bits with one for each address.
+    pub const DEFAULT: Limits = Limits { records: u64::MAX, generated: 1_000_000 };
+}
 
 /// How to read zone text.
 #[derive(Clone, Copy)]
@@ -43,26 +131,29 @@ pub struct Options<'a> {
     pub apex: NameRef<'a>,
     /// How many threads a big file may have.
     pub threads: usize,
-    /// Reads the file that an `$INCLUDE` names.
-    pub include: &'a ReadFile<'a>,
+    /// Opens the file that an `$INCLUDE` names.
+    pub include: &'a OpenFile<'a>,
     /// Is told now and then how many octets of the zone file are done; called by several threads.
     pub progress: &'a (dyn Fn(u64) + Sync),
     /// How many errors are listed, and how many warnings; of further ones only the number is told.
     pub error_limit: usize,
     /// Whether odd records fail the zone.
     pub checks: Checks,
+    /// A zone that would become larger is refused.
+    pub limits: Limits,
 }
 
 impl<'a> Options<'a> {
-    /// One thread, no included files, no progress, 100 errors, lenient.
+    /// One thread, no included files, no progress, 100 errors, lenient, the default limits.
     pub fn new(apex: NameRef<'a>) -> Options<'a> {
         Options {
             apex,
             threads: 1,
-            include: &|_, _| Err("files are not included here".into()),
+            include: &|_, _| Err(Refusal { message: "files are not included here".into(), help: "" }),
             progress: &|_| (),
             error_limit: 100,
             checks: Checks::Lenient,
+            limits: Limits::DEFAULT,
         }
     }
 }
@@ -81,8 +172,12 @@ pub struct Parsed<S> {
 /// Reads a zone file; goes on behind a mistake, so that all are found in one run.
 ///
 /// A big file is cut into chunks that are read on [`Options::threads`] threads, each into a sink of its own. Records and
-/// diagnostics are those of one pass from top to bottom.
-pub fn parse<S: Sink + Send>(source: Source<'_>, options: &Options<'_>, make_sink: impl Fn() -> S + Sync) -> Parsed<S> {
+/// diagnostics are those of one pass from top to bottom. A few megabytes of the text for each thread are in memory at a time.
+pub fn parse<S: Sink + Send, T: ReadAt + ?Sized>(
+    source: Source<'_, T>,
+    options: &Options<'_>,
+    make_sink: impl Fn() -> S + Sync,
+) -> Parsed<S> {
     file::parse(source, options, &make_sink, chunk::Plan::DEFAULT)
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use wire::{Class, Name, NameRef, Rtype};
 
+use super::budget::Budget;
 use super::directive::Include;
 use super::fault::{Fault, Findings, Spot};
-use super::scan::Scanner;
+use super::scan::{Position, Scanner};
 use super::suggest::nearest;
-use super::{Field, Options, Record, Sink, name, rdata, ttl};
+use super::{Field, Options, Record, Refusal, Sink, name, rdata, ttl};
 use crate::{Checks, Severity};
 
 /// What text further up means for an entry.
@@ -66,11 +67,26 @@ pub(super) struct Reader<'a, S> {
     pub sink: &'a mut S,
     pub findings: &'a mut Findings,
     pub state: &'a mut State,
+    pub budget: &'a mut Budget,
+    /// Whether the state is true, not a guess.
+    pub is_in_order: bool,
     /// Whether the last TTL at the start, or that there was none, had a say in a record.
     pub relied_on_last_ttl: bool,
     /// Whether a record stated a TTL.
     pub stated_ttl: bool,
     rdata: Vec<u8>,
+}
+
+/// Why a reader stopped.
+pub(super) enum Stop {
+    /// It read all entries that start before a given offset.
+    Done,
+    /// After an `$INCLUDE`.
+    Include(Box<Include>),
+    /// Before an entry that goes on behind the text at hand, or has to be read in order.
+    Before,
+    /// Within an entry that is too long.
+    TooLong,
 }
 
 /// What stands between owner and RDATA.
@@ -89,21 +105,31 @@ impl<'a, S: Sink> Reader<'a, S> {
         sink: &'a mut S,
         findings: &'a mut Findings,
         state: &'a mut State,
+        budget: &'a mut Budget,
     ) -> Self {
         let Options { apex, checks, .. } = *options;
-        let (relied_on_last_ttl, stated_ttl) = (false, false);
-        Reader { apex, checks, file, sink, findings, state, relied_on_last_ttl, stated_ttl, rdata: Vec::new() }
+        let (is_in_order, relied_on_last_ttl, stated_ttl) = (true, false, false);
+        let rdata = Vec::new();
+        Reader { apex, checks, file, sink, findings, state, budget, is_in_order, relied_on_last_ttl, stated_ttl, rdata }
     }
 
     /// Reads the entries that start before `stop`, or up to an `$INCLUDE`.
-    pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> Option<Box<Include>> {
+    pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> Stop {
         let mut fields = Vec::new();
         // The owner stated last, as written, as long as the same text means the same name.
         let mut stated: &[u8] = b"";
         while scanner.position().at < stop {
-            let line = scanner.position().line;
+            let start = scanner.position();
             let states_owner = !scanner.starts_blank();
-            if let Err(fault) = scanner.entry(&mut fields) {
+            let read = scanner.entry(&mut fields);
+            if scanner.is_cut_off(start) || !self.is_in_order && scanner.is_too_long() {
+                scanner.rewind(start);
+                return Stop::Before;
+            }
+            if scanner.is_too_long() {
+                return self.too_long(start);
+            }
+            if let Err(fault) = read {
                 if states_owner {
                     self.state.owner.standing = Standing::Wrong;
                     stated = b"";
@@ -117,24 +143,36 @@ impl<'a, S: Sink> Reader<'a, S> {
             let Some((first, rest)) = fields.split_first() else { continue };
             let done = if states_owner && is_directive(first) {
                 stated = b"";
+                if !self.is_in_order && is_generate(first) {
+                    scanner.rewind(start);
+                    return Stop::Before;
+                }
                 match self.directive(first, rest) {
                     Ok(None) => Ok(()),
-                    Ok(include) => return include,
+                    Ok(Some(include)) => return Stop::Include(include),
                     Err(fault) => Err(fault),
                 }
             } else if states_owner {
                 if first.text != stated || first.quoted {
                     stated = self.owner_or_error(first);
                 }
-                self.entry(line, first, rest, scanner.joined_quote)
+                self.entry(start.line, first, rest, scanner.joined_quote)
             } else {
-                self.entry(line, first, &fields, scanner.joined_quote)
+                self.entry(start.line, first, &fields, scanner.joined_quote)
             };
             if let Err(fault) = done {
                 self.error(*fault);
             }
         }
-        None
+        Stop::Done
+    }
+
+    #[cold]
+    fn too_long(&mut self, start: Position) -> Stop {
+        let spot = Spot { line: start.line, column: 1 };
+        let help = "close its quotes and parentheses; what follows is not read";
+        self.error(*Fault::new(spot, "this entry is longer than any record", help));
+        Stop::TooLong
     }
 
     //----------- records ------------------------------------------------------
@@ -184,7 +222,10 @@ impl<'a, S: Sink> Reader<'a, S> {
         if self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
             let (rtype, file) = (head.rtype, self.file.number);
-            self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
+            let refused = |Refusal { message, help }| Fault::at(last, message, help);
+            if self.budget.record(owner.wire().len() + self.rdata.len()).map_err(refused)? {
+                self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
+            }
         }
         if head.rtype == Rtype::SOA && self.state.owner.standing == Standing::OutOfZone {
             return Err(self.other_zone(fields.first().unwrap_or(last)));
@@ -348,6 +389,11 @@ impl<'a, S: Sink> Reader<'a, S> {
 
 fn is_directive(first: &Field<'_>) -> bool {
     first.text.first() == Some(&b'$') && !first.quoted
+}
+
+/// Whether a directive makes records, which are counted in order.
+fn is_generate(first: &Field<'_>) -> bool {
+    first.text.eq_ignore_ascii_case(b"$GENERATE")
 }
 
 /// The fields with those cut in two that are a key and a value in quotes: `a="b"` is `a=` and `"b"`, as in BIND and NSD.

@@ -81,13 +81,23 @@ pub(super) struct Scanner<'t> {
     pub joined_quote: Option<Spot>,
     /// The first thing in the entry at hand that is odd and still understood.
     pub oddity: Option<Box<Fault>>,
+    /// Whether the end of the text had a say in the entry.
+    reached_end: bool,
+    /// The text is a part, and an entry at its end is whole only if it is as long as this; 0 where the text is all.
+    longest: usize,
 }
 
 impl<'t> Scanner<'t> {
     /// A scanner of `text` from the start of a line on.
     pub fn new(text: &'t [u8], from: Position) -> Scanner<'t> {
+        Scanner::of_part(text, from, 0)
+    }
+
+    /// A scanner of a part of a text in which no entry is longer than `longest`.
+    pub fn of_part(text: &'t [u8], from: Position, longest: usize) -> Scanner<'t> {
         let now = Cursor { at: from.at, line: from.line, line_start: from.at };
-        Scanner { text, now, open: None, fault: None, joined_quote: None, oddity: None }
+        let open = None;
+        Scanner { text, now, open, fault: None, joined_quote: None, oddity: None, reached_end: false, longest }
     }
 
     /// Where the next entry starts.
@@ -112,7 +122,12 @@ impl<'t> Scanner<'t> {
         fields.clear();
         self.joined_quote = None;
         self.oddity = None;
-        while let Some(&byte) = self.text.get(self.now.at) {
+        self.reached_end = false;
+        loop {
+            let Some(&byte) = self.text.get(self.now.at) else {
+                self.reached_end = true;
+                break;
+            };
             match class(byte) {
                 Class::Plain | Class::Escape => self.word(fields),
                 Class::Blank => self.now.at += 1,
@@ -132,6 +147,23 @@ impl<'t> Scanner<'t> {
             Some(open) => Err(self.unclosed_parenthesis(open)),
             None => self.fault.take().map_or(Ok(()), Err),
         }
+    }
+
+    //----------- parts of a text ----------------------------------------------
+
+    /// Goes back to the start of an entry.
+    pub fn rewind(&mut self, start: Position) {
+        self.now = Cursor { at: start.at, line: start.line, line_start: start.at };
+    }
+
+    /// Whether the entry that was read from `start` on may read otherwise with the text that follows.
+    pub fn is_cut_off(&self, start: Position) -> bool {
+        self.reached_end && self.text.len() - start.at < self.longest
+    }
+
+    /// Whether the entry that was read goes on although it is as long as an entry may be.
+    pub fn is_too_long(&self) -> bool {
+        self.longest > 0 && self.now.at == self.text.len()
     }
 
     //----------- fields -------------------------------------------------------
@@ -181,7 +213,7 @@ impl<'t> Scanner<'t> {
     /// Behind `=` it is a value (RFC 9460 2.1), else a string that lacks the blank before it.
     fn quote_in_word(&mut self, word: &[u8], at: usize) -> Result<usize, usize> {
         let value = &word[at + 1..];
-        let Some(len) = closing_quote(value).filter(|&len| !has_newline(&value[..len])) else {
+        let Some(len) = self.closing_quote(value).filter(|&len| !has_newline(&value[..len])) else {
             self.fault_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
             return Ok(1);
         };
@@ -199,7 +231,7 @@ impl<'t> Scanner<'t> {
     fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
         let opening = self.now;
         let rest = &self.text[opening.at + 1..];
-        let Some(len) = closing_quote(rest) else { return Err(self.unclosed_quote(opening)) };
+        let Some(len) = self.closing_quote(rest) else { return Err(self.unclosed_quote(opening)) };
         let content = &rest[..len];
         if is_word_part(rest.get(len + 1)) {
             // A string over several lines that ends in front of a word: its end is rather the start of another string.
@@ -211,6 +243,13 @@ impl<'t> Scanner<'t> {
         self.push(fields, content, true);
         self.skip_quoted(content);
         Ok(())
+    }
+
+    /// Where the string that starts `text` ends; `None` if it does not, or is longer than a field may be.
+    fn closing_quote(&mut self, text: &[u8]) -> Option<usize> {
+        let len = closing_quote(text);
+        self.reached_end |= len.is_none() && text.len() <= MAX_FIELD_LEN;
+        len
     }
 
     /// Moves behind a quoted string, counting the lines in it.
@@ -264,13 +303,17 @@ impl<'t> Scanner<'t> {
     fn newline(&mut self) {
         let crlf = self.text[self.now.at..].starts_with(b"\r\n");
         self.now.at += 1 + usize::from(crlf);
+        // A line feed may follow a carriage return.
+        self.reached_end |= self.now.at == self.text.len();
         self.now.line_start = self.now.at;
         self.now.line = self.now.line.saturating_add(1);
     }
 
-    fn line_end(&self) -> usize {
+    fn line_end(&mut self) -> usize {
         let rest = &self.text[self.now.at..];
-        self.now.at + memchr2(b'\n', b'\r', rest).unwrap_or(rest.len())
+        let len = memchr2(b'\n', b'\r', rest);
+        self.reached_end |= len.is_none();
+        self.now.at + len.unwrap_or(rest.len())
     }
 
     fn skip_line(&mut self) {
@@ -321,7 +364,11 @@ impl<'t> Scanner<'t> {
         self.open = None;
         self.fault = None;
         self.skip_line();
-        while self.now.at < self.text.len() && !looks_like_entry(&self.text[self.now.at..self.line_end()]) {
+        while self.now.at < self.text.len() {
+            let line_end = self.line_end();
+            if looks_like_entry(&self.text[self.now.at..line_end]) {
+                break;
+            }
             self.skip_line();
         }
     }
@@ -340,7 +387,6 @@ fn is_word_part(byte: Option<&u8>) -> bool {
     byte.is_some_and(|&byte| matches!(class(byte), Class::Plain | Class::Escape | Class::Quote))
 }
 
-/// Where the string that starts `text` ends; `None` if it does not, or is longer than a field may be.
 fn closing_quote(text: &[u8]) -> Option<usize> {
     let text = &text[..text.len().min(MAX_FIELD_LEN + 1)];
     let mut at = 0;
@@ -363,15 +409,15 @@ fn looks_like_entry(line: &[u8]) -> bool {
 
 //----------- cutting into chunks ----------------------------------------------
 
-/// The first line at or behind `from` that starts with a word which is no directive; the end if there is none.
+/// The first line at or behind `from` that starts with a word which is no directive.
 ///
 /// Outside of parentheses and quotes such a line states its owner.
-pub(super) fn owner_line(text: &[u8], from: usize) -> usize {
+pub(super) fn owner_line(text: &[u8], from: usize) -> Option<usize> {
     let from = from.max(1);
     let newlines = memchr_iter(b'\n', text.get(from - 1..).unwrap_or_default());
     let mut starts = newlines.map(|newline| from + newline);
     let states_owner = |byte: &u8| *byte != b'$' && matches!(class(*byte), Class::Plain | Class::Escape);
-    starts.find(|&at| text.get(at).is_some_and(states_owner)).unwrap_or(text.len())
+    starts.find(|&at| text.get(at).is_some_and(states_owner))
 }
 
 /// How many lines end in `text`, by a line feed, a carriage return, or both together.

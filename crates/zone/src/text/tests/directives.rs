@@ -1,15 +1,25 @@
 //! `$ORIGIN`, `$TTL`, `$INCLUDE` and `$GENERATE`.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Lines, Options, Outcome, apex, parse, read, records, source};
 use crate::Place;
+use crate::text::{Included, Limits, Refusal};
+
+/// A file that is told from others by its text.
+fn included(name: &str, text: &str) -> Included {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    Included { name: name.into(), id: (0, hasher.finish()), text: Box::new(text.as_bytes().to_vec()) }
+}
 
 /// Reads `text`, which may include `files`.
 fn read_with(files: &[(&str, &str)], text: &str) -> Outcome {
     let files: HashMap<_, _> = files.iter().copied().collect();
-    let include = |path: &str, _: &Place| {
-        files.get(path).map(|text| (path.into(), text.as_bytes().to_vec())).ok_or_else(|| "no such file".to_owned())
+    let include = |path: &str, _: &Place| match files.get(path) {
+        Some(text) => Ok(included(path, text)),
+        None => Err(Refusal { message: "no such file".into(), help: "correct the path" }),
     };
     let apex = apex();
     parse(source(text.as_bytes()), &Options { include: &include, ..Options::new(apex.as_ref()) }, Lines::default).into()
@@ -62,9 +72,9 @@ fn rfc1035_5_1_include() {
 fn include_names_its_files() {
     let apex = apex();
     let include = |path: &str, place: &Place| match place.to_string().as_str() {
-        "zone:2:10" => Ok(("folder/a b".into(), format!("{path} 1 A 192.0.2.1\n$INCLUDE c").into_bytes())),
-        "folder/a b:2:10" => Ok(("folder/c".into(), Vec::new())),
-        place => Err(place.into()),
+        "zone:2:10" => Ok(included("folder/a b", &format!("{path} 1 A 192.0.2.1\n$INCLUDE c"))),
+        "folder/a b:2:10" => Ok(included("folder/c", "")),
+        place => Err(Refusal { message: place.into(), help: "" }),
     };
     let options = Options { include: &include, ..Options::new(apex.as_ref()) };
     let parsed = parse(source(b"\n$INCLUDE a\\032b"), &options, Lines::default);
@@ -75,7 +85,7 @@ fn include_names_its_files() {
 fn includes_that_fail() {
     let files = [("self", "$INCLUDE self"), ("a", "$INCLUDE b"), ("b", "\n\n$INCLUDE a")];
     for (text, error) in [
-        ("$INCLUDE none", "zone:1:10: error: none is not included: no such file (mend the path or the file)"),
+        ("$INCLUDE none", "zone:1:10: error: none is not included: no such file (correct the path)"),
         ("$INCLUDE self ;", "self:1:10: error: self is not included: it is self, which includes it (break the cycle)"),
         ("$INCLUDE a", "b:3:10: error: a is not included: it is a, which includes it (break the cycle)"),
         ("$INCLUDE", "zone:1:9: error: a file is missing (as in $INCLUDE hosts.zone sub.example.com.)"),
@@ -94,7 +104,7 @@ fn includes_are_bounded_in_depth() {
     let apex = apex();
     let include = |path: &str, _: &Place| {
         let next = path.parse::<u32>().expect("a number") + 1;
-        Ok((path.into(), format!("$INCLUDE {next}").into_bytes()))
+        Ok(included(path, &format!("$INCLUDE {next}")))
     };
     let options = Options { include: &include, ..Options::new(apex.as_ref()) };
     let outcome = Outcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));
@@ -158,7 +168,11 @@ fn generate_is_checked() {
         (" 1-x a A 1.2.3.4", 11, "the range has something else than numbers up to 2147483647"),
         (" 1-2147483648 a A 1.2.3.4", 11, "the range has something else than numbers up to 2147483647"),
         (" 1-2/0 a A 1.2.3.4", 11, "the step of the range is 0"),
-        (" 0-16777216 a A 1.2.3.4", 11, "the range makes more than 16777216 records"),
+        (
+            " 0-1000000 a A 1.2.3.4",
+            11,
+            "the zone has more than 1000000 records that are generated or included again (raise `max-generated`)",
+        ),
         (" 1-2 a${ A 1.2.3.4", 15, "a closing brace is missing"),
         (" 1-2 a${x} A 1.2.3.4", 15, "the offset is not a number"),
         (" 1-2 a${0,x} A 1.2.3.4", 15, "the width is not a number"),
@@ -197,4 +211,50 @@ fn bad_directives() {
     ] {
         assert_eq!(read(text.as_bytes()).findings, [error], "{text}");
     }
+}
+
+//----------- limits -----------------------------------------------------------
+
+/// Reads text, which may include `files`, within limits; returns the number of records and what was found.
+fn within(limits: Limits, files: &[(&str, &str)], text: &str) -> (usize, Vec<String>) {
+    let files: HashMap<_, _> = files.iter().copied().collect();
+    let include = |path: &str, _: &Place| Ok(included(path, files[path]));
+    let apex = apex();
+    let options = Options { include: &include, limits, ..Options::new(apex.as_ref()) };
+    let Outcome { records, findings } = parse(source(text.as_bytes()), &options, Lines::default).into();
+    (records.len(), findings)
+}
+
+#[test]
+fn records_are_limited() {
+    let limits = Limits { records: 3, ..Limits::DEFAULT };
+    let three = "$TTL 1\na NS b\na NS c\na NS d\n";
+    assert_eq!(within(limits, &[], three).1, [""; 0].map(String::from));
+    let error = "zone:5:6: error: the zone has more than 3 records (raise `max-records`)".to_owned();
+    assert_eq!(within(limits, &[], &format!("{three}a NS e\na NS f\n")), (3, vec![error]), "it is reported once");
+    let range = "zone:2:11: error: the zone has more than 3 records (raise `max-records`)".to_owned();
+    let unlimited = Limits { generated: u64::MAX, ..limits };
+    assert_eq!(within(unlimited, &[], "$TTL 1\n$GENERATE 0-2147483647 a$ NS b\n"), (0, vec![range]));
+}
+
+#[test]
+fn generated_records_are_limited() {
+    let limits = Limits { generated: 3, ..Limits::DEFAULT };
+    let error = |place: &str| {
+        vec![format!(
+            "{place}: error: the zone has more than 3 records that are generated or included again (raise `max-generated`)"
+        )]
+    };
+    let generate = |count: u32| format!("$GENERATE 1-{count} a$ 1 NS b\n");
+    assert_eq!(within(limits, &[], &generate(3)), (3, vec![]));
+    assert_eq!(within(limits, &[], &generate(4)), (0, error("zone:1:11")));
+    assert_eq!(within(limits, &[], &[generate(2), generate(2)].concat()), (2, error("zone:2:11")), "all count");
+    let large = "$GENERATE 1-3 a 1 TXT ${0,250} ${0,250}\n";
+    assert_eq!(within(limits, &[], large), (1, error("zone:1:23")), "a large record counts as several");
+
+    let again = |count| ["$INCLUDE f\n"].repeat(count).concat();
+    let (one, comment) = ([("f", "a 1 NS b\n")], [("f", &*format!(";{:300}\n", ""))]);
+    assert_eq!(within(limits, &one, &again(2)), (2, vec![]), "one for the text and one for the record");
+    assert_eq!(within(limits, &one, &again(3)), (2, error("f:1:8")));
+    assert_eq!(within(limits, &comment, &again(3)).1[0].split(": ").next(), Some("zone:3:10"), "text counts too");
 }

@@ -5,6 +5,7 @@ mod mistakes;
 mod random;
 mod real;
 mod records;
+mod windows;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use super::{Lines, Options, Outcome, apex, parse, source};
 use crate::Place;
 use crate::text::chunk::Plan;
 use crate::text::print::{Style, write_record};
-use crate::text::{Field, Record, Sink, file, rdata};
+use crate::text::{Field, Included, Limits, Record, Sink, file, rdata};
 
 /// Lines that mean something to each other: directives, omitted owners and TTLs, open quotes and parentheses, mistakes.
 fn line() -> impl Strategy<Value = String> {
@@ -89,32 +89,50 @@ fn octet() -> impl Strategy<Value = u8> {
     prop_oneof![1 => any::<u8>(), 4 => prop::sample::select(b" \t\n\r\n;\"()\\$@.aA10".as_slice())]
 }
 
-fn read_in_chunks(text: &[u8], threads: usize, plan: Plan, error_limit: usize) -> Outcome {
+fn read_in_chunks(text: &[u8], threads: usize, plan: Plan, error_limit: usize, limits: Limits) -> Outcome {
     let apex = apex();
     let included = b"i NS i\n$ORIGIN in.example.\n 4 NS i\nj NS i\n A 192.0.2.7\n$TTL 8\nk A x";
-    let include = |path: &str, _: &Place| Ok((path.into(), included.to_vec()));
-    let options = Options { threads, include: &include, error_limit, ..Options::new(apex.as_ref()) };
+    let include =
+        |path: &str, _: &Place| Ok(Included { name: path.into(), id: (0, 0), text: Box::new(included.to_vec()) });
+    let options = Options { threads, include: &include, error_limit, limits, ..Options::new(apex.as_ref()) };
     file::parse(source(text), &options, &Lines::default, plan).into()
 }
 
-const WHOLE: Plan = Plan { big: usize::MAX, head: 0, chunk: usize::MAX };
+/// In one go.
+fn whole(longest: usize) -> Plan {
+    Plan { big: usize::MAX, head: 0, chunk: usize::MAX, longest }
+}
+
+/// Often none, or so few that they are exceeded.
+fn limit() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(u64::MAX), 0u64..12]
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
     /// However a file is cut, what comes of it is what comes of one pass.
     #[test]
-    fn chunks_are_as_one_pass(text in text(), head in 1usize..200, chunk in 1usize..100, limit in 0usize..6) {
-        let plan = Plan { big: 0, head, chunk: head.max(chunk) };
-        let once = read_in_chunks(text.as_bytes(), 1, WHOLE, limit);
-        prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, plan, limit), once);
+    fn chunks_are_as_one_pass(
+        text in text(),
+        head in 1usize..200,
+        chunk in 1usize..100,
+        longest in prop_oneof![Just(usize::MAX), 1usize..400],
+        error_limit in 0usize..6,
+        (records, generated) in (limit(), limit()),
+    ) {
+        let limits = Limits { records, generated };
+        let plan = Plan { big: 0, head, chunk: head.max(chunk), longest };
+        let once = read_in_chunks(text.as_bytes(), 1, whole(longest), error_limit, limits);
+        prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, plan, error_limit, limits), once);
     }
 
     /// Any octets at all are read to their end.
     #[test]
     fn random_octets_do_no_harm(text in prop::collection::vec(octet(), 0..400)) {
-        let plan = Plan { big: 0, head: 16, chunk: 16 };
-        prop_assert_eq!(read_in_chunks(&text, 2, plan, 100), read_in_chunks(&text, 1, WHOLE, 100));
+        let plan = Plan { big: 0, head: 16, chunk: 16, longest: 64 };
+        let read = |threads, plan| read_in_chunks(&text, threads, plan, 100, Limits::DEFAULT);
+        prop_assert_eq!(read(2, plan), read(1, whole(plan.longest)));
     }
 
     /// What is printed is read back, with absolute and with relative owners.
@@ -185,7 +203,7 @@ fn progress_reaches_the_end() {
         let progress = |done| told.lock().expect("no panic").push(done);
         let apex = apex();
         let options = Options { threads, progress: &progress, ..Options::new(apex.as_ref()) };
-        let plan = Plan { big: 0, head: 100, chunk: 500 };
+        let plan = Plan { big: 0, head: 100, chunk: 500, longest: 1000 };
         let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
         assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 200);
         let told = told.into_inner().expect("no panic");
@@ -203,7 +221,7 @@ fn right_guesses_are_taken() {
     let text: String = (0..100).map(part).collect();
     let apex = apex();
     let options = Options { threads: 2, ..Options::new(apex.as_ref()) };
-    let plan = Plan { big: 0, head: 40, chunk: 200 };
+    let plan = Plan { big: 0, head: 40, chunk: 200, longest: 1000 };
     let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
     assert_eq!(parsed.diagnostics, []);
     assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 300);
