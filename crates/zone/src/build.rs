@@ -10,7 +10,7 @@ use wire::Rtype;
 use crate::check::{Findings, Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
 use crate::encode::{NodeEncoder, Raw};
 use crate::plan::Plan;
-use crate::rrset::{CUT, DNAME, OCCLUDED};
+use crate::rrset::{BELOW_DNAME, CUT, DNAME, OCCLUDED};
 use crate::stage::{Part, Run, Stage, Staged, gather};
 use crate::tables::{Numbering, Tables};
 use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
@@ -232,7 +232,7 @@ fn walk(
         same.iter().for_each(|run| staged.append_records(run, &mut records));
         let owner = write_name(key, plan.apex, &mut room);
         let flags = cover.flags(key, &records);
-        check_node(plan, owner, key, flags, cover.is_dname, &records, &mut walked.found);
+        check_node(plan, owner, key, flags, &records, &mut walked.found);
         if plan.thorough {
             collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
         }
@@ -272,9 +272,13 @@ impl Cover {
             flags |= DNAME;
         }
         match &self.key {
-            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => flags |= OCCLUDED,
+            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => {
+                // RFC 6672 2.4: the topmost cut or DNAME decides.
+                flags |= OCCLUDED | if self.is_dname { BELOW_DNAME } else { 0 };
+            }
             _ if flags != 0 => {
                 self.key = Some(key.to_vec());
+                // RFC 6672 2.3: DNAME and NS exclude each other below the apex; where both stand, the delegation wins.
                 self.is_dname = flags & CUT == 0;
             }
             _ => {}

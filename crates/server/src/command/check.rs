@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
+use zone::{Checks, rules};
 
 use super::{print, print_failure, read_config};
 use crate::cli::Check;
@@ -25,8 +26,11 @@ struct Outcome {
 
 /// Checks what the command line names; the status tells whether there are errors.
 pub fn run(arguments: &Check) -> ExitCode {
+    if arguments.list {
+        return print(&rules::markdown());
+    }
     let outcome = match read_config(&Sources::new(&arguments.config, &arguments.zones)) {
-        Ok(config) => check_zones(&config),
+        Ok(config) => check_zones(&config, arguments.strict),
         Err(mistakes) => Outcome::of(0, mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect()),
     };
     let text = match arguments.json {
@@ -36,7 +40,8 @@ pub fn run(arguments: &Check) -> ExitCode {
     if outcome.errors == 0 { print(&text) } else { print_failure(&text) }
 }
 
-fn check_zones(config: &Config) -> Outcome {
+/// Reads the zones; with the checks of each zone, or with strict ones.
+fn check_zones(config: &Config, strict: bool) -> Outcome {
     let mut findings: Vec<Finding> = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
     let zones: Vec<_> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -47,7 +52,8 @@ fn check_zones(config: &Config) -> Outcome {
         || {
             let job = |number: usize, turn| {
                 let ZoneConfig { name, source } = zones[number];
-                load(name.as_ref(), &source.file(name.as_ref())?, Aim::Check, turn, &progress)
+                let checks = if strict { Checks::Strict } else { source.policy.checks };
+                load(name.as_ref(), &source.file(name.as_ref())?, (Aim::Check, checks), turn, &progress)
             };
             spread(zones.len(), threads, job, |number, loaded| {
                 if !loaded.findings.is_empty() {

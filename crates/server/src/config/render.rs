@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use zone::Checks;
+
 use super::Config;
 use super::keys::{Server, Zone};
 use super::section::{Key, Section};
@@ -46,6 +48,7 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
         primaries: unless_empty(&zone.source.policy.primaries),
         allow_transfer: unless_empty(&zone.source.policy.allow_transfer),
         notify: unless_empty(&zone.source.policy.notify),
+        checks: Some(zone.source.policy.checks).filter(|checks| *checks != Checks::default()),
     };
     out.push_str("\n[[zone]]\n");
     for (index, key) in Zone::KEYS.iter().enumerate() {

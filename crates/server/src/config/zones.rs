@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wire::{Name, NameRef};
+use zone::Checks;
 
 use super::keys::Zone;
 use super::value::{Endpoint, Prefix};
@@ -36,6 +37,8 @@ pub struct ZonePolicy {
     pub allow_transfer: Vec<Prefix>,
     /// Servers to tell of changes.
     pub notify: Vec<Endpoint>,
+    /// Whether odd records fail the zone.
+    pub checks: Checks,
 }
 
 impl ZoneSource {
@@ -94,6 +97,7 @@ impl ZonePolicy {
             primaries: pick(&own.primaries, template.map(|keys| &keys.primaries)),
             allow_transfer: pick(&own.allow_transfer, template.map(|keys| &keys.allow_transfer)),
             notify: pick(&own.notify, template.map(|keys| &keys.notify)),
+            checks: own.checks.or(template.and_then(|keys| keys.checks)).unwrap_or_default(),
         }
     }
 }

@@ -45,7 +45,7 @@ pub enum Aim<'z> {
 }
 
 /// Reads a zone from its file; `None` where that is too big for [`Turn::Beside`].
-pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: &Progress) -> Option<Loaded> {
+pub fn load(apex: NameRef<'_>, path: &Path, how: (Aim<'_>, Checks), turn: Turn, progress: &Progress) -> Option<Loaded> {
     let files = Files::default();
     let len = files.note(path);
     let threads = match turn {
@@ -54,7 +54,7 @@ pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: 
         Turn::Beside => 1,
     };
     // A mistake of ours in reading must not end the server.
-    let work = AssertUnwindSafe(|| read(apex, path, &files, aim, threads, progress));
+    let work = AssertUnwindSafe(|| read(apex, path, &files, how, threads, progress));
     let read = catch_unwind(work).unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
     progress.count_zone();
     // A zone that failed is tried again, whether its files have changed or not.
@@ -66,7 +66,14 @@ pub fn load(apex: NameRef<'_>, path: &Path, aim: Aim<'_>, turn: Turn, progress: 
 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
-fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: usize, progress: &Progress) -> Outcome {
+fn read(
+    apex: NameRef<'_>,
+    path: &Path,
+    files: &Files,
+    (aim, checks): (Aim<'_>, Checks),
+    threads: usize,
+    progress: &Progress,
+) -> Outcome {
     if matches!(aim, Aim::Serve(_)) && may_not_end(path) {
         let message = "the zone file is no regular file".into();
         return failed(path, message, "write the zone to a file: it is read again with reloads");
@@ -82,7 +89,7 @@ fn read(apex: NameRef<'_>, path: &Path, files: &Files, aim: Aim<'_>, threads: us
         include: &|written, place| include(written, place, files),
         progress: &|octets| progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed))),
         error_limit: ERROR_LIMIT,
-        checks: Checks::Lenient,
+        checks,
     };
     let (previous, thorough) = match aim {
         Aim::Serve(previous) => (previous, false),

@@ -184,7 +184,8 @@ impl Entry {
         transfer: Arc<Access>,
         changes: &mut Vec<ZoneReport>,
     ) -> Entry {
-        let stamp = if source.has_file_of(&self.source) { self.stamp } else { Stamp::NONE };
+        let is_read_alike = source.has_file_of(&self.source) && source.policy.checks == self.source.policy.checks;
+        let stamp = if is_read_alike { self.stamp } else { Stamp::NONE };
         if source.policy == self.source.policy {
             return Entry { source, stamp, ..self };
         }
@@ -209,7 +210,10 @@ impl Entry {
             self.stamp == Stamp::NONE || Stamp::of_now(std::iter::once(file).chain(includes)) != self.stamp
         };
         match file.filter(|file| is_changed(file)) {
-            Some(file) => load(apex, &file, Aim::Serve(self.served.zone()), turn, progress).map(Read::Anew),
+            Some(file) => {
+                let how = (Aim::Serve(self.served.zone()), self.source.policy.checks);
+                load(apex, &file, how, turn, progress).map(Read::Anew)
+            }
             None => {
                 progress.count_zone();
                 Some(Read::Not)

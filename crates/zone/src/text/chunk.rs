@@ -88,7 +88,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
         let mut findings = Findings::new(self.options.error_limit);
         let mut end = guess.clone();
         let mut scanner = Scanner::new(text.bytes, guess.position);
-        let mut reader = Reader::new(self.options.apex, text.file(), &mut sink, &mut findings, &mut end.state);
+        let mut reader = Reader::new(self.options, text.file(), &mut sink, &mut findings, &mut end.state);
         let include = reader.run(&mut scanner, stop);
         let (relied_on_last_ttl, stated_ttl) = (reader.relied_on_last_ttl, reader.stated_ttl);
         end.position = scanner.position();

@@ -11,7 +11,7 @@ use super::fault::{Fault, Findings};
 use super::reader::{File, Reader, State};
 use super::scan::{Position, Scanner, owner_line};
 use super::{Options, Parsed, Sink, Source};
-use crate::{Place, Severity};
+use crate::Place;
 
 /// How deep files may include files.
 const MAX_DEPTH: usize = 16;
@@ -111,8 +111,8 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
         while progress.position.at < stop {
             let sink = self.sink.get_or_insert_with(self.setup.make_sink);
             let mut scanner = Scanner::new(text.bytes, progress.position);
-            let (apex, state) = (self.setup.options.apex, &mut progress.state);
-            let include = Reader::new(apex, text.file(), sink, &mut self.findings, state).run(&mut scanner, stop);
+            let (options, state) = (self.setup.options, &mut progress.state);
+            let include = Reader::new(options, text.file(), sink, &mut self.findings, state).run(&mut scanner, stop);
             progress.position = scanner.position();
             if let Some(include) = include {
                 self.include(text, &mut progress.state, include);
@@ -129,7 +129,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
     fn include(&mut self, parent: &Text<'_>, state: &mut State, include: Box<Include>) {
         let (name, bytes) = match self.included_file(parent, &include) {
             Ok(file) => file,
-            Err(fault) => return self.findings.add(Severity::Error, parent.name, *fault),
+            Err(fault) => return self.findings.add(parent.name, *fault),
         };
         let number = self.files.len() as u16;
         self.files.push(name.clone());

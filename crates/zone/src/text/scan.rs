@@ -74,15 +74,24 @@ pub(super) struct Scanner<'t> {
     open: Option<Cursor>,
     /// The first mistake in the entry at hand.
     fault: Option<Box<Fault>>,
-    /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`, if the entry has such.
+    /// What is odd with the entry at hand.
+    pub oddities: Oddities,
+}
+
+/// What some types allow, or some servers read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Oddities {
+    /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`.
     pub joined_quote: Option<Spot>,
+    /// Where what is in quotes touches another field, as in `"x"y` or `x"y"`.
+    pub missing_blank: Option<Spot>,
 }
 
 impl<'t> Scanner<'t> {
     /// A scanner of `text` from the start of a line on.
     pub fn new(text: &'t [u8], from: Position) -> Scanner<'t> {
         let now = Cursor { at: from.at, line: from.line, line_start: from.at };
-        Scanner { text, now, open: None, fault: None, joined_quote: None }
+        Scanner { text, now, open: None, fault: None, oddities: Oddities::default() }
     }
 
     /// Where the next entry starts.
@@ -100,7 +109,7 @@ impl<'t> Scanner<'t> {
     /// After a mistake the scanner stands at the entry to go on with.
     pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
         fields.clear();
-        self.joined_quote = None;
+        self.oddities = Oddities::default();
         while let Some(&byte) = self.text.get(self.now.at) {
             match class(byte) {
                 Class::Plain | Class::Escape => self.word(fields),
@@ -142,7 +151,10 @@ impl<'t> Scanner<'t> {
         while let Some(&byte) = word.get(len) {
             len += match byte {
                 b'\\' => self.escape_len(&word[len..], len),
-                b'"' => self.quote_in_word_len(word, len),
+                b'"' => match self.quote_in_word_len(word, len) {
+                    0 => break,
+                    quote_len => quote_len,
+                },
                 _ => break,
             };
             len += plain_len(&word[len..]);
@@ -162,13 +174,18 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// How long what starts with the quote `at` octets into the word is: a value if it follows `=` (RFC 9460 2.1).
+    /// How long what starts with the quote `at` octets into the word is: a value if it follows `=` (RFC 9460 2.1), else
+    /// no part of the word.
     fn quote_in_word_len(&mut self, word: &[u8], at: usize) -> usize {
         let value = &word[at + 1..];
         match closing_quote(value) {
             Some(len) if word[at - 1] == b'=' && !is_word_part(value.get(len + 1)) && !has_newline(&value[..len]) => {
-                self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
+                self.oddities.joined_quote.get_or_insert(self.spot_behind(at));
                 len + 2
+            }
+            Some(len) if !has_newline(&value[..len]) => {
+                self.oddities.missing_blank.get_or_insert(self.spot_behind(at));
+                0
             }
             _ => {
                 self.fault_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
@@ -187,11 +204,7 @@ impl<'t> Scanner<'t> {
             if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
-            self.fault_behind(
-                len + 2,
-                "a blank is missing behind the closing quote",
-                "one string has one pair of quotes",
-            );
+            self.oddities.missing_blank.get_or_insert(self.spot_behind(len + 2));
         }
         self.push(fields, content, true);
         self.skip_quoted(content);
@@ -269,8 +282,13 @@ impl<'t> Scanner<'t> {
 
     /// Notes a mistake `behind` octets further on in this line, unless the entry has one already.
     fn fault_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
-        let spot = Cursor { at: self.now.at + behind, ..self.now }.spot();
+        let spot = self.spot_behind(behind);
         self.fault.get_or_insert_with(|| Fault::new(spot, message, help));
+    }
+
+    /// The place that many octets further on in this line.
+    fn spot_behind(&self, behind: usize) -> Spot {
+        Cursor { at: self.now.at + behind, ..self.now }.spot()
     }
 
     fn unclosed_parenthesis(&mut self, opening: Cursor) -> Box<Fault> {
