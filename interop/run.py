@@ -41,7 +41,7 @@ def main() -> int:
         print("the Python package cryptography is not there: signatures are looked for, not verified")
     subject, tally = SUBJECT if SUBJECT in versions else None, Tally()
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
-        names = [options.hold] if options.hold else ["oddities", "random"] if options.quick else options.scenes.split(",")
+        names = [options.hold] if options.hold else ["oddities", "random"] if options.quick else list(filter(None, options.scenes.split(",")))
         for scene in scenes(names, Path(folder), options.quick, options.seed, lambda name, why: print(f"skipped {name}: {why}")):
             with ExitStack() as stack:
                 servers = started(scene, kinds, Path(folder) / scene.name, stack)
