@@ -11,7 +11,7 @@ use crate::check::{Findings, Wanted, check_apex, check_node, check_wanted, colle
 use crate::check::{check_child_keys, check_records};
 use crate::encode::{NodeEncoder, Raw};
 use crate::plan::Plan;
-use crate::rrset::{CUT, DNAME, OCCLUDED};
+use crate::rrset::{BELOW_DNAME, CUT, DNAME, OCCLUDED};
 use crate::stage::{Part, Run, Stage, Staged, gather};
 use crate::tables::{Numbering, Tables};
 use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
@@ -240,7 +240,7 @@ fn walk(
         same.iter().for_each(|run| staged.append_records(run, &mut records));
         let owner = write_name(key, plan.apex, &mut room);
         let flags = cover.flags(key, &records);
-        check_node(plan, owner, key, flags, cover.is_dname, &records, &mut walked.found);
+        check_node(plan, owner, key, flags, &records, &mut walked.found);
         if plan.thorough {
             collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
             check_records(plan, owner, &records, &mut walked.found);
@@ -281,9 +281,13 @@ impl Cover {
             flags |= DNAME;
         }
         match &self.key {
-            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => flags |= OCCLUDED,
+            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => {
+                // RFC 6672 2.4: the topmost cut or DNAME decides.
+                flags |= OCCLUDED | if self.is_dname { BELOW_DNAME } else { 0 };
+            }
             _ if flags != 0 => {
                 self.key = Some(key.to_vec());
+                // RFC 6672 2.3: DNAME and NS exclude each other below the apex; where both stand, the delegation wins.
                 self.is_dname = flags & CUT == 0;
             }
             _ => {}

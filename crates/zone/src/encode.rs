@@ -20,6 +20,11 @@ pub(crate) struct Raw<'r> {
 }
 
 impl Raw<'_> {
+    /// How many octets it has in a message, with a pointer for its owner.
+    pub(crate) fn message_len(&self) -> usize {
+        RECORD_HEAD_LEN + self.rdata.len()
+    }
+
     /// The type whose RRset this record belongs to: for a signature that which it covers (RFC 4034 3.1.1).
     pub(crate) fn set_rtype(&self) -> Rtype {
         match (self.rtype, self.rdata) {
@@ -134,6 +139,11 @@ fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [Raw<'r>]) -> &'s [Raw<
             let [x, y] = [a, b].map(|raw| NameRef::from_wire(&raw.rdata[skip..]).expect("RDATA is checked"));
             x.canonical_cmp(y).then_with(|| a.rdata[..skip].cmp(&b.rdata[..skip]))
         }
+        // Its names may differ in case, and a zone has one SOA record: what is behind them decides first.
+        Shape::TwoNames => {
+            let [(x, x_numbers), (y, y_numbers)] = [a, b].map(|raw| two_names(raw.rdata));
+            x_numbers.cmp(y_numbers).then_with(|| x.to_ascii_lowercase().cmp(&y.to_ascii_lowercase()))
+        }
         _ => a.rdata.cmp(b.rdata),
     };
     records.sort_unstable_by(compare);
@@ -145,6 +155,12 @@ fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [Raw<'r>]) -> &'s [Raw<
         }
     }
     &records[..kept]
+}
+
+/// The two names that the RDATA begins with, and the rest.
+fn two_names(rdata: &[u8]) -> (&[u8], &[u8]) {
+    let len = |at: usize| NameRef::from_wire(&rdata[at..]).expect("RDATA is checked").wire().len();
+    rdata.split_at(len(0) + len(len(0)))
 }
 
 fn write_length(len: usize, out: &mut Vec<u8>) {

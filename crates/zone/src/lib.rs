@@ -11,6 +11,7 @@ pub mod key;
 pub mod load;
 mod plan;
 pub mod rrset;
+pub mod rules;
 mod stage;
 mod tables;
 pub mod text;

@@ -26,6 +26,8 @@ pub(crate) const CUT: u8 = 1;
 pub(crate) const DNAME: u8 = 2;
 /// The owner stands below a zone cut or a DNAME: it is glue or hidden, and no answer (RFC 2136 7.18 calls it occluded).
 pub(crate) const OCCLUDED: u8 = 4;
+/// The owner is occluded by a DNAME, so that it is not glue either.
+pub(crate) const BELOW_DNAME: u8 = 8;
 
 pub(crate) const SHARED: u8 = 0x80;
 pub(crate) const SIGNED: u8 = 0x40;
@@ -123,6 +125,12 @@ impl<'z> Node<'z> {
     #[inline]
     pub fn is_occluded(&self) -> bool {
         self.value[0] & OCCLUDED != 0
+    }
+
+    /// Whether the owner stands below a DNAME: it is transferred, and is in no answer (RFC 6672 2.4).
+    #[inline]
+    pub fn is_below_dname(&self) -> bool {
+        self.value[0] & BELOW_DNAME != 0
     }
 
     /// Whether the names at or below this owner are all in the zone's own authority: neither cut, DNAME nor occluded.

@@ -17,6 +17,10 @@ const ZONE: &str = "
     cut.example. 60 NS ns.cut.example.
     ns.cut.example. 60 A 192.0.2.1
     *.example. 60 CNAME example.
+    x.cut.example. 60 TXT \"hidden\"
+    d.example. 60 DNAME elsewhere.
+    x.d.example. 60 NS ns.x.d.example.
+    ns.x.d.example. 60 A 192.0.2.2
     ";
 
 fn records(messages: &[Message]) -> Vec<String> {

@@ -307,7 +307,7 @@ fn in_zone(zone: &Zone, name: &Name) -> bool {
 
 /// The addresses that stand at the name.
 fn addresses(zone: &Zone, name: &Name, signed: bool) -> Vec<Record> {
-    let Some(node) = zone.node(name) else {
+    let Some(node) = zone.node(name).filter(|_| !in_zone(zone, name) || !zone.is_redirected(name)) else {
         return Vec::new();
     };
     [Rtype::A, Rtype::AAAA].into_iter().flat_map(|rtype| Zone::records(node, rtype, name, signed)).collect()

@@ -91,9 +91,18 @@ impl Zone {
         *name != self.apex && self.set(name, Rtype::NS).is_some()
     }
 
-    /// Whether the name lies at or below a cut, so that its addresses are glue.
+    /// Whether the name lies at or below a cut, so that its addresses are glue. The topmost cut or DNAME decides.
     pub fn is_cut_off(&self, name: &Name) -> bool {
-        path(&self.apex, name).iter().any(|ancestor| self.is_cut(ancestor))
+        let redirects = |ancestor: &Name| ancestor != name && self.set(ancestor, Rtype::DNAME).is_some();
+        let path = path(&self.apex, name);
+        path.iter().find(|it| self.is_cut(it) || redirects(it)).is_some_and(|it| self.is_cut(it))
+    }
+
+    /// RFC 6672 2.4: whether the name lies below a DNAME, so that nothing that stands there is answered.
+    pub fn is_redirected(&self, name: &Name) -> bool {
+        let path = path(&self.apex, name);
+        let above = &path[..path.len() - 1];
+        !self.is_cut_off(name) && above.iter().any(|ancestor| self.set(ancestor, Rtype::DNAME).is_some())
     }
 
     /// What stands at the name; nothing for an empty non-terminal.
