@@ -1,7 +1,8 @@
 //! RRsets as a zone stores them, and how they become part of a message. Module `encode` writes what is read here.
 //!
 //! ```text
-//! node    flags u8 | rrset...                         all RRsets of one owner, by type
+//! node    flags u8 | case | rrset...                  all RRsets of one owner, by type
+//! case    nothing, or which letters of the owner are in upper case: see module `case`
 //! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
 //!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
 //! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u8 (255: u32 follows) | rdata...
@@ -17,6 +18,7 @@ mod write;
 
 use wire::{NameRef, Rtype};
 
+use crate::case::{self, MIXED, UPPER};
 use crate::tables::Tables;
 pub use write::{MAX_POINTER, Place};
 
@@ -139,6 +141,12 @@ impl<'z> Node<'z> {
         self.value[0] & (CUT | DNAME | OCCLUDED) == 0
     }
 
+    /// Whether the owner has upper-case letters: below the apex, or at the apex in its own labels.
+    #[inline]
+    pub(crate) fn has_upper_case(&self) -> bool {
+        self.value[0] & (UPPER | MIXED) != 0
+    }
+
     /// The RRset of this type.
     #[inline]
     pub fn rrset(&self, rtype: Rtype) -> Option<Rrset<'z>> {
@@ -148,7 +156,7 @@ impl<'z> Node<'z> {
     /// All RRsets by type. One with a count of 0 holds signatures over a type that is not there.
     #[inline]
     pub fn rrsets(&self) -> Rrsets<'z> {
-        Rrsets { rest: &self.value[1..], tables: self.tables }
+        Rrsets { rest: case::skip(self.value), tables: self.tables }
     }
 }
 

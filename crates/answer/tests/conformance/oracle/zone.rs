@@ -115,6 +115,14 @@ impl Zone {
         self.names.get(name)?.get(&rtype)
     }
 
+    /// RFC 4343 4.1: the owner as its first record has it below the apex, and as the first record of the apex has that.
+    pub fn spelling(&self, owner: &Name, is_hashed: bool) -> Option<Name> {
+        let names = if is_hashed { &self.hashed } else { &self.names };
+        let [apex, owner] = [(&self.names, &self.apex), (names, owner)].map(|(names, name)| names.get_key_value(name));
+        let (apex, owner) = (apex?.0.wire(), owner?.0.wire());
+        Name::from_wire(&[&owner[..owner.len() - apex.len()], apex].concat()).ok()
+    }
+
     /// All owner names in canonical order.
     pub fn owners(&self) -> impl Iterator<Item = &Name> {
         self.names.keys()

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use wire::message::Record;
 use wire::{Class, Name, Rtype};
 
-use super::names::{APEXES, Front, fronts, labels, name, names};
+use super::names::{APEXES, Front, fronts, labels, name, names, with_case};
 use super::sign::{sign, signings};
 use crate::oracle::zone::{Zone, join};
 use crate::text::lines;
@@ -48,13 +48,26 @@ pub fn zones() -> impl Strategy<Value = Vec<Sample>> {
 }
 
 fn zone(apex: Name) -> impl Strategy<Value = Sample> {
-    let parts = (vec(items(), 0..20), signings(), 0..3u32, proptest::bool::weighted(0.9), any::<u64>());
-    parts.prop_map(move |(items, signing, minimum, has_servers, seed)| {
+    let parts = (vec(items(), 0..20), signings(), 0..3u32, proptest::bool::weighted(0.9), any::<u64>(), cases());
+    parts.prop_map(move |(items, signing, minimum, has_servers, seed, case)| {
         let mut records = Draft::new(&apex, minimum * 1800, has_servers).with(&items);
         sign(&apex, &mut records, &signing);
         shuffle(&mut records[1..], seed);
+        turn_case(&mut records, case);
         Sample { apex: apex.clone(), records }
     })
+}
+
+/// Which letters of owners are in the other case.
+fn cases() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => Just(0), 1 => Just(u64::MAX), 2 => any::<u64>()]
+}
+
+/// RFC 4343 3: the records of one owner may have it in several ways.
+fn turn_case(records: &mut [Record], case: u64) {
+    for (at, record) in records.iter_mut().enumerate() {
+        record.owner = with_case(&record.owner, case.rotate_left(at as u32 % 5));
+    }
 }
 
 /// Zone text may have its records in any order.
