@@ -29,7 +29,9 @@ pub(crate) const DNAME: u8 = 2;
 /// The owner stands below a zone cut or a DNAME: it is glue or hidden, and no answer (RFC 2136 7.18 calls it occluded).
 pub(crate) const OCCLUDED: u8 = 4;
 /// The owner is occluded by a DNAME, so that it is not glue either.
-pub(crate) const BELOW_DNAME: u8 = 8;
+pub(crate) const BELOW_DNAME: u8 = 32;
+// The flags of a node are one octet; two of them say which case its owner has.
+const _: () = assert!((CUT | DNAME | OCCLUDED | BELOW_DNAME) & (UPPER | MIXED) == 0);
 
 pub(crate) const SHARED: u8 = 0x80;
 pub(crate) const SIGNED: u8 = 0x40;
