@@ -1,15 +1,10 @@
-//! Files opened without side effects: nothing waits for the other end of a pipe, and no link leads elsewhere unseen.
+//! Files opened without side effects: what a path leads to is known before it is opened.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// Opens a file for reading. Does not wait for a writer, should it be a pipe.
-pub fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
 
 /// A file that was found but not opened for reading: whatever happens to its path, it stays the same file.
 pub struct Found(File);
@@ -30,9 +25,10 @@ impl Found {
         self.0.metadata()
     }
 
-    /// Opens it for reading.
+    /// Opens it for reading. Waits for the other end of a pipe: look at its metadata first.
     pub fn open(&self) -> io::Result<File> {
-        open(&self.in_proc())
+        // Without O_NONBLOCK, with which it fails while another process holds a lease of the file (fcntl(2)).
+        File::open(self.in_proc())
     }
 
     /// proc_pid_fd(5): a link to the file itself, not to its path.
@@ -80,7 +76,6 @@ mod tests {
     #[test]
     fn what_is_not_there_is_an_error() {
         assert!(Found::at(Path::new("/no/such/file")).is_err());
-        assert!(open(Path::new("/no/such/file")).is_err());
     }
 
     #[test]
