@@ -14,7 +14,7 @@ use super::fault::{Fault, Findings, Spot};
 use super::reader::{File, Reader, State, Stop};
 use super::scan::Position;
 use super::window::Window;
-use super::{Included, Options, Parsed, ReadAt, Refusal, Sink, Source};
+use super::{Included, Limits, Options, Parsed, ReadAt, Refusal, Sink, Source};
 use crate::Place;
 
 /// How deep files may include files.
@@ -203,7 +203,8 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             if let Some(text) = parent.nest().find(|text| text.number == *number) {
                 return refused(format!("it is {}, which includes it", text.name), "break the cycle");
             }
-            self.budget.text(file.text.size())?;
+            // An empty file counts as well.
+            self.budget.text(Limits::UNIT + file.text.size())?;
         }
         Ok(file)
     }

@@ -224,15 +224,15 @@ impl<'a, S: Sink> Reader<'a, S> {
             self.findings.add(self.file.name, *oddity);
         }
         let ttl = self.ttl(head, last);
+        // Those that are left out count as well: they take time, too.
+        let refused = |Refusal { message, help }| Fault::at(last, message, help);
+        let is_within = self.budget.record(self.state.owner.wire.len() + self.rdata.len()).map_err(refused)?;
         if head.rtype.is_reserved_for_messages() {
             self.report(&rules::META_TYPE, Spot::of(last), head.rtype);
-        } else if self.state.owner.standing == Standing::Good {
+        } else if is_within && self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
             let (rtype, file) = (head.rtype, self.file.number);
-            let refused = |Refusal { message, help }| Fault::at(last, message, help);
-            if self.budget.record(owner.wire().len() + self.rdata.len()).map_err(refused)? {
-                self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
-            }
+            self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
         }
         if head.rtype == Rtype::SOA && self.state.owner.standing == Standing::OutOfZone {
             self.other_zone(fields.first().unwrap_or(last));
