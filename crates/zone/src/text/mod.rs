@@ -133,7 +133,7 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Opens the file that an `$INCLUDE` names.
     pub include: &'a OpenFile<'a>,
-    /// Is told now and then how many octets of the zone file are done; called by several threads.
+    /// Called with the number of octets just read of any of the files, by several threads.
     pub progress: &'a (dyn Fn(u64) + Sync),
     /// How many errors are listed, and how many warnings; of further ones only the number is told.
     pub error_limit: usize,
