@@ -1,97 +1,104 @@
-//! The queries in flight, and what is counted when they are answered, judged, missed or given up. Used by [`crate::worker`].
+//! The ledger of a [`crate::worker`]: matches responses to outstanding queries and records every query's outcome.
 
 use std::sync::Arc;
 
 use wire::HEADER_LEN;
 use wire::tsig::Fault;
 
-use crate::flight::{Flight, Flying};
-use crate::measure::Measure;
+use crate::metrics::Metrics;
+use crate::outstanding::{OutstandingQueries, OutstandingQuery};
 use crate::queries::{Queries, describe_question};
-use crate::signing::Signing;
-use crate::verify::{Verifier, is_answer_to};
+use crate::tsig::TsigContext;
+use crate::verify::{ResponseChecker, matches_question};
 
-/// The queries in flight and what came of the others.
-pub struct Book {
-    /// What is asked.
+/// The outstanding queries, and what is needed to account for them.
+pub struct Ledger {
+    /// The queries of the run.
     pub queries: Arc<Queries>,
-    /// What is in flight.
-    pub flight: Flight,
-    /// What is right.
-    pub verifier: Verifier,
-    /// Signs queries, if they are to be signed.
-    pub signing: Option<Signing>,
-    /// What leaves before is not counted.
+    /// Queries that were sent and have neither been answered nor timed out.
+    pub outstanding: OutstandingQueries,
+    /// Checks responses.
+    pub checker: ResponseChecker,
+    /// Signs queries and verifies responses, with `--tsig`.
+    pub tsig: Option<TsigContext>,
+    /// Queries due earlier than this are not counted.
     pub warm_up_ns: u64,
-    /// Sources from this number on are connections.
-    pub stream_base: u32,
+    /// The source number of the first TCP connection; lower numbers are UDP sources.
+    pub first_connection: u32,
 }
 
-impl Book {
-    /// Enters a query; `None`, and it counts as missed, when its source has no id left.
+impl Ledger {
+    /// Records a query as sent and returns its message id; `None` if its source has no free id, which counts as missed.
     #[inline]
-    pub fn send(&mut self, source: u32, number: u32, intended_ns: u64, now: u64, measure: &mut Measure) -> Option<u16> {
+    pub fn record_sent(
+        &mut self,
+        source: u32,
+        number: u32,
+        intended_ns: u64,
+        now: u64,
+        metrics: &mut Metrics,
+    ) -> Option<u16> {
         let counted = intended_ns >= self.warm_up_ns;
-        let Some(id) = self.flight.send(source, number, intended_ns, now, counted) else {
-            self.miss(intended_ns, measure);
+        let Some(id) = self.outstanding.insert(source, number, intended_ns, now, counted) else {
+            self.record_missed(intended_ns, metrics);
             return None;
         };
-        if let Some(signing) = &mut self.signing {
-            signing.sign(source, id, self.queries.at(number).message);
+        if let Some(tsig) = &mut self.tsig {
+            tsig.sign(source, id, self.queries.at(number).message);
         }
         if counted {
-            measure.scheduled += 1;
-            measure.sent(self.message(number).len(), now - intended_ns);
+            metrics.scheduled += 1;
+            metrics.record_sent(self.message(number).len(), now - intended_ns);
         }
         Some(id)
     }
 
-    /// The message of the query that was entered last, whose number this is.
+    /// The message of the query that was recorded last, which has this number; signed with `--tsig`.
     #[inline]
     pub fn message(&self, number: u32) -> &[u8] {
-        self.signing.as_ref().map_or(self.queries.at(number).message, Signing::message)
+        self.tsig.as_ref().map_or(self.queries.at(number).message, TsigContext::message)
     }
 
-    /// Counts a query that is never sent.
-    pub fn miss(&self, intended_ns: u64, measure: &mut Measure) {
+    /// Counts a scheduled query that is never sent.
+    pub fn record_missed(&self, intended_ns: u64, metrics: &mut Metrics) {
         if intended_ns >= self.warm_up_ns {
-            measure.scheduled += 1;
-            measure.missed += 1;
+            metrics.scheduled += 1;
+            metrics.missed += 1;
         }
     }
 
-    /// Enters an answer; returns whether it is one to a query in flight.
+    /// Records and checks a response; returns whether it matches an outstanding query.
     #[inline]
-    pub fn answer(&mut self, source: Option<u32>, answer: &[u8], now: u64, measure: &mut Measure) -> bool {
-        if answer.len() < HEADER_LEN || answer[2] & 0x80 == 0 {
-            measure.discarded += 1;
+    pub fn record_response(&mut self, source: Option<u32>, response: &[u8], now: u64, metrics: &mut Metrics) -> bool {
+        if response.len() < HEADER_LEN || response[2] & 0x80 == 0 {
+            metrics.discarded += 1;
             return false;
         }
-        let id = u16::from_be_bytes([answer[0], answer[1]]);
-        let Some(flying) = source.and_then(|source| self.flight.answer(source, id)) else {
-            measure.unexpected += 1;
+        let id = u16::from_be_bytes([response[0], response[1]]);
+        let Some(query) = source.and_then(|source| self.outstanding.remove(source, id)) else {
+            metrics.unexpected += 1;
             return false;
         };
-        let unsigned = self.signing.as_mut().and_then(|signing| signing.fault(flying.source, id, answer));
-        if flying.counted {
-            measure.answered(answer, now - flying.intended_ns, now - flying.sent_ns);
-            self.check(&flying, answer, unsigned, measure);
+        let tsig_fault = self.tsig.as_mut().and_then(|tsig| tsig.verify(query.source, id, response).err());
+        if query.counted {
+            metrics.record_response(response, now - query.intended_ns, now - query.sent_ns);
+            self.check(&query, response, tsig_fault, metrics);
         }
         true
     }
 
-    fn check(&mut self, flying: &Flying, answer: &[u8], unsigned: Option<Fault>, measure: &mut Measure) {
-        let question = self.queries.at(flying.query).question();
-        let wrong = if !is_answer_to(question, answer) {
-            Some(format!("got an answer to {}", describe_question(&answer[HEADER_LEN..])))
-        } else if let Some(fault) = unsigned {
+    fn check(&mut self, query: &OutstandingQuery, response: &[u8], tsig_fault: Option<Fault>, metrics: &mut Metrics) {
+        let question = self.queries.at(query.number).question();
+        let mismatch = if !matches_question(question, response) {
+            Some(format!("got an answer to {}", describe_question(&response[HEADER_LEN..])))
+        } else if let Some(fault) = tsig_fault {
             Some(fault.to_string())
         } else {
-            measure.checked += u64::from(self.verifier.is_thorough());
-            self.verifier.fault(flying.query, answer)
+            metrics.checked += u64::from(self.checker.checks_content());
+            self.checker.mismatch(query.number, response)
         };
-        if let Some(wrong) = wrong {
-            measure.wrong(|| format!("{}: {wrong}", describe_question(question)));
+        if let Some(mismatch) = mismatch {
+            metrics.record_wrong(|| format!("{}: {mismatch}", describe_question(question)));
         }
     }
 }

@@ -1,79 +1,79 @@
-//! What a run has measured: counts and histograms, of an interval or of the whole.
+//! The metrics of a run or an interval: counters and latency histograms.
 
 use hdrhistogram::Histogram;
 
-/// RCODEs that are counted each by itself: those of a header (RFC 1035 4.1.1, 4 bits).
+/// RCODEs that are counted separately: the header's 4 bits (RFC 1035 4.1.1).
 pub const RCODES: usize = 16;
-/// How many wrong answers are told.
+/// How many examples of wrong responses are kept.
 const MAX_EXAMPLES: usize = 10;
-/// A query that leaves later than this after its time is late, in nanoseconds.
+/// A query sent later than this after its intended time is late, in nanoseconds.
 pub const LATE_NS: u64 = 1_000_000;
 
-/// What is told of a run without any answer.
+/// Why a run without any response is invalid.
 pub const UNANSWERED: &str = "not one query was answered: is this the address and port of a server?";
 
-/// Counts and latencies; those of several threads or intervals add up.
+/// Counters and latencies. Those of several threads or intervals are summed with [`Metrics::add`].
 #[derive(Clone, Debug)]
-pub struct Measure {
+pub struct Metrics {
     /// Queries that were sent.
     pub queries: u64,
-    /// Answers to them.
+    /// Responses to them.
     pub responses: u64,
-    /// Queries without an answer in time.
+    /// Queries without a response within the time-out.
     pub timeouts: u64,
-    /// Queries in flight when the run was broken off.
+    /// Queries outstanding when the run was interrupted.
     pub interrupted: u64,
-    /// Messages that answer no query in flight: late, doubled or forged.
+    /// Responses that match no outstanding query: late, duplicate or spoofed.
     pub unexpected: u64,
-    /// Octets that are no DNS answer.
+    /// Datagrams that are no DNS response.
     pub discarded: u64,
-    /// Queries that the schedule asked for.
+    /// Queries in the schedule.
     pub scheduled: u64,
-    /// Of those sent, the ones more than [`LATE_NS`] after their time.
+    /// Queries sent more than [`LATE_NS`] after their intended time.
     pub late: u64,
-    /// Of those scheduled, the ones that were never sent.
+    /// Scheduled queries that were never sent.
     pub missed: u64,
-    /// Answers that were compared with an expectation.
+    /// Responses that were compared with an expected one.
     pub checked: u64,
-    /// Answers to another question than was asked, and those other than expected.
+    /// Responses to another question, and those that differ from the expected one.
     pub wrong: u64,
-    /// Some of them, for people.
+    /// Descriptions of the first wrong responses.
     pub wrong_examples: Vec<String>,
-    /// Answers with TC.
+    /// Responses with TC.
     pub truncated: u64,
-    /// Octets of queries.
+    /// The size of all queries.
     pub query_octets: u64,
-    /// Octets of answers.
+    /// The size of all responses.
     pub response_octets: u64,
-    /// Answers by RCODE.
+    /// Responses by RCODE.
     pub rcodes: [u64; RCODES],
-    /// Connections that were opened.
+    /// Connections that were established.
     pub handshakes: u64,
-    /// Of them, those that took up an earlier TLS session.
+    /// Of these, the ones that resumed a TLS session.
     pub handshakes_resumed: u64,
-    /// Connections that could not be opened.
+    /// Connections that could not be established.
     pub handshakes_failed: u64,
-    /// Why the first of them could not.
+    /// The error of the first failed handshake.
     pub handshake_failure: Option<String>,
-    /// Connections that the server closed with queries unanswered.
+    /// Connections that the server closed with queries outstanding.
     pub closed_early: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel refused to send.
     pub refused: u64,
-    /// Nanoseconds of processor time.
+    /// CPU time of the sender threads, in nanoseconds.
     pub cpu_ns: u64,
-    /// From the intended sending to the answer, or to the time-out.
+    /// From the intended send time to the response or the time-out.
     pub latency_intended: Histogram<u64>,
-    /// From the actual sending to the answer, or to the time-out.
+    /// From the actual send time to the response or the time-out.
     pub latency_actual: Histogram<u64>,
-    /// From the intended to the actual sending.
+    /// From the intended to the actual send time.
     pub schedule_error: Histogram<u64>,
-    /// From the begin of a connection until it stood.
+    /// From opening a connection until it is established.
     pub handshake: Histogram<u64>,
 }
 
-impl Default for Measure {
-    fn default() -> Measure {
-        Measure {
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
             queries: 0,
             responses: 0,
             timeouts: 0,
@@ -107,82 +107,82 @@ impl Default for Measure {
 
 /// Nanoseconds from 1 to an hour with three significant digits.
 pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that the library takes")
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds")
 }
 
-/// All that is a plain count, by reference: of a `mut` one to be changed.
-macro_rules! counts {
-    ($measure:ident $(, $mutable:tt)?) => {
+/// References to all plain counters; mutable ones with `mut`.
+macro_rules! counters {
+    ($metrics:ident $(, $mutable:tt)?) => {
         [
-            &$($mutable)? $measure.queries,
-            &$($mutable)? $measure.responses,
-            &$($mutable)? $measure.timeouts,
-            &$($mutable)? $measure.interrupted,
-            &$($mutable)? $measure.unexpected,
-            &$($mutable)? $measure.discarded,
-            &$($mutable)? $measure.scheduled,
-            &$($mutable)? $measure.late,
-            &$($mutable)? $measure.missed,
-            &$($mutable)? $measure.checked,
-            &$($mutable)? $measure.wrong,
-            &$($mutable)? $measure.truncated,
-            &$($mutable)? $measure.query_octets,
-            &$($mutable)? $measure.response_octets,
-            &$($mutable)? $measure.handshakes,
-            &$($mutable)? $measure.handshakes_resumed,
-            &$($mutable)? $measure.handshakes_failed,
-            &$($mutable)? $measure.closed_early,
-            &$($mutable)? $measure.refused,
-            &$($mutable)? $measure.cpu_ns,
+            &$($mutable)? $metrics.queries,
+            &$($mutable)? $metrics.responses,
+            &$($mutable)? $metrics.timeouts,
+            &$($mutable)? $metrics.interrupted,
+            &$($mutable)? $metrics.unexpected,
+            &$($mutable)? $metrics.discarded,
+            &$($mutable)? $metrics.scheduled,
+            &$($mutable)? $metrics.late,
+            &$($mutable)? $metrics.missed,
+            &$($mutable)? $metrics.checked,
+            &$($mutable)? $metrics.wrong,
+            &$($mutable)? $metrics.truncated,
+            &$($mutable)? $metrics.query_octets,
+            &$($mutable)? $metrics.response_octets,
+            &$($mutable)? $metrics.handshakes,
+            &$($mutable)? $metrics.handshakes_resumed,
+            &$($mutable)? $metrics.handshakes_failed,
+            &$($mutable)? $metrics.closed_early,
+            &$($mutable)? $metrics.refused,
+            &$($mutable)? $metrics.cpu_ns,
         ]
     };
 }
 
-impl Measure {
-    /// Counts a query that was sent.
+impl Metrics {
+    /// Records a query as sent.
     #[inline]
-    pub fn sent(&mut self, octets: usize, schedule_error_ns: u64) {
+    pub fn record_sent(&mut self, octets: usize, schedule_error_ns: u64) {
         self.queries += 1;
         self.query_octets += octets as u64;
         self.late += u64::from(schedule_error_ns > LATE_NS);
         self.schedule_error.saturating_record(schedule_error_ns);
     }
 
-    /// Counts an answer.
+    /// Records a response of at least a header.
     #[inline]
-    pub fn answered(&mut self, answer: &[u8], intended_ns: u64, actual_ns: u64) {
+    pub fn record_response(&mut self, response: &[u8], intended_ns: u64, actual_ns: u64) {
         self.responses += 1;
-        self.response_octets += answer.len() as u64;
-        self.truncated += u64::from(answer[2] & 0x02 != 0);
-        self.rcodes[usize::from(answer[3] & 0x0f)] += 1;
+        self.response_octets += response.len() as u64;
+        self.truncated += u64::from(response[2] & 0x02 != 0);
+        self.rcodes[usize::from(response[3] & 0x0f)] += 1;
         self.latency_intended.saturating_record(intended_ns);
         self.latency_actual.saturating_record(actual_ns);
     }
 
-    /// Counts a query whose time is out. It was not answered within `actual_ns`, so that is the least its latency can be.
-    pub fn timed_out(&mut self, intended_ns: u64, actual_ns: u64) {
+    /// Records a time-out. The histograms get the time waited, a lower bound of the latency.
+    pub fn record_timeout(&mut self, intended_ns: u64, actual_ns: u64) {
         self.timeouts += 1;
         self.latency_intended.saturating_record(intended_ns);
         self.latency_actual.saturating_record(actual_ns);
     }
 
-    /// Counts a wrong answer; `describe` is only called while examples are wanted.
-    pub fn wrong(&mut self, describe: impl FnOnce() -> String) {
+    /// Records a wrong response; calls `describe` for the first [`MAX_EXAMPLES`] only.
+    pub fn record_wrong(&mut self, describe: impl FnOnce() -> String) {
         self.wrong += 1;
         if self.wrong_examples.len() < MAX_EXAMPLES {
             self.wrong_examples.push(describe());
         }
     }
 
-    /// Counts a connection that could not be opened.
-    pub fn handshake_failed(&mut self, error: &std::io::Error) {
+    /// Records a connection that could not be established.
+    pub fn record_failed_handshake(&mut self, error: &std::io::Error) {
         self.handshakes_failed += 1;
         self.handshake_failure.get_or_insert_with(|| error.to_string());
     }
 
-    /// Adds what another thread or interval measured.
-    pub fn add(&mut self, other: &Measure) {
-        for (mine, theirs) in counts!(self, mut).into_iter().zip(counts!(other)) {
+    /// Adds the metrics of another thread or interval.
+    pub fn add(&mut self, other: &Metrics) {
+        for (mine, theirs) in counters!(self, mut).into_iter().zip(counters!(other)) {
             *mine += *theirs;
         }
         for (mine, theirs) in self.rcodes.iter_mut().zip(other.rcodes) {
@@ -203,33 +203,27 @@ impl Measure {
         }
     }
 
-    /// How the generator did not keep its schedule; empty when it did.
-    pub fn schedule_faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        if self.missed * 1000 > self.scheduled {
-            faults.push(format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled));
-        }
-        if self.late * 100 > self.queries {
-            faults.push(format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries));
-        }
-        if self.refused > 0 {
-            faults.push(format!("the kernel did not take {} datagrams", self.refused));
-        }
-        faults
-    }
-
-    /// Why the figures cannot be believed; empty when they can. Where nothing at all is answered, there may be no server.
+    /// Why the run is invalid; empty if it is valid.
     pub fn invalid_because(&self) -> Vec<String> {
-        let mut reasons = self.faults();
+        let mut reasons = self.invalid_even_unanswered();
         if self.timeouts > 0 && self.responses == 0 {
             reasons.push(UNANSWERED.into());
         }
         reasons
     }
 
-    /// The same for queries of which not one needs to be answered.
-    pub fn faults(&self) -> Vec<String> {
-        let mut reasons = self.schedule_faults();
+    /// As [`Metrics::invalid_because`], for queries that need not be answered.
+    pub fn invalid_even_unanswered(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.missed * 1000 > self.scheduled {
+            reasons.push(format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled));
+        }
+        if self.late * 100 > self.queries {
+            reasons.push(format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries));
+        }
+        if self.refused > 0 {
+            reasons.push(format!("the kernel refused {} datagrams", self.refused));
+        }
         if self.queries == 0 {
             reasons.push("nothing was sent".into());
         }
@@ -245,14 +239,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measures_add_up() {
-        let mut parts = [Measure::default(), Measure::default()];
-        let answer = [0, 0, 0x82, 3, 0, 1, 0, 0, 0, 0, 0, 0];
+    fn metrics_add_up() {
+        let mut parts = [Metrics::default(), Metrics::default()];
+        let response = [0, 0, 0x82, 3, 0, 1, 0, 0, 0, 0, 0, 0];
         for (index, part) in parts.iter_mut().enumerate() {
-            part.sent(40, 2 * LATE_NS * index as u64);
-            part.answered(&answer, 5000, 3000);
-            part.timed_out(2_000_000_000, 1_000_000_000);
-            part.wrong(|| format!("example {index}"));
+            part.record_sent(40, 2 * LATE_NS * index as u64);
+            part.record_response(&response, 5000, 3000);
+            part.record_timeout(2_000_000_000, 1_000_000_000);
+            part.record_wrong(|| format!("example {index}"));
         }
         let [mut sum, other] = parts;
         sum.add(&other);
@@ -265,13 +259,13 @@ mod tests {
 
     #[test]
     fn a_run_is_invalid_for_a_reason() {
-        let mut measure = Measure { queries: 1000, scheduled: 1001, responses: 1000, missed: 1, ..Measure::default() };
-        assert!(measure.invalid_because().is_empty());
-        measure.missed = 2;
-        measure.late = 11;
-        measure.wrong = 1;
+        let mut metrics = Metrics { queries: 1000, scheduled: 1001, responses: 1000, missed: 1, ..Metrics::default() };
+        assert!(metrics.invalid_because().is_empty());
+        metrics.missed = 2;
+        metrics.late = 11;
+        metrics.wrong = 1;
         assert_eq!(
-            measure.invalid_because(),
+            metrics.invalid_because(),
             [
                 "2 of 1001 scheduled queries were never sent",
                 "11 of 1000 queries left more than 1 ms after their time",

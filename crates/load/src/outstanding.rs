@@ -1,63 +1,69 @@
-//! The queries in flight: found by source and id when an answer comes, in the order of sending when their time is out.
+//! The outstanding queries: looked up by source and message id, timed out in the order they were sent.
 //!
-//! Entries stand in one ring in the order of sending. Each source remembers which of them had its last ids, in a ring of its
-//! own that grows with what it has in flight. Nothing allocates once the rings have their sizes.
+//! All entries are in one ring buffer, in sending order. Each source has a second ring that maps its recent message ids to
+//! entries. Both grow with the number of outstanding queries; once they are large enough, nothing allocates.
 
-/// A query that was sent.
+/// A query that was sent and is not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flying {
-    /// When the schedule wanted it to leave, in nanoseconds from the start.
+pub struct OutstandingQuery {
+    /// When it was scheduled, in nanoseconds from the start.
     pub intended_ns: u64,
-    /// When it left.
+    /// When it was sent.
     pub sent_ns: u64,
-    /// Its number among the queries.
-    pub query: u32,
-    /// Where it was sent from.
+    /// Its number in [`crate::queries::Queries`].
+    pub number: u32,
+    /// The number of the UDP source or TCP connection that sent it.
     pub source: u32,
-    /// The id of its header.
+    /// Its message id.
     pub id: u16,
-    /// Whether it is part of the measurement and not of the warm-up.
+    /// Whether it is measured; queries of the warm-up are not.
     pub counted: bool,
-    is_open: bool,
+    is_outstanding: bool,
 }
 
-/// All queries in flight.
-pub struct Flight {
+/// All outstanding queries of a worker.
+pub struct OutstandingQueries {
     timeout_ns: u64,
-    /// A power of two of entries; that of number `n` stands at `n` modulo the length.
-    ring: Vec<Flying>,
-    /// The number of the oldest entry that may be open.
+    /// The entry with sequence number `n` is at `n` modulo the length, which is a power of two.
+    ring: Vec<OutstandingQuery>,
+    /// The sequence number of the oldest entry that may be outstanding.
     tail: u64,
-    /// The number of the next entry.
+    /// The sequence number of the next entry.
     head: u64,
-    open: usize,
+    count: usize,
     sources: Vec<Source>,
 }
 
-/// The last ids of a source.
+/// The recent message ids of a source.
 #[derive(Clone, Default)]
 struct Source {
     next_id: u16,
-    /// A power of two of entry numbers, cut to 32 bits; that of an id stands at the id modulo the length.
-    recent: Vec<u32>,
+    /// The lower 32 bits of the sequence number of an id's entry, at the id modulo the length, which is a power of two.
+    by_id: Vec<u32>,
 }
 
-/// How far a source's ring can grow: one place for each id.
-const MAX_RECENT: usize = 1 << 16;
-const FIRST_RECENT: usize = 16;
-/// How many ids are tried that an unanswered query still has, before the query is given up.
+/// The maximum length of a source's ring: one slot for every message id.
+const MAX_SOURCE_LEN: usize = 1 << 16;
+const INITIAL_SOURCE_LEN: usize = 16;
+/// How many ids in use are skipped in search of a free one before the query is given up.
 const MAX_TRIES: usize = 64;
 
-impl Flight {
-    /// No queries yet, from sources numbered up to `sources`; each has `timeout_ns` to be answered in.
-    pub fn new(sources: usize, timeout_ns: u64) -> Flight {
-        let mut flight =
-            Flight { timeout_ns, ring: vec![CLOSED; 1024], tail: 0, head: 0, open: 0, sources: Vec::new() };
-        flight.reserve_sources(sources);
-        flight
+impl OutstandingQueries {
+    /// No queries yet, from sources numbered below `sources`. Each times out `timeout_ns` after it was sent.
+    pub fn new(sources: usize, timeout_ns: u64) -> OutstandingQueries {
+        let mut queries = OutstandingQueries {
+            timeout_ns,
+            ring: vec![VACANT; 1024],
+            tail: 0,
+            head: 0,
+            count: 0,
+            sources: Vec::new(),
+        };
+        queries.reserve_sources(sources);
+        queries
     }
 
-    /// Makes room for sources numbered up to `sources`.
+    /// Makes room for sources numbered below `sources`.
     pub fn reserve_sources(&mut self, sources: usize) {
         if sources > self.sources.len() {
             self.sources.resize(sources, Source::default());
@@ -66,81 +72,79 @@ impl Flight {
 
     /// How many queries are neither answered nor timed out.
     pub fn len(&self) -> usize {
-        self.open
+        self.count
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.open == 0
+        self.count == 0
     }
 
-    /// Takes a query and returns the id that it gets; `None` when the source has none left. Times of sending must not descend.
-    pub fn send(&mut self, source: u32, query: u32, intended_ns: u64, sent_ns: u64, counted: bool) -> Option<u16> {
-        let id = self.free_id(source)?;
+    /// Adds a query and returns its message id; `None` if the source has none free. `sent_ns` must never decrease.
+    pub fn insert(&mut self, source: u32, number: u32, intended_ns: u64, sent_ns: u64, counted: bool) -> Option<u16> {
+        let id = self.next_free_id(source)?;
         if self.head - self.tail == self.ring.len() as u64 {
             self.grow();
         }
-        let at = self.place(self.head);
-        self.ring[at] = Flying { intended_ns, sent_ns, query, source, id, counted, is_open: true };
-        self.sources[source as usize].note(id, self.head);
+        let slot = self.slot(self.head);
+        self.ring[slot] = OutstandingQuery { intended_ns, sent_ns, number, source, id, counted, is_outstanding: true };
+        self.sources[source as usize].set(id, self.head);
         self.head += 1;
-        self.open += 1;
+        self.count += 1;
         Some(id)
     }
 
-    /// The query that an answer with this id to this source belongs to; it is in flight no longer.
+    /// Removes the query that a response to this source with this id belongs to.
     #[inline]
-    pub fn answer(&mut self, source: u32, id: u16) -> Option<Flying> {
-        let at = self.find(source, id)?;
-        self.open -= 1;
-        let flying = self.ring[at];
-        self.ring[at].is_open = false;
-        Some(flying)
+    pub fn remove(&mut self, source: u32, id: u16) -> Option<OutstandingQuery> {
+        let slot = self.find(source, id)?;
+        self.count -= 1;
+        let query = self.ring[slot];
+        self.ring[slot].is_outstanding = false;
+        Some(query)
     }
 
-    /// Takes out the queries that were sent at least a time-out before `now_ns`, in the order of sending.
-    pub fn expire(&mut self, now_ns: u64, mut take: impl FnMut(Flying)) {
+    /// Removes the queries that have timed out at `now_ns`, in the order they were sent.
+    pub fn expire(&mut self, now_ns: u64, mut on_timeout: impl FnMut(OutstandingQuery)) {
         while self.tail < self.head {
-            let at = self.place(self.tail);
-            let flying = self.ring[at];
-            if flying.is_open {
-                if flying.sent_ns + self.timeout_ns > now_ns {
+            let slot = self.slot(self.tail);
+            let query = self.ring[slot];
+            if query.is_outstanding {
+                if query.sent_ns + self.timeout_ns > now_ns {
                     break;
                 }
-                self.ring[at].is_open = false;
-                self.open -= 1;
-                take(flying);
+                self.ring[slot].is_outstanding = false;
+                self.count -= 1;
+                on_timeout(query);
             }
             self.tail += 1;
         }
     }
 
-    /// When the next query times out, unless it is answered before.
+    /// A time before which no query times out; `None` without queries.
     pub fn next_timeout_ns(&self) -> Option<u64> {
-        (self.tail < self.head).then(|| self.ring[self.place(self.tail)].sent_ns + self.timeout_ns)
+        (self.tail < self.head).then(|| self.ring[self.slot(self.tail)].sent_ns + self.timeout_ns)
     }
 
-    fn place(&self, number: u64) -> usize {
-        number as usize & (self.ring.len() - 1)
+    fn slot(&self, sequence: u64) -> usize {
+        sequence as usize & (self.ring.len() - 1)
     }
 
     fn find(&self, source: u32, id: u16) -> Option<usize> {
-        let recent = &self.sources.get(source as usize)?.recent;
-        let number = *recent.get(usize::from(id) & recent.len().wrapping_sub(1))?;
-        let at = number as usize & (self.ring.len() - 1);
-        let flying = &self.ring[at];
-        (flying.is_open && flying.source == source && flying.id == id).then_some(at)
+        let slot = self.slot(self.sources.get(source as usize)?.get(id)?);
+        let query = &self.ring[slot];
+        (query.is_outstanding && query.source == source && query.id == id).then_some(slot)
     }
 
-    /// An id that no query in flight from the source has, and whose place in the source's ring is free.
-    fn free_id(&mut self, source: u32) -> Option<u16> {
+    /// An id that no outstanding query of the source has, and whose slot in the source's ring is free.
+    fn next_free_id(&mut self, source: u32) -> Option<u16> {
         for _ in 0..MAX_TRIES {
             let id = self.sources[source as usize].next_id;
             if self.is_free(source, id) {
                 self.sources[source as usize].next_id = id.wrapping_add(1);
                 return Some(id);
             }
-            if self.sources[source as usize].recent.len() < MAX_RECENT {
+            if self.sources[source as usize].by_id.len() < MAX_SOURCE_LEN {
                 self.grow_source(source);
             } else {
                 self.sources[source as usize].next_id = id.wrapping_add(1);
@@ -150,42 +154,47 @@ impl Flight {
     }
 
     fn is_free(&self, source: u32, id: u16) -> bool {
-        let recent = &self.sources[source as usize].recent;
-        let Some(&number) = recent.get(usize::from(id) & recent.len().wrapping_sub(1)) else { return false };
-        let flying = &self.ring[number as usize & (self.ring.len() - 1)];
-        let mask = recent.len() - 1;
-        !(flying.is_open && flying.source == source && (usize::from(flying.id) ^ usize::from(id)) & mask == 0)
+        let ring = &self.sources[source as usize];
+        let Some(sequence) = ring.get(id) else { return false };
+        let query = &self.ring[self.slot(sequence)];
+        let same_slot = (usize::from(query.id) ^ usize::from(id)) & (ring.by_id.len() - 1) == 0;
+        !(query.is_outstanding && query.source == source && same_slot)
     }
 
     fn grow(&mut self) {
-        let mut ring = vec![CLOSED; 2 * self.ring.len()];
-        for number in self.tail..self.head {
-            ring[number as usize & (2 * self.ring.len() - 1)] = self.ring[self.place(number)];
+        let mut ring = vec![VACANT; 2 * self.ring.len()];
+        for sequence in self.tail..self.head {
+            ring[sequence as usize & (2 * self.ring.len() - 1)] = self.ring[self.slot(sequence)];
         }
         self.ring = ring;
     }
 
     fn grow_source(&mut self, source: u32) {
-        let len = (2 * self.sources[source as usize].recent.len()).max(FIRST_RECENT);
-        let old = std::mem::replace(&mut self.sources[source as usize].recent, vec![u32::MAX; len]);
-        for number in old {
-            let flying = self.ring[number as usize & (self.ring.len() - 1)];
-            if flying.is_open && flying.source == source {
-                self.sources[source as usize].recent[usize::from(flying.id) & (len - 1)] = number;
+        let len = (2 * self.sources[source as usize].by_id.len()).max(INITIAL_SOURCE_LEN);
+        let old = std::mem::replace(&mut self.sources[source as usize].by_id, vec![u32::MAX; len]);
+        for sequence in old {
+            let query = self.ring[self.slot(sequence.into())];
+            if query.is_outstanding && query.source == source {
+                self.sources[source as usize].set(query.id, sequence.into());
             }
         }
     }
 }
 
 impl Source {
-    fn note(&mut self, id: u16, number: u64) {
-        let mask = self.recent.len() - 1;
-        self.recent[usize::from(id) & mask] = number as u32;
+    fn set(&mut self, id: u16, sequence: u64) {
+        let mask = self.by_id.len() - 1;
+        self.by_id[usize::from(id) & mask] = sequence as u32;
+    }
+
+    /// What was set last for the id, or for another one with the same slot.
+    fn get(&self, id: u16) -> Option<u64> {
+        self.by_id.get(usize::from(id) & self.by_id.len().wrapping_sub(1)).map(|&sequence| sequence.into())
     }
 }
 
-const CLOSED: Flying =
-    Flying { intended_ns: 0, sent_ns: 0, query: 0, source: 0, id: 0, counted: false, is_open: false };
+const VACANT: OutstandingQuery =
+    OutstandingQuery { intended_ns: 0, sent_ns: 0, number: 0, source: 0, id: 0, counted: false, is_outstanding: false };
 
 #[cfg(test)]
 mod tests {
@@ -194,55 +203,56 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn ids_of_unanswered_queries_are_not_used_again() {
-        let mut flight = Flight::new(1, 1000);
-        let stuck = flight.send(0, 9, 0, 0, true).expect("the first id");
-        for query in 0..200_000 {
-            let id = flight.send(0, query, 0, 0, true).expect("all but one are answered");
-            assert_ne!(id, stuck);
-            assert_eq!(flight.answer(0, id).map(|flying| flying.query), Some(query));
+    fn ids_of_outstanding_queries_are_not_reused() {
+        let mut queries = OutstandingQueries::new(1, 1000);
+        let unanswered = queries.insert(0, 9, 0, 0, true).expect("the first id");
+        for number in 0..200_000 {
+            let id = queries.insert(0, number, 0, 0, true).expect("all but one are answered");
+            assert_ne!(id, unanswered);
+            assert_eq!(queries.remove(0, id).map(|query| query.number), Some(number));
         }
-        assert_eq!(flight.answer(0, stuck).map(|flying| flying.query), Some(9));
-        assert!(flight.is_empty());
+        assert_eq!(queries.remove(0, unanswered).map(|query| query.number), Some(9));
+        assert!(queries.is_empty());
     }
 
     #[test]
-    fn a_source_has_65536_queries_in_flight_and_no_more() {
-        let mut flight = Flight::new(2, 1000);
-        let mut ids: Vec<u16> = (0..65536).map(|query| flight.send(0, query, 0, 0, true).expect("an id")).collect();
-        assert_eq!(flight.send(0, 0, 0, 0, true), None);
-        assert!(flight.send(1, 0, 0, 0, true).is_some(), "another source has its own");
+    fn a_source_has_at_most_65536_outstanding_queries() {
+        let mut queries = OutstandingQueries::new(2, 1000);
+        let mut ids: Vec<u16> =
+            (0..65536).map(|number| queries.insert(0, number, 0, 0, true).expect("an id")).collect();
+        assert_eq!(queries.insert(0, 0, 0, 0, true), None);
+        assert!(queries.insert(1, 0, 0, 0, true).is_some(), "another source has its own ids");
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 65536);
-        flight.expire(1000, |_| ());
-        assert!(flight.is_empty() && flight.send(0, 0, 1000, 1000, true).is_some());
+        queries.expire(1000, |_| ());
+        assert!(queries.is_empty() && queries.insert(0, 0, 1000, 1000, true).is_some());
     }
 
     proptest! {
-        /// Against a map from source and id to what was sent.
+        /// Compared with a map from source and id to number and send time.
         #[test]
         fn every_query_is_found_once_or_times_out(
             steps in prop::collection::vec((0u32..3, any::<u8>(), 0u64..30), 1..2000),
         ) {
-            let (mut flight, mut model, mut now) = (Flight::new(3, 500), HashMap::new(), 0);
+            let (mut queries, mut model, mut now) = (OutstandingQueries::new(3, 500), HashMap::new(), 0);
             for (number, (source, choice, pause)) in steps.into_iter().enumerate() {
                 now += pause;
                 let mut expired = 0;
-                flight.expire(now, |flying| {
+                queries.expire(now, |query| {
                     expired += 1;
-                    assert_eq!(model.remove(&(flying.source, flying.id)), Some((flying.query, flying.sent_ns)));
+                    assert_eq!(model.remove(&(query.source, query.id)), Some((query.number, query.sent_ns)));
                 });
                 prop_assert!(model.values().all(|&(_, sent)| sent + 500 > now), "{expired} timed out, not all");
                 if choice < 150 {
-                    let id = flight.send(source, number as u32, now, now, true).expect("few are in flight");
+                    let id = queries.insert(source, number as u32, now, now, true).expect("few are outstanding");
                     prop_assert_eq!(model.insert((source, id), (number as u32, now)), None);
                 } else {
-                    let id = flight.sources[source as usize].next_id.wrapping_sub(u16::from(choice) - 149);
-                    let found = flight.answer(source, id).map(|flying| (flying.query, flying.sent_ns));
+                    let id = queries.sources[source as usize].next_id.wrapping_sub(u16::from(choice) - 149);
+                    let found = queries.remove(source, id).map(|query| (query.number, query.sent_ns));
                     prop_assert_eq!(found, model.remove(&(source, id)));
                 }
-                prop_assert_eq!(flight.len(), model.len());
+                prop_assert_eq!(queries.len(), model.len());
             }
         }
     }

@@ -1,6 +1,7 @@
-//! Queries over TCP (RFC 7766) or TLS (RFC 7858): pipelined on connections that stay open, or a number of queries a connection.
+//! Queries over TCP (RFC 7766) or TLS (RFC 7858): a pool of connections, on which queries are pipelined.
 //!
-//! A connection has a number for as long as it lives. It is driven by [`Streams::handle`] with what [`Poll`] tells.
+//! Each connection has an id, which is reused once it is closed and no query of it is outstanding. Events of [`Poll`] go to
+//! [`ConnectionPool::handle`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -8,290 +9,291 @@ use std::net::SocketAddr;
 use netio::client::Sources;
 use netio::stream::{Event, Interest, Poll};
 
-use crate::line::Line;
-use crate::measure::Measure;
-use crate::tls::Tls;
+use crate::connection::Connection;
+use crate::framing::split_message;
+use crate::metrics::Metrics;
+use crate::tls::TlsConfig;
 
-/// Octets that are read in one call: more than the longest message.
+/// The read buffer in octets; longer than any message.
 const READ_LEN: usize = 128 << 10;
 
-/// How many connections that do not stand yet a query looks beyond.
-const MAX_PASSED_OVER: usize = 128;
+/// How many connections that are not established yet are skipped in search of one that is.
+const MAX_SKIPPED: usize = 128;
 
 /// How connections are used.
 #[derive(Clone, Debug)]
-pub struct Usage {
-    /// How many are open at a time.
+pub struct PoolConfig {
+    /// The number of connections that are open at a time.
     pub connections: usize,
-    /// How many queries each has, after which it is closed; 0 for no limit.
+    /// A connection is closed after this many queries; 0: never.
     pub queries_per_connection: u32,
-    /// Whether queries go by connections that stand where there are any, as in a closed loop: else all that may be in flight
-    /// soon wait for the connections that do not.
-    pub passes_over_begun: bool,
-    /// The addresses they come from.
+    /// Whether to prefer established connections. In a closed loop, all queries that may be outstanding would otherwise
+    /// soon wait for connections that are still opening.
+    pub prefer_established: bool,
+    /// The local addresses.
     pub sources: Option<Sources>,
-    /// How they are encrypted, if they are.
-    pub tls: Option<Tls>,
+    /// Set for TLS.
+    pub tls: Option<TlsConfig>,
 }
 
-/// The connections of a worker.
-pub struct Streams {
+/// The TCP connections of a worker.
+pub struct ConnectionPool {
     server: SocketAddr,
-    usage: Usage,
-    /// The token of connection 0.
+    config: PoolConfig,
+    /// The poll token of connection 0.
     first_token: u64,
-    /// Which connection each of the `usage.connections` places has at the moment.
+    /// The id of the connection in each of the `config.connections` slots.
     slots: Vec<Option<u32>>,
-    turn: usize,
-    connections: Vec<Place>,
-    free: Vec<u32>,
-    /// Numbers that may be given out again when the events at hand are through.
-    freed: Vec<u32>,
-    /// Connections that have something to write.
-    dirty: Vec<u32>,
+    next_slot: usize,
+    /// By id.
+    entries: Vec<PoolEntry>,
+    free_ids: Vec<u32>,
+    /// Ids that are free once all events of the current poll are handled.
+    released_ids: Vec<u32>,
+    /// Connections with queries to write.
+    unflushed: Vec<u32>,
     opened: u32,
     buffer: Vec<u8>,
 }
 
-/// What a number stands for.
-enum Place {
-    Open(Box<Connection>),
-    /// A connection that is gone, with queries whose time is not out yet.
+enum PoolEntry {
+    Open(Box<PooledConnection>),
     Closed {
-        unsettled: u32,
+        /// Its queries that have not timed out yet.
+        outstanding: u32,
     },
 }
 
-struct Connection {
-    line: Line,
+struct PooledConnection {
+    connection: Connection,
     slot: usize,
-    began_ns: u64,
-    is_up: bool,
+    opened_ns: u64,
+    is_established: bool,
     /// Whether it gets no further queries.
-    is_retired: bool,
+    is_draining: bool,
     interest: Interest,
-    asked: u32,
-    /// Queries that were answered or timed out.
-    settled: u32,
+    /// Queries sent, or queued to be sent.
+    sent: u32,
+    /// Queries answered or timed out.
+    completed: u32,
     outgoing: Vec<u8>,
-    /// The beginning of a message whose end has not come yet.
+    /// The beginning of an incomplete message.
     incoming: Vec<u8>,
 }
 
-impl Streams {
-    /// No connections yet; they are opened when queries need them.
-    pub fn new(server: SocketAddr, usage: Usage, first_token: u64) -> Streams {
-        Streams {
+impl ConnectionPool {
+    /// A pool without connections; [`ConnectionPool::choose`] opens them.
+    pub fn new(server: SocketAddr, config: PoolConfig, first_token: u64) -> ConnectionPool {
+        ConnectionPool {
             server,
             first_token,
-            slots: vec![None; usage.connections.max(1)],
-            usage,
-            turn: 0,
-            connections: Vec::new(),
-            free: Vec::new(),
-            freed: Vec::new(),
-            dirty: Vec::new(),
+            slots: vec![None; config.connections.max(1)],
+            config,
+            next_slot: 0,
+            entries: Vec::new(),
+            free_ids: Vec::new(),
+            released_ids: Vec::new(),
+            unflushed: Vec::new(),
             opened: 0,
             buffer: vec![0; READ_LEN],
         }
     }
 
-    /// The number of the connection for the next query, or for that of a captured client; opens it where there is none.
+    /// Chooses the connection for the next query, or for one of a captured client, and returns its id. Opens it if needed.
     pub fn choose(&mut self, client: Option<u32>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
-        let slot = client.map_or_else(|| self.next_slot(), |client| client as usize) % self.slots.len();
-        self.turn = (slot + 1) % self.slots.len();
-        let number = match self.slots[slot] {
-            Some(number) => number,
+        let slot = client.map_or_else(|| self.choose_slot(), |client| client as usize) % self.slots.len();
+        self.next_slot = (slot + 1) % self.slots.len();
+        let id = match self.slots[slot] {
+            Some(id) => id,
             None => self.open(slot, poll, now_ns)?,
         };
-        let limit = self.usage.queries_per_connection;
-        let connection = self.open_at(number).expect("slots have open connections");
-        connection.asked += 1;
-        if connection.asked == limit {
-            connection.is_retired = true;
+        let limit = self.config.queries_per_connection;
+        let connection = self.get_open(id).expect("slots have open connections");
+        connection.sent += 1;
+        if connection.sent == limit {
+            connection.is_draining = true;
             self.slots[slot] = None;
         }
-        Ok(number)
+        Ok(id)
     }
 
-    /// The place whose turn it is, or the next one that is free or has a connection that stands, if that is wanted.
-    fn next_slot(&self) -> usize {
-        let tries = if self.usage.passes_over_begun { self.slots.len().min(MAX_PASSED_OVER) } else { 0 };
-        let mut places = (0..tries).map(|step| (self.turn + step) % self.slots.len());
-        let is_ready =
-            |number| matches!(&self.connections[number as usize], Place::Open(connection) if connection.is_up);
-        places.find(|&slot| self.slots[slot].is_none_or(is_ready)).unwrap_or(self.turn)
+    /// The next slot in round-robin order; if configured, the next one that is empty or has an established connection.
+    fn choose_slot(&self) -> usize {
+        let tries = if self.config.prefer_established { self.slots.len().min(MAX_SKIPPED) } else { 0 };
+        let mut candidates = (0..tries).map(|step| (self.next_slot + step) % self.slots.len());
+        let is_established =
+            |id| matches!(&self.entries[id as usize], PoolEntry::Open(connection) if connection.is_established);
+        candidates.find(|&slot| self.slots[slot].is_none_or(is_established)).unwrap_or(self.next_slot)
     }
 
-    /// Whether there has been a connection for each place.
-    pub fn has_begun_all(&self) -> bool {
+    /// Whether as many connections have been opened as there are slots.
+    pub fn all_opened(&self) -> bool {
         self.opened as usize >= self.slots.len()
     }
 
     fn open(&mut self, slot: usize, poll: &Poll, now_ns: u64) -> io::Result<u32> {
-        let local = self.usage.sources.map(|sources| SocketAddr::new(sources.at(self.opened % sources.count), 0));
-        let line = Line::connect(self.server, local, self.usage.tls.as_ref())?;
+        let local = self.config.sources.map(|sources| SocketAddr::new(sources.at(self.opened % sources.count), 0));
+        let connection = Connection::connect(self.server, local, self.config.tls.as_ref())?;
         self.opened = self.opened.wrapping_add(1);
-        let number = self.free.pop().unwrap_or(self.connections.len() as u32);
-        poll.add(&line, self.first_token + u64::from(number), Interest::Writable)?;
-        let connection = Place::Open(Box::new(Connection {
-            line,
+        let id = self.free_ids.pop().unwrap_or(self.entries.len() as u32);
+        poll.add(&connection, self.first_token + u64::from(id), Interest::Writable)?;
+        let entry = PoolEntry::Open(Box::new(PooledConnection {
+            connection,
             slot,
-            began_ns: now_ns,
-            is_up: false,
-            is_retired: false,
+            opened_ns: now_ns,
+            is_established: false,
+            is_draining: false,
             interest: Interest::Writable,
-            asked: 0,
-            settled: 0,
+            sent: 0,
+            completed: 0,
             outgoing: Vec::new(),
             incoming: Vec::new(),
         }));
-        if number as usize == self.connections.len() {
-            self.connections.push(connection);
+        if id as usize == self.entries.len() {
+            self.entries.push(entry);
         } else {
-            self.connections[number as usize] = connection;
+            self.entries[id as usize] = entry;
         }
-        self.slots[slot] = Some(number);
-        Ok(number)
+        self.slots[slot] = Some(id);
+        Ok(id)
     }
 
-    fn open_at(&mut self, number: u32) -> Option<&mut Connection> {
-        match self.connections.get_mut(number as usize)? {
-            Place::Open(connection) => Some(connection),
-            Place::Closed { .. } => None,
+    fn get_open(&mut self, id: u32) -> Option<&mut PooledConnection> {
+        match self.entries.get_mut(id as usize)? {
+            PoolEntry::Open(connection) => Some(connection),
+            PoolEntry::Closed { .. } => None,
         }
     }
 
-    /// How many numbers connections have had at most.
-    pub fn number_count(&self) -> usize {
-        self.connections.len()
+    /// All ids so far are below this.
+    pub fn id_count(&self) -> usize {
+        self.entries.len()
     }
 
-    /// Queues a query behind its length (RFC 1035 4.2.2).
-    pub fn push(&mut self, number: u32, id: u16, message: &[u8]) {
-        let Some(connection) = self.open_at(number) else { return };
-        let was_clean = connection.outgoing.is_empty();
+    /// Queues a query, preceded by its length (RFC 1035 4.2.2).
+    pub fn push(&mut self, id: u32, message_id: u16, message: &[u8]) {
+        let Some(connection) = self.get_open(id) else { return };
+        let was_flushed = connection.outgoing.is_empty();
         let outgoing = &mut connection.outgoing;
         outgoing.extend_from_slice(&(message.len() as u16).to_be_bytes());
-        outgoing.extend_from_slice(&id.to_be_bytes());
+        outgoing.extend_from_slice(&message_id.to_be_bytes());
         outgoing.extend_from_slice(&message[2..]);
-        if was_clean {
-            self.dirty.push(number);
+        if was_flushed {
+            self.unflushed.push(id);
         }
     }
 
-    /// Writes what is queued, as far as the connections take it.
-    pub fn flush(&mut self, poll: &Poll, measure: &mut Measure) {
-        self.free.append(&mut self.freed);
-        for number in std::mem::take(&mut self.dirty) {
-            let Some(connection) = self.open_at(number) else { continue };
-            if connection.is_up && connection.write().is_err() {
-                self.close(number, measure);
+    /// Writes the queued queries, until the sockets would block.
+    pub fn flush(&mut self, poll: &Poll, metrics: &mut Metrics) {
+        self.free_ids.append(&mut self.released_ids);
+        for id in std::mem::take(&mut self.unflushed) {
+            let Some(connection) = self.get_open(id) else { continue };
+            if connection.is_established && connection.write().is_err() {
+                self.close(id, metrics);
                 continue;
             }
-            self.watch(number, poll);
+            self.update_interest(id, poll);
         }
     }
 
-    /// Has `poll` tell what the connection waits for.
-    fn watch(&mut self, number: u32, poll: &Poll) {
-        let token = self.first_token + u64::from(number);
-        let Some(connection) = self.open_at(number) else { return };
-        let wanted = connection.line.interest(match (connection.is_up, connection.outgoing.is_empty()) {
+    fn update_interest(&mut self, id: u32, poll: &Poll) {
+        let token = self.first_token + u64::from(id);
+        let Some(pooled) = self.get_open(id) else { return };
+        let wanted = pooled.connection.interest(match (pooled.is_established, pooled.outgoing.is_empty()) {
             (false, _) => Interest::Writable,
             (true, true) => Interest::Readable,
             (true, false) => Interest::Both,
         });
-        if wanted != connection.interest {
-            connection.interest = wanted;
-            poll.modify(&connection.line, token, wanted).expect("the descriptor was added and is open");
+        if wanted != pooled.interest {
+            pooled.interest = wanted;
+            poll.modify(&pooled.connection, token, wanted).expect("the descriptor was added and is open");
         }
     }
 
-    /// Goes on with the connection that an event is about; `take` gets its number and each whole answer,
-    /// and says whether it is one to a query in flight.
+    /// Handles an event of a connection. `on_response` gets the connection's id and each complete response, and returns
+    /// whether it matches an outstanding query.
     pub fn handle(
         &mut self,
         event: Event,
         poll: &Poll,
         now_ns: u64,
-        measure: &mut Measure,
-        mut take: impl FnMut(u32, &[u8], &mut Measure) -> bool,
+        metrics: &mut Metrics,
+        mut on_response: impl FnMut(u32, &[u8], &mut Metrics) -> bool,
     ) {
-        let number = (event.token - self.first_token) as u32;
-        let Place::Open(connection) = &mut self.connections[number as usize] else { return };
-        let was_up = connection.is_up;
-        if !was_up {
-            match connection.line.establish() {
-                Ok(true) => connection.stands(now_ns, measure),
-                Ok(false) => return self.watch(number, poll),
+        let id = (event.token - self.first_token) as u32;
+        let PoolEntry::Open(pooled) = &mut self.entries[id as usize] else { return };
+        let was_established = pooled.is_established;
+        if !was_established {
+            match pooled.connection.establish() {
+                Ok(true) => pooled.record_established(now_ns, metrics),
+                Ok(false) => return self.update_interest(id, poll),
                 Err(error) => {
-                    measure.handshake_failed(&error);
-                    return self.close(number, measure);
+                    metrics.record_failed_handshake(&error);
+                    return self.close(id, metrics);
                 }
             }
         }
-        let written = if event.writable || !was_up { connection.write() } else { Ok(()) };
+        let written = if event.writable || !was_established { pooled.write() } else { Ok(()) };
         let read = if event.readable {
-            connection.read(&mut self.buffer, |answer| take(number, answer, measure))
+            pooled.read(&mut self.buffer, |response| on_response(id, response, metrics))
         } else {
             Ok(())
         };
-        if written.and(read).is_err() || connection.is_done() {
-            return self.close(number, measure);
+        if written.and(read).is_err() || pooled.is_drained() {
+            return self.close(id, metrics);
         }
-        self.watch(number, poll);
+        self.update_interest(id, poll);
     }
 
-    /// Tells that the time of one of the connection's queries is out.
-    pub fn settle(&mut self, number: u32, measure: &mut Measure) {
-        match &mut self.connections[number as usize] {
-            Place::Open(connection) => {
-                connection.settled += 1;
-                if connection.is_done() {
-                    self.close(number, measure);
+    /// Records that a query of the connection will not be answered.
+    pub fn query_timed_out(&mut self, id: u32, metrics: &mut Metrics) {
+        match &mut self.entries[id as usize] {
+            PoolEntry::Open(connection) => {
+                connection.completed += 1;
+                if connection.is_drained() {
+                    self.close(id, metrics);
                 }
             }
-            Place::Closed { unsettled } => {
-                *unsettled -= 1;
-                if *unsettled == 0 {
-                    self.freed.push(number);
+            PoolEntry::Closed { outstanding } => {
+                *outstanding -= 1;
+                if *outstanding == 0 {
+                    self.released_ids.push(id);
                 }
             }
         }
     }
 
-    fn close(&mut self, number: u32, measure: &mut Measure) {
-        let Place::Open(connection) = &mut self.connections[number as usize] else { return };
-        connection.line.say_goodbye();
-        if self.slots[connection.slot] == Some(number) {
-            self.slots[connection.slot] = None;
+    fn close(&mut self, id: u32, metrics: &mut Metrics) {
+        let PoolEntry::Open(pooled) = &mut self.entries[id as usize] else { return };
+        pooled.connection.close_notify();
+        if self.slots[pooled.slot] == Some(id) {
+            self.slots[pooled.slot] = None;
         }
-        let unsettled = connection.asked - connection.settled;
-        measure.closed_early += u64::from(connection.is_up && unsettled > 0);
-        self.connections[number as usize] = Place::Closed { unsettled };
-        if unsettled == 0 {
-            self.freed.push(number);
+        let outstanding = pooled.sent - pooled.completed;
+        metrics.closed_early += u64::from(pooled.is_established && outstanding > 0);
+        self.entries[id as usize] = PoolEntry::Closed { outstanding };
+        if outstanding == 0 {
+            self.released_ids.push(id);
         }
     }
 }
 
-impl Connection {
-    fn is_done(&self) -> bool {
-        self.is_retired && self.settled >= self.asked
+impl PooledConnection {
+    fn is_drained(&self) -> bool {
+        self.is_draining && self.completed >= self.sent
     }
 
-    fn stands(&mut self, now_ns: u64, measure: &mut Measure) {
-        self.is_up = true;
-        measure.handshakes += 1;
-        measure.handshakes_resumed += u64::from(self.line.is_resumed());
-        measure.handshake.saturating_record(now_ns - self.began_ns);
+    fn record_established(&mut self, now_ns: u64, metrics: &mut Metrics) {
+        self.is_established = true;
+        metrics.handshakes += 1;
+        metrics.handshakes_resumed += u64::from(self.connection.is_resumed());
+        metrics.handshake.saturating_record(now_ns - self.opened_ns);
     }
 
     fn write(&mut self) -> io::Result<()> {
         let mut written = 0;
         while written < self.outgoing.len() {
-            match self.line.write(&self.outgoing[written..]) {
+            match self.connection.write(&self.outgoing[written..]) {
                 Ok(len) => written += len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -299,23 +301,23 @@ impl Connection {
             }
         }
         self.outgoing.drain(..written);
-        self.line.flush()
+        self.connection.flush()
     }
 
-    /// Reads once and gives every whole message to `take`; an error at the end of the connection.
-    fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
-        let held = self.incoming.len();
-        buffer[..held].copy_from_slice(&self.incoming);
-        let len = match self.line.read(&mut buffer[held..]) {
+    /// Reads once and passes each complete message to `on_response`. The end of the stream is an error.
+    fn read(&mut self, buffer: &mut [u8], mut on_response: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+        let buffered = self.incoming.len();
+        buffer[..buffered].copy_from_slice(&self.incoming);
+        let len = match self.connection.read(&mut buffer[buffered..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(len) => held + len,
+            Ok(len) => buffered + len,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
             Err(error) => return Err(error),
         };
         let mut rest = &buffer[..len];
-        while let Some((message, behind)) = split_message(rest) {
-            self.settled += u32::from(take(message));
-            rest = behind;
+        while let Some((message, after)) = split_message(rest) {
+            self.completed += u32::from(on_response(message));
+            rest = after;
         }
         self.incoming.clear();
         self.incoming.extend_from_slice(rest);
@@ -323,30 +325,25 @@ impl Connection {
     }
 }
 
-/// The first whole message of a stream without its length, and what is behind it.
-pub fn split_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, rest) = octets.split_first_chunk()?;
-    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn chosen(passes_over_begun: bool) -> Vec<u32> {
+    fn chosen(prefer_established: bool) -> Vec<u32> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let usage = Usage { connections: 3, queries_per_connection: 0, passes_over_begun, sources: None, tls: None };
-        let mut streams = Streams::new(listener.local_addr().expect("bound"), usage, 0);
+        let config =
+            PoolConfig { connections: 3, queries_per_connection: 0, prefer_established, sources: None, tls: None };
+        let mut pool = ConnectionPool::new(listener.local_addr().expect("bound"), config, 0);
         let poll = Poll::new().expect("a descriptor");
-        let first: Vec<u32> = (0..4).map(|_| streams.choose(None, &poll, 0).expect("loopback")).collect();
-        assert_eq!(first, [0, 1, 2, 0], "what has its turn, where none stands");
-        streams.open_at(1).expect("chosen").is_up = true;
-        (0..4).map(|_| streams.choose(None, &poll, 0).expect("loopback")).collect()
+        let first: Vec<u32> = (0..4).map(|_| pool.choose(None, &poll, 0).expect("loopback")).collect();
+        assert_eq!(first, [0, 1, 2, 0], "round robin while none is established");
+        pool.get_open(1).expect("chosen").is_established = true;
+        (0..4).map(|_| pool.choose(None, &poll, 0).expect("loopback")).collect()
     }
 
     #[test]
-    fn queries_of_a_closed_loop_go_by_connections_that_stand() {
+    fn a_closed_loop_prefers_established_connections() {
         assert_eq!(chosen(true), [1, 1, 1, 1]);
-        assert_eq!(chosen(false), [1, 2, 0, 1], "an open loop asks as scheduled, or it would hide what waits");
+        assert_eq!(chosen(false), [1, 2, 0, 1], "an open loop sends as scheduled, or it would hide the wait");
     }
 }

@@ -1,4 +1,4 @@
-//! Queries that are signed when they leave (RFC 8945), and the signatures of their answers.
+//! TSIG (RFC 8945) for queries: signed when they are sent, their responses verified.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,21 +6,23 @@ use std::sync::Arc;
 use netio::clock;
 use wire::tsig::{Fault, Key, Mac, Signer, Verifier};
 
-/// Signs the queries of a worker. An unanswered query leaves its MAC behind until its source uses the id again.
-pub struct Signing {
+/// Signs the queries of a worker and verifies their responses.
+///
+/// The MAC of an unanswered query is kept until its source reuses the id.
+pub struct TsigContext {
     key: Arc<Key>,
-    /// By source and id.
+    /// The MACs of queries, by source and message id.
     macs: HashMap<(u32, u16), Mac>,
     message: Vec<u8>,
 }
 
-impl Signing {
-    /// With this key.
-    pub fn new(key: Arc<Key>) -> Signing {
-        Signing { key, macs: HashMap::new(), message: Vec::new() }
+impl TsigContext {
+    /// A context without queries yet.
+    pub fn new(key: Arc<Key>) -> TsigContext {
+        TsigContext { key, macs: HashMap::new(), message: Vec::new() }
     }
 
-    /// Signs a query that is sent from `source` with `id`.
+    /// Signs a query that `source` sends with `id`; [`TsigContext::message`] is the result.
     pub fn sign(&mut self, source: u32, id: u16, query: &[u8]) {
         self.message.clear();
         self.message.extend_from_slice(query);
@@ -35,9 +37,9 @@ impl Signing {
         &self.message
     }
 
-    /// What is wrong with the signature of an answer (RFC 8945 5.3).
-    pub fn fault(&mut self, source: u32, id: u16, answer: &[u8]) -> Option<Fault> {
-        let mac = self.macs.remove(&(source, id)).expect("every query in flight was signed");
-        Verifier::new(&self.key, &mac).take(answer, clock::real().as_secs()).err()
+    /// Verifies the signature of the response to an outstanding query (RFC 8945 5.3).
+    pub fn verify(&mut self, source: u32, id: u16, response: &[u8]) -> Result<(), Fault> {
+        let mac = self.macs.remove(&(source, id)).expect("every outstanding query was signed");
+        Verifier::new(&self.key, &mac).take(response, clock::real().as_secs())
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments that say how messages are protected: TLS and TSIG.
+//! Arguments for TLS and TSIG.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -9,78 +9,80 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use wire::tsig::{Key, KeyError};
 
-use super::Failure;
-use crate::tls::{self, Purpose, Tls};
+use super::CommandError;
+use crate::tls::{self, Purpose, TlsConfig};
 
-/// Whom a client trusts.
+/// How a client verifies the server.
 #[derive(Clone, Debug, Args)]
-pub struct Trust {
-    /// With TLS: the server has a certificate of this file (PEM) or by one of them; without, it is not checked
+pub struct TlsClientArguments {
+    /// With TLS: verify the server's certificate against the certificates of this file (PEM); without it, do not verify
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// With TLS: the name that the certificate is for, which the server is told; without, it is for its address
+    /// With TLS: the server name to verify, also sent as SNI; without it, verify the address
     #[arg(long, value_name = "NAME")]
     tls_name: Option<String>,
 }
 
-impl Trust {
-    /// How connections to `server` begin.
-    pub fn tls(&self, server: IpAddr, resumes: bool, purpose: Purpose) -> Result<Tls, Failure> {
+impl TlsClientArguments {
+    /// The TLS configuration for connections to `server`.
+    pub fn config(&self, server: IpAddr, resume: bool, purpose: Purpose) -> Result<TlsConfig, CommandError> {
         let name = match &self.tls_name {
-            Some(name) => ServerName::try_from(name.clone()).map_err(Failure::input(format!("--tls-name {name}")))?,
+            Some(name) => {
+                ServerName::try_from(name.clone()).map_err(CommandError::input(format!("--tls-name {name}")))?
+            }
             None => server.into(),
         };
         let authorities = self.ca.as_deref().map(certificates).transpose()?.unwrap_or_default();
-        Tls::new(name, authorities, resumes, purpose).map_err(Failure::input("TLS"))
+        TlsConfig::new(name, authorities, resume, purpose).map_err(CommandError::input("TLS"))
     }
 
-    /// An error where it was asked for without TLS.
-    pub fn needs_tls(&self) -> Result<(), Failure> {
+    /// An error if an option was given, which has no effect without TLS.
+    pub fn reject_without_tls(&self) -> Result<(), CommandError> {
         match self.ca.is_some() || self.tls_name.is_some() {
-            true => Err(Failure::Input("--ca and --tls-name need --transport tls".into())),
+            true => Err(CommandError::Input("--ca and --tls-name need --transport tls".into())),
             false => Ok(()),
         }
     }
 }
 
-/// The certificates of a PEM file; there is at least one.
-pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+/// The certificates of a PEM file; at least one.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CommandError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read.map_err(Failure::input(path.display()))? {
-        found if found.is_empty() => Err(Failure::Input(format!("{}: no certificate in PEM", path.display()))),
+    match read.map_err(CommandError::input(path.display()))? {
+        found if found.is_empty() => Err(CommandError::Input(format!("{}: no certificate in PEM", path.display()))),
         found => Ok(found),
     }
 }
 
-/// What a primary shows over TLS.
+/// The certificate of a TLS server.
 #[derive(Clone, Debug, Args)]
-pub struct Identity {
-    /// With TLS: show this certificate and those above it (PEM); without, one that is made on the spot
+pub struct TlsServerArguments {
+    /// With TLS: the certificate chain of the server (PEM); without it, a self-signed one is generated
     #[arg(long, value_name = "FILE", requires_all = ["key", "tls_port"])]
     cert: Option<PathBuf>,
-    /// The key of that certificate (PEM)
+    /// The private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
 
-impl Identity {
-    /// How a primary begins connections.
-    pub fn tls(&self) -> Result<Arc<rustls::ServerConfig>, Failure> {
+impl TlsServerArguments {
+    /// The TLS configuration of the server.
+    pub fn config(&self) -> Result<Arc<rustls::ServerConfig>, CommandError> {
         let (certificates, key) = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
-                let read = PrivateKeyDer::from_pem_file(key).map_err(Failure::input(key.display()))?;
+                let read = PrivateKeyDer::from_pem_file(key).map_err(CommandError::input(key.display()))?;
                 (certificates(cert)?, read)
             }
-            _ => tls::self_made().map_err(Failure::input("making a certificate"))?,
+            _ => tls::self_signed().map_err(CommandError::input("generating a certificate"))?,
         };
-        tls::primary(certificates, key).map_err(Failure::input("--cert"))
+        tls::server_config(certificates, key).map_err(CommandError::input("--cert"))
     }
 }
 
-/// What messages are signed with.
+/// The TSIG key.
 #[derive(Clone, Debug, Args)]
-pub struct Tsig {
-    /// Sign with this key, its secret in base64, and verify what comes (TSIG, RFC 8945)
+pub struct TsigArguments {
+    /// Sign messages with this key and verify responses (TSIG, RFC 8945); the secret is in base64
     #[arg(id = "tsig", long = "tsig", value_name = "ALGORITHM:NAME:SECRET", value_parser = key)]
     pub key: Option<Arc<Key>>,
 }

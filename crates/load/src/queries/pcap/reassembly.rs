@@ -1,78 +1,79 @@
-//! TCP streams of a capture put together again, one direction of them.
+//! Reassembles captured TCP streams, one direction of each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use super::frame::{Payload, Segment};
-use crate::stream::split_message;
+use super::frame::{Packet, Payload};
+use crate::framing::split_message;
 
-/// Octets that a stream may hold beyond what is whole: a lost segment must not make it hold the rest of the capture.
-const MAX_HELD: usize = 256 << 10;
+/// How many octets may wait for a missing segment: a lost one must not make a stream buffer the rest of the capture.
+const MAX_BUFFERED: usize = 256 << 10;
 
-/// The streams of a capture, by their ends.
+/// The streams of a capture, by source and destination.
 #[derive(Default)]
-pub struct Streams(HashMap<(IpAddr, u16, IpAddr, u16), Stream>);
+pub struct TcpReassembler(HashMap<(IpAddr, u16, IpAddr, u16), ReassembledStream>);
 
 #[derive(Default)]
-struct Stream {
-    /// The sequence number of the octet behind `whole`.
+struct ReassembledStream {
+    /// The sequence number that follows `in_order`.
     next: Option<u32>,
-    /// Octets in order that make no whole message yet.
-    whole: Vec<u8>,
-    /// Segments ahead of them, by their sequence numbers.
-    ahead: BTreeMap<u32, Vec<u8>>,
-    held: usize,
+    /// Reassembled octets of an incomplete message.
+    in_order: Vec<u8>,
+    /// Segments not reassembled yet, by sequence number.
+    segments: BTreeMap<u32, Vec<u8>>,
+    /// The octets in `segments`.
+    buffered: usize,
 }
 
-impl Streams {
-    /// Takes a segment; returns the messages that it makes whole.
-    pub fn take(&mut self, segment: &Segment<'_>) -> Vec<Vec<u8>> {
-        let Payload::Tcp { port, sequence, is_syn, octets } = segment.payload else { return Vec::new() };
-        let stream = self.0.entry((segment.source, segment.source_port, segment.destination, port)).or_default();
+impl TcpReassembler {
+    /// Adds a TCP segment; returns the messages that it completes.
+    pub fn add(&mut self, packet: &Packet<'_>) -> Vec<Vec<u8>> {
+        let Payload::Tcp { port, sequence, is_syn, octets } = packet.payload else { return Vec::new() };
+        let stream = self.0.entry((packet.source, packet.source_port, packet.destination, port)).or_default();
         if is_syn {
-            // RFC 9293 3.4: the SYN takes a sequence number.
-            *stream = Stream { next: Some(sequence.wrapping_add(1)), ..Stream::default() };
+            // RFC 9293 3.4: the SYN occupies a sequence number.
+            *stream = ReassembledStream { next: Some(sequence.wrapping_add(1)), ..ReassembledStream::default() };
         }
-        stream.take(if is_syn { sequence.wrapping_add(1) } else { sequence }, octets);
-        stream.messages()
+        stream.add(if is_syn { sequence.wrapping_add(1) } else { sequence }, octets);
+        stream.complete_messages()
     }
 }
 
-impl Stream {
-    fn take(&mut self, sequence: u32, octets: &[u8]) {
-        if octets.is_empty() || self.held + octets.len() > MAX_HELD {
+impl ReassembledStream {
+    fn add(&mut self, sequence: u32, octets: &[u8]) {
+        if octets.is_empty() || self.buffered + octets.len() > MAX_BUFFERED {
             return;
         }
-        // A stream that began before the capture is taken from where it is seen first.
+        // A stream that is older than the capture begins at its first captured segment.
         self.next.get_or_insert(sequence);
-        self.held += octets.len();
-        self.ahead.insert(sequence, octets.to_vec());
-        while let Some((sequence, octets)) = self.following() {
+        self.buffered += octets.len();
+        self.segments.insert(sequence, octets.to_vec());
+        while let Some((sequence, octets)) = self.next_segment() {
             let next = self.next.unwrap_or(sequence);
             let known = next.wrapping_sub(sequence) as usize;
-            self.held -= octets.len();
+            self.buffered -= octets.len();
             if let Some(new) = octets.get(known..) {
-                self.whole.extend_from_slice(new);
+                self.in_order.extend_from_slice(new);
                 self.next = Some(next.wrapping_add(new.len() as u32));
             }
         }
     }
 
-    /// Takes out a segment that begins at or before the next octet.
-    fn following(&mut self) -> Option<(u32, Vec<u8>)> {
+    /// Removes a segment that begins at or before the next octet.
+    fn next_segment(&mut self) -> Option<(u32, Vec<u8>)> {
         let next = self.next?;
         let is_due = |sequence: u32| next.wrapping_sub(sequence) < 1 << 31;
-        let sequence = *self.ahead.keys().find(|&&sequence| is_due(sequence))?;
-        self.ahead.remove_entry(&sequence)
+        let sequence = *self.segments.keys().find(|&&sequence| is_due(sequence))?;
+        self.segments.remove_entry(&sequence)
     }
 
-    fn messages(&mut self) -> Vec<Vec<u8>> {
-        let (mut messages, mut rest) = (Vec::new(), &self.whole[..]);
-        while let Some((message, behind)) = split_message(rest) {
+    fn complete_messages(&mut self) -> Vec<Vec<u8>> {
+        let (mut messages, mut rest) = (Vec::new(), &self.in_order[..]);
+        while let Some((message, after)) = split_message(rest) {
             messages.push(message.to_vec());
-            rest = behind;
+            rest = after;
         }
-        self.whole = rest.to_vec();
+        self.in_order = rest.to_vec();
         messages
     }
 }
