@@ -4,6 +4,7 @@ mod hold;
 mod input;
 mod maintenance;
 mod number;
+mod peak;
 mod query;
 mod target;
 mod tls_tsig;

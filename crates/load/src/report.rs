@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wire::message::Rcode;
 
 use crate::metrics::Metrics;
@@ -59,15 +59,15 @@ impl Reporter {
 
     /// Writes the result of an interval.
     pub fn write_interval(&mut self, result: &RunResult) {
-        self.write("stats_periodic", self.stats(result, Map::new(), false));
+        self.write("stats_periodic", self.stats(result, Value::Null, false));
         if self.shows_progress {
             let began = *self.began.get_or_insert(result.since);
             eprint!("\r\x1b[K{}", progress_line(result, began));
         }
     }
 
-    /// Writes the result of the whole run, with further members of `zonda`. Returns the first error of writing any record.
-    pub fn write_sum(&self, result: &RunResult, extra: Map<String, Value>) -> io::Result<()> {
+    /// Writes the result of the whole run, with `extra` as further members of `zonda`. Returns the first error of writing any record.
+    pub fn write_sum(&self, result: &RunResult, extra: Value) -> io::Result<()> {
         self.write("stats_sum", self.stats(result, extra, true));
         if self.shows_progress {
             eprintln!("\r\x1b[K{}", progress_line(result, result.since));
@@ -76,7 +76,7 @@ impl Reporter {
     }
 
     /// Writes the result of a command without query metrics. Returns the first error of writing any record.
-    pub fn write_figures(&self, since: Duration, until: Duration, zonda: Map<String, Value>) -> io::Result<()> {
+    pub fn write_figures(&self, since: Duration, until: Duration, zonda: Value) -> io::Result<()> {
         let times = json!({"since": nanoseconds(since), "until": nanoseconds(until), "zonda": zonda});
         self.write("stats_sum", times);
         self.first_error()
@@ -95,7 +95,7 @@ impl Reporter {
         }
     }
 
-    fn stats(&self, result: &RunResult, extra: Map<String, Value>, is_sum: bool) -> Value {
+    fn stats(&self, result: &RunResult, extra: Value, is_sum: bool) -> Value {
         let metrics = &result.metrics;
         let mut record = json!({
             "since": nanoseconds(result.since),
@@ -123,7 +123,7 @@ impl Reporter {
         record
     }
 
-    fn zonda(&self, metrics: &Metrics, extra: Map<String, Value>, is_sum: bool) -> Value {
+    fn zonda(&self, metrics: &Metrics, extra: Value, is_sum: bool) -> Value {
         let mut zonda = json!({
             "loop": self.loop_kind,
             "transport": self.transport,
@@ -148,8 +148,8 @@ impl Reporter {
         if is_sum {
             zonda["invalid_because"] = json!(metrics.invalid_because());
         }
-        for (key, value) in extra {
-            zonda[key] = value;
+        for (key, value) in extra.as_object().into_iter().flatten() {
+            zonda[key] = value.clone();
         }
         zonda
     }

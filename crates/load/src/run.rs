@@ -93,8 +93,8 @@ pub enum Timing {
 /// The largest [`Job::burst_len`]: the kernel's limit of segments in one send.
 pub const MAX_BURST_LEN: usize = 64;
 
-/// A closed loop sorts every so many consecutive queries by length: enough for full segment bursts, few enough not to change
-/// how the load meets the server's caches.
+/// How many consecutive queries a closed loop sorts by length: enough for full segment bursts, few enough that the order
+/// hardly changes what the server has in its caches.
 const SORT_WINDOW: usize = 1024;
 
 /// The metrics of a run, or of one interval of it.

@@ -38,7 +38,7 @@ pub struct Peak {
 
 /// The search does not go above this rate.
 const MAX_RATE: f64 = 1e9;
-/// In so many trials of a rate the generator must fall behind its schedule for the rate to be too high for it.
+/// If the generator falls behind its schedule in this many trials of a rate, the rate is too high for it.
 const MAX_OFF_SCHEDULE: u32 = 4;
 /// A server that fails at this rate has no peak.
 const MIN_RATE: f64 = 1.0;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use netio::{clock, limit};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::input::read;
 use super::number::{rate, seconds_or_none};
@@ -226,8 +226,8 @@ fn invalid_because(held: &HoldResult, probes: Option<&Metrics>) -> Vec<String> {
     reasons
 }
 
-fn figures(held: &HoldResult, invalid_because: &[String]) -> Map<String, Value> {
-    let figures = json!({
+fn figures(held: &HoldResult, invalid_because: &[String]) -> Value {
+    json!({
         "open": held.open,
         "failed": held.failed,
         "open_s": held.open_s,
@@ -236,6 +236,5 @@ fn figures(held: &HoldResult, invalid_because: &[String]) -> Map<String, Value> 
         "first_closed_s": held.first_closed_s,
         "last_closed_s": held.last_closed_s,
         "invalid_because": invalid_because,
-    });
-    figures.as_object().cloned().unwrap_or_default()
+    })
 }

@@ -19,7 +19,7 @@ pub struct Input {
     /// Query file: a line for each query, `name type` or `query NAME CLASS TYPE`
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
-    /// Capture (pcap or pcapng) to take queries from, with a source for each client; --speed replays its timing
+    /// Capture (pcap or pcapng) of the queries to send, with a source for each client; --speed replays its timing
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Destination port of the capture's queries

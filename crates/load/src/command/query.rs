@@ -1,26 +1,23 @@
 //! `zonda-load query`: queries in an open or a closed loop.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use netio::clock;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::input::{Input, read};
-use super::number::{interval, percent, positive, rate, seconds, seconds_or_none, share};
+use super::number::{interval, positive, rate, seconds, seconds_or_none, share};
+use super::peak::{PeakArguments, find_peaks};
 use super::target::Target;
 use super::tls_tsig::{TlsClientArguments, TsigArguments};
 use super::{CommandError, Validity, report_validity};
-use crate::metrics::{Metrics, UNANSWERED};
 use crate::queries::Queries;
 use crate::report::Reporter;
-use crate::run::{Job, MAX_BURST_LEN, RunResult, Timing, Transport};
+use crate::run::{Job, MAX_BURST_LEN, Timing, Transport};
 use crate::schedule::{ArrivalProcess, RateProfile};
-use crate::search::{Search, Trial};
 use crate::tls::{Purpose, TlsConfig};
 use crate::verify::ResponseChecker;
 
@@ -88,7 +85,7 @@ struct TimingArguments {
     /// Open loop: queries per second
     #[arg(long, value_parser = rate, required_unless_present_any = ["outstanding", "steps", "speed", "find_peak"])]
     rate: Option<f64>,
-    /// Change the rate linearly from --rate to this
+    /// Open loop: change the rate linearly from --rate to this
     #[arg(long, value_parser = rate, value_name = "RATE", requires = "rate")]
     ramp_to: Option<f64>,
     /// Open loop: one rate after another, each for --seconds
@@ -115,18 +112,6 @@ struct TimingArguments {
     warm_up: f64,
 }
 
-/// The search of the peak.
-#[derive(Debug, Args)]
-struct PeakArguments {
-    /// Search the highest rate at which each of these percentages is answered, starting at --rate
-    #[arg(long, value_delimiter = ',', value_name = "PERCENT", num_args = 0.., default_missing_value = "100,99.99,99.9,99",
-        value_parser = percent, conflicts_with_all = ["outstanding", "steps", "speed", "ramp_to"])]
-    find_peak: Option<Vec<f64>>,
-    /// Resolution of the search, in percent of the rate
-    #[arg(long, default_value_t = 2.0, value_parser = percent, value_name = "PERCENT")]
-    resolution: f64,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Arrivals {
     Constant,
@@ -136,8 +121,9 @@ enum Arrivals {
 /// Runs the command.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let job = arguments.job()?;
-    match &arguments.peak.find_peak {
-        Some(percents) => find_peak(&job, arguments, percents, stop),
+    let timing = &arguments.timing;
+    match arguments.peak.search(timing.rate.unwrap_or(1000.0)) {
+        Some(search) => find_peaks(&job, &search, timing.seconds, timing.arrivals(), stop),
         None => run_job(&job, stop),
     }
 }
@@ -148,78 +134,12 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let mut reporter = Reporter::new(loop_kind, transport_name(job));
     let result =
         job.run(stop, |interval| reporter.write_interval(interval)).map_err(CommandError::system("sending queries"))?;
-    reporter.write_sum(&result, Map::new()).map_err(CommandError::system("writing results"))?;
+    reporter.write_sum(&result, json!({})).map_err(CommandError::system("writing results"))?;
     Ok(report_validity(&result.metrics.invalid_because()))
 }
 
-/// Searches the peak. Each trial is a run, reported as an event.
-fn find_peak(job: &Job, arguments: &Arguments, percents: &[f64], stop: &AtomicBool) -> Result<Validity, CommandError> {
-    let mut shares: Vec<f64> = percents.iter().map(|percent| percent / 100.0).collect();
-    shares.sort_by(|a, b| b.total_cmp(a));
-    let first_rate = arguments.timing.rate.unwrap_or(1000.0);
-    let search = Search { shares, first_rate, resolution: arguments.peak.resolution / 100.0 };
-    let reporter = Reporter::new("open", transport_name(job));
-    let mut total = Metrics::default();
-    let since = clock::real();
-    let mut peaks = Vec::new();
-    let searched = search.run(&mut peaks, |rate| {
-        let timing = Timing::Rate(RateProfile::flat(rate, arguments.timing.seconds), arguments.timing.arrivals());
-        let result =
-            Job { timing, ..job.clone() }.run(stop, |_| ()).map_err(CommandError::system("sending queries"))?;
-        total.add(&result.metrics);
-        if stop.load(Ordering::Relaxed) {
-            return Err(CommandError::System {
-                what: "searching the peak".into(),
-                error: ErrorKind::Interrupted.into(),
-            });
-        }
-        Ok(report_trial(&reporter, rate, &result.metrics, arguments.timing.seconds))
-    });
-    let is_interrupted = stop.load(Ordering::Relaxed);
-    if !is_interrupted {
-        searched?;
-    }
-    let reported: Vec<_> = peaks
-        .iter()
-        .map(|peak| {
-            // Infinite if nothing failed, which JSON cannot represent.
-            let failed_rate = Some(peak.failed_rate).filter(|rate| rate.is_finite());
-            let percent = (peak.share * 1e8).round() / 1e6;
-            json!({"percent": percent, "rate": peak.rate, "failed_rate": failed_rate, "generator_bound": peak.generator_bound})
-        })
-        .collect();
-    let mut invalid_because: Vec<String> = Vec::new();
-    if is_interrupted {
-        invalid_because.push("the search was interrupted".into());
-    }
-    if total.responses == 0 {
-        invalid_because.push(UNANSWERED.into());
-    }
-    if total.wrong > 0 {
-        invalid_because.push(format!("{} of {} answers are wrong", total.wrong, total.responses));
-    }
-    let figures = json!({"peaks": reported, "invalid_because": invalid_because});
-    let result = RunResult { since, until: clock::real(), metrics: total };
-    reporter
-        .write_sum(&result, figures.as_object().cloned().unwrap_or_default())
-        .map_err(CommandError::system("writing results"))?;
-    Ok(report_validity(&invalid_because))
-}
-
-/// Reports a trial. Queries that are some milliseconds late still load the server at the rate; the generator is off its
-/// schedule only if it does not reach the rate.
-fn report_trial(reporter: &Reporter, rate: f64, metrics: &Metrics, seconds: f64) -> Trial {
-    let answered = metrics.responses as f64 / metrics.scheduled.max(1) as f64;
-    let error_s = metrics.schedule_error.value_at_quantile(0.99) as f64 / 1e9;
-    let on_schedule = metrics.missed * 1000 <= metrics.scheduled && metrics.refused == 0 && error_s < seconds / 10.0;
-    let message = format!("{rate:.0} queries per second: {:.3} % answered", answered * 100.0);
-    let latency_p99 = metrics.latency_intended.value_at_quantile(0.99);
-    let figures = json!({"rate": rate, "answered": answered, "latency_p99": latency_p99, "on_schedule": on_schedule});
-    reporter.event("trial", &message, figures);
-    Trial { answered, on_schedule }
-}
-
-fn transport_name(job: &Job) -> &'static str {
+/// The transport in reports.
+pub fn transport_name(job: &Job) -> &'static str {
     match job.transport {
         Transport::Udp => "udp",
         Transport::Tcp if job.tls.is_some() => "tls",

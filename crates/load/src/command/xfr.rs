@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use netio::clock;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wire::Name;
 use zone::text::Source;
 
@@ -114,8 +114,8 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, Comman
     Ok(report_validity(&invalid_because))
 }
 
-fn pull_figures(pulled: &PullResult, seconds: f64, invalid_because: &[String]) -> Map<String, Value> {
-    let figures = json!({
+fn pull_figures(pulled: &PullResult, seconds: f64, invalid_because: &[String]) -> Value {
+    json!({
         "zones": pulled.zones,
         "failed": pulled.failed,
         "failures": pulled.failures,
@@ -127,8 +127,7 @@ fn pull_figures(pulled: &PullResult, seconds: f64, invalid_because: &[String]) -
         "first_byte_s": pulled.first_byte_s,
         "connections": pulled.connections,
         "invalid_because": invalid_because,
-    });
-    figures.as_object().cloned().unwrap_or_default()
+    })
 }
 
 fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
@@ -156,7 +155,7 @@ fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> R
     Ok(bound.port())
 }
 
-fn serve_figures(counters: &PrimaryCounters) -> Map<String, Value> {
+fn serve_figures(counters: &PrimaryCounters) -> Value {
     let [zones, records, octets, soa_responses, refused, connections] = [
         &counters.zones,
         &counters.records,
@@ -166,7 +165,7 @@ fn serve_figures(counters: &PrimaryCounters) -> Map<String, Value> {
         &counters.connections,
     ]
     .map(|count| count.load(Ordering::Relaxed));
-    let figures = json!({
+    json!({
         "zones": zones,
         "records": records,
         "bytes": octets,
@@ -174,8 +173,7 @@ fn serve_figures(counters: &PrimaryCounters) -> Map<String, Value> {
         "refused": refused,
         "connections": connections,
         "invalid_because": [],
-    });
-    figures.as_object().cloned().unwrap_or_default()
+    })
 }
 
 /// Reads and encodes the zones of a file of `name path` lines.
