@@ -23,8 +23,9 @@ use netio::signal::{Signal, Signals};
 
 /// Load generator for DNS servers: open or closed loop, latency without coordinated omission, every response checked.
 ///
-/// Writes results to standard output as JSON lines, in the dns-metrics format of DNS-OARC. Exit status: 0 the run is valid,
-/// 1 a system error ended it, 2 wrong arguments or input (nothing was sent), 3 the run is invalid (see `invalid_because`).
+/// Writes results to standard output as JSON lines, in the dns-metrics format of DNS-OARC. Exit status: 0 the run is
+/// valid, 1 a system error ended it, 2 wrong arguments or input (nothing was sent), 3 the run is invalid (see
+/// `invalid_because`).
 #[derive(Debug, Parser)]
 #[command(name = "zonda-load", version)]
 pub struct Cli {

@@ -1,4 +1,4 @@
-//! Opens connections at a rate and holds them: idle ones by the hundred thousand, and those of slow and hostile clients.
+//! Opens and holds connections: hundreds of thousands of idle ones, or those of slow and hostile clients.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

@@ -166,7 +166,7 @@ impl Metrics {
         self.latency_actual.saturating_record(actual_ns);
     }
 
-    /// Records a wrong response; calls `describe` for the first [`MAX_EXAMPLES`] only.
+    /// Records a wrong response; calls `describe` for the first ten only.
     pub fn record_wrong(&mut self, describe: impl FnOnce() -> String) {
         self.wrong += 1;
         if self.wrong_examples.len() < MAX_EXAMPLES {

@@ -1,7 +1,7 @@
 //! The outstanding queries: looked up by source and message id, timed out in the order they were sent.
 //!
-//! All entries are in one ring buffer, in sending order. Each source has a second ring that maps its recent message ids to
-//! entries. Both grow with the number of outstanding queries; once they are large enough, nothing allocates.
+//! All entries are in one ring buffer, in sending order. Each source has a second ring that maps its recent message ids
+//! to entries. Both grow with the number of outstanding queries; once they are large enough, nothing allocates.
 
 /// A query that was sent and is not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

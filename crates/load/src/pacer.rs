@@ -57,7 +57,7 @@ impl Pacer {
         Pacer { pacing, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
     }
 
-    /// The next query, if it is due. A closed loop has at most `max_outstanding` outstanding, if that is less than its own limit.
+    /// The next query, if it is due. `max_outstanding` is a further limit for a closed loop.
     #[inline]
     pub fn next(&mut self, now: u64, outstanding_count: usize, max_outstanding: usize) -> Option<Due> {
         let intended_ns = match &mut self.pacing {

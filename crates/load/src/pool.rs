@@ -1,7 +1,7 @@
 //! Queries over TCP (RFC 7766) or TLS (RFC 7858): a pool of connections, on which queries are pipelined.
 //!
-//! Each connection has an id, which is reused once it is closed and no query of it is outstanding. Events of [`Poll`] go to
-//! [`ConnectionPool::handle`].
+//! Each connection has an id, which is reused once it is closed and no query of it is outstanding. Events of [`Poll`]
+//! go to [`ConnectionPool::handle`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Chooses the connection for the next query, or for one of a captured client, and returns its id. Opens it if needed.
+    /// The id of the connection for the next query, or for one of a captured client; opens it if needed.
     pub fn choose(&mut self, client: Option<u32>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
         let slot = client.map_or_else(|| self.choose_slot(), |client| client as usize) % self.slots.len();
         self.next_slot = (slot + 1) % self.slots.len();

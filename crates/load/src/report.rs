@@ -66,7 +66,9 @@ impl Reporter {
         }
     }
 
-    /// Writes the result of the whole run, with `extra` as further members of `zonda`. Returns the first error of writing any record.
+    /// Writes the result of the run, with the members of `extra` added to `zonda`.
+    ///
+    /// Returns the first error of writing any record.
     pub fn write_sum(&self, result: &RunResult, extra: Value) -> io::Result<()> {
         self.write("stats_sum", self.stats(result, extra, true));
         if self.shows_progress {
@@ -75,7 +77,7 @@ impl Reporter {
         self.first_error()
     }
 
-    /// Writes the result of a command without query metrics. Returns the first error of writing any record.
+    /// Writes the result of a command without query metrics; returns errors like [`Reporter::write_sum`].
     pub fn write_figures(&self, since: Duration, until: Duration, zonda: Value) -> io::Result<()> {
         let times = json!({"since": nanoseconds(since), "until": nanoseconds(until), "zonda": zonda});
         self.write("stats_sum", times);

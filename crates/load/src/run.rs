@@ -37,8 +37,8 @@ pub struct Job {
     pub queries_per_connection: u32,
     /// The source addresses; `None` for the one that the kernel chooses.
     pub sources: Option<Sources>,
-    /// The maximum number of UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their lengths
-    /// allow it; 1 to [`MAX_BURST_LEN`].
+    /// The maximum number of UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their
+    /// lengths allow it; 1 to [`MAX_BURST_LEN`].
     pub burst_len: usize,
     /// Set for TLS instead of plain TCP.
     pub tls: Option<TlsConfig>,
@@ -93,8 +93,8 @@ pub enum Timing {
 /// The largest [`Job::burst_len`]: the kernel's limit of segments in one send.
 pub const MAX_BURST_LEN: usize = 64;
 
-/// How many consecutive queries a closed loop sorts by length: enough for full segment bursts, few enough that the order
-/// hardly changes what the server has in its caches.
+/// How many consecutive queries a closed loop sorts by length: enough for full segment bursts, few enough that the
+/// order hardly changes what the server has in its caches.
 const SORT_WINDOW: usize = 1024;
 
 /// The metrics of a run, or of one interval of it.
@@ -109,6 +109,28 @@ pub struct RunResult {
 }
 
 impl Job {
+    /// A run over UDP by one socket, in which only the question of a response is checked.
+    pub fn new(server: SocketAddr, queries: Arc<Queries>, timing: Timing) -> Job {
+        Job {
+            server,
+            transport: Transport::Udp,
+            tcp_share: 0.0,
+            connections: 1,
+            queries_per_connection: 0,
+            sources: None,
+            burst_len: 8,
+            tls: None,
+            key: None,
+            queries,
+            checker: ResponseChecker::Question,
+            timing,
+            warm_up: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_secs(1),
+            cpus: Vec::new(),
+        }
+    }
+
     /// Runs to the end or until `stop`. `on_interval` gets the result of each interval.
     pub fn run(&self, stop: &AtomicBool, mut on_interval: impl FnMut(&RunResult)) -> io::Result<RunResult> {
         let worker_count = self.cpus.len().max(1);
@@ -151,7 +173,7 @@ impl Job {
         }
     }
 
-    /// The order of sending; empty for ascending numbers. A closed loop over UDP may reorder, for longer segment bursts.
+    /// The order of sending; empty for ascending numbers. A closed loop over UDP reorders for longer segment bursts.
     fn order(&self) -> Arc<[u32]> {
         let may_reorder = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
         if may_reorder && self.transport == Transport::Udp && self.burst_len > 1 {

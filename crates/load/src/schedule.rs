@@ -1,7 +1,8 @@
 //! The send times of an open loop, fixed before the run, whatever the server does.
 //!
-//! A [`RateProfile`] is the rate as a function of time. With constant arrivals, queries are due where its integral reaches 0,
-//! 1, 2, ...; with Poisson arrivals, where it reaches the sums of exponential random numbers (time rescaling).
+//! A [`RateProfile`] is the rate as a function of time. With constant arrivals, queries are due where its integral
+//! reaches 0, 1, 2, ...; with Poisson arrivals, where it reaches the sums of exponential random numbers (time
+//! rescaling).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Searches the peak: the highest rate at which a share of queries is answered (RFC 2544 26.1, RFC 8219 9.1.1).
 //!
-//! It bisects rates. A trial is noisy, so a rate passes when two of at most three trials do. The search for a lower share
-//! starts at the peak of the share above it.
+//! It bisects rates. A trial is noisy, so a rate passes when two of at most three trials do. The search for a lower
+//! share starts at the peak of the share above it.
 
 /// The configuration of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,11 +44,11 @@ const MAX_OFF_SCHEDULE: u32 = 4;
 const MIN_RATE: f64 = 1.0;
 
 impl Search {
-    /// Calls `trial` for each rate to try, and adds each peak to `peaks` as it is found. An error of a trial ends the search.
+    /// Calls `trial` with rates, and adds each peak to `peaks` when it is found. An error of a trial ends the search.
     pub fn run<E>(&self, peaks: &mut Vec<Peak>, mut trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<(), E> {
         for &share in &self.shares {
             let from = peaks.last().map_or(self.first_rate, |peak| peak.rate.max(MIN_RATE));
-            let peak = self.bisect(share, from, &mut |rate| passes(share, rate, &mut trial))?;
+            let peak = self.bisect(share, from, &mut |rate| try_rate(share, rate, &mut trial))?;
             peaks.push(peak);
         }
         Ok(())
@@ -58,11 +58,11 @@ impl Search {
         &self,
         share: f64,
         from: f64,
-        passes: &mut impl FnMut(f64) -> Result<RateOutcome, E>,
+        try_rate: &mut impl FnMut(f64) -> Result<RateOutcome, E>,
     ) -> Result<Peak, E> {
         let (mut low, mut high, mut generator_bound, mut rate) = (0.0, f64::INFINITY, false, from);
         loop {
-            match passes(rate)? {
+            match try_rate(rate)? {
                 RateOutcome::Passed => low = rate,
                 failure => {
                     high = rate;
@@ -88,9 +88,10 @@ enum RateOutcome {
     OffSchedule,
 }
 
-/// Whether two of at most three trials pass. A trial in which the generator fell behind its schedule says nothing about the
-/// server and is repeated, up to [`MAX_OFF_SCHEDULE`] times.
-fn passes<E>(share: f64, rate: f64, trial: &mut impl FnMut(f64) -> Result<Trial, E>) -> Result<RateOutcome, E> {
+/// Tries a rate, which passes if two of at most three trials do.
+///
+/// A trial in which the generator fell behind its schedule says nothing about the server and is repeated.
+fn try_rate<E>(share: f64, rate: f64, trial: &mut impl FnMut(f64) -> Result<Trial, E>) -> Result<RateOutcome, E> {
     let (mut passed, mut failed, mut off_schedule) = (0, 0, 0);
     loop {
         match trial(rate)? {
@@ -117,8 +118,8 @@ mod tests {
         Search { shares: shares.into(), first_rate, resolution: 0.02 }
     }
 
-    /// Searches with a server that answers `capacity` queries per second and drops the others. In one of ten trials the network
-    /// loses some more, and in one of ten the generator falls behind.
+    /// Searches with a server that answers `capacity` queries per second and drops the others. In one of ten trials the
+    /// network loses some more, and in one of ten the generator falls behind.
     fn peaks(search: &Search, capacity: f64, generator: f64) -> (Vec<Peak>, u32) {
         let (mut random, mut count) = (Random::new(5), 0);
         let mut peaks = Vec::new();

@@ -49,8 +49,8 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// The server's certificate must be valid for `server_name` and issued by one of `authorities`; without authorities it is
-    /// not verified. `resume` turns session resumption on.
+    /// The server's certificate must be valid for `server_name` and issued by one of `authorities`; without authorities
+    /// it is not verified. `resume` turns session resumption on.
     pub fn new(
         server_name: ServerName<'static>,
         authorities: Vec<CertificateDer<'static>>,

@@ -33,8 +33,9 @@ pub struct UdpSockets {
 }
 
 impl UdpSockets {
-    /// Opens `sockets` sockets. Up to `burst_len` queries are sent together: those of one source as one segment burst, where
-    /// their lengths allow it (UDP_SEGMENT).
+    /// Opens `sockets` sockets that send up to `burst_len` queries together.
+    ///
+    /// Those of one source are a segment burst (UDP_SEGMENT) if their lengths allow it.
     pub fn open(
         server: SocketAddr,
         sockets: usize,
@@ -114,7 +115,7 @@ impl UdpSockets {
         self.outbox.send(&self.sockets[self.queued_socket]).refused
     }
 
-    /// Passes each datagram received on a socket to `on_response`, with its source; `None` if it is not from the server.
+    /// Passes each datagram received on a socket to `on_response`; its source is `None` if it is not from the server.
     pub fn receive(&mut self, socket: usize, mut on_response: impl FnMut(Option<u32>, &[u8])) -> io::Result<usize> {
         let base = socket as u32 * self.addresses;
         self.inbox.receive(&self.sockets[socket], |answer| {

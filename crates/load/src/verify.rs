@@ -1,4 +1,4 @@
-//! Checks responses: against the question, against an expectation for each query, or against a second server's response.
+//! Checks responses against the question, an expectation for each query, or a second server's response.
 
 mod question;
 mod reference;
@@ -90,8 +90,8 @@ impl ResponseChecker {
         Ok(ResponseChecker::Expectations(expectations))
     }
 
-    /// Sends every query to a second server over UDP, signed if there is a key. An error if a query remains unanswered, or
-    /// without a valid signature (RFC 8945 5.3).
+    /// Sends every query to a second server over UDP, signed if there is a key. An error if a query remains unanswered,
+    /// or without a valid signature (RFC 8945 5.3).
     pub fn from_server(
         server: SocketAddr,
         key: Option<Arc<Key>>,

@@ -25,10 +25,11 @@ use crate::verify::ResponseChecker;
 const MAX_SENT_PER_TURN: usize = 64;
 /// Queries written to connections before they are flushed, without UDP.
 const TCP_BURST: usize = 8;
-/// Connections that a closed loop opens without waiting for responses: fewer than a short listen backlog holds (10 in BIND
-/// and Knot). The kernel drops a SYN that does not fit and retransmits it after a second, which says nothing about the server.
+/// Connections that a closed loop opens without waiting for responses: fewer than a short listen backlog holds (10 in
+/// BIND and Knot). The kernel drops a SYN that does not fit and retransmits it after a second, which says nothing about
+/// the server.
 const INITIAL_CONNECTIONS: usize = 8;
-/// A closed loop opens a further connection at least this often, or a distant server would cost a round trip for each eight.
+/// A closed loop opens a further connection at least this often, so that a distant server does not slow it down.
 const CONNECTION_INTERVAL_NS: u64 = 5_000_000;
 /// Missed queries skipped before responses are received again: at a rate that cannot be kept there is always another.
 const MAX_MISSED_PER_TURN: usize = 1024;
@@ -130,8 +131,10 @@ impl Worker {
         })
     }
 
-    /// Runs until all queries are sent and answered or timed out, or until `stop`. Reports the metrics of every interval,
-    /// the last one at the end. Returns when the last query was sent, counted from `start` on the monotonic clock.
+    /// Runs until all queries are sent and answered or timed out, or until `stop`.
+    ///
+    /// Reports the metrics of every interval, the last one at the end. `start` is time 0, on the monotonic clock; the
+    /// result is when the last query was sent.
     pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<IntervalReport>) -> io::Result<Duration> {
         if let Some(cpu) = self.cpu {
             netio::pin::pin(cpu)?;

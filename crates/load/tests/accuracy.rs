@@ -1,4 +1,4 @@
-//! Runs against servers with known behaviour: stalls, wrong responses, silence, and a receiver that records arrival times.
+//! Compares results with the known behaviour of servers: stalls, wrong responses, silence, arrival times.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -39,22 +39,9 @@ fn queries() -> Arc<Queries> {
 
 fn job(server: SocketAddr, rate: f64, seconds: f64) -> Job {
     Job {
-        server,
-        transport: Transport::Udp,
-        tcp_share: 0.0,
         connections: 4,
-        queries_per_connection: 0,
-        sources: None,
-        burst_len: 8,
-        tls: None,
-        key: None,
-        queries: queries(),
-        checker: ResponseChecker::Question,
-        timing: Timing::Rate(RateProfile::flat(rate, seconds), ArrivalProcess::Constant),
-        warm_up: Duration::ZERO,
-        timeout: Duration::from_secs(1),
         interval: Duration::from_millis(250),
-        cpus: Vec::new(),
+        ..Job::new(server, queries(), Timing::Rate(RateProfile::flat(rate, seconds), ArrivalProcess::Constant))
     }
 }
 
@@ -62,8 +49,8 @@ fn run(job: &Job) -> RunResult {
     job.run(&AtomicBool::new(false), |_| ()).expect("loopback")
 }
 
-/// Coordinated omission: when the server stalls for 200 ms, the closed loop sends nothing and sees one slow query. The open
-/// loop continues to send, and a fifth of its queries wait up to 200 ms.
+/// Coordinated omission: when the server stalls for 200 ms, the closed loop sends nothing and sees one slow query. The
+/// open loop continues to send, and a fifth of its queries wait up to 200 ms.
 #[test]
 fn a_closed_loop_hides_a_stall_that_an_open_loop_shows() {
     let stalling = || {
@@ -85,8 +72,8 @@ fn a_closed_loop_hides_a_stall_that_an_open_loop_shows() {
     assert!(closed.latency_intended.max() >= 200_000_000, "{} of {}", closed.latency_intended.max(), closed.queries);
 }
 
-/// If the generator itself is late, the latency from the intended time shows it and that from the actual time does not. Here
-/// 20,000 queries are due at once.
+/// If the generator itself is late, the latency from the intended time shows it and that from the actual time does not.
+/// Here 20,000 queries are due at once.
 #[test]
 fn late_queries_have_a_higher_intended_latency() {
     let server = serve(|_, _| true);
@@ -179,7 +166,7 @@ fn a_second_server_gets_many_queries_at_once_and_retries() {
     assert!(error.to_string().contains("the second server does not answer name"), "{error}");
 }
 
-/// Every tenth query is never answered: it counts as a time-out, and its latency in the histograms is at least the time-out.
+/// Every tenth query is never answered: it is a time-out, with at least the time-out as its latency.
 #[test]
 fn timeouts_are_counted_and_included_in_the_latency() {
     let server = serve(|number, _| number % 10 != 0);
@@ -353,7 +340,7 @@ fn data_file(name: &str) -> Option<PathBuf> {
 
 //----------- TCP --------------------------------------------------------------
 
-/// Accepts `connections` connections and responds to `responses_each` queries on each; returns how many it responded to.
+/// Accepts `connections` connections, responds to up to `responses_each` queries on each, and returns how many.
 fn serve_stream(connections: usize, responses_each: usize) -> (SocketAddr, thread::JoinHandle<Vec<usize>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound");

@@ -34,8 +34,8 @@ impl Drop for Peer {
     }
 }
 
-/// Starts `program` in a folder with `example.org.zone`, `cert.pem` and `key.pem`. `configuration` gets the folder, the port
-/// and the TLS port. `None` if the program is not installed.
+/// Starts `program` in a folder with `example.org.zone`, `cert.pem` and `key.pem`. `configuration` gets the folder, the
+/// port and the TLS port. `None` if the program is not installed.
 fn start(program: &str, arguments: &[&str], configuration: impl Fn(&Path, u16, u16) -> String) -> Option<Peer> {
     if !["/usr/sbin", "/usr/local/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists()) {
         let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed; help: interop/install-peers");

@@ -13,7 +13,6 @@ use load::queries::{Queries, QueryTemplate, file};
 use load::run::{Job, Timing, Transport};
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::tls::{self, Purpose, TlsConfig};
-use load::verify::ResponseChecker;
 use load::xfr::encode::encode;
 use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
@@ -77,22 +76,12 @@ fn queries() -> Queries {
 
 fn run(server: SocketAddr, tls: TlsConfig, timing: Timing, queries_per_connection: u32) -> Metrics {
     let job = Job {
-        server,
         transport: Transport::Tcp,
-        tcp_share: 0.0,
         connections: 4,
         queries_per_connection,
-        sources: None,
-        burst_len: 8,
         tls: Some(tls),
-        key: None,
-        queries: Arc::new(queries()),
-        checker: ResponseChecker::Question,
-        timing,
-        warm_up: Duration::ZERO,
         timeout: Duration::from_secs(2),
-        interval: Duration::from_secs(1),
-        cpus: Vec::new(),
+        ..Job::new(server, Arc::new(queries()), timing)
     };
     job.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics
 }

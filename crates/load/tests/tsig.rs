@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use load::queries::maintenance;
-use load::run::{Job, Timing, Transport};
+use load::run::{Job, Timing};
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::verify::ResponseChecker;
 use load::xfr::encode::encode;
@@ -124,23 +124,10 @@ fn updates_and_notifies_are_signed_and_their_responses_verified() {
     let updates = maintenance::updates(apex().as_ref(), 50).expect("short");
     let notifies = maintenance::notifies([apex().as_ref()]).expect("short");
     for queries in [updates, notifies] {
+        let server = verifying_server(|number| number % 10 != 0);
         let job = Job {
-            server: verifying_server(|number| number % 10 != 0),
-            transport: Transport::Udp,
-            tcp_share: 0.0,
-            connections: 1,
-            queries_per_connection: 0,
-            sources: None,
-            burst_len: 8,
-            tls: None,
             key: key(KEY),
-            queries: Arc::new(queries),
-            checker: ResponseChecker::Question,
-            timing: Timing::Rate(RateProfile::flat(500.0, 0.2), ArrivalProcess::Constant),
-            warm_up: Duration::ZERO,
-            timeout: Duration::from_secs(1),
-            interval: Duration::from_secs(1),
-            cpus: Vec::new(),
+            ..Job::new(server, Arc::new(queries), Timing::Rate(RateProfile::flat(500.0, 0.2), ArrivalProcess::Constant))
         };
         let metrics = job.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
         assert_eq!((metrics.queries, metrics.responses, metrics.wrong), (100, 100, 10));

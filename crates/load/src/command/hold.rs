@@ -21,10 +21,9 @@ use crate::hold::{Behaviour, HoldConfig, HoldResult};
 use crate::metrics::Metrics;
 use crate::queries::{Queries, QueryTemplate, file};
 use crate::report::Reporter;
-use crate::run::{Job, RunResult, Timing, Transport};
+use crate::run::{Job, RunResult, Timing};
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::Purpose;
-use crate::verify::ResponseChecker;
 
 /// Descriptors other than connections: standard streams, signals, polls, the socket of the probes.
 const OTHER_DESCRIPTORS: u64 = 16;
@@ -188,24 +187,9 @@ impl Arguments {
         let Some(probe_ms) = self.probe_ms else { return Ok((hold(), None)) };
         // The probes end with `hold`, so the profile only has to be longer.
         let profile = RateProfile::flat(1000.0 / f64::from(probe_ms), 1e7);
-        let job = Job {
-            server: SocketAddr::new(self.target.server, self.probe_port.unwrap_or(self.target.port)),
-            transport: Transport::Udp,
-            tcp_share: 0.0,
-            connections: 1,
-            queries_per_connection: 0,
-            sources: None,
-            burst_len: 1,
-            tls: None,
-            key: None,
-            queries: queries.clone(),
-            checker: ResponseChecker::Question,
-            timing: Timing::Rate(profile, ArrivalProcess::Constant),
-            warm_up: Duration::ZERO,
-            timeout: Duration::from_secs(1),
-            interval: Duration::from_secs(1),
-            cpus: Vec::new(),
-        };
+        let server = SocketAddr::new(self.target.server, self.probe_port.unwrap_or(self.target.port));
+        let job =
+            Job { burst_len: 1, ..Job::new(server, queries.clone(), Timing::Rate(profile, ArrivalProcess::Constant)) };
         let stop_probes = AtomicBool::new(false);
         thread::scope(|scope| {
             let probes = scope.spawn(|| job.run(&stop_probes, |_| ()));

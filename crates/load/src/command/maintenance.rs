@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use clap::Args;
 use wire::Name;
@@ -14,9 +13,8 @@ use super::target::Target;
 use super::tls_tsig::TsigArguments;
 use super::{CommandError, Validity, query};
 use crate::queries::{Queries, maintenance};
-use crate::run::{Job, Timing, Transport};
+use crate::run::{Job, Timing};
 use crate::schedule::{ArrivalProcess, RateProfile};
-use crate::verify::ResponseChecker;
 
 /// After this many pairs, updates repeat: the first record was deleted long before.
 const MAX_PAIRS: f64 = 10_000.0;
@@ -80,24 +78,12 @@ fn run(
     seconds: f64,
     stop: &AtomicBool,
 ) -> Result<Validity, CommandError> {
+    let timing = Timing::Rate(RateProfile::flat(rate, seconds), ArrivalProcess::Constant);
     let job = Job {
-        server: target.address(),
-        transport: Transport::Udp,
-        tcp_share: 0.0,
-        // One socket, so that updates arrive in order.
-        connections: 1,
-        queries_per_connection: 0,
         sources: target.sources()?,
-        burst_len: 8,
-        tls: None,
         key: tsig.key.clone(),
-        queries: Arc::new(queries),
-        checker: ResponseChecker::Question,
-        timing: Timing::Rate(RateProfile::flat(rate, seconds), ArrivalProcess::Constant),
-        warm_up: Duration::ZERO,
-        timeout: Duration::from_secs(1),
-        interval: Duration::from_secs(1),
-        cpus: Vec::new(),
+        // One socket, so that updates arrive in order.
+        ..Job::new(target.address(), Arc::new(queries), timing)
     };
     query::run_job(&job, stop)
 }

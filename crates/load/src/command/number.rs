@@ -14,7 +14,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
 
 /// A duration in seconds, up to about four months.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number <= MAX_SECONDS, "a number above 0, at most 10000000,")
+    number(text, |number| number > 0.0 && number <= MAX_SECONDS, "a number above 0, at most 10000000")
 }
 
 /// As [`seconds`], or 0.
@@ -43,5 +43,5 @@ pub fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 fn number(text: &str, is_allowed: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|&number| is_allowed(number)).ok_or_else(|| format!("{wanted} is wanted"))
+    text.parse().ok().filter(|&number| is_allowed(number)).ok_or_else(|| format!("must be {wanted}"))
 }

@@ -38,8 +38,8 @@ pub struct Arguments {
     /// Close a connection after this many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
-    /// Maximum number of due UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their lengths
-    /// allow it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
+    /// Maximum number of due UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their
+    /// lengths allow it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
     #[arg(long = "bunch", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
     burst_len: Option<u8>,
     /// Resume TLS sessions; without it, every connection makes a full handshake
@@ -61,7 +61,7 @@ pub struct Arguments {
     /// File of expected responses, a line for each query: `RCODE answer|referral|nodata|nxdomain`
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     expect: Option<PathBuf>,
-    /// Reference server, which is sent every query once before the run (signed with --tsig); responses must equal its responses
+    /// Reference server: responses must equal its responses, which are fetched before the run (signed with --tsig)
     #[arg(long, value_name = "ADDRESS:PORT")]
     verify: Option<std::net::SocketAddr>,
     /// Time-out of a query
@@ -177,7 +177,7 @@ impl Arguments {
         })
     }
 
-    /// By default enough to amortize a system call, but not so many that they queue at one thread of a server that distributes
+    /// The default amortizes a system call, but does not fill the queue of one thread of a server that distributes
     /// clients by address and port.
     fn burst_len(&self) -> usize {
         let default =

@@ -36,7 +36,7 @@ impl TlsClientArguments {
         TlsConfig::new(name, authorities, resume, purpose).map_err(CommandError::input("TLS"))
     }
 
-    /// An error if an option was given, which has no effect without TLS.
+    /// An error if an option was given that needs TLS.
     pub fn reject_without_tls(&self) -> Result<(), CommandError> {
         match self.ca.is_some() || self.tls_name.is_some() {
             true => Err(CommandError::Input("--ca and --tls-name need --transport tls".into())),

@@ -1,7 +1,7 @@
 //! Query files: one query per line, either `name type` as for dnsperf, or `query NAME CLASS TYPE`.
 //!
-//! Names are absolute, with or without a final dot. A `;` starts a comment. The second form is used if the first line has it;
-//! then lines that do not begin with `query` are skipped.
+//! Names are absolute, with or without a final dot. A `;` starts a comment. The second form is used if the first line
+//! has it; then lines that do not begin with `query` are skipped.
 
 use wire::{Class, Name, Rtype};
 

@@ -19,7 +19,7 @@ pub fn notifies<'z>(zones: impl IntoIterator<Item = NameRef<'z>>) -> Result<Quer
     Ok(queries)
 }
 
-/// Pairs of updates: the first adds `update0.ZONE A`, the second deletes it, the third adds `update1.ZONE A`, and so on.
+/// Pairs of updates: add `update0.ZONE A`, delete it, add `update1.ZONE A`, and so on.
 pub fn updates(zone: NameRef<'_>, pairs: u32) -> Result<Queries, QueryError> {
     let mut queries = Queries::default();
     for number in 0..pairs {

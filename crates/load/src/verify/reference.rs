@@ -104,8 +104,8 @@ impl ComparedContent {
 
 //----------- fetching ---------------------------------------------------------
 
-/// Sends `server` every query over UDP, signed if there is a key, [`OUTSTANDING`] at a time; returns its responses by query
-/// number.
+/// Sends `server` every query over UDP, signed if there is a key, [`OUTSTANDING`] at a time; returns its responses by
+/// query number.
 pub(super) fn fetch(
     server: SocketAddr,
     key: Option<Arc<Key>>,

@@ -106,7 +106,7 @@ impl<'k> TransferReceiver<'k> {
         Ok(is_complete)
     }
 
-    /// RFC 8945 5.3.1. An error response may be unsigned, for example from a server without the key; its RCODE is reported.
+    /// RFC 8945 5.3.1. An unsigned error response, as of a server without the key, is accepted to report its RCODE.
     fn verify(&mut self, message: &[u8]) -> Result<(), TransferError> {
         let Some(tsig) = &mut self.tsig else { return Ok(()) };
         match tsig.take(message, clock::real().as_secs()) {
@@ -134,8 +134,8 @@ impl<'k> TransferReceiver<'k> {
         Ok(())
     }
 
-    /// RFC 5936 2.2: the SOA record is repeated at the end. RFC 1995 4: in an incremental response, it also begins the last
-    /// added records. RFC 1995 2: it is the only record if the client's version is current.
+    /// RFC 5936 2.2: the SOA record is repeated at the end. RFC 1995 4: in an incremental response, it also begins the
+    /// last added records. RFC 1995 2: it is the only record if the client's version is current.
     fn is_complete(&self) -> bool {
         let is_newer = |client: u32| self.server_serial.is_some_and(|server| is_later(server, client));
         self.soa_count == if self.is_incremental { 3 } else { 2 }

@@ -168,7 +168,7 @@ impl Responder {
                 self.refuse(query, Rcode::REFUSED, out);
             }
             (Some(zone), Rtype::AXFR | Rtype::IXFR) if is_tcp => return Some(Response::Zone(zone, signer)),
-            // No transfer over UDP (RFC 5936 4.2); the response to an IXFR is the SOA record, so that the client uses TCP (RFC 1995 2).
+            // RFC 5936 4.2: no AXFR over UDP. RFC 1995 2: the SOA record makes an IXFR client use TCP.
             (Some(zone), Rtype::SOA | Rtype::AXFR | Rtype::IXFR) => {
                 self.counters.soa_responses.fetch_add(1, Ordering::Relaxed);
                 out.clone_from(&zone.soa_response);
@@ -251,8 +251,8 @@ impl<S: Read + Write> PrimaryConnection<'_, S> {
         }
     }
 
-    /// Sends the encoded messages with the query's id and QTYPE, each signed if the query was (RFC 8945 5.3.1). The whole zone
-    /// is a valid response to an IXFR (RFC 1995 4).
+    /// Sends the encoded messages with the query's id and QTYPE, each signed if the query was (RFC 8945 5.3.1). The
+    /// whole zone is a valid response to an IXFR (RFC 1995 4).
     fn send_zone(&mut self, query: &[u8], zone: &EncodedZone, mut signer: Option<Signer<'_>>) -> io::Result<()> {
         let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
         let qtype_at = HEADER_LEN + name_len;
