@@ -6,35 +6,36 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use clap::ValueEnum;
 use netio::client::Sources;
 use netio::clock;
 use netio::stream::{Event, Events, Interest, Poll};
 
 use crate::connection::Connection;
 use crate::framing::frame;
-use crate::metrics::histogram;
+use crate::metrics::LatencyHistogram;
 use crate::queries::Queries;
 use crate::random::Random;
 use crate::tls::TlsConfig;
 
 /// What a client does once its connection is established.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Behaviour {
-    /// Sends nothing.
-    Silence,
-    /// Sends one query, reads the response, and is idle after that.
-    Ask,
-    /// Sends the first half of a query.
+    /// Send half a query.
     HalfQuery,
-    /// Sends one octet of a query per second; after the last octet, begins again.
+    /// Send queries at one octet per second.
     ByteASecond,
-    /// Sends queries continuously and never reads.
+    /// Send queries continuously and never read.
     NeverRead,
-    /// Sends a query and closes with RST.
+    /// Send a query and close with RST.
     Reset,
-    /// Sends random octets.
+    /// Connect and send nothing.
+    Silence,
+    /// Send random octets.
     Random,
+    /// Send one query, read the response, and be idle after that; not hostile.
+    #[value(skip)]
+    Ask,
 }
 
 /// Which connections are held, and how long.
@@ -58,7 +59,7 @@ pub struct HoldConfig<'q> {
 }
 
 /// The result of holding connections.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HoldResult {
     /// Connections that were established.
     pub open: u64,
@@ -77,23 +78,7 @@ pub struct HoldResult {
     /// The error of the first failed connection.
     pub first_failure: Option<String>,
     /// From opening a connection until it is established, in nanoseconds.
-    pub handshake: Histogram<u64>,
-}
-
-impl Default for HoldResult {
-    fn default() -> HoldResult {
-        HoldResult {
-            open: 0,
-            failed: 0,
-            open_s: 0.0,
-            responses: 0,
-            closed_by_peer: 0,
-            first_closed_s: None,
-            last_closed_s: None,
-            first_failure: None,
-            handshake: histogram(),
-        }
-    }
+    pub handshake: LatencyHistogram,
 }
 
 /// How many octets a client that never reads sends: more than all buffers between it and the server hold.

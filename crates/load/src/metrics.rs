@@ -1,5 +1,7 @@
 //! The metrics of a run or an interval: counters and latency histograms.
 
+use std::ops::{Deref, DerefMut};
+
 use hdrhistogram::Histogram;
 
 /// RCODEs that are counted separately: the header's 4 bits (RFC 1035 4.1.1).
@@ -13,7 +15,7 @@ pub const LATE_NS: u64 = 1_000_000;
 pub const UNANSWERED: &str = "not one query was answered: is this the address and port of a server?";
 
 /// Counters and latencies. Those of several threads or intervals are summed with [`Metrics::add`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Metrics {
     /// Queries that were sent.
     pub queries: u64,
@@ -62,52 +64,37 @@ pub struct Metrics {
     /// CPU time of the sender threads, in nanoseconds.
     pub cpu_ns: u64,
     /// From the intended send time to the response or the time-out.
-    pub latency_intended: Histogram<u64>,
+    pub latency_intended: LatencyHistogram,
     /// From the actual send time to the response or the time-out.
-    pub latency_actual: Histogram<u64>,
+    pub latency_actual: LatencyHistogram,
     /// From the intended to the actual send time.
-    pub schedule_error: Histogram<u64>,
+    pub schedule_error: LatencyHistogram,
     /// From opening a connection until it is established.
-    pub handshake: Histogram<u64>,
+    pub handshake: LatencyHistogram,
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        Metrics {
-            queries: 0,
-            responses: 0,
-            timeouts: 0,
-            interrupted: 0,
-            unexpected: 0,
-            discarded: 0,
-            scheduled: 0,
-            late: 0,
-            missed: 0,
-            checked: 0,
-            wrong: 0,
-            wrong_examples: Vec::new(),
-            truncated: 0,
-            query_octets: 0,
-            response_octets: 0,
-            rcodes: [0; RCODES],
-            handshakes: 0,
-            handshakes_resumed: 0,
-            handshakes_failed: 0,
-            handshake_failure: None,
-            closed_early: 0,
-            refused: 0,
-            cpu_ns: 0,
-            latency_intended: histogram(),
-            latency_actual: histogram(),
-            schedule_error: histogram(),
-            handshake: histogram(),
-        }
+/// Latencies in nanoseconds, from 1 to an hour, with three significant digits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyHistogram(Histogram<u64>);
+
+impl Default for LatencyHistogram {
+    fn default() -> LatencyHistogram {
+        LatencyHistogram(Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds"))
     }
 }
 
-/// Nanoseconds from 1 to an hour with three significant digits.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds")
+impl Deref for LatencyHistogram {
+    type Target = Histogram<u64>;
+
+    fn deref(&self) -> &Histogram<u64> {
+        &self.0
+    }
+}
+
+impl DerefMut for LatencyHistogram {
+    fn deref_mut(&mut self) -> &mut Histogram<u64> {
+        &mut self.0
+    }
 }
 
 /// References to all plain counters; mutable ones with `mut`.
@@ -199,7 +186,7 @@ impl Metrics {
             (&mut self.schedule_error, &other.schedule_error),
             (&mut self.handshake, &other.handshake),
         ] {
-            mine.add(theirs).expect("all histograms have the same bounds");
+            mine.add(&theirs.0).expect("all histograms have the same bounds");
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use netio::{clock, limit};
 use serde_json::{Value, json};
 
@@ -63,25 +63,9 @@ pub struct Arguments {
 pub struct HostileArguments {
     /// Behaviour of the clients
     #[arg(long, value_enum)]
-    kind: HostileKind,
+    kind: Behaviour,
     #[command(flatten)]
     hold: Arguments,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum HostileKind {
-    /// Send half a query.
-    HalfQuery,
-    /// Send queries at one octet per second.
-    ByteASecond,
-    /// Send queries continuously and never read.
-    NeverRead,
-    /// Send a query and close with RST.
-    Reset,
-    /// Connect and send nothing.
-    Silence,
-    /// Send random octets.
-    Random,
 }
 
 /// Runs `zonda-load hold`.
@@ -91,15 +75,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Validity, Command
 
 /// Runs `zonda-load hostile`.
 pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
-    let behaviour = match arguments.kind {
-        HostileKind::HalfQuery => Behaviour::HalfQuery,
-        HostileKind::ByteASecond => Behaviour::ByteASecond,
-        HostileKind::NeverRead => Behaviour::NeverRead,
-        HostileKind::Reset => Behaviour::Reset,
-        HostileKind::Silence => Behaviour::Silence,
-        HostileKind::Random => Behaviour::Random,
-    };
-    arguments.hold.run(behaviour, stop)
+    arguments.hold.run(arguments.kind, stop)
 }
 
 impl Arguments {
