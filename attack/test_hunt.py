@@ -88,3 +88,23 @@ def test_a_zone_file_that_gets_back_its_old_time_is_read(daemon):
     os.utime(zone, (long_ago, long_ago))
     assert server.reload().returncode == 0
     assert serial(server, "example") == 2
+
+
+@pytest.mark.slow
+def test_zones_that_come_and_go_keep_no_other_waiting(daemon):
+    # Zones are looked at in the order of their lengths; a look at one that fails takes long with each reload.
+    server = daemon({"a": TINY_ZONE, "lastofthem": TINY_ZONE})
+    broken = server.folder / "broken"
+    broken.write_text(TINY_ZONE + "".join(f"h{number} A 192.0.2.1\n" for number in range(20_000)) + "h A 1.2.3\n")
+    config = server.config.read_text()
+    config += "".join(f'[[zone]]\nname = "b{number:06}"\nfile = "{broken}"\n' for number in range(1500))
+    server.config.write_text(config)
+    server.start("a")
+    more = [f'[[zone]]\nname = "m{number}"\nfile = "{server.zones}/a.zone"\n' for number in range(2)]
+    for number in range(100):
+        server.config.write_text(config + more[number % 2])
+        os.kill(server.pid, signal.SIGHUP)
+        time.sleep(0.25)
+        if serial(server, "lastofthem") == 1:
+            return
+    raise AssertionError("not served within 25 s")
