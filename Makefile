@@ -82,6 +82,7 @@ man: ## write the generated manual pages, completions and reference anew
 	mkdir -p $(MANUAL) $(COMPLETIONS)
 	for page in $$(target/debug/zonda man --list); do target/debug/zonda man $$page > $(MANUAL)/$$page || exit 1; done
 	target/debug/zonda man --markdown > docs/manual/zonda.toml.md
+	target/debug/zonda check --list > docs/manual/checks.md
 	for shell in bash zsh fish; do target/debug/zonda completions $$shell > $(COMPLETIONS)/zonda.$$shell || exit 1; done
 
 install: release ## install into PREFIX (/usr/local)

@@ -185,6 +185,14 @@ def adds_other_addresses(d: Difference, zones: ZoneSet) -> bool:
     return not any(d.a.size + size <= d.question.room_served for size in sets.values())
 
 
+def sends_hidden_glue(d: Difference, zones: ZoneSet) -> bool:
+    """In a referral, they send addresses that stand below a DNAME, and send no others that we do not."""
+    if not (d.both_answer and hands_over(d.a)):
+        return False
+    zone, theirs = zones.zone_of(d.question.name, DS), d.only_theirs("additional")
+    return zone is not None and bool(theirs) and all(zone.dname_above(record.owner) for record in theirs)
+
+
 def is_no_referral(d: Difference, _: ZoneSet) -> bool:
     return d.both_answer and not hands_over(d.a)
 
@@ -265,6 +273,7 @@ TABLE: list[Explanation] = [
     # Referrals and what is added.
     row("in-domain glue left out without TC", "9471 3.1", "whoever sends it all, or TC", "additional tc", breaks(Rule.GLUE), PEERS),
     row("sibling glue and apex addresses in a referral", "9471 3.2", "whoever sends what fits", "additional", adds_other_addresses, PEERS),
+    row("an address below a DNAME as sibling glue", "6672 2.4", "zonda: the DNAME hides it", "additional", sends_hidden_glue, "bind"),
     row("additional section of an answer", "1034 4.3.2 6", "all: what may be useful", "additional", is_no_referral),
     # Records.
     row("a record twice", "2181 5", "whoever sends it once", "doubled", breaks(Rule.TWICE), PEERS),

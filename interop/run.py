@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 try:
+    import decisions
     import report
     from campaign import Campaign, Tally
     from proofs import CAN_VERIFY
@@ -40,17 +41,28 @@ def main() -> int:
         print("the Python package cryptography is not there: signatures are looked for, not verified")
     subject, tally = SUBJECT if SUBJECT in versions else None, Tally()
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
-        names = [options.hold] if options.hold else ["oddities", "random"] if options.quick else options.scenes.split(",")
+        names = [options.hold] if options.hold else ["oddities", "random"] if options.quick else list(filter(None, options.scenes.split(",")))
         for scene in scenes(names, Path(folder), options.quick, options.seed, lambda name, why: print(f"skipped {name}: {why}")):
             with ExitStack() as stack:
                 servers = started(scene, kinds, Path(folder) / scene.name, stack)
                 if options.hold:
                     return hold(servers)
                 Campaign(servers, scene, scene.load(), subject, tally).run()
+        found_decisions = decide(options, subject, Path(folder))
     print(report.text(tally, subject))
+    print("\n" + found_decisions.report())
     if options.json:
         options.json.write_text(json.dumps(report.as_json(tally, versions), indent=1) + "\n")
-    return 0 if is_clean(tally, subject) else 1
+    return 0 if is_clean(tally, subject) and not found_decisions.unexplained else 1
+
+
+def decide(options: argparse.Namespace, subject: str | None, folder: Path) -> decisions.Decisions:
+    """Compares which zones with mistakes are loaded."""
+    count = decisions.QUICK if options.quick else decisions.FULL
+    count = count if options.mutations is None else options.mutations
+    if subject is None or count == 0:
+        return decisions.Decisions()
+    return decisions.compare(SERVERS[subject], folder / "decisions", options.seed, count)
 
 
 def arguments() -> argparse.Namespace:
@@ -60,7 +72,8 @@ def arguments() -> argparse.Namespace:
         "--servers", default="zonda,nsd,knot,bind", help="which to start; without zonda, each is compared with each (default: %(default)s)"
     )
     parser.add_argument("--scenes", default=",".join(SCENES), help="what to ask about (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the zones made by chance (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the zones and mistakes made by chance (default: %(default)s)")
+    parser.add_argument("--mutations", type=int, metavar="N", help="how many zones with mistakes made by chance to load")
     parser.add_argument("--hold", metavar="SCENE", choices=SCENES, help="only start the servers with the zones of a scene, until interrupted")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings to FILE as well")
     return parser.parse_args()

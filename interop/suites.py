@@ -30,10 +30,17 @@ UNSIGNED = {
     "dname.example.": "dname.zone",
     "loose.example.": "loose.zone",
     "wildns.example.": "wildns.zone",
+    "cutdname.example.": "cutdname.zone",
+    "hidden.example.": "hidden.zone",
+    "nons.example.": "nons.zone",
     "x.": "deep.zone",
 }
 # Who refuses to load which zone: it is not asked about it.
-REFUSED = {"bind": {wire_name("wildns.example.")}}
+REFUSED = {
+    "nsd": {wire_name("hidden.example.")},
+    "knot": {wire_name("cutdname.example."), wire_name("hidden.example.")},
+    "bind": {wire_name("wildns.example."), wire_name("nons.example.")},
+}
 QUICK_SHARE = 0.02
 # How many zones are made by chance, and how much of what can be asked of them is asked.
 RANDOM_ZONES, RANDOM_SHARE = 10, 0.3

@@ -55,7 +55,7 @@ _zonda() {
             return 0
             ;;
         zonda__subcmd__check)
-            opts="-h --config --zone --json --help"
+            opts="-h --config --zone --strict --json --list --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -45,7 +45,9 @@ trace\t'Everything'"
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l zone -d 'Take the zone NAME from FILE; can be given several times' -r
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l strict -d 'Take records that break a rule of their RFC, but can be served, for errors, as `checks = "strict"` does'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l list -d 'Print the table of all checks as Markdown instead: what is found, how bad it is, and the RFC'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand config" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand config" -l json -d 'Print JSON'

@@ -49,7 +49,9 @@ trace\:"Everything"))' \
 _arguments "${_arguments_options[@]}" : \
 '--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '*--zone=[Take the zone NAME from FILE; can be given several times]:NAME=FILE:_default' \
+'--strict[Take records that break a rule of their RFC, but can be served, for errors, as \`checks = "strict"\` does]' \
 '--json[Print one JSON object]' \
+'(--strict --json)--list[Print the table of all checks as Markdown instead\: what is found, how bad it is, and the RFC]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '*::paths -- Zone files, and folders of files called NAME.zone:_files' \

@@ -113,6 +113,8 @@ pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, messag
     is_complete
 }
 
+/// RFC 6672 2.4: what stands below a DNAME is no address of its name.
 pub(crate) fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
-    node.rrsets().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0)
+    let is_hidden = node.is_below_dname();
+    node.rrsets().filter(move |rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0 && !is_hidden)
 }

@@ -231,7 +231,7 @@ impl<'z> Proofs<'z> {
 fn covering_nsec<'z>(zone: &'z Zone, mut cursor: Cursor<'z>) -> Option<Entry<'z>> {
     let mut entry = cursor.entry()?;
     for _ in 0..MAX_STEPS {
-        if zone.node(&entry).is_occluded() {
+        if zone.node(&entry).is_occluded() && zone.node(&entry).rrset(Rtype::NSEC).is_none() {
             // Glue has none; its cut has, and that may be any number of entries before.
             let mut key = Key::new();
             entry.copy_key(&mut key);

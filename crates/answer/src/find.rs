@@ -49,13 +49,16 @@ pub(crate) fn find_cover<'z>(
         (!node.is_occluded() && !node.is_plain()).then_some((cursor, entry, node))
     };
     let before = cursor.entry()?;
-    if !zone.node(&before).is_occluded() {
+    let node = zone.node(&before);
+    if !node.is_occluded() {
         let is_above = before.key_len() < key.len() && before.is_prefix_of(key);
         return if is_above { cover(cursor.clone()) } else { None };
     }
     // The predecessor stands below a cut. If the name does so too, that cut is an ancestor of both: all between the cut
-    // and the name stand below it. A name far from the predecessor thus costs no more searches than one near it.
+    // and the name stand below it. A name far from the predecessor thus costs no more searches than one near it. The apex
+    // is no cut; if it has a DNAME, it is the only owner that is not occluded.
     let shared = &key[..before.common_len(key)];
     let ends = shared.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
-    ends.filter(|&end| end < key.len()).find_map(|end| cursor.find(&key[..end]).and_then(cover))
+    let found = ends.filter(|&end| end < key.len()).find_map(|end| cursor.find(&key[..end]).and_then(cover));
+    found.or_else(|| if node.is_below_dname() { cover(zone.seek(b"")) } else { None })
 }

@@ -2,7 +2,7 @@
 
 use wire::Rtype;
 use zone::key::{Key, ancestor_len, label_count};
-use zone::rrset::{MAX_POINTER, Node, Place, Rrset};
+use zone::rrset::{MAX_POINTER, Node, Place, RECORD_HEAD_LEN, Rrset};
 use zone::tree::{Cursor, Entry};
 use zone::{Denial, Zone};
 
@@ -10,7 +10,7 @@ use crate::additional::add_addresses;
 use crate::denial::Proofs;
 use crate::find::{find_cover, find_zone};
 use crate::glue::{Added, Glue};
-use crate::message::{Full, Message, Section};
+use crate::message::{Full, Message, Owner, Section};
 use crate::qname::Qname;
 use crate::referrals::{Cut, Referrals};
 use crate::served::{Content, Zones};
@@ -208,30 +208,30 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// RFC 1034 4.3.2 step 3b: the NS set of the cut, with what proves its DS set or that there is none (RFC 4035 3.1.4).
     fn refer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>, cursor: Cursor<'z>) -> Result<Step, Full> {
-        let apex_labels = zone.apex_labels();
-        let cut_labels = apex_labels + entry.label_count();
+        let cut_labels = zone.apex_labels() + entry.label_count();
         self.count_as(cut_labels);
-        let place = Place { owner: self.qname.offset(cut_labels), apex: self.qname.offset(apex_labels) };
-        let (cut, ns_at) = (Cut::new(entry, self.dnssec), self.message.at);
+        let mut owner = self.owner(zone, node, entry, cut_labels);
+        let asked = owner.place.owner;
+        let (cut, start) = (Cut::new(entry, self.dnssec), self.message.at);
         let comes_first = self.message.counts == [0; 3];
-        if comes_first && self.referrals.add(cut, place.owner, self.message) {
+        if comes_first && self.referrals.add(cut, asked, self.message) {
             return Ok(Step::Done(NOERROR));
         }
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
-        self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
+        let ns_at = self.message.push_of(Section::Authority, &ns, ns.ttl, &mut owner, false)?;
         let is_signed = self.wants_proof(zone);
         if is_signed {
             match node.rrset(Rtype::DS) {
-                Some(ds) => self.message.push(Section::Authority, &ds, ds.ttl, place, true)?,
+                Some(ds) => self.message.push(Section::Authority, &ds, ds.ttl, owner.place, true)?,
                 None => self.proofs.deny_ds(zone, self.qname, cut_labels, entry, node),
             }
         }
         self.proofs.write(self.message)?;
-        let glue = Glue { zone, ns: &ns, ns_at, place, dnssec: self.dnssec };
+        let glue = Glue { zone, ns: &ns, ns_at, place: owner.place, dnssec: self.dnssec };
         let glue = glue.push(entry, cursor, self.message)?;
         // Without glue and proofs there is little that could be saved.
         if comes_first && (glue == Added::All || glue == Added::None && is_signed) {
-            self.referrals.note(cut, place.owner, self.message, ns_at);
+            self.referrals.note(cut, asked, self.message, start);
         }
         Ok(Step::Done(NOERROR))
     }
@@ -239,13 +239,11 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     /// RFC 6672 3.2: the DNAME record and a CNAME record made of it.
     fn redirect(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
-        let apex_labels = zone.apex_labels();
-        let owner_labels = apex_labels + entry.label_count();
+        let owner_labels = zone.apex_labels() + entry.label_count();
         self.count_as(owner_labels);
-        let owner = self.qname.offset(owner_labels);
-        let place = Place { owner, apex: self.qname.offset(apex_labels) };
+        let owner = self.owner(zone, node, entry, owner_labels);
         let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(NOERROR)) };
-        let written = self.push_dname(&dname, place)?;
+        let written = self.push_dname(&dname, owner)?;
         let Some(target) = dname.opaque().next() else { return Ok(Step::Done(NOERROR)) };
         let wire = self.qname.wire();
         let prefix_len = wire.len() - self.qname.suffix(owner_labels).len();
@@ -269,12 +267,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// Adds a DNAME set unless the answer has it; returns where its target stands.
-    fn push_dname(&mut self, dname: &Rrset<'z>, place: Place) -> Result<usize, Full> {
+    fn push_dname(&mut self, dname: &Rrset<'z>, mut owner: Owner<'_, 'z>) -> Result<usize, Full> {
         if let Some((_, target)) = self.redirections.iter().find(|(address, _)| *address == dname.address()) {
             return Ok(usize::from(*target));
         }
-        let target = self.message.at + 12;
-        self.message.push(Section::Answer, dname, dname.ttl, place, self.dnssec)?;
+        let target =
+            RECORD_HEAD_LEN + self.message.push_of(Section::Answer, dname, dname.ttl, &mut owner, self.dnssec)?;
         if let Some(free) = self.redirections.iter_mut().find(|(address, _)| *address == 0) {
             *free = (dname.address(), target as u16);
         }
@@ -287,7 +285,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn answer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
         self.count_as(self.qname.labels());
-        if let Some(step) = self.answer_from(zone, node)? {
+        let owner = self.owner(zone, node, entry, self.qname.labels());
+        if let Some(step) = self.answer_from(zone, node, owner)? {
             return Ok(step);
         }
         if self.wants_proof(zone) {
@@ -298,10 +297,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// Adds the records of the node that answer; `None` where it has none.
     #[inline]
-    fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>) -> Result<Option<Step>, Full> {
-        let place =
-            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
-        if self.qtype == Rtype::RRSIG && self.push_signatures(node, place)? {
+    fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>, mut owner: Owner<'_, 'z>) -> Result<Option<Step>, Full> {
+        if self.qtype == Rtype::RRSIG && self.push_signatures(node, &mut owner)? {
             return Ok(Some(Step::Done(NOERROR)));
         }
         let rrset = match self.qtype {
@@ -310,25 +307,23 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             qtype => node.rrset(qtype),
         };
         if let Some(dname) = rrset.filter(|rrset| rrset.rtype == Rtype::DNAME) {
-            self.push_dname(&dname, place)?;
+            self.push_dname(&dname, owner)?;
             return Ok(Some(Step::Done(NOERROR)));
         }
         if let Some(rrset) = rrset {
-            let at = self.message.at;
-            self.message.push(Section::Answer, &rrset, rrset.ttl, place, self.dnssec)?;
+            let at = self.message.push_of(Section::Answer, &rrset, rrset.ttl, &mut owner, self.dnssec)?;
             self.answered = Some(Answered { zone, rrset, at });
             return Ok(Some(Step::Done(NOERROR)));
         }
         // RFC 1034 3.6.2: an alias stands for all types but its own and that which DNSSEC puts beside it (RFC 4035 2.5).
         let Some(cname) = node.rrset(Rtype::CNAME).filter(|_| self.qtype != Rtype::NSEC) else { return Ok(None) };
-        let target = self.message.at + 12;
-        self.message.push(Section::Answer, &cname, cname.ttl, place, self.dnssec)?;
-        Ok(Some(Step::Alias(target)))
+        let at = self.message.push_of(Section::Answer, &cname, cname.ttl, &mut owner, self.dnssec)?;
+        Ok(Some(Step::Alias(at + RECORD_HEAD_LEN)))
     }
 
     /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
     /// that led here, or none if they do not fit; returns whether there are any.
-    fn push_signatures(&mut self, node: &Node<'z>, place: Place) -> Result<bool, Full> {
+    fn push_signatures(&mut self, node: &Node<'z>, owner: &mut Owner<'_, 'z>) -> Result<bool, Full> {
         let start = (self.message.at, self.message.counts);
         let mut found = false;
         for rrset in node.rrsets() {
@@ -338,7 +333,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
                 continue;
             }
             for rdata in rrset.signatures().rdatas() {
-                let pushed = self.message.push_raw(Section::Answer, place.owner, Rtype::RRSIG, rrset.ttl, rdata);
+                let pushed = self.message.push_raw_of(Section::Answer, owner, Rtype::RRSIG, rrset.ttl, rdata);
                 if pushed.is_err() {
                     (self.message.at, self.message.counts) = start;
                 }
@@ -400,8 +395,10 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
             return self.refer_wildcard(zone, &node, encloser_len, before);
         }
+        // RFC 1034 4.3.2 step 3c: the owner is the name asked for.
+        let asked = Owner { place: self.place(zone, self.qname.labels()), unwritten: None };
         if let Some(node) = node
-            && let Some(step) = self.answer_from(zone, &node)?
+            && let Some(step) = self.answer_from(zone, &node, asked)?
         {
             if wants_proof {
                 self.proofs.deny_next_closer(zone, self.qname, encloser_len, self.key, before);
@@ -424,8 +421,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     ) -> Result<Step, Full> {
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
-        let place =
-            Place { owner: self.qname.offset(self.qname.labels()), apex: self.qname.offset(zone.apex_labels()) };
+        let place = self.place(zone, self.qname.labels());
         self.answered = Some(Answered { zone, rrset: ns, at: self.message.at });
         self.message.push(Section::Authority, &ns, ns.ttl, place, false)?;
         // RFC 4035 3.1.4: its DS set, with what proves that it is a wildcard's, or what proves that there is none.
@@ -444,12 +440,38 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn negative(&mut self, zone: &'z Zone, rcode: u8) -> Result<Step, Full> {
         self.count_as(zone.apex_labels());
         let (soa, ttl) = zone.negative_soa();
-        let apex = self.qname.offset(zone.apex_labels());
-        let place = Place { owner: apex, apex };
-        if self.message.push(Section::Authority, &soa, ttl, place, self.dnssec).is_err() {
+        let place = self.place(zone, zone.apex_labels());
+        let pushed = match zone.apex_has_upper_case() {
+            true => self.push_soa(zone, &soa, ttl, place),
+            false => self.message.push(Section::Authority, &soa, ttl, place, self.dnssec),
+        };
+        if pushed.is_err() {
             self.message.truncated = true;
         }
         Ok(Step::Done(rcode))
+    }
+
+    /// Adds the SOA record of an apex that has upper-case letters.
+    #[cold]
+    fn push_soa(&mut self, zone: &'z Zone, soa: &Rrset<'z>, ttl: u32, place: Place) -> Result<(), Full> {
+        let mut owner = Owner { place, unwritten: Some((zone, &zone.apex_entry())) };
+        self.message.push_of(Section::Authority, soa, ttl, &mut owner, self.dnssec).map(|_| ())
+    }
+
+    //----------- owners -------------------------------------------------------
+
+    /// The owner of a node: so many last labels of the name at hand. RFC 4343 4.1: names without upper-case letters need not
+    /// be written out, as what stands for them may be in any case.
+    #[inline]
+    fn owner<'e>(&self, zone: &'z Zone, node: &Node<'z>, entry: &'e Entry<'z>, labels: usize) -> Owner<'e, 'z> {
+        let unwritten = zone.has_upper_case(node).then_some((zone, entry));
+        Owner { place: self.place(zone, labels), unwritten }
+    }
+
+    /// Where so many last labels of the name at hand stand, and the apex of its zone.
+    #[inline]
+    fn place(&self, zone: &Zone, labels: usize) -> Place {
+        Place { owner: self.qname.offset(labels), apex: self.qname.offset(zone.apex_labels()) }
     }
 
     /// Whether the answer must prove what it denies.

@@ -1,10 +1,9 @@
 //! The answer as it is written: sections in order, whole RRsets or nothing.
 
 use wire::{HEADER_LEN, Rtype};
-use zone::Zone;
-use zone::key::{self, Key};
 use zone::rrset::{MAX_POINTER, Place, RECORD_HEAD_LEN, Rrset};
 use zone::tree::Entry;
+use zone::{OWNER_ROOM, Zone};
 
 /// An answer in the making.
 pub(crate) struct Message<'o> {
@@ -14,6 +13,16 @@ pub(crate) struct Message<'o> {
     pub(crate) limit: usize,
     pub(crate) counts: [u16; 3],
     pub(crate) truncated: bool,
+}
+
+/// An owner of records that are to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'e, 'z> {
+    /// Where it stands in the message, though maybe in another case than the zone text has.
+    pub(crate) place: Place,
+    /// The zone and its entry there: the first record is to begin with the name as the zone text has it. After that the
+    /// place is where this stands.
+    pub(crate) unwritten: Option<(&'z Zone, &'e Entry<'z>)>,
 }
 
 /// The sections behind the question.
@@ -72,6 +81,68 @@ impl<'o> Message<'o> {
         Ok(())
     }
 
+    /// RFC 4343 4.1: adds an RRset of an owner that was looked up, in the case of the zone; returns where its pointers count from.
+    #[inline]
+    pub(crate) fn push_of(
+        &mut self,
+        section: Section,
+        rrset: &Rrset<'_>,
+        ttl: u32,
+        owner: &mut Owner<'_, '_>,
+        signatures: bool,
+    ) -> Result<usize, Full> {
+        if owner.unwritten.is_some() {
+            return self.write_out(owner, |message, place| message.push(section, rrset, ttl, place, signatures));
+        }
+        let at = self.at;
+        self.push(section, rrset, ttl, owner.place, signatures)?;
+        Ok(at)
+    }
+
+    /// Adds a record made of parts, of an owner that was looked up.
+    pub(crate) fn push_raw_of(
+        &mut self,
+        section: Section,
+        owner: &mut Owner<'_, '_>,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        if owner.unwritten.is_some() {
+            let push = |message: &mut Self, place: Place| message.push_raw(section, place.owner, rtype, ttl, rdata);
+            return self.write_out(owner, push).map(|_| ());
+        }
+        self.push_raw(section, owner.place.owner, rtype, ttl, rdata)
+    }
+
+    /// Lets `push` add records of an owner that does not stand in the message yet: its name is written out in the place of
+    /// the pointer with which the first of them would begin. Returns where that begins.
+    #[inline(never)]
+    fn write_out(
+        &mut self,
+        owner: &mut Owner<'_, '_>,
+        push: impl FnOnce(&mut Self, Place) -> Result<(), Full>,
+    ) -> Result<usize, Full> {
+        let start = self.at;
+        // Where no pointer reaches, the case of the question must do.
+        let Some((zone, entry)) = owner.unwritten.filter(|_| start <= MAX_POINTER) else {
+            return push(self, owner.place).map(|()| start);
+        };
+        let mut name = [0; OWNER_ROOM];
+        let apex = pointer_target(zone, owner.place.apex);
+        let (labels, len) = zone.write_owner(entry, apex, &mut name);
+        let place = Place { owner: start, apex: apex.unwrap_or(start + labels) };
+        self.at += len - 2;
+        let first = self.at;
+        if let Err(Full) = push(self, place) {
+            self.at = start;
+            return Err(Full);
+        }
+        self.out[start..start + len].copy_from_slice(&name[..len]);
+        *owner = Owner { place, unwritten: None };
+        Ok(first)
+    }
+
     /// Adds an RRset of an owner that does not stand in the message yet: its name is written out before the apex.
     pub(crate) fn push_entry(
         &mut self,
@@ -82,23 +153,16 @@ impl<'o> Message<'o> {
         apex: usize,
         signatures: bool,
     ) -> Result<(), Full> {
-        if entry.key_len() == 0 {
-            return self.push(section, rrset, rrset.ttl, Place { owner: apex, apex }, signatures);
+        let place = Place { owner: apex, apex };
+        if entry.key_len() == 0 && !zone.apex_has_upper_case() {
+            return self.push(section, rrset, rrset.ttl, place, signatures);
         }
         if self.at > MAX_POINTER {
             return self.push_far(section, zone, entry, rrset, apex, signatures);
         }
-        let mut owner = [0; wire::MAX_NAME_LEN * 2];
-        let len = write_owner(zone, entry, apex, &mut owner);
-        let start = self.at;
-        // The owner takes the place of the pointer with which the first record would begin.
-        self.at += len - 2;
-        let pushed = self.push(section, rrset, rrset.ttl, Place { owner: start, apex }, signatures);
-        match pushed {
-            Ok(()) => self.out[start..start + len].copy_from_slice(&owner[..len]),
-            Err(Full) => self.at = start,
-        }
-        pushed
+        let mut owner = Owner { place, unwritten: Some((zone, entry)) };
+        let push = |message: &mut Self, place: Place| message.push(section, rrset, rrset.ttl, place, signatures);
+        self.write_out(&mut owner, push).map(|_| ())
     }
 
     /// Adds an RRset whose owner stands, or would stand, where no pointer reaches: each record has it in full. The set has no
@@ -113,8 +177,9 @@ impl<'o> Message<'o> {
         apex: usize,
         signatures: bool,
     ) -> Result<(), Full> {
-        let mut owner = [0; wire::MAX_NAME_LEN * 2];
-        let owner_len = write_owner(zone, entry, apex, &mut owner);
+        let mut owner = [0; OWNER_ROOM];
+        let apex = pointer_target(zone, apex);
+        let (_, owner_len) = zone.write_owner(entry, apex, &mut owner);
         let signatures = Some(rrset.signatures()).filter(|_| signatures);
         let records = || {
             let signatures = signatures.into_iter().flat_map(|set| set.rdatas()).map(|rdata| (Rtype::RRSIG, rdata));
@@ -169,14 +234,8 @@ impl<'o> Message<'o> {
     }
 }
 
-/// Writes the owner of an entry, with a pointer to the apex where one is shorter and reaches it; returns its length.
-fn write_owner(zone: &Zone, entry: &Entry<'_>, apex: usize, out: &mut [u8]) -> usize {
-    let mut key = Key::new();
-    entry.copy_key(&mut key);
-    let len = key::write_labels(key.as_bytes(), out);
-    let pointer = (0xc000 | apex as u16).to_be_bytes();
-    let is_far = apex > MAX_POINTER || zone.apex().is_root();
-    let end = if is_far { zone.apex().wire() } else { &pointer };
-    out[len..len + end.len()].copy_from_slice(end);
-    len + end.len()
+/// The offset of the apex, if a pointer reaches it and it needs no other case than there.
+#[inline]
+fn pointer_target(zone: &Zone, apex: usize) -> Option<usize> {
+    Some(apex).filter(|&apex| apex <= MAX_POINTER && !zone.apex_has_upper_case())
 }

@@ -38,8 +38,9 @@ pub enum Command {
     Serve(Serve),
     /// Find every mistake in a configuration and in zones.
     ///
-    /// Without FILE the configuration is checked, and every zone it names. Mistakes go to standard output, one a line:
-    /// FILE:LINE:COLUMN: error: WHAT (MEND) [zone NAME].
+    /// Without FILE the configuration is checked, and every zone it names. Findings go to standard output, one a line:
+    /// FILE:LINE:COLUMN: error: WHAT (MEND) [zone NAME]. The status is 1 if there is an error: then `zonda serve` does
+    /// not take the zone either. Warnings leave it 0.
     #[command(after_help = EXIT_STATUS)]
     Check(Check),
     /// Print the effective configuration as TOML.
@@ -122,9 +123,15 @@ pub struct Check {
     /// The zones.
     #[command(flatten)]
     pub zones: ZoneArguments,
+    /// Take records that break a rule of their RFC, but can be served, for errors, as `checks = "strict"` does.
+    #[arg(long)]
+    pub strict: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Print the table of all checks as Markdown instead: what is found, how bad it is, and the RFC.
+    #[arg(long, conflicts_with_all = ["strict", "json"])]
+    pub list: bool,
 }
 
 /// `zonda config`.

@@ -5,13 +5,13 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use wire::Rtype;
+use wire::{Name, NameRef, Rtype};
 
 use crate::check::{Findings, Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
 use crate::check::{check_child_keys, check_records};
 use crate::encode::{NodeEncoder, Raw};
 use crate::plan::Plan;
-use crate::rrset::{CUT, DNAME, OCCLUDED};
+use crate::rrset::{BELOW_DNAME, CUT, DNAME, OCCLUDED};
 use crate::stage::{Part, Run, Stage, Staged, gather};
 use crate::tables::{Numbering, Tables};
 use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
@@ -41,6 +41,8 @@ pub(crate) fn assemble(stages: Vec<Stage>, plan: &Plan<'_>) -> (Option<(Zone, Op
     let mut name_runs = gather(&mut names);
     let mut nsec3_runs = gather(&mut nsec3);
     let (names, nsec3) = (Staged(&names), Staged(&nsec3));
+    let apex = apex_as_written(plan.apex, names, &name_runs);
+    let plan = &Plan { apex: apex.as_ref(), ..*plan };
     let mut found = Findings::default();
     let mut zone = None;
     if let Some(previous) = plan.previous {
@@ -55,6 +57,15 @@ pub(crate) fn assemble(stages: Vec<Stage>, plan: &Plan<'_>) -> (Option<(Zone, Op
         zone = construct(plan, (names, &mut name_runs), (nsec3, &mut nsec3_runs), &mut found).map(|zone| (zone, None));
     }
     (zone, found)
+}
+
+/// The apex as its first record has it.
+fn apex_as_written(apex: NameRef<'_>, names: Staged<'_>, runs: &[Run]) -> Name {
+    let mut wire = apex.wire().to_ascii_lowercase();
+    if let Some(run) = runs.iter().find(|run| run.is_apex()) {
+        names.case(run).apply(&mut wire);
+    }
+    NameRef::from_wire(&wire).expect("the case of a name does not matter").to_owned()
 }
 
 /// Builds everything.
@@ -121,8 +132,10 @@ fn finish(
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
     let apex_labels = apex.as_ref().label_count() as u8;
+    let apex_has_upper_case = apex.wire() != plan.apex.wire();
     let has_wildcards = summary.has_wildcards;
-    let mut zone = Zone { apex, names, tables, proofs: None, has_wildcards, apex_labels, edits: 0 };
+    let mut zone =
+        Zone { apex, names, tables, proofs: None, has_wildcards, apex_has_upper_case, apex_labels, edits: 0 };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;
@@ -238,14 +251,16 @@ fn walk(
         let key = staged.key(&same[0]);
         records.clear();
         same.iter().for_each(|run| staged.append_records(run, &mut records));
-        let owner = write_name(key, plan.apex, &mut room);
+        // RFC 4343 4.2: of an owner that is written in several ways the first one counts.
+        let case = staged.case(&same[0]);
+        let owner = write_name(key, case, plan.apex, &mut room);
         let flags = cover.flags(key, &records);
-        check_node(plan, owner, key, flags, cover.is_dname, &records, &mut walked.found);
+        check_node(plan, owner, key, flags, &records, &mut walked.found);
         if plan.thorough {
             collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
             check_records(plan, owner, &records, &mut walked.found);
         }
-        take(key, encoder.encode(owner, flags, &mut records));
+        take(key, encoder.encode(owner, case, flags, &mut records));
         walked.summary.names += 1;
         walked.summary.has_wildcards |=
             key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*");
@@ -281,9 +296,13 @@ impl Cover {
             flags |= DNAME;
         }
         match &self.key {
-            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => flags |= OCCLUDED,
+            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => {
+                // RFC 6672 2.4: the topmost cut or DNAME decides.
+                flags |= OCCLUDED | if self.is_dname { BELOW_DNAME } else { 0 };
+            }
             _ if flags != 0 => {
                 self.key = Some(key.to_vec());
+                // RFC 6672 2.3: DNAME and NS exclude each other below the apex; where both stand, the delegation wins.
                 self.is_dname = flags & CUT == 0;
             }
             _ => {}

@@ -3,6 +3,7 @@
 mod records;
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use wire::{NameRef, Rtype};
 
@@ -10,55 +11,60 @@ use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::encode::Raw;
 use crate::key::Key;
 use crate::plan::Plan;
-use crate::rrset::{CUT, OCCLUDED};
+use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
+use crate::rules::{self, Rule};
 use crate::tree::Tree;
 use crate::zone::{Denial, Zone, name_of_key};
 pub(crate) use records::{check_child_keys, check_records};
 
-/// Findings in the order in which they were made.
+/// Findings in the order in which they were made: at most [`MAX_FINDINGS`] of each severity are listed, all are counted.
 #[derive(Default)]
 pub(crate) struct Findings {
     list: Vec<Diagnostic>,
-    errors: usize,
-    /// How many were left out because there are too many.
-    left_out: usize,
+    /// How many there are, by severity.
+    counts: [usize; 2],
 }
 
-/// More findings than this are counted, not kept.
+/// More errors or warnings than this are counted, not kept.
 const MAX_FINDINGS: usize = 200;
 
 impl Findings {
     pub(crate) fn has_errors(&self) -> bool {
-        self.errors > 0
+        self.counts[Severity::Error as usize] > 0
     }
 
     pub(crate) fn append(&mut self, more: Findings) {
-        self.errors += more.errors;
-        self.left_out += more.left_out;
+        let mut left_out = more.counts;
         for finding in more.list {
-            self.keep(finding);
+            left_out[finding.severity as usize] -= 1;
+            self.add(finding);
         }
+        self.counts.iter_mut().zip(left_out).for_each(|(count, left_out)| *count += left_out);
     }
 
     /// The findings, errors first, and a last one that counts what was left out.
     pub(crate) fn into_list(mut self) -> Vec<Diagnostic> {
         self.list
             .sort_by(|a, b| (b.severity, &a.place.file, a.place.line).cmp(&(a.severity, &b.place.file, b.place.line)));
-        if self.left_out > 0 {
+        let left_out = self.counts.iter().sum::<usize>() - self.list.len();
+        if left_out > 0 {
             let place = Place { file: self.list[0].place.file.clone(), line: 0, column: 0 };
-            let message = format!("{} more findings are not listed", self.left_out);
+            let message = format!("{left_out} more findings are not listed");
             self.list.push(Diagnostic { severity: Severity::Warning, place, message, help: String::new() });
         }
         self.list
     }
 
-    fn keep(&mut self, finding: Diagnostic) {
-        if self.list.len() < MAX_FINDINGS { self.list.push(finding) } else { self.left_out += 1 }
+    fn report(&mut self, rule: &Rule, plan: &Plan<'_>, (file, line): (u16, u32), detail: impl Display) {
+        self.add(rule.found(plan.checks, plan.place(file, line), detail));
     }
 
-    fn add(&mut self, severity: Severity, place: Place, message: String, help: &str) {
-        self.errors += usize::from(severity == Severity::Error);
-        self.keep(Diagnostic { severity, place, message, help: help.to_owned() });
+    fn add(&mut self, finding: Diagnostic) {
+        let count = &mut self.counts[finding.severity as usize];
+        *count += 1;
+        if *count <= MAX_FINDINGS {
+            self.list.push(finding);
+        }
     }
 }
 
@@ -70,40 +76,32 @@ pub(crate) fn check_node(
     owner: NameRef<'_>,
     key: &[u8],
     flags: u8,
-    below_dname: bool,
     records: &[Raw<'_>],
     found: &mut Findings,
 ) {
     let is_simple = |raw: &Raw<'_>| {
-        raw.rdata.len() <= MAX_RDATA
-            && !matches!(raw.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::RRSIG)
-            && raw.ttl == records[0].ttl
+        !matches!(raw.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::RRSIG) && raw.ttl == records[0].ttl
     };
-    if flags & OCCLUDED == 0 && records.iter().all(is_simple) {
+    let fits = records.iter().map(Raw::message_len).sum::<usize>() <= MAX_SET_LEN;
+    if flags & OCCLUDED == 0 && fits && records.iter().all(is_simple) {
         return;
     }
     let mut node = NodeCheck { plan, owner, records, found };
-    if flags & OCCLUDED != 0 {
-        node.check_occluded(below_dname);
-    }
+    node.check_occluded(flags);
     node.check_alias(flags & CUT != 0);
     node.check_ttls();
-    if let Some(raw) = records.iter().find(|raw| raw.rdata.len() > MAX_RDATA) {
-        node.error(raw, "a record that fits in no message", "split what it says over several records");
+    if !fits {
+        node.check_sizes();
     }
     if !key.is_empty()
         && let Some(soa) = node.first(Rtype::SOA)
     {
-        node.error(
-            &soa,
-            "a SOA record stands below the apex",
-            "a zone has one, at its apex; check the owner name or $ORIGIN",
-        );
+        node.report(&rules::SOA_BELOW_APEX, &soa);
     }
 }
 
-/// What a message of 65,535 octets holds besides header, question, owner and the fixed part of a record.
-const MAX_RDATA: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) - wire::MAX_NAME_LEN - 10;
+/// What a message of 65,535 octets holds besides header, question, and the owner of a transferred record.
+const MAX_SET_LEN: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) - wire::MAX_NAME_LEN;
 
 struct NodeCheck<'n> {
     plan: &'n Plan<'n>,
@@ -121,57 +119,45 @@ impl<'n> NodeCheck<'n> {
         self.of_type(rtype).next().copied()
     }
 
-    fn add(&mut self, severity: Severity, raw: &Raw<'_>, message: &str, help: &str) {
-        let place = self.plan.place(raw.file, raw.line);
-        self.found.add(severity, place, format!("{message}: {}", self.owner), help);
-    }
-
-    fn error(&mut self, raw: &Raw<'_>, message: &str, help: &str) {
-        self.add(Severity::Error, raw, message, help);
-    }
-
-    fn warn(&mut self, raw: &Raw<'_>, message: &str, help: &str) {
-        self.add(Severity::Warning, raw, message, help);
+    fn report(&mut self, rule: &Rule, raw: &Raw<'_>) {
+        self.found.report(rule, self.plan, (raw.file, raw.line), self.owner);
     }
 
     /// RFC 1034 3.6.2: nothing stands beside a CNAME but what DNSSEC adds (RFC 4034 2.5, 3, 4). RFC 6672 2.4: one DNAME.
     fn check_alias(&mut self, is_cut: bool) {
-        for (rtype, message) in
-            [(Rtype::CNAME, "two CNAME records for one name"), (Rtype::DNAME, "two DNAME records for one name")]
-        {
+        for (rtype, rule) in [(Rtype::CNAME, &rules::TWO_CNAMES), (Rtype::DNAME, &rules::TWO_DNAMES)] {
             let mut same = self.of_type(rtype);
-            if let (Some(first), Some(second)) = (same.next(), same.find(|_| true))
-                && first.rdata != second.rdata
+            if let Some(first) = same.next()
+                // Both RDATA are one name (RFC 4343 3).
+                && let Some(second) = same.find(|raw| !raw.rdata.eq_ignore_ascii_case(first.rdata))
             {
-                self.error(second, message, "keep one of them");
+                self.report(rule, second);
             }
         }
-        let beside =
-            |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::NXT);
-        if self.first(Rtype::CNAME).is_some()
-            && let Some(other) = self.records.iter().find(beside).copied()
-        {
-            self.error(&other, "CNAME and other data for one name", "remove the CNAME record or the others");
+        if self.first(Rtype::CNAME).is_some() {
+            let is_other = |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
+            // BIND loads these two, which RFC 2535 put beside a CNAME.
+            let is_old = |raw: &&Raw<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
+            let mut others = self.records.iter().filter(is_other);
+            if let Some(other) = others.clone().find(|raw| !is_old(raw)) {
+                self.report(&rules::CNAME_AND_OTHER_DATA, other);
+            } else if let Some(other) = others.next() {
+                self.report(&rules::CNAME_AND_KEY, other);
+            }
         }
-        // RFC 6672 2.3: a DNAME stands beside NS at an apex only.
         if is_cut && let Some(dname) = self.first(Rtype::DNAME) {
-            self.error(
-                &dname,
-                "DNAME and NS for one name below the apex",
-                "delegate the name or redirect it, not both",
-            );
+            self.report(&rules::DNAME_AND_NS, &dname);
         }
     }
 
-    fn check_occluded(&mut self, below_dname: bool) {
-        let Some(first) = self.records.first().copied() else { return };
-        if below_dname {
-            // RFC 6672 2.4: no records stand below a DNAME.
-            return self.error(&first, "a record below a DNAME", "remove it: the DNAME hides it");
+    fn check_occluded(&mut self, flags: u8) {
+        let Some(first) = self.records.first().filter(|_| flags & OCCLUDED != 0) else { return };
+        if flags & BELOW_DNAME != 0 {
+            return self.report(&rules::BELOW_DNAME, first);
         }
         let hidden = |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::A | Rtype::AAAA);
-        if let Some(hidden) = self.records.iter().find(hidden).copied() {
-            self.warn(&hidden, "a record below a delegation that is no address", "it is never answered; remove it");
+        if let Some(hidden) = self.records.iter().find(hidden) {
+            self.report(&rules::BELOW_CUT, hidden);
         }
     }
 
@@ -180,7 +166,23 @@ impl<'n> NodeCheck<'n> {
         let mut ttls = HashMap::new();
         for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
             if *ttls.entry(raw.rtype).or_insert(raw.ttl) != raw.ttl {
-                return self.warn(raw, "records of one set differ in their TTLs", "the least is served; give them one");
+                return self.report(&rules::MIXED_TTLS, raw);
+            }
+        }
+    }
+
+    /// RFC 1035 4.2.2: a message has at most 65,535 octets; with the owner in it once, and for a transfer the apex as well.
+    fn check_sizes(&mut self) {
+        let most = 65_535 - wire::HEADER_LEN - 4 - 2 - self.owner.wire().len();
+        if let Some(raw) = self.records.iter().find(|raw| raw.message_len() > most) {
+            return self.report(&rules::LARGE_RECORD, raw);
+        }
+        let mut sizes = HashMap::new();
+        for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
+            let size = sizes.entry(raw.rtype).or_insert(0);
+            *size += raw.message_len();
+            if *size > most {
+                return self.report(&rules::LARGE_SET, raw);
             }
         }
     }
@@ -196,20 +198,14 @@ pub(crate) fn check_apex(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) {
     let apex = plan.apex;
     let node = zone.names.first().filter(|entry| entry.key_len() == 0).map(|entry| zone.node(&entry));
     let count = |rtype| node.and_then(|node| node.rrset(rtype)).map_or(0, |rrset| rrset.count);
-    let place = plan.place(0, 0);
+    let mut report = |rule| found.report(rule, plan, (0, 0), apex);
     match count(Rtype::SOA) {
         1 => {}
-        0 => found.add(
-            Severity::Error,
-            place.clone(),
-            format!("the zone {apex} has no SOA record"),
-            "add one at the apex; is the zone's name the one that the file is about?",
-        ),
-        _ => found.add(Severity::Error, place.clone(), format!("the zone {apex} has several SOA records"), "keep one"),
+        0 => report(&rules::NO_SOA),
+        _ => report(&rules::SEVERAL_SOA),
     }
     if count(Rtype::NS) == 0 {
-        let message = format!("the zone {apex} has no NS record at its apex");
-        found.add(Severity::Error, place, message, "add the name servers of the zone");
+        report(&rules::NO_NS);
     }
 }
 
@@ -221,24 +217,14 @@ pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &Plan<'_>, found: &mut Fin
         let usable = params.stored().map(|stored| stored.bytes).find(|rdata| matches!(rdata, [1, 0, ..]));
         if let Some([_, _, high, low, salt_len, salt @ ..]) = usable {
             if nsec3.is_empty() {
-                let message = format!("the zone {} has NSEC3PARAM and no NSEC3 records", plan.apex);
-                found.add(
-                    Severity::Warning,
-                    plan.place(0, 0),
-                    message,
-                    "sign it again: what is not there cannot be proved",
-                );
+                found.report(&rules::NO_NSEC3, plan, (0, 0), plan.apex);
             }
             let iterations = u16::from_be_bytes([*high, *low]);
             if iterations > plan.nsec3_max_iterations {
-                let message = format!(
-                    "NSEC3 with {iterations} iterations, more than `nsec3-max-iterations` = {}",
-                    plan.nsec3_max_iterations
-                );
-                found.add(Severity::Error, plan.place(0, 0), message, "sign with 0 iterations (RFC 9276 3.1)");
+                let detail = format!("{iterations}, and the limit is {}", plan.nsec3_max_iterations);
+                found.report(&rules::TOO_MANY_ITERATIONS, plan, (0, 0), detail);
             } else if iterations > MAX_ITERATIONS {
-                let message = format!("NSEC3 with {iterations} iterations: validators treat the zone as unsigned");
-                found.add(Severity::Warning, plan.place(0, 0), message, "sign with 0 iterations (RFC 9276 3.1)");
+                found.report(&rules::MANY_ITERATIONS, plan, (0, 0), iterations);
             }
             return Denial::Nsec3 { iterations, salt: salt[..usize::from(*salt_len).min(salt.len())].into() };
         }
@@ -276,8 +262,10 @@ pub(crate) fn collect_wanted(plan: &Plan<'_>, key: &[u8], flags: u8, records: &[
     for raw in records {
         let skip = match raw.rtype {
             Rtype::NS => 0,
-            Rtype::MX | Rtype::SVCB | Rtype::HTTPS => 2,
+            Rtype::MX => 2,
             Rtype::SRV => 6,
+            // RFC 9460 2.4.2: an alias points to more of its type, not to addresses.
+            Rtype::SVCB | Rtype::HTTPS if !raw.rdata.starts_with(&[0, 0]) => 2,
             _ => continue,
         };
         let Ok(target) = NameRef::from_wire(&raw.rdata[skip..]) else { continue };
@@ -298,22 +286,21 @@ pub(crate) fn check_wanted(zone: &Zone, plan: &Plan<'_>, wanted: &[Wanted], foun
         if has(Rtype::A) || has(Rtype::AAAA) || want.may_be_alias() && (has(Rtype::CNAME) || has(want.rtype)) {
             continue;
         }
-        let name = name_of_key(&want.target, plan.apex);
-        let rtype = want.rtype;
-        let (message, help) = if want.is_glue {
-            (
-                format!("no address for the name server {name}, which stands below its own delegation"),
-                "add glue: A or AAAA",
-            )
+        let rule = if want.is_glue {
+            &rules::NO_GLUE
         } else if has(Rtype::CNAME) {
-            // RFC 2181 10.3.
-            (format!("{rtype} points to {name}, which is an alias"), "point to the name that has the address")
+            // RFC 9460 2.3: clients look up the addresses of a target, through aliases as well.
+            if matches!(want.rtype, Rtype::SVCB | Rtype::HTTPS) {
+                continue;
+            }
+            &rules::TO_ALIAS
         } else if node.is_none() && covered(zone, &want.target) {
             continue;
         } else {
-            (format!("{rtype} points to {name}, which has no address"), "add one, or correct the name")
+            &rules::TO_NOWHERE
         };
-        found.add(Severity::Warning, plan.place(want.file, want.line), message, help);
+        let detail = format_args!("{} {}", want.rtype, name_of_key(&want.target, plan.apex));
+        found.report(rule, plan, (want.file, want.line), detail);
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Severity {
 /// What to do with a record that can be stored and served but breaks a rule of its RFC.
 ///
 /// Errors that make a zone impossible to serve do not depend on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Checks {
     /// Load it and warn.
     #[default]

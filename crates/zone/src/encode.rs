@@ -2,6 +2,7 @@
 
 use wire::{NameRef, Rtype};
 
+use crate::case::Case;
 use crate::rrset::{
     COUNT, FROM_APEX, FROM_OWNER, FROM_SET, IN_ZONE, POINTS, RECORD_HEAD_LEN, SHARED, SIGNED, Shape, make_pointer,
     shape,
@@ -20,6 +21,11 @@ pub(crate) struct Raw<'r> {
 }
 
 impl Raw<'_> {
+    /// How many octets it has in a message, with a pointer for its owner.
+    pub(crate) fn message_len(&self) -> usize {
+        RECORD_HEAD_LEN + self.rdata.len()
+    }
+
     /// The type whose RRset this record belongs to: for a signature that which it covers (RFC 4034 3.1.1).
     pub(crate) fn set_rtype(&self) -> Rtype {
         match (self.rtype, self.rdata) {
@@ -47,10 +53,11 @@ impl<'e> NodeEncoder<'e> {
         NodeEncoder { numbering, apex_len: apex.wire().len(), out: Vec::new(), set: SetEncoder::default() }
     }
 
-    /// The stored form of all `records` of `owner`, which is in lower case. Sorts the records.
-    pub(crate) fn encode(&mut self, owner: NameRef<'_>, flags: u8, records: &mut [Raw<'_>]) -> &[u8] {
+    /// The stored form of all `records` of `owner`, which is in its case. Sorts the records.
+    pub(crate) fn encode(&mut self, owner: NameRef<'_>, case: Case<'_>, flags: u8, records: &mut [Raw<'_>]) -> &[u8] {
         self.out.clear();
-        self.out.push(flags);
+        self.out.push(flags | case.flags());
+        case.append(&mut self.out);
         // RFC 4592 3.3.1: the records of a wildcard get another owner, so nothing in them may point to this one.
         let shared_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
         let owner = Labels::of(&owner.wire()[owner.wire().len() - shared_len..]);
@@ -134,6 +141,11 @@ fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [Raw<'r>]) -> &'s [Raw<
             let [x, y] = [a, b].map(|raw| NameRef::from_wire(&raw.rdata[skip..]).expect("RDATA is checked"));
             x.canonical_cmp(y).then_with(|| a.rdata[..skip].cmp(&b.rdata[..skip]))
         }
+        // Its names may differ in case, and a zone has one SOA record: what is behind them decides first.
+        Shape::TwoNames => {
+            let [(x, x_numbers), (y, y_numbers)] = [a, b].map(|raw| two_names(raw.rdata));
+            x_numbers.cmp(y_numbers).then_with(|| x.to_ascii_lowercase().cmp(&y.to_ascii_lowercase()))
+        }
         _ => a.rdata.cmp(b.rdata),
     };
     records.sort_unstable_by(compare);
@@ -145,6 +157,12 @@ fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [Raw<'r>]) -> &'s [Raw<
         }
     }
     &records[..kept]
+}
+
+/// The two names that the RDATA begins with, and the rest.
+fn two_names(rdata: &[u8]) -> (&[u8], &[u8]) {
+    let len = |at: usize| NameRef::from_wire(&rdata[at..]).expect("RDATA is checked").wire().len();
+    rdata.split_at(len(0) + len(len(0)))
 }
 
 fn write_length(len: usize, out: &mut Vec<u8>) {
@@ -240,11 +258,16 @@ impl SetEncoder {
         let labels = Labels::of(name);
         let shared = labels.common_suffix_len(owner);
         let mut flags = if shared >= apex_len { IN_ZONE } else { 0 };
-        // Whole names alone: in a message the labels of an owner or apex need not stand in one place.
-        let mut best = match shared {
-            _ if shared == owner.wire.len() && shared > apex_len => (shared, Some(make_pointer(FROM_OWNER, 0))),
+        // Whole names alone: in a message the labels of an owner or apex need not stand in one place. RFC 5936 3.4: and
+        // names in the same case alone.
+        let ends_in = |suffix: &[u8]| shared >= suffix.len() && name.ends_with(suffix);
+        let apex = &owner.wire[owner.wire.len() - apex_len..];
+        let mut best = match () {
+            _ if owner.wire.len() > apex_len && ends_in(owner.wire) => {
+                (owner.wire.len(), Some(make_pointer(FROM_OWNER, 0)))
+            }
             // The root label alone is shorter than a pointer.
-            _ if shared >= apex_len && apex_len > 1 => (apex_len, Some(make_pointer(FROM_APEX, 0))),
+            _ if apex_len > 1 && ends_in(apex) => (apex_len, Some(make_pointer(FROM_APEX, 0))),
             _ => (1, None),
         };
         for earlier in &self.earlier {

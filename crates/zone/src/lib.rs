@@ -4,6 +4,7 @@
 #![deny(unsafe_code)] // but in `tree::prefetch`, where a benchmark earned it
 
 mod build;
+mod case;
 mod check;
 pub mod diagnostic;
 mod encode;
@@ -11,6 +12,7 @@ pub mod key;
 pub mod load;
 mod plan;
 pub mod rrset;
+pub mod rules;
 mod stage;
 mod tables;
 pub mod text;
@@ -20,4 +22,4 @@ mod zone;
 
 pub use build::Difference;
 pub use diagnostic::{Checks, Diagnostic, Place, Severity};
-pub use zone::{Counts, Denial, Zone};
+pub use zone::{Counts, Denial, OWNER_ROOM, Zone};

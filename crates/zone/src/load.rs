@@ -8,7 +8,7 @@ use crate::build::{Difference, assemble};
 use crate::plan::Plan;
 use crate::stage::Stage;
 use crate::text::{self, ReadAt, Source};
-use crate::{Diagnostic, Place, Severity, Zone};
+use crate::{Checks, Diagnostic, Place, Severity, Zone, rules};
 
 /// How to load.
 #[derive(Clone, Copy)]
@@ -67,7 +67,9 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &Options<'_>) ->
     if let Some((zone, difference)) = assembled.filter(|_| is_readable) {
         let is_changed = difference != Some(Difference::default());
         let previous = options.previous.filter(|_| is_changed);
-        outcome.diagnostics.extend(previous.and_then(|previous| check_serial(previous, &zone, &outcome.files)));
+        outcome
+            .diagnostics
+            .extend(previous.and_then(|previous| check_serial(previous, &zone, &outcome.files, options.text.checks)));
         (outcome.zone, outcome.difference) = (Some(zone), difference);
     }
     outcome.diagnostics.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
@@ -75,17 +77,12 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &Options<'_>) ->
 }
 
 /// RFC 1035 3.3.13, RFC 1982 3: who changes a zone raises its serial, or secondaries take it for old.
-fn check_serial(previous: &Zone, zone: &Zone, files: &[Arc<str>]) -> Option<Diagnostic> {
+fn check_serial(previous: &Zone, zone: &Zone, files: &[Arc<str>], checks: Checks) -> Option<Diagnostic> {
     let (old, new) = (previous.serial(), zone.serial());
-    let fault = match (new == old, is_later(new, old)) {
-        (_, true) => return None,
-        (true, _) => format!("the zone has changed and its serial is {old} as before"),
-        _ => format!("the zone has changed and its serial went back, from {old} to {new}"),
-    };
-    Some(Diagnostic {
-        severity: Severity::Warning,
-        place: Place { file: files[0].clone(), line: 0, column: 0 },
-        message: fault,
-        help: "raise the serial in the SOA record: secondaries take only what is later".into(),
-    })
+    let place = Place { file: files[0].clone(), line: 0, column: 0 };
+    match (new == old, is_later(new, old)) {
+        (_, true) => None,
+        (true, _) => Some(rules::SAME_SERIAL.found(checks, place, old)),
+        _ => Some(rules::EARLIER_SERIAL.found(checks, place, format_args!("from {old} to {new}"))),
+    }
 }

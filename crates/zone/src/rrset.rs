@@ -1,7 +1,8 @@
 //! RRsets as a zone stores them, and how they become part of a message. Module `encode` writes what is read here.
 //!
 //! ```text
-//! node    flags u8 | rrset...                         all RRsets of one owner, by type
+//! node    flags u8 | case | rrset...                  all RRsets of one owner, by type
+//! case    nothing, or which letters of the owner are in upper case: see module `case`
 //! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
 //!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
 //! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u8 (255: u32 follows) | rdata...
@@ -17,6 +18,7 @@ mod write;
 
 use wire::{NameRef, Rtype};
 
+use crate::case::{self, MIXED, UPPER};
 use crate::tables::Tables;
 pub use write::{MAX_POINTER, Place};
 
@@ -26,6 +28,10 @@ pub(crate) const CUT: u8 = 1;
 pub(crate) const DNAME: u8 = 2;
 /// The owner stands below a zone cut or a DNAME: it is glue or hidden, and no answer (RFC 2136 7.18 calls it occluded).
 pub(crate) const OCCLUDED: u8 = 4;
+/// The owner is occluded by a DNAME, so that it is not glue either.
+pub(crate) const BELOW_DNAME: u8 = 32;
+// The flags of a node are one octet; two of them say which case its owner has.
+const _: () = assert!((CUT | DNAME | OCCLUDED | BELOW_DNAME) & (UPPER | MIXED) == 0);
 
 pub(crate) const SHARED: u8 = 0x80;
 pub(crate) const SIGNED: u8 = 0x40;
@@ -125,10 +131,22 @@ impl<'z> Node<'z> {
         self.value[0] & OCCLUDED != 0
     }
 
+    /// Whether the owner stands below a DNAME: it is transferred, and is in no answer (RFC 6672 2.4).
+    #[inline]
+    pub fn is_below_dname(&self) -> bool {
+        self.value[0] & BELOW_DNAME != 0
+    }
+
     /// Whether the names at or below this owner are all in the zone's own authority: neither cut, DNAME nor occluded.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.value[0] & (CUT | DNAME | OCCLUDED) == 0
+    }
+
+    /// Whether the owner has upper-case letters: below the apex, or at the apex in its own labels.
+    #[inline]
+    pub(crate) fn has_upper_case(&self) -> bool {
+        self.value[0] & (UPPER | MIXED) != 0
     }
 
     /// The RRset of this type.
@@ -140,7 +158,7 @@ impl<'z> Node<'z> {
     /// All RRsets by type. One with a count of 0 holds signatures over a type that is not there.
     #[inline]
     pub fn rrsets(&self) -> Rrsets<'z> {
-        Rrsets { rest: &self.value[1..], tables: self.tables }
+        Rrsets { rest: case::skip(self.value), tables: self.tables }
     }
 }
 

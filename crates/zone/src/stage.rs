@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use wire::{NameRef, Rtype};
 
+use crate::case::{self, Case, MIXED, UPPER};
 use crate::encode::Raw;
 use crate::key::Key;
 use crate::text::{Record, Sink};
@@ -25,7 +26,8 @@ pub(crate) struct Part {
     owner: Vec<u8>,
 }
 
-/// Records of one owner that came one after the other: the key, then the records, at `start` of the stage's bytes.
+/// Records of one owner that came one after the other, at `start` of the stage's bytes:
+/// the length of the key with the flags of the owner's case above it, the key, the case, the records.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     /// The first sixteen octets of the key.
@@ -49,19 +51,23 @@ impl Sink for Stage {
         let part = if raw.set_rtype() == Rtype::NSEC3 { &mut self.nsec3 } else { &mut self.names };
         if part.runs.is_empty() || part.owner != record.owner.wire() {
             self.key.set(record.owner.wire(), self.apex_len);
-            part.begin(self.key.as_bytes(), record.owner);
+            part.begin(self.key.as_bytes(), record.owner, self.apex_len);
         }
         part.push(&raw);
     }
 }
 
 impl Part {
-    fn begin(&mut self, key: &[u8], owner: NameRef<'_>) {
+    fn begin(&mut self, key: &[u8], owner: NameRef<'_>, apex_len: usize) {
         self.owner.clear();
         self.owner.extend_from_slice(owner.wire());
         self.runs.push(Run { head: head(key), start: self.bytes.len() as u64, stage: 0, records: 0 });
-        self.bytes.extend_from_slice(&(key.len() as u16).to_ne_bytes());
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0, 0]);
         self.bytes.extend_from_slice(key);
+        let flags = case::append_of(owner.wire(), apex_len, &mut self.bytes);
+        let head = key.len() as u16 | u16::from(flags) << FLAGS_SHIFT;
+        self.bytes[start..start + 2].copy_from_slice(&head.to_ne_bytes());
     }
 
     fn push(&mut self, raw: &Raw<'_>) {
@@ -86,6 +92,10 @@ impl Run {
     }
 }
 
+/// Where the flags of the case begin in the number that has the length of the key.
+const FLAGS_SHIFT: u32 = 11;
+const _: () = assert!(crate::key::MAX_KEY_LEN < 1 << FLAGS_SHIFT && UPPER < MIXED && MIXED < 1 << (16 - FLAGS_SHIFT));
+
 /// The octets of a staged record before its RDATA: type, TTL, file, line, length.
 const FIXED_LEN: usize = 14;
 
@@ -101,12 +111,27 @@ fn head(key: &[u8]) -> u128 {
 pub(crate) struct Staged<'s>(pub(crate) &'s [Part]);
 
 impl<'s> Staged<'s> {
+    #[inline]
     pub(crate) fn key(&self, run: &Run) -> &'s [u8] {
         let bytes = &self.0[run.stage as usize].bytes[run.start as usize..];
-        let len = u16::from_ne_bytes([bytes[0], bytes[1]]) as usize;
-        &bytes[2..2 + len]
+        let len = u16::from_ne_bytes([bytes[0], bytes[1]]) & ((1 << FLAGS_SHIFT) - 1);
+        &bytes[2..2 + len as usize]
     }
 
+    /// The case of the owner, and the records.
+    #[inline]
+    fn case_and_records(&self, run: &Run) -> (Case<'s>, &'s [u8]) {
+        let bytes = &self.0[run.stage as usize].bytes[run.start as usize..];
+        let flags = u16::from_ne_bytes([bytes[0], bytes[1]]) >> FLAGS_SHIFT;
+        Case::read(flags as u8, &bytes[2 + self.key(run).len()..])
+    }
+
+    /// The case of the owner.
+    pub(crate) fn case(&self, run: &Run) -> Case<'s> {
+        self.case_and_records(run).0
+    }
+
+    #[inline]
     pub(crate) fn compare(&self, a: &Run, b: &Run) -> Ordering {
         a.head
             .cmp(&b.head)
@@ -115,8 +140,7 @@ impl<'s> Staged<'s> {
     }
 
     pub(crate) fn append_records(&self, run: &Run, out: &mut Vec<Raw<'s>>) {
-        let bytes = &self.0[run.stage as usize].bytes;
-        let mut rest = &bytes[run.start as usize + 2 + self.key(run).len()..];
+        let (_, mut rest) = self.case_and_records(run);
         for _ in 0..run.records {
             let (fixed, more) = rest.split_at(FIXED_LEN);
             let u16_at = |at: usize| u16::from_ne_bytes([fixed[at], fixed[at + 1]]);

@@ -2,16 +2,17 @@
 
 use wire::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::key::{Key, write_labels};
 use crate::rrset::{Names, Place, RECORD_HEAD_LEN, Rrset};
 use crate::tree::{Entry, Tree};
-use crate::zone::{Zone, owner_name};
+use crate::zone::{OWNER_ROOM, Zone};
 
 /// A transfer of one version of a zone, which it holds to the end, whatever is published meanwhile.
 pub struct Transfer {
     zone: Zone,
     id: [u8; 2],
     question: Box<[u8]>,
+    /// Where each message has the apex in its case from the beginning, if it does: in the question.
+    apex: Option<usize>,
     /// The OPT record of the first message, or nothing.
     opt: Box<[u8]>,
     state: State,
@@ -43,8 +44,6 @@ struct Progress {
 
 /// Messages are filled up to this size, in octets: every owner in them is in the reach of pointers.
 const MESSAGE_LEN: usize = 16_000;
-/// The apex stands in the question, which every message has (RFC 5936 2.2.1 allows it).
-const APEX: usize = HEADER_LEN;
 
 /// The message is full.
 struct Full;
@@ -53,7 +52,10 @@ impl Transfer {
     /// A transfer that answers the query with this id and question: name, type and class in wire form. `opt` is the OPT
     /// record in wire form for a client that sent one, else empty.
     pub fn new(zone: Zone, id: [u8; 2], question: &[u8], opt: &[u8]) -> Transfer {
-        Transfer { zone, id, question: question.into(), opt: opt.into(), state: State::FirstSoa, records: 0 }
+        // RFC 5936 3.4: names are compressed in a case-preserving manner, and clients ask in any case.
+        let is_exact = question.starts_with(zone.owner(&zone.apex_entry()).wire());
+        let apex = is_exact.then_some(HEADER_LEN);
+        Transfer { zone, id, question: question.into(), apex, opt: opt.into(), state: State::FirstSoa, records: 0 }
     }
 
     /// Writes the next message into `out`, which holds at least 65,535 octets, and returns its length, without the
@@ -64,7 +66,7 @@ impl Transfer {
         }
         let start = HEADER_LEN + self.question.len();
         out[HEADER_LEN..start].copy_from_slice(&self.question);
-        let mut writer = Writer { out, start, at: start, count: 0, zone: &self.zone };
+        let mut writer = Writer { out, start, at: start, count: 0, apex: self.apex, zone: &self.zone };
         // A message that is full ends here; the state says where the next one goes on.
         let _ = fill(&mut self.state, &mut writer);
         let (len, count) = (writer.at, writer.count);
@@ -126,16 +128,22 @@ struct Writer<'z, 'o> {
     start: usize,
     at: usize,
     count: u16,
+    /// Where the apex stands in its case, once it does.
+    apex: Option<usize>,
     zone: &'z Zone,
 }
 
 impl<'z> Writer<'z, '_> {
     fn push_soa(&mut self) -> Result<(), Full> {
         let soa = self.zone.soa();
-        self.make_room(soa.message_len())?;
-        self.at = soa.write(Place { owner: APEX, apex: APEX }, soa.ttl, self.out, self.at);
-        self.count += 1;
+        self.make_room(MAX_NAME_LEN + soa.message_len())?;
+        Owner::new(&self.zone.apex_entry()).write(self, |writer, place| writer.write_rrset(&soa, place));
         Ok(())
+    }
+
+    fn write_rrset(&mut self, rrset: &Rrset<'_>, place: Place) {
+        self.at = rrset.write(place, rrset.ttl, self.out, self.at);
+        self.count += rrset.count as u16;
     }
 
     fn make_room(&self, len: usize) -> Result<(), Full> {
@@ -166,7 +174,7 @@ impl<'z> Writer<'z, '_> {
     }
 
     fn push_node(&mut self, entry: &Entry<'z>, progress: &mut Progress) -> Result<(), Full> {
-        let mut owner = Owner { entry, offset: if entry.key_len() == 0 { Some(APEX) } else { None } };
+        let mut owner = Owner::new(entry);
         for (index, rrset) in self.zone.node(entry).rrsets().enumerate() {
             if progress.parts <= 2 * index {
                 // The SOA record stands at both ends of the transfer and nowhere else.
@@ -193,11 +201,7 @@ impl<'z> Writer<'z, '_> {
             return self.push_large(owner, rrset, progress);
         }
         self.make_room(MAX_NAME_LEN + rrset.message_len())?;
-        owner.write(self, |writer, offset| {
-            let place = Place { owner: offset, apex: APEX };
-            writer.at = rrset.write(place, rrset.ttl, writer.out, writer.at);
-            writer.count += rrset.count as u16;
-        });
+        owner.write(self, |writer, place| writer.write_rrset(rrset, place));
         Ok(())
     }
 
@@ -208,14 +212,14 @@ impl<'z> Writer<'z, '_> {
         rrset: &Rrset<'z>,
         progress: &mut Progress,
     ) -> Result<(), Full> {
-        let name = owner_name(owner.entry, self.zone.apex());
-        let names = Names { owner: name.as_ref(), apex: self.zone.apex() };
+        let [name, apex] = [owner.entry, &self.zone.apex_entry()].map(|entry| self.zone.owner(entry));
+        let names = Names { owner: name.as_ref(), apex: apex.as_ref() };
         let mut rdata = Vec::new();
         for stored in rrset.stored().skip(progress.records) {
             rdata.clear();
             rrset.append_rdata(&stored, names, &mut rdata);
             self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
-            owner.write(self, |writer, offset| writer.push_record(offset, rrset.rtype, rrset.ttl, &rdata));
+            owner.write(self, |writer, place| writer.push_record(place.owner, rrset.rtype, rrset.ttl, &rdata));
             progress.records += 1;
         }
         Ok(())
@@ -229,7 +233,7 @@ impl<'z> Writer<'z, '_> {
     ) -> Result<(), Full> {
         for rdata in rrset.signatures().rdatas().skip(progress.records) {
             self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
-            owner.write(self, |writer, offset| writer.push_record(offset, Rtype::RRSIG, rrset.ttl, rdata));
+            owner.write(self, |writer, place| writer.push_record(place.owner, Rtype::RRSIG, rrset.ttl, rdata));
             progress.records += 1;
         }
         Ok(())
@@ -248,33 +252,33 @@ impl<'z> Writer<'z, '_> {
     }
 }
 
-/// The owner of a node and where it stands in the message at hand.
+/// The owner of a node and where it and the apex stand in the message at hand.
 struct Owner<'e, 'z> {
     entry: &'e Entry<'z>,
-    offset: Option<usize>,
+    place: Option<Place>,
 }
 
-impl Owner<'_, '_> {
+impl<'e, 'z> Owner<'e, 'z> {
+    fn new(entry: &'e Entry<'z>) -> Owner<'e, 'z> {
+        Owner { entry, place: None }
+    }
+
     /// Lets `write` write records that begin with a pointer to this owner. The first ones in a message get its name
     /// instead, written out before the apex, in the place of the pointer.
-    fn write(&mut self, writer: &mut Writer<'_, '_>, write: impl FnOnce(&mut Writer<'_, '_>, usize)) {
-        if let Some(offset) = self.offset {
-            return write(writer, offset);
+    fn write(&mut self, writer: &mut Writer<'_, '_>, write: impl FnOnce(&mut Writer<'_, '_>, Place)) {
+        if let Some(place) = self.place {
+            return write(writer, place);
         }
-        let mut key = Key::new();
-        self.entry.copy_key(&mut key);
-        let mut name = [0; 2 * MAX_NAME_LEN];
-        let mut len = write_labels(key.as_bytes(), &mut name);
-        if writer.zone.apex().is_root() {
-            len += 1;
-        } else {
-            name[len..len + 2].copy_from_slice(&(0xc000 | APEX as u16).to_be_bytes());
-            len += 2;
-        }
+        let mut name = [0; OWNER_ROOM];
+        let (labels, len) = writer.zone.write_owner(self.entry, writer.apex, &mut name);
         let start = writer.at;
+        let apex = *writer.apex.get_or_insert(start + labels);
+        // The apex itself is never written twice.
+        let owner = if labels == 0 { apex } else { start };
+        let place = Place { owner, apex };
         writer.at += len - 2;
-        write(writer, start);
+        write(writer, place);
         writer.out[start..start + len].copy_from_slice(&name[..len]);
-        self.offset = Some(start);
+        self.place = Some(place);
     }
 }

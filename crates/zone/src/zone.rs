@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use wire::{Name, NameRef, Rtype};
 
-use crate::key::write_labels;
+use crate::case::{self, Case};
+use crate::key::{Key, write_labels};
 use crate::rrset::{Node, Rrset};
 use crate::tables::Tables;
 use crate::tree::{Cursor, Entry, Tree};
@@ -12,6 +13,7 @@ use crate::tree::{Cursor, Entry, Tree};
 /// A zone as it is served.
 #[derive(Clone)]
 pub struct Zone {
+    /// In lower case.
     pub(crate) apex: Name,
     /// All owners but those of NSEC3 records.
     pub(crate) names: Tree,
@@ -19,6 +21,7 @@ pub struct Zone {
     /// `None`: the zone is not signed. Most zones are small and are not: they are not to pay for it.
     pub(crate) proofs: Option<Arc<Proofs>>,
     pub(crate) has_wildcards: bool,
+    pub(crate) apex_has_upper_case: bool,
     pub(crate) apex_labels: u8,
     /// How many entries were edited since the tables were made.
     pub(crate) edits: u32,
@@ -96,8 +99,7 @@ impl Zone {
     /// The node of the apex.
     #[inline]
     pub fn apex_node(&self) -> Node<'_> {
-        let entry = self.names.first().expect("a zone is only made with an apex");
-        self.node(&entry)
+        self.node(&self.apex_entry())
     }
 
     /// A cursor at the owner with this key (see [`crate::key`]) or at its predecessor.
@@ -179,11 +181,63 @@ impl Zone {
         self.names.heap_size() + self.nsec3().heap_size() + self.tables.heap_size() + self.apex.wire().len()
     }
 
-    /// The owner name of an entry, in lower case.
+    /// The entry of the apex.
+    #[inline]
+    pub fn apex_entry(&self) -> Entry<'_> {
+        self.names.first().expect("a zone is only made with an apex")
+    }
+
+    /// Whether the apex has upper-case letters in the zone text.
+    #[inline]
+    pub fn apex_has_upper_case(&self) -> bool {
+        self.apex_has_upper_case
+    }
+
+    /// Whether the owner of this node has, be it in the labels of the apex.
+    #[inline]
+    pub fn has_upper_case(&self, node: &Node<'_>) -> bool {
+        self.apex_has_upper_case || node.has_upper_case()
+    }
+
+    /// The owner name of an entry as the zone text has it.
     pub fn owner(&self, entry: &Entry<'_>) -> Name {
-        owner_name(entry, self.apex())
+        let mut out = [0; OWNER_ROOM];
+        let (_, len) = self.write_owner(entry, None, &mut out);
+        NameRef::from_wire(&out[..len]).expect("keys are made from names").to_owned()
+    }
+
+    /// Writes the owner name of an entry as the zone text has it, the apex as a pointer to this offset of a message or else
+    /// in full. Returns how many octets the labels below the apex take, and how many all.
+    #[inline]
+    pub fn write_owner(&self, entry: &Entry<'_>, apex: Option<usize>, out: &mut [u8; OWNER_ROOM]) -> (usize, usize) {
+        let mut key = Key::new();
+        entry.copy_key(&mut key);
+        let labels = write_labels(key.as_bytes(), out);
+        case::apply(entry.value, &mut out[..labels]);
+        let end = match apex {
+            // The root label is shorter than a pointer, which a record without other labels begins with nevertheless.
+            Some(apex) if labels == 0 || !self.apex.as_ref().is_root() => {
+                out[labels..labels + 2].copy_from_slice(&(0xc000 | apex as u16).to_be_bytes());
+                labels + 2
+            }
+            _ => labels + self.write_apex(&mut out[labels..]),
+        };
+        (labels, end)
+    }
+
+    #[cold]
+    fn write_apex(&self, out: &mut [u8]) -> usize {
+        let len = self.apex.wire().len();
+        out[..len].copy_from_slice(self.apex.wire());
+        if self.apex_has_upper_case {
+            case::apply(self.apex_entry().value, &mut out[..len]);
+        }
+        len
     }
 }
+
+/// Room for a name that is made of a key: what keys escape takes two octets in them.
+pub const OWNER_ROOM: usize = 2 * wire::MAX_NAME_LEN;
 
 /// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
 #[inline]
@@ -193,21 +247,21 @@ fn soa_numbers(soa: &Rrset<'_>) -> [u32; 5] {
     std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
 }
 
-/// The name of an entry below `apex`.
-pub(crate) fn owner_name(entry: &Entry<'_>, apex: NameRef<'_>) -> Name {
-    let mut key = Vec::with_capacity(entry.key_len());
-    entry.append_key(&mut key);
-    name_of_key(&key, apex)
-}
-
 /// The name that a key stands for below `apex`.
 pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
-    write_name(key, apex, &mut [0; _]).to_owned()
+    write_name(key, Case::LOWER, apex, &mut [0; _]).to_owned()
 }
 
-/// Writes the name that a key stands for below `apex`.
-pub(crate) fn write_name<'o>(key: &[u8], apex: NameRef<'_>, out: &'o mut [u8; 2 * wire::MAX_NAME_LEN]) -> NameRef<'o> {
+/// Writes the name that a key stands for below `apex`, with its labels in this case.
+#[inline]
+pub(crate) fn write_name<'o>(
+    key: &[u8],
+    case: Case<'_>,
+    apex: NameRef<'_>,
+    out: &'o mut [u8; OWNER_ROOM],
+) -> NameRef<'o> {
     let len = write_labels(key, out);
+    case.apply(&mut out[..len]);
     let end = len + apex.wire().len();
     out[len..end].copy_from_slice(apex.wire());
     NameRef::from_wire(&out[..end]).expect("keys are made from names")

@@ -14,6 +14,7 @@ pub fn faults(query: &Message, got: &Message, expected: &Expected) -> Vec<String
     }
     faults.extend(verdict_faults(got, expected));
     for (name, got, expected) in sections(got, expected) {
+        faults.extend(case_faults(got, expected));
         let got = folded(got);
         let (required, allowed) = (folded(&expected.required), folded(&expected.allowed));
         let missing = required.iter().filter(|record| !got.contains(record));
@@ -26,6 +27,16 @@ pub fn faults(query: &Message, got: &Message, expected: &Expected) -> Vec<String
         faults.push("the links of the chain are out of order".to_string());
     }
     faults
+}
+
+/// RFC 4343 4.1: owners that are not in the case of the zone.
+fn case_faults(got: &[Record], expected: &Section) -> Vec<String> {
+    let is_right = |owner: &&Name| {
+        let mut spellings = expected.spellings.iter().filter(|(name, _)| name == *owner).peekable();
+        spellings.peek().is_none() || spellings.any(|(name, len)| name.wire()[..*len] == owner.wire()[..*len])
+    };
+    let owners = got.iter().map(|record| &record.owner);
+    owners.filter(|owner| !is_right(owner)).map(|owner| format!("{owner} is in another case in the zone")).collect()
 }
 
 /// What is wrong with an answer that had only so much room, when `full` is what comes without a limit; `fits` says

@@ -15,6 +15,7 @@ mod rfc2181;
 mod rfc2308;
 mod rfc2782;
 mod rfc4035;
+mod rfc4343;
 mod rfc4592;
 mod rfc4892;
 mod rfc5155;

@@ -235,3 +235,16 @@ fn rfc_1034_3_1_a_zone_may_have_the_longest_name() {
     let transfer = Server::with_transfer(&[(&apex, &zone)]).transfer(&query(&format!("{apex} AXFR")));
     assert_eq!(transfer.iter().map(|message| message.answer.len()).sum::<usize>(), 4);
 }
+
+/// Loaded with a warning, as NSD and Knot do.
+#[test]
+fn rfc_1034_4_2_1_a_zone_without_name_servers_answers() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        www.example. 60 A 192.0.2.1
+        ";
+    let server = Server::new(&[("example.", zone)]);
+    server.example("www.example. A\n NOERROR AA\n answer\n www.example. 60 A 192.0.2.1");
+    server.example("example. NS\n NOERROR AA\n authority\n example. 5 SOA ns. host. 1 2 3 4 5");
+    server.example("x.example. A\n NXDOMAIN AA\n authority\n example. 5 SOA ns. host. 1 2 3 4 5");
+}

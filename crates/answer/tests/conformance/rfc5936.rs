@@ -17,6 +17,10 @@ const ZONE: &str = "
     cut.example. 60 NS ns.cut.example.
     ns.cut.example. 60 A 192.0.2.1
     *.example. 60 CNAME example.
+    x.cut.example. 60 TXT \"hidden\"
+    d.example. 60 DNAME elsewhere.
+    x.d.example. 60 NS ns.x.d.example.
+    ns.x.d.example. 60 A 192.0.2.2
     ";
 
 fn records(messages: &[Message]) -> Vec<String> {
@@ -39,6 +43,48 @@ fn rfc_5936_2_2_the_soa_all_records_once_and_the_soa_again() {
     let mut expected = zone_lines();
     expected.sort();
     assert_eq!(got, expected);
+}
+
+/// Names of owners and in RDATA alike, whatever the case of the question: of several messages here.
+#[test]
+fn rfc_5936_3_4_the_case_of_names_is_preserved() {
+    let zone = "
+        Example. 60 SOA ns.Example. Host.eXample. 1 2 3 4 5
+        Example. 60 NS ns.Example.
+        Example. 60 NS NS2.example.
+        WWW.Example. 60 CNAME Www.Example.
+        Www.b.Example. 60 MX 10 WWW.b.Example.
+        Www.b.Example. 60 MX 20 Www.b.Example.
+        *.W.Example. 60 PTR *.w.Example.
+        ";
+    let hosts: Vec<String> = (0..2000).map(|n| format!("Host{n}.Example. 60 NS nS.Host{n}.Example.")).collect();
+    let mut expected: Vec<&str> = zone.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    expected.extend(hosts.iter().map(String::as_str));
+    expected.sort_unstable();
+    for (apex, question) in
+        [("example.", "example. AXFR"), ("example.", "Example. AXFR"), ("EXAMPLE.", "eXAMPLE. AXFR")]
+    {
+        let server = Server::with_transfer(&[(apex, &expected.join("\n"))]);
+        let messages = server.transfer(&query(question));
+        assert!(messages.len() > 2);
+        let mut got: Vec<String> = messages.iter().flat_map(|message| &message.answer).map(line).collect();
+        assert_eq!(got.pop().as_ref(), got.first());
+        got.sort_unstable();
+        assert_eq!(got, expected, "{question}");
+    }
+}
+
+#[test]
+fn rfc_5936_3_4_names_in_another_case_are_compressed_as_well() {
+    let hosts: String = (0..500).map(|n| format!("Host{n}.Example. 60 NS nS.Host{n}.Example.\n")).collect();
+    let server = Server::with_transfer(&[("example.", &(ZONE.replace("example.", "Example.") + &hosts))]);
+    let len = |question: &str| -> usize {
+        let messages = server.transfer_octets(&query(question));
+        messages.iter().map(Vec::len).sum()
+    };
+    let messages = server.transfer(&query("Example. AXFR")).len();
+    let apex_len = "Example.".len() + 1;
+    assert!(len("example. AXFR") <= len("Example. AXFR") + messages * apex_len, "the apex once a message");
 }
 
 #[test]

@@ -222,3 +222,110 @@ fn rfc_6672_2_3_a_dname_at_the_apex() {
          a.example. 60 CNAME a.other.",
     );
 }
+
+/// Loaded with a warning, as BIND does: what a DNAME hides is transferred, and in no answer.
+const HIDDEN: &str = "
+    example. 60 IN SOA ns. host. 1 2 3 4 5
+    example. 60 NS ns.
+    d.example. 60 DNAME t.example.
+    x.d.example. 60 A 192.0.2.1
+    cut.d.example. 60 NS ns.cut.d.example.
+    ns.cut.d.example. 60 A 192.0.2.2
+    *.d.example. 60 TXT wildcard
+    x.t.example. 60 A 192.0.2.3
+    m.example. 60 MX 1 x.d.example.
+    sub.example. 60 NS x.d.example.
+    ";
+
+#[test]
+fn rfc_6672_2_4_what_stands_below_a_dname_is_not_answered() {
+    let server = Server::new(&[("example.", HIDDEN)]);
+    server.example(
+        "x.d.example. A
+         NOERROR AA
+         answer
+         d.example. 60 DNAME t.example.
+         x.d.example. 60 CNAME x.t.example.
+         x.t.example. 60 A 192.0.2.3",
+    );
+    for (asked, name) in [("cut", "NS"), ("ns.cut", "A"), ("any", "TXT")] {
+        server.example(&format!(
+            "{asked}.d.example. {name}
+             NXDOMAIN AA
+             answer
+             d.example. 60 DNAME t.example.
+             {asked}.d.example. 60 CNAME {asked}.t.example.
+             authority
+             example. 5 SOA ns. host. 1 2 3 4 5"
+        ));
+    }
+}
+
+#[test]
+fn rfc_6672_2_4_what_stands_below_a_dname_is_no_address_of_its_name() {
+    let server = Server::new(&[("example.", HIDDEN)]);
+    server.example("m.example. MX\n NOERROR AA\n answer\n m.example. 60 MX 1 x.d.example.");
+    server.example("a.sub.example. A\n NOERROR\n authority\n sub.example. 60 NS x.d.example.");
+}
+
+#[test]
+fn rfc_6672_2_4_a_dname_at_the_apex_hides_all_names() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.example.
+        example. 60 DNAME other.
+        ns.example. 60 A 192.0.2.1
+        ";
+    let server = Server::new(&[("example.", zone)]);
+    server.example("example. NS\n NOERROR AA\n answer\n example. 60 NS ns.example.");
+    for name in ["ns.example.", "a.ns.example.", "zz.example."] {
+        let target = name.replace("example", "other");
+        server
+            .example(&format!("{name} A\n NOERROR AA\n answer\n example. 60 DNAME other.\n {name} 60 CNAME {target}"));
+    }
+}
+
+#[test]
+fn rfc_6672_2_3_beside_ns_below_the_apex_the_delegation_wins() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.
+        both.example. 60 NS ns.both.example.
+        both.example. 60 DNAME other.
+        ns.both.example. 60 A 192.0.2.1
+        ";
+    let server = Server::new(&[("example.", zone)]);
+    for asked in ["both.example. A", "both.example. DNAME", "a.both.example. A", "ns.both.example. A"] {
+        server.example(&format!(
+            "{asked}
+             NOERROR
+             authority
+             both.example. 60 NS ns.both.example.
+             additional
+             ns.both.example. 60 A 192.0.2.1"
+        ));
+    }
+    server.example("both.example. DS\n NOERROR AA\n authority\n example. 5 SOA ns. host. 1 2 3 4 5");
+}
+
+/// A signer that does not know of the DNAME made a chain through what it hides.
+#[test]
+fn rfc_4035_3_1_3_2_nsec_below_a_dname_proves_what_it_covers() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.
+        example. 5 NSEC d.example. NS SOA NSEC
+        d.example. 60 DNAME t.
+        d.example. 5 NSEC x.d.example. DNAME NSEC
+        x.d.example. 60 A 192.0.2.1
+        x.d.example. 5 NSEC example. A NSEC
+        ";
+    Server::new(&[("example.", zone)]).example(
+        "e.example. A +do
+         NXDOMAIN AA
+         authority
+         example. 5 SOA ns. host. 1 2 3 4 5
+         x.d.example. 5 NSEC example. A NSEC
+         example. 5 NSEC d.example. NS SOA NSEC",
+    );
+}

@@ -46,9 +46,15 @@ impl Server {
 
     /// The messages of a transfer.
     pub fn transfer(&self, query: &Message) -> Vec<Message> {
+        let messages = self.transfer_octets(query);
+        messages.iter().map(|message| Message::parse(message).expect("a well-formed message")).collect()
+    }
+
+    /// The same as octets.
+    pub fn transfer_octets(&self, query: &Message) -> Vec<Vec<u8>> {
         let messages = subject::transfer(&self.served, &query.to_wire());
         assert!(!messages.is_empty(), "there is no transfer");
-        messages.iter().map(|message| Message::parse(message).expect("a well-formed message")).collect()
+        messages
     }
 
     /// Sends bytes, returns what comes.

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use zone::Diagnostic;
+use zone::{Checks, Diagnostic, rules};
 
 use super::{json, print, print_failure, read_config};
 use crate::cli::Check;
@@ -32,8 +32,11 @@ struct Outcome {
 
 /// Checks what the command line names; the status tells whether there are errors.
 pub fn run(arguments: &Check) -> ExitCode {
+    if arguments.list {
+        return print(&rules::markdown());
+    }
     let outcome = match read_config(&Sources::new(&arguments.config, &arguments.zones)) {
-        Ok(config) => check_zones(&config),
+        Ok(config) => check_zones(&config, arguments.strict),
         Err(mistakes) => Outcome::of(0, mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect()),
     };
     let text = match arguments.json {
@@ -43,10 +46,11 @@ pub fn run(arguments: &Check) -> ExitCode {
     if outcome.errors == 0 { print(&text) } else { print_failure(&text) }
 }
 
-fn check_zones(config: &Config) -> Outcome {
+/// Reads the zones; with the checks of each zone, or with strict ones.
+fn check_zones(config: &Config, strict: bool) -> Outcome {
     let mut findings: Vec<Finding> = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
     let zones: Vec<&ZoneConfig> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
-    let mut by_zone = check_files(&zones);
+    let mut by_zone = check_files(&zones, strict);
     by_zone.sort_by_key(|(number, _)| *number);
     for (number, found) in by_zone {
         findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].name.as_ref()))));
@@ -55,14 +59,15 @@ fn check_zones(config: &Config) -> Outcome {
 }
 
 /// Reads the files of zones and shows the progress; returns the findings with the index of their zone.
-fn check_files(zones: &[&ZoneConfig]) -> Vec<(usize, Vec<Diagnostic>)> {
+fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Diagnostic>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, results) = channel();
     let pool = Pool::new(
         threads,
-        |task: &Task<(usize, ZoneConfig)>, turn| {
+        move |task: &Task<(usize, ZoneConfig)>, turn| {
             let ZoneConfig { name, source } = &task.job.1;
-            load(name.as_ref(), &task.file, &source.policy, Aim::Check, turn, &task.progress)
+            let checks = if strict { Checks::Strict } else { source.policy.checks };
+            load(name.as_ref(), &task.file, &source.policy, Aim::Check(checks), turn, &task.progress)
         },
         // The receiver is there until the last result.
         move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use wire::Name;
+use zone::Checks;
 
 use super::section::section;
 use super::value::{CookieSecret, Endpoint, Prefix, Text, Whole, Word};
@@ -153,7 +154,17 @@ section! {
         ///
         /// NOT YET SENT: NOTIFY comes with a later release; a warning says so.
         Reload "notify" notify: Option<Vec<Endpoint>> = "";
+
+        /// Whether a zone with records that break a rule of their RFC, but can be served, is loaded; unset, it is.
+        ///
+        /// With `lenient` such a record is a warning. With `strict` it is an error: the zone is not loaded, and the version
+        /// served before stays. The table of all checks is in `docs/manual/checks.md` (`zonda check --list`).
+        Reload "checks" checks: Option<Checks> = "";
     }
+}
+
+impl Word for Checks {
+    const WORDS: &'static [(&'static str, Checks)] = &[("lenient", Checks::Lenient), ("strict", Checks::Strict)];
 }
 
 /// How much is logged.

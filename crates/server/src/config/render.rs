@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use zone::Checks;
+
 use super::Config;
 use super::keys::{Server, Zone};
 use super::section::{Key, Section};
@@ -57,6 +59,7 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
         max_records: unless_default(limits.max_records, default.max_records),
         max_generated: unless_default(limits.max_generated, default.max_generated),
         nsec3_max_iterations: (iterations != default.nsec3_max_iterations).then_some(Whole(iterations.into())),
+        checks: Some(zone.source.policy.checks).filter(|checks| *checks != Checks::default()),
     };
     out.push_str("\n[[zone]]\n");
     for (index, key) in Zone::KEYS.iter().enumerate() {

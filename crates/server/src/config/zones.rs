@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use wire::{Name, NameRef};
+use zone::Checks;
 
 use super::keys::Zone;
 use super::section::{Section, Setting};
@@ -45,6 +46,8 @@ pub struct ZonePolicy {
     pub include_paths: Vec<PathBuf>,
     /// How large and how dear the zone may be.
     pub limits: ZoneLimits,
+    /// Whether odd records fail the zone.
+    pub checks: Checks,
 }
 
 /// What a zone may cost; 0 records are any number of them.
@@ -71,8 +74,8 @@ impl ZoneSource {
 
     /// Whether a zone has the same content by both: the same file, read by the same rules.
     pub fn is_read_like(&self, other: &ZoneSource) -> bool {
-        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits) {
-            (&policy.config_folder, &policy.include_paths, policy.limits)
+        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, Checks) {
+            (&policy.config_folder, &policy.include_paths, policy.limits, policy.checks)
         }
         self.pattern == other.pattern && rules(&self.policy) == rules(&other.policy)
     }
@@ -120,6 +123,7 @@ impl ZonePolicy {
             config_folder,
             include_paths: pick(&own.include_paths, template.map(|keys| &keys.include_paths)),
             limits: ZoneLimits::of(own, template),
+            checks: own.checks.or(template.and_then(|keys| keys.checks)).unwrap_or_default(),
         }
     }
 }

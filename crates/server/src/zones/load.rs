@@ -41,8 +41,8 @@ const ERROR_LIMIT: usize = 100;
 pub enum Aim<'z> {
     /// To be served, sharing with the version served now what is the same.
     Serve(Option<&'z Zone>),
-    /// To find all that is wrong with it.
-    Check,
+    /// To find all that is wrong with it by these checks.
+    Check(Checks),
 }
 
 /// Reads a zone from its file, unless that is too big for the turn.
@@ -88,6 +88,10 @@ impl Job<'_> {
             Ok(text) => text,
             Err(Refusal { message, help }) => return failed(self.path, message, help),
         };
+        let (previous, thorough, checks) = match self.aim {
+            Aim::Serve(previous) => (previous, false, self.policy.checks),
+            Aim::Check(checks) => (None, true, checks),
+        };
         let ZoneLimits { max_records, max_generated, nsec3_max_iterations } = self.policy.limits;
         let (folders, done) = (self.folders(), AtomicU64::new(0));
         let options = text::Options {
@@ -98,12 +102,8 @@ impl Job<'_> {
                 self.progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed)));
             },
             error_limit: ERROR_LIMIT,
-            checks: Checks::Lenient,
+            checks,
             limits: Limits { records: unless_0(max_records), generated: unless_0(max_generated) },
-        };
-        let (previous, thorough) = match self.aim {
-            Aim::Serve(previous) => (previous, false),
-            Aim::Check => (None, true),
         };
         let source = text::Source { name: path_text(self.path).into(), bytes: &*text };
         zone::load::load(source, &Options { text: options, previous, thorough, nsec3_max_iterations })
@@ -116,7 +116,7 @@ impl Job<'_> {
                 let help = "write the zone to a file: it is read again with reloads";
                 return Err(Refusal { message: "the zone file is no regular file".into(), help });
             }
-            (true, Aim::Check) => input::read(self.path).map(|text| Box::new(text) as _),
+            (true, Aim::Check(_)) => input::read(self.path).map(|text| Box::new(text) as _),
             (false, _) => ZoneFile::open(self.path).map(|file| Box::new(file) as _),
         };
         text.map_err(|error| {

@@ -105,6 +105,25 @@ fn every_mistake_of_zones_is_found_with_its_zone() {
 }
 
 #[test]
+fn what_is_odd_fails_with_strict_checks_alone() {
+    let bench = Bench::new();
+    bench.write("zones/odd.example.zone", &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
+    let finding = |severity| {
+        format!("zones/odd.example.zone:5:1: {severity}: a record out of the zone is left out: elsewhere.test. (")
+    };
+    let lenient = bench.run(&["check", "zones"]);
+    assert!(lenient.out.starts_with(&finding("warning")), "{}", lenient.out);
+    assert_eq!((lenient.status, lenient.out.lines().last()), (0, Some("1 zones read, 0 errors, 1 warnings")));
+    let strict = bench.run(&["check", "--strict", "zones"]);
+    assert!(strict.out.starts_with(&finding("error")), "{}", strict.out);
+    assert_eq!((strict.status, strict.out.lines().last()), (1, Some("1 zones read, 1 errors, 0 warnings")));
+    let config =
+        "[template.default]\nchecks = \"strict\"\n[[zone]]\nname = \"odd.example\"\nfile = \"zones/{name}.zone\"\n";
+    bench.write("zonda.toml", config);
+    assert_eq!(bench.run(&["check", "--config", "zonda.toml"]).status, 1, "as serving takes it");
+}
+
+#[test]
 fn json_says_the_same() {
     let bench = Bench::new();
     bench.write("zones/broken.example.zone", &(zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\n"));

@@ -30,7 +30,8 @@ fn the_generated_files_are_fresh() {
         files.push((format!("packaging/completions/zonda.{shell}"), bench.run(&["completions", shell]).out));
     }
     files.push(("docs/manual/zonda.toml.md".into(), bench.run(&["man", "--markdown"]).out));
-    assert_eq!(files.len(), 12);
+    files.push(("docs/manual/checks.md".into(), bench.run(&["check", "--list"]).out));
+    assert_eq!(files.len(), 13);
     for (file, expected) in files {
         let found = fs::read_to_string(workspace().join(&file)).unwrap_or_default();
         assert!(expected.len() > 300, "{file}: {expected}");

@@ -38,7 +38,7 @@ fn a_change_without_a_later_serial_is_served_and_told() {
     bench.write_zone("a.example", 1, "192.0.2.9");
     let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 0, "{}", outcome.out);
-    assert!(outcome.out.contains("warning: the zone has changed and its serial is 1 as before"), "{}", outcome.out);
+    assert!(outcome.out.contains("warning: the zone has changed and its serial is as before: 1"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.9"));
 }
 
@@ -66,6 +66,31 @@ fn a_broken_zone_keeps_its_version_until_it_is_mended() {
     let expected = serde_json::json!([{"zone": "a.example.", "change": "changed", "old_serial": 1, "serial": 3}]);
     assert_eq!((&value["zones"], &value["unchanged"]), (&expected, &1.into()));
     assert!(daemon.ask("www.a.example").has("192.0.2.9"));
+}
+
+#[test]
+fn checks_are_of_each_zone_and_take_a_reload() {
+    let bench = two_zones();
+    for name in ["a.example", "b.example"] {
+        bench.write(&format!("zones/{name}.zone"), &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
+    }
+    let strict = CONFIG.replace("[[zone]]\nname = \"b.", "[[zone]]\nchecks = \"strict\"\nname = \"b.");
+    bench.write("zonda.toml", &strict);
+    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    daemon.wait_for_log("b.example.zone:5:1: error: a record out of the zone is left out: elsewhere.test.");
+    daemon.wait_for_log("a.example.zone:5:1: warning: a record out of the zone is left out: elsewhere.test.");
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    assert_eq!(daemon.ask("www.b.example").rcode(), SERVFAIL);
+
+    bench.write("zonda.toml", &strict.replace("checks = \"strict\"", "checks = \"lenient\""));
+    assert_eq!(bench.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert!(daemon.ask("www.b.example").has("192.0.2.1"));
+
+    bench.write("zonda.toml", &CONFIG.replace("[template.default]", "[template.default]\nchecks = \"strict\""));
+    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 1, "the files are as they were, and are read again: {}", outcome.out);
+    assert!(outcome.out.contains("a.example.: NOT LOADED, the version from before is served"), "{}", outcome.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
 }
 
 #[test]

@@ -4,51 +4,41 @@ use wire::rdata::svcb::{ALPN, DOHPATH, identifiers, params};
 use wire::{NameRef, Rtype};
 
 use super::Findings;
-use crate::diagnostic::Severity;
 use crate::encode::Raw;
 use crate::plan::Plan;
 use crate::rrset::Node;
+use crate::rules::{self, Rule};
 use crate::zone::Zone;
 
 /// Checks the records of one owner each by itself.
 pub(crate) fn check_records(plan: &Plan<'_>, owner: NameRef<'_>, records: &[Raw<'_>], found: &mut Findings) {
     for raw in records {
-        let fault = match raw.rtype {
+        let rule = match raw.rtype {
             Rtype::SVCB => check_service(owner, raw.rdata),
             Rtype::HTTPS => check_alias_mode(raw.rdata),
             Rtype::NSEC3 => check_hashed_owner(plan, owner, raw.rdata),
             _ => None,
         };
-        if let Some((message, help)) = fault {
-            warn(plan, (raw.file, raw.line), format!("{message}: {owner}"), help, found);
+        if let Some(rule) = rule {
+            found.report(rule, plan, (raw.file, raw.line), owner);
         }
     }
 }
 
-fn warn(plan: &Plan<'_>, (file, line): (u16, u32), message: String, help: &str, found: &mut Findings) {
-    found.add(Severity::Warning, plan.place(file, line), message, help);
-}
-
-/// A message and what to do about it.
-type Fault = (&'static str, &'static str);
-
 //----------- services ---------------------------------------------------------
 
-fn check_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<Fault> {
+fn check_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> {
     check_alias_mode(rdata).or_else(|| check_dns_service(owner, rdata))
 }
 
 /// RFC 9460 2.4.2: recipients ignore the parameters of an alias.
-fn check_alias_mode(rdata: &[u8]) -> Option<Fault> {
+fn check_alias_mode(rdata: &[u8]) -> Option<&'static Rule> {
     let has_params = !parameters(rdata)?.is_empty();
-    (rdata.starts_with(&[0, 0]) && has_params).then_some((
-        "a service record of priority 0 has parameters",
-        "they are ignored: leave them out, or give it a priority",
-    ))
+    (rdata.starts_with(&[0, 0]) && has_params).then_some(&rules::ALIAS_MODE_WITH_PARAMETERS)
 }
 
 /// RFC 9461 4.1, 5: a DNS server has no default protocol, and one over HTTP needs the path of its queries.
-fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<Fault> {
+fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> {
     let mut labels = owner.labels();
     let is_dns = labels.next()?.eq_ignore_ascii_case(b"_dns")
         || owner.wire().get(1) == Some(&b'_') && labels.next()?.eq_ignore_ascii_case(b"_dns");
@@ -58,16 +48,12 @@ fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<Fault> {
     let parameters = parameters(rdata)?;
     let value = |wanted| params(parameters).find(|(key, _)| *key == wanted).map(|(_, value)| value);
     let Some(alpn) = value(ALPN) else {
-        return Some(("a DNS service without alpn", "name its protocols, as in alpn=dot: there is no default"));
+        return Some(&rules::DNS_WITHOUT_ALPN);
     };
     let is_over_http = identifiers(alpn).any(|protocol| matches!(protocol, b"h2" | b"h3" | b"http/1.1"));
     match value(DOHPATH) {
-        None if is_over_http => {
-            Some(("a DNS service over HTTP without dohpath", "add one, as in dohpath=/dns-query{?dns}"))
-        }
-        Some(path) if !is_template(path) => {
-            Some(("a dohpath that is no template of a path with the variable dns", "as in dohpath=/dns-query{?dns}"))
-        }
+        None if is_over_http => Some(&rules::DNS_WITHOUT_DOHPATH),
+        Some(path) if !is_template(path) => Some(&rules::BAD_DOHPATH),
         _ => None,
     }
 }
@@ -91,13 +77,13 @@ fn parameters(rdata: &[u8]) -> Option<&[u8]> {
 //----------- DNSSEC -----------------------------------------------------------
 
 /// RFC 5155 3: the owner is the hash in base32hex, one label below the apex: of SHA-1 32 characters.
-fn check_hashed_owner(plan: &Plan<'_>, owner: NameRef<'_>, rdata: &[u8]) -> Option<Fault> {
+fn check_hashed_owner(plan: &Plan<'_>, owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> {
     let label = owner.labels().next().unwrap_or_default();
     let is_hash = label.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'0'..=b'9' | b'a'..=b'v'));
     let is_right = owner.label_count() == plan.apex.label_count() + 1
         && is_hash
         && (rdata.first() != Some(&1) || label.len() == 32);
-    (!is_right).then_some(("NSEC3 at a name that is no hash", "sign the zone again: nobody looks for it there"))
+    (!is_right).then_some(&rules::UNHASHED_NSEC3)
 }
 
 /// RFC 7344 4.1, 5: what is published for the parent is one of the keys here; RFC 8078 4: algorithm 0 asks for none.
@@ -114,8 +100,7 @@ pub(crate) fn check_child_keys(zone: &Zone, plan: &Plan<'_>, found: &mut Finding
             _ => keys.contains(&rdata),
         };
         if rdata_of(node, rtype).any(|rdata| !matches(rdata)) {
-            let message = format!("{rtype} that matches no DNSKEY: {}", plan.apex);
-            warn(plan, (0, 0), message, "publish the key, or take the record out", found);
+            found.report(&rules::CHILD_KEY_WITHOUT_DNSKEY, plan, (0, 0), rtype);
         }
     }
 }

@@ -16,6 +16,7 @@ pub(super) struct Spot {
 /// A mistake, where it is and what mends it; the file is known elsewhere.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
+    pub severity: Severity,
     pub spot: Spot,
     pub message: Cow<'static, str>,
     pub help: Cow<'static, str>,
@@ -35,9 +36,9 @@ impl Spot {
 }
 
 impl Fault {
-    /// A mistake at a spot.
+    /// A mistake at a spot that fails the zone.
     pub fn new(spot: Spot, message: impl Into<Cow<'static, str>>, help: impl Into<Cow<'static, str>>) -> Box<Fault> {
-        Box::new(Fault { spot, message: message.into(), help: help.into() })
+        Box::new(Fault { severity: Severity::Error, spot, message: message.into(), help: help.into() })
     }
 
     /// A mistake in a field.
@@ -64,11 +65,11 @@ impl Findings {
         Findings { limit, list: Vec::new(), counts: [0; 2] }
     }
 
-    pub fn add(&mut self, severity: Severity, file: &Arc<str>, fault: Fault) {
-        if self.count(severity) {
+    pub fn add(&mut self, file: &Arc<str>, fault: Fault) {
+        if self.count(fault.severity) {
             let place = Place { file: file.clone(), line: fault.spot.line, column: fault.spot.column };
             let (message, help) = (fault.message.into_owned(), fault.help.into_owned());
-            self.list.push(Diagnostic { severity, place, message, help });
+            self.list.push(Diagnostic { severity: fault.severity, place, message, help });
         }
     }
 

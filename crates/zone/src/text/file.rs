@@ -15,7 +15,7 @@ use super::reader::{File, Reader, State, Stop};
 use super::scan::Position;
 use super::window::Window;
 use super::{Included, Options, Parsed, ReadAt, Refusal, Sink, Source};
-use crate::{Place, Severity};
+use crate::Place;
 
 /// How deep files may include files.
 const MAX_DEPTH: usize = 16;
@@ -104,7 +104,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
         if let Err(error) = read.and_then(|()| text.source.check_unchanged()) {
             let help = "reload when it is complete; to replace a zone file, rename a new one into its place";
             let fault = Fault::new(Spot { line: 0, column: 0 }, format!("the file cannot be read: {error}"), help);
-            self.findings.add(Severity::Error, text.name, *fault);
+            self.findings.add(text.name, *fault);
         }
         text.report(self.setup.options, stop);
         progress.state
@@ -169,7 +169,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             Ok(file) => file,
             Err(Refusal { message, help }) => {
                 let fault = Fault::new(include.spot, format!("{} is not included: {message}", include.path), help);
-                return self.findings.add(Severity::Error, parent.name, *fault);
+                return self.findings.add(parent.name, *fault);
             }
         };
         let was_generated = self.budget.is_generated;

@@ -5,7 +5,7 @@
 
 use super::fault::{Fault, Spot};
 use super::reader::{Head, Reader};
-use super::scan::{Position, Scanner};
+use super::scan::{Oddities, Position, Scanner};
 use super::{Field, Refusal, Sink};
 
 /// The widest number: that of a name.
@@ -57,11 +57,10 @@ impl<S: Sink> Reader<'_, S> {
         let rdata = generator.rdata.expand(number, rdata_field)?;
         let mut scanner = Scanner::new(&rdata, Position { at: 0, line });
         let fields = fields(&mut scanner, rdata_field)?;
-        if let Some(oddity) = scanner.oddity.take() {
-            self.odd(*Fault::at(rdata_field, oddity.message, oddity.help));
-        }
-        let joined = scanner.joined_quote.map(|_| Spot::of(rdata_field));
-        self.record(line, head, &fields, rdata_field, joined)
+        let at_template = |spot: Option<Spot>| spot.map(|_| Spot::of(rdata_field));
+        let Oddities { joined_quote, missing_blank } = scanner.oddities;
+        let oddities = Oddities { joined_quote: at_template(joined_quote), missing_blank: at_template(missing_blank) };
+        self.record(line, head, &fields, rdata_field, &oddities)
     }
 }
 

@@ -1,16 +1,19 @@
 //! Entries of zone text turned into records; keeps what one record passes on to the next (RFC 1035 5.1).
 
+use std::fmt::Display;
 use std::sync::Arc;
 
+use memchr::memmem;
 use wire::{Class, Name, NameRef, Rtype};
 
 use super::budget::Budget;
 use super::directive::Include;
 use super::fault::{Fault, Findings, Spot};
-use super::scan::{Position, Scanner};
+use super::scan::{Oddities, Position, Scanner};
 use super::suggest::nearest;
 use super::{Field, Options, Record, Refusal, Sink, name, rdata, ttl};
-use crate::{Checks, Severity};
+use crate::Checks;
+use crate::rules::{self, Rule};
 
 /// What text further up means for an entry.
 #[derive(Clone)]
@@ -38,7 +41,7 @@ enum Standing {
     Unknown,
     /// Reported as wrong or missing: records without an owner of their own are checked, but not delivered.
     Wrong,
-    /// As [`Self::Wrong`], and a name all the same.
+    /// Records are checked, but not delivered.
     OutOfZone,
     Good,
 }
@@ -137,9 +140,6 @@ impl<'a, S: Sink> Reader<'a, S> {
                 self.error(*fault);
                 continue;
             }
-            if let Some(oddity) = scanner.oddity.take() {
-                self.odd(*oddity);
-            }
             let Some((first, rest)) = fields.split_first() else { continue };
             let done = if states_owner && is_directive(first) {
                 stated = b"";
@@ -156,9 +156,9 @@ impl<'a, S: Sink> Reader<'a, S> {
                 if first.text != stated || first.quoted {
                     stated = self.owner_or_error(first);
                 }
-                self.entry(start.line, first, rest, scanner.joined_quote)
+                self.entry(start.line, first, rest, &scanner.oddities)
             } else {
-                self.entry(start.line, first, &fields, scanner.joined_quote)
+                self.entry(start.line, first, &fields, &scanner.oddities)
             };
             if let Err(fault) = done {
                 self.error(*fault);
@@ -183,7 +183,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         line: u32,
         first: &Field<'_>,
         fields: &[Field<'_>],
-        joined: Option<Spot>,
+        oddities: &Oddities,
     ) -> Result<(), Box<Fault>> {
         if self.state.owner.standing == Standing::Unknown {
             self.state.owner.standing = Standing::Wrong;
@@ -192,22 +192,25 @@ impl<'a, S: Sink> Reader<'a, S> {
         }
         let head = self.head(first, fields)?;
         let last = fields.last().unwrap_or(first);
-        self.record(line, head, &fields[head.len..], last, joined)
+        self.record(line, head, &fields[head.len..], last, oddities)
     }
 
-    /// Delivers a record; `last` is the last field before what may be missing, `joined` where a quote is joined to a word,
-    /// which only service parameters have.
+    /// Delivers a record; `last` is the last field before what may be missing.
     pub fn record(
         &mut self,
         line: u32,
         head: Head,
         fields: &[Field<'_>],
         last: &Field<'_>,
-        joined: Option<Spot>,
+        oddities: &Oddities,
     ) -> Result<(), Box<Fault>> {
-        if let (Some(spot), false) = (joined, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
-            self.odd(*Fault::new(spot, "a quote in the middle of a word", "put a blank before it, or write \\\""));
-            return self.record(line, head, &apart(fields), last, None);
+        if let Some(spot) = oddities.missing_blank {
+            self.report(&rules::MISSING_BLANK, spot, "");
+        }
+        // RFC 9460 2.1: only service parameters have a value in quotes behind their key.
+        if let (Some(spot), false) = (oddities.joined_quote, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
+            self.report(&rules::MISSING_BLANK, spot, "");
+            return self.record(line, head, &split_joined(fields), last, &Oddities::default());
         }
         self.rdata.clear();
         let fault = |wrong: rdata::FieldError| {
@@ -216,10 +219,14 @@ impl<'a, S: Sink> Reader<'a, S> {
         };
         let parsed = rdata::parse(head.rtype, fields, self.state.origin.as_ref(), &mut self.rdata);
         if let Some(oddity) = parsed.map_err(fault)? {
-            self.odd(*fault(*oddity));
+            let mut oddity = fault(*oddity);
+            oddity.severity = self.checks.severity();
+            self.findings.add(self.file.name, *oddity);
         }
-        let ttl = self.ttl(head, last)?;
-        if self.state.owner.standing == Standing::Good {
+        let ttl = self.ttl(head, last);
+        if head.rtype.is_reserved_for_messages() {
+            self.report(&rules::META_TYPE, Spot::of(last), head.rtype);
+        } else if self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
             let (rtype, file) = (head.rtype, self.file.number);
             let refused = |Refusal { message, help }| Fault::at(last, message, help);
@@ -228,23 +235,27 @@ impl<'a, S: Sink> Reader<'a, S> {
             }
         }
         if head.rtype == Rtype::SOA && self.state.owner.standing == Standing::OutOfZone {
-            return Err(self.other_zone(fields.first().unwrap_or(last)));
+            self.other_zone(fields.first().unwrap_or(last));
         }
         Ok(())
     }
 
     /// A file that is read as another zone than it is about: most often it has its zone's name from its own.
-    fn other_zone(&self, field: &Field<'_>) -> Box<Fault> {
+    fn other_zone(&mut self, field: &Field<'_>) {
         let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
-        let message = format!("this file is about the zone {owner} and is read as {}", self.apex);
+        let detail = format!("it is read as {}, and this is the SOA record of {owner}", self.apex);
         let help = format!("name the file {owner}zone, or name the zone: --zone {owner}=FILE, or [[zone]] name");
-        Fault::at(field, message, help)
+        let mut fault = Fault::at(field, rules::OTHER_ZONE.message(detail), help);
+        fault.severity = rules::OTHER_ZONE.severity(self.checks);
+        self.findings.add(self.file.name, *fault);
     }
 
-    /// Takes the owner that a record states, and returns its text; that is empty if the owner is wrong, which is reported.
+    /// Takes the owner that a record states, and returns its text; that is empty if the owner is wrong or out of
+    /// the zone, so that each such record is reported.
     fn owner_or_error<'t>(&mut self, field: &Field<'t>) -> &'t [u8] {
         match self.owner(field) {
-            Ok(()) => field.text,
+            Ok(()) if self.state.owner.standing == Standing::Good => field.text,
+            Ok(()) => b"",
             Err(fault) => {
                 self.error(*fault);
                 b""
@@ -254,21 +265,22 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     /// Takes the owner that a record states.
     pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Box<Fault>> {
-        if field.quoted {
-            self.odd(*Fault::at(field, "the owner is in quotes", "write the name without quotes"));
-        }
         let owner = &mut self.state.owner;
         owner.standing = Standing::Wrong;
         owner.wire.clear();
         name::append(field.text, self.state.origin.as_ref(), &mut owner.wire)
             .map_err(|error| Fault::at(field, error.to_string(), "mend the owner name"))?;
         let wire = NameRef::from_wire(&owner.wire).expect("a name that was just made");
-        if !wire.is_at_or_below(self.apex) {
+        if wire.is_at_or_below(self.apex) {
+            owner.standing = Standing::Good;
+        } else {
             owner.standing = Standing::OutOfZone;
-            let message = format!("{wire} is out of zone {}", self.apex);
-            return Err(Fault::at(field, message, "take the record out, or mend the name or the $ORIGIN before it"));
+            let wire = wire.to_owned();
+            self.report(&rules::OUT_OF_ZONE, Spot::of(field), wire);
         }
-        owner.standing = Standing::Good;
+        if field.quoted {
+            self.report(&rules::QUOTED_OWNER, Spot::of(field), "");
+        }
         Ok(())
     }
 
@@ -291,7 +303,7 @@ impl<'a, S: Sink> Reader<'a, S> {
             let rtype = if is_in { None } else { Rtype::from_text(field.text) };
             if let Some(rtype) = rtype {
                 if rtype.is_meta() || rtype == Rtype::ALIAS {
-                    self.check_type(field, rtype)?;
+                    self.check_type(field, rtype, fields.get(at + 1))?;
                 }
                 return Ok(Head { ttl, rtype, len: at + 1 });
             }
@@ -302,18 +314,21 @@ impl<'a, S: Sink> Reader<'a, S> {
         Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
     }
 
-    /// Refuses a type that messages use otherwise; notes one that is no ordinary data as odd.
+    /// RFC 6895 3.1: refuses a type that messages use otherwise, unless it is in the form of unknown types, `next`: then the record can be read
+    /// and left out. Reports one that is no ordinary data.
     #[cold]
-    fn check_type(&mut self, field: &Field<'_>, rtype: Rtype) -> Result<(), Box<Fault>> {
+    fn check_type(&mut self, field: &Field<'_>, rtype: Rtype, next: Option<&Field<'_>>) -> Result<(), Box<Fault>> {
         if rtype.is_reserved_for_messages() {
+            if next.is_some_and(|next| next.text == b"\\#") {
+                return Ok(());
+            }
             let message = format!("{rtype} is a type of questions and messages, not of records");
             return Err(Fault::at(field, message, "take the record out"));
         }
-        let (what, help) = match rtype {
-            Rtype::ALIAS => ("is stored and transferred, not followed", "queries for addresses get none from it"),
-            _ => ("is no type of data (RFC 6895 3.1)", "use a type of the IANA registry, or one for private use"),
-        };
-        self.odd(*Fault::at(field, format!("{rtype} {what}"), help));
+        match rtype {
+            Rtype::ALIAS => self.report(&rules::ALIAS, Spot::of(field), ""),
+            _ => self.report(&rules::NO_DATA_TYPE, Spot::of(field), rtype),
+        }
         Ok(())
     }
 
@@ -328,63 +343,60 @@ impl<'a, S: Sink> Reader<'a, S> {
         if seconds <= ttl::MAX {
             return Ok(seconds);
         }
-        let message = format!("the TTL {seconds} is over {} and means 0", ttl::MAX);
-        self.warn(*Fault::at(field, message, "RFC 2181 8; state the TTL that is meant"));
+        self.report(&rules::LARGE_TTL, Spot::of(field), seconds);
         Ok(0)
     }
 
     /// The TTL of the record at hand: its own, that of `$TTL` (RFC 2308 4), or the last stated one (RFC 1035 5.1).
-    fn ttl(&mut self, head: Head, last: &Field<'_>) -> Result<u32, Box<Fault>> {
+    fn ttl(&mut self, head: Head, last: &Field<'_>) -> u32 {
         if head.ttl.is_some() {
             self.stated_ttl = true;
             self.state.last_ttl = head.ttl;
         }
         if let Some(ttl) = head.ttl.or(self.state.default_ttl) {
-            return Ok(ttl);
+            return ttl;
         }
         self.relied_on_last_ttl |= !self.stated_ttl;
-        match self.state.last_ttl {
-            Some(ttl) => Ok(ttl),
-            None => self.first_ttl(head.rtype, last),
-        }
+        self.state.last_ttl.unwrap_or_else(|| self.first_ttl(head.rtype, last))
     }
 
-    /// The TTL of a first record that states none, which becomes the default: the minimum of the SOA, as BIND has it.
-    fn first_ttl(&mut self, rtype: Rtype, last: &Field<'_>) -> Result<u32, Box<Fault>> {
-        let help = "write $TTL and a number of seconds before the first record";
-        let minimum = match self.rdata.last_chunk::<4>() {
-            Some(minimum) if rtype == Rtype::SOA => u32::from_be_bytes(*minimum),
-            _ => {
-                // Said once; the records that follow have the same lack.
-                self.state.default_ttl = Some(0);
-                return Err(Fault::at(last, "there is no TTL: neither here, nor before, nor by $TTL", help));
-            }
+    /// The TTL of a first record that states none, which becomes the default: the minimum of the SOA as BIND has it, else
+    /// an hour as NSD and Knot have it.
+    fn first_ttl(&mut self, rtype: Rtype, last: &Field<'_>) -> u32 {
+        let minimum = self.rdata.last_chunk::<4>().filter(|_| rtype == Rtype::SOA);
+        let (rule, ttl) = match minimum.map(|minimum| u32::from_be_bytes(*minimum)) {
+            Some(minimum) => (&rules::NO_TTL_BUT_SOA, if minimum > ttl::MAX { 0 } else { minimum }),
+            None => (&rules::NO_TTL, 3600),
         };
-        let ttl = if minimum > ttl::MAX { 0 } else { minimum };
-        self.warn(*Fault::at(
-            last,
-            format!("there is no TTL: the minimum of the SOA, {ttl}, becomes the default"),
-            help,
-        ));
+        self.report(rule, Spot::of(last), ttl);
         self.state.default_ttl = Some(ttl);
-        Ok(ttl)
+        ttl
     }
 
     //----------- findings -----------------------------------------------------
 
-    fn warn(&mut self, fault: Fault) {
-        self.findings.add(Severity::Warning, self.file.name, fault);
-    }
-
-    /// Reports what breaks a rule and can be loaded.
-    #[cold]
-    pub fn odd(&mut self, fault: Fault) {
-        self.findings.add(self.checks.severity(), self.file.name, fault);
+    /// Reports what a check has found.
+    pub fn report(&mut self, rule: &Rule, spot: Spot, detail: impl Display) {
+        let mut fault = Fault::new(spot, rule.message(detail), rule.help);
+        fault.severity = rule.severity(self.checks);
+        self.findings.add(self.file.name, *fault);
     }
 
     fn error(&mut self, fault: Fault) {
-        self.findings.add(Severity::Error, self.file.name, fault);
+        self.findings.add(self.file.name, fault);
     }
+}
+
+/// The fields with what is in quotes behind `=` as a field of its own, as in `x="y"`.
+fn split_joined<'t>(fields: &[Field<'t>]) -> Vec<Field<'t>> {
+    let split = |field: &Field<'t>| {
+        let quote = if field.quoted { None } else { memmem::find(field.text, b"=\"") };
+        let Some(at) = quote.map(|at| at + 1) else { return [Some(*field), None] };
+        let value = &field.text[at + 1..field.text.len() - 1];
+        let value = Field { text: value, quoted: true, column: field.column.saturating_add(at as u32), ..*field };
+        [Some(Field { text: &field.text[..at], ..*field }), Some(value)]
+    };
+    fields.iter().flat_map(split).flatten().collect()
 }
 
 fn is_directive(first: &Field<'_>) -> bool {
@@ -394,23 +406,6 @@ fn is_directive(first: &Field<'_>) -> bool {
 /// Whether a directive makes records, which are counted in order.
 fn is_generate(first: &Field<'_>) -> bool {
     first.text.eq_ignore_ascii_case(b"$GENERATE")
-}
-
-/// The fields with those cut in two that are a key and a value in quotes: `a="b"` is `a=` and `"b"`, as in BIND and NSD.
-#[cold]
-fn apart<'t>(fields: &[Field<'t>]) -> Vec<Field<'t>> {
-    let mut all = Vec::with_capacity(fields.len() + 1);
-    for field in fields {
-        let quote = memchr::memmem::find(field.text, b"=\"").filter(|_| !field.quoted && field.text.ends_with(b"\""));
-        let Some(at) = quote else {
-            all.push(*field);
-            continue;
-        };
-        let (key, value) = (&field.text[..=at], &field.text[at + 2..field.text.len() - 1]);
-        let column = field.column.saturating_add(key.len() as u32);
-        all.extend([Field { text: key, ..*field }, Field { text: value, quoted: true, column, ..*field }]);
-    }
-    all
 }
 
 /// Checks that a field which is neither TTL nor type is the class IN; `first` is the first field of the entry.

@@ -11,9 +11,6 @@ const MAX_FIELD_LEN: usize = 4 * 65_535;
 /// The most fields of an entry: 65,535 octets of RDATA, each in a field of its own, and what stands before them.
 const MAX_FIELDS: usize = 65_535 + 8;
 
-const BLANK_MISSING: &str = "a blank is missing behind the closing quote";
-const BLANK_HELP: &str = "one string has one pair of quotes";
-
 /// What a byte does outside of quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
@@ -77,14 +74,21 @@ pub(super) struct Scanner<'t> {
     open: Option<Cursor>,
     /// The first mistake in the entry at hand.
     fault: Option<Box<Fault>>,
-    /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`, if the entry has such.
-    pub joined_quote: Option<Spot>,
-    /// The first thing in the entry at hand that is odd and still understood.
-    pub oddity: Option<Box<Fault>>,
+    /// What is odd with the entry at hand.
+    pub oddities: Oddities,
     /// Whether the end of the text had a say in the entry.
     reached_end: bool,
     /// The text is a part, and an entry at its end is whole only if it is as long as this; 0 where the text is all.
     longest: usize,
+}
+
+/// What some types allow, or some servers read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Oddities {
+    /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`.
+    pub joined_quote: Option<Spot>,
+    /// Where what is in quotes touches another field, as in `"x"y` or `x"y"`.
+    pub missing_blank: Option<Spot>,
 }
 
 impl<'t> Scanner<'t> {
@@ -96,8 +100,8 @@ impl<'t> Scanner<'t> {
     /// A scanner of a part of a text in which no entry is longer than `longest`.
     pub fn of_part(text: &'t [u8], from: Position, longest: usize) -> Scanner<'t> {
         let now = Cursor { at: from.at, line: from.line, line_start: from.at };
-        let open = None;
-        Scanner { text, now, open, fault: None, joined_quote: None, oddity: None, reached_end: false, longest }
+        let (open, oddities) = (None, Oddities::default());
+        Scanner { text, now, open, fault: None, oddities, reached_end: false, longest }
     }
 
     /// Where the next entry starts.
@@ -120,8 +124,7 @@ impl<'t> Scanner<'t> {
     /// After a mistake the scanner stands at the entry to go on with.
     pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
         fields.clear();
-        self.joined_quote = None;
-        self.oddity = None;
+        self.oddities = Oddities::default();
         self.reached_end = false;
         loop {
             let Some(&byte) = self.text.get(self.now.at) else {
@@ -218,12 +221,12 @@ impl<'t> Scanner<'t> {
             return Ok(1);
         };
         if word[at - 1] != b'=' {
-            self.odd_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
+            self.oddities.missing_blank.get_or_insert(self.spot_behind(at));
             return Err(at);
         }
-        self.joined_quote.get_or_insert(Cursor { at: self.now.at + at, ..self.now }.spot());
+        self.oddities.joined_quote.get_or_insert(self.spot_behind(at));
         if is_word_part(value.get(len + 1)) {
-            self.odd_behind(at + len + 2, BLANK_MISSING, BLANK_HELP);
+            self.oddities.missing_blank.get_or_insert(self.spot_behind(at + len + 2));
         }
         Err(at + len + 2)
     }
@@ -238,7 +241,7 @@ impl<'t> Scanner<'t> {
             if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
-            self.odd_behind(len + 2, BLANK_MISSING, BLANK_HELP);
+            self.oddities.missing_blank.get_or_insert(self.spot_behind(len + 2));
         }
         self.push(fields, content, true);
         self.skip_quoted(content);
@@ -327,15 +330,13 @@ impl<'t> Scanner<'t> {
 
     /// Notes a mistake `behind` octets further on in this line, unless the entry has one already.
     fn fault_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
-        let spot = Cursor { at: self.now.at + behind, ..self.now }.spot();
+        let spot = self.spot_behind(behind);
         self.fault.get_or_insert_with(|| Fault::new(spot, message, help));
     }
 
-    /// As `fault_behind`, for what is odd and still understood.
-    #[cold]
-    fn odd_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
-        let spot = Cursor { at: self.now.at + behind, ..self.now }.spot();
-        self.oddity.get_or_insert_with(|| Fault::new(spot, message, help));
+    /// The place that many octets further on in this line.
+    fn spot_behind(&self, behind: usize) -> Spot {
+        Cursor { at: self.now.at + behind, ..self.now }.spot()
     }
 
     fn unclosed_parenthesis(&mut self, opening: Cursor) -> Box<Fault> {

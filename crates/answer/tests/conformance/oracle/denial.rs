@@ -25,9 +25,9 @@ pub enum Claim<'n> {
 /// The records that prove the claim, with their signatures; none in a zone without a chain.
 pub fn prove(zone: &Zone, claim: &Claim<'_>) -> Section {
     if let Some(chain) = Nsec3Chain::of(zone) {
-        Section { required: chain.prove(claim), allowed: chain.more(claim) }
+        Section { required: chain.prove(claim), allowed: chain.more(claim), ..Section::default() }
     } else if zone.set(&zone.apex, Rtype::NSEC).is_some() {
-        Section { required: nsec(zone, claim), allowed: Vec::new() }
+        Section { required: nsec(zone, claim), ..Section::default() }
     } else {
         Section::default()
     }

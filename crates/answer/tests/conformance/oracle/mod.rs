@@ -52,6 +52,8 @@ pub struct Section {
     pub required: Vec<Record>,
     /// These may be there.
     pub allowed: Vec<Record>,
+    /// These owners, which have upper-case letters, are in this case as far as their first octets, so many, go.
+    pub spellings: Vec<(Name, usize)>,
 }
 
 impl Section {
@@ -61,6 +63,18 @@ impl Section {
 
     fn allow(&mut self, records: Vec<Record>) {
         push_new(&mut self.allowed, records);
+    }
+
+    /// RFC 4343 4.1: output preserves case, but pointers may lead to names in another one: to an apex in lower case.
+    fn spell(&mut self, zone: &Zone, owner: &Name, is_hashed: bool) {
+        let [apex, owner] =
+            [(&zone.apex, false), (owner, is_hashed)].map(|(name, is_hashed)| zone.spelling(name, is_hashed));
+        let (Some(apex), Some(owner)) = (apex, owner) else { return };
+        let has_upper_case = |wire: &[u8]| wire.iter().any(u8::is_ascii_uppercase);
+        let pointer_at = owner.wire().len() - if has_upper_case(apex.wire()) { 0 } else { apex.wire().len() };
+        if has_upper_case(owner.wire()) {
+            self.spellings.push((owner, pointer_at));
+        }
     }
 }
 
@@ -170,6 +184,9 @@ impl<'z> Answerer<'z> {
             }
             return None;
         }
+        if encloser.is_none() {
+            self.expected.answer.spell(zone, name, false);
+        }
         for rtype in &types {
             self.expected.answer.require(Zone::records(node, *rtype, name, self.question.dnssec_ok));
         }
@@ -204,6 +221,7 @@ impl<'z> Answerer<'z> {
         let apex = zone.node(&zone.apex).expect("a zone has an apex");
         let soa = &apex[&Rtype::SOA];
         let minimum = u32::from_be_bytes(*soa.rdatas[0].last_chunk().expect("the last field of an SOA"));
+        self.expected.authority.spell(zone, &zone.apex, false);
         let mut records = Zone::records(apex, Rtype::SOA, &zone.apex, self.question.dnssec_ok);
         for record in &mut records {
             record.ttl = record.ttl.min(minimum);
@@ -215,6 +233,9 @@ impl<'z> Answerer<'z> {
     fn prove(&mut self, zone: &Zone, claim: &Claim<'_>) {
         if self.question.dnssec_ok {
             let proof = prove(zone, claim);
+            let is_hashed = zone.set(&zone.apex, Rtype::NSEC3PARAM).is_some();
+            let proofs = proof.required.iter().chain(&proof.allowed);
+            proofs.for_each(|record| self.expected.authority.spell(zone, &record.owner, is_hashed));
             self.expected.authority.require(proof.required);
             self.expected.authority.allow(proof.allowed);
         }
@@ -225,6 +246,7 @@ impl<'z> Answerer<'z> {
         // The answer section being empty, the first name is the cut's (RFC 1035 4.1.1).
         self.expected.authoritative &= !self.expected.answer.required.is_empty();
         let node = zone.node(cut).expect("a cut has NS records");
+        self.expected.authority.spell(zone, cut, false);
         self.expected.authority.require(Zone::records(node, Rtype::NS, cut, false));
         if self.question.dnssec_ok {
             // RFC 4035 3.1.4: the DS records, or the proof that there are none.
@@ -240,6 +262,7 @@ impl<'z> Answerer<'z> {
     fn substitute(&mut self, zone: &Zone, name: &Name, owner: &Name) -> Option<Name> {
         let node = zone.node(owner).expect("it has a DNAME");
         let set = &node[&Rtype::DNAME];
+        self.expected.answer.spell(zone, owner, false);
         self.expected.answer.require(Zone::records(node, Rtype::DNAME, owner, self.question.dnssec_ok));
         let front = &name.wire()[..name.wire().len() - owner.wire().len()];
         let target = Name::from_wire(&set.rdatas[0]).expect("a DNAME has a name");
@@ -307,7 +330,7 @@ fn in_zone(zone: &Zone, name: &Name) -> bool {
 
 /// The addresses that stand at the name.
 fn addresses(zone: &Zone, name: &Name, signed: bool) -> Vec<Record> {
-    let Some(node) = zone.node(name) else {
+    let Some(node) = zone.node(name).filter(|_| !in_zone(zone, name) || !zone.is_redirected(name)) else {
         return Vec::new();
     };
     [Rtype::A, Rtype::AAAA].into_iter().flat_map(|rtype| Zone::records(node, rtype, name, signed)).collect()

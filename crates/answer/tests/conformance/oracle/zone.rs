@@ -91,9 +91,18 @@ impl Zone {
         *name != self.apex && self.set(name, Rtype::NS).is_some()
     }
 
-    /// Whether the name lies at or below a cut, so that its addresses are glue.
+    /// Whether the name lies at or below a cut, so that its addresses are glue. The topmost cut or DNAME decides.
     pub fn is_cut_off(&self, name: &Name) -> bool {
-        path(&self.apex, name).iter().any(|ancestor| self.is_cut(ancestor))
+        let redirects = |ancestor: &Name| ancestor != name && self.set(ancestor, Rtype::DNAME).is_some();
+        let path = path(&self.apex, name);
+        path.iter().find(|it| self.is_cut(it) || redirects(it)).is_some_and(|it| self.is_cut(it))
+    }
+
+    /// RFC 6672 2.4: whether the name lies below a DNAME, so that nothing that stands there is answered.
+    pub fn is_redirected(&self, name: &Name) -> bool {
+        let path = path(&self.apex, name);
+        let above = &path[..path.len() - 1];
+        !self.is_cut_off(name) && above.iter().any(|ancestor| self.set(ancestor, Rtype::DNAME).is_some())
     }
 
     /// What stands at the name; nothing for an empty non-terminal.
@@ -104,6 +113,14 @@ impl Zone {
     /// The RRset of this name and type.
     pub fn set(&self, name: &Name, rtype: Rtype) -> Option<&RRset> {
         self.names.get(name)?.get(&rtype)
+    }
+
+    /// RFC 4343 4.1: the owner as its first record has it below the apex, and as the first record of the apex has that.
+    pub fn spelling(&self, owner: &Name, is_hashed: bool) -> Option<Name> {
+        let names = if is_hashed { &self.hashed } else { &self.names };
+        let [apex, owner] = [(&self.names, &self.apex), (names, owner)].map(|(names, name)| names.get_key_value(name));
+        let (apex, owner) = (apex?.0.wire(), owner?.0.wire());
+        Name::from_wire(&[&owner[..owner.len() - apex.len()], apex].concat()).ok()
     }
 
     /// All owner names in canonical order.

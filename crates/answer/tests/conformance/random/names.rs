@@ -41,6 +41,17 @@ pub fn names() -> impl Strategy<Value = Name> {
         .prop_map(|(front, apex)| join(&front, &name(apex)).expect("three long labels and an apex fit"))
 }
 
+/// The name with the case of the letters turned whose place has its bit set.
+pub fn with_case(name: &Name, bits: u64) -> Name {
+    let turn = |(at, &octet): (usize, &u8)| {
+        let flip = octet.is_ascii_alphabetic() && bits >> (at % 64) & 1 == 1;
+        if flip { octet ^ 0x20 } else { octet }
+    };
+    // Length octets are at most 63 and thus no letters.
+    let wire: Vec<u8> = name.wire().iter().enumerate().map(turn).collect();
+    Name::from_wire(&wire).expect("the same name in another case")
+}
+
 /// A name of this file's constants.
 pub fn name(text: &str) -> Name {
     text.parse().expect("a constant of the tests")

@@ -5,7 +5,7 @@ use proptest::sample::Index;
 use wire::message::{Edns, Message, Record};
 use wire::{Class, Name, NameRef, Rtype};
 
-use super::names::{labels, names};
+use super::names::{labels, names, with_case};
 use super::zones::Sample;
 use crate::oracle::zone::join;
 
@@ -101,15 +101,4 @@ impl Draft {
         query.edns = self.edns.clone();
         query
     }
-}
-
-/// The name with the case of the letters turned whose place has its bit set.
-fn with_case(name: &Name, bits: u64) -> Name {
-    let turn = |(at, &octet): (usize, &u8)| {
-        let flip = octet.is_ascii_alphabetic() && bits >> (at % 64) & 1 == 1;
-        if flip { octet ^ 0x20 } else { octet }
-    };
-    // Length octets are at most 63 and thus no letters.
-    let wire: Vec<u8> = name.wire().iter().enumerate().map(turn).collect();
-    Name::from_wire(&wire).expect("the same name in another case")
 }

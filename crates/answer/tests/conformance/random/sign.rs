@@ -78,7 +78,8 @@ impl Signer<'_> {
         let mut owners = Owners::new();
         for record in self.records.iter() {
             let is_cut = zone.is_cut(&record.owner);
-            let is_below = record.owner != *self.apex && zone.is_cut_off(&crate::oracle::zone::parent(&record.owner));
+            let is_below = record.owner != *self.apex && zone.is_cut_off(&crate::oracle::zone::parent(&record.owner))
+                || zone.is_redirected(&record.owner);
             if !is_below && (!is_cut || [Rtype::NS, Rtype::DS].contains(&record.rtype)) {
                 owners.entry(record.owner.clone()).or_default().insert(record.rtype);
             }

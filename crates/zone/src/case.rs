@@ -1,0 +1,153 @@
+//! The case of owner names (RFC 4343 4): keys are in lower case, so a node says which letters of its owner are not.
+//!
+//! Two bits of its flags tell: neither is set where the owner has no upper-case letters, [`UPPER`] where it has no others,
+//! and [`MIXED`] where a bitmap follows the flags. It is about the labels below the apex; at the apex about its own.
+
+/// All letters of the labels are in upper case.
+pub(crate) const UPPER: u8 = 8;
+/// Some letters are, as a bitmap says: length u8 | a bit for each octet of the labels' wire form, the first one in the
+/// highest bit, up to the last octet of bits that are not all zero.
+pub(crate) const MIXED: u8 = 16;
+
+/// Which letters of some labels are in upper case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Case<'b> {
+    flags: u8,
+    bitmap: &'b [u8],
+}
+
+impl<'b> Case<'b> {
+    /// No letter is.
+    pub(crate) const LOWER: Case<'static> = Case { flags: 0, bitmap: &[] };
+
+    /// What stands at the beginning of `bytes` with these flags, of which others are ignored; and what stands behind it.
+    #[inline]
+    pub(crate) fn read(flags: u8, bytes: &'b [u8]) -> (Case<'b>, &'b [u8]) {
+        let len = if flags & MIXED == 0 { 0 } else { 1 + usize::from(bytes[0]) };
+        let (stored, rest) = bytes.split_at(len);
+        (Case { flags: flags & (UPPER | MIXED), bitmap: stored.get(1..).unwrap_or_default() }, rest)
+    }
+
+    /// The flags that stand for it.
+    pub(crate) fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// Appends what its flags do not say.
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+        if self.flags & MIXED != 0 {
+            out.push(self.bitmap.len() as u8);
+            out.extend_from_slice(self.bitmap);
+        }
+    }
+
+    /// Gives labels in lower case this case.
+    #[inline]
+    pub(crate) fn apply(&self, labels: &mut [u8]) {
+        if self.flags & UPPER != 0 {
+            labels.make_ascii_uppercase();
+        }
+        for (at, octet) in labels.iter_mut().take(8 * self.bitmap.len()).enumerate() {
+            if self.bitmap[at / 8] & bit(at) != 0 {
+                octet.make_ascii_uppercase();
+            }
+        }
+    }
+}
+
+/// The bit of the bitmap's octet that stands for the octet `at` of the labels.
+fn bit(at: usize) -> u8 {
+    0x80 >> (at % 8)
+}
+
+/// Appends the case of the labels of `owner` below an apex of `apex_len` octets, or of the apex itself; returns the flags.
+#[inline]
+pub(crate) fn append_of(owner: &[u8], apex_len: usize, out: &mut Vec<u8>) -> u8 {
+    let labels = if owner.len() == apex_len { owner } else { &owner[..owner.len() - apex_len] };
+    // Length octets are at most 63 and so no letters. Eight octets at a time, as every owner of a zone comes this way.
+    let (eights, rest) = labels.as_chunks::<8>();
+    let has_upper_case = |octets: &[u8]| octets.iter().fold(false, |any, octet| any | octet.is_ascii_uppercase());
+    let is_cased = eights.iter().any(|eight| has_upper_case(eight)) || has_upper_case(rest);
+    if is_cased { append_upper(labels, out) } else { 0 }
+}
+
+#[cold]
+fn append_upper(labels: &[u8], out: &mut Vec<u8>) -> u8 {
+    if !labels.iter().any(u8::is_ascii_lowercase) {
+        return UPPER;
+    }
+    let start = out.len() + 1;
+    out.push(0);
+    for (at, _) in labels.iter().enumerate().filter(|(_, octet)| octet.is_ascii_uppercase()) {
+        out.resize(start + at / 8 + 1, 0);
+        out[start + at / 8] |= bit(at);
+    }
+    out[start - 1] = (out.len() - start) as u8;
+    MIXED
+}
+
+/// Gives labels in lower case the case that a node's value has for them.
+#[inline]
+pub(crate) fn apply(value: &[u8], labels: &mut [u8]) {
+    if value[0] & (UPPER | MIXED) != 0 {
+        apply_stored(value, labels);
+    }
+}
+
+#[cold]
+fn apply_stored(value: &[u8], labels: &mut [u8]) {
+    Case::read(value[0], &value[1..]).0.apply(labels);
+}
+
+/// The rest of a node's value behind its flags and its case.
+#[inline]
+pub(crate) fn skip(value: &[u8]) -> &[u8] {
+    if value[0] & MIXED == 0 { &value[1..] } else { skip_bitmap(value) }
+}
+
+#[cold]
+fn skip_bitmap(value: &[u8]) -> &[u8] {
+    &value[2 + usize::from(value[1])..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Name;
+
+    /// The case of a name below `example.`, or of that, written and read again; and what was written of it.
+    fn round_trip(text: &str) -> (String, Vec<u8>) {
+        let name: Name = text.parse().expect("a good name");
+        let mut value = vec![0];
+        value[0] = 7 | append_of(name.wire(), 9, &mut value);
+        let len = value.len();
+        value.extend_from_slice(b"rest");
+        assert_eq!(skip(&value), b"rest");
+        let (case, rest) = Case::read(value[0], &value[1..]);
+        assert_eq!(rest, b"rest");
+        let mut again = vec![7 | case.flags()];
+        case.append(&mut again);
+        assert_eq!(again, value[..len]);
+        let mut lower = name.to_lowercase().wire().to_vec();
+        let labels = if lower.len() == 9 { 9 } else { lower.len() - 9 };
+        case.apply(&mut lower[..labels]);
+        (Name::from_wire(&lower).expect("a good name").to_string(), again)
+    }
+
+    #[test]
+    fn names_without_upper_case_letters_or_without_lower_case_ones_cost_nothing() {
+        for (text, flags) in [("example.", 0), ("a-1.b.example.", 0), ("EXAMPLE.", UPPER), ("A-1.B.example.", UPPER)] {
+            assert_eq!(round_trip(text), (text.to_string(), vec![7 | flags]));
+        }
+    }
+
+    #[test]
+    fn the_case_of_other_names_is_kept_letter_for_letter() {
+        for text in ["ExamplE.", "wWw.example.", "\\000A.\\200b.example.", "*.Sub.example.", "a.b.c.D.example."] {
+            assert_eq!(round_trip(text).0, text);
+        }
+        let long = format!("{}X.example.", "aB.".repeat(80));
+        assert_eq!(round_trip(&long).0, long);
+        assert_eq!(round_trip("Www.example.").1, [7 | MIXED, 1, 0x40], "three octets");
+    }
+}

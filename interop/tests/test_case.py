@@ -1,0 +1,51 @@
+"""The case of names: a transfer from Zonda has that of the zone text, letter for letter, as one from BIND has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dns.query
+import pytest
+
+from names import wire_name
+from servers import HOST, Bind, Missing, Server, Zonda, Zone
+
+RECORDS = """\
+ExAmple.Com. 60 IN SOA Ns1.ExAmple.Com. Host.example.com. 1 7200 900 604800 300
+ExAmple.Com. 60 IN NS Ns1.ExAmple.Com.
+ExAmple.Com. 60 IN NS nS2.example.com.
+Ns1.ExAmple.Com. 60 IN A 192.0.2.1
+ns2.ExAmple.Com. 60 IN A 192.0.2.2
+WWW.Sub.ExAmple.Com. 60 IN CNAME Www.sub.ExAmple.Com.
+*.Wild.ExAmple.Com. 60 IN MX 10 MAIL.Wild.ExAmple.Com.
+lower.ExAmple.Com. 60 IN TXT "Text"
+CUT.ExAmple.Com. 60 IN NS NS.CUT.ExAmple.Com.
+NS.CUT.ExAmple.Com. 60 IN AAAA 2001:db8::1
+Old.ExAmple.Com. 60 IN DNAME New.Example.COM.
+"""
+
+
+@pytest.mark.parametrize("server", [Bind, Zonda])
+@pytest.mark.parametrize("question", ["example.com.", "EXAMPLE.com."])
+def test_transfers_preserve_case_as_those_of_bind_do(server: type[Server], question: str, tmp_path: Path) -> None:
+    try:
+        server.program()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    file = tmp_path / "zone"
+    file.write_text(RECORDS)
+    running = server([Zone(wire_name("example.com."), "example.com", file)], tmp_path)
+    running.start()
+    try:
+        assert transferred(running, question) == sorted(RECORDS.splitlines())
+    finally:
+        running.stop()
+
+
+def transferred(server: Server, question: str) -> list[str]:
+    """The records of a transfer as lines, each once."""
+    lines = set[str]()
+    for message in dns.query.xfr(HOST, question, port=server.address[1], relativize=False, lifetime=30):
+        for rrset in message.answer:
+            lines.update(rrset.to_text().splitlines())
+    return sorted(lines)
