@@ -6,6 +6,7 @@ use wire::{Name, NameRef, Rtype};
 use zone::load::{self, load};
 use zone::text::print::{Style, write_record};
 use zone::text::{Options, Record, Sink, Source, parse};
+use zone::Severity;
 
 /// A record without its place.
 type Line = (Name, Rtype, u32, Vec<u8>);
@@ -27,7 +28,8 @@ fn options() -> Options<'static> {
 fn read(text: &[u8]) -> (Vec<Line>, usize) {
     let source = Source { name: "fuzz".into(), bytes: text };
     let parsed = parse(source, &options(), Records::default);
-    (parsed.sinks.into_iter().flat_map(|records| records.0).collect(), parsed.diagnostics.len())
+    let errors = parsed.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
+    (parsed.sinks.into_iter().flat_map(|records| records.0).collect(), errors)
 }
 
 fuzz_target!(|text: &[u8]| {
@@ -37,8 +39,8 @@ fuzz_target!(|text: &[u8]| {
         let record = Record { owner: owner.as_ref(), rtype: *rtype, ttl: *ttl, rdata, file: 0, line: 1 };
         write_record(&mut printed, &record, Style::Absolute);
     }
-    let (again, diagnostics) = read(printed.as_bytes());
-    assert_eq!(diagnostics, 0, "{printed}");
+    let (again, errors) = read(printed.as_bytes());
+    assert_eq!(errors, 0, "{printed}");
     assert_eq!(again, records, "{printed}");
     load(
         Source { name: "fuzz".into(), bytes: text },

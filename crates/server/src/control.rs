@@ -2,20 +2,20 @@
 //!
 //! [`Control`] is the daemon's end, [`ask`] that of `zonda reload`. Only the daemon's user and root can open the socket.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
 use crate::printable::printable_path;
 use crate::report::Report;
-use crate::state_dir::StateDir;
+use crate::state_dir::{StateDir, within};
 
 /// What can be asked of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,12 +46,13 @@ pub enum ControlError {
     NoAnswer(PathBuf, io::Error),
 }
 
-const SOCKET: &str = "control.sock";
+/// The socket's name in the state-dir.
+pub const SOCKET: &str = "control.sock";
 
 /// The longest request in octets: the requests above are far shorter.
 const MAX_REQUEST_LEN: u64 = 4096;
 
-/// How long a client may take to write its request, or to read a part of the answer.
+/// How long a client may take to write its request, and to read the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many clients are served at once: some that wait for reloads must not keep the others waiting.
@@ -63,7 +64,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Asks the daemon that uses `state_dir` and waits for its answer.
 pub fn ask(state_dir: &Path, request: Request) -> Result<Answer, ControlError> {
     let path = state_dir.join(SOCKET);
-    let mut stream = UnixStream::connect(&path).map_err(|error| ControlError::NoDaemon(path.clone(), error))?;
+    let stream = File::open(state_dir).and_then(|folder| UnixStream::connect(within(&folder, SOCKET)));
+    let mut stream = stream.map_err(|error| ControlError::NoDaemon(path.clone(), error))?;
     exchange(&mut stream, request).map_err(|error| ControlError::NoAnswer(path, error))
 }
 
@@ -121,18 +123,52 @@ impl Control {
     }
 }
 
-fn serve_one(mut stream: UnixStream, answer: impl Fn(Request) -> Answer) -> io::Result<()> {
-    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+fn serve_one(stream: UnixStream, answer: impl Fn(Request) -> Answer) -> io::Result<()> {
     let mut line = String::new();
-    BufReader::new((&stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
+    BufReader::new(Timed::new(&stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
     let said = match serde_json::from_str(&line) {
         Ok(request) => answer(request),
         Err(error) => Answer::Refused(format!("this is no request: {error}")),
     };
     let mut line = serde_json::to_vec(&said)?;
     line.push(b'\n');
-    stream.write_all(&line)
+    Timed::new(&stream).write_all(&line)
+}
+
+/// A stream whose client has [`CLIENT_TIMEOUT`] for all that is read from it or written to it, however small the parts.
+struct Timed<'s> {
+    stream: &'s UnixStream,
+    end: Instant,
+}
+
+impl<'s> Timed<'s> {
+    fn new(stream: &'s UnixStream) -> Timed<'s> {
+        Timed { stream, end: Instant::now() + CLIENT_TIMEOUT }
+    }
+
+    /// The time left; none is an error.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(octets)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -142,7 +178,8 @@ mod tests {
     #[test]
     fn a_request_is_answered_and_nonsense_refused() {
         let folder = tempfile::tempdir().expect("a folder");
-        let state_dir = folder.path().join("deep/state");
+        // Deeper than the address of a socket is long.
+        let state_dir = folder.path().join("deep/".repeat(30));
         let taken = StateDir::open(&state_dir).expect("a fresh folder");
         let control = Control::open(taken).expect("a taken folder");
         thread::spawn(move || control.serve(|Request::Reload| Answer::Reloaded(Report::default())));
@@ -150,7 +187,8 @@ mod tests {
             matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(report)) if report == Report::default())
         );
         for nonsense in ["\n", "{\"command\":\"dance\"}\n", "[]\n", &("x".repeat(5000) + "\n")] {
-            let mut stream = UnixStream::connect(state_dir.join(SOCKET)).expect("it listens");
+            let folder = File::open(&state_dir).expect("it was made");
+            let mut stream = UnixStream::connect(within(&folder, SOCKET)).expect("it listens");
             // The far end may have answered and left before a long request was written to its end.
             _ = stream.write_all(nonsense.as_bytes());
             let mut answer = String::new();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use netio::file::{open_folder, open_no_link};
 use netio::privilege::{Identity, current_user};
 
+use crate::control::SOCKET;
 use crate::printable::printable_path;
 
 /// Why a state-dir cannot be taken. The message says what to do.
@@ -114,10 +115,14 @@ fn give(path: &Path, identity: &Identity) -> io::Result<()> {
     if metadata.uid() != 0 || metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 {
         return Ok(());
     }
-    // The lock first: as long as the folder is root's, nobody can put another file in its place. A folder that has none and yet
-    // is not empty was never a state-dir: a slip in the configuration must not give /etc away.
+    // A folder with anything else in it was never a state-dir: a slip in the configuration must not give /var/lib/dpkg away.
+    for entry in fs::read_dir(path)? {
+        if ![LOCK, SOCKET].map(OsStr::new).contains(&entry?.file_name().as_os_str()) {
+            return Ok(());
+        }
+    }
+    // The lock first: as long as the folder is root's, nobody can put another file in its place.
     match open_no_link(&within(&folder, LOCK), false) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::read_dir(path)?.next().is_some() => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (),
         Err(error) => return Err(error),
         Ok(lock) if !is_plain(&lock.metadata()?, 0) => {
@@ -160,7 +165,7 @@ impl StateDir {
 }
 
 /// Names a file in an opened folder.
-fn within(folder: &File, name: &str) -> PathBuf {
+pub fn within(folder: &File, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name)
 }
 
@@ -185,7 +190,8 @@ fn take_lock(folder: &File, path: &Path) -> Result<File, StateDirError> {
             return Err(StateDirError::InUse(path.to_owned(), process.trim().to_owned()));
         }
     }
-    lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(in_lock)?;
+    // It locks without the number, too, that a full disk has no room for.
+    _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(lock)
 }
 
@@ -246,10 +252,13 @@ mod tests {
         assert_eq!((owner(&left), owner(&left.join(LOCK))), (54321, 54321));
         // What was never a state-dir stays as it is.
         let other = folder.path().join("other");
+        let locked = folder.path().join("locked");
         fs::create_dir_all(other.join("passwd"))
+            .and_then(|()| fs::create_dir_all(locked.join("status")))
+            .and_then(|()| fs::write(locked.join(LOCK), ""))
             .and_then(|()| fs::create_dir(folder.path().join("empty")))
             .expect("folders");
-        for (path, expected) in [(other, 0), (folder.path().join("empty"), 54321)] {
+        for (path, expected) in [(other, 0), (locked, 0), (folder.path().join("empty"), 54321)] {
             prepare(&path, &identity).expect("root may");
             assert_eq!(owner(&path), expected);
         }

@@ -5,6 +5,7 @@
 
 mod queue;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -63,9 +64,12 @@ pub struct Writer {
 
 /// A load that is under way.
 struct Load {
-    /// Who wants the report.
+    /// Who asked for it.
     jobs: Vec<Job>,
+    /// The report but for its zones.
     report: Report,
+    /// The last report of each zone, by name: while a zone is stuck, others may change over and over again.
+    zones: BTreeMap<String, ZoneReport>,
     begun: Instant,
     /// The looks at zones that it waits for, see [`Zones::asked`]; none where the configuration was not taken.
     looks: Option<u64>,
@@ -83,7 +87,7 @@ impl Writer {
         queue: Queue,
     ) -> Writer {
         let (now, looks) = (Instant::now(), Some(zones.asked()));
-        let start = Load { jobs: Vec::new(), report: Report::default(), begun: now, looks, is_start: true };
+        let start = Load { looks, is_start: true, ..Load::new(Vec::new(), Report::default(), now) };
         Writer {
             zones,
             sources,
@@ -200,7 +204,7 @@ impl Writer {
         };
         report.configuration.iter().for_each(log_finding);
         report.zones.iter().for_each(log_zone);
-        self.loads.push(Load { jobs, report, begun, looks, is_start: false });
+        self.loads.push(Load { looks, ..Load::new(jobs, report, begun) });
         if !self.asked.is_empty() {
             self.read_configuration();
         }
@@ -259,8 +263,7 @@ impl Writer {
         if !(is_expected && self.is_starting()) {
             log_zone(&report);
         }
-        let loads = self.loads.iter_mut().filter(|load| !(is_expected && load.is_start));
-        loads.for_each(|load| load.report.zones.push(report.clone()));
+        self.loads.iter_mut().for_each(|load| load.add([report.clone()]));
     }
 
     /// Ends the loads that wait for nothing any more.
@@ -280,17 +283,19 @@ impl Writer {
     }
 
     /// Logs the end of a load and sends its report.
-    fn finish(&self, load: Load) {
-        let Load { jobs, mut report, begun, looks, is_start } = load;
-        let what = match (is_start, looks) {
+    fn finish(&self, mut load: Load) {
+        let what = match (load.is_start, load.looks) {
             (true, _) => "ready",
             (_, None) => "not reloaded",
             (_, Some(_)) => "reloaded",
         };
         let (served, not_served) = self.zones.counts();
-        if let Some(looks) = looks {
-            report.zones.extend(self.zones.stuck(looks));
-            settle(&mut report.zones);
+        if let Some(looks) = load.looks {
+            load.add(self.zones.stuck(looks));
+        }
+        let Load { jobs, mut report, zones, begun, looks, .. } = load;
+        report.zones = zones.into_values().collect();
+        if looks.is_some() {
             let touched = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
             // One may be removed by another reload that came meanwhile.
             report.unchanged = (served + not_served).saturating_sub(touched);
@@ -308,11 +313,22 @@ impl Writer {
     }
 }
 
-/// Orders reports by zone; of several of one zone the last holds.
-fn settle(zones: &mut Vec<ZoneReport>) {
-    zones.reverse();
-    zones.sort_by(|a, b| a.zone.cmp(&b.zone));
-    zones.dedup_by(|second, first| second.zone == first.zone);
+impl Load {
+    /// A reload that waits for no looks.
+    fn new(jobs: Vec<Job>, mut report: Report, begun: Instant) -> Load {
+        let zones = std::mem::take(&mut report.zones);
+        let mut load = Load { jobs, report, zones: BTreeMap::new(), begun, looks: None, is_start: false };
+        load.add(zones);
+        load
+    }
+
+    /// Puts zones into the report, if anybody waits for it: those who do are few ([`crate::control::CLIENTS`]), but there may be
+    /// many loads that signals asked for, all behind one zone that is stuck.
+    fn add(&mut self, zones: impl IntoIterator<Item = ZoneReport>) {
+        if self.jobs.iter().any(|job| job.reply.is_some()) {
+            self.zones.extend(zones.into_iter().map(|zone| (zone.zone.clone(), zone)));
+        }
+    }
 }
 
 fn unread(message: &str) -> Diagnostic {

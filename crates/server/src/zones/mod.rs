@@ -148,6 +148,7 @@ impl Zones {
     pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
         let (mut accesses, mut changes) = (Accesses::default(), Vec::new());
         let (mut removed, mut inserted, mut has_new) = (Vec::new(), Vec::new(), false);
+        let next = self.entries.get(self.sweep.position()).map(|entry| entry.served.apex().to_owned());
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
         self.entries.reserve_exact(zones.len());
         // Old and new are both ordered by the octets of their names, so one walk through both does it.
@@ -173,7 +174,9 @@ impl Zones {
         removed.extend(old);
         changes.extend(removed.iter().map(|gone| self.forget(gone.served.apex())));
         self.octets = if self.is_idle() { 0 } else { self.octets };
-        self.sweep.ask(self.entries.len(), has_new || !removed.is_empty());
+        let next = next.map_or(0, |apex| self.index(apex.as_ref()).unwrap_or_else(|next| next));
+        let is_renumbered = has_new || !removed.is_empty();
+        self.sweep.ask(self.entries.len(), is_renumbered.then_some(next));
         self.publication.change(|served| {
             removed.iter().for_each(|gone| _ = served.zones.remove(gone.served.apex()));
             inserted.into_iter().for_each(|zone| served.zones.insert(zone));
@@ -211,8 +214,9 @@ impl Zones {
         zone_report(apex, Change::Removed)
     }
 
-    fn index(&self, apex: NameRef<'_>) -> Option<usize> {
-        self.entries.binary_search_by(|entry| entry.served.apex().wire().cmp(apex.wire())).ok()
+    /// The number of a zone, or that of the first behind where it would be.
+    fn index(&self, apex: NameRef<'_>) -> Result<usize, usize> {
+        self.entries.binary_search_by(|entry| entry.served.apex().wire().cmp(apex.wire()))
     }
 
     //----------- what is read -------------------------------------------------

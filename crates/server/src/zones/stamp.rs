@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
 
-/// Device, inode, size and time of change of all files of a zone, in eight octets: two that differ are equal once in
+/// Device, inode, size and times of change of all files of a zone, in eight octets: two that differ are equal once in
 /// 2^64 times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp(u64);
@@ -86,6 +86,8 @@ fn of_file(metadata: &Metadata) -> u64 {
     }
     let mut hasher = DefaultHasher::new();
     (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+    // The time above can be set, as `cp -p` does to that of another file; this one cannot.
+    (metadata.ctime(), metadata.ctime_nsec()).hash(&mut hasher);
     hasher.finish().max(1)
 }
 
@@ -115,6 +117,16 @@ mod tests {
         assert_ne!(stamp(), first);
         write(&included, "cd", 50);
         assert_ne!(stamp(), first);
+        let time = std::fs::metadata(&main).and_then(|metadata| metadata.modified()).expect("it is there");
+        let before = stamp();
+        std::thread::sleep(Duration::from_millis(20));
+        std::fs::write(&main, "z").expect("a file");
+        File::options()
+            .append(true)
+            .open(&main)
+            .and_then(|file| file.set_modified(time))
+            .expect("its time is set back");
+        assert_ne!(stamp(), before);
         std::fs::remove_file(&included).expect("it was there");
         assert_eq!(stamp(), Stamp::NONE);
     }

@@ -16,16 +16,22 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Asks for one look at every zone from now on, of so many zones; `is_renumbered` where they are not the zones from
-    /// before. Then everybody who asked waits for all of them: who knows which of them were looked at.
-    pub fn ask(&mut self, zones: usize, is_renumbered: bool) {
-        if is_renumbered {
+    /// Asks for one look at every zone from now on, of so many zones. Where they are not the zones from before, `next` is the
+    /// number that the next zone has now: it goes on from there, so that no zone waits for ever while others come and go. Then
+    /// everybody who asked waits for all of them: who knows which of them were looked at.
+    pub fn ask(&mut self, zones: usize, next: Option<usize>) {
+        if let Some(next) = next {
             // What was left is left out, so that numbers only grow.
-            (self.next, self.looks) = (0, self.end);
+            (self.next, self.looks) = (if next < zones { next } else { 0 }, self.end);
             self.renumbered = (self.end, self.end + zones as u64);
         }
         self.end = self.looks + zones as u64;
         self.zones = zones;
+    }
+
+    /// The zone whose turn is next.
+    pub fn position(&self) -> usize {
+        self.next
     }
 
     /// The zone to look at now, and the number of the look.
@@ -71,10 +77,10 @@ mod tests {
     #[test]
     fn every_zone_has_its_turn_for_everybody_who_asks() {
         let mut sweep = Sweep::default();
-        sweep.ask(4, true);
+        sweep.ask(4, Some(0));
         let first = sweep.end();
         assert_eq!(looks(&mut sweep, 3), [0, 1, 2]);
-        sweep.ask(4, false);
+        sweep.ask(4, None);
         let second = sweep.end();
         assert_eq!(looks(&mut sweep, 1), [3]);
         assert!(sweep.has_reached(sweep.current(first)) && !sweep.has_reached(sweep.current(second)));
@@ -83,16 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn other_zones_are_looked_at_from_the_first() {
+    fn other_zones_are_looked_at_from_where_it_is() {
         let mut sweep = Sweep::default();
-        sweep.ask(9, true);
+        sweep.ask(9, Some(0));
         let first = sweep.end();
         assert_eq!(looks(&mut sweep, 2), [0, 1]);
-        sweep.ask(3, true);
+        sweep.ask(3, Some(1));
         assert_eq!((sweep.left(), sweep.current(first)), (3, sweep.end()));
-        assert_eq!(looks(&mut sweep, 9), [0, 1, 2]);
+        assert_eq!(looks(&mut sweep, 9), [1, 2, 0]);
         assert!(sweep.has_reached(sweep.current(first)));
-        sweep.ask(0, true);
+        sweep.ask(0, Some(0));
         assert_eq!(sweep.next(), None);
         assert!(sweep.has_reached(sweep.current(first)));
     }

@@ -1,0 +1,110 @@
+"""Faults of the daemon that appear when several things go wrong at once: a stuck file, a full disk, slow local clients."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from daemon import TINY_ZONE, program
+from test_daemon import needs_root
+from test_publish import blocked, serial
+
+
+def test_reloads_behind_a_stuck_file_take_little_memory(daemon):
+    server = daemon({"example": TINY_ZONE, "stuck": TINY_ZONE})
+    # Each of them is reported by every load that is under way.
+    absent = "".join(f'[[zone]]\nname = "absent{number}"\nfile = "absent/{number}"\n' for number in range(300))
+    server.config.write_text(server.config.read_text() + absent)
+    server.start()
+    os.utime(server.zones / "stuck.zone")
+    with blocked(server.zones / "stuck.zone"):
+        for _ in range(100):
+            os.kill(server.pid, signal.SIGHUP)
+            time.sleep(0.01)
+        assert server.rss_mb() < 100
+
+
+@pytest.mark.slow
+def test_control_clients_that_send_little_by_little_keep_nobody_waiting(daemon):
+    server = daemon().start()
+    slow = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    for one in slow:
+        one.connect(str(server.state_dir / "control.sock"))
+    is_done = threading.Event()
+
+    def trickle() -> None:
+        while not is_done.wait(0.5):
+            for one in slow:
+                try:
+                    one.send(b" ")
+                except OSError:
+                    return
+
+    trickling = threading.Thread(target=trickle)
+    trickling.start()
+    try:
+        assert server.reload(timeout_s=10).returncode == 0
+    finally:
+        is_done.set()
+        trickling.join()
+        for one in slow:
+            one.close()
+
+
+def test_a_state_dir_with_a_long_path_can_be_asked(daemon):
+    server = daemon()
+    deep = server.folder / ("deep/" * 30)
+    server.config.write_text(server.config.read_text().replace(str(server.state_dir), str(deep)))
+    server.start()
+    assert server.reload().returncode == 0
+
+
+@needs_root
+def test_a_full_disk_does_not_keep_the_server_from_starting(daemon):
+    server = daemon()
+    server.state_dir.mkdir()
+    fill = f"mount -t tmpfs -o size=4k,mode=755 tmpfs {server.state_dir} && head -c 4096 /dev/zero > {server.state_dir}/filled"
+    script = f"{fill} && exec {program()} serve --config {server.config}"
+    with server.log.open("wb") as log:
+        server.process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdout=log, stderr=log)
+    server.wait_until(lambda: serial(server, "example") == 1, timeout_s=5)
+
+
+def test_a_zone_file_that_gets_back_its_old_time_is_read(daemon):
+    server = daemon()
+    zone = server.zones / "example.zone"
+    long_ago = time.time() - 1000
+    os.utime(zone, (long_ago, long_ago))
+    server.start()
+    assert server.reload().returncode == 0
+    # As `cp -p` and `rsync --inplace --times` write, with an equal time in both files.
+    zone.write_text(TINY_ZONE.replace(" 1 3600", " 2 3600"))
+    os.utime(zone, (long_ago, long_ago))
+    assert server.reload().returncode == 0
+    assert serial(server, "example") == 2
+
+
+@pytest.mark.slow
+def test_zones_that_come_and_go_keep_no_other_waiting(daemon):
+    # Zones are looked at in the order of their lengths; a look at one that fails takes long with each reload.
+    server = daemon({"a": TINY_ZONE, "lastofthem": TINY_ZONE})
+    broken = server.folder / "broken"
+    broken.write_text(TINY_ZONE + "".join(f"h{number} A 192.0.2.1\n" for number in range(20_000)) + "h A 1.2.3\n")
+    config = server.config.read_text()
+    config += "".join(f'[[zone]]\nname = "b{number:06}"\nfile = "{broken}"\n' for number in range(1500))
+    server.config.write_text(config)
+    server.start("a")
+    more = [f'[[zone]]\nname = "m{number}"\nfile = "{server.zones}/a.zone"\n' for number in range(2)]
+    for number in range(100):
+        server.config.write_text(config + more[number % 2])
+        os.kill(server.pid, signal.SIGHUP)
+        time.sleep(0.25)
+        if serial(server, "lastofthem") == 1:
+            return
+    raise AssertionError("not served within 25 s")
