@@ -269,7 +269,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         owner.standing = Standing::Wrong;
         owner.wire.clear();
         name::append(field.text, self.state.origin.as_ref(), &mut owner.wire)
-            .map_err(|error| Fault::at(field, error.to_string(), "mend the owner name"))?;
+            .map_err(|error| Fault::at(field, error.to_string(), "correct the owner name"))?;
         let wire = NameRef::from_wire(&owner.wire).expect("a name that was just made");
         if wire.is_at_or_below(self.apex) {
             owner.standing = Standing::Good;

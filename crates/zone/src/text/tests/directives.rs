@@ -202,7 +202,7 @@ fn bad_directives() {
             "zone:1:6: error: the TTL is not a number of seconds (write seconds, or numbers with units as in 1w2d3h4m5s)",
         ),
         ("$ORIGIN", "zone:1:8: error: a name is missing (as in $ORIGIN example.com.)"),
-        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (mend the name)"),
+        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (correct the name)"),
         ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (did you mean $ORIGIN?)"),
         (
             "$X",
