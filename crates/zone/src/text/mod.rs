@@ -1,6 +1,7 @@
 //! Zone text: the master format of RFC 1035 section 5 with the extensions in use, in and out.
 //!
-//! [`parse`] reads text into a [`Sink`], on several threads where the text is big; [`mod@print`] writes it.
+//! [`parse`] reads text into a [`Sink`], on several threads where the text is big. [`mod@print`] writes it: tests and fuzzers
+//! make zones with it, and the parser must read back what it has written.
 
 mod budget;
 mod chunk;
@@ -127,7 +128,7 @@ impl Limits {
 /// How to read zone text.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The name of the zone: the initial `$ORIGIN`. Records of owners elsewhere are errors and not delivered.
+    /// The name of the zone: the initial `$ORIGIN`. Records of owners elsewhere are reported and not delivered.
     pub apex: NameRef<'a>,
     /// How many threads a big file may have.
     pub threads: usize,

@@ -314,8 +314,8 @@ impl<'a, S: Sink> Reader<'a, S> {
         Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
     }
 
-    /// RFC 6895 3.1: refuses a type that messages use otherwise, unless it is in the form of unknown types, `next`: then the record can be read
-    /// and left out. Reports one that is no ordinary data.
+    /// Refuses a type that messages use otherwise (RFC 6895 3.1), but for RDATA in the form of unknown types, as `next` says:
+    /// such a record can be read and left out. Reports a type that is no ordinary data.
     #[cold]
     fn check_type(&mut self, field: &Field<'_>, rtype: Rtype, next: Option<&Field<'_>>) -> Result<(), Box<Fault>> {
         if rtype.is_reserved_for_messages() {

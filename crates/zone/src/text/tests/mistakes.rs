@@ -170,10 +170,7 @@ fn findings_are_bounded() {
         outcome.findings[6],
         "zone: warning: further warnings are not listed: 2 (fix those listed and check again)"
     );
-    assert_eq!(
-        outcome.findings[7],
-        "zone: error: further errors are not listed: 1 (fix those listed and check again)"
-    );
+    assert_eq!(outcome.findings[7], "zone: error: further errors are not listed: 1 (fix those listed and check again)");
     assert_eq!(outcome.records.len(), 6);
 }
 
