@@ -111,10 +111,10 @@ pub struct Refusal {
 /// How large a zone may become; `u64::MAX` is no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Records.
+    /// Records, those that are left out included.
     pub records: u64,
     /// Records that are not in the text one by one: those of `$GENERATE`, and those of a file included again. One of more
-    /// than [`Limits::UNIT`] octets counts as several.
+    /// than [`Limits::UNIT`] octets, in text or on the wire, counts as several.
     pub generated: u64,
 }
 
