@@ -114,6 +114,7 @@ ODDITIES = [
     oddity("DNAME and NS", "nsd bind", zonda="DNAME and NS"),
     oddity("names below DNAME and NS", "bind", zonda=r"DNAME and NS(.|\n)*below a delegation"),
     oddity("a dollar sign in a name", "bind", text=r"^[^$\n][^\n]*\s\$\S"),
+    oddity("a CAA tag that is not letters and digits", "knot", zonda="the tag does not consist of letters and digits"),
     oddity("no NS at the apex", "nsd knot", zonda="no NS record at its apex"),
     oddity("servers of the zone without an address, or below its DNAME", "nsd knot", bind="no address records|is below a DNAME|is a CNAME"),
     oddity("KEY beside CNAME", "bind", zonda="beside CNAME"),
