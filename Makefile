@@ -60,6 +60,9 @@ bench: ## instruction counts and sizes, compared with the committed figures
 bench-load: release ## CPU time of zonda-load and dnsperf for an answered query, side by side
 	python3 bench/load.py
 
+bench-memory: release ## memory and load time of a signed TLD, beside NSD and Knot where they are installed
+	python3 bench/memory.py
+
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	@if ! cargo fuzz --version >/dev/null 2>&1; then echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; fi
 	cd fuzz && python3 seeds.py
@@ -104,4 +107,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load fuzz miri interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory fuzz miri interop attack man install

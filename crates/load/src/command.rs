@@ -1,12 +1,14 @@
-//! The command line: one module a command.
+//! The command line, with a module for each command.
 
 mod hold;
 mod input;
-mod maintain;
+mod maintenance;
 mod number;
+mod peak;
 mod query;
-mod security;
 mod target;
+mod tls_tsig;
+mod transport;
 mod xfr;
 
 use std::path::PathBuf;
@@ -19,10 +21,11 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 use netio::signal::{Signal, Signals};
 
-/// Measures DNS servers truthfully: schedules fixed in advance, latency from the intended time of sending, checked answers.
+/// Load generator for DNS servers: open or closed loop, latency without coordinated omission, every response checked.
 ///
-/// Results are JSON lines on standard output in the form of DNS-OARC's dns-metrics. Exit status: 0 the run is valid,
-/// 1 it broke off, 2 the arguments or the input are wrong and nothing was sent, 3 it is not valid (`invalid_because` says why).
+/// Writes results to standard output as JSON lines, in the dns-metrics format of DNS-OARC. Exit status: 0 the run is
+/// valid, 1 a system error ended it, 2 wrong arguments or input (nothing was sent), 3 the run is invalid (see
+/// `invalid_because`).
 #[derive(Debug, Parser)]
 #[command(name = "zonda-load", version)]
 pub struct Cli {
@@ -32,108 +35,108 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Send queries on a schedule, or as a closed loop.
+    /// Send queries, in an open or a closed loop.
     Query(Box<query::Arguments>),
-    /// Open connections at a rate and hold them.
+    /// Open TCP or TLS connections at a rate and hold them.
     Hold(hold::Arguments),
-    /// Hold connections as slow and hostile clients do.
+    /// Hold connections like slow or hostile clients.
     Hostile(hold::HostileArguments),
-    /// Transfer zones, as a secondary that keeps nothing or as a primary that knows only octets.
+    /// Transfer zones, as a secondary or as a primary.
     #[command(subcommand)]
     Xfr(xfr::Arguments),
-    /// Send a NOTIFY for each of many zones, round and round.
-    Notify(maintain::NotifyArguments),
-    /// Send dynamic updates that add and delete records of a zone.
-    Update(maintain::UpdateArguments),
-    /// Write the manual pages, one a command, into a folder.
+    /// Send NOTIFY messages for a list of zones, in turn.
+    Notify(maintenance::NotifyArguments),
+    /// Send dynamic updates that add and delete records.
+    Update(maintenance::UpdateArguments),
+    /// Write a manual page for each command into a folder.
     Man {
         /// The folder.
         folder: PathBuf,
     },
 }
 
-/// What a command came to, apart from errors.
+/// Whether the results of a command are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The figures can be believed.
+pub enum Validity {
+    /// The results are reliable.
     Valid,
-    /// They cannot; the report says why.
+    /// They are not; the report says why.
     Invalid,
 }
 
-/// Why a command did not come to its end.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// The arguments or a file are wrong; nothing was sent.
+pub enum CommandError {
+    /// Wrong arguments or input; nothing was sent.
     #[error("{0}")]
     Input(String),
-    /// The system did not do what is needed.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was being done.
+        /// What failed.
         what: String,
-        /// What the system said.
+        /// The error.
         error: std::io::Error,
     },
 }
 
-impl Failure {
-    /// For `map_err`: what was being done when the system failed.
-    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Failure {
+impl CommandError {
+    /// For `map_err`: an error of a system call.
+    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
         let what = what.into();
-        move |error| Failure::System { what, error }
+        move |error| CommandError::System { what, error }
     }
 
-    /// For `map_err`: which input is wrong.
-    pub fn input<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) -> Failure {
-        move |error| Failure::Input(format!("{what}: {error}"))
+    /// For `map_err`: an error in the input.
+    pub fn input<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) -> CommandError {
+        move |error| CommandError::Input(format!("{what}: {error}"))
     }
 }
 
-/// Says on standard error why a run is not valid, if so.
-pub fn verdict(invalid_because: &[String]) -> Verdict {
+/// Writes to standard error why a run is invalid.
+pub fn report_validity(invalid_because: &[String]) -> Validity {
     for reason in invalid_because {
         eprintln!("zonda-load: invalid because {reason}");
     }
-    if invalid_because.is_empty() { Verdict::Valid } else { Verdict::Invalid }
+    if invalid_because.is_empty() { Validity::Valid } else { Validity::Invalid }
 }
 
-/// Runs the program: the command line in, the exit status out.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let stop = match stop_on_signals() {
         Ok(stop) => stop,
-        Err(error) => return fail(&Failure::System { what: "blocking signals".into(), error }),
+        Err(error) => return fail(&CommandError::System { what: "blocking signals".into(), error }),
     };
-    // More sources and connections than the soft limit allows are asked for soon; where it cannot be raised, opening tells.
+    // If the limit cannot be raised, opening sockets fails later.
     let _ = netio::limit::raise_descriptors();
-    let verdict = match cli.command {
+    let validity = match cli.command {
         Command::Query(arguments) => query::run(&arguments, &stop),
         Command::Hold(arguments) => hold::run(&arguments, &stop),
         Command::Hostile(arguments) => hold::hostile(&arguments, &stop),
         Command::Xfr(arguments) => xfr::run(&arguments, &stop),
-        Command::Notify(arguments) => maintain::notify(&arguments, &stop),
-        Command::Update(arguments) => maintain::update(&arguments, &stop),
+        Command::Notify(arguments) => maintenance::notify(&arguments, &stop),
+        Command::Update(arguments) => maintenance::update(&arguments, &stop),
         Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
-            .map(|()| Verdict::Valid)
-            .map_err(Failure::system(folder.display().to_string())),
+            .map(|()| Validity::Valid)
+            .map_err(CommandError::system(folder.display().to_string())),
     };
-    match verdict {
-        Ok(Verdict::Valid) => ExitCode::SUCCESS,
-        Ok(Verdict::Invalid) => ExitCode::from(3),
+    match validity {
+        Ok(Validity::Valid) => ExitCode::SUCCESS,
+        Ok(Validity::Invalid) => ExitCode::from(3),
         Err(failure) => fail(&failure),
     }
 }
 
-fn fail(failure: &Failure) -> ExitCode {
+fn fail(failure: &CommandError) -> ExitCode {
     eprintln!("zonda-load: {failure}");
     ExitCode::from(match failure {
-        Failure::System { .. } => 1,
-        Failure::Input(_) => 2,
+        CommandError::System { .. } => 1,
+        CommandError::Input(_) => 2,
     })
 }
 
-/// A flag that SIGTERM and SIGINT set.
+/// A flag that is set by SIGTERM and SIGINT.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let (signals, flag) = (Signals::block()?, stop.clone());
@@ -156,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_tell_commands_that_exist() {
+    fn commands_in_the_documents_parse() {
         let mut count = 0;
         for text in [include_str!("../../../docs/manual/zonda-load.md"), include_str!("../../../README.md")] {
-            // Every second part stands between fences.
+            // Every second part is a code block.
             let lines = text.split("```").skip(1).step_by(2).flat_map(str::lines);
             for line in lines.map(str::trim).filter(|line| line.starts_with("zonda-load ")) {
                 count += 1;

@@ -1,4 +1,4 @@
-//! Connections that are opened at a rate and held: idle ones by the hundred thousand, and those of slow and hostile clients.
+//! Opens and holds connections: hundreds of thousands of idle ones, or those of slow and hostile clients.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -6,166 +6,151 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use clap::ValueEnum;
 use netio::client::Sources;
 use netio::clock;
 use netio::stream::{Event, Events, Interest, Poll};
 
-use crate::line::Line;
-use crate::measure::histogram;
+use crate::connection::Connection;
+use crate::framing::frame;
+use crate::metrics::LatencyHistogram;
 use crate::queries::Queries;
 use crate::random::Random;
-use crate::tls::Tls;
+use crate::tls::TlsConfig;
 
-/// What a client does when its connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a client does once its connection is established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Behaviour {
-    /// Nothing.
-    Silence,
-    /// Asks one query, reads the answer, and then nothing.
-    Ask,
-    /// Sends half of a query.
+    /// Send half a query.
     HalfQuery,
-    /// Sends a query at one octet a second, and then the next.
+    /// Send queries at one octet per second.
     ByteASecond,
-    /// Asks on and on and never reads an answer.
+    /// Send queries continuously and never read.
     NeverRead,
-    /// Asks a query and closes by RST.
+    /// Send a query and close with RST.
     Reset,
-    /// Sends random octets.
+    /// Connect and send nothing.
+    Silence,
+    /// Send random octets.
     Random,
+    /// Send one query, read the response, and be idle after that; not hostile.
+    #[value(skip)]
+    Ask,
 }
 
-/// What is held, and how long.
-pub struct Hold<'q> {
-    /// The server.
+/// Which connections are held, and how long.
+pub struct HoldConfig<'q> {
+    /// The server under test.
     pub server: SocketAddr,
-    /// Where the connections come from.
+    /// The source addresses; `None` for the one that the kernel chooses.
     pub sources: Option<Sources>,
-    /// How they are encrypted, if they are.
-    pub tls: Option<Tls>,
-    /// How many.
+    /// Set for TLS.
+    pub tls: Option<TlsConfig>,
+    /// The number of connections.
     pub connections: usize,
-    /// How many are opened a second.
+    /// Connections opened per second.
     pub rate: f64,
-    /// How long they are held when the last one is open or has failed.
+    /// How long to hold them after the last one is established or has failed.
     pub hold: Duration,
     /// What the clients do.
     pub behaviour: Behaviour,
-    /// What they ask, in turn; not empty.
+    /// Their queries, used in turn; at least one.
     pub queries: &'q Queries,
 }
 
-/// What became of the connections.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Held {
-    /// Connections that stood.
+/// The result of holding connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HoldResult {
+    /// Connections that were established.
     pub open: u64,
-    /// Connections that could not be opened.
+    /// Connections that could not be established.
     pub failed: u64,
-    /// How long opening them took, in seconds.
+    /// How long opening them all took, in seconds.
     pub open_s: f64,
-    /// Answers that came.
+    /// Responses received.
     pub responses: u64,
     /// Connections that the server closed.
     pub closed_by_peer: u64,
-    /// How long the connection stood that the server closed after the shortest time, in seconds.
+    /// The age in seconds of the youngest connection that the server closed.
     pub first_closed_s: Option<f64>,
-    /// The same after the longest time.
+    /// The age in seconds of the oldest.
     pub last_closed_s: Option<f64>,
-    /// Why the first of the failed ones failed.
+    /// The error of the first failed connection.
     pub first_failure: Option<String>,
-    /// From the begin of a connection until it stood, in nanoseconds.
-    pub handshake: Histogram<u64>,
+    /// From opening a connection until it is established, in nanoseconds.
+    pub handshake: LatencyHistogram,
 }
 
-impl Default for Held {
-    fn default() -> Held {
-        Held {
-            open: 0,
-            failed: 0,
-            open_s: 0.0,
-            responses: 0,
-            closed_by_peer: 0,
-            first_closed_s: None,
-            last_closed_s: None,
-            first_failure: None,
-            handshake: histogram(),
-        }
-    }
-}
-
-/// Octets that a client which never reads sends at most: more than all buffers between it and the server.
+/// How many octets a client that never reads sends: more than all buffers between it and the server hold.
 const NEVER_READ_LEN: usize = 16 << 20;
-/// Octets that are random.
+/// How many octets [`Behaviour::Random`] sends.
 const RANDOM_LEN: usize = 512;
-/// Between two octets of a slow client.
-const SLOW_STEP: Duration = Duration::from_secs(1);
-/// The longest wait for anything.
-const TICK: Duration = Duration::from_millis(20);
-/// Connections begun before events are looked at, so that none waits long.
-const OPENED_AT_ONCE: usize = 64;
-/// How long a connection may take to stand.
+/// The interval of [`Behaviour::ByteASecond`].
+const SLOW_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest wait for events.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+/// Connections opened before events are handled again, so that none waits long.
+const MAX_OPENED_PER_TURN: usize = 64;
+/// The time-out for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Hold<'_> {
-    /// Opens, holds, closes. `opened` is told once, when the last connection stands or has failed.
-    pub fn run(&self, stop: &AtomicBool, opened: impl FnOnce(&Held)) -> io::Result<Held> {
+impl HoldConfig<'_> {
+    /// Opens the connections, holds them, closes them. Calls `on_opened` once all are established or have failed.
+    pub fn run(&self, stop: &AtomicBool, on_opened: impl FnOnce(&HoldResult)) -> io::Result<HoldResult> {
         clock::sharpen_timers();
-        let mut crowd = Crowd::new(self)?;
-        while !crowd.is_open() && !stop.load(Ordering::Relaxed) {
-            crowd.open_due();
-            crowd.turn()?;
+        let mut held = HeldConnections::new(self)?;
+        while !held.all_opened() && !stop.load(Ordering::Relaxed) {
+            held.open_due();
+            held.turn()?;
         }
-        crowd.held.open_s = crowd.now().as_secs_f64();
-        opened(&crowd.held);
-        let end = crowd.now() + self.hold;
-        while crowd.now() < end && !stop.load(Ordering::Relaxed) {
-            crowd.turn()?;
+        held.result.open_s = held.now().as_secs_f64();
+        on_opened(&held.result);
+        let end = held.now() + self.hold;
+        while held.now() < end && !stop.load(Ordering::Relaxed) {
+            held.turn()?;
         }
-        Ok(crowd.held)
+        Ok(held.result)
     }
 }
 
-/// All clients.
-struct Crowd<'h> {
-    plan: &'h Hold<'h>,
+struct HeldConnections<'h> {
+    config: &'h HoldConfig<'h>,
     start: Duration,
     clients: Vec<Client>,
-    /// How many are neither up nor failed.
+    /// Clients whose connection is neither established nor failed.
     connecting: usize,
-    /// Clients that send an octet at a time, in the order in which the next is due.
+    /// Clients of [`Behaviour::ByteASecond`] with the time of their next octet, in that order.
     slow: VecDeque<(Duration, usize)>,
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
-    noise: Vec<u8>,
-    held: Held,
+    random_octets: Vec<u8>,
+    result: HoldResult,
 }
 
 struct Client {
-    line: Option<Line>,
-    is_up: bool,
-    /// When it began to connect; when it stands, since when.
+    connection: Option<Connection>,
+    is_established: bool,
+    /// When it was established; until then, when it was opened.
     since: Duration,
-    /// Octets that were sent.
+    /// Octets sent.
     sent: usize,
 }
 
-impl<'h> Crowd<'h> {
-    fn new(plan: &'h Hold<'h>) -> io::Result<Crowd<'h>> {
-        let mut random = Random::new(plan.connections as u64);
-        Ok(Crowd {
-            plan,
+impl<'h> HeldConnections<'h> {
+    fn new(config: &'h HoldConfig<'h>) -> io::Result<HeldConnections<'h>> {
+        let mut random = Random::new(config.connections as u64);
+        Ok(HeldConnections {
+            config,
             start: clock::monotonic_exact(),
-            clients: Vec::with_capacity(plan.connections),
+            clients: Vec::with_capacity(config.connections),
             connecting: 0,
             slow: VecDeque::new(),
             poll: Poll::new()?,
             events: Events::with_capacity(512),
             buffer: vec![0; 64 << 10],
-            noise: (0..RANDOM_LEN).map(|_| random.bits() as u8).collect(),
-            held: Held::default(),
+            random_octets: (0..RANDOM_LEN).map(|_| random.bits() as u8).collect(),
+            result: HoldResult::default(),
         })
     }
 
@@ -173,144 +158,145 @@ impl<'h> Crowd<'h> {
         clock::monotonic_exact() - self.start
     }
 
-    fn is_open(&self) -> bool {
-        self.clients.len() == self.plan.connections && self.connecting == 0
+    fn all_opened(&self) -> bool {
+        self.clients.len() == self.config.connections && self.connecting == 0
     }
 
     fn due_at(&self, index: usize) -> Duration {
-        Duration::from_secs_f64(index as f64 / self.plan.rate)
+        Duration::from_secs_f64(index as f64 / self.config.rate)
     }
 
     fn open_due(&mut self) {
         let now = self.now();
-        for _ in 0..OPENED_AT_ONCE {
+        for _ in 0..MAX_OPENED_PER_TURN {
             let index = self.clients.len();
-            if index == self.plan.connections || self.due_at(index) > now {
+            if index == self.config.connections || self.due_at(index) > now {
                 return;
             }
-            let line = self.connect(index).map_err(|error| self.fail(&error)).ok();
-            self.connecting += usize::from(line.is_some());
-            self.clients.push(Client { line, is_up: false, since: now, sent: 0 });
+            let connection = self.connect(index).map_err(|error| self.record_failure(&error)).ok();
+            self.connecting += usize::from(connection.is_some());
+            self.clients.push(Client { connection, is_established: false, since: now, sent: 0 });
         }
     }
 
-    fn connect(&self, index: usize) -> io::Result<Line> {
-        let source = self.plan.sources.map(|sources| SocketAddr::new(sources.at(index as u32 % sources.count), 0));
-        let line = Line::connect(self.plan.server, source, self.plan.tls.as_ref())?;
-        self.poll.add(&line, index as u64, Interest::Writable)?;
-        Ok(line)
+    fn connect(&self, index: usize) -> io::Result<Connection> {
+        let source = self.config.sources.map(|sources| SocketAddr::new(sources.at(index as u32 % sources.count), 0));
+        let connection = Connection::connect(self.config.server, source, self.config.tls.as_ref())?;
+        self.poll.add(&connection, index as u64, Interest::Writable)?;
+        Ok(connection)
     }
 
-    fn fail(&mut self, error: &io::Error) {
-        self.held.failed += 1;
-        self.held.first_failure.get_or_insert_with(|| error.to_string());
+    fn record_failure(&mut self, error: &io::Error) {
+        self.result.failed += 1;
+        self.result.first_failure.get_or_insert_with(|| error.to_string());
     }
 
-    /// Waits for something, and deals with it.
+    /// Waits for events until the next connection or octet is due, and handles them.
     fn turn(&mut self) -> io::Result<()> {
         let now = self.now();
-        let next_open = (self.clients.len() < self.plan.connections).then(|| self.due_at(self.clients.len()));
+        let next_open = (self.clients.len() < self.config.connections).then(|| self.due_at(self.clients.len()));
         let next_slow = self.slow.front().map(|(due, _)| *due);
-        let next = next_open.into_iter().chain(next_slow).min().map_or(TICK, |due| due.saturating_sub(now));
-        self.poll.wait_exact(&mut self.events, next.min(TICK))?;
+        let next = next_open.into_iter().chain(next_slow).min().map_or(MAX_WAIT, |due| due.saturating_sub(now));
+        self.poll.wait_exact(&mut self.events, next.min(MAX_WAIT))?;
         for index in 0..self.events.len() {
             self.handle(self.events.at(index));
         }
         self.send_slow();
-        self.give_up_connecting();
+        self.expire_connecting();
         Ok(())
     }
 
     fn handle(&mut self, event: Event) {
         let index = event.token as usize;
-        let Client { line: Some(line), is_up, .. } = &mut self.clients[index] else { return };
-        if !*is_up {
-            match line.establish() {
-                Ok(true) => {}
-                Ok(false) => return self.watch(index, Interest::Writable),
-                Err(error) => return self.drop_connecting(index, &error),
+        let Client { connection: Some(connection), is_established, .. } = &mut self.clients[index] else { return };
+        if !*is_established {
+            match connection.establish() {
+                Ok(true) => self.established(index),
+                Ok(false) => self.update_interest(index, Interest::Writable),
+                Err(error) => self.drop_connecting(index, &error),
             }
-            self.connecting -= 1;
-            self.held.open += 1;
-            let now = self.now();
-            self.held.handshake.saturating_record((now - self.clients[index].since).as_nanos() as u64);
-            (self.clients[index].is_up, self.clients[index].since) = (true, now);
-            return self.begin(index);
-        }
-        if event.readable && !self.reads(index) {
+        } else if event.readable && !self.read(index) {
             self.closed(index);
-        } else if event.writable && self.plan.behaviour == Behaviour::NeverRead {
-            self.go_on(index);
+        } else if event.writable && self.config.behaviour == Behaviour::NeverRead {
+            self.send_queries(index);
         } else if event.writable {
             self.finish_writing(index);
         }
     }
 
-    fn drop_connecting(&mut self, index: usize, error: &io::Error) {
-        self.clients[index].line = None;
+    fn established(&mut self, index: usize) {
         self.connecting -= 1;
-        self.fail(error);
+        self.result.open += 1;
+        let now = self.now();
+        let client = &mut self.clients[index];
+        self.result.handshake.saturating_record((now - client.since).as_nanos() as u64);
+        (client.is_established, client.since) = (true, now);
+        self.start_behaviour(index);
     }
 
-    /// What a client does first.
-    fn begin(&mut self, index: usize) {
-        let query = self.framed(index);
-        let is_up = match self.plan.behaviour {
+    fn drop_connecting(&mut self, index: usize, error: &io::Error) {
+        self.clients[index].connection = None;
+        self.connecting -= 1;
+        self.record_failure(error);
+    }
+
+    fn start_behaviour(&mut self, index: usize) {
+        let query = self.framed_query(index);
+        let is_open = match self.config.behaviour {
             Behaviour::Silence => true,
             Behaviour::Ask | Behaviour::Reset => self.write(index, &query),
             Behaviour::HalfQuery => self.write(index, &query[..query.len() / 2]),
             Behaviour::Random => {
-                let noise = std::mem::take(&mut self.noise);
-                let is_up = self.write(index, &noise);
-                self.noise = noise;
-                is_up
+                let octets = std::mem::take(&mut self.random_octets);
+                let is_open = self.write(index, &octets);
+                self.random_octets = octets;
+                is_open
             }
             Behaviour::ByteASecond => {
-                // The first octet at once, so that the queue stays in the order of the times.
-                self.slow.push_back((self.now() + SLOW_STEP, index));
+                // Every client waits the same time after its first octet, so the queue is in order.
+                self.slow.push_back((self.now() + SLOW_INTERVAL, index));
                 self.write(index, &query[..1])
             }
-            // Goes on when the connection can be written to.
-            Behaviour::NeverRead => return self.watch(index, Interest::Writable),
+            // Writes when the connection becomes writable.
+            Behaviour::NeverRead => return self.update_interest(index, Interest::Writable),
         };
-        if !is_up {
+        if !is_open {
             return self.closed(index);
         }
         let client = &mut self.clients[index];
-        if self.plan.behaviour == Behaviour::Reset {
-            // What is closed by RST has nothing left that could fail.
-            let _ = client.line.take().map(Line::reset);
+        if self.config.behaviour == Behaviour::Reset {
+            // The connection is gone in any case.
+            let _ = client.connection.take().map(Connection::reset);
         } else {
-            self.watch(index, Interest::Readable);
+            self.update_interest(index, Interest::Readable);
         }
     }
 
-    /// Has `poll` tell what a client waits for.
-    fn watch(&self, index: usize, wanted: Interest) {
-        if let Some(line) = &self.clients[index].line {
-            // Whoever never reads is not told what could be read.
-            let never_reads = self.clients[index].is_up && self.plan.behaviour == Behaviour::NeverRead;
-            let wanted = if never_reads { wanted } else { line.interest(wanted) };
-            self.poll.modify(line, index as u64, wanted).expect("the descriptor was added and is open");
+    fn update_interest(&self, index: usize, wanted: Interest) {
+        if let Some(connection) = &self.clients[index].connection {
+            // TLS asks to read at times, which a client that never reads must not do.
+            let never_reads = self.clients[index].is_established && self.config.behaviour == Behaviour::NeverRead;
+            let wanted = if never_reads { wanted } else { connection.interest(wanted) };
+            self.poll.modify(connection, index as u64, wanted).expect("the descriptor was added and is open");
         }
     }
 
-    /// Sends what TLS still holds.
+    /// Sends what TLS has buffered.
     fn finish_writing(&mut self, index: usize) {
         if self.write(index, &[]) {
-            self.watch(index, Interest::Readable);
+            self.update_interest(index, Interest::Readable);
         } else {
             self.closed(index);
         }
     }
 
-    /// What a client does that never reads, whenever there is room.
-    fn go_on(&mut self, index: usize) {
+    /// Continues [`Behaviour::NeverRead`].
+    fn send_queries(&mut self, index: usize) {
         if self.clients[index].sent >= NEVER_READ_LEN {
-            return self.watch(index, Interest::Nothing);
+            return self.update_interest(index, Interest::Nothing);
         }
-        // From where the last write ended, within a query or not.
-        let query = self.framed(index);
+        // The last write may have ended inside a query.
+        let query = self.framed_query(index);
         let offset = self.clients[index].sent % query.len();
         let octets: Vec<u8> = query.iter().copied().cycle().skip(offset).take(32 * query.len()).collect();
         if !self.write(index, &octets) {
@@ -318,49 +304,47 @@ impl<'h> Crowd<'h> {
         }
     }
 
-    /// Sends an octet of each slow client whose second is over.
+    /// Continues [`Behaviour::ByteASecond`] for every client whose next octet is due.
     fn send_slow(&mut self) {
         let now = self.now();
         while let Some((due, index)) = self.slow.front().copied().filter(|(due, _)| *due <= now) {
             self.slow.pop_front();
-            let query = self.framed(index);
+            let query = self.framed_query(index);
             let next = query[self.clients[index].sent % query.len()];
-            if self.clients[index].line.is_none() {
+            if self.clients[index].connection.is_none() {
                 continue;
             }
             if self.write(index, &[next]) {
-                self.slow.push_back((due + SLOW_STEP, index));
+                self.slow.push_back((due + SLOW_INTERVAL, index));
             } else {
                 self.closed(index);
             }
         }
     }
 
-    fn give_up_connecting(&mut self) {
+    fn expire_connecting(&mut self) {
         let now = self.now();
-        if self.connecting == 0 || self.clients.len() < self.plan.connections {
+        if self.connecting == 0 || self.clients.len() < self.config.connections {
             return;
         }
-        if self.due_at(self.plan.connections) + CONNECT_TIMEOUT < now {
+        if self.due_at(self.config.connections) + CONNECT_TIMEOUT < now {
             for index in 0..self.clients.len() {
-                if self.clients[index].line.is_some() && !self.clients[index].is_up {
+                if self.clients[index].connection.is_some() && !self.clients[index].is_established {
                     self.drop_connecting(index, &ErrorKind::TimedOut.into());
                 }
             }
         }
     }
 
-    /// The query of a client behind its length.
-    fn framed(&self, index: usize) -> Vec<u8> {
-        let message = self.plan.queries.at((index % self.plan.queries.len()) as u32).message;
-        [&(message.len() as u16).to_be_bytes()[..], message].concat()
+    fn framed_query(&self, index: usize) -> Vec<u8> {
+        frame(self.config.queries.at((index % self.config.queries.len()) as u32).message)
     }
 
-    /// Writes as much as there is room for; false when the connection is gone.
+    /// Writes as much as there is room for; returns whether the connection is still open.
     fn write(&mut self, index: usize, octets: &[u8]) -> bool {
         let client = &mut self.clients[index];
-        let Some(line) = &mut client.line else { return false };
-        match line.write(octets) {
+        let Some(connection) = &mut client.connection else { return false };
+        match connection.write(octets) {
             Ok(len) => {
                 client.sent += len;
                 true
@@ -369,28 +353,29 @@ impl<'h> Crowd<'h> {
         }
     }
 
-    /// Reads and forgets; false when the connection is gone.
-    fn reads(&mut self, index: usize) -> bool {
-        if self.plan.behaviour == Behaviour::NeverRead {
+    /// Reads and discards; returns whether the connection is still open.
+    fn read(&mut self, index: usize) -> bool {
+        if self.config.behaviour == Behaviour::NeverRead {
             return true;
         }
-        let Some(line) = &mut self.clients[index].line else { return false };
-        match line.read(&mut self.buffer) {
+        let Some(connection) = &mut self.clients[index].connection else { return false };
+        match connection.read(&mut self.buffer) {
             Ok(0) => false,
             Ok(_) => {
-                self.held.responses += 1;
+                self.result.responses += 1;
                 true
             }
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
     }
 
+    /// Records that the server closed a connection.
     fn closed(&mut self, index: usize) {
-        let stood_s = (self.now() - self.clients[index].since).as_secs_f64();
-        self.clients[index].line = None;
-        let held = &mut self.held;
-        held.closed_by_peer += 1;
-        held.first_closed_s = Some(held.first_closed_s.map_or(stood_s, |first| first.min(stood_s)));
-        held.last_closed_s = Some(held.last_closed_s.map_or(stood_s, |last| last.max(stood_s)));
+        let age_s = (self.now() - self.clients[index].since).as_secs_f64();
+        self.clients[index].connection = None;
+        let result = &mut self.result;
+        result.closed_by_peer += 1;
+        result.first_closed_s = Some(result.first_closed_s.map_or(age_s, |first| first.min(age_s)));
+        result.last_closed_s = Some(result.last_closed_s.map_or(age_s, |last| last.max(age_s)));
     }
 }

@@ -1,31 +1,35 @@
-//! The load generator: what it sends is fixed before it starts, and what it tells is true.
+//! The load generator: open-loop and closed-loop queries, with every response checked.
 //!
-//! * [`plan`] fixes when each query is to leave; [`queries`] renders them all before the first one does.
-//! * [`worker`] is a thread that sends what is due over [`udp`] and [`stream`] (plain or in [`tls`]), finds the query of
-//!   each answer in [`flight`], has it judged by [`verify`], and counts in [`measure`], always from the intended time of sending.
-//! * [`run`] puts threads together; [`search`] repeats runs to find the highest rate; [`report`] writes JSON lines.
-//! * [`hold`] keeps connections, idle or hostile; [`xfr`] is a secondary that keeps nothing and a primary that knows nothing.
+//! * [`schedule`] computes the send time of every query, and [`queries`] encodes them all, before the run starts.
+//! * [`worker`] is a sender thread. It sends due queries over [`udp`] or a [`pool`] of TCP or [`tls`] connections, matches
+//!   responses to [`outstanding`] queries, checks them with [`verify`], and records latency in [`metrics`], always from the
+//!   intended send time (so there is no coordinated omission).
+//! * [`run`] starts the workers and merges their metrics; [`search`] repeats runs to find the peak rate; [`report`] writes
+//!   the results as JSON lines.
+//! * [`hold`] opens and holds connections, idle or hostile; [`xfr`] has a secondary that discards zones and a primary that
+//!   replays encoded ones.
 //!
-//! It never uses the `answer` crate, or a bug would check itself.
+//! This crate must not use the `answer` crate, or a bug there would check itself.
 #![forbid(unsafe_code)]
 
-mod book;
 pub mod command;
-pub mod flight;
+mod connection;
+pub mod framing;
 pub mod hold;
-mod line;
-pub mod measure;
+mod ledger;
+pub mod metrics;
+pub mod outstanding;
 pub mod pacer;
-pub mod plan;
+pub mod pool;
 pub mod queries;
 mod random;
 mod records;
 pub mod report;
 pub mod run;
+pub mod schedule;
 pub mod search;
-mod signing;
-pub mod stream;
 pub mod tls;
+mod tsig;
 pub mod udp;
 pub mod verify;
 pub mod worker;

@@ -1,4 +1,4 @@
-//! `zonda-load`: measures DNS servers truthfully.
+//! `zonda-load`: a load generator for DNS servers. See [`load`].
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,76 +1,71 @@
-//! Which query a worker sends next, and when. Used by [`crate::worker`].
+//! Decides which query a [`crate::worker`] sends next, and when.
 
 use std::iter::Peekable;
 
-use crate::plan::Schedule;
+use crate::schedule::Schedule;
 
 /// When a worker sends its next query.
-pub enum Pace {
-    /// By the schedule, whatever has been answered.
-    Open(Box<dyn Iterator<Item = u64> + Send>),
-    /// When fewer than `outstanding` are in flight.
+pub enum Pacing {
+    /// Open loop: at scheduled times, in nanoseconds from the start, whatever has been answered.
+    Open(Peekable<Box<dyn Iterator<Item = u64> + Send>>),
+    /// Closed loop: whenever fewer than `outstanding` queries are outstanding.
     Closed {
-        /// How many are in flight at most.
+        /// The maximum number of outstanding queries.
         outstanding: usize,
-        /// When the last one is sent.
+        /// When sending ends.
         end_ns: u64,
     },
 }
 
-impl Pace {
-    /// The share of one of `workers` threads in a schedule: every query has one that sends it.
-    pub fn share(schedule: Schedule, worker: usize, workers: usize) -> Pace {
-        Pace::Open(Box::new(schedule.skip(worker).step_by(workers)))
+impl Pacing {
+    /// Worker number `worker`'s part of a schedule that `workers` threads share: every `workers`-th query.
+    pub fn open(schedule: Schedule, worker: usize, workers: usize) -> Pacing {
+        let times: Box<dyn Iterator<Item = u64> + Send> = Box::new(schedule.skip(worker).step_by(workers));
+        Pacing::Open(times.peekable())
     }
 }
 
-/// What comes next on the schedule, and which query it is.
+/// Gives out queries as they become due.
 pub struct Pacer {
-    pace: PeekablePace,
+    pacing: Pacing,
+    /// The number of the next query, before it is reduced modulo `query_count`.
     number: u64,
     step: u64,
     query_count: u64,
     timeout_ns: u64,
 }
 
-enum PeekablePace {
-    Open(Peekable<Box<dyn Iterator<Item = u64> + Send>>),
-    Closed { outstanding: usize, end_ns: u64 },
-}
-
-/// What is due.
+/// A query that is due.
 pub enum Due {
     /// To be sent now.
     Query {
         /// Its number.
         number: u32,
-        /// When it was to leave.
+        /// When it was scheduled.
         intended_ns: u64,
     },
-    /// So late that an answer would be too late in any case.
+    /// A whole time-out late, and therefore not sent.
     Missed {
-        /// When it was to leave.
+        /// When it was scheduled.
         intended_ns: u64,
     },
 }
 
 impl Pacer {
-    /// The part of a schedule that a worker of so many has, with so many queries; what is a time-out late is missed.
-    pub fn new(pace: Pace, (worker, workers): (usize, usize), query_count: usize, timeout_ns: u64) -> Pacer {
-        let pace = match pace {
-            Pace::Open(times) => PeekablePace::Open(times.peekable()),
-            Pace::Closed { outstanding, end_ns } => PeekablePace::Closed { outstanding, end_ns },
-        };
-        Pacer { pace, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
+    /// A pacer for worker number `worker` of `workers`, which cycles through `query_count` queries.
+    pub fn new(pacing: Pacing, (worker, workers): (usize, usize), query_count: usize, timeout_ns: u64) -> Pacer {
+        Pacer { pacing, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
     }
 
-    /// The next query, if it is due; in a closed loop only if fewer than `most` are in flight, however many it may have.
+    /// The next query, if it is due. `max_outstanding` is a further limit for a closed loop.
     #[inline]
-    pub fn next(&mut self, now: u64, in_flight: usize, most: usize) -> Option<Due> {
-        let intended_ns = match &mut self.pace {
-            PeekablePace::Open(times) => times.next_if(|&time| time <= now)?,
-            PeekablePace::Closed { outstanding, end_ns } if in_flight < most.min(*outstanding) && now < *end_ns => now,
-            PeekablePace::Closed { .. } => return None,
+    pub fn next(&mut self, now: u64, outstanding_count: usize, max_outstanding: usize) -> Option<Due> {
+        let intended_ns = match &mut self.pacing {
+            Pacing::Open(times) => times.next_if(|&time| time <= now)?,
+            Pacing::Closed { outstanding, end_ns } => {
+                let may_send = outstanding_count < max_outstanding.min(*outstanding) && now < *end_ns;
+                may_send.then_some(now)?
+            }
         };
         let number = (self.number % self.query_count) as u32;
         self.number += self.step;
@@ -80,19 +75,19 @@ impl Pacer {
         Some(Due::Query { number, intended_ns })
     }
 
-    /// When the next query is to be sent; `None` when that is up to the answers, or there is none.
+    /// When the next query is due; `None` in a closed loop, and at the end of the schedule.
     pub fn next_ns(&mut self) -> Option<u64> {
-        match &mut self.pace {
-            PeekablePace::Open(times) => times.peek().copied(),
-            PeekablePace::Closed { .. } => None,
+        match &mut self.pacing {
+            Pacing::Open(times) => times.peek().copied(),
+            Pacing::Closed { .. } => None,
         }
     }
 
-    /// Whether nothing is sent any more.
-    pub fn is_over(&mut self, now: u64) -> bool {
-        match &mut self.pace {
-            PeekablePace::Open(times) => times.peek().is_none(),
-            PeekablePace::Closed { end_ns, .. } => now >= *end_ns,
+    /// Whether no further query will be sent.
+    pub fn is_finished(&mut self, now: u64) -> bool {
+        match &mut self.pacing {
+            Pacing::Open(times) => times.peek().is_none(),
+            Pacing::Closed { end_ns, .. } => now >= *end_ns,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The queries of a run: rendered before it, so that sending one is copying its octets and writing two for the id.
+//! The queries of a run, encoded before it starts: to send one is to copy it and to set its id.
 
 pub mod file;
 pub mod maintenance;
@@ -12,16 +12,16 @@ use wire::{Class, HEADER_LEN, NameRef, Rtype};
 
 use crate::random::Random;
 
-/// The longest query, in octets; longer ones (huge updates) are for no load.
+/// The maximum length of a query, in octets.
 pub const MAX_QUERY_LEN: usize = 1400;
 
-/// Rendered queries, asked in order and round and round.
+/// Encoded queries, numbered from 0. A run sends them in order, and from the start again after the last one.
 #[derive(Clone, Debug, Default)]
 pub struct Queries {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// When, by whom and how each was asked; empty unless the queries are those of a capture.
-    origins: Vec<Origin>,
+    /// By number; empty unless the queries were captured.
+    origins: Vec<CaptureOrigin>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,18 +31,18 @@ struct Span {
     question_end: u16,
 }
 
-/// How a captured query was asked.
+/// When, by whom and over what a query was sent when it was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// Nanoseconds after the first one.
+pub struct CaptureOrigin {
+    /// Nanoseconds after the first query of the capture.
     pub time_ns: u64,
     /// The number of the client, in order of appearance.
     pub client: u32,
-    /// Whether it came over TCP.
-    pub stream: bool,
+    /// Whether it was sent over TCP.
+    pub is_tcp: bool,
 }
 
-/// One rendered query.
+/// An encoded query.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'q> {
     /// The message, with id 0.
@@ -51,20 +51,20 @@ pub struct Query<'q> {
 }
 
 impl<'q> Query<'q> {
-    /// Its question in wire form: name, type, class.
+    /// Its question in wire format: name, type, class.
     #[inline]
     pub fn question(&self) -> &'q [u8] {
         &self.message[HEADER_LEN..self.question_end]
     }
 }
 
-/// Why octets are no query.
+/// Why a message cannot be sent as a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAQuery {
-    /// It is an answer, or has not exactly one question.
-    #[error("the message is no query with one question")]
+pub enum QueryError {
+    /// It is a response, or does not have exactly one question.
+    #[error("the message is not a query with one question")]
     Kind,
-    /// It ends too early.
+    /// It is truncated.
     #[error("the message ends too early")]
     Short,
     /// It is longer than [`MAX_QUERY_LEN`].
@@ -83,7 +83,7 @@ impl Queries {
         self.spans.is_empty()
     }
 
-    /// The query of that number, which is below [`Queries::len`].
+    /// Query number `number`, which is below [`Queries::len`].
     #[inline]
     pub fn at(&self, number: u32) -> Query<'_> {
         let span = self.spans[number as usize];
@@ -91,39 +91,40 @@ impl Queries {
         Query { message, question_end: span.question_end.into() }
     }
 
-    /// How the query of that number was asked when it was captured.
-    pub fn origin(&self, number: u32) -> Option<Origin> {
+    /// The origin of a captured query.
+    pub fn origin(&self, number: u32) -> Option<CaptureOrigin> {
         self.origins.get(number as usize).copied()
     }
 
-    /// All of [`Queries::origin`].
-    pub fn origins(&self) -> &[Origin] {
+    /// The origins of all queries; empty unless they were captured.
+    pub fn origins(&self) -> &[CaptureOrigin] {
         &self.origins
     }
 
-    /// The numbers of all queries, those of each `window` neighbours by falling length: equal ones stand side by side, with a
-    /// shorter one behind them, which is how the kernel takes several in one piece.
-    pub fn by_length(&self, window: usize) -> Arc<[u32]> {
+    /// The numbers of all queries, sorted by descending length within every `window` consecutive ones.
+    ///
+    /// A segment burst has equal lengths, except for a shorter last one; so bursts in this order are longer.
+    pub fn sorted_by_length(&self, window: usize) -> Arc<[u32]> {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
-        for neighbours in order.chunks_mut(window) {
-            neighbours.sort_by_key(|&number| Reverse(self.at(number).message.len()));
+        for consecutive in order.chunks_mut(window) {
+            consecutive.sort_by_key(|&number| Reverse(self.at(number).message.len()));
         }
         order.into()
     }
 
     /// Adds a query message (RFC 1035 4.1); its id is set to 0.
-    pub fn push(&mut self, message: &[u8]) -> Result<(), NotAQuery> {
-        let (header, rest) = message.split_at_checked(HEADER_LEN).ok_or(NotAQuery::Short)?;
+    pub fn push(&mut self, message: &[u8]) -> Result<(), QueryError> {
+        let (header, rest) = message.split_at_checked(HEADER_LEN).ok_or(QueryError::Short)?;
         if header[2] & 0x80 != 0 || header[4..6] != [0, 1] {
-            return Err(NotAQuery::Kind);
+            return Err(QueryError::Kind);
         }
         if message.len() > MAX_QUERY_LEN {
-            return Err(NotAQuery::Long);
+            return Err(QueryError::Long);
         }
-        let name = NameRef::from_wire(rest).map_err(|_| NotAQuery::Short)?;
+        let name = NameRef::from_wire(rest).map_err(|_| QueryError::Short)?;
         let question_end = HEADER_LEN + name.wire().len() + 4;
         if message.len() < question_end {
-            return Err(NotAQuery::Short);
+            return Err(QueryError::Short);
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(message);
@@ -133,70 +134,69 @@ impl Queries {
     }
 
     /// Adds a captured query.
-    pub fn push_captured(&mut self, message: &[u8], origin: Origin) -> Result<(), NotAQuery> {
+    pub fn push_captured(&mut self, message: &[u8], origin: CaptureOrigin) -> Result<(), QueryError> {
         self.push(message)?;
         self.origins.push(origin);
         Ok(())
     }
 
-    /// The wire form of the question of a query as text, for messages to people.
+    /// The question of a query as text, `name type`.
     pub fn describe(&self, number: u32) -> String {
         describe_question(self.at(number).question())
     }
 }
 
-/// `name type` of a question in wire form.
+/// A question in wire format as text, `name type`.
 pub fn describe_question(question: &[u8]) -> String {
-    match NameRef::from_wire(question).ok().and_then(|name| {
-        let code = question.get(name.wire().len()..)?.first_chunk()?;
-        Some(format!("{name} {}", Rtype(u16::from_be_bytes(*code))))
-    }) {
-        Some(text) => text,
-        None => "a broken question".into(),
-    }
+    let describe = || {
+        let name = NameRef::from_wire(question).ok()?;
+        let rtype = question.get(name.wire().len()..)?.first_chunk()?;
+        Some(format!("{name} {}", Rtype(u16::from_be_bytes(*rtype))))
+    };
+    describe().unwrap_or_else(|| "a malformed question".into())
 }
 
-/// What is around the questions of a run.
+/// The flags and EDNS that all queries of a run get.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Dress {
+pub struct QueryTemplate {
     /// The EDNS payload size (RFC 6891 6.2.3); `None` for queries without EDNS.
     pub edns: Option<u16>,
-    /// The share of queries with DO (RFC 3225); they have EDNS.
+    /// The share of queries with DO (RFC 3225), which always have EDNS.
     pub dnssec_ok: f64,
-    /// Whether recursion is desired.
+    /// RD.
     pub recursion_desired: bool,
-    /// What the draw of DO begins with.
+    /// The seed for the choice of queries with DO.
     pub seed: u64,
 }
 
-/// Renders questions into queries.
+/// Encodes questions as queries.
 #[derive(Debug)]
-pub struct Renderer {
-    dress: Dress,
+pub struct QueryEncoder {
+    template: QueryTemplate,
     random: Random,
     message: Vec<u8>,
     queries: Queries,
 }
 
-impl Renderer {
-    /// A renderer without queries yet.
-    pub fn new(dress: &Dress) -> Renderer {
-        let random = Random::new(dress.seed ^ 0xd0);
-        Renderer { dress: dress.clone(), random, message: Vec::new(), queries: Queries::default() }
+impl QueryEncoder {
+    /// An encoder without queries yet.
+    pub fn new(template: &QueryTemplate) -> QueryEncoder {
+        let random = Random::new(template.seed ^ 0xd0);
+        QueryEncoder { template: template.clone(), random, message: Vec::new(), queries: Queries::default() }
     }
 
     /// Adds a query.
-    pub fn ask(&mut self, name: NameRef<'_>, qtype: Rtype, qclass: Class) {
-        let dnssec_ok = self.random.unit() < self.dress.dnssec_ok;
-        let edns = self.dress.edns.or(dnssec_ok.then_some(1232));
+    pub fn push(&mut self, name: NameRef<'_>, qtype: Rtype, qclass: Class) {
+        let dnssec_ok = self.random.unit() < self.template.dnssec_ok;
+        let edns = self.template.edns.or(dnssec_ok.then_some(1232));
         self.message.clear();
-        let flags = u8::from(self.dress.recursion_desired);
+        let flags = u8::from(self.template.recursion_desired);
         self.message.extend_from_slice(&[0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())]);
         self.message.extend_from_slice(name.wire());
         self.message.extend_from_slice(&qtype.0.to_be_bytes());
         self.message.extend_from_slice(&qclass.0.to_be_bytes());
         if let Some(payload) = edns {
-            // RFC 6891 6.1.2: the root name, OPT, payload, extended RCODE, version, flags, no options.
+            // RFC 6891 6.1.2: the root name, OPT, payload size, extended RCODE, version, flags, no options.
             self.message.extend_from_slice(&[0, 0, 41]);
             self.message.extend_from_slice(&payload.to_be_bytes());
             self.message.extend_from_slice(&[0, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]);
@@ -204,17 +204,7 @@ impl Renderer {
         self.queries.push(&self.message).expect("one question, shorter than the limit");
     }
 
-    /// How many queries there are.
-    pub fn len(&self) -> usize {
-        self.queries.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.queries.is_empty()
-    }
-
-    /// What was rendered.
+    /// The encoded queries.
     pub fn finish(self) -> Queries {
         self.queries
     }
@@ -230,21 +220,19 @@ mod tests {
     }
 
     #[test]
-    fn rendered_queries_are_messages() {
-        let dress = Dress { edns: Some(1400), dnssec_ok: 0.5, recursion_desired: false, seed: 1 };
-        let mut renderer = Renderer::new(&dress);
+    fn encoded_queries_are_well_formed() {
+        let template = QueryTemplate { edns: Some(1400), dnssec_ok: 0.5, recursion_desired: false, seed: 1 };
+        let mut encoder = QueryEncoder::new(&template);
         for _ in 0..1000 {
-            renderer.ask(name("www.example.").as_ref(), Rtype::AAAA, Class::IN);
+            encoder.push(name("www.example.").as_ref(), Rtype::AAAA, Class::IN);
         }
-        let queries = renderer.finish();
+        let queries = encoder.finish();
         let mut dnssec_ok = 0;
         for number in 0..1000 {
             let message = Message::parse(queries.at(number).message).expect("well-formed");
-            assert_eq!(
-                (message.questions[0].name.clone(), message.questions[0].qtype),
-                (name("www.example"), Rtype::AAAA)
-            );
-            let edns = message.edns.expect("asked for");
+            let question = &message.questions[0];
+            assert_eq!((&question.name, question.qtype), (&name("www.example"), Rtype::AAAA));
+            let edns = message.edns.expect("in the template");
             assert_eq!(edns.payload, 1400);
             dnssec_ok += u32::from(edns.dnssec_ok);
         }
@@ -253,16 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_query_is_refused() {
+    fn only_queries_are_accepted() {
         let mut queries = Queries::default();
-        let mut renderer = Renderer::new(&Dress::default());
-        renderer.ask(NameRef::ROOT, Rtype::NS, Class::IN);
-        let good = renderer.finish().at(0).message.to_vec();
+        let mut encoder = QueryEncoder::new(&QueryTemplate::default());
+        encoder.push(NameRef::ROOT, Rtype::NS, Class::IN);
+        let good = encoder.finish().at(0).message.to_vec();
         assert_eq!(queries.push(&good), Ok(()));
-        assert_eq!(queries.push(&good[..good.len() - 1]), Err(NotAQuery::Short));
-        let mut answer = good.clone();
-        answer[2] |= 0x80;
-        assert_eq!(queries.push(&answer), Err(NotAQuery::Kind));
+        assert_eq!(queries.push(&good[..good.len() - 1]), Err(QueryError::Short));
+        let mut response = good.clone();
+        response[2] |= 0x80;
+        assert_eq!(queries.push(&response), Err(QueryError::Kind));
         assert_eq!(queries.len(), 1);
     }
 }

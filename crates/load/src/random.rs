@@ -1,11 +1,11 @@
-//! Random numbers with a seed, so that a run can be repeated to the last query.
+//! Seeded random numbers, so that a run is reproducible.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): eight octets of state, every seed a good one.
+/// SplitMix64 (Steele, Lea, Flood 2014): eight octets of state, and every seed is good.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator; equal seeds give equal numbers.
+    /// A generator with a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -19,17 +19,17 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number from 0 up to and without 1.
+    /// A uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number below `limit`, which is not 0.
+    /// A uniform integer below `limit`, which is not 0.
     pub fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.bits()) * limit as u128) >> 64) as usize
     }
 
-    /// An exponential number with mean 1: the time between the events of a Poisson process of rate 1.
+    /// An exponential number with mean 1: the time between events of a Poisson process of rate 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

@@ -1,4 +1,4 @@
-//! A walk over the records of a message that looks at no more than it must and allocates nothing.
+//! Iterates over the records of a message without allocation.
 
 use wire::name::skip_name;
 use wire::{HEADER_LEN, Rtype};
@@ -10,11 +10,11 @@ pub struct RecordView<'m> {
     pub section: u8,
     /// Its type.
     pub rtype: Rtype,
-    /// Its RDATA as it stands there, with compressed names.
+    /// Its RDATA as in the message, with compressed names.
     pub rdata: &'m [u8],
 }
 
-/// The records of a message of at least a header, as far as it is well-formed.
+/// The records of a message of at least a header, up to the first malformed one.
 pub fn records(message: &[u8]) -> impl Iterator<Item = RecordView<'_>> {
     let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
     let mut at = Some(HEADER_LEN);
@@ -43,7 +43,7 @@ mod tests {
         \x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
 
     #[test]
-    fn every_record_is_seen_once() {
+    fn every_record_is_returned_once() {
         let found: Vec<_> = records(MESSAGE).collect();
         assert_eq!(
             found,
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_messages_end_the_walk() {
+    fn truncated_messages_end_the_iteration() {
         for len in HEADER_LEN..MESSAGE.len() {
             assert!(records(&MESSAGE[..len]).count() < 2, "{len}");
         }

@@ -1,6 +1,6 @@
-//! Results as JSON lines in the form of DNS-OARC's dns-metrics, and progress for people.
+//! Writes results as JSON lines in the dns-metrics format of DNS-OARC, and progress to a terminal.
 //!
-//! Times are in nanoseconds. What the form has no place for stands in the member `zonda`.
+//! Times are in nanoseconds. Members that dns-metrics does not define are in the object `zonda`.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -10,13 +10,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use wire::message::Rcode;
 
-use crate::measure::Measure;
-use crate::run::Outcome;
-use crate::verify::rcode_name;
+use crate::metrics::Metrics;
+use crate::run::RunResult;
 
-/// Writes the records of one run to standard output, each whole and flushed, and progress to standard error if that is a terminal.
+/// Writes the records of a run to standard output, flushing each, and progress to standard error if that is a terminal.
 pub struct Reporter {
     run_id: String,
     /// `open` or `closed`.
@@ -24,17 +24,18 @@ pub struct Reporter {
     transport: &'static str,
     shows_progress: bool,
     began: Option<Duration>,
-    /// Why the first record that was lost could not be written.
-    lost: RefCell<Option<io::Error>>,
+    /// The first error of writing a record.
+    write_error: RefCell<Option<io::Error>>,
 }
 
 impl Reporter {
-    /// A reporter; writes the header, with the command line in it.
+    /// A reporter; writes the header, which has the command line.
     pub fn new(loop_kind: &'static str, transport: &'static str) -> Reporter {
         let now = netio::clock::real();
         let run_id = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
         let shows_progress = io::stderr().is_terminal();
-        let reporter = Reporter { run_id, loop_kind, transport, shows_progress, began: None, lost: RefCell::default() };
+        let reporter =
+            Reporter { run_id, loop_kind, transport, shows_progress, began: None, write_error: RefCell::default() };
         let command = without_secrets(std::env::args());
         reporter.write(
             "header",
@@ -50,40 +51,41 @@ impl Reporter {
         reporter
     }
 
-    /// Writes an event: something that happened, with its figures.
+    /// Writes an event with figures.
     pub fn event(&self, kind: &str, message: &str, zonda: Value) {
         let now = nanoseconds(netio::clock::real());
         self.write("event", json!({"time": now, "msg_type": kind, "msg": message, "zonda": zonda}));
     }
 
-    /// Writes what came in an interval.
-    pub fn periodic(&mut self, outcome: &Outcome) {
-        self.write("stats_periodic", self.stats(outcome, Map::new(), false));
+    /// Writes the result of an interval.
+    pub fn write_interval(&mut self, result: &RunResult) {
+        self.write("stats_periodic", self.stats(result, Value::Null, false));
         if self.shows_progress {
-            let began = *self.began.get_or_insert(outcome.since);
-            eprint!("\r\x1b[K{}", progress_line(outcome, began));
+            let began = *self.began.get_or_insert(result.since);
+            eprint!("\r\x1b[K{}", progress_line(result, began));
         }
     }
 
-    /// Writes what came in the whole run, with further figures of the command's own, and says why it is not valid, if so.
-    /// An error if this or an earlier record could not be written.
-    pub fn sum(&self, outcome: &Outcome, more: Map<String, Value>) -> io::Result<()> {
-        self.write("stats_sum", self.stats(outcome, more, true));
+    /// Writes the result of the run, with the members of `extra` added to `zonda`.
+    ///
+    /// Returns the first error of writing any record.
+    pub fn write_sum(&self, result: &RunResult, extra: Value) -> io::Result<()> {
+        self.write("stats_sum", self.stats(result, extra, true));
         if self.shows_progress {
-            eprintln!("\r\x1b[K{}", progress_line(outcome, outcome.since));
+            eprintln!("\r\x1b[K{}", progress_line(result, result.since));
         }
-        self.all_written()
+        self.first_error()
     }
 
-    /// Writes the record of a command that sends no queries; fails as [`Reporter::sum`] does.
-    pub fn figures(&self, since: Duration, until: Duration, zonda: Map<String, Value>) -> io::Result<()> {
+    /// Writes the result of a command without query metrics; returns errors like [`Reporter::write_sum`].
+    pub fn write_figures(&self, since: Duration, until: Duration, zonda: Value) -> io::Result<()> {
         let times = json!({"since": nanoseconds(since), "until": nanoseconds(until), "zonda": zonda});
         self.write("stats_sum", times);
-        self.all_written()
+        self.first_error()
     }
 
-    fn all_written(&self) -> io::Result<()> {
-        self.lost.take().map_or(Ok(()), Err)
+    fn first_error(&self) -> io::Result<()> {
+        self.write_error.take().map_or(Ok(()), Err)
     }
 
     fn write(&self, kind: &str, mut record: Value) {
@@ -91,65 +93,65 @@ impl Reporter {
         record["type"] = json!(kind);
         let mut out = io::stdout().lock();
         if let Err(error) = writeln!(out, "{record}").and_then(|()| out.flush()) {
-            self.lost.borrow_mut().get_or_insert(error);
+            self.write_error.borrow_mut().get_or_insert(error);
         }
     }
 
-    fn stats(&self, outcome: &Outcome, more: Map<String, Value>, is_whole: bool) -> Value {
-        let measure = &outcome.measure;
+    fn stats(&self, result: &RunResult, extra: Value, is_sum: bool) -> Value {
+        let metrics = &result.metrics;
         let mut record = json!({
-            "since": nanoseconds(outcome.since),
-            "until": nanoseconds(outcome.until),
-            "queries": measure.queries,
-            "responses": measure.responses,
-            "timeouts": measure.timeouts,
-            "interrupted": measure.interrupted,
-            "unexpected": measure.unexpected,
-            "discarded": measure.discarded,
-            "response_rcodes": rcodes(measure),
-            "response_latency": latency(&measure.latency_actual),
-            "zonda": self.zonda(measure, more, is_whole),
+            "since": nanoseconds(result.since),
+            "until": nanoseconds(result.until),
+            "queries": metrics.queries,
+            "responses": metrics.responses,
+            "timeouts": metrics.timeouts,
+            "interrupted": metrics.interrupted,
+            "unexpected": metrics.unexpected,
+            "discarded": metrics.discarded,
+            "response_rcodes": rcodes(metrics),
+            "response_latency": latency(&metrics.latency_actual),
+            "zonda": self.zonda(metrics, extra, is_sum),
         });
         if self.transport != "udp" {
             record["conn_info"] = json!({
                 "type": self.transport,
-                "handshakes": measure.handshakes,
-                "handshakes_failed": measure.handshakes_failed,
-                "handshakes_resumed": measure.handshakes_resumed,
-                "handshake_failure": measure.handshake_failure,
-                "conn_latency": {"handshake": latency(&measure.handshake)},
+                "handshakes": metrics.handshakes,
+                "handshakes_failed": metrics.handshakes_failed,
+                "handshakes_resumed": metrics.handshakes_resumed,
+                "handshake_failure": metrics.handshake_failure,
+                "conn_latency": {"handshake": latency(&metrics.handshake)},
             });
         }
         record
     }
 
-    fn zonda(&self, measure: &Measure, more: Map<String, Value>, is_whole: bool) -> Value {
+    fn zonda(&self, metrics: &Metrics, extra: Value, is_sum: bool) -> Value {
         let mut zonda = json!({
             "loop": self.loop_kind,
             "transport": self.transport,
-            "scheduled": measure.scheduled,
-            "late": measure.late,
-            "missed": measure.missed,
-            "checked": measure.checked,
-            "wrong": measure.wrong,
-            "wrong_examples": measure.wrong_examples,
-            "truncated": measure.truncated,
-            "query_octets": measure.query_octets,
-            "response_octets": measure.response_octets,
-            "closed_early": measure.closed_early,
-            "refused": measure.refused,
-            "cpu_ns": measure.cpu_ns,
-            "schedule_error": quantiles(&measure.schedule_error),
-            "quantiles_intended": quantiles(&measure.latency_intended),
-            "quantiles_actual": quantiles(&measure.latency_actual),
-            "latency_intended": encode(&measure.latency_intended),
-            "latency_actual": encode(&measure.latency_actual),
+            "scheduled": metrics.scheduled,
+            "late": metrics.late,
+            "missed": metrics.missed,
+            "checked": metrics.checked,
+            "wrong": metrics.wrong,
+            "wrong_examples": metrics.wrong_examples,
+            "truncated": metrics.truncated,
+            "query_octets": metrics.query_octets,
+            "response_octets": metrics.response_octets,
+            "closed_early": metrics.closed_early,
+            "refused": metrics.refused,
+            "cpu_ns": metrics.cpu_ns,
+            "schedule_error": quantiles(&metrics.schedule_error),
+            "quantiles_intended": quantiles(&metrics.latency_intended),
+            "quantiles_actual": quantiles(&metrics.latency_actual),
+            "latency_intended": encode_histogram(&metrics.latency_intended),
+            "latency_actual": encode_histogram(&metrics.latency_actual),
         });
-        if is_whole {
-            zonda["invalid_because"] = json!(measure.invalid_because());
+        if is_sum {
+            zonda["invalid_because"] = json!(metrics.invalid_because());
         }
-        for (key, value) in more {
-            zonda[key] = value;
+        for (key, value) in extra.as_object().into_iter().flatten() {
+            zonda[key] = value.clone();
         }
         zonda
     }
@@ -163,7 +165,7 @@ impl Drop for Reporter {
     }
 }
 
-/// The command line, with the secrets of keys left out.
+/// The command line without TSIG secrets.
 fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut is_key = false;
     let shown = arguments.map(|argument| {
@@ -178,9 +180,9 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-fn rcodes(measure: &Measure) -> Value {
-    let counted = measure.rcodes.iter().enumerate().filter(|&(_, &count)| count > 0);
-    Value::Object(counted.map(|(rcode, &count)| (rcode_name(rcode as u8), json!(count))).collect())
+fn rcodes(metrics: &Metrics) -> Value {
+    let counted = metrics.rcodes.iter().enumerate().filter(|&(_, &count)| count > 0);
+    Value::Object(counted.map(|(rcode, &count)| (Rcode(rcode as u16).to_string(), json!(count))).collect())
 }
 
 fn latency(histogram: &Histogram<u64>) -> Value {
@@ -192,7 +194,7 @@ fn latency(histogram: &Histogram<u64>) -> Value {
     })
 }
 
-/// Some quantiles, in nanoseconds: what most readers look for without decoding a histogram.
+/// The percentiles that most readers want, in nanoseconds, without decoding the histogram.
 fn quantiles(histogram: &Histogram<u64>) -> Value {
     json!({
         "p50": histogram.value_at_quantile(0.5),
@@ -203,24 +205,24 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
     })
 }
 
-/// HdrHistogram V2, compressed, in base64, as the histogram logs of other tools have it.
-fn encode(histogram: &Histogram<u64>) -> String {
+/// The histogram as HdrHistogram V2, compressed, in base64, like HdrHistogram logs.
+fn encode_histogram(histogram: &Histogram<u64>) -> String {
     let mut octets = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut octets).expect("writing to memory");
     STANDARD.encode(octets)
 }
 
-fn progress_line(outcome: &Outcome, began: Duration) -> String {
-    let measure = &outcome.measure;
-    let seconds = (outcome.until - outcome.since).as_secs_f64();
-    let at_quantile = |quantile| measure.latency_intended.value_at_quantile(quantile) as f64 / 1e6;
+fn progress_line(result: &RunResult, began: Duration) -> String {
+    let metrics = &result.metrics;
+    let seconds = (result.until - result.since).as_secs_f64();
+    let at_quantile = |quantile| metrics.latency_intended.value_at_quantile(quantile) as f64 / 1e6;
     format!(
         "{:6.1} s  {:9.0} q/s  {:9.0} answers/s  {} timeouts  {} wrong  p50 {:.3} ms  p99 {:.3} ms",
-        (outcome.until.saturating_sub(began)).as_secs_f64(),
-        measure.queries as f64 / seconds,
-        measure.responses as f64 / seconds,
-        measure.timeouts,
-        measure.wrong,
+        (result.until.saturating_sub(began)).as_secs_f64(),
+        metrics.queries as f64 / seconds,
+        metrics.responses as f64 / seconds,
+        metrics.timeouts,
+        metrics.wrong,
         at_quantile(0.5),
         at_quantile(0.99),
     )

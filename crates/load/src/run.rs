@@ -1,4 +1,4 @@
-//! A whole run of queries: its threads, and what they measured together.
+//! A run: starts the workers and merges their metrics.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,22 +12,60 @@ use netio::client::Sources;
 use netio::clock;
 use wire::tsig::Key;
 
-use crate::measure::Measure;
-use crate::pacer::Pace;
-use crate::plan::{Arrivals, Profile, Schedule};
+use crate::metrics::Metrics;
+use crate::pacer::Pacing;
+use crate::pool::{ConnectionPool, PoolConfig};
 use crate::queries::Queries;
-use crate::stream::{Streams, Usage};
-use crate::tls::Tls;
-use crate::udp::Udp;
-use crate::verify::Verifier;
-use crate::worker::{Parts, Report, Worker};
+use crate::schedule::{ArrivalProcess, RateProfile, Schedule};
+use crate::tls::TlsConfig;
+use crate::udp::UdpSockets;
+use crate::verify::ResponseChecker;
+use crate::worker::{IntervalReport, Worker, WorkerConfig};
 
-/// How queries travel.
+/// The configuration of a run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The server under test.
+    pub server: SocketAddr,
+    /// UDP, TCP or both.
+    pub transport: Transport,
+    /// With [`Transport::Mixed`], the share of queries over TCP.
+    pub tcp_share: f64,
+    /// UDP sockets, or TCP connections, of all threads together.
+    pub connections: usize,
+    /// A TCP connection is closed after this many queries; 0: never.
+    pub queries_per_connection: u32,
+    /// The source addresses; `None` for the one that the kernel chooses.
+    pub sources: Option<Sources>,
+    /// The maximum number of UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their
+    /// lengths allow it; 1 to [`MAX_BURST_LEN`].
+    pub burst_len: usize,
+    /// Set for TLS instead of plain TCP.
+    pub tls: Option<TlsConfig>,
+    /// The TSIG key, if queries are signed.
+    pub key: Option<Arc<Key>>,
+    /// The queries; at least one.
+    pub queries: Arc<Queries>,
+    /// Checks responses.
+    pub checker: ResponseChecker,
+    /// When queries are sent.
+    pub timing: Timing,
+    /// How long queries are sent but not counted.
+    pub warm_up: Duration,
+    /// The time-out of a query.
+    pub timeout: Duration,
+    /// The reporting interval.
+    pub interval: Duration,
+    /// The processors to pin a thread to each; if empty, there is one thread, which is not pinned.
+    pub cpus: Vec<usize>,
+}
+
+/// The transport of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams.
+    /// UDP.
     Udp,
-    /// Streams, in TLS if [`Job::tls`] says how.
+    /// TCP, or TLS if [`Job::tls`] is set.
     Tcp,
     /// Both: as captured, or by [`Job::tcp_share`].
     Mixed,
@@ -36,86 +74,70 @@ pub enum Transport {
 /// When queries are sent.
 #[derive(Clone, Debug)]
 pub enum Timing {
-    /// An open loop at the rates of a profile, which has no warm-up in it.
-    Rate(Profile, Arrivals),
-    /// An open loop at the times of the capture, faster by a factor.
+    /// Open loop: at the rates of a profile, to which the warm-up is added.
+    Rate(RateProfile, ArrivalProcess),
+    /// Open loop: at the times of a capture, faster by a factor.
     Trace {
-        /// How many times as fast.
+        /// The factor.
         speed: f64,
     },
-    /// A closed loop: the next query waits for an answer. Latencies leave out what the waiting hides.
+    /// Closed loop: a query is sent when another is answered. Latencies are subject to coordinated omission.
     Closed {
-        /// Queries in flight.
+        /// The number of outstanding queries.
         outstanding: usize,
-        /// How long, without the warm-up.
+        /// The duration, without the warm-up.
         seconds: f64,
     },
 }
 
-/// The largest [`Job::bunch`]: as many as the kernel takes in one piece.
-pub const MAX_BUNCH: usize = 64;
+/// The largest [`Job::burst_len`]: the kernel's limit of segments in one send.
+pub const MAX_BURST_LEN: usize = 64;
 
-/// How many neighbours of a closed loop are asked in the order of their lengths: several of each length for a whole bunch, few
-/// enough that a server's caches see no other load.
-const WINDOW: usize = 1024;
+/// How many consecutive queries a closed loop sorts by length: enough for full segment bursts, few enough that the
+/// order hardly changes what the server has in its caches.
+const SORT_WINDOW: usize = 1024;
 
-/// A run.
+/// The metrics of a run, or of one interval of it.
 #[derive(Clone, Debug)]
-pub struct Job {
-    /// Who is asked.
-    pub server: SocketAddr,
-    /// How.
-    pub transport: Transport,
-    /// With [`Transport::Mixed`], the share of queries that go over TCP.
-    pub tcp_share: f64,
-    /// Sockets, or TCP connections, of all threads together.
-    pub connections: usize,
-    /// After how many queries a TCP connection is closed; 0: never.
-    pub queries_per_connection: u32,
-    /// Where queries come from; `None` for the address that the kernel chooses.
-    pub sources: Option<Sources>,
-    /// How many queries over UDP leave by one socket if they are due together, in as few pieces as their lengths allow
-    /// (UDP_SEGMENT); 1 to [`MAX_BUNCH`].
-    pub bunch: usize,
-    /// How streams are encrypted; `None` for plain TCP.
-    pub tls: Option<Tls>,
-    /// What queries are signed with; `None` for not at all.
-    pub key: Option<Arc<Key>>,
-    /// What is asked; not empty.
-    pub queries: Arc<Queries>,
-    /// What is right.
-    pub verifier: Verifier,
-    /// When.
-    pub timing: Timing,
-    /// How long nothing is measured.
-    pub warm_up: Duration,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// How often there is an intermediate result.
-    pub interval: Duration,
-    /// The processors that threads stay on, one each; without any there is one thread, which goes anywhere.
-    pub cpus: Vec<usize>,
-}
-
-/// What a run measured, or what came in one interval of it.
-#[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunResult {
     /// When it began, after the warm-up, since 1970.
     pub since: Duration,
-    /// When the last query was sent, or was to be sent; answers are waited for longer.
+    /// When the last query was sent, or scheduled; responses may arrive later.
     pub until: Duration,
-    /// The figures.
-    pub measure: Measure,
+    /// The metrics.
+    pub metrics: Metrics,
 }
 
 impl Job {
-    /// Runs to the end or until `stop`; `progress` is told every interval's result.
-    pub fn run(&self, stop: &AtomicBool, mut progress: impl FnMut(&Outcome)) -> io::Result<Outcome> {
+    /// A run over UDP by one socket, in which only the question of a response is checked.
+    pub fn new(server: SocketAddr, queries: Arc<Queries>, timing: Timing) -> Job {
+        Job {
+            server,
+            transport: Transport::Udp,
+            tcp_share: 0.0,
+            connections: 1,
+            queries_per_connection: 0,
+            sources: None,
+            burst_len: 8,
+            tls: None,
+            key: None,
+            queries,
+            checker: ResponseChecker::Question,
+            timing,
+            warm_up: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_secs(1),
+            cpus: Vec::new(),
+        }
+    }
+
+    /// Runs to the end or until `stop`. `on_interval` gets the result of each interval.
+    pub fn run(&self, stop: &AtomicBool, mut on_interval: impl FnMut(&RunResult)) -> io::Result<RunResult> {
         let worker_count = self.cpus.len().max(1);
         let order = self.order();
         let workers =
             (0..worker_count).map(|index| self.worker(index, worker_count, &order)).collect::<io::Result<Vec<_>>>()?;
-        // So that the threads are there when the time begins to count.
+        // Time for the threads to start.
         let start = clock::monotonic_exact() + Duration::from_millis(10);
         let since = clock::real() + Duration::from_millis(10) + self.warm_up;
         thread::scope(|scope| {
@@ -128,22 +150,22 @@ impl Job {
                 })
                 .collect();
             drop(sender);
-            let measure = self.gather(&reports, worker_count, since, &mut progress);
-            let is_whole = !stop.load(Ordering::Relaxed);
-            let mut sent = if is_whole { self.planned() } else { Duration::ZERO };
+            let metrics = self.merge(&reports, worker_count, since, &mut on_interval);
+            let is_complete = !stop.load(Ordering::Relaxed);
+            let mut sent = if is_complete { self.sending_time() } else { Duration::ZERO };
             for thread in threads {
                 sent = sent.max(thread.join().expect("workers do not panic")?);
             }
-            Ok(Outcome { since, until: since + sent.saturating_sub(self.warm_up), measure })
+            Ok(RunResult { since, until: since + sent.saturating_sub(self.warm_up), metrics })
         })
     }
 
-    /// How long queries are to be sent, the warm-up included.
-    fn planned(&self) -> Duration {
+    /// How long queries are scheduled for, including the warm-up.
+    fn sending_time(&self) -> Duration {
         match &self.timing {
             Timing::Rate(profile, _) => self.warm_up + Duration::from_secs_f64(profile.seconds()),
             Timing::Closed { seconds, .. } => self.warm_up + Duration::from_secs_f64(*seconds),
-            // Traces have no warm-up of their own: it is their beginning.
+            // The warm-up of a trace is its beginning.
             Timing::Trace { speed } => {
                 let last_ns = self.queries.origins().last().map_or(0, |last| last.time_ns);
                 Duration::from_nanos((last_ns as f64 / speed) as u64)
@@ -151,11 +173,11 @@ impl Job {
         }
     }
 
-    /// The queries of a closed loop have no times of their own, so that those go together which leave in few pieces.
+    /// The order of sending; empty for ascending numbers. A closed loop over UDP reorders for longer segment bursts.
     fn order(&self) -> Arc<[u32]> {
-        let is_free = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
-        if is_free && self.transport == Transport::Udp && self.bunch > 1 {
-            self.queries.by_length(WINDOW)
+        let may_reorder = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
+        if may_reorder && self.transport == Transport::Udp && self.burst_len > 1 {
+            self.queries.sorted_by_length(SORT_WINDOW)
         } else {
             Arc::default()
         }
@@ -165,23 +187,30 @@ impl Job {
         let sources = self.sources.map(|sources| share_of(sources, index, count));
         let connections = self.connections / count + usize::from(index < self.connections % count);
         let udp = match self.transport {
-            Transport::Udp | Transport::Mixed => Some(Udp::open(self.server, connections, sources, self.bunch)?),
+            Transport::Udp | Transport::Mixed => {
+                Some(UdpSockets::open(self.server, connections, sources, self.burst_len)?)
+            }
             Transport::Tcp => None,
         };
-        let queries_per_connection = self.queries_per_connection;
-        let passes_over_begun = matches!(self.timing, Timing::Closed { .. });
-        let usage = Usage { connections, queries_per_connection, passes_over_begun, sources, tls: self.tls.clone() };
-        let first_token = udp.as_ref().map_or(0, Udp::socket_count) as u64;
-        Worker::new(Parts {
+        let pool_config = PoolConfig {
+            connections,
+            queries_per_connection: self.queries_per_connection,
+            prefer_established: matches!(self.timing, Timing::Closed { .. }),
+            sources,
+            tls: self.tls.clone(),
+        };
+        let first_token = udp.as_ref().map_or(0, UdpSockets::socket_count) as u64;
+        Worker::new(WorkerConfig {
             queries: self.queries.clone(),
             order: order.clone(),
-            verifier: self.verifier.clone(),
+            checker: self.checker.clone(),
             key: self.key.clone(),
             share: (index, count),
-            pace: self.pace(index, count),
+            pacing: self.pacing(index, count),
             udp,
-            streams: (self.transport != Transport::Udp).then(|| Streams::new(self.server, usage, first_token)),
-            stream_share: self.tcp_share,
+            pool: (self.transport != Transport::Udp)
+                .then(|| ConnectionPool::new(self.server, pool_config, first_token)),
+            tcp_share: self.tcp_share,
             timeout_ns: self.timeout.as_nanos() as u64,
             warm_up_ns: self.warm_up.as_nanos() as u64,
             interval_ns: self.interval.as_nanos() as u64,
@@ -189,53 +218,53 @@ impl Job {
         })
     }
 
-    fn pace(&self, index: usize, count: usize) -> Pace {
+    fn pacing(&self, index: usize, count: usize) -> Pacing {
         match &self.timing {
             Timing::Rate(profile, arrivals) => {
                 let profile = profile.clone().after_warm_up(self.warm_up.as_secs_f64());
-                Pace::share(Schedule::of_rate(profile, *arrivals), index, count)
+                Pacing::open(Schedule::from_profile(profile, *arrivals), index, count)
             }
             Timing::Trace { speed } => {
                 let times = self.queries.origins().iter().map(|origin| origin.time_ns).collect();
-                Pace::share(Schedule::of_trace(times, *speed), index, count)
+                Pacing::open(Schedule::from_trace(times, *speed), index, count)
             }
             Timing::Closed { outstanding, seconds } => {
                 let outstanding = outstanding / count + usize::from(index < outstanding % count);
                 let end = self.warm_up + Duration::from_secs_f64(*seconds);
-                Pace::Closed { outstanding, end_ns: end.as_nanos() as u64 }
+                Pacing::Closed { outstanding, end_ns: end.as_nanos() as u64 }
             }
         }
     }
 
-    /// Adds up what the workers report; tells of each interval when all of them have ended it.
-    fn gather(
+    /// Merges the workers' reports; calls `on_interval` when all workers have reported an interval.
+    fn merge(
         &self,
-        reports: &Receiver<Report>,
+        reports: &Receiver<IntervalReport>,
         worker_count: usize,
         since: Duration,
-        progress: &mut impl FnMut(&Outcome),
-    ) -> Measure {
-        let mut total = Measure::default();
-        // The intervals that not all workers have reported yet; the first is number `done`.
-        let mut pending: Vec<Vec<Measure>> = Vec::new();
+        on_interval: &mut impl FnMut(&RunResult),
+    ) -> Metrics {
+        let mut total = Metrics::default();
+        // Intervals that some workers have not reported yet; the first is number `done`.
+        let mut pending: Vec<Vec<Metrics>> = Vec::new();
         let mut done = 0;
-        for (interval, measure) in reports {
-            total.add(&measure);
+        for (interval, metrics) in reports {
+            total.add(&metrics);
             let index = (interval - done) as usize;
             pending.resize_with(pending.len().max(index + 1), Vec::new);
-            pending[index].push(measure);
+            pending[index].push(metrics);
             while pending.first().is_some_and(|parts| parts.len() == worker_count) {
                 let began = since + self.interval * done as u32 - self.warm_up;
                 done += 1;
-                let whole = pending.remove(0).into_iter().reduce(|mut whole, part| {
-                    whole.add(&part);
-                    whole
+                let merged = pending.remove(0).into_iter().reduce(|mut merged, part| {
+                    merged.add(&part);
+                    merged
                 });
-                let outcome =
-                    Outcome { since: began, until: began + self.interval, measure: whole.unwrap_or_default() };
-                // What leaves right behind the warm-up may be counted at the end of its last interval.
-                if outcome.until > since || outcome.measure.scheduled > 0 {
-                    progress(&outcome);
+                let result =
+                    RunResult { since: began, until: began + self.interval, metrics: merged.unwrap_or_default() };
+                // The first queries after the warm-up may be counted in its last interval.
+                if result.until > since || result.metrics.scheduled > 0 {
+                    on_interval(&result);
                 }
             }
         }
@@ -243,7 +272,7 @@ impl Job {
     }
 }
 
-/// The sources of one of several threads; where there are fewer than threads, some have the same.
+/// The part of the sources for one of `count` threads. If there are fewer sources than threads, some threads share one.
 fn share_of(sources: Sources, index: usize, count: usize) -> Sources {
     let (index, count) = (index as u32, count as u32);
     let begin = (sources.count as u64 * u64::from(index) / u64::from(count)) as u32;

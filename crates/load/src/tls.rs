@@ -1,4 +1,4 @@
-//! TLS as clients of DNS over TLS (RFC 7858) and of transfers over TLS (RFC 9103) speak it, and as a primary does.
+//! TLS for DNS over TLS (RFC 7858) and zone transfers over TLS (RFC 9103).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,10 +17,9 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// RFC 9103 7.1: what goes over the connection. It is offered and not insisted on, since not every server selects it:
-/// NSD 4.6 does not.
+/// The ALPN of DNS over TLS (RFC 9103 7.1). It is offered but not required, since NSD 4.6 does not select it.
 const ALPN_DOT: &[u8] = b"dot";
-/// Tickets that are kept: as many as connections that may begin at once.
+/// The size of the session cache: enough for all connections that may open at once.
 const MAX_TICKETS: usize = 4096;
 
 /// What a connection is for.
@@ -28,7 +27,7 @@ const MAX_TICKETS: usize = 4096;
 pub enum Purpose {
     /// Queries.
     Queries,
-    /// Transfers. RFC 9103 7.2: they need TLS 1.3.
+    /// Zone transfers, which need TLS 1.3 (RFC 9103 7.2).
     Transfers,
 }
 
@@ -42,47 +41,47 @@ impl Purpose {
     }
 }
 
-/// How connections to one server begin.
+/// The TLS configuration of a client, for one server.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct TlsConfig {
     config: Arc<ClientConfig>,
     server_name: ServerName<'static>,
 }
 
-impl Tls {
-    /// The server must have a certificate for `server_name` by one of `authorities`, if there are any; else it is not checked.
-    /// Sessions are resumed if `resumes`, and never otherwise.
+impl TlsConfig {
+    /// The server's certificate must be valid for `server_name` and issued by one of `authorities`; without authorities
+    /// it is not verified. `resume` turns session resumption on.
     pub fn new(
         server_name: ServerName<'static>,
         authorities: Vec<CertificateDer<'static>>,
-        resumes: bool,
+        resume: bool,
         purpose: Purpose,
-    ) -> Result<Tls, Error> {
+    ) -> Result<TlsConfig, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        // The first random number takes some 40 ms, which are not to be measured as part of a handshake.
+        // The first random number takes about 40 ms, which must not be measured as handshake latency.
         provider.secure_random.fill(&mut [0; 32]).map_err(|_| Error::FailedToGetRandomBytes)?;
-        let verifier = Arc::new(Verifier::new(authorities, &provider)?);
+        let verifier = Arc::new(CertificateVerifier::new(authorities, &provider)?);
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(purpose.versions())?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN_DOT.to_vec()];
-        config.resumption = match resumes {
-            true => Resumption::store(Arc::new(Sessions::default())),
+        config.resumption = match resume {
+            true => Resumption::store(Arc::new(SessionCache::default())),
             false => Resumption::disabled(),
         };
-        Ok(Tls { config: Arc::new(config), server_name })
+        Ok(TlsConfig { config: Arc::new(config), server_name })
     }
 
-    /// A connection before its first message.
-    pub fn begin(&self) -> Result<ClientConnection, Error> {
+    /// A session for a new connection.
+    pub fn new_session(&self) -> Result<ClientConnection, Error> {
         ClientConnection::new(self.config.clone(), self.server_name.clone())
     }
 }
 
-/// What a primary needs for transfers over TLS: its certificate and those above it, and its key.
-pub fn primary(
+/// The TLS configuration of a primary, from its certificate chain and key.
+pub fn server_config(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<Arc<ServerConfig>, Error> {
@@ -94,34 +93,37 @@ pub fn primary(
     Ok(Arc::new(config))
 }
 
-/// A certificate for `localhost` that nobody has reason to trust, with its key.
-pub fn self_made() -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rcgen::Error> {
+/// A self-signed certificate for `localhost`, with its key.
+pub fn self_signed() -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rcgen::Error> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_string()])?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     Ok((vec![made.cert.der().clone()], key.into()))
 }
 
-//----------- Verifier ---------------------------------------------------------
+//----------- CertificateVerifier ----------------------------------------------
 
-/// Verifies certificates as `rustls` does, with two differences: without authorities it takes any, and an authority may
-/// itself be the server's certificate, as `openssl req -x509` makes them.
+/// Verifies certificates as `rustls` does, with two differences: without authorities it accepts any certificate, and an
+/// authority may itself be the server's certificate, like those that `openssl req -x509` makes.
 #[derive(Debug)]
-struct Verifier {
+struct CertificateVerifier {
     authorities: Vec<CertificateDer<'static>>,
-    /// `None` for a verifier that takes everything.
+    /// `None` to accept any certificate.
     inner: Option<Arc<WebPkiServerVerifier>>,
     schemes: Vec<SignatureScheme>,
 }
 
-impl Verifier {
-    fn new(authorities: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Verifier, Error> {
+impl CertificateVerifier {
+    fn new(
+        authorities: Vec<CertificateDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<CertificateVerifier, Error> {
         let mut roots = RootCertStore::empty();
         for authority in &authorities {
             roots.add(authority.clone())?;
         }
-        let verified = |roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-        let inner = (!authorities.is_empty()).then(|| verified(roots)).transpose();
-        Ok(Verifier {
+        let verifier = |roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        let inner = (!authorities.is_empty()).then(|| verifier(roots)).transpose();
+        Ok(CertificateVerifier {
             authorities,
             inner: inner.map_err(|error| Error::General(error.to_string()))?,
             schemes: provider.signature_verification_algorithms.supported_schemes(),
@@ -129,7 +131,16 @@ impl Verifier {
     }
 }
 
-impl ServerCertVerifier for Verifier {
+impl CertificateVerifier {
+    fn verify_signature(
+        &self,
+        verify: impl FnOnce(&WebPkiServerVerifier) -> Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.as_deref().map_or(Ok(HandshakeSignatureValid::assertion()), verify)
+    }
+}
+
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -154,10 +165,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match &self.inner {
-            None => Ok(HandshakeSignatureValid::assertion()),
-            Some(inner) => inner.verify_tls12_signature(message, certificate, signature),
-        }
+        self.verify_signature(|inner| inner.verify_tls12_signature(message, certificate, signature))
     }
 
     fn verify_tls13_signature(
@@ -166,10 +174,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match &self.inner {
-            None => Ok(HandshakeSignatureValid::assertion()),
-            Some(inner) => inner.verify_tls13_signature(message, certificate, signature),
-        }
+        self.verify_signature(|inner| inner.verify_tls13_signature(message, certificate, signature))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -177,62 +182,62 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-//----------- Sessions ---------------------------------------------------------
+//----------- SessionCache -----------------------------------------------------
 
-/// The sessions with the one server. The store that `rustls` has keeps eight tickets, fewer than connections begin at once.
+/// The sessions of one server. The cache of `rustls` holds eight tickets, fewer than connections open at once.
 #[derive(Default)]
-struct Sessions(Mutex<Kept>);
+struct SessionCache(Mutex<CachedSessions>);
 
 #[derive(Default)]
-struct Kept {
+struct CachedSessions {
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
-    /// Each is for one connection (RFC 8446 C.4).
+    /// Each is used once (RFC 8446 C.4).
     tickets: Vec<Tls13ClientSessionValue>,
 }
 
-impl Sessions {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().expect("nobody panics with it")
+impl SessionCache {
+    fn lock(&self) -> MutexGuard<'_, CachedSessions> {
+        self.0.lock().expect("no panic while it is locked")
     }
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for SessionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sessions({} tickets)", self.kept().tickets.len())
+        write!(f, "SessionCache({} tickets)", self.lock().tickets.len())
     }
 }
 
-impl ClientSessionStore for Sessions {
+impl ClientSessionStore for SessionCache {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
-        self.kept().group = Some(group);
+        self.lock().group = Some(group);
     }
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        self.kept().group
+        self.lock().group
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
-        self.kept().tls12 = Some(session);
+        self.lock().tls12 = Some(session);
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.kept().tls12.clone()
+        self.lock().tls12.clone()
     }
 
     fn remove_tls12_session(&self, _: &ServerName<'static>) {
-        self.kept().tls12 = None;
+        self.lock().tls12 = None;
     }
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        let tickets = &mut self.kept().tickets;
+        let tickets = &mut self.lock().tickets;
         if tickets.len() < MAX_TICKETS {
             tickets.push(ticket);
         }
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        // The newest, which has the longest to live.
-        self.kept().tickets.pop()
+        // The newest, which is valid longest.
+        self.lock().tickets.pop()
     }
 }

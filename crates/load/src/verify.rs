@@ -1,4 +1,4 @@
-//! Whether an answer is the right one: by an expectation for each query, or by what a second server says.
+//! Checks responses against the question, an expectation for each query, or a second server's response.
 
 mod question;
 mod reference;
@@ -10,55 +10,56 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wire::Rtype;
+use wire::message::Rcode;
 use wire::tsig::Key;
 
-pub(crate) use self::question::is_answer_to;
-pub use self::reference::Reference;
+pub(crate) use self::question::matches_question;
+pub use self::reference::ReferenceResponse;
 
 use crate::queries::Queries;
 use crate::records::records;
 
-/// What the answers must be.
+/// What responses must be.
 #[derive(Clone, Debug, Default)]
-pub enum Verifier {
-    /// An answer to the question that was asked.
+pub enum ResponseChecker {
+    /// A response to the question.
     #[default]
     Question,
-    /// Of a kind, by the number of the query.
-    Kinds(Vec<Expectation>),
-    /// What a second server answers, by the number of the query.
-    Reference(Vec<Reference>),
+    /// Of an expected kind, by query number.
+    Expectations(Vec<Expectation>),
+    /// Equal to a second server's response, by query number.
+    References(Vec<ReferenceResponse>),
 }
 
-/// The RCODE and the kind of an answer (RFC 2308 2, RFC 1034 4.3.2).
+/// The expected RCODE and kind of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    rcode: u8,
-    kind: Kind,
+    rcode: Rcode,
+    kind: ResponseKind,
 }
 
-/// What an answer says, whatever its RCODE.
+/// The kind of a response (RFC 2308 2, RFC 1034 4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// AA and an answer.
+enum ResponseKind {
+    /// AA and records in the answer section.
     Answer,
-    /// No AA, NS records in the authority section.
+    /// No AA, an empty answer section, NS records in the authority section.
     Referral,
-    /// NOERROR, AA, no answer, SOA in the authority section.
+    /// NOERROR, AA, an empty answer section, SOA in the authority section.
     Nodata,
     /// NXDOMAIN, AA, SOA in the authority section.
     Nxdomain,
-    /// None of these.
+    /// Anything else.
     Other,
 }
 
-/// A line of an expectation file that says nothing.
+/// Why an expectation file is unusable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpectationError {
-    /// The line is not understood.
+    /// A line has another form.
     #[error("line {0}: not of the form `RCODE answer|referral|nodata|nxdomain`")]
     Line(usize),
-    /// There is a line too many or too few.
+    /// There are more or fewer lines than queries.
     #[error("there are {expectations} expectations for {queries} queries")]
     Count {
         /// Lines of expectations.
@@ -68,63 +69,55 @@ pub enum ExpectationError {
     },
 }
 
-const RCODE_NAMES: [&str; 11] = [
-    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH",
-    "NOTZONE",
-];
-const KIND_NAMES: [(&str, Kind); 5] = [
-    ("answer", Kind::Answer),
-    ("referral", Kind::Referral),
-    ("nodata", Kind::Nodata),
-    ("nxdomain", Kind::Nxdomain),
-    ("other", Kind::Other),
+const KIND_NAMES: [(&str, ResponseKind); 5] = [
+    ("answer", ResponseKind::Answer),
+    ("referral", ResponseKind::Referral),
+    ("nodata", ResponseKind::Nodata),
+    ("nxdomain", ResponseKind::Nxdomain),
+    ("other", ResponseKind::Other),
 ];
 
-/// The mnemonic of an RCODE of a header (RFC 6895 2.3).
-pub fn rcode_name(rcode: u8) -> String {
-    RCODE_NAMES.get(usize::from(rcode)).map_or_else(|| format!("RCODE{rcode}"), |name| (*name).into())
-}
-
-impl Verifier {
-    /// Reads an expectation file: a line for each query, `RCODE answer|referral|nodata|nxdomain`.
-    pub fn from_text(text: &str, queries: &Queries) -> Result<Verifier, ExpectationError> {
+impl ResponseChecker {
+    /// Parses an expectation file: a line for each query, `RCODE answer|referral|nodata|nxdomain`.
+    pub fn from_text(text: &str, queries: &Queries) -> Result<ResponseChecker, ExpectationError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let kinds = lines
+        let expectations = lines
             .map(|(index, line)| Expectation::from_text(line).ok_or(ExpectationError::Line(index + 1)))
             .collect::<Result<Vec<_>, _>>()?;
-        if kinds.len() != queries.len() {
-            return Err(ExpectationError::Count { expectations: kinds.len(), queries: queries.len() });
+        if expectations.len() != queries.len() {
+            return Err(ExpectationError::Count { expectations: expectations.len(), queries: queries.len() });
         }
-        Ok(Verifier::Kinds(kinds))
+        Ok(ResponseChecker::Expectations(expectations))
     }
 
-    /// Asks a second server every query over UDP, signed if there is a key, many at a time. A query that it does not answer,
-    /// or not with a right signature (RFC 8945 5.3), is an error.
+    /// Sends every query to a second server over UDP, signed if there is a key. An error if a query remains unanswered,
+    /// or without a valid signature (RFC 8945 5.3).
     pub fn from_server(
         server: SocketAddr,
         key: Option<Arc<Key>>,
         queries: &Queries,
         timeout: Duration,
-    ) -> io::Result<Verifier> {
-        reference::ask(server, key, queries, timeout).map(Verifier::Reference)
+    ) -> io::Result<ResponseChecker> {
+        reference::fetch(server, key, queries, timeout).map(ResponseChecker::References)
     }
 
-    /// Whether answers are compared with anything but the question.
-    pub fn is_thorough(&self) -> bool {
-        !matches!(self, Verifier::Question)
+    /// Whether responses are compared with more than the question.
+    pub fn checks_content(&self) -> bool {
+        !matches!(self, ResponseChecker::Question)
     }
 
-    /// What is wrong with the answer to a query, which is at least a header long; `None` when it is right.
-    pub fn fault(&mut self, query: u32, answer: &[u8]) -> Option<String> {
+    /// How the response to query number `number` differs from what it must be. The response has at least a header.
+    pub fn mismatch(&mut self, number: u32, response: &[u8]) -> Option<String> {
         match self {
-            Verifier::Question => None,
-            Verifier::Kinds(kinds) => {
-                let (expected, found) = (kinds[query as usize], Expectation::of(answer));
-                // A truncated answer is one (RFC 2181 9), but not whole.
-                let is_right = expected == found || answer[2] & 0x02 != 0 && expected.rcode == found.rcode;
-                (!is_right).then(|| format!("expected {expected}, got {found}"))
+            ResponseChecker::Question => None,
+            ResponseChecker::Expectations(expectations) => {
+                let (expected, found) = (expectations[number as usize], Expectation::of(response));
+                // A truncated response may lack the sections (RFC 2181 9).
+                let is_truncated = response[2] & 0x02 != 0;
+                let is_expected = expected == found || is_truncated && expected.rcode == found.rcode;
+                (!is_expected).then(|| format!("expected {expected}, got {found}"))
             }
-            Verifier::Reference(references) => references[query as usize].fault(answer),
+            ResponseChecker::References(references) => references[number as usize].mismatch(response),
         }
     }
 }
@@ -134,22 +127,23 @@ impl Verifier {
 impl Expectation {
     fn from_text(line: &str) -> Option<Expectation> {
         let (rcode, kind) = line.trim().split_once(char::is_whitespace)?;
-        let rcode = RCODE_NAMES.iter().position(|name| name.eq_ignore_ascii_case(rcode))? as u8;
         let (_, kind) = KIND_NAMES.iter().find(|(name, _)| *name == kind.trim())?;
-        Some(Expectation { rcode, kind: *kind })
+        Some(Expectation { rcode: rcode.parse().ok()?, kind: *kind })
     }
 
-    /// What an answer of at least a header is.
-    fn of(answer: &[u8]) -> Expectation {
-        let rcode = answer[3] & 0x0f;
-        let authoritative = answer[2] & 0x04 != 0;
-        let answers = u16::from_be_bytes([answer[6], answer[7]]);
+    /// The expectation that a response of at least a header meets.
+    fn of(response: &[u8]) -> Expectation {
+        let rcode = header_rcode(response);
+        let authoritative = response[2] & 0x04 != 0;
+        let answers = u16::from_be_bytes([response[6], response[7]]);
         let kind = match rcode {
-            0 if authoritative && answers > 0 => Kind::Answer,
-            0 if authoritative && has_authority(answer, Rtype::SOA) => Kind::Nodata,
-            0 if !authoritative && answers == 0 && has_authority(answer, Rtype::NS) => Kind::Referral,
-            3 if authoritative && has_authority(answer, Rtype::SOA) => Kind::Nxdomain,
-            _ => Kind::Other,
+            Rcode::NOERROR if authoritative && answers > 0 => ResponseKind::Answer,
+            Rcode::NOERROR if authoritative && has_authority(response, Rtype::SOA) => ResponseKind::Nodata,
+            Rcode::NOERROR if !authoritative && answers == 0 && has_authority(response, Rtype::NS) => {
+                ResponseKind::Referral
+            }
+            Rcode::NXDOMAIN if authoritative && has_authority(response, Rtype::SOA) => ResponseKind::Nxdomain,
+            _ => ResponseKind::Other,
         };
         Expectation { rcode, kind }
     }
@@ -158,8 +152,13 @@ impl Expectation {
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = KIND_NAMES.iter().find(|(_, kind)| *kind == self.kind).map_or("other", |(name, _)| name);
-        write!(f, "{} {kind}", rcode_name(self.rcode))
+        write!(f, "{} {kind}", self.rcode)
     }
+}
+
+/// The RCODE in the header of a message, without the upper bits that EDNS adds.
+pub(crate) fn header_rcode(message: &[u8]) -> Rcode {
+    Rcode(u16::from(message[3] & 0x0f))
 }
 
 /// Whether the authority section has a record of the type.
@@ -171,7 +170,7 @@ fn has_authority(message: &[u8], rtype: Rtype) -> bool {
 pub(crate) mod tests {
     use super::*;
     use wire::Message;
-    use wire::message::{Edns, Flags, Rcode, Record};
+    use wire::message::{Edns, Flags, Record};
     use wire::{Class, Name};
 
     pub(crate) fn record(owner: &str, rtype: Rtype, ttl: u32) -> Record {
@@ -188,12 +187,8 @@ pub(crate) mod tests {
         Message { flags, rcode, answer, authority, edns: Some(Edns::default()), ..Message::default() }
     }
 
-    fn kind(message: &Message) -> String {
-        Expectation::of(&message.to_wire()).to_string()
-    }
-
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_of_responses_are_distinguished() {
         let (a, ns, soa) =
             (record("a.example", Rtype::A, 60), record("example", Rtype::NS, 60), record("example", Rtype::SOA, 60));
         let denial = vec![record("a.example", Rtype::A, 1), soa.clone()];
@@ -206,8 +201,9 @@ pub(crate) mod tests {
             ("NOERROR other", message(true, Rcode::NOERROR, vec![], vec![ns])),
             ("REFUSED other", message(false, Rcode::REFUSED, vec![], vec![])),
         ] {
-            assert_eq!(kind(&message), text);
-            assert_eq!(Expectation::from_text(text).map(|expectation| expectation.to_string()), Some(text.into()));
+            let expectation = Expectation::of(&message.to_wire());
+            assert_eq!(expectation.to_string(), text);
+            assert_eq!(Expectation::from_text(text), Some(expectation));
         }
         assert_eq!(Expectation::from_text("NOERROR maybe"), None);
     }

@@ -1,4 +1,4 @@
-//! One thread of a run: sends what is due, takes what has come, gives up what is late.
+//! A sender thread: sends due queries, receives responses, times out the rest.
 
 use std::io;
 use std::sync::Arc;
@@ -10,80 +10,81 @@ use netio::clock;
 use netio::stream::{Events, Poll};
 use wire::tsig::Key;
 
-use crate::book::Book;
-use crate::flight::Flight;
-use crate::measure::Measure;
-use crate::pacer::{Due, Pace, Pacer};
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::outstanding::OutstandingQueries;
+use crate::pacer::{Due, Pacer, Pacing};
+use crate::pool::ConnectionPool;
 use crate::queries::Queries;
 use crate::random::Random;
-use crate::signing::Signing;
-use crate::stream::Streams;
-use crate::udp::Udp;
-use crate::verify::Verifier;
+use crate::tsig::TsigContext;
+use crate::udp::UdpSockets;
+use crate::verify::ResponseChecker;
 
-/// Queries that are sent before answers are looked at: enough to catch up, few enough not to time answers late.
-const SENT_A_TURN: usize = 64;
-/// Queries over TCP alone that are written before answers are looked at.
-const STREAM_BUNCH: usize = 8;
-/// Connections that a closed loop begins without waiting for answers: fewer than a short listen queue holds, 10 of BIND and
-/// Knot. What does not fit is dropped, and the kernel tries again after a second, which says nothing about the server.
-const BEGUN_AT_ONCE: usize = 8;
-/// After how long it begins a further one in any case, so that far servers do not take a round trip for each eight.
-const BEGUN_AGAIN_NS: u64 = 5_000_000;
-/// Queries that are found to be too late before anything else is done: at a rate that cannot be kept they never end.
-const MISSED_A_TURN: usize = 1024;
-/// Events that are taken in one wait.
+/// Queries sent before responses are received again: enough to catch up, few enough not to timestamp responses late.
+const MAX_SENT_PER_TURN: usize = 64;
+/// Queries written to connections before they are flushed, without UDP.
+const TCP_BURST: usize = 8;
+/// Connections that a closed loop opens without waiting for responses: fewer than a short listen backlog holds (10 in
+/// BIND and Knot). The kernel drops a SYN that does not fit and retransmits it after a second, which says nothing about
+/// the server.
+const INITIAL_CONNECTIONS: usize = 8;
+/// A closed loop opens a further connection at least this often, so that a distant server does not slow it down.
+const CONNECTION_INTERVAL_NS: u64 = 5_000_000;
+/// Missed queries skipped before responses are received again: at a rate that cannot be kept there is always another.
+const MAX_MISSED_PER_TURN: usize = 1024;
+/// Events received in one wait.
 const EVENTS: usize = 256;
-/// Below this the thread does not sleep but looks again: a processor needs about as long to wake up.
+/// The thread busy-waits for less than this, which is about the time a processor needs to wake up.
 const SPIN_NS: u64 = 60_000;
-/// The longest sleep, after which the thread looks whether it is to stop.
+/// The longest sleep, after which the thread checks whether to stop.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// What a worker is made of.
-pub struct Parts {
-    /// What is asked.
+/// The configuration of a worker.
+pub struct WorkerConfig {
+    /// The queries of the run.
     pub queries: Arc<Queries>,
-    /// In which order, by number; empty for that of the numbers.
+    /// The numbers of the queries in sending order; empty for ascending numbers.
     pub order: Arc<[u32]>,
-    /// What is right.
-    pub verifier: Verifier,
-    /// What queries are signed with, if they are.
+    /// Checks responses.
+    pub checker: ResponseChecker,
+    /// The TSIG key of `--tsig`.
     pub key: Option<Arc<Key>>,
-    /// The number of the worker and how many there are: it sends every query whose number has that remainder.
+    /// The number of this worker, and of all workers: it sends every query whose number has that remainder.
     pub share: (usize, usize),
     /// When it sends.
-    pub pace: Pace,
-    /// The UDP side, if it has one.
-    pub udp: Option<Udp>,
-    /// The TCP side, if it has one.
-    pub streams: Option<Streams>,
-    /// Of queries that can go either way, the share that goes over TCP.
-    pub stream_share: f64,
-    /// How long an answer may take.
+    pub pacing: Pacing,
+    /// For queries over UDP.
+    pub udp: Option<UdpSockets>,
+    /// For queries over TCP or TLS.
+    pub pool: Option<ConnectionPool>,
+    /// With both transports, the share of queries over TCP. Captured queries use theirs.
+    pub tcp_share: f64,
+    /// The time-out of a query.
     pub timeout_ns: u64,
-    /// How long nothing is measured.
+    /// The length of the warm-up, in which nothing is counted.
     pub warm_up_ns: u64,
-    /// After how long the measurement is handed over, again and again.
+    /// The reporting interval.
     pub interval_ns: u64,
-    /// The processor to stay on.
+    /// The processor to pin the thread to.
     pub cpu: Option<usize>,
 }
 
-/// What a worker hands over: the number of the interval and what was measured in it.
-pub type Report = (u64, Measure);
+/// The number of an interval and the metrics of one worker in it.
+pub type IntervalReport = (u64, Metrics);
 
-/// A thread's run.
+/// A worker, before and while its thread runs.
 pub struct Worker {
-    book: Book,
-    /// What was measured in the interval at hand.
-    measure: Measure,
+    ledger: Ledger,
+    /// The metrics of the current interval.
+    metrics: Metrics,
     pacer: Pacer,
     order: Arc<[u32]>,
-    udp: Option<Udp>,
-    streams: Option<Streams>,
-    stream_share: f64,
-    /// Queries that are about to leave together: their numbers and intended times.
-    bunch: Vec<(u32, u64)>,
+    udp: Option<UdpSockets>,
+    pool: Option<ConnectionPool>,
+    tcp_share: f64,
+    /// The numbers and intended times of the queries that are sent together next.
+    burst: Vec<(u32, u64)>,
     random: Random,
     poll: Poll,
     events: Events,
@@ -91,48 +92,50 @@ pub struct Worker {
     interval: u64,
     cpu: Option<usize>,
     cpu_before: Duration,
-    /// The moment on the monotonic clock that all times are counted from.
+    /// Time 0 of this worker, on the monotonic clock.
     start: Duration,
 }
 
 impl Worker {
-    /// Makes a worker; its sockets are open when this returns.
-    pub fn new(parts: Parts) -> io::Result<Worker> {
+    /// Makes a worker and registers its UDP sockets.
+    pub fn new(config: WorkerConfig) -> io::Result<Worker> {
         let poll = Poll::new()?;
-        if let Some(udp) = &parts.udp {
+        if let Some(udp) = &config.udp {
             udp.register(&poll)?;
         }
-        let source_count = parts.udp.as_ref().map_or(0, Udp::source_count);
+        let source_count = config.udp.as_ref().map_or(0, UdpSockets::source_count);
         Ok(Worker {
-            book: Book {
-                flight: Flight::new(source_count as usize, parts.timeout_ns),
-                queries: parts.queries.clone(),
-                verifier: parts.verifier,
-                signing: parts.key.map(Signing::new),
-                warm_up_ns: parts.warm_up_ns,
-                stream_base: source_count,
+            ledger: Ledger {
+                outstanding: OutstandingQueries::new(source_count as usize, config.timeout_ns),
+                queries: config.queries.clone(),
+                checker: config.checker,
+                tsig: config.key.map(TsigContext::new),
+                warm_up_ns: config.warm_up_ns,
+                first_connection: source_count,
             },
-            measure: Measure::default(),
-            pacer: Pacer::new(parts.pace, parts.share, parts.queries.len(), parts.timeout_ns),
-            order: parts.order,
-            udp: parts.udp,
-            streams: parts.streams,
-            stream_share: parts.stream_share,
-            bunch: Vec::new(),
-            random: Random::new(parts.share.0 as u64),
+            metrics: Metrics::default(),
+            pacer: Pacer::new(config.pacing, config.share, config.queries.len(), config.timeout_ns),
+            order: config.order,
+            udp: config.udp,
+            pool: config.pool,
+            tcp_share: config.tcp_share,
+            burst: Vec::new(),
+            random: Random::new(config.share.0 as u64),
             poll,
             events: Events::with_capacity(EVENTS),
-            interval_ns: parts.interval_ns,
+            interval_ns: config.interval_ns,
             interval: 0,
-            cpu: parts.cpu,
+            cpu: config.cpu,
             cpu_before: Duration::ZERO,
             start: Duration::ZERO,
         })
     }
 
-    /// Runs until everything is sent and answered or timed out, or until `stop`. Times count from `start`, on the monotonic
-    /// clock. Hands over every interval's measurement, the last one when it ends. Returns when it had sent its last query.
-    pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<Report>) -> io::Result<Duration> {
+    /// Runs until all queries are sent and answered or timed out, or until `stop`.
+    ///
+    /// Reports the metrics of every interval, the last one at the end. `start` is time 0, on the monotonic clock; the
+    /// result is when the last query was sent.
+    pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<IntervalReport>) -> io::Result<Duration> {
         if let Some(cpu) = self.cpu {
             netio::pin::pin(cpu)?;
         }
@@ -145,19 +148,19 @@ impl Worker {
             let sent = self.send_due();
             let now = self.now();
             self.expire(now);
-            self.hand_over_intervals(now, reports);
-            if self.pacer.is_over(now) {
+            self.report_intervals(now, reports);
+            if self.pacer.is_finished(now) {
                 sent_ns.get_or_insert(now);
-                if self.book.flight.is_empty() {
+                if self.ledger.outstanding.is_empty() {
                     break;
                 }
             }
-            let pause = if sent { 0 } else { self.pause_ns(now) };
-            self.poll.wait_exact(&mut self.events, Duration::from_nanos(pause))?;
-            self.take_events()?;
+            let wait = if sent { 0 } else { self.wait_ns(now) };
+            self.poll.wait_exact(&mut self.events, Duration::from_nanos(wait))?;
+            self.handle_events()?;
         }
-        self.measure.interrupted = self.book.flight.len() as u64;
-        self.hand_over(reports);
+        self.metrics.interrupted = self.ledger.outstanding.len() as u64;
+        self.report_interval(reports);
         Ok(Duration::from_nanos(sent_ns.unwrap_or_else(|| self.now())))
     }
 
@@ -166,18 +169,18 @@ impl Worker {
         ns_since(self.start)
     }
 
-    /// Sends what is due, a few bunches of it; returns whether there was any.
+    /// Sends a few bursts of due queries; returns whether there were any.
     fn send_due(&mut self) -> bool {
         let mut sent = 0;
-        while sent < SENT_A_TURN {
+        while sent < MAX_SENT_PER_TURN {
             let now = self.now();
-            self.gather_bunch(now);
-            if self.bunch.is_empty() {
+            self.collect_burst(now);
+            if self.burst.is_empty() {
                 break;
             }
-            sent += self.bunch.len();
-            for at in 0..self.bunch.len() {
-                let (number, intended_ns) = self.bunch[at];
+            sent += self.burst.len();
+            for at in 0..self.burst.len() {
+                let (number, intended_ns) = self.burst[at];
                 self.send(number, intended_ns, now);
             }
             self.flush();
@@ -185,123 +188,123 @@ impl Worker {
         sent > 0
     }
 
-    /// Takes the next queries that are due, as many as leave together.
-    fn gather_bunch(&mut self, now: u64) {
-        self.bunch.clear();
-        let bunch = self.udp.as_ref().map_or(STREAM_BUNCH, Udp::bunch);
-        let (most, mut missed) = (self.most_in_flight(now), 0);
-        while self.bunch.len() < bunch && missed < MISSED_A_TURN {
-            let in_flight = self.book.flight.len() + self.bunch.len();
-            match self.pacer.next(now, in_flight, most) {
+    /// Collects the next burst of due queries.
+    fn collect_burst(&mut self, now: u64) {
+        self.burst.clear();
+        let burst_len = self.udp.as_ref().map_or(TCP_BURST, UdpSockets::burst_len);
+        let (max_outstanding, mut missed) = (self.max_outstanding(now), 0);
+        while self.burst.len() < burst_len && missed < MAX_MISSED_PER_TURN {
+            let outstanding = self.ledger.outstanding.len() + self.burst.len();
+            match self.pacer.next(now, outstanding, max_outstanding) {
                 Some(Due::Query { number, intended_ns }) => {
                     let number = self.order.get(number as usize).copied().unwrap_or(number);
-                    self.bunch.push((number, intended_ns));
+                    self.burst.push((number, intended_ns));
                 }
                 Some(Due::Missed { intended_ns }) => {
-                    self.book.miss(intended_ns, &mut self.measure);
+                    self.ledger.record_missed(intended_ns, &mut self.metrics);
                     missed += 1;
                 }
                 None => break,
             }
         }
-        if let (Some(udp), false) = (&mut self.udp, self.bunch.is_empty()) {
-            udp.begin_bunch();
+        if let (Some(udp), false) = (&mut self.udp, self.burst.is_empty()) {
+            udp.begin_burst();
         }
     }
 
-    /// How many queries a closed loop may have in flight: few until each of its connections was begun, since each query begins one.
-    fn most_in_flight(&self, now: u64) -> usize {
-        match (&self.udp, &self.streams) {
-            (None, Some(streams)) if !streams.has_begun_all() => BEGUN_AT_ONCE + (now / BEGUN_AGAIN_NS) as usize,
+    /// The limit for a closed loop while it opens its connections: each query opens one.
+    fn max_outstanding(&self, now: u64) -> usize {
+        match (&self.udp, &self.pool) {
+            (None, Some(pool)) if !pool.all_opened() => INITIAL_CONNECTIONS + (now / CONNECTION_INTERVAL_NS) as usize,
             _ => usize::MAX,
         }
     }
 
     fn send(&mut self, number: u32, intended_ns: u64, now: u64) {
-        if self.goes_by_stream(number) {
-            return self.send_by_stream(number, intended_ns, now);
+        if self.uses_tcp(number) {
+            return self.send_tcp(number, intended_ns, now);
         }
         let Some(udp) = &mut self.udp else { return };
-        let source = match self.book.queries.origin(number) {
+        let source = match self.ledger.queries.origin(number) {
             None => udp.next_source(),
             Some(origin) => udp.source_of_client(origin.client),
         };
-        let Some(id) = self.book.send(source, number, intended_ns, now, &mut self.measure) else { return };
-        let refused = udp.push(source, id, self.book.message(number));
-        self.measure.refused += refused as u64;
+        let Some(id) = self.ledger.record_sent(source, number, intended_ns, now, &mut self.metrics) else { return };
+        let refused = udp.push(source, id, self.ledger.message(number));
+        self.metrics.refused += refused as u64;
     }
 
-    fn goes_by_stream(&mut self, number: u32) -> bool {
-        match (&self.udp, &self.streams) {
+    fn uses_tcp(&mut self, number: u32) -> bool {
+        match (&self.udp, &self.pool) {
             (_, None) => false,
             (None, Some(_)) => true,
-            (Some(_), Some(_)) => match self.book.queries.origin(number) {
-                Some(origin) => origin.stream,
-                None => self.random.unit() < self.stream_share,
+            (Some(_), Some(_)) => match self.ledger.queries.origin(number) {
+                Some(origin) => origin.is_tcp,
+                None => self.random.unit() < self.tcp_share,
             },
         }
     }
 
-    fn send_by_stream(&mut self, number: u32, intended_ns: u64, now: u64) {
-        let Some(streams) = &mut self.streams else { return };
-        let client = self.book.queries.origin(number).map(|origin| origin.client);
-        match streams.choose(client, &self.poll, now) {
+    fn send_tcp(&mut self, number: u32, intended_ns: u64, now: u64) {
+        let Some(pool) = &mut self.pool else { return };
+        let client = self.ledger.queries.origin(number).map(|origin| origin.client);
+        match pool.choose(client, &self.poll, now) {
             Ok(connection) => {
-                let source = self.book.stream_base + connection;
-                self.book.flight.reserve_sources(self.book.stream_base as usize + streams.number_count());
-                match self.book.send(source, number, intended_ns, now, &mut self.measure) {
-                    Some(id) => streams.push(connection, id, self.book.message(number)),
-                    None => streams.settle(connection, &mut self.measure),
+                let source = self.ledger.first_connection + connection;
+                self.ledger.outstanding.reserve_sources(self.ledger.first_connection as usize + pool.id_count());
+                match self.ledger.record_sent(source, number, intended_ns, now, &mut self.metrics) {
+                    Some(id) => pool.push(connection, id, self.ledger.message(number)),
+                    None => pool.query_timed_out(connection, &mut self.metrics),
                 }
             }
-            // No descriptor or no port is left: the query has nowhere to go.
+            // Out of descriptors or ports.
             Err(error) => {
-                self.measure.handshake_failed(&error);
-                self.book.miss(intended_ns, &mut self.measure);
+                self.metrics.record_failed_handshake(&error);
+                self.ledger.record_missed(intended_ns, &mut self.metrics);
             }
         }
     }
 
     fn flush(&mut self) {
         if let Some(udp) = &mut self.udp {
-            self.measure.refused += udp.flush() as u64;
+            self.metrics.refused += udp.flush() as u64;
         }
-        if let Some(streams) = &mut self.streams {
-            streams.flush(&self.poll, &mut self.measure);
+        if let Some(pool) = &mut self.pool {
+            pool.flush(&self.poll, &mut self.metrics);
         }
     }
 
     fn expire(&mut self, now: u64) {
-        let Book { flight, stream_base, .. } = &mut self.book;
-        let (streams, measure) = (&mut self.streams, &mut self.measure);
-        flight.expire(now, |flying| {
-            if flying.counted {
-                measure.timed_out(now - flying.intended_ns, now - flying.sent_ns);
+        let Ledger { outstanding, first_connection, .. } = &mut self.ledger;
+        let (pool, metrics) = (&mut self.pool, &mut self.metrics);
+        outstanding.expire(now, |query| {
+            if query.counted {
+                metrics.record_timeout(now - query.intended_ns, now - query.sent_ns);
             }
-            if let (Some(streams), Some(connection)) = (&mut *streams, flying.source.checked_sub(*stream_base)) {
-                streams.settle(connection, measure);
+            if let (Some(pool), Some(connection)) = (&mut *pool, query.source.checked_sub(*first_connection)) {
+                pool.query_timed_out(connection, metrics);
             }
         });
     }
 
-    fn take_events(&mut self) -> io::Result<()> {
+    fn handle_events(&mut self) -> io::Result<()> {
         for index in 0..self.events.len() {
             let event = self.events.at(index);
-            let (book, measure) = (&mut self.book, &mut self.measure);
-            match (&mut self.udp, &mut self.streams) {
+            let (ledger, metrics) = (&mut self.ledger, &mut self.metrics);
+            match (&mut self.udp, &mut self.pool) {
                 (Some(udp), _) if event.token < udp.socket_count() as u64 => {
                     let start = self.start;
                     let mut received_ns = None;
-                    udp.receive(event.token as usize, |source, answer| {
-                        // One look at the clock for all that came in one call, behind it.
+                    udp.receive(event.token as usize, |source, response| {
+                        // The clock is read once for a batch, after the system call.
                         let now = *received_ns.get_or_insert_with(|| ns_since(start));
-                        book.answer(source, answer, now, measure);
+                        ledger.record_response(source, response, now, metrics);
                     })?;
                 }
-                (_, Some(streams)) => {
+                (_, Some(pool)) => {
                     let now = ns_since(self.start);
-                    streams.handle(event, &self.poll, now, measure, |connection, answer, measure| {
-                        book.answer(Some(book.stream_base + connection), answer, now, measure)
+                    pool.handle(event, &self.poll, now, metrics, |connection, response, metrics| {
+                        ledger.record_response(Some(ledger.first_connection + connection), response, now, metrics)
                     });
                 }
                 _ => {}
@@ -310,10 +313,10 @@ impl Worker {
         Ok(())
     }
 
-    /// How long to wait for events before something else is to be done.
-    fn pause_ns(&mut self, now: u64) -> u64 {
+    /// How long to wait for events until something else is due.
+    fn wait_ns(&mut self, now: u64) -> u64 {
         let interval_end = (self.interval + 1) * self.interval_ns;
-        let soonest = [self.book.flight.next_timeout_ns(), Some(interval_end)].into_iter().flatten().min();
+        let soonest = [self.ledger.outstanding.next_timeout_ns(), Some(interval_end)].into_iter().flatten().min();
         let other = soonest.map_or(MAX_SLEEP_NS, |time| time.saturating_sub(now)).min(MAX_SLEEP_NS);
         match self.pacer.next_ns() {
             Some(due) => due.saturating_sub(now).saturating_sub(SPIN_NS).min(other),
@@ -321,19 +324,19 @@ impl Worker {
         }
     }
 
-    fn hand_over_intervals(&mut self, now: u64, reports: &Sender<Report>) {
+    fn report_intervals(&mut self, now: u64, reports: &Sender<IntervalReport>) {
         while now >= (self.interval + 1) * self.interval_ns {
-            self.hand_over(reports);
+            self.report_interval(reports);
         }
     }
 
-    fn hand_over(&mut self, reports: &Sender<Report>) {
+    fn report_interval(&mut self, reports: &Sender<IntervalReport>) {
         let cpu = clock::thread_cpu();
-        let is_warm_up = (self.interval + 1) * self.interval_ns <= self.book.warm_up_ns;
-        self.measure.cpu_ns = if is_warm_up { 0 } else { (cpu - self.cpu_before).as_nanos() as u64 };
+        let is_warm_up = (self.interval + 1) * self.interval_ns <= self.ledger.warm_up_ns;
+        self.metrics.cpu_ns = if is_warm_up { 0 } else { (cpu - self.cpu_before).as_nanos() as u64 };
         self.cpu_before = cpu;
-        // Whoever no longer listens has given up the run.
-        let _ = reports.send((self.interval, std::mem::take(&mut self.measure)));
+        // If the receiver is gone, the run was abandoned.
+        let _ = reports.send((self.interval, std::mem::take(&mut self.metrics)));
         self.interval += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! The program as others run it: JSON lines on standard output, exit statuses, signals, messages about bad input.
+//! Runs the program: JSON lines on standard output, exit statuses, signals, messages about bad input.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,8 +11,8 @@ use base64::Engine;
 use hdrhistogram::serialization::Deserializer;
 use serde_json::Value;
 
-/// Answers queries with their octets as REFUSED; every answer that `is_broken` names is to another question.
-fn serve(is_broken: impl Fn(u64) -> bool + Send + 'static) -> u16 {
+/// A server that responds REFUSED, with another question where `is_wrong` says so of the number of the response.
+fn serve(is_wrong: impl Fn(u64) -> bool + Send + 'static) -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let port = socket.local_addr().expect("bound").port();
     thread::spawn(move || {
@@ -21,7 +21,7 @@ fn serve(is_broken: impl Fn(u64) -> bool + Send + 'static) -> u16 {
             let Ok((len, peer)) = socket.recv_from(&mut octets) else { return };
             octets[2] |= 0x80;
             octets[3] = 5;
-            octets[13] ^= u8::from(is_broken(number));
+            octets[13] ^= u8::from(is_wrong(number));
             let _ = socket.send_to(&octets[..len], peer);
         }
     });
@@ -47,11 +47,11 @@ fn run(arguments: &str) -> Output {
 
 fn records(output: &Output) -> Vec<Value> {
     let text = std::str::from_utf8(&output.stdout).expect("UTF-8");
-    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object per line")).collect()
 }
 
 #[test]
-fn a_run_is_told_in_json_lines() {
+fn a_run_is_reported_in_json_lines() {
     let (port, queries) = (serve(|_| false), file("two.queries", "a.example A\nb.example MX\n"));
     let output = run(&format!(
         "query --server 127.0.0.1 --port {port} --queries {} --rate 200 --seconds 0.6 --warm-up 0.2 --interval 0.2",
@@ -96,13 +96,13 @@ fn the_exit_status_says_whether_the_run_is_valid() {
     let reasons = sum["zonda"]["invalid_because"].as_array().expect("a list");
     assert!(reasons.contains(&"1 of 10 answers are wrong".into()), "{reasons:?}");
     let (code, sum, _) = status(serve(|_| false));
-    // A machine that is busy with something else may make even this one late.
+    // On a busy machine even this run may be late.
     let is_late = sum["zonda"]["late"].as_u64().is_some_and(|late| late > 0);
     assert_eq!(code, Some(if is_late { 3 } else { 0 }));
 }
 
 #[test]
-fn bad_input_is_told_in_one_line_before_anything_is_sent() {
+fn bad_input_is_reported_in_one_line_before_anything_is_sent() {
     let (empty, bad) = (file("empty.queries", "; nothing\n"), file("bad.queries", "a A\nb\n"));
     let (zone, expectations) = (file("bad.zone", "$TTL 1\nx A 1.2.3\n"), file("bad.expect", "NOERROR answer\n"));
     let (empty, bad, zone, expectations) = (empty.display(), bad.display(), zone.display(), expectations.display());
@@ -164,8 +164,8 @@ fn sigterm_ends_a_run_with_its_sum() {
 }
 
 #[test]
-fn a_rate_beyond_the_machine_can_be_ended() {
-    let (port, queries) = (serve(|_| false), file("beyond.queries", "a.example A\n"));
+fn a_run_at_an_unreachable_rate_can_be_stopped() {
+    let (port, queries) = (serve(|_| false), file("unreachable.queries", "a.example A\n"));
     let arguments = format!(
         "query --server 127.0.0.1 --port {port} --queries {} --rate 1e9 --seconds 60 --timeout-ms 10 --interval 0.1",
         queries.display()
@@ -179,7 +179,7 @@ fn a_rate_beyond_the_machine_can_be_ended() {
 }
 
 #[test]
-fn results_that_cannot_be_written_are_no_success() {
+fn a_run_fails_if_results_cannot_be_written() {
     let (port, queries) = (serve(|_| false), file("full.queries", "a.example A\n"));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let arguments =
@@ -191,8 +191,8 @@ fn results_that_cannot_be_written_are_no_success() {
 }
 
 #[test]
-fn a_search_that_is_broken_off_tells_what_it_found() {
-    let (port, queries) = (serve(|_| false), file("broken-off.queries", "a.example A\n"));
+fn an_interrupted_search_reports_what_it_found() {
+    let (port, queries) = (serve(|_| false), file("interrupted.queries", "a.example A\n"));
     let arguments = format!(
         "query --server 127.0.0.1 --port {port} --queries {} --find-peak 99 --rate 10 --seconds 0.3",
         queries.display()
@@ -203,12 +203,12 @@ fn a_search_that_is_broken_off_tells_what_it_found() {
     terminate(&child);
     let last: Value = serde_json::from_str(&lines.last().expect("a sum")).expect("JSON");
     assert_eq!(last["type"], "stats_sum");
-    assert_eq!(last["zonda"]["invalid_because"][0], "the search was broken off");
+    assert_eq!(last["zonda"]["invalid_because"][0], "the search was interrupted");
     assert_eq!(child.wait().expect("it was started here").code(), Some(3));
 }
 
 #[test]
-fn a_server_that_is_not_there_is_no_valid_run() {
+fn a_run_without_a_server_is_invalid() {
     let queries = file("nobody.queries", "a.example A\n");
     let nobody = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback").port();
     for timing in ["--rate 50", "--outstanding 1", "--rate 50 --transport tcp"] {
@@ -233,7 +233,7 @@ fn there_is_a_manual_page_for_each_command() {
 }
 
 #[test]
-fn notify_and_update_are_sent_as_queries_are() {
+fn notify_and_update_messages_are_sent() {
     let (port, zones) = (serve(|_| false), file("three.zones", "a.example\nb.example\nc.example\n"));
     let output = run(&format!("notify --server 127.0.0.1 --port {port} --zones {} --rate 100", zones.display()));
     assert_eq!(records(&output).last().expect("a sum")["responses"], 3);
@@ -242,7 +242,7 @@ fn notify_and_update_are_sent_as_queries_are() {
 }
 
 #[test]
-fn secrets_are_not_told() {
+fn secrets_are_not_printed() {
     let (port, zones) = (serve(|_| false), file("secret.zones", "a.example\n"));
     for tsig in ["--tsig hmac-sha256:k:c2VjcmV0", "--tsig=hmac-sha256:k:c2VjcmV0"] {
         let output =
@@ -253,14 +253,14 @@ fn secrets_are_not_told() {
 }
 
 #[test]
-fn two_thousand_connections_are_held_at_a_time() {
+fn two_thousand_connections_are_held_at_once() {
     netio::limit::raise_descriptors().expect("up to the hard limit");
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
-    let served = thread::spawn(move || {
+    let server = thread::spawn(move || {
         let mut streams: Vec<TcpStream> = listener.incoming().take(2000).collect::<Result<_, _>>().expect("loopback");
         let sources: HashSet<_> = streams.iter().map(|stream| stream.peer_addr().expect("connected").ip()).collect();
-        // All of them stood before the first one ends.
+        // The first one ends after the last one is established.
         (sources.len(), streams.iter_mut().all(|stream| matches!(stream.read(&mut [0]), Ok(0))))
     });
     let output = run(&format!(
@@ -269,11 +269,11 @@ fn two_thousand_connections_are_held_at_a_time() {
     let sum = records(&output).pop().expect("a sum");
     let zonda = &sum["zonda"];
     assert_eq!((&zonda["open"], &zonda["failed"], &zonda["closed_by_peer"]), (&2000.into(), &0.into(), &0.into()));
-    assert_eq!(served.join().expect("no panic"), (4, true));
+    assert_eq!(server.join().expect("no panic"), (4, true));
 }
 
 #[test]
-fn more_connections_than_descriptors_are_refused_with_the_mend() {
+fn too_few_descriptors_are_reported_with_the_number_needed() {
     let output = run("hold --server 127.0.0.1 --port 9 --connections 4000000000");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(2), "{stderr}");
@@ -281,8 +281,8 @@ fn more_connections_than_descriptors_are_refused_with_the_mend() {
 }
 
 #[test]
-fn the_peak_of_a_server_that_answers_so_many_a_second_is_found() {
-    // 500 a second, by a bucket that holds 20.
+fn the_peak_of_a_rate_limited_server_is_found() {
+    // 500 responses per second, by a token bucket of 20.
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let port = socket.local_addr().expect("bound").port();
     thread::spawn(move || {
@@ -309,7 +309,7 @@ fn the_peak_of_a_server_that_answers_so_many_a_second_is_found() {
     assert!((400.0..800.0).contains(&rate), "{peak}");
 }
 
-/// Sends SIGTERM by the shell's own `kill`: a minimal system lacks the program.
+/// Sends SIGTERM with the shell's built-in `kill`, since a minimal system lacks the program.
 fn terminate(child: &Child) {
     let status = Command::new("sh").args(["-c", &format!("kill {}", child.id())]).status();
     assert!(status.expect("sh runs").success());

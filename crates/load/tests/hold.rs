@@ -1,4 +1,4 @@
-//! Held and hostile connections against a server that sees what they do.
+//! Held and hostile connections, as a server sees them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,38 +6,39 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use load::hold::{Behaviour, Held, Hold};
-use load::queries::{Dress, file};
+use load::hold::{Behaviour, HoldConfig, HoldResult};
+use load::queries::{QueryTemplate, file};
 
-/// Gives each of `count` connections to `deal` on a thread of its own.
+/// Runs `handle` for each of `count` connections on its own thread.
 fn serve<T: Send + 'static>(
     count: usize,
-    deal: impl Fn(TcpStream) -> T + Send + Copy + 'static,
+    handle: impl Fn(TcpStream) -> T + Send + Copy + 'static,
 ) -> (SocketAddr, JoinHandle<Vec<T>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound");
-    let handle = thread::spawn(move || {
+    let server = thread::spawn(move || {
         let threads: Vec<_> = (0..count)
             .map(|_| {
                 let (stream, _) = listener.accept().expect("loopback");
-                thread::spawn(move || deal(stream))
+                thread::spawn(move || handle(stream))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
-    (address, handle)
+    (address, server)
 }
 
-fn hold(server: SocketAddr, behaviour: Behaviour, connections: usize, hold: Duration) -> Held {
-    let queries = file::read(b"www.example A", &Dress::default()).expect("a query");
-    let plan = Hold { server, sources: None, tls: None, connections, rate: 500.0, hold, behaviour, queries: &queries };
-    let mut told = None;
-    let held = plan.run(&AtomicBool::new(false), |held| told = Some(held.open)).expect("loopback");
-    assert_eq!(told, Some(held.open), "all stood before the holding began");
+fn hold(server: SocketAddr, behaviour: Behaviour, connections: usize, hold: Duration) -> HoldResult {
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    let config =
+        HoldConfig { server, sources: None, tls: None, connections, rate: 500.0, hold, behaviour, queries: &queries };
+    let mut opened = None;
+    let held = config.run(&AtomicBool::new(false), |held| opened = Some(held.open)).expect("loopback");
+    assert_eq!(opened, Some(held.open), "called when all were established");
     held
 }
 
-/// What comes until the end, and whether that was a RST.
+/// Reads to the end of the stream; returns the octets and whether it ended with RST.
 fn read_all(mut stream: TcpStream) -> (Vec<u8>, bool) {
     let mut octets = Vec::new();
     let was_reset = stream.read_to_end(&mut octets).is_err();
@@ -64,7 +65,7 @@ fn connections_are_opened_at_a_rate_and_held_in_silence() {
 }
 
 #[test]
-fn what_the_server_closes_is_counted_with_its_time() {
+fn connections_closed_by_the_server_are_counted_with_their_age() {
     let (server, _served) = serve(5, |stream| {
         thread::sleep(Duration::from_millis(200));
         drop(stream);
@@ -76,7 +77,7 @@ fn what_the_server_closes_is_counted_with_its_time() {
 }
 
 #[test]
-fn one_query_is_asked_on_each() {
+fn one_query_is_sent_on_each_connection() {
     let (server, _served) = serve(5, |mut stream| {
         let mut query = [0; QUERY_LEN];
         stream.read_exact(&mut query).expect("a whole query");
@@ -88,7 +89,7 @@ fn one_query_is_asked_on_each() {
 }
 
 #[test]
-fn hostile_clients_do_what_they_are_called() {
+fn hostile_clients_behave_as_named() {
     let seen = |behaviour, millis| {
         let (server, served) = serve(2, read_all);
         hold(server, behaviour, 2, Duration::from_millis(millis));
@@ -102,9 +103,9 @@ fn hostile_clients_do_what_they_are_called() {
 }
 
 #[test]
-fn whoever_never_reads_fills_all_buffers() {
+fn a_client_that_never_reads_fills_all_buffers() {
     let (server, served) = serve(1, |mut stream| {
-        // Answers until nothing more goes out.
+        // Responds until writing blocks.
         stream.set_write_timeout(Some(Duration::from_millis(200))).expect("an option");
         let mut query = [0; QUERY_LEN];
         let mut answered = 0;
@@ -120,7 +121,7 @@ fn whoever_never_reads_fills_all_buffers() {
 }
 
 #[test]
-fn connections_that_fail_are_told() {
+fn failed_connections_are_counted() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
     let held = hold(nobody, Behaviour::Silence, 3, Duration::ZERO);
     assert_eq!((held.open, held.failed), (0, 3));

@@ -1,4 +1,4 @@
-//! TSIG and TLS with the servers of others, where they are installed: NSD, Knot and BIND.
+//! Transfers with TSIG and TLS from NSD, Knot and BIND, where they are installed.
 
 use std::fs;
 use std::io::Write;
@@ -11,16 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use load::tls::{self, Purpose, Tls};
-use load::xfr::pull::{Pull, Pulled};
+use load::tls::{self, Purpose, TlsConfig};
+use load::xfr::pull::{PullConfig, PullResult};
 use rustls::pki_types::ServerName;
 
-/// The algorithms that all of them know, and the name of the key for each.
+/// The algorithms that all of them support; each has a key named after it.
 const ALGORITHMS: [&str; 4] = ["hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"];
 const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const HOSTS: usize = 6000;
 
-/// A server that runs until this is dropped.
+/// A running server, killed on drop.
 struct Peer {
     child: Child,
     port: u16,
@@ -34,8 +34,8 @@ impl Drop for Peer {
     }
 }
 
-/// Starts `program` on a configuration for these ports in a folder with `example.org.zone`, `cert.pem` and `key.pem`;
-/// `None` where it is not installed.
+/// Starts `program` in a folder with `example.org.zone`, `cert.pem` and `key.pem`. `configuration` gets the folder, the
+/// port and the TLS port. `None` if the program is not installed.
 fn start(program: &str, arguments: &[&str], configuration: impl Fn(&Path, u16, u16) -> String) -> Option<Peer> {
     if !["/usr/sbin", "/usr/local/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists()) {
         let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed; help: interop/install-peers");
@@ -77,7 +77,7 @@ fn write_inputs(folder: &Path) {
     for host in 0..HOSTS {
         writeln!(zone, "host{host} TXT \"{}\"", "x".repeat(host % 100)).expect("room");
     }
-    let (certificates, key) = tls::self_made().expect("random numbers");
+    let (certificates, key) = tls::self_signed().expect("random numbers");
     for (name, kind, der) in
         [("cert.pem", "CERTIFICATE", &certificates[0][..]), ("key.pem", "PRIVATE KEY", key.secret_der())]
     {
@@ -89,37 +89,37 @@ fn write_inputs(folder: &Path) {
 }
 
 impl Peer {
-    fn pull(&self, algorithm: &str, tls: Option<Tls>) -> Pulled {
+    fn pull(&self, algorithm: &str, tls: Option<TlsConfig>) -> PullResult {
         self.pull_from(algorithm, tls, None)
     }
 
-    fn pull_from(&self, algorithm: &str, tls: Option<Tls>, serial: Option<u32>) -> Pulled {
+    fn pull_from(&self, algorithm: &str, tls: Option<TlsConfig>, serial: Option<u32>) -> PullResult {
         let port = if tls.is_some() { self.tls_port } else { self.port };
         let key = Some(Arc::new(format!("{algorithm}:{algorithm}.key:{SECRET}").parse().expect("a key")));
         let (server, zones) = (SocketAddr::from(([127, 0, 0, 1], port)), vec!["example.org".parse().expect("a name")]);
         let timeout = Duration::from_secs(5);
-        Pull { server, zones, serial, parallel: 1, timeout, tls, key }.run(&AtomicBool::new(false))
+        PullConfig { server, zones, serial, parallel: 1, timeout, tls, key }.run(&AtomicBool::new(false))
     }
 
-    /// Every algorithm, AXFR and IXFR; over TLS too if the server can.
+    /// Transfers the zone with every algorithm, by AXFR and IXFR; over TLS too if the server supports it.
     fn check(&self, has_tls: bool) {
         let name = ServerName::try_from("localhost").expect("a literal");
-        let tls = Tls::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
-        for line in [None, has_tls.then_some(tls)].into_iter().take(1 + usize::from(has_tls)) {
+        let config = TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
+        for tls in [None, has_tls.then_some(config)].into_iter().take(1 + usize::from(has_tls)) {
             for algorithm in ALGORITHMS {
-                let pulled = self.pull(algorithm, line.clone());
-                assert_eq!((pulled.zones, pulled.records), (1, HOSTS as u64 + 4), "{algorithm}: {pulled:?}");
-                assert!(pulled.messages > 1, "{pulled:?}");
+                let result = self.pull(algorithm, tls.clone());
+                assert_eq!((result.zones, result.records), (1, HOSTS as u64 + 4), "{algorithm}: {result:?}");
+                assert!(result.messages > 1, "{result:?}");
             }
-            let current = self.pull_from("hmac-sha256", line.clone(), Some(7));
+            let current = self.pull_from("hmac-sha256", tls.clone(), Some(7));
             assert_eq!((current.zones, current.records), (1, 1), "{current:?}");
         }
     }
 }
 
-/// A line for each key.
-fn keys(line: impl Fn(&str) -> String) -> String {
-    ALGORITHMS.iter().map(|algorithm| line(algorithm)).collect()
+/// The configuration of all keys, one after another.
+fn keys(key: impl Fn(&str) -> String) -> String {
+    ALGORITHMS.iter().map(|algorithm| key(algorithm)).collect()
 }
 
 #[test]

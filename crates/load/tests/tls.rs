@@ -1,4 +1,4 @@
-//! TLS against the null primary, which answers for SOA records and sends zones over it.
+//! TLS with the null primary: SOA queries and transfers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -7,21 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use load::hold::{Behaviour, Hold};
-use load::measure::Measure;
-use load::plan::{Arrivals, Profile};
-use load::queries::{Dress, Queries, file};
+use load::hold::{Behaviour, HoldConfig};
+use load::metrics::Metrics;
+use load::queries::{Queries, QueryTemplate, file};
 use load::run::{Job, Timing, Transport};
-use load::tls::{self, Purpose, Tls};
-use load::verify::Verifier;
-use load::xfr::pull::{Pull, Pulled};
-use load::xfr::render::render;
+use load::schedule::{ArrivalProcess, RateProfile};
+use load::tls::{self, Purpose, TlsConfig};
+use load::xfr::encode::encode;
+use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
 use rustls::pki_types::{CertificateDer, ServerName};
 use wire::Name;
 use zone::text::Source;
 
-/// A primary for `example.org` with a certificate for `localhost`, until it is dropped.
+/// A running primary for `example.org` with a certificate for `localhost`, stopped on drop.
 struct Server {
     address: SocketAddr,
     certificate: CertificateDer<'static>,
@@ -33,12 +32,12 @@ impl Server {
         let text: String = (0..5000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();
         let text = format!("$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n{text}");
         let apex = apex();
-        let zone = render(Source { name: "test".into(), bytes: text.as_bytes() }, &apex).expect("a good zone");
+        let zone = encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex).expect("a good zone");
         let any: SocketAddr = "127.0.0.1:0".parse().expect("a literal");
         let mut primary = Primary::bind(any, [(apex, zone)].into_iter().collect(), None).expect("loopback");
-        let (certificates, key) = tls::self_made().expect("random numbers");
+        let (certificates, key) = tls::self_signed().expect("random numbers");
         let certificate = certificates[0].clone();
-        let config = tls::primary(certificates, key).expect("they belong together");
+        let config = tls::server_config(certificates, key).expect("a matching pair");
         let address = primary.bind_tls(any, config).expect("loopback");
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
@@ -46,10 +45,11 @@ impl Server {
         Server { address, certificate, stop }
     }
 
-    fn pull(&self, tls: Tls) -> Pulled {
+    fn pull(&self, tls: TlsConfig) -> PullResult {
         let zones = vec![apex(); 3];
         let timeout = Duration::from_secs(5);
-        let pull = Pull { server: self.address, zones, serial: None, parallel: 1, timeout, tls: Some(tls), key: None };
+        let pull =
+            PullConfig { server: self.address, zones, serial: None, parallel: 1, timeout, tls: Some(tls), key: None };
         pull.run(&AtomicBool::new(false))
     }
 }
@@ -64,91 +64,81 @@ fn apex() -> Name {
     "example.org".parse().expect("a literal")
 }
 
-/// Takes any certificate.
-fn trusting(resumes: bool, purpose: Purpose) -> Tls {
+/// A client that accepts any certificate.
+fn trusting(resume: bool, purpose: Purpose) -> TlsConfig {
     let name = ServerName::try_from("localhost").expect("a literal");
-    Tls::new(name, Vec::new(), resumes, purpose).expect("a good configuration")
+    TlsConfig::new(name, Vec::new(), resume, purpose).expect("a good configuration")
 }
 
 fn queries() -> Queries {
-    file::read(b"example.org SOA", &Dress::default()).expect("a query")
+    file::read(b"example.org SOA", &QueryTemplate::default()).expect("a query")
 }
 
-fn run(server: SocketAddr, tls: Tls, timing: Timing, queries_per_connection: u32) -> Measure {
+fn run(server: SocketAddr, tls: TlsConfig, timing: Timing, queries_per_connection: u32) -> Metrics {
     let job = Job {
-        server,
         transport: Transport::Tcp,
-        tcp_share: 0.0,
         connections: 4,
         queries_per_connection,
-        sources: None,
-        bunch: 8,
         tls: Some(tls),
-        key: None,
-        queries: Arc::new(queries()),
-        verifier: Verifier::Question,
-        timing,
-        warm_up: Duration::ZERO,
         timeout: Duration::from_secs(2),
-        interval: Duration::from_secs(1),
-        cpus: Vec::new(),
+        ..Job::new(server, Arc::new(queries()), timing)
     };
-    job.run(&AtomicBool::new(false), |_| ()).expect("loopback").measure
+    job.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics
 }
 
 fn at_rate(rate: f64, seconds: f64) -> Timing {
-    Timing::Rate(Profile::flat(rate, seconds), Arrivals::Constant)
+    Timing::Rate(RateProfile::flat(rate, seconds), ArrivalProcess::Constant)
 }
 
 #[test]
 fn queries_are_pipelined_on_connections_that_stay_open() {
     let server = Server::start();
-    let measure = run(server.address, trusting(false, Purpose::Queries), at_rate(2000.0, 0.5), 0);
-    assert_eq!((measure.queries, measure.responses, measure.wrong), (1000, 1000, 0));
-    assert_eq!((measure.handshakes, measure.handshakes_resumed, measure.handshake.len()), (4, 0, 4));
-    let measure = run(server.address, trusting(false, Purpose::Queries), at_rate(300.0, 0.2), 3);
-    assert_eq!((measure.responses, measure.handshakes, measure.closed_early), (60, 20, 0));
+    let metrics = run(server.address, trusting(false, Purpose::Queries), at_rate(2000.0, 0.5), 0);
+    assert_eq!((metrics.queries, metrics.responses, metrics.wrong), (1000, 1000, 0));
+    assert_eq!((metrics.handshakes, metrics.handshakes_resumed, metrics.handshake.len()), (4, 0, 4));
+    let metrics = run(server.address, trusting(false, Purpose::Queries), at_rate(300.0, 0.2), 3);
+    assert_eq!((metrics.responses, metrics.handshakes, metrics.closed_early), (60, 20, 0));
 }
 
-/// One connection after the other, so that each but the first has a session to resume.
+/// One connection after another, so that each but the first has a session to resume.
 #[test]
-fn sessions_are_resumed_only_if_they_are_to_be() {
+fn sessions_are_resumed_only_if_configured() {
     let server = Server::start();
     let one_by_one = || Timing::Closed { outstanding: 1, seconds: 0.3 };
-    let measure = run(server.address, trusting(true, Purpose::Queries), one_by_one(), 1);
-    assert!(measure.handshakes > 2, "{} handshakes", measure.handshakes);
-    assert_eq!(measure.handshakes_resumed, measure.handshakes - 1);
-    let measure = run(server.address, trusting(false, Purpose::Queries), one_by_one(), 1);
-    assert!(measure.handshakes > 2, "{} handshakes", measure.handshakes);
-    assert_eq!((measure.handshakes_resumed, measure.responses), (0, measure.handshakes));
+    let metrics = run(server.address, trusting(true, Purpose::Queries), one_by_one(), 1);
+    assert!(metrics.handshakes > 2, "{} handshakes", metrics.handshakes);
+    assert_eq!(metrics.handshakes_resumed, metrics.handshakes - 1);
+    let metrics = run(server.address, trusting(false, Purpose::Queries), one_by_one(), 1);
+    assert!(metrics.handshakes > 2, "{} handshakes", metrics.handshakes);
+    assert_eq!((metrics.handshakes_resumed, metrics.responses), (0, metrics.handshakes));
 }
 
 #[test]
-fn certificates_are_checked_against_authorities() {
+fn certificates_are_verified_against_authorities() {
     let server = Server::start();
     let failure = |name: &'static str, authority: &CertificateDer<'static>| {
         let name = ServerName::try_from(name).expect("a literal");
-        let tls = Tls::new(name, vec![authority.clone()], false, Purpose::Queries).expect("a good configuration");
-        let measure = run(server.address, tls, at_rate(10.0, 0.1), 0);
-        assert_eq!(measure.responses + measure.handshakes_failed, 1);
-        measure.handshake_failure
+        let tls = TlsConfig::new(name, vec![authority.clone()], false, Purpose::Queries).expect("a good configuration");
+        let metrics = run(server.address, tls, at_rate(10.0, 0.1), 0);
+        assert_eq!(metrics.responses + metrics.handshakes_failed, 1);
+        metrics.handshake_failure
     };
     assert_eq!(failure("localhost", &server.certificate), None);
     let wrong_name = failure("other.example", &server.certificate).expect("refused");
     assert!(wrong_name.contains("not valid for name"), "{wrong_name}");
-    let foreign = tls::self_made().expect("random numbers").0.remove(0);
+    let foreign = tls::self_signed().expect("random numbers").0.remove(0);
     let unknown = failure("localhost", &foreign).expect("refused");
     assert!(unknown.contains("invalid peer certificate"), "{unknown}");
 }
 
-/// RFC 8446 6.1: a connection that has had its queries says that it ends, and is not just cut off.
+/// RFC 8446 6.1: a connection is closed with a closure alert after its last query.
 #[test]
-fn rfc_8446_6_1_connections_end_in_order() {
-    let (certificates, key) = tls::self_made().expect("random numbers");
-    let config = tls::primary(certificates, key).expect("they belong together");
+fn rfc_8446_6_1_connections_end_with_close_notify() {
+    let (certificates, key) = tls::self_signed().expect("random numbers");
+    let config = tls::server_config(certificates, key).expect("a matching pair");
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound");
-    let served = thread::spawn(move || {
+    let server = thread::spawn(move || {
         let (stream, _) = listener.accept().expect("loopback");
         let connection = rustls::ServerConnection::new(config).expect("a good configuration");
         let mut stream = rustls::StreamOwned::new(connection, stream);
@@ -158,17 +148,17 @@ fn rfc_8446_6_1_connections_end_in_order() {
         stream.write_all(&query).expect("loopback");
         stream.read(&mut query).map_err(|error| error.kind())
     });
-    let measure = run(address, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 1);
-    assert_eq!(measure.responses, 1);
-    assert_eq!(served.join().expect("no panic"), Ok(0), "an error where the end was not told");
+    let metrics = run(address, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 1);
+    assert_eq!(metrics.responses, 1);
+    assert_eq!(server.join().expect("no panic"), Ok(0), "an error without close_notify");
 }
 
 #[test]
-fn connections_are_held_and_hostile() {
+fn tls_connections_are_held_and_hostile() {
     let server = Server::start();
     let hold = |behaviour, hold| {
         let queries = queries();
-        let plan = Hold {
+        let config = HoldConfig {
             server: server.address,
             sources: None,
             tls: Some(trusting(false, Purpose::Queries)),
@@ -178,32 +168,32 @@ fn connections_are_held_and_hostile() {
             behaviour,
             queries: &queries,
         };
-        let held = plan.run(&AtomicBool::new(false), |held| assert_eq!((held.open, held.failed), (5, 0)));
+        let held = config.run(&AtomicBool::new(false), |held| assert_eq!((held.open, held.failed), (5, 0)));
         held.expect("loopback")
     };
     let silent = hold(Behaviour::Silence, 300);
-    assert_eq!((silent.responses, silent.closed_by_peer), (0, 0), "session tickets are no answers");
+    assert_eq!((silent.responses, silent.closed_by_peer), (0, 0), "session tickets are not responses");
     assert_eq!(hold(Behaviour::Ask, 500).responses, 5);
     assert_eq!(hold(Behaviour::HalfQuery, 200).closed_by_peer, 0);
     assert_eq!(hold(Behaviour::NeverRead, 200).responses, 0);
     assert_eq!(hold(Behaviour::Reset, 50).closed_by_peer, 0);
     assert_eq!(hold(Behaviour::ByteASecond, 1200).closed_by_peer, 0);
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
-    let measure = run(nobody, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 0);
-    assert!(measure.handshake_failure.is_some_and(|why| why.contains("refused")));
+    let metrics = run(nobody, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 0);
+    assert!(metrics.handshake_failure.is_some_and(|why| why.contains("refused")));
 }
 
 #[test]
 fn rfc_9103_zones_are_transferred() {
     let server = Server::start();
-    let pulled = server.pull(trusting(false, Purpose::Transfers));
-    assert_eq!((pulled.zones, pulled.failed, pulled.records, pulled.connections), (3, 0, 15_009, 1), "{pulled:?}");
+    let result = server.pull(trusting(false, Purpose::Transfers));
+    assert_eq!((result.zones, result.failed, result.records, result.connections), (3, 0, 15_009, 1), "{result:?}");
 }
 
-/// RFC 9103 7.2: TLS 1.3 or nothing, on either side.
+/// RFC 9103 7.2: neither side accepts less than TLS 1.3.
 #[test]
 fn rfc_9103_7_2_transfers_need_tls_1_3() {
-    let (certificates, key) = tls::self_made().expect("random numbers");
+    let (certificates, key) = tls::self_signed().expect("random numbers");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let old = rustls::ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS12])
@@ -219,7 +209,7 @@ fn rfc_9103_7_2_transfers_need_tls_1_3() {
             while tls.complete_io(&mut stream).is_ok() && tls.is_handshaking() {}
         }
     });
-    let pulled = server.pull(trusting(false, Purpose::Transfers));
-    assert_eq!((pulled.zones, pulled.failed), (0, 3));
-    assert!(pulled.failures[0].contains("ProtocolVersion"), "{:?}", pulled.failures);
+    let result = server.pull(trusting(false, Purpose::Transfers));
+    assert_eq!((result.zones, result.failed), (0, 3));
+    assert!(result.failures[0].contains("ProtocolVersion"), "{:?}", result.failures);
 }

@@ -1,4 +1,4 @@
-//! Signed messages (RFC 8945): transfers from the null primary, and notifications and updates to a server that verifies them.
+//! TSIG (RFC 8945): transfers from the null primary, and NOTIFY and UPDATE to a server that verifies them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use load::plan::{Arrivals, Profile};
 use load::queries::maintenance;
-use load::run::{Job, Timing, Transport};
-use load::verify::Verifier;
-use load::xfr::pull::{Pull, Pulled};
-use load::xfr::render::render;
+use load::run::{Job, Timing};
+use load::schedule::{ArrivalProcess, RateProfile};
+use load::verify::ResponseChecker;
+use load::xfr::encode::encode;
+use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
 use wire::Name;
 use wire::tsig::{Key, verify_query};
@@ -28,11 +28,11 @@ fn apex() -> Name {
     "example.org".parse().expect("a literal")
 }
 
-/// A primary for `example.org`, in several messages.
+/// A primary for `example.org`, whose transfer has several messages.
 fn primary(key: Option<Arc<Key>>) -> (SocketAddr, Arc<AtomicBool>) {
     let text: String = (0..5000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();
     let text = format!("$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n{text}");
-    let zone = render(Source { name: "test".into(), bytes: text.as_bytes() }, &apex()).expect("a good zone");
+    let zone = encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex()).expect("a good zone");
     let address = "127.0.0.1:0".parse().expect("a literal");
     let primary = Primary::bind(address, [(apex(), zone)].into_iter().collect(), key).expect("loopback");
     let (address, stop) = (primary.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
@@ -41,9 +41,9 @@ fn primary(key: Option<Arc<Key>>) -> (SocketAddr, Arc<AtomicBool>) {
     (address, stop)
 }
 
-fn pull(server: SocketAddr, key: Option<Arc<Key>>, serial: Option<u32>) -> Pulled {
+fn pull(server: SocketAddr, key: Option<Arc<Key>>, serial: Option<u32>) -> PullResult {
     let timeout = Duration::from_secs(5);
-    let pull = Pull { server, zones: vec![apex()], serial, parallel: 1, timeout, tls: None, key };
+    let pull = PullConfig { server, zones: vec![apex()], serial, parallel: 1, timeout, tls: None, key };
     pull.run(&AtomicBool::new(false))
 }
 
@@ -51,32 +51,32 @@ fn pull(server: SocketAddr, key: Option<Arc<Key>>, serial: Option<u32>) -> Pulle
 fn signed_zones_are_transferred() {
     let (server, stop) = primary(key(KEY));
     for serial in [None, Some(3)] {
-        let pulled = pull(server, key(KEY), serial);
-        assert_eq!((pulled.zones, pulled.records), (1, 5003), "{pulled:?}");
-        assert!(pulled.messages > 3);
+        let result = pull(server, key(KEY), serial);
+        assert_eq!((result.zones, result.records), (1, 5003), "{result:?}");
+        assert!(result.messages > 3);
     }
     let failure = |key| pull(server, key, None).failures.remove(0);
-    assert_eq!(failure(None), "example.org.: the answer is REFUSED");
-    for (wrong, told) in [
+    assert_eq!(failure(None), "example.org.: the response is REFUSED");
+    for (wrong, error) in [
         ("hmac-sha256:other.example:c2VjcmV0", "BADKEY"),
         ("hmac-sha512:transfer.example:c2VjcmV0", "BADKEY"),
         ("hmac-sha256:transfer.example:c2VjcmV1", "BADSIG"),
     ] {
         assert_eq!(
             failure(key(wrong)),
-            format!("example.org.: message 1: the server refuses the signature with {told}")
+            format!("example.org.: message 1: the server refuses the signature with {error}")
         );
     }
     stop.store(true, Ordering::Relaxed);
     let (keyless, stop) = primary(None);
-    let told = pull(keyless, key(KEY), None).failures.remove(0);
-    assert_eq!(told, "example.org.: message 1: the server refuses the signature with BADKEY");
+    let error = pull(keyless, key(KEY), None).failures.remove(0);
+    assert_eq!(error, "example.org.: message 1: the server refuses the signature with BADKEY");
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Somebody on the way changes an octet of the second message.
+/// A man in the middle changes an octet of the second message.
 #[test]
-fn forged_zones_are_not_taken() {
+fn forged_zones_are_rejected() {
     let (server, stop) = primary(key(KEY));
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let forger = listener.local_addr().expect("bound");
@@ -91,12 +91,12 @@ fn forged_zones_are_not_taken() {
         zone[20_000] ^= 1;
         client.write_all(&zone).expect("loopback");
     });
-    let pulled = pull(forger, key(KEY), None);
-    assert_eq!(pulled.failures, ["example.org.: message 2: the MAC is wrong (BADSIG)"]);
+    let result = pull(forger, key(KEY), None);
+    assert_eq!(result.failures, ["example.org.: message 2: the MAC is wrong (BADSIG)"]);
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Verifies each message and answers, with a signature where `signs` says so of its number.
+/// A server that verifies each query and responds, signed if `signs` says so of the number of the query.
 fn verifying_server(signs: fn(u32) -> bool) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let address = socket.local_addr().expect("bound");
@@ -120,40 +120,27 @@ fn verifying_server(signs: fn(u32) -> bool) -> SocketAddr {
 }
 
 #[test]
-fn updates_and_notifications_are_signed_and_their_answers_verified() {
+fn updates_and_notifies_are_signed_and_their_responses_verified() {
     let updates = maintenance::updates(apex().as_ref(), 50).expect("short");
     let notifies = maintenance::notifies([apex().as_ref()]).expect("short");
     for queries in [updates, notifies] {
+        let server = verifying_server(|number| number % 10 != 0);
         let job = Job {
-            server: verifying_server(|number| number % 10 != 0),
-            transport: Transport::Udp,
-            tcp_share: 0.0,
-            connections: 1,
-            queries_per_connection: 0,
-            sources: None,
-            bunch: 8,
-            tls: None,
             key: key(KEY),
-            queries: Arc::new(queries),
-            verifier: Verifier::Question,
-            timing: Timing::Rate(Profile::flat(500.0, 0.2), Arrivals::Constant),
-            warm_up: Duration::ZERO,
-            timeout: Duration::from_secs(1),
-            interval: Duration::from_secs(1),
-            cpus: Vec::new(),
+            ..Job::new(server, Arc::new(queries), Timing::Rate(RateProfile::flat(500.0, 0.2), ArrivalProcess::Constant))
         };
-        let measure = job.run(&AtomicBool::new(false), |_| ()).expect("loopback").measure;
-        assert_eq!((measure.queries, measure.responses, measure.wrong), (100, 100, 10));
-        assert!(measure.wrong_examples[0].ends_with("the message is not signed"), "{:?}", measure.wrong_examples);
+        let metrics = job.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+        assert_eq!((metrics.queries, metrics.responses, metrics.wrong), (100, 100, 10));
+        assert!(metrics.wrong_examples[0].ends_with("the message is not signed"), "{:?}", metrics.wrong_examples);
     }
 }
 
-/// What is answered without a signature is asked again, and counts as no answer (RFC 8945 5.3.1).
+/// An unsigned response counts as none, and the query is sent again (RFC 8945 5.3.1).
 #[test]
-fn a_second_server_is_asked_with_the_key() {
+fn a_second_server_gets_signed_queries() {
     let queries = maintenance::updates(apex().as_ref(), 50).expect("short");
-    let ask = |signs| Verifier::from_server(verifying_server(signs), key(KEY), &queries, Duration::from_secs(1));
-    assert!(ask(|number| number >= 100 || number % 10 != 0).expect("signed in the end").is_thorough());
+    let ask = |signs| ResponseChecker::from_server(verifying_server(signs), key(KEY), &queries, Duration::from_secs(1));
+    assert!(ask(|number| number >= 100 || number % 10 != 0).expect("signed in the end").checks_content());
     let error = ask(|_| false).expect_err("never signed").to_string();
     assert!(
         error.starts_with("the second server does not answer ") && error.ends_with(": the message is not signed"),

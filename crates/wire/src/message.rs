@@ -2,10 +2,13 @@
 //!
 //! The server's hot path has a reader and a writer of its own; nothing here is called per query served.
 
+mod codes;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
+
+pub use codes::{Opcode, Rcode};
 
 use crate::{Class, Name, Rtype};
 
@@ -32,37 +35,6 @@ pub struct Message {
     pub additional: Vec<Record>,
     /// What the OPT record says, if there is one.
     pub edns: Option<Edns>,
-}
-
-/// The kind of a query (RFC 1035 4.1.1 and the IANA registry).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opcode(pub u8);
-
-#[allow(missing_docs)]
-impl Opcode {
-    pub const QUERY: Opcode = Opcode(0);
-    pub const IQUERY: Opcode = Opcode(1);
-    pub const STATUS: Opcode = Opcode(2);
-    pub const NOTIFY: Opcode = Opcode(4);
-    pub const UPDATE: Opcode = Opcode(5);
-}
-
-/// A response code (RFC 1035 4.1.1, RFC 2136 2.2, RFC 6891 6.1.3 and the IANA registry).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rcode(pub u16);
-
-#[allow(missing_docs)]
-impl Rcode {
-    pub const NOERROR: Rcode = Rcode(0);
-    pub const FORMERR: Rcode = Rcode(1);
-    pub const SERVFAIL: Rcode = Rcode(2);
-    pub const NXDOMAIN: Rcode = Rcode(3);
-    pub const NOTIMP: Rcode = Rcode(4);
-    pub const REFUSED: Rcode = Rcode(5);
-    pub const YXDOMAIN: Rcode = Rcode(6);
-    pub const NOTAUTH: Rcode = Rcode(9);
-    pub const BADVERS: Rcode = Rcode(16);
-    pub const BADCOOKIE: Rcode = Rcode(23);
 }
 
 /// The flag bits of a header (RFC 1035 4.1.1, RFC 4035 3).

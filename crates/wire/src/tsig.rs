@@ -16,6 +16,7 @@ pub use key::{Key, KeyError};
 pub use sign::{Signer, TooLong};
 pub use verify::{Refusal, Verifier, verify_query, write_key_refusal};
 
+use crate::message::Rcode;
 use record::Tsig;
 
 /// How many seconds the clocks of both sides may differ (RFC 8945 10: 300 is recommended).
@@ -61,14 +62,9 @@ impl Fault {
     }
 }
 
+/// The mnemonic of a TSIG error (RFC 8945 3), which shares the registry of RCODEs but for 16.
 fn code_name(code: u16) -> String {
-    match code {
-        16 => "BADSIG".into(),
-        17 => "BADKEY".into(),
-        18 => "BADTIME".into(),
-        22 => "BADTRUNC".into(),
-        other => format!("error {other}"),
-    }
+    if code == 16 { "BADSIG".into() } else { Rcode(code).to_string() }
 }
 
 /// A message authentication code, of up to 64 octets.

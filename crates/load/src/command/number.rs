@@ -1,33 +1,33 @@
-//! Numbers of the command line, with their limits.
+//! Numbers on the command line, with their limits.
 
 const MAX_SECONDS: f64 = 1e7;
 
-/// A number from 0 to 1.
+/// A share, from 0 to 1.
 pub fn share(text: &str) -> Result<f64, String> {
     number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
 }
 
-/// Queries, connections or messages a second. At the upper limit two of them have the same nanosecond.
+/// A rate per second. Send times are in nanoseconds, hence the upper limit.
 pub fn rate(text: &str) -> Result<f64, String> {
     number(text, |number| (1e-6..=1e9).contains(&number), "a number from 0.000001 to 1000000000")
 }
 
-/// How long something lasts, in seconds: up to some four months.
+/// A duration in seconds, up to about four months.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number <= MAX_SECONDS, "a number above 0, at most 10000000,")
+    number(text, |number| number > 0.0 && number <= MAX_SECONDS, "a number above 0, at most 10000000")
 }
 
-/// As [`seconds`], or none.
+/// As [`seconds`], or 0.
 pub fn seconds_or_none(text: &str) -> Result<f64, String> {
     number(text, |number| (0.0..=MAX_SECONDS).contains(&number), "a number from 0 to 10000000")
 }
 
-/// How often something is told, in seconds.
+/// A reporting interval, in seconds.
 pub fn interval(text: &str) -> Result<f64, String> {
     number(text, |number| (0.001..=MAX_SECONDS).contains(&number), "a number from 0.001 to 10000000")
 }
 
-/// A percentage that is asked for.
+/// A percentage.
 pub fn percent(text: &str) -> Result<f64, String> {
     number(text, |number| (0.01..=100.0).contains(&number), "a number from 0.01 to 100")
 }
@@ -37,11 +37,11 @@ pub fn positive(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")
 }
 
-/// A number from 0 up.
+/// A number of 0 or more.
 pub fn not_negative(text: &str) -> Result<f64, String> {
     number(text, |number| number >= 0.0 && number.is_finite(), "a number from 0 up")
 }
 
 fn number(text: &str, is_allowed: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|&number| is_allowed(number)).ok_or_else(|| format!("{wanted} is wanted"))
+    text.parse().ok().filter(|&number| is_allowed(number)).ok_or_else(|| format!("must be {wanted}"))
 }

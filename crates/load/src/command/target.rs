@@ -1,13 +1,13 @@
-//! Arguments that several commands share: who is asked, from where.
+//! The server under test and the source addresses, shared by several commands.
 
 use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 use netio::client::Sources;
 
-use super::Failure;
+use super::CommandError;
 
-/// The server and the addresses to ask it from.
+/// The server under test and the source addresses.
 #[derive(Clone, Debug, Args)]
 pub struct Target {
     /// Address of the server
@@ -16,10 +16,10 @@ pub struct Target {
     /// Its port
     #[arg(long, default_value_t = 53)]
     pub port: u16,
-    /// How many addresses of the prefix queries come from, in turn
+    /// Number of source addresses to use in turn
     #[arg(long, default_value_t = 1, requires = "source_prefix")]
     pub sources: u32,
-    /// The prefix they are taken from: addresses of this host, as 127.0.0.0/8 or a local route has them
+    /// Prefix of the source addresses, which must be local: 127.0.0.0/8, or one with a local route
     #[arg(long, value_name = "ADDRESS/LENGTH", value_parser = prefix)]
     pub source_prefix: Option<Prefix>,
 }
@@ -37,30 +37,33 @@ impl Target {
         SocketAddr::new(self.server, self.port)
     }
 
-    /// The sources; `None` where the kernel is to choose.
-    pub fn sources(&self) -> Result<Option<Sources>, Failure> {
+    /// The sources; `None` for the address that the kernel chooses.
+    pub fn sources(&self) -> Result<Option<Sources>, CommandError> {
         let Some(Prefix { address, len }) = self.source_prefix else { return Ok(None) };
         let bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(len);
-        // The first address of a prefix is that of the network, the last one that of a broadcast: neither is used.
-        let room = 1u64.checked_shl(bits.min(40)).unwrap_or(u64::MAX).saturating_sub(2);
+        // Without the network and broadcast addresses.
+        let host_count = 1u64.checked_shl(bits.min(40)).unwrap_or(u64::MAX).saturating_sub(2);
         let base = Sources { first: address, count: u32::MAX };
-        let (first, room) = if bits < 2 { (address, 1 << bits) } else { (base.at(1), room) };
+        let (first, host_count) = if bits < 2 { (address, 1 << bits) } else { (base.at(1), host_count) };
         if address.is_ipv4() != self.server.is_ipv4() {
-            return Err(Failure::Input("--source-prefix is of another address family than --server".into()));
+            return Err(CommandError::Input("--source-prefix is of another address family than --server".into()));
         }
-        if u64::from(self.sources) > room || self.sources == 0 {
-            return Err(Failure::Input(format!("--sources {}: the prefix has {room} addresses", self.sources)));
+        if u64::from(self.sources) > host_count || self.sources == 0 {
+            return Err(CommandError::Input(format!(
+                "--sources {}: the prefix has {host_count} addresses",
+                self.sources
+            )));
         }
         Ok(Some(Sources { first, count: self.sources }))
     }
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    let wrong = || "not of the form ADDRESS/LENGTH".to_string();
-    let (address, len) = text.split_once('/').ok_or_else(wrong)?;
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let len: u8 = len.parse().map_err(|_| wrong())?;
-    if len > if address.is_ipv4() { 32 } else { 128 } { Err(wrong()) } else { Ok(Prefix { address, len }) }
+    let invalid = || "not of the form ADDRESS/LENGTH".to_string();
+    let (address, len) = text.split_once('/').ok_or_else(invalid)?;
+    let address: IpAddr = address.parse().map_err(|_| invalid())?;
+    let len: u8 = len.parse().map_err(|_| invalid())?;
+    if len > if address.is_ipv4() { 32 } else { 128 } { Err(invalid()) } else { Ok(Prefix { address, len }) }
 }
 
 #[cfg(test)]
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_hosts_of_the_prefix() {
+    fn sources_are_host_addresses_of_the_prefix() {
         let found = sources("127.0.0.1", "127.1.0.0/30", 2).expect("it has two hosts");
         assert_eq!((found.at(0), found.at(1)), ([127, 1, 0, 1].into(), [127, 1, 0, 2].into()));
         assert_eq!(sources("127.0.0.1", "127.1.0.0/30", 3), None);

@@ -6,28 +6,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use netio::clock;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wire::Name;
 use zone::text::Source;
 
 use super::input::read;
-use super::maintain::zone_names;
-use super::security::{Identity, Trust, Tsig};
-use super::{Failure, Verdict, verdict};
+use super::maintenance::zone_names;
+use super::tls_tsig::{TlsClientArguments, TlsServerArguments, TsigArguments};
+use super::transport::StreamTransport;
+use super::{CommandError, Validity, report_validity};
 use crate::report::Reporter;
 use crate::tls::Purpose;
-use crate::xfr::pull::{Pull, Pulled};
-use crate::xfr::render::render;
-use crate::xfr::serve::{Primary, Served, Zones};
+use crate::xfr::encode::encode;
+use crate::xfr::pull::{PullConfig, PullResult};
+use crate::xfr::serve::{EncodedZones, Primary, PrimaryCounters};
 
-/// Which side of a transfer.
+/// The side of a transfer.
 #[derive(Debug, Subcommand)]
 pub enum Arguments {
-    /// Transfer zones and throw them away.
+    /// Transfer zones from a primary and discard them.
     Pull(PullArguments),
-    /// Serve zones from octets rendered in advance, until SIGTERM.
+    /// Serve zones as a primary, from messages encoded in advance, until SIGTERM.
     Serve(ServeArguments),
 }
 
@@ -40,23 +41,23 @@ pub struct PullArguments {
     /// Its port
     #[arg(long, default_value_t = 53)]
     port: u16,
-    /// How zones travel
-    #[arg(long, value_enum, default_value_t = Line::Tcp)]
-    transport: Line,
+    /// Transport
+    #[arg(long, value_enum, default_value_t = StreamTransport::Tcp)]
+    transport: StreamTransport,
     #[command(flatten)]
-    trust: Trust,
+    tls: TlsClientArguments,
     #[command(flatten)]
-    tsig: Tsig,
-    /// The zones, a name a line
+    tsig: TsigArguments,
+    /// File with the zone names, one per line
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
-    /// Ask for what changed since this serial (IXFR) instead of everything (AXFR)
+    /// Send IXFR from this serial instead of AXFR
     #[arg(long, value_name = "N")]
     serial: Option<u32>,
-    /// How many zones are under way at a time, each on a connection of its own
+    /// Number of concurrent transfers, each on its own connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     parallel: u16,
-    /// How long nothing may come
+    /// Time-out of connecting and of each read
     #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: u64,
 }
@@ -64,67 +65,57 @@ pub struct PullArguments {
 /// Arguments of `zonda-load xfr serve`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
-    /// Address to serve on
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS")]
     listen: IpAddr,
-    /// Its port; 0 for one that the system chooses, told by the event `ready`
+    /// Its port; 0 for one that the kernel chooses, reported by the event `ready`
     #[arg(long, default_value_t = 53)]
     port: u16,
-    /// A port for transfers over TLS (RFC 9103); 0 for one that the system chooses
+    /// Port for transfers over TLS (RFC 9103); 0 for one that the kernel chooses
     #[arg(long, value_name = "PORT")]
     tls_port: Option<u16>,
     #[command(flatten)]
-    identity: Identity,
+    tls: TlsServerArguments,
     #[command(flatten)]
-    tsig: Tsig,
-    /// The zones, `name path` a line
+    tsig: TsigArguments,
+    /// File with the zones, one per line: `name path`
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Line {
-    Tcp,
-    Tls,
-}
-
 /// Runs the command.
-pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<Verdict, Failure> {
+pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
     match arguments {
         Arguments::Pull(arguments) => pull(arguments, stop),
         Arguments::Serve(arguments) => serve(arguments, stop),
     }
 }
 
-fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Verdict, Failure> {
-    let (transport, tls) = match arguments.transport {
-        Line::Tcp => ("tcp", arguments.trust.needs_tls().map(|()| None)?),
-        Line::Tls => ("tls", Some(arguments.trust.tls(arguments.server, false, Purpose::Transfers)?)),
-    };
-    let plan = Pull {
+fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
+    let config = PullConfig {
         server: SocketAddr::new(arguments.server, arguments.port),
         zones: zone_names(&arguments.zones)?,
         serial: arguments.serial,
         parallel: arguments.parallel.into(),
         timeout: Duration::from_millis(arguments.timeout_ms),
-        tls,
+        tls: arguments.transport.tls(&arguments.tls, arguments.server, Purpose::Transfers)?,
         key: arguments.tsig.key.clone(),
     };
-    let reporter = Reporter::new("closed", transport);
+    let reporter = Reporter::new("closed", arguments.transport.name());
     let (since, began) = (clock::real(), clock::monotonic_exact());
-    let pulled = plan.run(stop);
+    let pulled = config.run(stop);
     let seconds = (clock::monotonic_exact() - began).as_secs_f64();
     let mut invalid_because = Vec::new();
     if let Some(first) = pulled.failures.first() {
         invalid_because.push(format!("{} zones were not transferred; the first one: {first}", pulled.failed));
     }
     let figures = pull_figures(&pulled, seconds, &invalid_because);
-    reporter.figures(since, clock::real(), figures).map_err(Failure::system("writing results"))?;
-    Ok(verdict(&invalid_because))
+    reporter.write_figures(since, clock::real(), figures).map_err(CommandError::system("writing results"))?;
+    Ok(report_validity(&invalid_because))
 }
 
-fn pull_figures(pulled: &Pulled, seconds: f64, invalid_because: &[String]) -> Map<String, Value> {
-    let figures = json!({
+fn pull_figures(pulled: &PullResult, seconds: f64, invalid_because: &[String]) -> Value {
+    json!({
         "zones": pulled.zones,
         "failed": pulled.failed,
         "failures": pulled.failures,
@@ -136,64 +127,70 @@ fn pull_figures(pulled: &Pulled, seconds: f64, invalid_because: &[String]) -> Ma
         "first_byte_s": pulled.first_byte_s,
         "connections": pulled.connections,
         "invalid_because": invalid_because,
-    });
-    figures.as_object().cloned().unwrap_or_default()
+    })
 }
 
-fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Verdict, Failure> {
-    let zones = rendered(&arguments.zones)?;
+fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
+    let zones = encoded_zones(&arguments.zones)?;
     let (count, records) = (zones.len(), zones.values().map(|zone| zone.records).sum::<u64>());
     let address = SocketAddr::new(arguments.listen, arguments.port);
     let primary = Primary::bind(address, zones, arguments.tsig.key.clone());
-    let mut primary = primary.map_err(Failure::system(format!("listening on {address}")))?;
-    let port = primary.local_addr().map_err(Failure::system("listening"))?.port();
+    let mut primary = primary.map_err(CommandError::system(format!("listening on {address}")))?;
+    let port = primary.local_addr().map_err(CommandError::system("listening"))?.port();
     let tls_port = arguments.tls_port.map(|port| listen_tls(&mut primary, arguments, port)).transpose()?;
     let reporter = Reporter::new("closed", "tcp");
     let since = clock::real();
     let message = format!("serving {count} zones on port {port}");
     reporter.event("ready", &message, json!({"zones": count, "records": records, "port": port, "tls_port": tls_port}));
-    let served = primary.run(stop).map_err(Failure::system("serving"))?;
-    reporter.figures(since, clock::real(), serve_figures(&served)).map_err(Failure::system("writing results"))?;
-    Ok(Verdict::Valid)
+    let counters = primary.run(stop).map_err(CommandError::system("serving"))?;
+    reporter
+        .write_figures(since, clock::real(), serve_figures(&counters))
+        .map_err(CommandError::system("writing results"))?;
+    Ok(Validity::Valid)
 }
 
-fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> Result<u16, Failure> {
-    let (address, config) = (SocketAddr::new(arguments.listen, port), arguments.identity.tls()?);
-    let bound = primary.bind_tls(address, config).map_err(Failure::system(format!("listening on {address}")))?;
+fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> Result<u16, CommandError> {
+    let (address, config) = (SocketAddr::new(arguments.listen, port), arguments.tls.config()?);
+    let bound = primary.bind_tls(address, config).map_err(CommandError::system(format!("listening on {address}")))?;
     Ok(bound.port())
 }
 
-fn serve_figures(served: &Served) -> Map<String, Value> {
-    let [zones, records, octets, soa_answers, refused, connections] =
-        [&served.zones, &served.records, &served.octets, &served.soa_answers, &served.refused, &served.connections]
-            .map(|count| count.load(Ordering::Relaxed));
-    let figures = json!({
+fn serve_figures(counters: &PrimaryCounters) -> Value {
+    let [zones, records, octets, soa_responses, refused, connections] = [
+        &counters.zones,
+        &counters.records,
+        &counters.octets,
+        &counters.soa_responses,
+        &counters.refused,
+        &counters.connections,
+    ]
+    .map(|count| count.load(Ordering::Relaxed));
+    json!({
         "zones": zones,
         "records": records,
         "bytes": octets,
-        "soa_answers": soa_answers,
+        "soa_answers": soa_responses,
         "refused": refused,
         "connections": connections,
         "invalid_because": [],
-    });
-    figures.as_object().cloned().unwrap_or_default()
+    })
 }
 
-/// Reads and renders the zones of a file of `name path` lines.
-fn rendered(path: &Path) -> Result<Zones, Failure> {
+/// Reads and encodes the zones of a file of `name path` lines.
+fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
     let text = read(path)?;
-    let text = std::str::from_utf8(&text).map_err(Failure::input(path.display()))?;
-    let mut zones = Zones::new();
+    let text = std::str::from_utf8(&text).map_err(CommandError::input(path.display()))?;
+    let mut zones = EncodedZones::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |what: &str| Failure::Input(format!("{}: line {}: {what}", path.display(), index + 1));
+        let invalid = |what: &str| CommandError::Input(format!("{}: line {}: {what}", path.display(), index + 1));
         let (name, file) =
-            line.trim().split_once(char::is_whitespace).ok_or_else(|| wrong("not of the form `name path`"))?;
-        let apex: Name = name.parse().map_err(|error| wrong(&format!("name `{name}`: {error}")))?;
+            line.trim().split_once(char::is_whitespace).ok_or_else(|| invalid("not of the form `name path`"))?;
+        let apex: Name = name.parse().map_err(|error| invalid(&format!("name `{name}`: {error}")))?;
         let file = Path::new(file.trim());
         let bytes = read(file)?;
         let source = Source { name: file.display().to_string().into(), bytes: bytes.as_slice() };
-        let zone = render(source, &apex).map_err(|error| Failure::Input(error.to_string()))?;
+        let zone = encode(source, &apex).map_err(|error| CommandError::Input(error.to_string()))?;
         zones.insert(apex, zone);
     }
-    if zones.is_empty() { Err(Failure::Input(format!("{}: no zones", path.display()))) } else { Ok(zones) }
+    if zones.is_empty() { Err(CommandError::Input(format!("{}: no zones", path.display()))) } else { Ok(zones) }
 }

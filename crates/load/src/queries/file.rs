@@ -1,38 +1,38 @@
-//! Queries from text: a query a line, `name type` as dnsperf has them, or `query NAME CLASS TYPE`.
+//! Query files: one query per line, either `name type` as for dnsperf, or `query NAME CLASS TYPE`.
 //!
-//! A name is absolute with or without its final dot. Blank lines and what follows a `;` are skipped. In a file of the second
-//! form lines that do not begin with `query` belong to something else and are skipped too.
+//! Names are absolute, with or without a final dot. A `;` starts a comment. The second form is used if the first line
+//! has it; then lines that do not begin with `query` are skipped.
 
 use wire::{Class, Name, Rtype};
 
-use super::{Dress, Queries, Renderer};
+use super::{Queries, QueryEncoder, QueryTemplate};
 
-/// A line that is no query.
+/// A line that is not a query.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}; a query is `name type` or `query NAME CLASS TYPE`")]
 pub struct LineError {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
     what: String,
 }
 
 /// Reads a query file.
-pub fn read(text: &[u8], dress: &Dress) -> Result<Queries, LineError> {
-    let mut renderer = Renderer::new(dress);
+pub fn read(text: &[u8], template: &QueryTemplate) -> Result<Queries, LineError> {
+    let mut encoder = QueryEncoder::new(template);
     let mut lines =
         text.split(|&byte| byte == b'\n').map(words).enumerate().filter(|(_, words)| !words.is_empty()).peekable();
-    let has_keyword = lines.peek().is_some_and(|(_, words)| is_keyword_form(words));
+    let is_keyword_form = lines.peek().is_some_and(|(_, words)| has_query_keyword(words));
     for (index, words) in lines {
         let question = match words[..] {
-            _ if has_keyword && !is_keyword_form(&words) => continue,
-            [_, name, class, rtype] if has_keyword => question(name, class, rtype),
+            _ if is_keyword_form && !has_query_keyword(&words) => continue,
+            [_, name, class, rtype] if is_keyword_form => question(name, class, rtype),
             [name, rtype] => question(name, b"IN", rtype),
             _ => Err(format!("{} words", words.len())),
         };
         let (name, rtype, class) = question.map_err(|what| LineError { line: index + 1, what })?;
-        renderer.ask(name.as_ref(), rtype, class);
+        encoder.push(name.as_ref(), rtype, class);
     }
-    Ok(renderer.finish())
+    Ok(encoder.finish())
 }
 
 fn words(line: &[u8]) -> Vec<&[u8]> {
@@ -40,7 +40,7 @@ fn words(line: &[u8]) -> Vec<&[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect()
 }
 
-fn is_keyword_form(words: &[&[u8]]) -> bool {
+fn has_query_keyword(words: &[&[u8]]) -> bool {
     words.len() == 4 && words[0].eq_ignore_ascii_case(b"query")
 }
 
@@ -58,12 +58,12 @@ mod tests {
     use super::*;
 
     fn described(text: &str) -> Result<Vec<String>, LineError> {
-        let queries = read(text.as_bytes(), &Dress::default())?;
+        let queries = read(text.as_bytes(), &QueryTemplate::default())?;
         Ok((0..queries.len() as u32).map(|number| queries.describe(number)).collect())
     }
 
     #[test]
-    fn both_forms_are_read() {
+    fn both_forms_are_parsed() {
         let dnsperf = "; a comment\nwww.example.com A\n\n  example.com. TYPE65 ; more\r\n. NS";
         assert_eq!(
             described(dnsperf),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn an_error_names_the_line() {
         for (text, line, what) in [
             ("a A\nb", 2, "1 words"),
             ("a A\n\n..b A", 3, "name `..b`: the name has an empty label"),

@@ -1,66 +1,68 @@
-//! Queries from a capture, with the time, the client and the transport of each.
+//! Queries from a pcap or pcapng capture, with the time, client and transport of each.
 //!
-//! Reads pcap and pcapng files (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng). Fragments are left out and counted.
+//! The formats: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng. TCP streams are reassembled; IP fragments are not.
 
 mod frame;
 mod reader;
-mod stream;
+mod reassembly;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::{Origin, Queries};
-use frame::{Payload, Segment};
-use stream::Streams;
+use super::{CaptureOrigin, Queries};
+use frame::{Packet, Payload};
+use reassembly::TcpReassembler;
 
-/// What was read from a capture.
+/// The queries of a capture.
 #[derive(Debug, Default)]
 pub struct Capture {
-    /// The queries in the order of the capture.
+    /// In the order of the capture.
     pub queries: Queries,
-    /// Packets to the port that hold no query which can be sent again: broken, too long, or no query.
+    /// Messages to the port that cannot be sent again: malformed, too long, or not a query.
     pub unusable: u64,
-    /// Fragments of datagrams.
+    /// IP fragments, which were skipped.
     pub fragments: u64,
 }
 
-/// Why a file is no capture.
+/// Why a file cannot be read as a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
-    /// It begins with no magic number of a capture.
+    /// The magic number is unknown.
     #[error("neither a pcap nor a pcapng file")]
     Magic,
-    /// The packets are those of a link that is not known.
+    /// The link type is unsupported.
     #[error("link type {0} is not known")]
     LinkType(u32),
 }
 
-/// Reads the queries that were sent to `port`. A file that was cut off is read as far as it goes.
+/// Reads the queries that were sent to `port`. A truncated file is read up to its end.
 pub fn read(file: &[u8], port: u16) -> Result<Capture, CaptureError> {
-    let mut collector = Collector { port, ..Collector::default() };
-    reader::for_each_packet(file, |time_ns, link_type, packet| collector.take(time_ns, link_type, packet))?;
+    let mut collector = QueryCollector { port, ..QueryCollector::default() };
+    reader::for_each_frame(file, |time_ns, link_type, frame| collector.add_packet(time_ns, link_type, frame))?;
     Ok(collector.capture)
 }
 
 #[derive(Default)]
-struct Collector {
+struct QueryCollector {
     port: u16,
     first_ns: Option<u64>,
     clients: HashMap<IpAddr, u32>,
-    streams: Streams,
+    reassembler: TcpReassembler,
     capture: Capture,
 }
 
-impl Collector {
-    fn take(&mut self, time_ns: u64, link_type: u32, packet: &[u8]) -> Result<(), CaptureError> {
-        let Some(segment) = frame::dissect(link_type, packet)? else { return Ok(()) };
-        match segment.payload {
+impl QueryCollector {
+    fn add_packet(&mut self, time_ns: u64, link_type: u32, frame: &[u8]) -> Result<(), CaptureError> {
+        let Some(packet) = frame::dissect(link_type, frame)? else { return Ok(()) };
+        match packet.payload {
             Payload::Fragment => self.capture.fragments += 1,
-            Payload::Udp { port, message } if port == self.port => self.push(time_ns, segment.source, false, message),
+            Payload::Udp { port, message } if port == self.port => {
+                self.push_query(time_ns, packet.source, false, message)
+            }
             Payload::Tcp { port, .. } if port == self.port => {
-                let Segment { source, .. } = segment;
-                for message in self.streams.take(&segment) {
-                    self.push(time_ns, source, true, &message);
+                let Packet { source, .. } = packet;
+                for message in self.reassembler.add(&packet) {
+                    self.push_query(time_ns, source, true, &message);
                 }
             }
             _ => {}
@@ -68,14 +70,14 @@ impl Collector {
         Ok(())
     }
 
-    fn push(&mut self, time_ns: u64, source: IpAddr, stream: bool, message: &[u8]) {
+    fn push_query(&mut self, time_ns: u64, source: IpAddr, is_tcp: bool, message: &[u8]) {
         let first_ns = *self.first_ns.get_or_insert(time_ns);
         let next = self.clients.len() as u32;
         let client = *self.clients.entry(source).or_insert(next);
         let last_ns = self.capture.queries.origins().last().map_or(0, |last| last.time_ns);
-        // Captures of several processors are not quite in order; the schedule has to be.
+        // Captures made on several processors may be slightly out of order, but a schedule must ascend.
         let time_ns = time_ns.saturating_sub(first_ns).max(last_ns);
-        let pushed = self.capture.queries.push_captured(message, Origin { time_ns, client, stream });
+        let pushed = self.capture.queries.push_captured(message, CaptureOrigin { time_ns, client, is_tcp });
         self.capture.unusable += u64::from(pushed.is_err());
     }
 }

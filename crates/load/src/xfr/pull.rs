@@ -1,4 +1,4 @@
-//! The null secondary: asks for zones by AXFR (RFC 5936) or IXFR (RFC 1995), finds the end, counts, and forgets.
+//! The null secondary: transfers zones by AXFR (RFC 5936) or IXFR (RFC 1995), counts, and discards them.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,66 +12,67 @@ use rustls::StreamOwned;
 use wire::Name;
 use wire::tsig::{Key, Mac, Signer, Verifier};
 
-use super::reception::{Reception, TransferError, query};
-use crate::stream::split_message;
-use crate::tls::Tls;
+use super::receiver::{TransferError, TransferReceiver, query};
+use crate::framing::{frame, split_message};
+use crate::tls::TlsConfig;
 
-/// What transfers came to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pulled {
-    /// Zones that were transferred to their end.
-    pub zones: u64,
-    /// Zones that were not.
-    pub failed: u64,
-    /// Why some of them were not, for people.
-    pub failures: Vec<String>,
-    /// Records, the SOA records at both ends included.
-    pub records: u64,
-    /// Octets of messages, without their lengths.
-    pub octets: u64,
-    /// Messages.
-    pub messages: u64,
-    /// Octets of the largest one.
-    pub largest_message: u64,
-    /// Connections that were opened.
-    pub connections: u64,
-    /// From the first query to the first octet of an answer, in seconds.
-    pub first_byte_s: f64,
-}
-
-/// Which zones are asked for, and how.
+/// Which zones are transferred, and how.
 #[derive(Clone, Debug)]
-pub struct Pull {
+pub struct PullConfig {
     /// The primary.
     pub server: SocketAddr,
     /// The zones.
     pub zones: Vec<Name>,
-    /// Ask for what changed since this serial (IXFR); `None` for everything (AXFR).
+    /// The serial to send an IXFR from; `None` for AXFR.
     pub serial: Option<u32>,
-    /// How many zones are under way at a time, each on a connection and a thread of its own.
+    /// The number of concurrent transfers, each on its own thread and connection.
     pub parallel: usize,
-    /// How long nothing may come.
+    /// The time-out of connecting and of each read.
     pub timeout: Duration,
-    /// How connections are encrypted (RFC 9103), if they are.
-    pub tls: Option<Tls>,
-    /// What queries and answers are signed with (RFC 8945), if they are.
+    /// Set for TLS (RFC 9103).
+    pub tls: Option<TlsConfig>,
+    /// The TSIG key (RFC 8945), if messages are signed.
     pub key: Option<Arc<Key>>,
 }
 
-/// How many failures are told.
+/// The result of transfers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PullResult {
+    /// Zones transferred completely.
+    pub zones: u64,
+    /// Zones that failed.
+    pub failed: u64,
+    /// The first errors.
+    pub failures: Vec<String>,
+    /// Records, with both SOA records of each zone.
+    pub records: u64,
+    /// The size of all messages, without their length prefixes.
+    pub octets: u64,
+    /// Messages.
+    pub messages: u64,
+    /// The size of the largest message.
+    pub largest_message: u64,
+    /// Connections opened.
+    pub connections: u64,
+    /// The shortest time from a query to the first octet of its response, over all connections, in seconds.
+    pub first_byte_s: f64,
+}
+
+/// How many errors are kept.
 const MAX_FAILURES: usize = 10;
-/// Octets that are read in one call.
+/// The read buffer in octets.
 const READ_LEN: usize = 512 << 10;
-/// The same beneath TLS, which itself reads no more than 4 KiB at a time.
+/// The read buffer below TLS, which itself reads at most 4 KiB at a time.
 const TLS_READ_LEN: usize = 128 << 10;
 
-impl Pull {
-    /// Transfers all zones; those that fail are counted and do not stop the others.
-    pub fn run(&self, stop: &AtomicBool) -> Pulled {
+impl PullConfig {
+    /// Transfers all zones. A failed transfer is counted and does not stop the others.
+    pub fn run(&self, stop: &AtomicBool) -> PullResult {
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.parallel.max(1)).map(|_| scope.spawn(|| self.work(&next, stop))).collect();
-            let mut total = Pulled::default();
+            let threads: Vec<_> =
+                (0..self.parallel.max(1)).map(|_| scope.spawn(|| self.run_thread(&next, stop))).collect();
+            let mut total = PullResult::default();
             for thread in threads {
                 total.add(thread.join().expect("secondaries do not panic"));
             }
@@ -79,21 +80,21 @@ impl Pull {
         })
     }
 
-    fn work(&self, next: &AtomicUsize, stop: &AtomicBool) -> Pulled {
+    fn run_thread(&self, next: &AtomicUsize, stop: &AtomicBool) -> PullResult {
         let mut secondary =
-            Secondary { plan: self, stream: None, buffer: vec![0; READ_LEN], pulled: Pulled::default() };
+            Secondary { config: self, stream: None, buffer: vec![0; READ_LEN], result: PullResult::default() };
         while let Some(zone) = self.zones.get(next.fetch_add(1, Ordering::Relaxed)) {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
             secondary.pull(zone);
         }
-        secondary.pulled
+        secondary.result
     }
 }
 
-impl Pulled {
-    fn add(&mut self, other: Pulled) {
+impl PullResult {
+    fn add(&mut self, other: PullResult) {
         self.zones += other.zones;
         self.failed += other.failed;
         self.records += other.records;
@@ -110,104 +111,103 @@ impl Pulled {
     }
 }
 
-/// One thread with its connection, which is kept from zone to zone (RFC 7766 6.2.1).
+/// A thread with its connection, which is reused for all its zones (RFC 7766 6.2.1).
 struct Secondary<'p> {
-    plan: &'p Pull,
-    stream: Option<Box<dyn Stream>>,
+    config: &'p PullConfig,
+    stream: Option<Box<dyn ReadWrite>>,
     buffer: Vec<u8>,
-    pulled: Pulled,
+    result: PullResult,
 }
 
 impl Secondary<'_> {
     fn pull(&mut self, zone: &Name) {
-        let was_kept = self.stream.is_some();
-        let mut result = self.transfer(zone);
-        // The server may have closed a connection that was kept, as it may at any time (RFC 7766 6.2.3).
-        if was_kept && matches!(&result, Err((0, TransferError::Io(_)))) {
+        let is_reused = self.stream.is_some();
+        let mut transferred = self.transfer(zone);
+        // The server may close an idle connection at any time (RFC 7766 6.2.3).
+        if is_reused && matches!(&transferred, Err((0, TransferError::Io(_)))) {
             self.stream = None;
-            result = self.transfer(zone);
+            transferred = self.transfer(zone);
         }
-        match result {
-            Ok(()) => self.pulled.zones += 1,
+        match transferred {
+            Ok(()) => self.result.zones += 1,
             Err((_, error)) => {
                 self.stream = None;
-                self.pulled.failed += 1;
-                if self.pulled.failures.len() < MAX_FAILURES {
-                    self.pulled.failures.push(format!("{zone}: {error}"));
+                self.result.failed += 1;
+                if self.result.failures.len() < MAX_FAILURES {
+                    self.result.failures.push(format!("{zone}: {error}"));
                 }
             }
         }
     }
 
-    /// Transfers a zone; an error comes with how many messages came before it.
+    /// Transfers a zone. An error comes with the number of messages received before it.
     fn transfer(&mut self, zone: &Name) -> Result<(), (u64, TransferError)> {
         let began = Instant::now();
-        let mac = self.ask(zone).map_err(|error| (0, error.into()))?;
-        let signatures = self.plan.key.as_deref().zip(mac).map(|(key, mac)| Verifier::new(key, &mac));
-        let mut reception = Reception::new(self.plan.serial, signatures);
-        let (mut held, mut is_first) = (0, true);
+        let mac = self.send_query(zone).map_err(|error| (0, error.into()))?;
+        let verifier = self.config.key.as_deref().zip(mac).map(|(key, mac)| Verifier::new(key, &mac));
+        let mut receiver = TransferReceiver::new(self.config.serial, verifier);
+        let (mut buffered, mut is_first) = (0, true);
         loop {
-            let at_error = |error: TransferError| (reception.messages, error);
-            let stream = self.stream.as_mut().expect("`ask` opened it");
-            let len = match stream.read(&mut self.buffer[held..]) {
-                Ok(0) => return Err(at_error(io::Error::from(ErrorKind::UnexpectedEof).into())),
-                Ok(len) => held + len,
+            let with_count = |error: TransferError| (receiver.messages, error);
+            let stream = self.stream.as_mut().expect("`send_query` opened it");
+            let len = match stream.read(&mut self.buffer[buffered..]) {
+                Ok(0) => return Err(with_count(io::Error::from(ErrorKind::UnexpectedEof).into())),
+                Ok(len) => buffered + len,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(at_error(error.into())),
+                Err(error) => return Err(with_count(error.into())),
             };
-            if std::mem::take(&mut is_first) && self.pulled.first_byte_s == 0.0 {
-                self.pulled.first_byte_s = began.elapsed().as_secs_f64();
+            if std::mem::take(&mut is_first) && self.result.first_byte_s == 0.0 {
+                self.result.first_byte_s = began.elapsed().as_secs_f64();
             }
             let mut rest = &self.buffer[..len];
-            let mut is_done = false;
-            while let Some((message, behind)) = split_message(rest) {
-                rest = behind;
-                is_done = reception.take(message).map_err(|error| (reception.messages, error))?;
+            let mut is_complete = false;
+            while let Some((message, after)) = split_message(rest) {
+                rest = after;
+                is_complete = receiver.receive(message).map_err(|error| (receiver.messages, error))?;
             }
-            held = rest.len();
-            self.buffer.copy_within(len - held..len, 0);
-            if is_done {
-                self.pulled.records += reception.records;
-                self.pulled.octets += reception.octets;
-                self.pulled.messages += reception.messages;
-                self.pulled.largest_message = self.pulled.largest_message.max(reception.largest);
+            buffered = rest.len();
+            self.buffer.copy_within(len - buffered..len, 0);
+            if is_complete {
+                self.result.records += receiver.records;
+                self.result.octets += receiver.octets;
+                self.result.messages += receiver.messages;
+                self.result.largest_message = self.result.largest_message.max(receiver.largest);
                 return Ok(());
             }
         }
     }
 
-    /// Asks for a zone; returns the MAC of the query if it is signed.
-    fn ask(&mut self, zone: &Name) -> io::Result<Option<Mac>> {
-        let mut query = query(zone, self.plan.serial);
+    /// Sends the query for a zone; returns its MAC if it is signed.
+    fn send_query(&mut self, zone: &Name) -> io::Result<Option<Mac>> {
+        let mut query = query(zone, self.config.serial);
         let sign = |key| Signer::of_query(key).sign(&mut query, 0, clock::real().as_secs());
-        let mac = self.plan.key.as_deref().map(sign).transpose().expect("queries are short");
+        let mac = self.config.key.as_deref().map(sign).transpose().expect("queries are short");
         if self.stream.is_none() {
-            self.stream = Some(self.plan.connect()?);
-            self.pulled.connections += 1;
+            self.stream = Some(self.config.connect()?);
+            self.result.connections += 1;
         }
-        let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
-        self.stream.as_mut().expect("just opened").write_all(&framed)?;
+        self.stream.as_mut().expect("just opened").write_all(&frame(&query))?;
         Ok(mac)
     }
 }
 
-//----------- Stream -----------------------------------------------------------
+//----------- connecting -------------------------------------------------------
 
 /// A connection to a primary.
-trait Stream: Read + Write {}
+trait ReadWrite: Read + Write {}
 
-impl<S: Read + Write> Stream for S {}
+impl<S: Read + Write> ReadWrite for S {}
 
-/// What TLS reads from.
-struct Buffered(BufReader<TcpStream>);
+/// A TCP stream with a read buffer, for TLS to read from.
+struct BufferedTcp(BufReader<TcpStream>);
 
-impl Read for Buffered {
+impl Read for BufferedTcp {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
     }
 }
 
-impl Write for Buffered {
+impl Write for BufferedTcp {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.0.get_mut().write(octets)
     }
@@ -217,13 +217,13 @@ impl Write for Buffered {
     }
 }
 
-impl Pull {
-    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+impl PullConfig {
+    fn connect(&self) -> io::Result<Box<dyn ReadWrite>> {
         let stream = TcpStream::connect_timeout(&self.server, self.timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.timeout))?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let buffered = Buffered(BufReader::with_capacity(TLS_READ_LEN, stream));
-        Ok(Box::new(StreamOwned::new(tls.begin().map_err(io::Error::other)?, buffered)))
+        let buffered = BufferedTcp(BufReader::with_capacity(TLS_READ_LEN, stream));
+        Ok(Box::new(StreamOwned::new(tls.new_session().map_err(io::Error::other)?, buffered)))
     }
 }

@@ -1,4 +1,4 @@
-//! The null primary: answers for SOA records over UDP, TCP and TLS, and sends zones over the latter two from rendered octets.
+//! The null primary: responds to SOA queries over UDP, TCP and TLS, and transfers encoded zones over TCP and TLS.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,58 +14,58 @@ use wire::message::Rcode;
 use wire::tsig::{Key, Signer, verify_query};
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
 
-use super::render::Rendered;
-use crate::stream::split_message;
+use super::encode::EncodedZone;
+use crate::framing::{frame, split_message};
 
-/// The zones by their names in lower case.
-pub type Zones = HashMap<Name, Rendered>;
+/// The zones of a primary, by name.
+pub type EncodedZones = HashMap<Name, EncodedZone>;
 
-/// What was served.
+/// What a primary has served.
 #[derive(Debug, Default)]
-pub struct Served {
-    /// Answers for SOA records.
-    pub soa_answers: AtomicU64,
-    /// Zones that were sent to their end.
+pub struct PrimaryCounters {
+    /// Responses with the SOA record alone.
+    pub soa_responses: AtomicU64,
+    /// Zones transferred completely.
     pub zones: AtomicU64,
     /// Records in them.
     pub records: AtomicU64,
-    /// Octets in them, without signatures.
+    /// Octets in them, without TSIG records.
     pub octets: AtomicU64,
-    /// Queries that were refused: for zones that are not there, of other types, or not signed as they must be.
+    /// Queries that were refused: for unknown zones, for other types, or without a valid signature.
     pub refused: AtomicU64,
     /// Connections that were accepted.
     pub connections: AtomicU64,
 }
 
-/// The primary on its sockets, before it serves.
+/// A primary with bound sockets.
 pub struct Primary {
     udp: UdpSocket,
     tcp: TcpListener,
     tls: Option<(TcpListener, Arc<ServerConfig>)>,
-    desk: Arc<Desk>,
+    responder: Arc<Responder>,
 }
 
-/// How often threads look whether they are to stop.
-const TICK: Duration = Duration::from_millis(100);
-/// A thread serves a connection; more than any secondary opens.
+/// How often threads check whether to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+/// Each connection has a thread; no secondary opens as many.
 const MAX_CONNECTIONS: usize = 2000;
-/// How long a secondary may say nothing before its connection is closed.
-const IDLE: Duration = Duration::from_secs(30);
-/// Octets that are sent in one call: a copy that stays in the cache.
-const CHUNK_LEN: usize = 256 << 10;
+/// A connection without a query for this long is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The write buffer in octets, small enough for the processor cache.
+const WRITE_LEN: usize = 256 << 10;
 
 impl Primary {
-    /// Binds UDP and TCP to one port; with port 0 the kernel chooses it. With a key, zones are for those who have it.
-    pub fn bind(address: SocketAddr, zones: Zones, key: Option<Arc<Key>>) -> io::Result<Primary> {
+    /// Binds UDP and TCP to one port; with port 0 the kernel chooses it. With a key, transfers must be signed.
+    pub fn bind(address: SocketAddr, zones: EncodedZones, key: Option<Arc<Key>>) -> io::Result<Primary> {
         let tcp = TcpListener::bind(address)?;
         let udp = UdpSocket::bind(tcp.local_addr()?)?;
-        udp.set_read_timeout(Some(TICK))?;
+        udp.set_read_timeout(Some(STOP_INTERVAL))?;
         tcp.set_nonblocking(true)?;
-        let desk = Desk { zones, key, served: Arc::default(), connections: AtomicUsize::new(0) };
-        Ok(Primary { udp, tcp, tls: None, desk: Arc::new(desk) })
+        let responder = Responder { zones, key, counters: Arc::default(), connections: AtomicUsize::new(0) };
+        Ok(Primary { udp, tcp, tls: None, responder: Arc::new(responder) })
     }
 
-    /// Listens for TLS too (RFC 9103); returns where.
+    /// Also listens for TLS (RFC 9103); returns the bound address.
     pub fn bind_tls(&mut self, address: SocketAddr, config: Arc<ServerConfig>) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -74,83 +74,83 @@ impl Primary {
         Ok(address)
     }
 
-    /// Where it is bound.
+    /// The bound address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
     /// Serves until `stop`.
-    pub fn run(self, stop: &Arc<AtomicBool>) -> io::Result<Arc<Served>> {
+    pub fn run(self, stop: &Arc<AtomicBool>) -> io::Result<Arc<PrimaryCounters>> {
         thread::scope(|scope| {
-            scope.spawn(|| self.answer_datagrams(stop));
+            scope.spawn(|| self.serve_udp(stop));
             if let Some((listener, config)) = &self.tls {
                 scope.spawn(|| self.accept(listener, Some(config), stop));
             }
             self.accept(&self.tcp, None, stop);
         });
-        Ok(self.desk.served.clone())
+        Ok(self.responder.counters.clone())
     }
 
     fn accept(&self, listener: &TcpListener, tls: Option<&Arc<ServerConfig>>, stop: &Arc<AtomicBool>) {
         while !stop.load(Ordering::Relaxed) {
             match listener.accept() {
-                Ok((stream, _)) => self.begin(stream, tls.cloned(), stop),
+                Ok((stream, _)) => self.spawn(stream, tls.cloned(), stop),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(1)),
-                // The peer gave up meanwhile, or descriptors are short for a moment: the next one may do better.
-                Err(_) => thread::sleep(TICK),
+                // The peer has gone, or descriptors are exhausted for now.
+                Err(_) => thread::sleep(STOP_INTERVAL),
             }
         }
     }
 
-    fn begin(&self, stream: TcpStream, tls: Option<Arc<ServerConfig>>, stop: &Arc<AtomicBool>) {
-        if self.desk.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-            self.desk.connections.fetch_sub(1, Ordering::Relaxed);
+    fn spawn(&self, stream: TcpStream, tls: Option<Arc<ServerConfig>>, stop: &Arc<AtomicBool>) {
+        if self.responder.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+            self.responder.connections.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        self.desk.served.connections.fetch_add(1, Ordering::Relaxed);
-        let (desk, stop) = (self.desk.clone(), stop.clone());
-        // Connections have threads of their own, which end with the process at the latest.
+        self.responder.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let (responder, stop) = (self.responder.clone(), stop.clone());
+        // The thread ends with the process at the latest.
         thread::spawn(move || {
-            // Whoever breaks off a transfer has reasons of their own.
-            let _ = desk.serve(stream, tls, &stop);
-            desk.connections.fetch_sub(1, Ordering::Relaxed);
+            // An error means that the secondary has disconnected.
+            let _ = responder.serve(stream, tls, &stop);
+            responder.connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
-    fn answer_datagrams(&self, stop: &AtomicBool) {
-        let (mut octets, mut answer) = ([0; 4096], Vec::new());
+    fn serve_udp(&self, stop: &AtomicBool) {
+        let (mut query, mut response) = ([0; 4096], Vec::new());
         while !stop.load(Ordering::Relaxed) {
-            let Ok((len, peer)) = self.udp.recv_from(&mut octets) else { continue };
-            if let Some(Answer::Message) = self.desk.answer(&octets[..len], false, &mut answer) {
-                // Lost as datagrams are.
-                let _ = self.udp.send_to(&answer, peer);
+            let Ok((len, peer)) = self.udp.recv_from(&mut query) else { continue };
+            if let Some(Response::Message) = self.responder.respond(&query[..len], false, &mut response) {
+                // If it cannot be sent, the client retries.
+                let _ = self.udp.send_to(&response, peer);
             }
         }
     }
 }
 
-//----------- Desk -------------------------------------------------------------
+//----------- Responder --------------------------------------------------------
 
-/// Answers queries, however they came.
-struct Desk {
-    zones: Zones,
+/// Responds to queries of any transport.
+struct Responder {
+    zones: EncodedZones,
     key: Option<Arc<Key>>,
-    served: Arc<Served>,
-    /// How many there are at the moment.
+    counters: Arc<PrimaryCounters>,
+    /// Open connections.
     connections: AtomicUsize,
 }
 
-/// What a query gets.
-enum Answer<'d> {
-    /// The message that was written.
+/// The response to a query.
+enum Response<'d> {
+    /// The message in the output buffer.
     Message,
-    /// A zone, signed if the query was.
-    Zone(&'d Rendered, Option<Signer<'d>>),
+    /// A zone transfer, signed if the query was.
+    Zone(&'d EncodedZone, Option<Signer<'d>>),
 }
 
-impl Desk {
-    /// Writes the answer to a query, unless it is a zone; `None` for what is no query.
-    fn answer(&self, query: &[u8], is_stream: bool, out: &mut Vec<u8>) -> Option<Answer<'_>> {
+impl Responder {
+    /// Writes the response to `out`, unless it is a zone transfer; `None` if the message is not a query.
+    fn respond(&self, query: &[u8], is_tcp: bool, out: &mut Vec<u8>) -> Option<Response<'_>> {
         let (name, qtype) = question(query)?;
         let now_s = clock::real().as_secs();
         let key_of = |name: NameRef<'_>| self.key.as_deref().filter(|key| key.name() == name);
@@ -159,7 +159,7 @@ impl Desk {
             Err(refusal) => {
                 self.refuse(query, refusal.rcode(), out);
                 refusal.sign(out, 0, now_s).expect("refusals are short");
-                return Some(Answer::Message);
+                return Some(Response::Message);
             }
         };
         let zone = self.zones.get(&name.to_owned()).filter(|_| query[2] & 0x78 == 0);
@@ -167,11 +167,11 @@ impl Desk {
             (Some(_), Rtype::AXFR | Rtype::IXFR) if self.key.is_some() && signer.is_none() => {
                 self.refuse(query, Rcode::REFUSED, out);
             }
-            (Some(zone), Rtype::AXFR | Rtype::IXFR) if is_stream => return Some(Answer::Zone(zone, signer)),
-            // A transfer does not go over UDP (RFC 5936 4.2); an IXFR is answered by the SOA record, and comes over TCP (RFC 1995 2).
+            (Some(zone), Rtype::AXFR | Rtype::IXFR) if is_tcp => return Some(Response::Zone(zone, signer)),
+            // RFC 5936 4.2: no AXFR over UDP. RFC 1995 2: the SOA record makes an IXFR client use TCP.
             (Some(zone), Rtype::SOA | Rtype::AXFR | Rtype::IXFR) => {
-                self.served.soa_answers.fetch_add(1, Ordering::Relaxed);
-                out.clone_from(&zone.soa_answer);
+                self.counters.soa_responses.fetch_add(1, Ordering::Relaxed);
+                out.clone_from(&zone.soa_response);
                 out[..2].copy_from_slice(&query[..2]);
             }
             _ => self.refuse(query, Rcode::REFUSED, out),
@@ -179,12 +179,12 @@ impl Desk {
         if let Some(mut signer) = signer {
             signer.sign(out, 0, now_s).expect("one record is short");
         }
-        Some(Answer::Message)
+        Some(Response::Message)
     }
 
-    /// The question with an RCODE.
+    /// Writes the question with an RCODE.
     fn refuse(&self, query: &[u8], rcode: Rcode, out: &mut Vec<u8>) {
-        self.served.refused.fetch_add(1, Ordering::Relaxed);
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
         let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
         out.clear();
         out.extend_from_slice(&query[..(HEADER_LEN + name_len + 4).min(query.len())]);
@@ -196,14 +196,14 @@ impl Desk {
     fn serve(&self, stream: TcpStream, tls: Option<Arc<ServerConfig>>, stop: &AtomicBool) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(IDLE))?;
-        let Some(config) = tls else { return Connection { stream, desk: self, chunk: Vec::new() }.run(stop) };
+        stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+        let Some(config) = tls else { return PrimaryConnection { stream, responder: self, out: Vec::new() }.run(stop) };
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-        Connection { stream: StreamOwned::new(tls, stream), desk: self, chunk: Vec::new() }.run(stop)
+        PrimaryConnection { stream: StreamOwned::new(tls, stream), responder: self, out: Vec::new() }.run(stop)
     }
 }
 
-/// The name and the type of a query with one question.
+/// The QNAME and QTYPE of a query with one question.
 fn question(query: &[u8]) -> Option<(NameRef<'_>, Rtype)> {
     let question = query.get(HEADER_LEN..).filter(|_| query[2] & 0x80 == 0 && query[4..6] == [0, 1])?;
     let name = NameRef::from_wire(question).ok()?;
@@ -211,74 +211,72 @@ fn question(query: &[u8]) -> Option<(NameRef<'_>, Rtype)> {
     Some((name, Rtype(u16::from_be_bytes([type_high, type_low]))))
 }
 
-//----------- Connection -------------------------------------------------------
+//----------- PrimaryConnection ------------------------------------------------
 
-struct Connection<'d, S> {
+struct PrimaryConnection<'d, S> {
     stream: S,
-    desk: &'d Desk,
-    chunk: Vec<u8>,
+    responder: &'d Responder,
+    out: Vec<u8>,
 }
 
-impl<S: Read + Write> Connection<'_, S> {
+impl<S: Read + Write> PrimaryConnection<'_, S> {
     fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
-        let (mut buffer, mut held) = (vec![0; 4096], 0);
+        let (mut buffer, mut buffered) = (vec![0; 4096], 0);
         while !stop.load(Ordering::Relaxed) {
-            let len = held + self.stream.read(&mut buffer[held..])?;
-            if len == held {
+            let len = buffered + self.stream.read(&mut buffer[buffered..])?;
+            if len == buffered {
                 break;
             }
-            held = len;
-            while let Some((query, behind)) = split_message(&buffer[..held]) {
-                let left = behind.len();
+            buffered = len;
+            while let Some((query, after)) = split_message(&buffer[..buffered]) {
+                let left = after.len();
                 let query = query.to_vec();
-                self.answer(&query)?;
-                buffer.copy_within(held - left..held, 0);
-                held = left;
+                self.respond(&query)?;
+                buffer.copy_within(buffered - left..buffered, 0);
+                buffered = left;
             }
-            if held == buffer.len() {
-                break; // No query is as long.
+            if buffered == buffer.len() {
+                break; // Too long for a query.
             }
         }
         Ok(())
     }
 
-    fn answer(&mut self, query: &[u8]) -> io::Result<()> {
-        let mut answer = Vec::new();
-        match self.desk.answer(query, true, &mut answer) {
-            Some(Answer::Zone(zone, signer)) => self.send_zone(query, zone, signer),
-            Some(Answer::Message) => {
-                self.stream.write_all(&[&(answer.len() as u16).to_be_bytes()[..], &answer].concat())
-            }
+    fn respond(&mut self, query: &[u8]) -> io::Result<()> {
+        let mut message = Vec::new();
+        match self.responder.respond(query, true, &mut message) {
+            Some(Response::Zone(zone, signer)) => self.send_zone(query, zone, signer),
+            Some(Response::Message) => self.stream.write_all(&frame(&message)),
             None => Err(ErrorKind::InvalidData.into()),
         }
     }
 
-    /// Sends a copy of the rendered messages with the id and the type of the query in each; signed, if the query was
-    /// (RFC 8945 5.3.1). An IXFR may be answered by the whole zone (RFC 1995 4).
-    fn send_zone(&mut self, query: &[u8], zone: &Rendered, mut signer: Option<Signer<'_>>) -> io::Result<()> {
+    /// Sends the encoded messages with the query's id and QTYPE, each signed if the query was (RFC 8945 5.3.1). The
+    /// whole zone is a valid response to an IXFR (RFC 1995 4).
+    fn send_zone(&mut self, query: &[u8], zone: &EncodedZone, mut signer: Option<Signer<'_>>) -> io::Result<()> {
         let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
         let qtype_at = HEADER_LEN + name_len;
         let mut rest = &zone.stream[..];
-        while let Some((message, behind)) = split_message(rest) {
-            let start = self.chunk.len() + 2;
-            self.chunk.extend_from_slice(&rest[..message.len() + 2]);
-            self.chunk[start..start + 2].copy_from_slice(&query[..2]);
-            self.chunk[start + qtype_at..start + qtype_at + 2].copy_from_slice(&query[qtype_at..qtype_at + 2]);
+        while let Some((message, after)) = split_message(rest) {
+            let start = self.out.len() + 2;
+            self.out.extend_from_slice(&rest[..message.len() + 2]);
+            self.out[start..start + 2].copy_from_slice(&query[..2]);
+            self.out[start + qtype_at..start + qtype_at + 2].copy_from_slice(&query[qtype_at..qtype_at + 2]);
             if let Some(signer) = &mut signer {
-                signer.sign(&mut self.chunk, start, clock::real().as_secs()).map_err(io::Error::other)?;
-                let len = (self.chunk.len() - start) as u16;
-                self.chunk[start - 2..start].copy_from_slice(&len.to_be_bytes());
+                signer.sign(&mut self.out, start, clock::real().as_secs()).map_err(io::Error::other)?;
+                let len = (self.out.len() - start) as u16;
+                self.out[start - 2..start].copy_from_slice(&len.to_be_bytes());
             }
-            rest = behind;
-            if rest.is_empty() || self.chunk.len() >= CHUNK_LEN {
-                self.stream.write_all(&self.chunk)?;
-                self.chunk.clear();
+            rest = after;
+            if rest.is_empty() || self.out.len() >= WRITE_LEN {
+                self.stream.write_all(&self.out)?;
+                self.out.clear();
             }
         }
-        let served = &self.desk.served;
-        served.zones.fetch_add(1, Ordering::Relaxed);
-        served.records.fetch_add(zone.records, Ordering::Relaxed);
-        served.octets.fetch_add(zone.stream.len() as u64, Ordering::Relaxed);
+        let counters = &self.responder.counters;
+        counters.zones.fetch_add(1, Ordering::Relaxed);
+        counters.records.fetch_add(zone.records, Ordering::Relaxed);
+        counters.octets.fetch_add(zone.stream.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 }

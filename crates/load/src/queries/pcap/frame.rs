@@ -1,49 +1,49 @@
-//! From a captured frame to what it carries: link, IPv4 or IPv6, UDP or TCP.
+//! Parses captured frames: link layer, IPv4 or IPv6, UDP or TCP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::CaptureError;
 
-/// What a frame carries, and from whom.
+/// A UDP, TCP or fragmented packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment<'p> {
-    /// Who sent it.
+pub struct Packet<'p> {
+    /// The source address.
     pub source: IpAddr,
-    /// To whom.
+    /// The destination address.
     pub destination: IpAddr,
-    /// From which port.
+    /// The source port; 0 for fragments.
     pub source_port: u16,
-    /// What it carries.
+    /// What follows the IP header.
     pub payload: Payload<'p>,
 }
 
-/// The part of a frame behind its IP header.
+/// What follows the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'p> {
-    /// A whole datagram.
+    /// A UDP datagram.
     Udp {
-        /// The port it is for.
+        /// The destination port.
         port: u16,
-        /// What it carries.
+        /// The payload.
         message: &'p [u8],
     },
-    /// A part of a stream.
+    /// A TCP segment.
     Tcp {
-        /// The port it is for.
+        /// The destination port.
         port: u16,
-        /// The number of its first octet (RFC 9293 3.1).
+        /// The sequence number (RFC 9293 3.1).
         sequence: u32,
-        /// Whether it begins the stream.
+        /// Whether SYN is set.
         is_syn: bool,
-        /// What it carries.
+        /// The payload.
         octets: &'p [u8],
     },
-    /// A part of a datagram.
+    /// An IP fragment.
     Fragment,
 }
 
-/// Takes a frame apart; `None` for one that is neither UDP nor TCP, or broken.
-pub fn dissect(link_type: u32, frame: &[u8]) -> Result<Option<Segment<'_>>, CaptureError> {
+/// Parses a frame; `None` if it is malformed, or neither UDP nor TCP.
+pub fn dissect(link_type: u32, frame: &[u8]) -> Result<Option<Packet<'_>>, CaptureError> {
     let packet = match link_type {
         0 | 108 => frame.get(4..),
         1 => ethernet(frame),
@@ -62,46 +62,46 @@ pub fn dissect(link_type: u32, frame: &[u8]) -> Result<Option<Segment<'_>>, Capt
 /// IEEE 802.3 with any number of 802.1Q tags.
 fn ethernet(frame: &[u8]) -> Option<&[u8]> {
     let mut at = 12;
-    while matches!(half(frame, at)?, 0x8100 | 0x88a8 | 0x9100) {
+    while matches!(u16_at(frame, at)?, 0x8100 | 0x88a8 | 0x9100) {
         at += 4;
     }
     frame.get(at + 2..)
 }
 
-/// The header of IPv4 (RFC 791 3.1).
-fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
+/// Parses an IPv4 packet (RFC 791 3.1).
+fn ipv4(packet: &[u8]) -> Option<Packet<'_>> {
     let header_len = usize::from(packet[0] & 0x0f) * 4;
-    let total_len = usize::from(half(packet, 2)?);
+    let total_len = usize::from(u16_at(packet, 2)?);
     let address = |at: usize| packet.get(at..)?.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets).into());
     let (source, destination) = (address(12)?, address(16)?);
-    // More fragments follow, or came before.
-    if half(packet, 6)? & 0x3fff != 0 {
-        return Some(Segment { source, destination, source_port: 0, payload: Payload::Fragment });
+    // The MF flag or the fragment offset.
+    if u16_at(packet, 6)? & 0x3fff != 0 {
+        return Some(Packet { source, destination, source_port: 0, payload: Payload::Fragment });
     }
-    let carried = packet.get(header_len..total_len.min(packet.len()))?;
-    transport(source, destination, packet[9], carried)
+    let payload = packet.get(header_len..total_len.min(packet.len()))?;
+    transport(source, destination, packet[9], payload)
 }
 
-/// The header of IPv6 (RFC 8200 3) and those that extend it (RFC 8200 4).
-fn ipv6(packet: &[u8]) -> Option<Segment<'_>> {
+/// Parses an IPv6 packet (RFC 8200 3) with its extension headers (RFC 8200 4).
+fn ipv6(packet: &[u8]) -> Option<Packet<'_>> {
     let address = |at: usize| packet.get(at..)?.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into());
     let (source, destination) = (address(8)?, address(24)?);
-    let end = packet.len().min(40 + usize::from(half(packet, 4)?));
+    let end = packet.len().min(40 + usize::from(u16_at(packet, 4)?));
     let (mut next, mut at) = (*packet.get(6)?, 40);
-    // Hop-by-hop, routing, destination options; each is longer than nothing, so the loop ends with the packet.
+    // Hop-by-hop, routing and destination options. None is empty, so the loop ends within the packet.
     while matches!(next, 0 | 43 | 60) {
         (next, at) = (*packet.get(at)?, at + 8 + 8 * usize::from(*packet.get(at + 1)?));
     }
     if next == 44 {
-        return Some(Segment { source, destination, source_port: 0, payload: Payload::Fragment });
+        return Some(Packet { source, destination, source_port: 0, payload: Payload::Fragment });
     }
     transport(source, destination, next, packet.get(at..end)?)
 }
 
-fn transport(source: IpAddr, destination: IpAddr, protocol: u8, octets: &[u8]) -> Option<Segment<'_>> {
-    let (source_port, port) = (half(octets, 0)?, half(octets, 2)?);
+fn transport(source: IpAddr, destination: IpAddr, protocol: u8, octets: &[u8]) -> Option<Packet<'_>> {
+    let (source_port, port) = (u16_at(octets, 0)?, u16_at(octets, 2)?);
     let payload = match protocol {
-        17 => Payload::Udp { port, message: octets.get(8..usize::from(half(octets, 4)?).min(octets.len()))? },
+        17 => Payload::Udp { port, message: octets.get(8..usize::from(u16_at(octets, 4)?).min(octets.len()))? },
         6 => {
             let sequence = u32::from_be_bytes(*octets.get(4..)?.first_chunk()?);
             let header_len = usize::from(*octets.get(12)? >> 4) * 4;
@@ -110,9 +110,9 @@ fn transport(source: IpAddr, destination: IpAddr, protocol: u8, octets: &[u8]) -
         }
         _ => return None,
     };
-    Some(Segment { source, destination, source_port, payload })
+    Some(Packet { source, destination, source_port, payload })
 }
 
-fn half(octets: &[u8], at: usize) -> Option<u16> {
+fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
     octets.get(at..)?.first_chunk().copied().map(u16::from_be_bytes)
 }

@@ -1,13 +1,13 @@
-//! Captures made here, read back.
+//! Reads captures that the tests write.
 
 use super::*;
-use crate::queries::{Dress, Renderer};
+use crate::queries::{QueryEncoder, QueryTemplate};
 use wire::{Class, Name, Rtype};
 
 fn query(name: &str) -> Vec<u8> {
-    let mut renderer = Renderer::new(&Dress { edns: Some(512), ..Dress::default() });
-    renderer.ask(name.parse::<Name>().expect("a literal").as_ref(), Rtype::A, Class::IN);
-    renderer.finish().at(0).message.to_vec()
+    let mut encoder = QueryEncoder::new(&QueryTemplate { edns: Some(512), ..QueryTemplate::default() });
+    encoder.push(name.parse::<Name>().expect("a literal").as_ref(), Rtype::A, Class::IN);
+    encoder.finish().at(0).message.to_vec()
 }
 
 fn udp(message: &[u8], source_port: u16, port: u16) -> (u8, Vec<u8>) {
@@ -45,11 +45,11 @@ fn in_ipv6((protocol, carried): (u8, Vec<u8>)) -> Vec<u8> {
 }
 
 fn in_ethernet(ethertype: [u8; 2], packet: &[u8]) -> Vec<u8> {
-    // Shorter frames are padded, as cards do; the padding belongs to nothing.
+    // With padding, as network cards add to short frames.
     [&[0; 12][..], &[0x81, 0, 0, 7], &ethertype, packet, &[0; 6]].concat()
 }
 
-/// A capture file with packets at these times in microseconds.
+/// A pcap file of frames with their times in microseconds; big-endian.
 fn pcap(packets: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut file = [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65535, 1].map(u32::to_be_bytes).concat();
     for (time_us, packet) in packets {
@@ -60,7 +60,7 @@ fn pcap(packets: &[(u32, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// The same as pcapng, little-endian, with nanoseconds.
+/// The same as pcapng, little-endian, with times in nanoseconds.
 fn pcapng(packets: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let block = |kind: u32, body: Vec<u8>| {
         let len = (12 + body.len() as u32).to_le_bytes();
@@ -101,13 +101,13 @@ fn packets() -> Vec<(u32, Vec<u8>)> {
 }
 
 #[test]
-fn both_formats_give_the_queries_with_their_origins() {
+fn both_formats_yield_queries_with_their_origins() {
     for file in [pcap(&packets()), pcapng(&packets())] {
         let capture = read(&file, 53).expect("a capture");
         let found: Vec<_> = (0..capture.queries.len() as u32)
             .map(|number| (capture.queries.describe(number), capture.queries.origin(number).expect("captured")))
             .collect();
-        let origin = |time_us: u64, client, stream| Origin { time_ns: time_us * 1000, client, stream };
+        let origin = |time_us: u64, client, is_tcp| CaptureOrigin { time_ns: time_us * 1000, client, is_tcp };
         assert_eq!(
             found,
             [
@@ -119,12 +119,12 @@ fn both_formats_give_the_queries_with_their_origins() {
             ]
         );
         assert_eq!((capture.unusable, capture.fragments), (1, 1));
-        assert_eq!(capture.queries.at(0).message, query("u1.example"), "EDNS and all");
+        assert_eq!(capture.queries.at(0).message, query("u1.example"), "with EDNS");
     }
 }
 
 #[test]
-fn files_that_end_early_or_are_something_else_are_no_trouble() {
+fn truncated_files_are_read_and_other_formats_rejected() {
     for file in [pcap(&packets()), pcapng(&packets())] {
         for len in 4..file.len() {
             assert!(read(&file[..len], 53).is_ok());
@@ -137,7 +137,7 @@ fn files_that_end_early_or_are_something_else_are_no_trouble() {
 }
 
 #[test]
-fn sequence_numbers_wrap_around_and_segments_come_twice() {
+fn sequence_numbers_wrap_around_and_segments_repeat() {
     let framed = [&(query("w.example").len() as u16).to_be_bytes()[..], &query("w.example")].concat();
     let start = u32::MAX - 9;
     let packets: Vec<(u32, Vec<u8>)> = [

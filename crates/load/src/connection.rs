@@ -1,5 +1,4 @@
-//! A connection that does not block, plain or in TLS: driven by what [`netio::stream::Poll`] tells, read and written
-//! like a stream.
+//! A non-blocking client connection, over TCP or TLS, driven by the events of [`netio::stream::Poll`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,31 +6,31 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netio::stream::{self, Interest};
 use rustls::HandshakeKind;
-use rustls::client::ClientConnection;
+use rustls::client::ClientConnection as TlsSession;
 
-use crate::tls::Tls;
+use crate::tls::TlsConfig;
 
-/// One connection to a server.
-pub struct Line {
+/// A connection to a server.
+pub struct Connection {
     stream: TcpStream,
-    tls: Option<Box<ClientConnection>>,
+    tls: Option<Box<TlsSession>>,
 }
 
-impl Line {
-    /// Begins a connection; see [`stream::connect`]. It wants [`Interest::Writable`] first.
-    pub fn connect(server: SocketAddr, local: Option<SocketAddr>, tls: Option<&Tls>) -> io::Result<Line> {
-        let tls = tls.map(|tls| tls.begin().map(Box::new)).transpose().map_err(io::Error::other)?;
-        Ok(Line { stream: stream::connect(server, local)?, tls })
+impl Connection {
+    /// Starts to connect, without waiting; see [`stream::connect`]. Poll for [`Interest::Writable`] first.
+    pub fn connect(server: SocketAddr, local: Option<SocketAddr>, tls: Option<&TlsConfig>) -> io::Result<Connection> {
+        let tls = tls.map(|tls| tls.new_session().map(Box::new)).transpose().map_err(io::Error::other)?;
+        Ok(Connection { stream: stream::connect(server, local)?, tls })
     }
 
-    /// Goes on to establish the connection, when there was an event; returns whether it stands.
+    /// Continues the TCP and TLS handshakes after an event; returns whether the connection is established.
     pub fn establish(&mut self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }
         let Some(tls) = &mut self.tls else { return Ok(true) };
         let received = receive(tls, &mut self.stream);
-        // Also the alert that tells the server what is wrong.
+        // Before the error is returned, so that the server gets the alert.
         send(tls, &mut self.stream)?;
         match received {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
@@ -40,12 +39,12 @@ impl Line {
         }
     }
 
-    /// Whether it took up an earlier session.
+    /// Whether it resumed a TLS session.
     pub fn is_resumed(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
-    /// What it waits for, besides `wanted`, for itself.
+    /// The events to poll for: `wanted`, unless TLS needs others first.
     pub fn interest(&self, wanted: Interest) -> Interest {
         match &self.tls {
             Some(tls) if tls.wants_write() => Interest::Both,
@@ -54,30 +53,30 @@ impl Line {
         }
     }
 
-    /// Tells the server that it ends here, as far as that can be told without waiting (RFC 8446 6.1).
-    pub fn say_goodbye(&mut self) {
+    /// Sends the TLS closure alert (RFC 8446 6.1) if that is possible without waiting.
+    pub fn close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
-            // Whoever is gone need not be told.
+            // An error means that the server has closed the connection already.
             let _ = send(tls, &mut self.stream);
         }
     }
 
-    /// Closes it by RST.
+    /// Closes it with RST.
     pub fn reset(self) -> io::Result<()> {
         stream::reset(self.stream)
     }
 }
 
-/// Reads what has come, up to a record or so; returns how many octets came over the network.
-fn receive(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<usize> {
+/// Reads what has arrived, about one TLS record; returns the number of octets read from the socket.
+fn receive(tls: &mut TlsSession, stream: &mut TcpStream) -> io::Result<usize> {
     let len = tls.read_tls(stream)?;
     tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     Ok(len)
 }
 
-/// Sends what TLS holds, as far as the kernel takes it.
-fn send(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
+/// Sends what TLS has buffered, until the socket would block.
+fn send(tls: &mut TlsSession, stream: &mut TcpStream) -> io::Result<()> {
     while tls.wants_write() {
         match tls.write_tls(stream) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -88,8 +87,8 @@ fn send(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-impl Read for Line {
-    /// With TLS, `buffer` has room for at least a record (16 KiB): what does not fit would be told by no event.
+impl Read for Connection {
+    /// With TLS, `buffer` must hold a whole record (16 KiB): no event announces the part that does not fit.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.read(buffer) };
         receive(tls, &mut self.stream)?;
@@ -97,8 +96,8 @@ impl Read for Line {
     }
 }
 
-impl Write for Line {
-    /// Takes no more than there is room for in the buffers of TLS and of the kernel.
+impl Write for Connection {
+    /// Writes no more than the buffers of TLS and of the kernel have room for.
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.write(octets) };
         let len = tls.writer().write(octets)?;
@@ -111,7 +110,7 @@ impl Write for Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

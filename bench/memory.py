@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Memory and load time of a TLD as TLDs are: own name server sets, glue, DS, NSEC3 with opt-out.
+
+usage: bench/memory.py [DELEGATIONS=1000000] [server ...]      servers: zonda nsd knot (those on PATH or in /usr/sbin)
+
+Of the delegations a fifth has name servers of its own with glue, the others one of 20,000 sets of providers; four in ten are signed:
+DS, its RRSIG, NSEC3 and its RRSIG. Signatures and keys are random octets of the right length (ECDSA P-256): nobody here verifies
+them. Prints, for each server: proportional set size one second after the first answer, the peak while loading, seconds to the
+first answer, CPU seconds. Peak is the sum of the peaks (VmHWM) of all processes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PORT = 5399
+TICKS = os.sysconf("SC_CLK_TCK")
+BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
+
+
+def base32hex(digest: bytes) -> str:
+    """A hash as the label of an NSEC3 owner (RFC 5155 3.3)."""
+    return base64.b32encode(digest).translate(BASE32HEX).decode()
+
+
+def write_zone(path: Path, delegations: int) -> int:
+    """Writes the zone `tld.`; returns the number of its records."""
+    rnd = random.Random(1)
+    records = 0
+
+    def signature(covered: str, labels: int, ttl: int) -> str:
+        octets = base64.b64encode(rnd.randbytes(64)).decode()
+        return f"RRSIG {covered} 13 {labels} {ttl} 20890101000000 20260101000000 12345 tld. {octets}"
+
+    with path.open("w") as zone:
+        lines = [
+            "$ORIGIN tld.", "$TTL 3600",
+            f"@ SOA ns1 host 1 7200 900 1209600 300\n@ {signature('SOA', 1, 3600)}",
+            f"@ NS ns1\n@ {signature('NS', 1, 3600)}\nns1 A 192.0.2.1\nns1 {signature('A', 2, 3600)}",
+            f"@ NSEC3PARAM 1 0 0 -\n@ {signature('NSEC3PARAM', 1, 0)}",
+            f"@ DNSKEY 257 3 13 {base64.b64encode(rnd.randbytes(64)).decode()}\n@ {signature('DNSKEY', 1, 3600)}",
+        ]
+        records += 11
+        apex = hashlib.sha1(b"\x03tld\x00").digest()
+        chain = [apex]
+        for number in range(delegations):
+            name = f"{rnd.choice(('', 'my', 'the', 'best', 'shop'))}{''.join(rnd.choices('abcdefghijklmnopqrstuvwxyz', k=6))}{number:x}"
+            if number % 5 == 0:
+                lines += [f"{name} NS ns{i}.{name}\nns{i}.{name} A 10.{i}.{number >> 8 & 255}.{number & 255}" for i in (1, 2)]
+                records += 4
+            else:
+                provider = rnd.randrange(20_000)
+                lines += [f"{name} NS ns{i}.provider{provider}.example." for i in (1, 2)]
+                records += 2
+            if number % 10 < 4:
+                lines.append(f"{name} DS {rnd.randrange(65536)} 13 2 {rnd.randbytes(32).hex()}\n{name} {signature('DS', 2, 3600)}")
+                chain.append(hashlib.sha1(bytes([len(name)]) + name.encode() + b"\x03tld\x00").digest())
+                records += 2
+            if len(lines) > 10_000:
+                zone.write("\n".join(lines) + "\n")
+                lines.clear()
+        chain.sort()
+        for digest, following in zip(chain, [*chain[1:], chain[0]], strict=True):
+            owner, following = base32hex(digest), base32hex(following)
+            types = "NS SOA RRSIG DNSKEY NSEC3PARAM" if digest == apex else "NS DS RRSIG"
+            lines.append(f"{owner} 300 NSEC3 1 1 0 - {following} {types}\n{owner} 300 {signature('NSEC3', 2, 300)}")
+        zone.write("\n".join(lines) + "\n")
+        return records + 2 * len(chain)
+
+
+def command(server: str, zone: Path, folder: Path) -> list[str]:
+    """Writes the server's configuration and gives its command line."""
+    if server == "zonda":
+        program = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
+        return [program, "serve", "--listen", f"127.0.0.1:{PORT}", "--zone", f"tld={zone}"]
+    conf = folder / f"{server}.conf"
+    if server == "nsd":
+        conf.write_text(
+            f'server:\n  ip-address: 127.0.0.1@{PORT}\n  username: ""\n  zonesdir: /\n  pidfile: {folder}/pid\n  xfrdfile: {folder}/x\n'
+            f"  zonelistfile: {folder}/z\n  xfrdir: {folder}\nremote-control:\n  control-enable: no\nzone:\n  name: tld\n  zonefile: {zone}\n"
+        )
+        return [shutil.which("nsd", path=os.environ["PATH"] + ":/usr/sbin") or "nsd", "-d", "-c", str(conf)]
+    conf.write_text(
+        f"server:\n  listen: 127.0.0.1@{PORT}\n  rundir: {folder}\nlog:\n  - target: stderr\n    any: error\ndatabase:\n  storage: {folder}\n"
+        f"template:\n  - id: default\n    semantic-checks: off\n    zonefile-sync: -1\n    journal-content: none\nzone:\n  - domain: tld\n    file: {zone}\n"
+    )
+    return [shutil.which("knotd", path=os.environ["PATH"] + ":/usr/sbin") or "knotd", "-c", str(conf)]
+
+
+def family(pid: int) -> list[int]:
+    """A process and those that descend from it."""
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            found += map(int, task.read_text().split())
+    return found
+
+
+def answers() -> bool:
+    """Whether the SOA record of the zone is answered."""
+    query = bytes.fromhex("000100000001000000000000") + b"\x03tld\x00\x00\x06\x00\x01"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(0.02)
+        try:
+            client.sendto(query, ("127.0.0.1", PORT))
+            reply = client.recv(4096)
+        except OSError:
+            return False
+    return reply[3] & 15 == 0 and reply[7] > 0
+
+
+def field(pid: int, file: str, name: str) -> int:
+    """A figure in kB from a file of /proc."""
+    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def measure(server: str, zone: Path, records: int, folder: Path) -> None:
+    """Starts a server, waits for its first answer, prints what it cost."""
+    began = time.monotonic()
+    with subprocess.Popen(command(server, zone, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            while not answers():
+                if process.poll() is not None or time.monotonic() - began > 600:
+                    print(f"{server:8} does not answer")
+                    return
+                time.sleep(0.005)
+            seconds = time.monotonic() - began
+            time.sleep(1)
+            pids = family(process.pid)
+            size = sum(field(pid, "smaps_rollup", "Pss:") for pid in pids) / 1e3
+            peak = sum(field(pid, "status", "VmHWM:") for pid in pids) / 1e3
+            stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+            cpu = sum(int(value) for stat in stats for value in stat[11:15]) / TICKS
+            per_record = size * 1e6 / records
+            print(f"{server:8} {size:8.1f} MB  {per_record:6.1f} octets a record  peak {peak:8.1f} MB  {seconds:6.2f} s  CPU {cpu:6.2f} s", flush=True)
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    delegations = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else 1_000_000
+    with tempfile.TemporaryDirectory(prefix="zonda-memory-") as folder:
+        zone = Path(folder) / "tld.zone"
+        records = write_zone(zone, delegations)
+        print(f"{delegations} delegations, {records} records, {zone.stat().st_size / 1e6:.0f} MB of text")
+        for server in arguments or ["zonda", "nsd", "knot"]:
+            measure(server, zone, records, Path(folder))
+
+
+main()

@@ -1,0 +1,104 @@
+//! The ledger of a [`crate::worker`]: matches responses to outstanding queries and records every query's outcome.
+
+use std::sync::Arc;
+
+use wire::HEADER_LEN;
+use wire::tsig::Fault;
+
+use crate::metrics::Metrics;
+use crate::outstanding::{OutstandingQueries, OutstandingQuery};
+use crate::queries::{Queries, describe_question};
+use crate::tsig::TsigContext;
+use crate::verify::{ResponseChecker, matches_question};
+
+/// The outstanding queries, and what is needed to account for them.
+pub struct Ledger {
+    /// The queries of the run.
+    pub queries: Arc<Queries>,
+    /// Queries that were sent and have neither been answered nor timed out.
+    pub outstanding: OutstandingQueries,
+    /// Checks responses.
+    pub checker: ResponseChecker,
+    /// Signs queries and verifies responses, with `--tsig`.
+    pub tsig: Option<TsigContext>,
+    /// Queries due earlier than this are not counted.
+    pub warm_up_ns: u64,
+    /// The source number of the first TCP connection; lower numbers are UDP sources.
+    pub first_connection: u32,
+}
+
+impl Ledger {
+    /// Records a query as sent and returns its message id; `None` if its source has no free id, which counts as missed.
+    #[inline]
+    pub fn record_sent(
+        &mut self,
+        source: u32,
+        number: u32,
+        intended_ns: u64,
+        now: u64,
+        metrics: &mut Metrics,
+    ) -> Option<u16> {
+        let counted = intended_ns >= self.warm_up_ns;
+        let Some(id) = self.outstanding.insert(source, number, intended_ns, now, counted) else {
+            self.record_missed(intended_ns, metrics);
+            return None;
+        };
+        if let Some(tsig) = &mut self.tsig {
+            tsig.sign(source, id, self.queries.at(number).message);
+        }
+        if counted {
+            metrics.scheduled += 1;
+            metrics.record_sent(self.message(number).len(), now - intended_ns);
+        }
+        Some(id)
+    }
+
+    /// The message of the query that was recorded last, which has this number; signed with `--tsig`.
+    #[inline]
+    pub fn message(&self, number: u32) -> &[u8] {
+        self.tsig.as_ref().map_or(self.queries.at(number).message, TsigContext::message)
+    }
+
+    /// Counts a scheduled query that is never sent.
+    pub fn record_missed(&self, intended_ns: u64, metrics: &mut Metrics) {
+        if intended_ns >= self.warm_up_ns {
+            metrics.scheduled += 1;
+            metrics.missed += 1;
+        }
+    }
+
+    /// Records and checks a response; returns whether it matches an outstanding query.
+    #[inline]
+    pub fn record_response(&mut self, source: Option<u32>, response: &[u8], now: u64, metrics: &mut Metrics) -> bool {
+        if response.len() < HEADER_LEN || response[2] & 0x80 == 0 {
+            metrics.discarded += 1;
+            return false;
+        }
+        let id = u16::from_be_bytes([response[0], response[1]]);
+        let Some(query) = source.and_then(|source| self.outstanding.remove(source, id)) else {
+            metrics.unexpected += 1;
+            return false;
+        };
+        let tsig_fault = self.tsig.as_mut().and_then(|tsig| tsig.verify(query.source, id, response).err());
+        if query.counted {
+            metrics.record_response(response, now - query.intended_ns, now - query.sent_ns);
+            self.check(&query, response, tsig_fault, metrics);
+        }
+        true
+    }
+
+    fn check(&mut self, query: &OutstandingQuery, response: &[u8], tsig_fault: Option<Fault>, metrics: &mut Metrics) {
+        let question = self.queries.at(query.number).question();
+        let mismatch = if !matches_question(question, response) {
+            Some(format!("got an answer to {}", describe_question(&response[HEADER_LEN..])))
+        } else if let Some(fault) = tsig_fault {
+            Some(fault.to_string())
+        } else {
+            metrics.checked += u64::from(self.checker.checks_content());
+            self.checker.mismatch(query.number, response)
+        };
+        if let Some(mismatch) = mismatch {
+            metrics.record_wrong(|| format!("{}: {mismatch}", describe_question(question)));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The metrics of a run or an interval: counters and latency histograms.
+
+use std::ops::{Deref, DerefMut};
+
+use hdrhistogram::Histogram;
+
+/// RCODEs that are counted separately: the header's 4 bits (RFC 1035 4.1.1).
+pub const RCODES: usize = 16;
+/// How many examples of wrong responses are kept.
+const MAX_EXAMPLES: usize = 10;
+/// A query sent later than this after its intended time is late, in nanoseconds.
+pub const LATE_NS: u64 = 1_000_000;
+
+/// Why a run without any response is invalid.
+pub const UNANSWERED: &str = "not one query was answered: is this the address and port of a server?";
+
+/// Counters and latencies. Those of several threads or intervals are summed with [`Metrics::add`].
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Queries that were sent.
+    pub queries: u64,
+    /// Responses to them.
+    pub responses: u64,
+    /// Queries without a response within the time-out.
+    pub timeouts: u64,
+    /// Queries outstanding when the run was interrupted.
+    pub interrupted: u64,
+    /// Responses that match no outstanding query: late, duplicate or spoofed.
+    pub unexpected: u64,
+    /// Datagrams that are no DNS response.
+    pub discarded: u64,
+    /// Queries in the schedule.
+    pub scheduled: u64,
+    /// Queries sent more than [`LATE_NS`] after their intended time.
+    pub late: u64,
+    /// Scheduled queries that were never sent.
+    pub missed: u64,
+    /// Responses that were compared with an expected one.
+    pub checked: u64,
+    /// Responses to another question, and those that differ from the expected one.
+    pub wrong: u64,
+    /// Descriptions of the first wrong responses.
+    pub wrong_examples: Vec<String>,
+    /// Responses with TC.
+    pub truncated: u64,
+    /// The size of all queries.
+    pub query_octets: u64,
+    /// The size of all responses.
+    pub response_octets: u64,
+    /// Responses by RCODE.
+    pub rcodes: [u64; RCODES],
+    /// Connections that were established.
+    pub handshakes: u64,
+    /// Of these, the ones that resumed a TLS session.
+    pub handshakes_resumed: u64,
+    /// Connections that could not be established.
+    pub handshakes_failed: u64,
+    /// The error of the first failed handshake.
+    pub handshake_failure: Option<String>,
+    /// Connections that the server closed with queries outstanding.
+    pub closed_early: u64,
+    /// Datagrams that the kernel refused to send.
+    pub refused: u64,
+    /// CPU time of the sender threads, in nanoseconds.
+    pub cpu_ns: u64,
+    /// From the intended send time to the response or the time-out.
+    pub latency_intended: LatencyHistogram,
+    /// From the actual send time to the response or the time-out.
+    pub latency_actual: LatencyHistogram,
+    /// From the intended to the actual send time.
+    pub schedule_error: LatencyHistogram,
+    /// From opening a connection until it is established.
+    pub handshake: LatencyHistogram,
+}
+
+/// Latencies in nanoseconds, from 1 to an hour, with three significant digits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyHistogram(Histogram<u64>);
+
+impl Default for LatencyHistogram {
+    fn default() -> LatencyHistogram {
+        LatencyHistogram(Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds"))
+    }
+}
+
+impl Deref for LatencyHistogram {
+    type Target = Histogram<u64>;
+
+    fn deref(&self) -> &Histogram<u64> {
+        &self.0
+    }
+}
+
+impl DerefMut for LatencyHistogram {
+    fn deref_mut(&mut self) -> &mut Histogram<u64> {
+        &mut self.0
+    }
+}
+
+/// References to all plain counters; mutable ones with `mut`.
+macro_rules! counters {
+    ($metrics:ident $(, $mutable:tt)?) => {
+        [
+            &$($mutable)? $metrics.queries,
+            &$($mutable)? $metrics.responses,
+            &$($mutable)? $metrics.timeouts,
+            &$($mutable)? $metrics.interrupted,
+            &$($mutable)? $metrics.unexpected,
+            &$($mutable)? $metrics.discarded,
+            &$($mutable)? $metrics.scheduled,
+            &$($mutable)? $metrics.late,
+            &$($mutable)? $metrics.missed,
+            &$($mutable)? $metrics.checked,
+            &$($mutable)? $metrics.wrong,
+            &$($mutable)? $metrics.truncated,
+            &$($mutable)? $metrics.query_octets,
+            &$($mutable)? $metrics.response_octets,
+            &$($mutable)? $metrics.handshakes,
+            &$($mutable)? $metrics.handshakes_resumed,
+            &$($mutable)? $metrics.handshakes_failed,
+            &$($mutable)? $metrics.closed_early,
+            &$($mutable)? $metrics.refused,
+            &$($mutable)? $metrics.cpu_ns,
+        ]
+    };
+}
+
+impl Metrics {
+    /// Records a query as sent.
+    #[inline]
+    pub fn record_sent(&mut self, octets: usize, schedule_error_ns: u64) {
+        self.queries += 1;
+        self.query_octets += octets as u64;
+        self.late += u64::from(schedule_error_ns > LATE_NS);
+        self.schedule_error.saturating_record(schedule_error_ns);
+    }
+
+    /// Records a response of at least a header.
+    #[inline]
+    pub fn record_response(&mut self, response: &[u8], intended_ns: u64, actual_ns: u64) {
+        self.responses += 1;
+        self.response_octets += response.len() as u64;
+        self.truncated += u64::from(response[2] & 0x02 != 0);
+        self.rcodes[usize::from(response[3] & 0x0f)] += 1;
+        self.latency_intended.saturating_record(intended_ns);
+        self.latency_actual.saturating_record(actual_ns);
+    }
+
+    /// Records a time-out. The histograms get the time waited, a lower bound of the latency.
+    pub fn record_timeout(&mut self, intended_ns: u64, actual_ns: u64) {
+        self.timeouts += 1;
+        self.latency_intended.saturating_record(intended_ns);
+        self.latency_actual.saturating_record(actual_ns);
+    }
+
+    /// Records a wrong response; calls `describe` for the first ten only.
+    pub fn record_wrong(&mut self, describe: impl FnOnce() -> String) {
+        self.wrong += 1;
+        if self.wrong_examples.len() < MAX_EXAMPLES {
+            self.wrong_examples.push(describe());
+        }
+    }
+
+    /// Records a connection that could not be established.
+    pub fn record_failed_handshake(&mut self, error: &std::io::Error) {
+        self.handshakes_failed += 1;
+        self.handshake_failure.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Adds the metrics of another thread or interval.
+    pub fn add(&mut self, other: &Metrics) {
+        for (mine, theirs) in counters!(self, mut).into_iter().zip(counters!(other)) {
+            *mine += *theirs;
+        }
+        for (mine, theirs) in self.rcodes.iter_mut().zip(other.rcodes) {
+            *mine += theirs;
+        }
+        if self.handshake_failure.is_none() {
+            self.handshake_failure.clone_from(&other.handshake_failure);
+        }
+        let room = MAX_EXAMPLES - self.wrong_examples.len().min(MAX_EXAMPLES);
+        self.wrong_examples.extend(other.wrong_examples.iter().take(room).cloned());
+        for (mine, theirs) in [
+            (&mut self.latency_intended, &other.latency_intended),
+            (&mut self.latency_actual, &other.latency_actual),
+            (&mut self.schedule_error, &other.schedule_error),
+            (&mut self.handshake, &other.handshake),
+        ] {
+            mine.add(&theirs.0).expect("all histograms have the same bounds");
+        }
+    }
+
+    /// Why the run is invalid; empty if it is valid.
+    pub fn invalid_because(&self) -> Vec<String> {
+        let mut reasons = self.invalid_even_unanswered();
+        if self.timeouts > 0 && self.responses == 0 {
+            reasons.push(UNANSWERED.into());
+        }
+        reasons
+    }
+
+    /// As [`Metrics::invalid_because`], for queries that need not be answered.
+    pub fn invalid_even_unanswered(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.missed * 1000 > self.scheduled {
+            reasons.push(format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled));
+        }
+        if self.late * 100 > self.queries {
+            reasons.push(format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries));
+        }
+        if self.refused > 0 {
+            reasons.push(format!("the kernel refused {} datagrams", self.refused));
+        }
+        if self.queries == 0 {
+            reasons.push("nothing was sent".into());
+        }
+        if self.wrong > 0 {
+            reasons.push(format!("{} of {} answers are wrong", self.wrong, self.responses));
+        }
+        reasons
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_add_up() {
+        let mut parts = [Metrics::default(), Metrics::default()];
+        let response = [0, 0, 0x82, 3, 0, 1, 0, 0, 0, 0, 0, 0];
+        for (index, part) in parts.iter_mut().enumerate() {
+            part.record_sent(40, 2 * LATE_NS * index as u64);
+            part.record_response(&response, 5000, 3000);
+            part.record_timeout(2_000_000_000, 1_000_000_000);
+            part.record_wrong(|| format!("example {index}"));
+        }
+        let [mut sum, other] = parts;
+        sum.add(&other);
+        assert_eq!((sum.queries, sum.late, sum.responses, sum.timeouts), (2, 1, 2, 2));
+        assert_eq!((sum.truncated, sum.rcodes[3], sum.query_octets, sum.response_octets), (2, 2, 80, 24));
+        assert_eq!(sum.latency_intended.len(), 4);
+        assert!(sum.latency_actual.max().abs_diff(1_000_000_000) < 1_000_000);
+        assert_eq!(sum.wrong_examples, ["example 0", "example 1"]);
+    }
+
+    #[test]
+    fn a_run_is_invalid_for_a_reason() {
+        let mut metrics = Metrics { queries: 1000, scheduled: 1001, responses: 1000, missed: 1, ..Metrics::default() };
+        assert!(metrics.invalid_because().is_empty());
+        metrics.missed = 2;
+        metrics.late = 11;
+        metrics.wrong = 1;
+        assert_eq!(
+            metrics.invalid_because(),
+            [
+                "2 of 1001 scheduled queries were never sent",
+                "11 of 1000 queries left more than 1 ms after their time",
+                "1 of 1000 answers are wrong",
+            ]
+        );
+    }
+}
