@@ -6,9 +6,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Opens a file for reading. Does not wait for a writer, should it be a pipe.
+/// Opens a file for reading. Does not wait for a writer, should it be a pipe, but until others give up a lease on it (fcntl(2)),
+/// as file servers hold for their clients.
 pub fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Found::at(path)?.wait_and_open(error),
+        result => result,
+    }
 }
 
 /// A file that was found but not opened for reading: whatever happens to its path, it stays the same file.
@@ -33,6 +37,11 @@ impl Found {
     /// Opens it for reading.
     pub fn open(&self) -> io::Result<File> {
         open(&self.in_proc())
+    }
+
+    /// Opens a regular file, which alone can have a lease; what else was put in its place meanwhile fails with `error`.
+    fn wait_and_open(&self, error: io::Error) -> io::Result<File> {
+        if self.metadata()?.is_file() { File::open(self.in_proc()) } else { Err(error) }
     }
 
     /// proc_pid_fd(5): a link to the file itself, not to its path.
