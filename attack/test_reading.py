@@ -149,4 +149,4 @@ def test_nsec3_with_many_iterations_is_not_loaded(daemon):
     salt = "AB" * 255
     chain = f"2t7b4g4vsa5smi47k61mv5bv1a22bojr NSEC3 1 0 65535 {salt} 2t7b4g4vsa5smi47k61mv5bv1a22bojr SOA NS\n"
     rewrite(server, TINY_ZONE + f"@ NSEC3PARAM 1 0 65535 {salt}\n{chain}")
-    assert_refused(server, "65535 iterations", "nsec3-max-iterations")
+    assert_refused(server, "65535", "nsec3-max-iterations")
