@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import dns.edns
 import dns.flags
 import dns.message
+import dns.query
 import dns.rcode
+import dns.rdatatype
 import pytest
 
 from daemon import HOST, TINY_ZONE, Daemon
@@ -129,3 +131,31 @@ def test_nsec3_work_of_a_query_is_bounded(daemon):
         got = dns.query.udp(asked, HOST, timeout=10, port=server.port)
     assert got.rcode() == dns.rcode.SERVFAIL
     assert server.cpu_s() - before < 0.5
+
+
+def test_a_shortened_referral_is_not_sent_to_those_with_room(daemon):
+    """A referral whose signatures did not fit must not be remembered for clients that have room for them."""
+    signature = "13 2 60 20300101000000 20200101000000 1 example. " + "A" * 86 + "=="
+    zone = TINY_ZONE + "cut NS n.cut\n"
+    zone += "".join(f"cut NS ns{n}\nns{n} A 192.0.2.{n}\nns{n} RRSIG A {signature}\n" for n in range(4))
+    server = daemon({"example": zone}).start()
+
+    def signatures(payload: int) -> int:
+        asked = dns.message.make_query("a.cut.example.", "A", want_dnssec=True, payload=payload)
+        got = dns.query.udp(asked, HOST, timeout=2, port=server.port)
+        return sum(len(rrset) for rrset in got.additional if rrset.rdtype == dns.rdatatype.RRSIG)
+
+    for payload in (512, 520, 530):
+        assert [signatures(payload) < 4 for _ in range(3)] == [True] * 3
+        assert signatures(1232) == 4, payload
+
+
+def test_a_set_that_no_message_has_room_for_is_an_error_over_tcp(daemon):
+    zone = TINY_ZONE + "".join(f'large TXT "{number:03}{"x" * 250}"\n' for number in range(260))
+    server = daemon({"example": zone}).start()
+    assert "fits in no message" in server.log_text()
+    assert server.ask("large.example.", "TXT").flags & dns.flags.TC
+    asked = dns.message.make_query("large.example.", "TXT", use_edns=0)
+    got = dns.query.tcp(asked, HOST, timeout=2, port=server.port)
+    assert (got.rcode(), bool(got.flags & dns.flags.TC)) == (dns.rcode.SERVFAIL, False)
+    assert [option.code for option in got.options if option.otype == dns.edns.EDE] == [24]

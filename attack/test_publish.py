@@ -123,6 +123,19 @@ def test_a_stuck_read_is_reported_and_later_reloads_do_not_wait(daemon):
 
 
 @pytest.mark.slow
+def test_a_blocked_included_file_of_a_big_zone_is_stuck_as_well(daemon):
+    server = daemon({"big": TINY_ZONE} | TINY_ZONES)
+    (server.zones / "part").write_text("part A 192.0.2.1\n")
+    server.start("big")
+    # Big enough to be read in chunks: its own text is read before the file is opened.
+    write_zone(server, "big", 2, big_zone(6_000_000) + "$INCLUDE part\n")
+    with blocked(server.zones / "part"):
+        reload = server.reload(timeout_s=STUCK_S + 5)
+        assert reload.returncode == 1 and "big.: NOT LOADED YET" in reload.stdout, reload
+    expect_within(SOON_S, server, lambda: serial(server, "big") == 2)
+
+
+@pytest.mark.slow
 def test_many_blocked_reads_in_one_folder_delay_no_other_folder(daemon):
     hung = [f"hung{number:02}" for number in range(40)]
     server = daemon(dict.fromkeys(hung, TINY_ZONE))

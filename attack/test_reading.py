@@ -94,6 +94,22 @@ def test_many_generates_do_not_use_up_memory(daemon):
     assert_refused(server, "max-generated")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("$GENERATE 1-1000000 a$.elsewhere. A 10.0.0.1\n" * 50, id="records that are left out"),
+        pytest.param('$GENERATE 1-1000000 a$ A "10.0.0.1 ;' + "${0,255}" * 1000 + '"\n', id="comments"),
+        pytest.param('$GENERATE 1-1000000 a$ A "10.0.0.1 ;' + "${0,255}" * 30000 + '"\n', id="long comments"),
+    ],
+)
+def test_generate_does_not_use_up_time(daemon, line):
+    server = daemon().start(preexec_fn=limit_memory)
+    before = server.cpu_s()
+    rewrite(server, TINY_ZONE + line)
+    assert_refused(server, "error")
+    assert server.cpu_s() - before < 2.0
+
+
 @pytest.mark.parametrize("last", ["a A 192.0.2.1\n" * 1000, "; nothing\n" * 1000])
 def test_includes_do_not_multiply_without_bound(daemon, last):
     server = daemon().start(preexec_fn=limit_memory)
@@ -149,4 +165,4 @@ def test_nsec3_with_many_iterations_is_not_loaded(daemon):
     salt = "AB" * 255
     chain = f"2t7b4g4vsa5smi47k61mv5bv1a22bojr NSEC3 1 0 65535 {salt} 2t7b4g4vsa5smi47k61mv5bv1a22bojr SOA NS\n"
     rewrite(server, TINY_ZONE + f"@ NSEC3PARAM 1 0 65535 {salt}\n{chain}")
-    assert_refused(server, "65535", "nsec3-max-iterations")
+    assert_refused(server, "iterations", "65535", "nsec3-max-iterations")

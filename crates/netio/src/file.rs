@@ -1,19 +1,10 @@
-//! Files opened without side effects: nothing waits for the other end of a pipe, and no link leads elsewhere unseen.
+//! Files opened without side effects: what a path leads to is known before it is opened.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// Opens a file for reading. Does not wait for a writer, should it be a pipe, but until others give up a lease on it (fcntl(2)),
-/// as file servers hold for their clients.
-pub fn open(path: &Path) -> io::Result<File> {
-    match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Found::at(path)?.wait_and_open(error),
-        result => result,
-    }
-}
 
 /// A file that was found but not opened for reading: whatever happens to its path, it stays the same file.
 pub struct Found(File);
@@ -34,14 +25,10 @@ impl Found {
         self.0.metadata()
     }
 
-    /// Opens it for reading.
+    /// Opens it for reading. Waits for the other end of a pipe: look at its metadata first.
     pub fn open(&self) -> io::Result<File> {
-        open(&self.in_proc())
-    }
-
-    /// Opens a regular file, which alone can have a lease; what else was put in its place meanwhile fails with `error`.
-    fn wait_and_open(&self, error: io::Error) -> io::Result<File> {
-        if self.metadata()?.is_file() { File::open(self.in_proc()) } else { Err(error) }
+        // Without O_NONBLOCK, with which it fails while another process holds a lease of the file (fcntl(2)).
+        File::open(self.in_proc())
     }
 
     /// proc_pid_fd(5): a link to the file itself, not to its path.
@@ -89,7 +76,6 @@ mod tests {
     #[test]
     fn what_is_not_there_is_an_error() {
         assert!(Found::at(Path::new("/no/such/file")).is_err());
-        assert!(open(Path::new("/no/such/file")).is_err());
     }
 
     #[test]

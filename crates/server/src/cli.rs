@@ -39,7 +39,7 @@ pub enum Command {
     /// Find every mistake in a configuration and in zones.
     ///
     /// Without FILE the configuration is checked, and every zone it names. Findings go to standard output, one a line:
-    /// FILE:LINE:COLUMN: error: WHAT (MEND) [zone NAME]. The status is 1 if there is an error: then `zonda serve` does
+    /// FILE:LINE:COLUMN: error: WHAT (HELP) [zone NAME]. The status is 1 if there is an error: then `zonda serve` does
     /// not take the zone either. Warnings leave it 0.
     #[command(after_help = EXIT_STATUS)]
     Check(Check),

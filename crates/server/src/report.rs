@@ -8,7 +8,7 @@ use zone::{Diagnostic, Severity};
 
 use crate::printable::Printable;
 
-/// A mistake or a warning in a configuration or a zone, with its place and its mend.
+/// A mistake or a warning in a configuration or a zone, with its place and help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// `error` or `warning`.

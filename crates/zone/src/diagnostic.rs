@@ -1,4 +1,4 @@
-//! What is wrong with a zone, where, and how to mend it: the one form in which text, checks and loading report.
+//! What is wrong with a zone, where, and how to fix it: the one form in which text, checks and loading report.
 
 use std::fmt;
 use std::sync::Arc;

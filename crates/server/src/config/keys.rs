@@ -126,13 +126,14 @@ section! {
         /// messages about mistakes quote what is read.
         Reload "include-paths" include_paths: Option<Vec<PathBuf>> = "";
 
-        /// The most records of the zone; 0 is no limit. A zone with more is not loaded, and the version before it is kept.
+        /// The most records of the zone, those that are left out included; 0 is no limit. A zone with more is not loaded, and the
+        /// version before it is kept.
         Reload "max-records" max_records: Option<Whole<0, { u32::MAX }>> = "0";
 
         /// The most records that `$GENERATE` and files included more than once may make; 0 is no limit.
         ///
-        /// All of a zone count together, and one of more than 256 octets counts as several. Without the limit, a few lines of
-        /// zone text take all memory.
+        /// All of a zone count together, those that are left out included, and one of more than 256 octets, in text or as data,
+        /// counts as several. Without the limit, a few lines of zone text take all memory, or hours.
         Reload "max-generated" max_generated: Option<Whole<0, { u32::MAX }>> = "1000000";
 
         /// The most NSEC3 iterations of the zone; with more it is not loaded, and the version before it is kept.

@@ -83,7 +83,7 @@ impl Reader {
                 Ok(paths) => paths.iter().for_each(|path| self.one_file(path, true)),
                 Err(error) => {
                     let message = format!("the included `{}` cannot be read: {error}", path_text(&pattern));
-                    self.error(place, message, "mend the path, or take it out of `include`");
+                    self.error(place, message, "correct the path, or take it out of `include`");
                 }
             }
         }

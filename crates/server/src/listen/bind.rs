@@ -25,7 +25,7 @@ impl Listeners {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} over {transport}: {source}{}", mend(.source))]
+#[error("cannot listen on {address} over {transport}: {source}{}", help(.source))]
 pub struct BindError {
     /// The address as it was given.
     pub address: SocketAddr,
@@ -35,7 +35,7 @@ pub struct BindError {
     pub source: io::Error,
 }
 
-fn mend(error: &io::Error) -> &'static str {
+fn help(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => " (another program has it: `ss -ltunp` shows which)",
         io::ErrorKind::AddrNotAvailable => " (no interface of this host has the address: `ip address` shows them)",

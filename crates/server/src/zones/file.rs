@@ -24,13 +24,16 @@ const TICK: Duration = Duration::from_millis(10);
 impl ZoneFile {
     /// Opens a zone file.
     pub fn open(path: &Path) -> io::Result<ZoneFile> {
-        let file = netio::file::open(path)?;
-        let metadata = file.metadata()?;
+        let found = Found::at(path)?;
+        let metadata = found.metadata()?;
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         wait_for_tick(&metadata);
-        ZoneFile::new(file)
+        found.open().and_then(ZoneFile::new)
     }
 
     fn new(file: File) -> io::Result<ZoneFile> {

@@ -4,7 +4,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::NameRef;
 use zone::load::{Options, Outcome};
@@ -59,7 +58,6 @@ pub fn load(
     if len >= turn.below {
         return Err(TooBig(len));
     }
-    progress.expect_octets(len);
     // A mistake of ours in reading must not end the server.
     let read = catch_unwind(AssertUnwindSafe(|| job.read(turn.threads)));
     let read = read.unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
@@ -93,19 +91,18 @@ impl Job<'_> {
             Aim::Check(checks) => (None, true, checks),
         };
         let ZoneLimits { max_records, max_generated, nsec3_max_iterations } = self.policy.limits;
-        let (folders, done) = (self.folders(), AtomicU64::new(0));
+        let folders = self.folders();
         let options = text::Options {
             apex: self.apex,
             threads,
             include: &|written, place| self.include(written, place, &folders),
-            progress: &|octets| {
-                self.progress.count_octets(octets.saturating_sub(done.fetch_max(octets, Ordering::Relaxed)));
-            },
+            progress: &|octets| self.progress.count_octets(octets),
             error_limit: ERROR_LIMIT,
             checks,
             limits: Limits { records: unless_0(max_records), generated: unless_0(max_generated) },
         };
-        let source = text::Source { name: path_text(self.path).into(), bytes: &*text };
+        let text = WatchedText { text, progress: self.progress };
+        let source = text::Source { name: path_text(self.path).into(), bytes: &text };
         zone::load::load(source, &Options { text: options, previous, thorough, nsec3_max_iterations })
     }
 
@@ -138,6 +135,28 @@ impl Job<'_> {
         let path = includer.parent().unwrap_or(Path::new("")).join(written);
         self.files.note(&path);
         folders.open(&path)
+    }
+}
+
+/// The text of a zone file, with a note of when nothing is left to be read of it and of those that it includes.
+struct WatchedText<'j> {
+    text: Box<dyn ReadAt>,
+    progress: &'j Progress,
+}
+
+impl ReadAt for WatchedText<'_> {
+    fn size(&self) -> usize {
+        self.text.size()
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.text.read_at(offset, buffer)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        let result = self.text.check_unchanged();
+        self.progress.end_reading();
+        result
     }
 }
 

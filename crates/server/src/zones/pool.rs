@@ -429,7 +429,7 @@ mod tests {
         watch_until(&pool, |watch| watch.newly_stuck.len() == 1);
         task.progress.count_octets(1);
         assert_eq!((pool.watch(Instant::now()).stuck, task.is_stuck()), (0, false));
-        task.progress.expect_octets(1);
+        task.progress.end_reading();
         let watch = pool.watch(Instant::now() + 2 * STUCK_AFTER);
         assert_eq!((watch.stuck, watch.octets), (0, 1), "what was read wholly blocks on nothing");
         drop(end);

@@ -2,44 +2,37 @@
 //! seconds elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::log;
 
 /// How far the reading of one zone is; counted by the threads that read it.
+#[derive(Default)]
 pub struct Progress {
     octets: AtomicU64,
-    len: AtomicU64,
-}
-
-impl Default for Progress {
-    fn default() -> Progress {
-        // Nobody knows yet.
-        Progress { octets: AtomicU64::new(0), len: AtomicU64::new(u64::MAX) }
-    }
+    is_read: AtomicBool,
 }
 
 impl Progress {
-    /// The zone file has so many octets.
-    pub fn expect_octets(&self, len: u64) {
-        // To open an empty file may block as well.
-        self.len.store(len.max(1), Ordering::Relaxed);
-    }
-
     /// So many octets of zone text more are read.
     pub fn count_octets(&self, octets: u64) {
         self.octets.fetch_add(octets, Ordering::Relaxed);
     }
 
-    /// Octets of zone text read so far.
+    /// All text is read.
+    pub fn end_reading(&self) {
+        self.is_read.store(true, Ordering::Relaxed);
+    }
+
+    /// Octets of zone text read so far, those of included files too.
     pub fn octets(&self) -> u64 {
         self.octets.load(Ordering::Relaxed)
     }
 
-    /// Whether all text of the zone file is read; the zone is built after that.
+    /// Whether all text is read; the zone is built after that.
     pub fn is_read(&self) -> bool {
-        self.octets() >= self.len.load(Ordering::Relaxed)
+        self.is_read.load(Ordering::Relaxed)
     }
 }
 

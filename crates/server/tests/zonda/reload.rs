@@ -247,8 +247,8 @@ fn a_zone_that_was_never_loaded_comes_with_a_reload() {
     assert_eq!(failed.status, 1);
     assert!(failed.out.contains("a.example.: NOT LOADED, answered with SERVFAIL"), "{}", failed.out);
     bench.write_zone("a.example", 1, "192.0.2.1");
-    let mended = bench.run(&["reload", "--config", "zonda.toml"]);
-    assert!(mended.out.starts_with("a.example.: added, serial 1"), "{}", mended.out);
+    let fixed = bench.run(&["reload", "--config", "zonda.toml"]);
+    assert!(fixed.out.starts_with("a.example.: added, serial 1"), "{}", fixed.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
 }
 

@@ -23,7 +23,7 @@ impl Budget {
     pub fn record(&mut self, octets: usize) -> Result<bool, Refusal> {
         self.records += 1;
         if self.is_generated {
-            self.generated += units(octets);
+            self.generated += 1 + whole_units(octets);
         }
         let is_within = self.records <= self.limits.records && self.generated <= self.limits.generated;
         if is_within { Ok(true) } else { self.exceed() }
@@ -56,9 +56,9 @@ impl Budget {
         if self.records.saturating_add(records) > self.limits.records { Err(self.too_many()) } else { Ok(()) }
     }
 
-    /// Counts the text of a file that is included again: text without records takes time too.
+    /// Counts text that is generated, or that of a file included again: text without records takes time too.
     pub fn text(&mut self, octets: usize) -> Result<(), Refusal> {
-        let generated = self.generated.saturating_add(units(octets));
+        let generated = self.generated.saturating_add(whole_units(octets));
         if generated > self.limits.generated {
             return Err(self.too_many_generated());
         }
@@ -79,6 +79,6 @@ impl Budget {
     }
 }
 
-fn units(octets: usize) -> u64 {
-    1 + (octets / Limits::UNIT) as u64
+fn whole_units(octets: usize) -> u64 {
+    (octets / Limits::UNIT) as u64
 }

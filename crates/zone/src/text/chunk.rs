@@ -1,6 +1,6 @@
 //! A big file read in chunks on several threads, each from a guess of what the text before it means. For `file` only.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 
@@ -68,17 +68,16 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
     /// Reads the chunks of a file behind `from` on all threads; `known` is what is known before it.
     pub fn guessed(&self, text: &Text<'_>, known: &Progress, from: usize) -> Vec<Chunk<S>> {
         let cutter = Mutex::new(Cutter::new(known, from, self.chunk_len(text.source.size()), self.plan));
-        let (done, records) = (AtomicUsize::new(from), AtomicU64::new(0));
+        let records = AtomicU64::new(0);
         let work = || {
-            let (mut chunks, mut window) = (Vec::new(), Window::new(text.source, self.plan.longest));
+            let mut chunks = Vec::new();
+            let mut window = Window::new(text.source, self.options.progress, self.plan.longest);
             while records.load(Relaxed) <= self.options.limits.records {
                 let next = cutter.lock().unwrap_or_else(PoisonError::into_inner).next(&mut window);
                 let Some((guess, stop)) = next else { break };
-                let len = stop - guess.position.at;
                 let chunk = self.guess(text, &window, guess, stop);
                 records.fetch_add(chunk.records, Relaxed);
                 chunks.push(chunk);
-                text.report(self.options, done.fetch_add(len, Relaxed) + len);
             }
             chunks
         };

@@ -71,7 +71,7 @@ fn only<'f, 't>(
 }
 
 fn absolute(field: &Field<'_>, origin: NameRef<'_>) -> Result<Name, Box<Fault>> {
-    Name::from_text(field.text, Some(origin)).map_err(|error| Fault::at(field, error.to_string(), "mend the name"))
+    Name::from_text(field.text, Some(origin)).map_err(|error| Fault::at(field, error.to_string(), "correct the name"))
 }
 
 fn unescaped(path: &Field<'_>) -> Result<String, Box<Fault>> {

@@ -13,7 +13,7 @@ pub(super) struct Spot {
     pub column: u32,
 }
 
-/// A mistake, where it is and what mends it; the file is known elsewhere.
+/// A mistake, where it is and how to fix it; the file is known elsewhere.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub severity: Severity,
@@ -93,7 +93,7 @@ impl Findings {
             if hidden > 0 {
                 let place = Place { file: file.clone(), ..Place::default() };
                 let message = format!("further {what} are not listed: {hidden}");
-                let help = "mend those listed and check again".into();
+                let help = "fix those listed and check again".into();
                 self.list.push(Diagnostic { severity, place, message, help });
             }
         }

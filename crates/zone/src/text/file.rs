@@ -14,7 +14,7 @@ use super::fault::{Fault, Findings, Spot};
 use super::reader::{File, Reader, State, Stop};
 use super::scan::Position;
 use super::window::Window;
-use super::{Included, Options, Parsed, ReadAt, Refusal, Sink, Source};
+use super::{Included, Limits, Options, Parsed, ReadAt, Refusal, Sink, Source};
 use crate::Place;
 
 /// How deep files may include files.
@@ -81,13 +81,6 @@ impl<'a> Text<'a> {
         File { name: self.name, number: self.number }
     }
 
-    /// Tells how much of the zone file is done.
-    pub fn report(&self, options: &Options<'_>, done: usize) {
-        if self.parent.is_none() {
-            (options.progress)(done as u64);
-        }
-    }
-
     /// This file and those that include it, from the inside out.
     fn nest(&self) -> impl Iterator<Item = &Text<'a>> {
         std::iter::successors(Some(self), |text| text.parent)
@@ -97,16 +90,15 @@ impl<'a> Text<'a> {
 impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
     /// Reads a file; returns what it means for what follows it.
     fn text(&mut self, text: &Text<'_>, state: State) -> State {
-        let mut window = Window::new(text.source, self.setup.plan.longest);
+        let Setup { options, plan, .. } = self.setup;
+        let mut window = Window::new(text.source, options.progress, plan.longest);
         let mut progress = Progress { position: Position { at: 0, line: 1 }, state };
-        let stop = text.source.size();
         let read = self.read_all(text, &mut window, &mut progress);
         if let Err(error) = read.and_then(|()| text.source.check_unchanged()) {
             let help = "reload when it is complete; to replace a zone file, rename a new one into its place";
             let fault = Fault::new(Spot { line: 0, column: 0 }, format!("the file cannot be read: {error}"), help);
             self.findings.add(text.name, *fault);
         }
-        text.report(self.setup.options, stop);
         progress.state
     }
 
@@ -126,7 +118,6 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
         }
         while progress.position.at < size {
             self.read(text, window, progress, size.min(progress.position.at.saturating_add(plan.chunk)))?;
-            text.report(self.setup.options, progress.position.at);
         }
         Ok(())
     }
@@ -203,7 +194,8 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Driver<'_, S, M> {
             if let Some(text) = parent.nest().find(|text| text.number == *number) {
                 return refused(format!("it is {}, which includes it", text.name), "break the cycle");
             }
-            self.budget.text(file.text.size())?;
+            // An empty file counts as well.
+            self.budget.text(Limits::UNIT + file.text.size())?;
         }
         Ok(file)
     }

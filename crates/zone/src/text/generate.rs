@@ -10,6 +10,8 @@ use super::{Field, Refusal, Sink};
 
 /// The widest number: that of a name.
 const MAX_WIDTH: usize = 255;
+/// The longest text of an owner or RDATA, in octets: a blank and `\DDD` for each octet of the longest RDATA.
+const MAX_TEXT_LEN: usize = 5 * 65_535;
 
 const HELP: &str = "as in $GENERATE 1-254 host$ A 192.0.2.$";
 
@@ -55,6 +57,8 @@ impl<S: Sink> Reader<'_, S> {
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
         let rdata = generator.rdata.expand(number, rdata_field)?;
+        let refused = |Refusal { message, help }| Fault::at(rdata_field, message, help);
+        self.budget.text(owner.len() + rdata.len()).map_err(refused)?;
         let mut scanner = Scanner::new(&rdata, Position { at: 0, line });
         let fields = fields(&mut scanner, rdata_field)?;
         let at_template = |spot: Option<Spot>| spot.map(|_| Spot::of(rdata_field));
@@ -110,12 +114,15 @@ enum Piece {
     Number { offset: i64, width: usize, base: u8 },
 }
 
-const PIECE_HELP: &str = "as in $, ${10}, ${0,3,d}; base is one of d o x X n N; write $$ for a dollar sign";
+pub(super) const PIECE_HELP: &str = "as in $, ${10}, ${0,3,d}; base is one of d o x X n N; write $$ for a dollar sign";
 
 impl Template {
     /// A template of at least one field.
     fn new(fields: &[Field<'_>]) -> Result<Template, Box<Fault>> {
         match pieces(&joined(fields)) {
+            Ok(pieces) if pieces.iter().map(Piece::max_len).sum::<usize>() > MAX_TEXT_LEN => {
+                Err(Fault::at(&fields[0], "the text is longer than any RDATA", PIECE_HELP))
+            }
             Ok(pieces) => Ok(Template(pieces)),
             Err(message) => Err(Fault::at(&fields[0], message, PIECE_HELP)),
         }
@@ -135,6 +142,17 @@ impl Template {
             }
         }
         Ok(out)
+    }
+}
+
+impl Piece {
+    /// The length of the longest text that it stands for.
+    fn max_len(&self) -> usize {
+        match self {
+            Piece::Text(text) => text.len(),
+            // Eight nibbles and their dots, or what fills the width, in which nibbles may take one more.
+            Piece::Number { width, .. } => 1 + width.max(&16),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Zone text: the master format of RFC 1035 section 5 with the extensions in use, in and out.
 //!
-//! [`parse`] reads text into a [`Sink`], on several threads where the text is big; [`mod@print`] writes it.
+//! [`parse`] reads text into a [`Sink`], on several threads where the text is big. [`mod@print`] writes it: tests and fuzzers
+//! make zones with it, and the parser must read back what it has written.
 
 mod budget;
 mod chunk;
@@ -110,10 +111,10 @@ pub struct Refusal {
 /// How large a zone may become; `u64::MAX` is no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Records.
+    /// Records, those that are left out included.
     pub records: u64,
     /// Records that are not in the text one by one: those of `$GENERATE`, and those of a file included again. One of more
-    /// than [`Limits::UNIT`] octets counts as several.
+    /// than [`Limits::UNIT`] octets, in text or on the wire, counts as several.
     pub generated: u64,
 }
 
@@ -127,13 +128,13 @@ impl Limits {
 /// How to read zone text.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The name of the zone: the initial `$ORIGIN`. Records of owners elsewhere are errors and not delivered.
+    /// The name of the zone: the initial `$ORIGIN`. Records of owners elsewhere are reported and not delivered.
     pub apex: NameRef<'a>,
     /// How many threads a big file may have.
     pub threads: usize,
     /// Opens the file that an `$INCLUDE` names.
     pub include: &'a OpenFile<'a>,
-    /// Is told now and then how many octets of the zone file are done; called by several threads.
+    /// Called with the number of octets just read of any of the files, by several threads.
     pub progress: &'a (dyn Fn(u64) + Sync),
     /// How many errors are listed, and how many warnings; of further ones only the number is told.
     pub error_limit: usize,

@@ -224,15 +224,15 @@ impl<'a, S: Sink> Reader<'a, S> {
             self.findings.add(self.file.name, *oddity);
         }
         let ttl = self.ttl(head, last);
+        // Those that are left out count as well: they take time, too.
+        let refused = |Refusal { message, help }| Fault::at(last, message, help);
+        let is_within = self.budget.record(self.state.owner.wire.len() + self.rdata.len()).map_err(refused)?;
         if head.rtype.is_reserved_for_messages() {
             self.report(&rules::META_TYPE, Spot::of(last), head.rtype);
-        } else if self.state.owner.standing == Standing::Good {
+        } else if is_within && self.state.owner.standing == Standing::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
             let (rtype, file) = (head.rtype, self.file.number);
-            let refused = |Refusal { message, help }| Fault::at(last, message, help);
-            if self.budget.record(owner.wire().len() + self.rdata.len()).map_err(refused)? {
-                self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
-            }
+            self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
         }
         if head.rtype == Rtype::SOA && self.state.owner.standing == Standing::OutOfZone {
             self.other_zone(fields.first().unwrap_or(last));
@@ -269,7 +269,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         owner.standing = Standing::Wrong;
         owner.wire.clear();
         name::append(field.text, self.state.origin.as_ref(), &mut owner.wire)
-            .map_err(|error| Fault::at(field, error.to_string(), "mend the owner name"))?;
+            .map_err(|error| Fault::at(field, error.to_string(), "correct the owner name"))?;
         let wire = NameRef::from_wire(&owner.wire).expect("a name that was just made");
         if wire.is_at_or_below(self.apex) {
             owner.standing = Standing::Good;
@@ -314,8 +314,8 @@ impl<'a, S: Sink> Reader<'a, S> {
         Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
     }
 
-    /// RFC 6895 3.1: refuses a type that messages use otherwise, unless it is in the form of unknown types, `next`: then the record can be read
-    /// and left out. Reports one that is no ordinary data.
+    /// Refuses a type that messages use otherwise (RFC 6895 3.1), but for RDATA in the form of unknown types, as `next` says:
+    /// such a record can be read and left out. Reports a type that is no ordinary data.
     #[cold]
     fn check_type(&mut self, field: &Field<'_>, rtype: Rtype, next: Option<&Field<'_>>) -> Result<(), Box<Fault>> {
         if rtype.is_reserved_for_messages() {

@@ -11,6 +11,8 @@ use super::scan::{Position, Scanner, owner_line};
 /// windows alike, however the text is cut.
 pub(super) struct Window<'t> {
     text: &'t dyn ReadAt,
+    /// Called with the number of octets just read.
+    progress: &'t (dyn Fn(u64) + Sync),
     /// The length of the longest entry.
     longest: usize,
     start: usize,
@@ -19,15 +21,17 @@ pub(super) struct Window<'t> {
 
 impl<'t> Window<'t> {
     /// Nothing of a text yet.
-    pub fn new(text: &'t dyn ReadAt, longest: usize) -> Window<'t> {
-        Window { text, longest, start: 0, octets: Vec::new() }
+    pub fn new(text: &'t dyn ReadAt, progress: &'t (dyn Fn(u64) + Sync), longest: usize) -> Window<'t> {
+        Window { text, progress, longest, start: 0, octets: Vec::new() }
     }
 
     /// Moves to `start`; takes `len` octets if there are as many and the longest entry is not shorter.
     pub fn load(&mut self, start: usize, len: usize) -> io::Result<()> {
         self.start = start;
         self.octets.resize(len.min(self.longest).min(self.text.size() - start), 0);
-        self.text.read_at(start, &mut self.octets).inspect_err(|_| self.octets.clear())
+        self.text.read_at(start, &mut self.octets).inspect_err(|_| self.octets.clear())?;
+        (self.progress)(self.octets.len() as u64);
+        Ok(())
     }
 
     /// Moves to `at` unless it is within already.

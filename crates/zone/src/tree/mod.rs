@@ -1,7 +1,7 @@
 //! The tree: a persistent B+-tree from keys to values, both plain bytes.
 //!
 //! Nodes never change: [`Tree::apply`] makes new ones along the touched paths and shares the rest, so that old
-//! versions stay whole for as long as somebody holds them. Leaves are blocks of some 2 KiB (see [`block`]).
+//! versions stay whole for as long as somebody holds them. Leaves are blocks of some 3 KiB (see [`block`]).
 //! It knows nothing of DNS but that keys are ordered; used by [`crate::Zone`].
 
 pub mod block;
@@ -21,7 +21,7 @@ pub use cursor::Cursor;
 pub use edit::Edit;
 
 /// A leaf is closed when its keys and values reach this size, in octets before compression.
-/// 1, 2 and 4 KiB cost the same memory; 2 KiB was fastest to search and cheap to rewrite.
+/// Leaves of 1, 2 and 4 KiB cost the same memory.
 const LEAF_SIZE: usize = 3072;
 /// The most children of an inner node. An update copies one node a level, so wide is not free.
 const FAN_OUT: usize = 128;

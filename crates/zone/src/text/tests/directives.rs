@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::super::generate::PIECE_HELP;
 use super::{Lines, Options, Outcome, apex, parse, read, records, source};
 use crate::Place;
 use crate::text::{Included, Limits, Refusal};
@@ -201,7 +202,7 @@ fn bad_directives() {
             "zone:1:6: error: the TTL is not a number of seconds (write seconds, or numbers with units as in 1w2d3h4m5s)",
         ),
         ("$ORIGIN", "zone:1:8: error: a name is missing (as in $ORIGIN example.com.)"),
-        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (mend the name)"),
+        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (correct the name)"),
         ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (did you mean $ORIGIN?)"),
         (
             "$X",
@@ -249,8 +250,16 @@ fn generated_records_are_limited() {
     assert_eq!(within(limits, &[], &generate(3)), (3, vec![]));
     assert_eq!(within(limits, &[], &generate(4)), (0, error("zone:1:11")));
     assert_eq!(within(limits, &[], &[generate(2), generate(2)].concat()), (2, error("zone:2:11")), "all count");
-    let large = "$GENERATE 1-3 a 1 TXT ${0,250} ${0,250}\n";
+    let large = "$GENERATE 1-3 a 1 TXT ${0,200} ${0,200}\n";
     assert_eq!(within(limits, &[], large), (1, error("zone:1:23")), "a large record counts as several");
+    let left_out = "$GENERATE 1-3 a$.elsewhere. 1 NS b\n";
+    let last = |text: &str| within(limits, &[], text).1.pop();
+    assert_eq!(last(&left_out.repeat(2)), error("zone:2:11").pop(), "records that are left out count as well");
+    let comment = format!("$GENERATE 1-3 a 1 A \"192.0.2.1 ;{}\"\n", "${0,255}".repeat(4));
+    assert_eq!(last(&comment), error("zone:1:21").pop(), "a comment counts, too");
+    let endless = format!("$GENERATE 1-1 a 1 A \"192.0.2.1 ;{}\"\n", "${0,255}".repeat(1280));
+    let message = "zone:1:21: error: the text is longer than any RDATA (".to_owned() + PIECE_HELP + ")";
+    assert_eq!(last(&endless), Some(message));
 
     let again = |count| ["$INCLUDE f\n"].repeat(count).concat();
     let (one, comment) = ([("f", "a 1 NS b\n")], [("f", &*format!(";{:300}\n", ""))]);

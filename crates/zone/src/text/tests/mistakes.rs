@@ -168,12 +168,9 @@ fn findings_are_bounded() {
     assert_eq!(places, ["zone:1:3", "zone:2:3", "zone:3:3", "zone:6:7", "zone:7:7", "zone:8:7", "zone", "zone"]);
     assert_eq!(
         outcome.findings[6],
-        "zone: warning: further warnings are not listed: 2 (mend those listed and check again)"
+        "zone: warning: further warnings are not listed: 2 (fix those listed and check again)"
     );
-    assert_eq!(
-        outcome.findings[7],
-        "zone: error: further errors are not listed: 1 (mend those listed and check again)"
-    );
+    assert_eq!(outcome.findings[7], "zone: error: further errors are not listed: 1 (fix those listed and check again)");
     assert_eq!(outcome.records.len(), 6);
 }
 

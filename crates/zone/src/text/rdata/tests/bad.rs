@@ -1,4 +1,4 @@
-//! What is refused or odd: which field is wrong, what about it, and how to mend it.
+//! What is refused or odd: which field is wrong, what about it, and how to fix it.
 
 use super::rdata;
 
