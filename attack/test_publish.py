@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import dns.rcode
@@ -144,13 +144,12 @@ def test_many_blocked_reads_in_one_folder_delay_no_other_folder(daemon):
     (other / "zz.zone").write_text(TINY_ZONE)
     text = f'[[zone]]\nname = "zz"\nfile = "{other}/zz.zone"\n'
     server.config.write_text(server.config.read_text() + text)
-    blocks = [blocked(server.zones / f"{name}.zone") for name in hung]
-    for block in blocks:
-        block.__enter__()
-    server.start(wait_for=None)
-    expect_within(10.0, server, lambda: serial(server, "zz") == 1)
-    for block in blocks:
-        block.__exit__(None, None, None)
+    # Ended in reverse order: the first one puts back the handler of the signal that each broken lease sends.
+    with ExitStack() as blocks:
+        for name in hung:
+            blocks.enter_context(blocked(server.zones / f"{name}.zone"))
+        server.start(wait_for=None)
+        expect_within(10.0, server, lambda: serial(server, "zz") == 1)
     for name in hung:
         expect_within(10.0, server, lambda name=name: serial(server, name) == 1)
 
