@@ -52,7 +52,7 @@ pub struct Section {
     pub required: Vec<Record>,
     /// These may be there.
     pub allowed: Vec<Record>,
-    /// These owners, which have upper-case letters, are in this case as far as their first octets, so many, go.
+    /// The case of owners: of so many first octets; the rest may be in any.
     pub spellings: Vec<(Name, usize)>,
 }
 
@@ -71,10 +71,18 @@ impl Section {
             [(&zone.apex, false), (owner, is_hashed)].map(|(name, is_hashed)| zone.spelling(name, is_hashed));
         let (Some(apex), Some(owner)) = (apex, owner) else { return };
         let has_upper_case = |wire: &[u8]| wire.iter().any(u8::is_ascii_uppercase);
-        let pointer_at = owner.wire().len() - if has_upper_case(apex.wire()) { 0 } else { apex.wire().len() };
-        if has_upper_case(owner.wire()) {
-            self.spellings.push((owner, pointer_at));
-        }
+        // A name in lower case may be in any; so may one that another zone has in lower case, beside this one.
+        let pointer_at = match (has_upper_case(owner.wire()), has_upper_case(apex.wire())) {
+            (false, _) => 0,
+            (true, false) => owner.wire().len() - apex.wire().len(),
+            (true, true) => owner.wire().len(),
+        };
+        self.spellings.push((owner, pointer_at));
+    }
+
+    /// RFC 1034 4.3.2 3c: an owner that is made of the question has its case, whatever another zone has there.
+    fn spell_freely(&mut self, owner: &Name) {
+        self.spellings.push((owner.clone(), 0));
     }
 }
 
@@ -184,8 +192,9 @@ impl<'z> Answerer<'z> {
             }
             return None;
         }
-        if encloser.is_none() {
-            self.expected.answer.spell(zone, name, false);
+        match encloser {
+            None => self.expected.answer.spell(zone, name, false),
+            Some(_) => self.expected.answer.spell_freely(name),
         }
         for rtype in &types {
             self.expected.answer.require(Zone::records(node, *rtype, name, self.question.dnssec_ok));
@@ -272,6 +281,7 @@ impl<'z> Answerer<'z> {
             return None;
         };
         let (owner, rdata) = (name.clone(), target.wire().to_vec());
+        self.expected.answer.spell_freely(name);
         let cname = Record { owner, rtype: Rtype::CNAME, class: Class::IN, ttl: set.ttl, rdata };
         self.expected.answer.require(vec![cname]);
         // RFC 6672 3.2: the question for CNAME is answered by the CNAME itself.
