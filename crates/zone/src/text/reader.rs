@@ -12,8 +12,8 @@ use super::fault::{Fault, Findings, Spot};
 use super::scan::{Oddities, Position, Scanner};
 use super::suggest::nearest;
 use super::{Field, Options, Record, Refusal, Sink, name, rdata, ttl};
-use crate::Checks;
 use crate::rules::{self, Rule};
+use crate::{Checks, Severity};
 
 /// What text further up means for an entry.
 #[derive(Clone)]
@@ -219,9 +219,7 @@ impl<'a, S: Sink> Reader<'a, S> {
         };
         let parsed = rdata::parse(head.rtype, fields, self.state.origin.as_ref(), &mut self.rdata);
         if let Some(oddity) = parsed.map_err(fault)? {
-            let mut oddity = fault(*oddity);
-            oddity.severity = self.checks.severity();
-            self.findings.add(self.file.name, *oddity);
+            self.add(*fault(*oddity), self.checks.severity());
         }
         let ttl = self.ttl(head, last);
         // Those that are left out count as well: they take time, too.
@@ -245,9 +243,8 @@ impl<'a, S: Sink> Reader<'a, S> {
         let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
         let detail = format!("it is read as {}, and this is the SOA record of {owner}", self.apex);
         let help = format!("name the file {owner}zone, or name the zone: --zone {owner}=FILE, or [[zone]] name");
-        let mut fault = Fault::at(field, rules::OTHER_ZONE.message(detail), help);
-        fault.severity = rules::OTHER_ZONE.severity(self.checks);
-        self.findings.add(self.file.name, *fault);
+        let fault = Fault::at(field, rules::OTHER_ZONE.message(detail), help);
+        self.add(*fault, rules::OTHER_ZONE.severity(self.checks));
     }
 
     /// Takes the owner that a record states, and returns its text; that is empty if the owner is wrong or out of
@@ -377,13 +374,16 @@ impl<'a, S: Sink> Reader<'a, S> {
 
     /// Reports what a check has found.
     pub fn report(&mut self, rule: &Rule, spot: Spot, detail: impl Display) {
-        let mut fault = Fault::new(spot, rule.message(detail), rule.help);
-        fault.severity = rule.severity(self.checks);
-        self.findings.add(self.file.name, *fault);
+        let fault = Fault::new(spot, rule.message(detail), rule.help);
+        self.add(*fault, rule.severity(self.checks));
     }
 
     fn error(&mut self, fault: Fault) {
-        self.findings.add(self.file.name, fault);
+        self.add(fault, Severity::Error);
+    }
+
+    fn add(&mut self, fault: Fault, severity: Severity) {
+        self.findings.add(self.file.name, Fault { severity, ..fault });
     }
 }
 
