@@ -26,8 +26,8 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Whether reading may take for ever, or all memory: a pipe has no end before somebody writes to it, some devices have none at
-/// all. One zone's file must not hold up the others.
-pub fn may_not_end(path: &Path) -> bool {
+/// all.
+fn may_not_end(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 

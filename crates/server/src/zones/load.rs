@@ -15,7 +15,7 @@ use super::pool::{TooBig, Turn};
 use super::progress::Progress;
 use super::stamp::{Files, Stamp};
 use crate::config::{ZoneLimits, ZonePolicy};
-use crate::input::{self, may_not_end};
+use crate::input;
 use crate::printable::path_text;
 
 /// What came of reading a zone's files.
@@ -108,18 +108,20 @@ impl Job<'_> {
 
     /// Opens the zone file. To be served, it must be a regular one: one zone's file must not hold up the others.
     fn open(&self) -> Result<Box<dyn ReadAt>, Refusal> {
-        let text: io::Result<Box<dyn ReadAt>> = match (may_not_end(self.path), self.aim) {
-            (true, Aim::Serve(_)) => {
-                let help = "write the zone to a file: it is read again with reloads";
-                return Err(Refusal { message: "the zone file is no regular file".into(), help });
-            }
-            (true, Aim::Check(_)) => input::read(self.path).map(|text| Box::new(text) as _),
-            (false, _) => ZoneFile::open(self.path).map(|file| Box::new(file) as _),
-        };
-        text.map_err(|error| {
+        let unreadable = |error: io::Error| {
             let help = help_to_read(&error);
             Refusal { message: format!("the zone file cannot be read: {error}"), help }
-        })
+        };
+        if let Some(file) = ZoneFile::open(self.path).map_err(unreadable)? {
+            return Ok(Box::new(file));
+        }
+        match self.aim {
+            Aim::Serve(_) => {
+                let help = "write the zone to a file: it is read again with reloads";
+                Err(Refusal { message: "the zone file is no regular file".into(), help })
+            }
+            Aim::Check(_) => input::read(self.path).map(|text| Box::new(text) as _).map_err(unreadable),
+        }
     }
 
     /// Where included files may be.
