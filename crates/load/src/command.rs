@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
         Err(error) => return fail(&CommandError::System { what: "blocking signals".into(), error }),
     };
     // If the limit cannot be raised, opening sockets fails later.
-    let _ = netio::limit::raise_descriptors();
+    let _ = netio::resource_limits::raise_open_files();
     let validity = match cli.command {
         Command::Query(arguments) => query::run(&arguments, &stop),
         Command::Hold(arguments) => hold::run(&arguments, &stop),

@@ -1,10 +1,11 @@
-//! A non-blocking client connection, over TCP or TLS, driven by the events of [`netio::stream::Poll`].
+//! A non-blocking client connection, over TCP or TLS, driven by the events of [`netio::epoll::Poll`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use netio::stream::{self, Interest};
+use netio::epoll::Interest;
+use netio::tcp;
 use rustls::HandshakeKind;
 use rustls::client::ClientConnection as TlsSession;
 
@@ -17,10 +18,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Starts to connect, without waiting; see [`stream::connect`]. Poll for [`Interest::Writable`] first.
+    /// Starts to connect, without waiting; see [`tcp::connect`]. Poll for [`Interest::Writable`] first.
     pub fn connect(server: SocketAddr, local: Option<SocketAddr>, tls: Option<&TlsConfig>) -> io::Result<Connection> {
         let tls = tls.map(|tls| tls.new_session().map(Box::new)).transpose().map_err(io::Error::other)?;
-        Ok(Connection { stream: stream::connect(server, local)?, tls })
+        Ok(Connection { stream: tcp::connect(server, local)?, tls })
     }
 
     /// Continues the TCP and TLS handshakes after an event; returns whether the connection is established.
@@ -64,7 +65,7 @@ impl Connection {
 
     /// Closes it with RST.
     pub fn reset(self) -> io::Result<()> {
-        stream::reset(self.stream)
+        tcp::reset(self.stream)
     }
 }
 

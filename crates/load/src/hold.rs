@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use netio::client::Sources;
 use netio::clock;
-use netio::stream::{Event, Events, Interest, Poll};
+use netio::epoll::{Event, Events, Interest, Poll};
+use netio::udp_client::Sources;
 
 use crate::connection::Connection;
 use crate::framing::frame;
@@ -97,7 +97,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 impl HoldConfig<'_> {
     /// Opens the connections, holds them, closes them. Calls `on_opened` once all are established or have failed.
     pub fn run(&self, stop: &AtomicBool, on_opened: impl FnOnce(&HoldResult)) -> io::Result<HoldResult> {
-        clock::sharpen_timers();
+        clock::minimize_timer_slack();
         let mut held = HeldConnections::new(self)?;
         while !held.all_opened() && !stop.load(Ordering::Relaxed) {
             held.open_due();
@@ -197,7 +197,7 @@ impl<'h> HeldConnections<'h> {
         let next_open = (self.clients.len() < self.config.connections).then(|| self.due_at(self.clients.len()));
         let next_slow = self.slow.front().map(|(due, _)| *due);
         let next = next_open.into_iter().chain(next_slow).min().map_or(MAX_WAIT, |due| due.saturating_sub(now));
-        self.poll.wait_exact(&mut self.events, next.min(MAX_WAIT))?;
+        self.poll.wait_precise(&mut self.events, next.min(MAX_WAIT))?;
         for index in 0..self.events.len() {
             self.handle(self.events.at(index));
         }

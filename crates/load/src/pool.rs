@@ -6,8 +6,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
-use netio::client::Sources;
-use netio::stream::{Event, Interest, Poll};
+use netio::epoll::{Event, Interest, Poll};
+use netio::udp_client::Sources;
 
 use crate::connection::Connection;
 use crate::framing::split_message;

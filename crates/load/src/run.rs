@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use netio::client::Sources;
 use netio::clock;
+use netio::udp_client::Sources;
 use wire::tsig::Key;
 
 use crate::metrics::Metrics;

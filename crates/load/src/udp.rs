@@ -5,8 +5,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use netio::client::{Inbox, Outbox, Socket, Sources};
-use netio::stream::{Interest, Poll};
+use netio::epoll::{Interest, Poll};
+use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch, Sources};
 
 use crate::queries::MAX_QUERY_LEN;
 
@@ -17,9 +17,9 @@ const BUFFER_LEN: usize = 4 << 20;
 
 /// The UDP sockets of a worker.
 pub struct UdpSockets {
-    sockets: Vec<Socket>,
-    outbox: Outbox,
-    inbox: Inbox,
+    sockets: Vec<ClientSocket>,
+    send_batch: SendBatch,
+    receive_batch: ReceiveBatch,
     addresses: u32,
     burst_len: usize,
     sources_used: u64,
@@ -42,15 +42,15 @@ impl UdpSockets {
         sources: Option<Sources>,
         burst_len: usize,
     ) -> io::Result<UdpSockets> {
-        let sockets: Vec<Socket> =
-            (0..sockets.max(1)).map(|_| Socket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
+        let sockets: Vec<ClientSocket> =
+            (0..sockets.max(1)).map(|_| ClientSocket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
         let addresses = sources.map_or(1, |sources| sources.count);
         Ok(UdpSockets {
             period: least_common_multiple(sockets.len() as u64, addresses.into()),
             sockets,
             // Twice the length, so that a TSIG record fits after the longest query.
-            outbox: Outbox::new(burst_len, 2 * MAX_QUERY_LEN, burst_len > 1),
-            inbox: Inbox::new(RECEIVE_BATCH),
+            send_batch: SendBatch::new(burst_len, 2 * MAX_QUERY_LEN, burst_len > 1),
+            receive_batch: ReceiveBatch::new(RECEIVE_BATCH),
             addresses,
             burst_len,
             sources_used: 0,
@@ -103,22 +103,22 @@ impl UdpSockets {
     #[inline]
     pub fn push(&mut self, source: u32, id: u16, message: &[u8]) -> usize {
         let socket = (source / self.addresses) as usize;
-        let must_flush = socket != self.queued_socket || self.outbox.is_full(message.len());
+        let must_flush = socket != self.queued_socket || self.send_batch.is_full(message.len());
         let refused = if must_flush { self.flush() } else { 0 };
         self.queued_socket = socket;
-        self.outbox.push(source % self.addresses, message)[..2].copy_from_slice(&id.to_be_bytes());
+        self.send_batch.push(source % self.addresses, message)[..2].copy_from_slice(&id.to_be_bytes());
         refused
     }
 
     /// Sends the queued queries; returns how many the kernel refused.
     pub fn flush(&mut self) -> usize {
-        self.outbox.send(&self.sockets[self.queued_socket]).refused
+        self.send_batch.send(&self.sockets[self.queued_socket]).refused
     }
 
     /// Passes each datagram received on a socket to `on_response`; its source is `None` if it is not from the server.
     pub fn receive(&mut self, socket: usize, mut on_response: impl FnMut(Option<u32>, &[u8])) -> io::Result<usize> {
         let base = socket as u32 * self.addresses;
-        self.inbox.receive(&self.sockets[socket], |answer| {
+        self.receive_batch.receive(&self.sockets[socket], |answer| {
             on_response(answer.source.map(|source| base + source), answer.bytes);
         })
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use netio::clock;
-use netio::stream::{Events, Poll};
+use netio::epoll::{Events, Poll};
 use wire::tsig::Key;
 
 use crate::ledger::Ledger;
@@ -137,9 +137,9 @@ impl Worker {
     /// result is when the last query was sent.
     pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<IntervalReport>) -> io::Result<Duration> {
         if let Some(cpu) = self.cpu {
-            netio::pin::pin(cpu)?;
+            netio::cpu_affinity::pin_thread(cpu)?;
         }
-        clock::sharpen_timers();
+        clock::minimize_timer_slack();
         self.start = start;
         std::thread::sleep(start.saturating_sub(clock::monotonic_exact()));
         self.cpu_before = clock::thread_cpu();
@@ -156,7 +156,7 @@ impl Worker {
                 }
             }
             let wait = if sent { 0 } else { self.wait_ns(now) };
-            self.poll.wait_exact(&mut self.events, Duration::from_nanos(wait))?;
+            self.poll.wait_precise(&mut self.events, Duration::from_nanos(wait))?;
             self.handle_events()?;
         }
         self.metrics.interrupted = self.ledger.outstanding.len() as u64;

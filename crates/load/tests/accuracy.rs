@@ -273,8 +273,8 @@ fn several_sources_and_threads_share_the_schedule() {
         }
         peers
     });
-    let sources = netio::client::Sources { first: [127, 7, 0, 1].into(), count: 200 };
-    let cpu = netio::pin::allowed().expect("readable")[0];
+    let sources = netio::udp_client::Sources { first: [127, 7, 0, 1].into(), count: 200 };
+    let cpu = netio::cpu_affinity::allowed_cpus().expect("readable")[0];
     let job = Job { sources: Some(sources), cpus: vec![cpu, cpu], ..job(server, 2000.0, 0.5) };
     assert_eq!(run(&job).metrics.responses, 1000);
     let peers = receiver.join().expect("no panic");
@@ -287,7 +287,7 @@ fn several_sources_and_threads_share_the_schedule() {
 fn segment_bursts_lose_and_confuse_nothing() {
     let server = serve(|_, _| true);
     let timing = Timing::Rate(RateProfile::flat(1_000_000.0, 0.0001), ArrivalProcess::Constant);
-    let several = netio::client::Sources { first: [127, 8, 0, 1].into(), count: 7 };
+    let several = netio::udp_client::Sources { first: [127, 8, 0, 1].into(), count: 7 };
     for (burst_len, sources) in [(64, None), (64, Some(several)), (1, None)] {
         let metrics = run(&Job { burst_len, sources, timing: timing.clone(), ..job(server, 1.0, 1.0) }).metrics;
         assert_eq!((metrics.queries, metrics.responses, metrics.wrong, metrics.unexpected), (100, 100, 0, 0));
@@ -321,7 +321,7 @@ fn a_real_capture_is_replayed() {
     assert!(origins.iter().any(|origin| origin.is_tcp));
     assert!((55..65).contains(&(origins.last().expect("not empty").time_ns / 1_000_000_000)));
     let count = capture.queries.len() as u64;
-    let sources = Some(netio::client::Sources { first: [127, 9, 0, 1].into(), count: 2500 });
+    let sources = Some(netio::udp_client::Sources { first: [127, 9, 0, 1].into(), count: 2500 });
     let queries = Arc::new(capture.queries);
     let timing = Timing::Trace { speed: 20.0 };
     let server = serve(|_, _| true);

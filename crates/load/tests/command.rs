@@ -254,7 +254,7 @@ fn secrets_are_not_printed() {
 
 #[test]
 fn two_thousand_connections_are_held_at_once() {
-    netio::limit::raise_descriptors().expect("up to the hard limit");
+    netio::resource_limits::raise_open_files().expect("up to the hard limit");
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
     let server = thread::spawn(move || {

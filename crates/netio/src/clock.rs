@@ -23,7 +23,7 @@ pub fn thread_cpu() -> Duration {
 }
 
 /// Lets timed waits of the calling thread end when they should: the kernel may else add 50 us (prctl(2), PR_SET_TIMERSLACK).
-pub fn sharpen_timers() {
+pub fn minimize_timer_slack() {
     // SAFETY: no pointers. It fails only for options that the kernel does not know.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }

@@ -7,12 +7,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file that was found but not opened for reading: whatever happens to its path, it stays the same file.
-pub struct Found(File);
+pub struct PathHandle(File);
 
-impl Found {
+impl PathHandle {
     /// The file that a path leads to, through links.
-    pub fn at(path: &Path) -> io::Result<Found> {
-        OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map(Found)
+    pub fn at(path: &Path) -> io::Result<PathHandle> {
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map(PathHandle)
     }
 
     /// Its path without links and `..`.
@@ -38,7 +38,7 @@ impl Found {
 }
 
 /// Opens a folder. Fails where there is something else, a symbolic link to a folder included.
-pub fn open_folder(path: &Path) -> io::Result<File> {
+pub fn open_directory(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
 }
 
@@ -64,7 +64,7 @@ mod tests {
         fs::write(&file, "file").expect("a file");
         fs::write(&other, "other").expect("a file");
         symlink(&file, &link).expect("a link");
-        let found = Found::at(&link).expect("the file just written");
+        let found = PathHandle::at(&link).expect("the file just written");
         assert_eq!(found.real_path().expect("procfs"), file.canonicalize().expect("the file just written"));
         fs::rename(&other, &file).expect("both are there");
         let mut text = String::new();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_an_error() {
-        assert!(Found::at(Path::new("/no/such/file")).is_err());
+        assert!(PathHandle::at(Path::new("/no/such/file")).is_err());
     }
 
     #[test]
@@ -87,10 +87,10 @@ mod tests {
         let made = open_no_link(&file, true).and_then(|file| file.metadata()).expect("a new file");
         assert_eq!(made.mode() & 0o777, 0o600);
         symlink(&file, &link).expect("a new link");
-        assert!(open_no_link(&link, true).is_err() && open_folder(&file).is_err());
+        assert!(open_no_link(&link, true).is_err() && open_directory(&file).is_err());
         fs::remove_file(&link).expect("the link");
         symlink(&folder, &link).expect("a new link");
-        assert!(open_folder(&link).is_err() && open_folder(&folder).is_ok());
+        assert!(open_directory(&link).is_err() && open_directory(&folder).is_ok());
         fs::remove_dir_all(&folder).expect("the folder just made");
     }
 }

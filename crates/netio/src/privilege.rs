@@ -20,7 +20,7 @@ pub struct Identity {
 ///
 /// Applies to all threads, but that no program they start may gain privileges (PR_SET_NO_NEW_PRIVS) only to the calling
 /// one and those it starts. Fails without effect when the process may not, or when there is no such user or group.
-pub fn drop_to(user: &str, group: Option<&str>) -> io::Result<Identity> {
+pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<Identity> {
     let account = Account::named(user)?;
     let Identity { user, group } = account.identity(group)?;
     let groups = account.supplementary_groups(group);
@@ -40,8 +40,8 @@ pub fn drop_to(user: &str, group: Option<&str>) -> io::Result<Identity> {
     Ok(Identity { user, group })
 }
 
-/// Who the process would become by [`drop_to`], for instance to give it files while it still can. Changes nothing.
-pub fn identity(user: &str, group: Option<&str>) -> io::Result<Identity> {
+/// Who the process would become by [`drop_privileges`], for instance to give it files while it still can. Changes nothing.
+pub fn resolve_identity(user: &str, group: Option<&str>) -> io::Result<Identity> {
     Account::named(user)?.identity(group)
 }
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     #[ignore = "run by root_is_given_up_for_good in a child process"]
     fn child_gives_up_root() {
-        let identity = drop_to("nobody", None).expect("root may do that, and every system has the user nobody");
+        let identity = drop_privileges("nobody", None).expect("root may do that, and every system has the user nobody");
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("procfs");
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).expect("a known field").trim();
         assert_eq!(field("Uid:"), [identity.user.to_string().as_str(); 4].join("\t"));
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn unknown_names_change_nothing() {
         for (user, group) in [("no-such-user", None), ("root", Some("no-such-group")), ("nul\0", None)] {
-            assert!(drop_to(user, group).is_err());
+            assert!(drop_privileges(user, group).is_err());
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn accounts_are_found_by_name_and_number() {
         let root = Account::named("root").expect("every system has it");
         assert_eq!((root.user, root.group), (0, 0));
-        assert_eq!(identity("root", Some("54321")).expect("as above"), Identity { user: 0, group: 54321 });
+        assert_eq!(resolve_identity("root", Some("54321")).expect("as above"), Identity { user: 0, group: 54321 });
         assert!(root.supplementary_groups(7).contains(&7));
         assert_eq!(Account::named("54321").expect("numbers need no entry").user, 54321);
         assert_eq!(group_number("54321").expect("numbers need no entry"), 54321);

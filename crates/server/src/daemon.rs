@@ -60,7 +60,7 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    netio::memory::fix_map_threshold();
+    netio::malloc::fix_mmap_threshold();
     let sources = Sources::of_serve(arguments);
     let config = match read_config(&sources) {
         Ok(config) => config,
@@ -181,7 +181,7 @@ fn addresses(server: &Server) -> Vec<SocketAddr> {
 }
 
 fn listen_options(server: &Server) -> listen::Options {
-    let processors = netio::pin::allowed().map_or(1, |allowed| allowed.len());
+    let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
     let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
     let reserved = reserved_descriptors(addresses(server).len(), workers, tcp_workers);
@@ -204,7 +204,7 @@ fn reserved_descriptors(addresses: usize, workers: usize, tcp_workers: usize) ->
 
 /// How many TCP connections there may be: those configured, or what the limit of descriptors leaves.
 fn connections(configured: usize, reserved: usize) -> usize {
-    let limit = match netio::limit::raise_descriptors() {
+    let limit = match netio::resource_limits::raise_open_files() {
         Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         Err(error) => {
             warn!(%error, "the limit of open files is unknown, and `tcp-connections` may be too many");
@@ -225,12 +225,12 @@ fn connections(configured: usize, reserved: usize) -> usize {
 /// Who to become, if anybody.
 fn identity(server: &Server) -> Result<Option<Identity>, StartError> {
     let Some((name, group)) = user_and_group(server) else { return Ok(None) };
-    privilege::identity(name, group).map(Some).map_err(|error| StartError::User(name.to_owned(), error))
+    privilege::resolve_identity(name, group).map(Some).map_err(|error| StartError::User(name.to_owned(), error))
 }
 
 fn become_user(server: &Server) -> Result<(), StartError> {
     let Some((name, group)) = user_and_group(server) else { return Ok(()) };
-    let identity = privilege::drop_to(name, group).map_err(|error| StartError::User(name.to_owned(), error))?;
+    let identity = privilege::drop_privileges(name, group).map_err(|error| StartError::User(name.to_owned(), error))?;
     info!(user = identity.user, group = identity.group, "privileges given up");
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use netio::file::{open_folder, open_no_link};
+use netio::file::{open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
 use crate::control::SOCKET;
@@ -110,7 +110,7 @@ fn is_of_root_alone(metadata: &Metadata) -> bool {
 /// Gives a folder of root's to the user, with the lock that a start as root may have left in it. One of the user's is as it
 /// should be, and one that others may write to is shared on purpose.
 fn give(path: &Path, identity: &Identity) -> io::Result<()> {
-    let folder = open_folder(path)?;
+    let folder = open_directory(path)?;
     let metadata = folder.metadata()?;
     if metadata.uid() != 0 || metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 {
         return Ok(());
@@ -148,7 +148,7 @@ impl StateDir {
         let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
         DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(unusable)?;
         // A link to it is followed (systemd makes one with DynamicUser=): it is what is opened that counts.
-        let folder = fs::canonicalize(path).and_then(|path| open_folder(&path)).map_err(unusable)?;
+        let folder = fs::canonicalize(path).and_then(|path| open_directory(&path)).map_err(unusable)?;
         let metadata = folder.metadata().map_err(unusable)?;
         let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
         if ![0, current_user()].contains(&owner) || mode & WRITABLE_BY_ALL != 0 {

@@ -152,7 +152,7 @@ impl Writer {
     fn reclaim(&mut self) {
         let held = self.zones.reclaim();
         if held < self.held && self.zones.is_idle() {
-            netio::memory::give_back();
+            netio::malloc::trim();
         }
         self.held = held;
     }

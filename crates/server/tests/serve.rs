@@ -37,7 +37,7 @@ fn served(text: &str, peer: IpAddr) -> Served {
 
 fn serve(records: usize, peer: Ipv4Addr) -> (Running, SocketAddr, Publisher<Served>) {
     let publisher = Publisher::new(served(&zone_text(1, records), peer.into()));
-    let udp = netio::udp::Options { wake_interval: Duration::from_millis(50), ..Default::default() };
+    let udp = netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() };
     let options = Options { udp, ..Options::default() };
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let address = listeners.addresses()[0];

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use netio::{clock, limit};
+use netio::{clock, resource_limits};
 use serde_json::{Value, json};
 
 use super::input::read;
@@ -122,7 +122,8 @@ impl Arguments {
     /// An error if there are too few descriptors or ports for the connections.
     fn check_limits(&self) -> Result<(), CommandError> {
         let (connections, sources) = (u64::from(self.connections), u64::from(self.target.sources));
-        let descriptors = limit::raise_descriptors().map_err(CommandError::system("the limit of descriptors"))?;
+        let descriptors =
+            resource_limits::raise_open_files().map_err(CommandError::system("the limit of descriptors"))?;
         let needed = connections + OTHER_DESCRIPTORS;
         if needed > descriptors {
             return Err(CommandError::Input(format!(
@@ -130,7 +131,7 @@ impl Arguments {
                  (`ulimit -n`, LimitNOFILE=), or run several at a time, each with a --source-prefix of its own"
             )));
         }
-        let ports = limit::ephemeral_ports().unwrap_or(u64::MAX);
+        let ports = resource_limits::ephemeral_port_count().unwrap_or(u64::MAX);
         if connections > ports.saturating_mul(sources) {
             let needed = connections.div_ceil(ports);
             return Err(CommandError::Input(format!(

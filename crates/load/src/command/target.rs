@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
-use netio::client::Sources;
+use netio::udp_client::Sources;
 
 use super::CommandError;
 

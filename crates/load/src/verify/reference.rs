@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netio::client::{Inbox, Outbox, Socket};
 use netio::clock;
-use netio::stream::{Events, Interest, Poll};
+use netio::epoll::{Events, Interest, Poll};
+use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch};
 use wire::message::Rcode;
 use wire::tsig::{Fault, Key};
 use wire::{HEADER_LEN, Message};
@@ -118,7 +118,7 @@ pub(super) fn fetch(
         fetcher.send();
         let now = clock::monotonic_exact();
         let end = Duration::from_nanos(fetcher.outstanding.next_timeout_ns().unwrap_or_default());
-        fetcher.poll.wait_exact(&mut events, end.saturating_sub(now))?;
+        fetcher.poll.wait_precise(&mut events, end.saturating_sub(now))?;
         fetcher.receive()?;
         fetcher.retry_unanswered()?;
     }
@@ -128,9 +128,9 @@ pub(super) fn fetch(
 struct ReferenceFetcher<'q> {
     queries: &'q Queries,
     tsig: Option<TsigContext>,
-    socket: Socket,
-    outbox: Outbox,
-    inbox: Inbox,
+    socket: ClientSocket,
+    send_batch: SendBatch,
+    receive_batch: ReceiveBatch,
     poll: Poll,
     outstanding: OutstandingQueries,
     references: Vec<Option<ReferenceResponse>>,
@@ -154,14 +154,14 @@ impl<'q> ReferenceFetcher<'q> {
         queries: &'q Queries,
         timeout: Duration,
     ) -> io::Result<ReferenceFetcher<'q>> {
-        let (socket, poll) = (Socket::open(server, None, BUFFER_LEN)?, Poll::new()?);
+        let (socket, poll) = (ClientSocket::open(server, None, BUFFER_LEN)?, Poll::new()?);
         poll.add(&socket, 0, Interest::Readable)?;
         Ok(ReferenceFetcher {
             queries,
             tsig: key.map(TsigContext::new),
             socket,
-            outbox: Outbox::new(OUTSTANDING, 2 * MAX_QUERY_LEN, true),
-            inbox: Inbox::new(OUTSTANDING),
+            send_batch: SendBatch::new(OUTSTANDING, 2 * MAX_QUERY_LEN, true),
+            receive_batch: ReceiveBatch::new(OUTSTANDING),
             poll,
             outstanding: OutstandingQueries::new(1, timeout.as_nanos() as u64),
             references: vec![None; queries.len()],
@@ -186,17 +186,17 @@ impl<'q> ReferenceFetcher<'q> {
                 tsig.sign(0, id, message);
                 message = tsig.message();
             }
-            self.outbox.push(0, message)[..2].copy_from_slice(&id.to_be_bytes());
+            self.send_batch.push(0, message)[..2].copy_from_slice(&id.to_be_bytes());
         }
         // Datagrams that the kernel refuses time out and are sent again.
-        self.outbox.send(&self.socket);
+        self.send_batch.send(&self.socket);
     }
 
     fn receive(&mut self) -> io::Result<()> {
         let ReferenceFetcher {
             queries,
             tsig,
-            inbox,
+            receive_batch,
             socket,
             outstanding,
             references,
@@ -205,7 +205,7 @@ impl<'q> ReferenceFetcher<'q> {
             tsig_fault,
             ..
         } = self;
-        inbox.receive(socket, |received| {
+        receive_batch.receive(socket, |received| {
             let response = received.bytes;
             let Some([high, low, ..]) = response.first_chunk::<HEADER_LEN>() else { return };
             let id = u16::from_be_bytes([*high, *low]);

@@ -1,8 +1,8 @@
 //! Binding the sockets of all threads, before privileges are given up.
 
 use super::Options;
-use netio::stream::Listener;
-use netio::udp::Socket;
+use netio::tcp::Listener;
+use netio::udp_server::ServerSocket;
 use std::io;
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 pub struct Listeners {
     pub(super) addresses: Vec<SocketAddr>,
     /// With the number of the worker each belongs to.
-    pub(super) udp: Vec<(usize, Socket)>,
+    pub(super) udp: Vec<(usize, ServerSocket)>,
     /// One listener for each address, for each thread.
     pub(super) tcp: Vec<Vec<Listener>>,
     pub(super) options: Options,
@@ -58,12 +58,12 @@ fn bind_once(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, B
     let mut udp = Vec::new();
     for worker in 0..options.workers {
         for address in &addresses {
-            udp.push((worker, Socket::bind(*address, &options.udp).map_err(over("UDP", *address))?));
+            udp.push((worker, ServerSocket::bind(*address, &options.udp).map_err(over("UDP", *address))?));
         }
     }
     // The kernel must not give a client up before the server does.
     let tcp =
-        netio::stream::Options { user_timeout: options.tcp.user_timeout.max(options.idle_timeout), ..options.tcp };
+        netio::tcp::ListenerOptions { user_timeout: options.tcp.user_timeout.max(options.idle_timeout), ..options.tcp };
     let listeners = |_| {
         let bind = |address: &SocketAddr| Listener::bind(*address, &tcp).map_err(over("TCP", *address));
         addresses.iter().map(bind).collect()
@@ -77,9 +77,9 @@ fn bind_once(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, B
 /// Sockets that share an address (SO_REUSEPORT) share it with those of any process of the same user, so that a second server
 /// would silently take half of the queries. One that does not share finds out.
 fn probe(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
-    let udp = netio::udp::Options { reuse_port: false, ..options.udp };
-    let tcp = netio::stream::Options { reuse_port: false, ..options.tcp };
-    let socket = Socket::bind(address, &udp).map_err(over("UDP", address))?;
+    let udp = netio::udp_server::ServerSocketOptions { reuse_port: false, ..options.udp };
+    let tcp = netio::tcp::ListenerOptions { reuse_port: false, ..options.tcp };
+    let socket = ServerSocket::bind(address, &udp).map_err(over("UDP", address))?;
     Listener::bind(socket.local_addr(), &tcp).map_err(over("TCP", address))?;
     Ok(socket.local_addr())
 }

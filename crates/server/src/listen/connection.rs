@@ -4,7 +4,8 @@
 
 use super::Answer;
 use super::tcp_responder::{PREFIX_LEN, TcpResponder, first_message};
-use netio::stream::{self, Interest};
+use netio::epoll::Interest;
+use netio::tcp;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use zone::transfer::Transfer;
@@ -167,7 +168,7 @@ impl Connection {
 
     fn send_memory(&self) -> usize {
         // It fails for no open connection; and what cannot be counted must not end one.
-        stream::send_memory(&self.stream).unwrap_or(0)
+        tcp::send_memory(&self.stream).unwrap_or(0)
     }
 
     /// The client sends no more. Closing takes the connection out of all limits while the kernel still delivers what it has; if
@@ -187,7 +188,7 @@ impl Connection {
         let unsent = self.active.as_ref().is_some_and(|active| active.can_go_on());
         if unsent || self.send_memory() > 0 {
             // What cannot be reset is closed.
-            let _ = stream::reset(self.stream);
+            let _ = tcp::reset(self.stream);
         }
     }
 }

@@ -18,7 +18,7 @@ pub use bind::{BindError, Listeners, bind};
 pub use counters::{Counters, METRICS, Metric, Totals};
 
 use answer::{Ask, Reader, Reply, Scratch, Served};
-use netio::stream::Waker;
+use netio::epoll::Waker;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,9 +45,9 @@ pub struct Options {
     /// How long a stop waits for connections with answers under way.
     pub grace: Duration,
     /// How the UDP sockets are set up; its wake interval is the time within which a stop is noticed.
-    pub udp: netio::udp::Options,
+    pub udp: netio::udp_server::ServerSocketOptions,
     /// How the TCP listeners are set up.
-    pub tcp: netio::stream::Options,
+    pub tcp: netio::tcp::ListenerOptions,
 }
 
 /// How much the kernel takes of answers that it cannot send yet, in octets: enough to keep a transfer going while its thread
@@ -67,8 +67,8 @@ impl Default for Options {
             held: 64 << 20,
             idle_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(5),
-            udp: netio::udp::Options::default(),
-            tcp: netio::stream::Options { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },
+            udp: netio::udp_server::ServerSocketOptions::default(),
+            tcp: netio::tcp::ListenerOptions { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },
         }
     }
 }
@@ -155,7 +155,7 @@ impl Listeners {
         guard::log_panics();
         let stop = Arc::new(AtomicBool::new(false));
         let mut running = Running { stop, wakers: Vec::new(), threads: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
-        let processors = netio::pin::allowed()?;
+        let processors = netio::cpu_affinity::allowed_cpus()?;
         for (number, socket) in self.udp {
             let counters = Arc::new(Counters::default());
             running.udp.push(counters.clone());

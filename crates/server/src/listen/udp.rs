@@ -5,8 +5,8 @@ use super::counters::Counters;
 use super::guard::guard;
 use super::rate_limited_log::RateLimitedLog;
 use answer::{Ask, MAX_UDP, Reply, Transport};
-use netio::udp::{Batch, Socket};
-use netio::{clock, pin};
+use netio::udp_server::{ServerBatch, ServerSocket};
+use netio::{clock, cpu_affinity};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,23 +25,23 @@ const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// One thread's work.
 pub(super) struct Worker<A> {
-    socket: Socket,
+    socket: ServerSocket,
     answer: A,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
 }
 
 impl<A: Answer> Worker<A> {
-    pub(super) fn new(socket: Socket, answer: A, counters: Arc<Counters>, stop: Arc<AtomicBool>) -> Worker<A> {
+    pub(super) fn new(socket: ServerSocket, answer: A, counters: Arc<Counters>, stop: Arc<AtomicBool>) -> Worker<A> {
         Worker { socket, answer, counters, stop }
     }
 
     /// Serves until it is stopped, on one processor.
     pub(super) fn run_on(self, processor: usize) {
-        if let Err(error) = pin::pin(processor) {
+        if let Err(error) = cpu_affinity::pin_thread(processor) {
             tracing::warn!(processor, %error, "cannot keep a UDP thread on its processor; it runs where the kernel likes");
         }
-        let batch = Batch::new(self.socket, BATCH, MAX_UDP);
+        let batch = ServerBatch::new(self.socket, BATCH, MAX_UDP);
         let mut desk = Desk { batch, answer: self.answer, counters: self.counters };
         let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
         while !self.stop.load(Ordering::Relaxed) {
@@ -67,7 +67,7 @@ fn pause(error: io::Error, failures: &mut RateLimitedLog) {
 }
 
 struct Desk<A> {
-    batch: Batch,
+    batch: ServerBatch,
     answer: A,
     counters: Arc<Counters>,
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
-use netio::file::Found;
+use netio::file::PathHandle;
 use zone::text::{Included, ReadAt, Refusal};
 
 /// A regular file, read in parts.
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(10);
 impl ZoneFile {
     /// Opens a zone file; `None` where it is no regular file, which may have no end.
     pub fn open(path: &Path) -> io::Result<Option<ZoneFile>> {
-        let found = Found::at(path)?;
+        let found = PathHandle::at(path)?;
         let metadata = found.metadata()?;
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -97,7 +97,7 @@ impl<'p> Folders<'p> {
     pub fn open(&self, path: &Path) -> Result<Included, Refusal> {
         let unreadable =
             |error: io::Error| Refusal { message: error.to_string(), help: "correct the path or the file" };
-        let found = Found::at(path).map_err(unreadable)?;
+        let found = PathHandle::at(path).map_err(unreadable)?;
         let real_path = found.real_path().map_err(unreadable)?;
         if !self.resolved().iter().any(|folder| real_path.starts_with(folder)) {
             return Err(Refusal { message: "it is outside of the folders for zone files".into(), help: ELSEWHERE });

@@ -67,8 +67,8 @@ fn options() -> Options {
     Options {
         idle_timeout: Duration::from_secs(5),
         grace: Duration::from_secs(2),
-        udp: netio::udp::Options { wake_interval: Duration::from_millis(50), ..Default::default() },
-        tcp: netio::stream::Options { defer_accept: Duration::ZERO, ..Options::default().tcp },
+        udp: netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() },
+        tcp: netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..Options::default().tcp },
         ..Options::default()
     }
 }

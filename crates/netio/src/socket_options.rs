@@ -1,7 +1,7 @@
 //! Making sockets and setting their options, with errors that name the option.
 
-use crate::address::RawAddress;
 use crate::checked;
+use crate::socket_address::RawAddress;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;

@@ -1,12 +1,12 @@
 //! UDP in batches: many datagrams a system call, received and answered in fixed buffers, without allocation.
 //!
-//! One [`Batch`] a thread: [`Batch::receive`], then for each slot [`Batch::slot`] and [`Batch::set_reply`], then [`Batch::send`].
+//! One [`ServerBatch`] a thread: [`ServerBatch::receive`], then for each slot [`ServerBatch::slot`] and [`ServerBatch::set_reply`], then [`ServerBatch::send`].
 
-mod control;
+mod pktinfo;
 
-use crate::address::RawAddress;
-use crate::option;
-use control::Control;
+use crate::socket_address::RawAddress;
+use crate::socket_options;
+use pktinfo::PktInfoControl;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -22,21 +22,21 @@ const CACHE_LINE: usize = 64;
 
 /// How a socket is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ServerSocketOptions {
     /// Whether further sockets may have the same address, the kernel spreading peers over them (SO_REUSEPORT).
     pub reuse_port: bool,
     /// Room for datagrams that wait to be received, in octets.
     pub receive_buffer: usize,
     /// Room for datagrams that wait to be sent, in octets.
     pub send_buffer: usize,
-    /// How long [`Batch::receive`] and [`Batch::send`] block at most.
+    /// How long [`ServerBatch::receive`] and [`ServerBatch::send`] block at most.
     pub wake_interval: Duration,
 }
 
-impl Default for Options {
+impl Default for ServerSocketOptions {
     /// 8 MiB are some 10,000 datagrams: 10 ms at a million a second.
-    fn default() -> Options {
-        Options {
+    fn default() -> ServerSocketOptions {
+        ServerSocketOptions {
             reuse_port: true,
             receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
@@ -46,43 +46,49 @@ impl Default for Options {
 }
 
 /// A bound UDP socket, set up for serving.
-pub struct Socket {
+pub struct ServerSocket {
     inner: UdpSocket,
     local: SocketAddr,
 }
 
-impl Socket {
+impl ServerSocket {
     /// Binds a socket. Errors are those of the system calls; a failed option is named.
-    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Socket> {
-        let fd = option::socket(address, libc::SOCK_DGRAM)?;
+    pub fn bind(address: SocketAddr, options: &ServerSocketOptions) -> io::Result<ServerSocket> {
+        let fd = socket_options::socket(address, libc::SOCK_DGRAM)?;
         if options.reuse_port {
-            option::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
         }
-        option::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
-        option::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
+        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
+        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
         // OMIT: neither DF nor the path MTU. Anybody can forge the latter, and small fragments with it (RFC 9715);
         // that answers need no fragments at all is up to their size.
         if address.is_ipv4() {
-            option::set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT, "IP_MTU_DISCOVER")?;
+            socket_options::set(
+                &fd,
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                libc::IP_PMTUDISC_OMIT,
+                "IP_MTU_DISCOVER",
+            )?;
         } else {
             let omit = libc::IPV6_PMTUDISC_OMIT;
-            option::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, omit, "IPV6_MTU_DISCOVER")?;
+            socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, omit, "IPV6_MTU_DISCOVER")?;
         }
         match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => {
-                option::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?
+                socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?
             }
             IpAddr::V6(ip) if ip.is_unspecified() => {
-                option::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?
+                socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?
             }
             _ => {}
         }
-        option::bind(&fd, address)?;
+        socket_options::bind(&fd, address)?;
         let inner = UdpSocket::from(fd);
         inner.set_read_timeout(Some(options.wake_interval))?;
         inner.set_write_timeout(Some(options.wake_interval))?;
         let local = inner.local_addr()?;
-        Ok(Socket { inner, local })
+        Ok(ServerSocket { inner, local })
     }
 
     /// Where it is bound, with the port the kernel chose if none was asked for.
@@ -93,16 +99,16 @@ impl Socket {
 
 /// A socket with the buffers to receive and answer many datagrams per system call. Stays on the thread that made it.
 ///
-/// The headers point into the other vectors, which are therefore filled in [`Batch::new`] and never resized.
-pub struct Batch {
-    socket: Socket,
+/// The headers point into the other vectors, which are therefore filled in [`ServerBatch::new`] and never resized.
+pub struct ServerBatch {
+    socket: ServerSocket,
     reply_len: usize,
     requests: Vec<u8>,
     /// Replies lie one behind the other, so that small ones touch little memory.
     replies: Vec<u8>,
     peers: Vec<RawAddress>,
     /// Where datagrams came to; empty unless the socket is bound to a wildcard address.
-    controls: Vec<Control>,
+    controls: Vec<PktInfoControl>,
     incoming: Vec<libc::mmsghdr>,
     _incoming_parts: Vec<libc::iovec>,
     outgoing: Vec<libc::mmsghdr>,
@@ -140,17 +146,17 @@ impl Slot<'_> {
     }
 }
 
-impl Batch {
+impl ServerBatch {
     /// Buffers for `slots` datagrams a call and replies of up to `reply_len` octets each.
-    pub fn new(socket: Socket, slots: usize, reply_len: usize) -> Batch {
+    pub fn new(socket: ServerSocket, slots: usize, reply_len: usize) -> ServerBatch {
         let wildcard = socket.local.ip().is_unspecified();
-        let mut batch = Batch {
+        let mut batch = ServerBatch {
             socket,
             reply_len,
             requests: vec![0; slots * REQUEST_STRIDE],
             replies: vec![0; slots * reply_len.next_multiple_of(CACHE_LINE)],
             peers: vec![RawAddress::unspecified(); slots],
-            controls: vec![Control::empty(); if wildcard { slots } else { 0 }],
+            controls: vec![PktInfoControl::empty(); if wildcard { slots } else { 0 }],
             incoming: vec![empty_header(); slots],
             _incoming_parts: vec![empty_part(); slots],
             outgoing: vec![empty_header(); slots],
@@ -183,7 +189,7 @@ impl Batch {
             header.msg_iovlen = 1;
             if let Some(control) = self.controls.get_mut(slot) {
                 header.msg_control = (&raw mut *control).cast();
-                header.msg_controllen = mem::size_of::<Control>() as _;
+                header.msg_controllen = mem::size_of::<PktInfoControl>() as _;
             }
             let header = &mut self.outgoing[slot].msg_hdr;
             header.msg_namelen = name_len;
@@ -206,7 +212,7 @@ impl Batch {
 
     fn receive_with(&mut self, flags: libc::c_int) -> io::Result<usize> {
         for (header, _) in self.incoming.iter_mut().zip(&self.controls).take(self.received) {
-            header.msg_hdr.msg_controllen = mem::size_of::<Control>() as _;
+            header.msg_hdr.msg_controllen = mem::size_of::<PktInfoControl>() as _;
         }
         (self.received, self.queued, self.reply_at) = (0, 0, 0);
         let (fd, slots) = (self.socket.inner.as_raw_fd(), self.incoming.len() as libc::c_uint);
@@ -220,7 +226,7 @@ impl Batch {
         Ok(self.received)
     }
 
-    /// The datagram in a slot of the last [`Batch::receive`], up to [`REQUEST_LEN`] octets of it.
+    /// The datagram in a slot of the last [`ServerBatch::receive`], up to [`REQUEST_LEN`] octets of it.
     ///
     /// # Panics
     /// When `index` is not below what `receive` returned.
@@ -230,7 +236,7 @@ impl Batch {
         request(&self.requests, index, &self.incoming[index])
     }
 
-    /// The datagram in a slot of the last [`Batch::receive`] and the room for its reply.
+    /// The datagram in a slot of the last [`ServerBatch::receive`] and the room for its reply.
     ///
     /// # Panics
     /// When `index` is not below what `receive` returned.
@@ -329,13 +335,13 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    fn options() -> Options {
-        Options { wake_interval: Duration::from_millis(50), ..Options::default() }
+    fn options() -> ServerSocketOptions {
+        ServerSocketOptions { wake_interval: Duration::from_millis(50), ..ServerSocketOptions::default() }
     }
 
-    fn batch(address: &str, slots: usize) -> Batch {
-        let socket = Socket::bind(address.parse().expect("a literal"), &options()).expect("loopback");
-        Batch::new(socket, slots, 512)
+    fn batch(address: &str, slots: usize) -> ServerBatch {
+        let socket = ServerSocket::bind(address.parse().expect("a literal"), &options()).expect("loopback");
+        ServerBatch::new(socket, slots, 512)
     }
 
     /// A client whose socket takes answers from `server` only.
@@ -347,7 +353,7 @@ mod tests {
     }
 
     /// Receives until `wanted` datagrams were answered with their own octets reversed, except those that begin with `-`.
-    fn serve(batch: &mut Batch, wanted: usize) {
+    fn serve(batch: &mut ServerBatch, wanted: usize) {
         let mut seen = 0;
         while seen < wanted {
             let count = batch.receive().expect("an open socket");
@@ -469,9 +475,9 @@ mod tests {
 
     #[test]
     fn sockets_share_an_address_only_when_asked_to() {
-        let shared = Socket::bind("127.0.0.1:0".parse().expect("a literal"), &options()).expect("loopback");
-        assert!(Socket::bind(shared.local_addr(), &options()).is_ok());
-        let alone = Socket::bind(shared.local_addr(), &Options { reuse_port: false, ..options() });
+        let shared = ServerSocket::bind("127.0.0.1:0".parse().expect("a literal"), &options()).expect("loopback");
+        assert!(ServerSocket::bind(shared.local_addr(), &options()).is_ok());
+        let alone = ServerSocket::bind(shared.local_addr(), &ServerSocketOptions { reuse_port: false, ..options() });
         assert_eq!(alone.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
     }
 }

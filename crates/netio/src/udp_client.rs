@@ -1,15 +1,15 @@
 //! The asking side of UDP: many sockets, many source addresses on each, and batches shared between them.
 //!
-//! A thread has one [`Outbox`] and one [`Inbox`] for all its [`Socket`]s, so that few buffers stay in the caches.
+//! A thread has one [`SendBatch`] and one [`ReceiveBatch`] for all its [`ClientSocket`]s, so that few buffers stay in the caches.
 
-mod controls;
-mod inbox;
-mod outbox;
+mod control_messages;
+mod receive_batch;
+mod send_batch;
 
-pub use inbox::{Answer, Inbox};
-pub use outbox::{Outbox, Sent};
+pub use receive_batch::{ReceiveBatch, ReceivedDatagram};
+pub use send_batch::{SendBatch, SendResult};
 
-use crate::option;
+use crate::socket_options;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,44 +45,44 @@ impl Sources {
 }
 
 /// A socket that asks one server.
-pub struct Socket {
+pub struct ClientSocket {
     fd: OwnedFd,
     server: SocketAddr,
     /// Set where the socket is bound to the wildcard and the source is told with every datagram.
     sources: Option<Sources>,
 }
 
-impl Socket {
+impl ClientSocket {
     /// A socket with a port of its own. Without `sources` the kernel chooses the address once, by its route to the server.
-    pub fn open(server: SocketAddr, sources: Option<Sources>, buffer_len: usize) -> io::Result<Socket> {
-        let fd = option::socket(server, libc::SOCK_DGRAM)?;
-        option::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
-        option::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
+    pub fn open(server: SocketAddr, sources: Option<Sources>, buffer_len: usize) -> io::Result<ClientSocket> {
+        let fd = socket_options::socket(server, libc::SOCK_DGRAM)?;
+        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
+        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
         // Kernels before Linux 5.0 do not know it, and give each datagram for itself.
-        let _ = option::set(&fd, libc::SOL_UDP, libc::UDP_GRO, 1, "UDP_GRO");
+        let _ = socket_options::set(&fd, libc::SOL_UDP, libc::UDP_GRO, 1, "UDP_GRO");
         match (sources, server) {
-            (None, _) => option::connect(&fd, server)?,
+            (None, _) => socket_options::connect(&fd, server)?,
             (Some(_), SocketAddr::V4(_)) => {
-                option::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?;
-                option::bind(&fd, (Ipv4Addr::UNSPECIFIED, 0).into())?;
+                socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?;
+                socket_options::bind(&fd, (Ipv4Addr::UNSPECIFIED, 0).into())?;
             }
             (Some(_), SocketAddr::V6(_)) => {
-                option::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?;
-                option::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1, "IPV6_FREEBIND")?;
-                option::bind(&fd, (Ipv6Addr::UNSPECIFIED, 0).into())?;
+                socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?;
+                socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1, "IPV6_FREEBIND")?;
+                socket_options::bind(&fd, (Ipv6Addr::UNSPECIFIED, 0).into())?;
             }
         }
-        Ok(Socket { fd, server, sources })
+        Ok(ClientSocket { fd, server, sources })
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for ClientSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused)
 }
 
@@ -99,12 +99,12 @@ mod tests {
     /// Sends datagrams and has them echoed; returns who asked, and the sources that the echoes came back to.
     fn exchange(sources: Option<Sources>, segmented: bool, datagrams: &[(u32, &[u8])]) -> (Vec<SocketAddr>, Vec<u32>) {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let socket = Socket::open(server.local_addr().expect("bound"), sources, 1 << 20).expect("loopback");
-        let mut outbox = Outbox::new(16, 64, segmented);
+        let socket = ClientSocket::open(server.local_addr().expect("bound"), sources, 1 << 20).expect("loopback");
+        let mut batch = SendBatch::new(16, 64, segmented);
         for (source, datagram) in datagrams {
-            outbox.push(*source, datagram)[0] = b'!';
+            batch.push(*source, datagram)[0] = b'!';
         }
-        assert_eq!(outbox.send(&socket), Sent { datagrams: datagrams.len(), refused: 0 });
+        assert_eq!(batch.send(&socket), SendResult { datagrams: datagrams.len(), refused: 0 });
         let mut peers = Vec::new();
         for (_, datagram) in datagrams {
             let mut octets = [0; 64];
@@ -114,9 +114,9 @@ mod tests {
             peers.push(peer);
         }
         let mut returned = Vec::new();
-        let mut inbox = Inbox::new(4);
+        let mut batch = ReceiveBatch::new(4);
         while returned.len() < datagrams.len() {
-            inbox.receive(&socket, |answer| returned.push(answer.source.expect("from the server"))).expect("open");
+            batch.receive(&socket, |answer| returned.push(answer.source.expect("from the server"))).expect("open");
         }
         (peers, returned)
     }
@@ -142,23 +142,24 @@ mod tests {
     #[test]
     fn what_cannot_leave_in_segments_leaves_singly() {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let socket = Socket::open(server.local_addr().expect("bound"), None, 1 << 20).expect("loopback");
+        let socket = ClientSocket::open(server.local_addr().expect("bound"), None, 1 << 20).expect("loopback");
         // Segments need checksums, so that the kernel refuses them.
-        option::set(&socket.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1, "SO_NO_CHECK").expect("known to all kernels");
-        let mut outbox = Outbox::new(8, 64, true);
+        socket_options::set(&socket.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1, "SO_NO_CHECK")
+            .expect("known to all kernels");
+        let mut batch = SendBatch::new(8, 64, true);
         for _ in 0..2 {
             let datagrams: [&[u8]; 5] = [b"long1", b"long2", b"long3", b"end", b"end"];
             for datagram in datagrams {
-                outbox.push(0, datagram);
+                batch.push(0, datagram);
             }
-            assert_eq!(outbox.send(&socket), Sent { datagrams: 5, refused: 0 });
+            assert_eq!(batch.send(&socket), SendResult { datagrams: 5, refused: 0 });
             for datagram in datagrams {
                 let mut octets = [0; 64];
                 let (len, _) = server.recv_from(&mut octets).expect("it was sent");
                 assert_eq!(&octets[..len], datagram);
             }
         }
-        assert!(!outbox.is_segmented());
+        assert!(!batch.is_segmented());
     }
 
     /// On loopback a segmented send reaches a socket with UDP_GRO in one piece.
@@ -168,23 +169,23 @@ mod tests {
         for sources in [None, Some(sources)] {
             let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
             let address = server.local_addr().expect("bound");
-            let socket = Socket::open(address, sources, 1 << 20).expect("loopback");
-            let mut outbox = Outbox::new(1, 8, false);
-            outbox.push(4, b"ask");
-            outbox.send(&socket);
+            let socket = ClientSocket::open(address, sources, 1 << 20).expect("loopback");
+            let mut batch = SendBatch::new(1, 8, false);
+            batch.push(4, b"ask");
+            batch.send(&socket);
             let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");
-            let answering = Socket { fd: server.into(), server: peer, sources: None };
-            option::connect(&answering.fd, peer).expect("loopback");
-            let mut outbox = Outbox::new(8, 64, true);
+            let answering = ClientSocket { fd: server.into(), server: peer, sources: None };
+            socket_options::connect(&answering.fd, peer).expect("loopback");
+            let mut batch = SendBatch::new(8, 64, true);
             let answers: [&[u8]; 4] = [b"answer 1", b"answer 2", b"answer 3", b"short"];
             for answer in answers {
-                outbox.push(0, answer);
+                batch.push(0, answer);
             }
-            assert_eq!(outbox.send(&answering), Sent { datagrams: 4, refused: 0 });
-            let (mut inbox, mut found, mut pieces) = (Inbox::new(8), Vec::new(), 0);
+            assert_eq!(batch.send(&answering), SendResult { datagrams: 4, refused: 0 });
+            let (mut batch, mut found, mut pieces) = (ReceiveBatch::new(8), Vec::new(), 0);
             while found.len() < answers.len() {
-                let take = |answer: Answer<'_>| found.push((answer.bytes.to_vec(), answer.source));
-                pieces += inbox.receive(&socket, take).expect("open");
+                let take = |answer: ReceivedDatagram<'_>| found.push((answer.bytes.to_vec(), answer.source));
+                pieces += batch.receive(&socket, take).expect("open");
             }
             let source = if sources.is_some() { 4 } else { 0 };
             assert_eq!(found, answers.map(|answer| (answer.to_vec(), Some(source))));
@@ -197,15 +198,15 @@ mod tests {
         let (server, other) =
             (UdpSocket::bind("127.0.0.1:0").expect("loopback"), UdpSocket::bind("127.0.0.1:0").expect("loopback"));
         let sources = Sources { first: "127.9.0.1".parse().expect("a literal"), count: 1 };
-        let socket = Socket::open(server.local_addr().expect("bound"), Some(sources), 1 << 20).expect("loopback");
-        let mut outbox = Outbox::new(1, 8, false);
-        outbox.push(0, b"x");
-        outbox.send(&socket);
+        let socket = ClientSocket::open(server.local_addr().expect("bound"), Some(sources), 1 << 20).expect("loopback");
+        let mut batch = SendBatch::new(1, 8, false);
+        batch.push(0, b"x");
+        batch.send(&socket);
         let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");
         other.send_to(b"forged", peer).expect("loopback");
-        let (mut inbox, mut found) = (Inbox::new(4), Vec::new());
+        let (mut batch, mut found) = (ReceiveBatch::new(4), Vec::new());
         while found.is_empty() {
-            inbox.receive(&socket, |answer| found.push((answer.bytes.to_vec(), answer.source))).expect("open");
+            batch.receive(&socket, |answer| found.push((answer.bytes.to_vec(), answer.source))).expect("open");
         }
         assert_eq!(found, [(b"forged".to_vec(), None)]);
     }

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 /// Room for one control message: the local address of a datagram (RFC 3542 6.2, ip(7)).
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Control {
+pub(super) struct PktInfoControl {
     header: libc::cmsghdr,
     data: PacketInfo,
 }
@@ -19,10 +19,11 @@ union PacketInfo {
 }
 
 // SAFETY: only computes a size.
-const _: () = assert!(mem::size_of::<Control>() == unsafe { libc::CMSG_SPACE(20) } as usize, "as cmsg(3) lays it out");
+const _: () =
+    assert!(mem::size_of::<PktInfoControl>() == unsafe { libc::CMSG_SPACE(20) } as usize, "as cmsg(3) lays it out");
 
-impl Control {
-    pub(super) fn empty() -> Control {
+impl PktInfoControl {
+    pub(super) fn empty() -> PktInfoControl {
         // SAFETY: all members are plain integers, for which zero is a value.
         unsafe { mem::zeroed() }
     }

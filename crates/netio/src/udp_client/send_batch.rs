@@ -1,9 +1,9 @@
 //! Sending queries.
 
-use super::Socket;
-use super::controls::Controls;
-use super::{empty_header, is_passing};
-use crate::address::RawAddress;
+use super::ClientSocket;
+use super::control_messages::ControlMessages;
+use super::{empty_header, is_transient};
+use crate::socket_address::RawAddress;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -16,26 +16,26 @@ const MAX_SEGMENTED_LEN: usize = 60_000;
 /// Datagrams on their way to one socket. Neighbours of the same length and source, and a shorter one behind them, leave as
 /// one segmented send (UDP_SEGMENT), if that is wanted, until the kernel refuses one.
 ///
-/// The headers point into the other vectors, which are filled in [`Outbox::new`] and never resized.
-pub struct Outbox {
+/// The headers point into the other vectors, which are filled in [`SendBatch::new`] and never resized.
+pub struct SendBatch {
     bytes: Vec<u8>,
     /// Where in `bytes` the next datagram goes.
     at: usize,
-    sends: Vec<Departure>,
+    sends: Vec<SegmentBurst>,
     headers: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
-    controls: Vec<Controls>,
+    controls: Vec<ControlMessages>,
     server: RawAddress,
     segmented: bool,
     datagrams: usize,
 }
 
 // SAFETY: the pointers lead into vectors that `self` owns, which move with it and are touched by nobody else.
-unsafe impl Send for Outbox {}
+unsafe impl Send for SendBatch {}
 
 /// One send: one datagram, or several that the kernel cuts apart.
 #[derive(Clone, Copy)]
-struct Departure {
+struct SegmentBurst {
     start: usize,
     len: usize,
     datagram_len: usize,
@@ -43,25 +43,25 @@ struct Departure {
     source: u32,
 }
 
-/// What came of [`Outbox::send`].
+/// What came of [`SendBatch::send`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendResult {
     /// Datagrams that the kernel took.
     pub datagrams: usize,
     /// Datagrams that it did not take.
     pub refused: usize,
 }
 
-impl Outbox {
+impl SendBatch {
     /// Room for `slots` datagrams of up to `datagram_len` octets.
-    pub fn new(slots: usize, datagram_len: usize, segmented: bool) -> Outbox {
-        Outbox {
+    pub fn new(slots: usize, datagram_len: usize, segmented: bool) -> SendBatch {
+        SendBatch {
             bytes: vec![0; slots * datagram_len],
             at: 0,
             sends: Vec::with_capacity(slots),
             headers: vec![empty_header(); slots],
             parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; slots],
-            controls: vec![Controls::empty(); slots],
+            controls: vec![ControlMessages::empty(); slots],
             server: RawAddress::unspecified(),
             segmented,
             datagrams: 0,
@@ -81,7 +81,7 @@ impl Outbox {
     /// Queues a datagram from the source of that index (0 without sources) and returns it, to be changed before it leaves.
     ///
     /// # Panics
-    /// When [`Outbox::is_full`].
+    /// When [`SendBatch::is_full`].
     #[inline]
     pub fn push(&mut self, source: u32, datagram: &[u8]) -> &mut [u8] {
         let (start, len) = (self.at, datagram.len());
@@ -92,7 +92,7 @@ impl Outbox {
                 send.len += len;
                 send.count += 1;
             }
-            None => self.sends.push(Departure { start, len, datagram_len: len, count: 1, source }),
+            None => self.sends.push(SegmentBurst { start, len, datagram_len: len, count: 1, source }),
         }
         let bytes = &mut self.bytes[start..start + len];
         bytes.copy_from_slice(datagram);
@@ -100,7 +100,7 @@ impl Outbox {
     }
 
     /// Sends what is queued, all of it by the one socket; blocks while the kernel's buffer is full.
-    pub fn send(&mut self, socket: &Socket) -> Sent {
+    pub fn send(&mut self, socket: &ClientSocket) -> SendResult {
         self.link(socket);
         let (mut next, mut refused, mut tries) = (0, 0, 0);
         while next < self.sends.len() {
@@ -110,11 +110,11 @@ impl Outbox {
                     tries = 0;
                 }
                 // A connected socket tells of an earlier datagram that found no server: the same call again goes through.
-                Err(error) if tries < 2 && is_passing(&error) => tries += 1,
+                Err(error) if tries < 2 && is_transient(&error) => tries += 1,
                 // udp(7): no checksum offload on the way, or a path too narrow for the segments. One by one they may pass.
                 Err(_) if self.sends[next].count > 1 => {
                     self.segmented = false;
-                    self.sends = self.sends[next..].iter().flat_map(Departure::singly).collect();
+                    self.sends = self.sends[next..].iter().flat_map(SegmentBurst::singly).collect();
                     next = 0;
                     self.link(socket);
                 }
@@ -128,10 +128,10 @@ impl Outbox {
         let datagrams = self.datagrams - refused;
         self.sends.clear();
         (self.at, self.datagrams) = (0, 0);
-        Sent { datagrams, refused }
+        SendResult { datagrams, refused }
     }
 
-    fn link(&mut self, socket: &Socket) {
+    fn link(&mut self, socket: &ClientSocket) {
         self.server = socket.server.into();
         for (index, send) in self.sends.iter().enumerate() {
             let part = &mut self.parts[index];
@@ -153,7 +153,7 @@ impl Outbox {
         }
     }
 
-    fn send_from(&mut self, first: usize, socket: &Socket) -> io::Result<usize> {
+    fn send_from(&mut self, first: usize, socket: &ClientSocket) -> io::Result<usize> {
         let headers = &mut self.headers[first..self.sends.len()];
         let count = headers.len() as libc::c_uint;
         // SAFETY: `headers` are `count` headers; `link` pointed them at buffers of the lengths they tell, which live as
@@ -163,7 +163,7 @@ impl Outbox {
     }
 }
 
-impl Departure {
+impl SegmentBurst {
     /// udp(7), UDP_SEGMENT: all datagrams of a send are equally long, but the last may be shorter.
     fn can_take(&self, len: usize, source: u32) -> bool {
         len <= self.datagram_len
@@ -174,12 +174,12 @@ impl Departure {
     }
 
     /// The same datagrams, each for itself.
-    fn singly(&self) -> impl Iterator<Item = Departure> + use<> {
+    fn singly(&self) -> impl Iterator<Item = SegmentBurst> + use<> {
         let (whole, source) = (*self, self.source);
         (0..whole.count).map(move |index| {
             let start = whole.start + index * whole.datagram_len;
             let len = whole.datagram_len.min(whole.start + whole.len - start);
-            Departure { start, len, datagram_len: len, count: 1, source }
+            SegmentBurst { start, len, datagram_len: len, count: 1, source }
         })
     }
 }

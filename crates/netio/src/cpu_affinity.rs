@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 
 /// The processors that the calling thread may run on, ascending.
-pub fn allowed() -> io::Result<Vec<usize>> {
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut set = empty_set();
     // SAFETY: `set` lives through the call and has the size told; thread 0 is the calling one.
     checked(unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) })?;
@@ -14,7 +14,7 @@ pub fn allowed() -> io::Result<Vec<usize>> {
 }
 
 /// Keeps the calling thread on one processor.
-pub fn pin(cpu: usize) -> io::Result<()> {
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -37,9 +37,10 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_has_one_processor() {
-        let last = *allowed().expect("readable").last().expect("at least one processor");
-        let pinned = std::thread::spawn(move || pin(last).and_then(|()| allowed())).join().expect("no panic");
+        let last = *allowed_cpus().expect("readable").last().expect("at least one processor");
+        let pinned =
+            std::thread::spawn(move || pin_thread(last).and_then(|()| allowed_cpus())).join().expect("no panic");
         assert_eq!(pinned.expect("pinning to an allowed processor"), [last]);
-        assert!(pin(usize::MAX).is_err());
+        assert!(pin_thread(usize::MAX).is_err());
     }
 }

@@ -4,25 +4,25 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Room for a segment length and an address with its interface.
-pub(super) const CONTROLS_LEN: usize = 64;
+pub(super) const CONTROL_LEN: usize = 64;
 const HEAD: usize = mem::size_of::<libc::cmsghdr>();
 
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Controls(pub(super) [u8; CONTROLS_LEN]);
+pub(super) struct ControlMessages(pub(super) [u8; CONTROL_LEN]);
 
 /// What the kernel told with received octets.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ReceivedControl {
     /// The local address that they came to.
     pub(super) destination: Option<IpAddr>,
     /// How long each datagram is, but the last, where there are several (UDP_GRO).
     pub(super) segment_len: Option<usize>,
 }
 
-impl Controls {
-    pub(super) fn empty() -> Controls {
-        Controls([0; CONTROLS_LEN])
+impl ControlMessages {
+    pub(super) fn empty() -> ControlMessages {
+        ControlMessages([0; CONTROL_LEN])
     }
 
     /// Writes the control messages that are wanted; returns how many octets they take.
@@ -58,8 +58,8 @@ impl Controls {
     }
 
     /// Reads the messages in the first `len` octets.
-    pub(super) fn read(&self, len: usize) -> Told {
-        let (mut told, mut rest) = (Told::default(), &self.0[..len.min(CONTROLS_LEN)]);
+    pub(super) fn read(&self, len: usize) -> ReceivedControl {
+        let (mut told, mut rest) = (ReceivedControl::default(), &self.0[..len.min(CONTROL_LEN)]);
         while let Some((head, _)) = rest.split_at_checked(HEAD) {
             let message_len = usize::from_ne_bytes(*head.first_chunk().expect("a head is longer")).max(HEAD);
             let Some(data) = rest.get(HEAD..message_len) else { break };
@@ -83,4 +83,4 @@ impl Controls {
     }
 }
 
-const _: () = assert!(HEAD == 16, "the layout that `Controls` writes: 64-bit Linux");
+const _: () = assert!(HEAD == 16, "the layout that `ControlMessages` writes: 64-bit Linux");

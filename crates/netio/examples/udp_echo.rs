@@ -1,8 +1,8 @@
-//! The limit for a UDP server on [`netio::udp::Batch`]: answers every query with a 200-octet copy of itself.
+//! The limit for a UDP server on [`netio::udp_server::ServerBatch`]: answers every query with a 200-octet copy of itself.
 //!
-//! usage: `echo ADDRESS PORT`; measured beside the same program in C, it tells what the batch costs.
+//! usage: `udp_echo ADDRESS PORT`; measured beside the same program in C, it tells what the batch costs.
 
-use netio::udp::{Batch, Options, Socket};
+use netio::udp_server::{ServerBatch, ServerSocket, ServerSocketOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,12 +12,12 @@ const ANSWER: usize = 200;
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, port] = arguments.as_slice() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "usage: echo ADDRESS PORT"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "usage: udp_echo ADDRESS PORT"));
     };
     let invalid = |_| io::Error::new(io::ErrorKind::InvalidInput, "ADDRESS is an IP address, PORT a number");
     let ip: IpAddr = address.parse().map_err(|_| ()).map_err(invalid)?;
     let address = SocketAddr::new(ip, port.parse().map_err(|_| ()).map_err(invalid)?);
-    let mut batch = Batch::new(Socket::bind(address, &Options::default())?, BATCH, 4096);
+    let mut batch = ServerBatch::new(ServerSocket::bind(address, &ServerSocketOptions::default())?, BATCH, 4096);
     loop {
         for index in 0..batch.receive()? {
             let slot = batch.slot(index);

@@ -1,0 +1,232 @@
+//! Waiting for many descriptors at once (epoll(7)), and waking a waiting thread (eventfd(2)).
+
+use crate::checked;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Octets, a connection or the end can be read.
+    Readable,
+    /// Octets can be written.
+    Writable,
+    /// Either of them.
+    Both,
+    /// Nothing; only errors are told.
+    Nothing,
+}
+
+impl Interest {
+    fn flags(self) -> u32 {
+        match self {
+            Interest::Readable => libc::EPOLLIN as u32,
+            Interest::Writable => libc::EPOLLOUT as u32,
+            Interest::Both => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
+            Interest::Nothing => 0,
+        }
+    }
+}
+
+/// Waits for many descriptors at once (epoll), level-triggered: what was not read is told again, so that one read a turn
+/// is enough, none has to fail to find the end, and no connection can keep the others waiting.
+pub struct Poll(OwnedFd);
+
+impl Poll {
+    /// Waits for nothing yet.
+    pub fn new() -> io::Result<Poll> {
+        // SAFETY: no pointers.
+        let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor was just made and nobody else has it.
+        Ok(Poll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Adds a descriptor; its events carry `token`. Closing it takes it out again.
+    pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, source.as_fd(), token, interest)
+    }
+
+    /// Changes what is waited for.
+    pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
+    }
+
+    /// Takes a descriptor out that stays open.
+    pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, source.as_fd(), 0, Interest::Nothing)
+    }
+
+    fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.flags(), u64: token };
+        // SAFETY: `event` lives through the call; both descriptors are open.
+        checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) })?;
+        Ok(())
+    }
+
+    /// As [`Poll::wait`], to the nanosecond as far as the kernel's timers go (see [`crate::clock::minimize_timer_slack`]).
+    pub fn wait_precise(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_nsec: timeout.subsec_nanos() as _,
+        };
+        let (fd, capacity) = (self.0.as_raw_fd(), events.list.len() as libc::c_int);
+        // SAFETY: `list` and `timeout` live through the call, `list` has the length told; no signal mask is given.
+        let result = unsafe { libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null()) };
+        events.take(result)
+    }
+
+    /// Waits until something is ready, at most `timeout` (rounded up to a millisecond); then `events` has it.
+    pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
+        let capacity = events.list.len() as libc::c_int;
+        // SAFETY: `list` lives through the call and has the length told.
+        let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
+        events.take(result)
+    }
+}
+
+/// What [`Poll::wait`] found.
+pub struct Events {
+    list: Vec<libc::epoll_event>,
+    count: usize,
+}
+
+/// One ready descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What the descriptor was added with.
+    pub token: u64,
+    /// Whether it can be read, or has come to its end or to an error that reading will tell.
+    pub readable: bool,
+    /// Whether it can be written, or has come to an error that writing will tell.
+    pub writable: bool,
+}
+
+impl Events {
+    /// Room for `capacity` events a wait.
+    ///
+    /// # Panics
+    /// When `capacity` is 0.
+    pub fn with_capacity(capacity: usize) -> Events {
+        assert!(capacity > 0, "waiting needs room for one event");
+        Events { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], count: 0 }
+    }
+
+    /// Takes what a wait returned.
+    fn take(&mut self, result: libc::c_int) -> io::Result<()> {
+        self.count = 0;
+        self.count = match checked(result) {
+            Ok(count) => count as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The event at `index`, which must be below [`Events::len`].
+    pub fn at(&self, index: usize) -> Event {
+        let libc::epoll_event { events, u64: token } = self.list[..self.count][index];
+        let broken = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+        Event {
+            token,
+            readable: events & (libc::EPOLLIN as u32 | broken) != 0,
+            writable: events & (libc::EPOLLOUT as u32 | broken) != 0,
+        }
+    }
+}
+
+/// Ends the waiting of a thread from another one (eventfd). Add it to the thread's [`Poll`] as [`Interest::Readable`].
+pub struct Waker(std::fs::File);
+
+impl Waker {
+    /// A waker that was not used yet.
+    pub fn new() -> io::Result<Waker> {
+        // SAFETY: no pointers.
+        let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the descriptor was just made and nobody else has it.
+        Ok(Waker(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
+    }
+
+    /// Wakes the thread, now or when it next waits, until [`Waker::clear`].
+    pub fn wake(&self) {
+        // It only fails when 2^64 - 2 wakes were not cleared, and then the thread is awake anyway.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
+    }
+
+    /// Forgets the wakes so far.
+    pub fn clear(&self) {
+        // It only fails when there was none.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn interest_can_change_and_end_of_file_is_readable() {
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        let (stream, peer) = UnixStream::pair().expect("a socket pair");
+        poll.add(&stream, 1, Interest::Nothing).expect("a fresh descriptor");
+        poll.wait(&mut events, Duration::ZERO).expect("epoll");
+        assert!(events.is_empty());
+        poll.modify(&stream, 2, Interest::Writable).expect("a registered descriptor");
+        poll.wait(&mut events, SOON).expect("epoll");
+        assert_eq!(events.at(0), Event { token: 2, readable: false, writable: true });
+        drop(peer);
+        poll.modify(&stream, 3, Interest::Readable).expect("a registered descriptor");
+        poll.wait(&mut events, SOON).expect("epoll");
+        assert!(events.at(0).readable);
+    }
+
+    #[test]
+    fn precise_waits_end_within_a_millisecond_of_their_timeout() {
+        crate::clock::minimize_timer_slack();
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        // The best of twenty: the machine may be busy.
+        let mut wait = || {
+            let began = std::time::Instant::now();
+            poll.wait_precise(&mut events, Duration::from_micros(300)).expect("epoll");
+            began.elapsed()
+        };
+        let best = std::iter::repeat_with(&mut wait).take(20).min().expect("twenty");
+        assert!((Duration::from_micros(300)..Duration::from_micros(1000)).contains(&best), "{best:?}");
+    }
+
+    #[test]
+    fn a_waker_stays_readable_until_cleared() {
+        let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
+        let waker = Waker::new().expect("eventfd");
+        poll.add(&waker, 9, Interest::Readable).expect("a fresh descriptor");
+        waker.wake();
+        waker.wake();
+        for _ in 0..2 {
+            poll.wait(&mut events, SOON).expect("epoll");
+            assert_eq!(events.at(0).token, 9);
+        }
+        waker.clear();
+        poll.wait(&mut events, Duration::from_millis(1)).expect("epoll");
+        assert!(events.is_empty());
+    }
+}
