@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use answer::cookie::Secrets;
-use answer::{Access, Content, Options, Served, Transport};
+use answer::cookie::CookieSecrets;
+use answer::{Acl, ZoneState, AnswerConfig, Served, Transport};
 use libfuzzer_sys::fuzz_target;
 use wire::message::{Message, Rcode};
 use wire::{Name, Rtype};
@@ -16,10 +16,10 @@ fn served() -> &'static Arc<Served> {
     static SERVED: OnceLock<Arc<Served>> = OnceLock::new();
     SERVED.get_or_init(|| {
         let options =
-            Options { nsid: vec![b'n'; 100].into(), cookies: Some(Secrets(vec![[7; 16]])), ..Options::default() };
+            AnswerConfig { nsid: vec![b'n'; 100].into(), cookies: Some(CookieSecrets(vec![[7; 16]])), ..AnswerConfig::default() };
         let text = "example. 60 IN SOA ns. host. 1 2 3 4 5\nexample. 60 NS ns.\n";
         let zone = subject::zone(&apex(), text);
-        subject::serve([Content::Zone(zone)], options, Access::default())
+        subject::serve([ZoneState::Loaded(zone)], options, Acl::default())
     })
 }
 

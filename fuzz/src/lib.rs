@@ -14,14 +14,14 @@ pub mod text;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use answer::{MAX_UDP, Reply, Scratch, Served, Transport};
+use answer::{MAX_UDP, Response, WorkerState, Served, Transport};
 use wire::{HEADER_LEN, Message};
 
 /// Sends any bytes as a query. What comes back must be nothing, a transfer, or a message that is well-formed, answers
 /// this query and is no longer than the transport allows.
 pub fn ask_anything(served: &Arc<Served>, query: &[u8], transport: Transport) -> Option<Message> {
     let mut out = vec![0; if transport == Transport::Udp { MAX_UDP } else { usize::from(u16::MAX) }];
-    let Reply::Send(len) = subject::reply(served, query, transport, &mut out) else {
+    let Response::Send(len) = subject::reply(served, query, transport, &mut out) else {
         return None;
     };
     assert_eq!(out[..len], again(served, query, transport, out.len()), "another answer from memory");
@@ -41,10 +41,10 @@ pub fn ask_anything(served: &Arc<Served>, query: &[u8], transport: Transport) ->
 
 /// The answer of a worker who has answered before, from all kinds of zones.
 fn again(served: &Arc<Served>, query: &[u8], transport: Transport, room: usize) -> Vec<u8> {
-    thread_local!(static WORKER: RefCell<Scratch> = RefCell::default());
+    thread_local!(static WORKER: RefCell<WorkerState> = RefCell::default());
     let mut out = vec![0; room];
     let reply = WORKER.with_borrow_mut(|worker| subject::reply_of(worker, served, query, transport, &mut out));
-    let Reply::Send(len) = reply else { panic!("no answer from memory") };
+    let Response::Send(len) = reply else { panic!("no answer from memory") };
     out.truncate(len);
     out
 }

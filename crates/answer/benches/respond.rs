@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use answer::{Ask, Content, Reply, Scratch, Served, ServedZone, Transport, prefetch, respond};
+use answer::{Request, Response, Served, ServedZone, Transport, WorkerState, ZoneState, prefetch, respond};
 use wire::Name;
 use zone::load;
 use zone::text::{self, Source};
@@ -44,7 +44,7 @@ impl Scenario {
         let outcome = load::load(source, &load::Options::new(text::Options::new(apex.as_ref())));
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.diagnostics));
         let mut served = Served::default();
-        served.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer: Arc::default() }));
+        served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer: Arc::default() }));
         Arc::new(served)
     }
 
@@ -54,7 +54,7 @@ impl Scenario {
 
     fn ask(&self, count: usize) {
         let (served, queries) = (self.load(), self.queries());
-        let mut scratch = Scratch::new();
+        let mut scratch = WorkerState::new();
         let mut out = [0; answer::MAX_UDP];
         for number in 0..count {
             let message = &queries[number % queries.len()];
@@ -65,7 +65,7 @@ impl Scenario {
 
     fn time(&self) {
         let (served, queries) = (self.load(), self.queries());
-        let mut scratch = Scratch::new();
+        let mut scratch = WorkerState::new();
         let mut out = [0; answer::MAX_UDP];
         let mut best_ns = f64::MAX;
         let mut octets = 0;
@@ -84,9 +84,9 @@ impl Scenario {
     }
 }
 
-fn answer<'o>(served: &Arc<Served>, scratch: &mut Scratch, message: &[u8], out: &'o mut [u8]) -> &'o [u8] {
-    let ask = Ask { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport: Transport::Udp, now_s: 0 };
-    let Reply::Send(len) = respond(served, scratch, ask, out) else { panic!("no answer") };
+fn answer<'o>(served: &Arc<Served>, scratch: &mut WorkerState, message: &[u8], out: &'o mut [u8]) -> &'o [u8] {
+    let ask = Request { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport: Transport::Udp, now_s: 0 };
+    let Response::Send(len) = respond(served, scratch, ask, out) else { panic!("no answer") };
     &out[..len]
 }
 

@@ -5,13 +5,13 @@ use wire::Rtype;
 use crate::lookup::{NOERROR, Outcome, REFUSED};
 use crate::message::{Message, Section};
 use crate::qname::Qname;
-use crate::served::Options;
+use crate::served::AnswerConfig;
 
 /// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind` where the configuration has a text.
-pub(crate) fn answer(options: &Options, qname: &Qname, qtype: Rtype, message: &mut Message<'_>) -> Outcome {
+pub(crate) fn answer(config: &AnswerConfig, qname: &Qname, qtype: Rtype, message: &mut Message<'_>) -> Outcome {
     let text = match qname.wire() {
-        b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => &options.version,
-        b"\x02id\x06server\x00" | b"\x08hostname\x04bind\x00" => &options.identity,
+        b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => &config.version,
+        b"\x02id\x06server\x00" | b"\x08hostname\x04bind\x00" => &config.identity,
         _ => &None,
     };
     let Some(text) = text else { return Outcome::empty(REFUSED) };

@@ -7,7 +7,7 @@ use siphasher::sip::SipHasher24;
 
 /// The secrets: cookies are made with the first and taken from all, so that secrets can be rolled (RFC 9018 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Secrets(pub Vec<[u8; 16]>);
+pub struct CookieSecrets(pub Vec<[u8; 16]>);
 
 /// A client cookie.
 pub type ClientCookie = [u8; 8];
@@ -18,7 +18,7 @@ pub type ServerCookie = [u8; 16];
 const MAX_AGE_S: u32 = 3600;
 const MAX_AHEAD_S: u32 = 300;
 
-impl Secrets {
+impl CookieSecrets {
     /// The cookie for a client at this time, in seconds since 1970 (RFC 9018 4.1 to 4.4).
     pub fn make(&self, client: &ClientCookie, peer: IpAddr, now_s: u32) -> ServerCookie {
         let mut cookie = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -81,7 +81,7 @@ mod tests {
                 "010000005cf7c609a6bb79d16625507a",
             ),
         ] {
-            let secrets = Secrets(vec![hex(secret)]);
+            let secrets = CookieSecrets(vec![hex(secret)]);
             let peer = peer.parse().expect("an address");
             assert_eq!(secrets.make(&hex(client), peer, time), hex::<16>(cookie));
             assert!(secrets.accept(&hex(client), &hex::<16>(cookie), peer, time));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn old_foreign_and_forged_cookies_are_refused() {
-        let (old, new) = (Secrets(vec![[1; 16]]), Secrets(vec![[2; 16], [1; 16]]));
+        let (old, new) = (CookieSecrets(vec![[1; 16]]), CookieSecrets(vec![[2; 16], [1; 16]]));
         let peer = "192.0.2.1".parse().expect("an address");
         let cookie = old.make(&[7; 8], peer, 10_000);
         assert!(new.accept(&[7; 8], &cookie, peer, 10_000 + MAX_AGE_S), "a secret that is rolled out still counts");
@@ -99,7 +99,7 @@ mod tests {
         assert!(!new.accept(&[7; 8], &cookie, peer, 9_999 - MAX_AHEAD_S));
         assert!(!new.accept(&[8; 8], &cookie, peer, 10_000));
         assert!(!new.accept(&[7; 8], &cookie, "192.0.2.2".parse().expect("an address"), 10_000));
-        assert!(!Secrets(vec![[2; 16]]).accept(&[7; 8], &cookie, peer, 10_000));
+        assert!(!CookieSecrets(vec![[2; 16]]).accept(&[7; 8], &cookie, peer, 10_000));
         assert!(!new.accept(&[7; 8], &cookie[..15], peer, 10_000));
     }
 }

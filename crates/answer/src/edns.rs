@@ -1,9 +1,9 @@
 //! The OPT record of an answer (RFC 6891) and its options.
 
 use crate::message::Message;
-use crate::request::{OPT_COOKIE, OPT_ERROR, OPT_EXPIRE, OPT_KEEPALIVE, OPT_NSID, OPT_ZONE_VERSION, Request};
-use crate::served::Options;
-use crate::{Ask, Transport};
+use crate::query::{OPT_COOKIE, OPT_ERROR, OPT_EXPIRE, OPT_KEEPALIVE, OPT_NSID, OPT_ZONE_VERSION, Query};
+use crate::served::AnswerConfig;
+use crate::{Request, Transport};
 
 /// What an answer says in its OPT record beyond what the client asked for.
 #[derive(Default)]
@@ -33,14 +33,14 @@ const COOKIE_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
 
 /// How many octets the OPT record must be able to take: errors are left out where they do not fit.
 #[inline]
-pub(crate) fn reserved_len(options: &Options, transport: Transport, request: &Request<'_>) -> usize {
-    let Some(edns) = &request.edns else { return 0 };
+pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, query: &Query<'_>) -> usize {
+    let Some(edns) = &query.edns else { return 0 };
     let mut len = OPT_LEN;
-    if edns.cookie.is_some() && options.cookies.is_some() {
+    if edns.cookie.is_some() && config.cookies.is_some() {
         len += COOKIE_LEN;
     }
-    if edns.wants_nsid && !options.nsid.is_empty() {
-        len += OPTION_HEAD_LEN + options.nsid.len();
+    if edns.wants_nsid && !config.nsid.is_empty() {
+        len += OPTION_HEAD_LEN + config.nsid.len();
     }
     if edns.wants_keepalive && transport != Transport::Udp {
         len += OPTION_HEAD_LEN + 2;
@@ -59,31 +59,31 @@ pub(crate) fn reserved_len(options: &Options, transport: Transport, request: &Re
 #[inline(always)]
 pub(crate) fn write_opt(
     message: &mut Message<'_>,
-    options: &Options,
-    ask: &Ask<'_>,
+    config: &AnswerConfig,
     request: &Request<'_>,
+    query: &Query<'_>,
     extended: &Extended,
 ) {
-    let Some(edns) = &request.edns else { return };
+    let Some(edns) = &query.edns else { return };
     let start = message.at;
-    let payload = options.udp_payload.to_be_bytes();
+    let payload = config.udp_payload.to_be_bytes();
     // RFC 6891 9: BADVERS is 16, its upper bits stand here.
-    let upper = u8::from(request.has_bad_version());
+    let upper = u8::from(query.has_bad_version());
     // RFC 3225 3: DO is copied.
     let flags = u8::from(edns.dnssec_ok) << 7;
     let opt = [0, 0, 41, payload[0], payload[1], upper, 0, flags, 0, 0, 0];
     message.out[start..start + OPT_LEN].copy_from_slice(&opt);
     message.at += OPT_LEN;
-    if let (Some((client, _)), Some(secrets)) = (edns.cookie, &options.cookies) {
+    if let (Some((client, _)), Some(secrets)) = (edns.cookie, &config.cookies) {
         let mut cookie = [0; 24];
         cookie[..8].copy_from_slice(&client);
-        cookie[8..].copy_from_slice(&secrets.make(&client, ask.peer, ask.now_s));
+        cookie[8..].copy_from_slice(&secrets.make(&client, request.peer, request.now_s));
         push_option(message, OPT_COOKIE, &cookie);
     }
-    if edns.wants_nsid && !options.nsid.is_empty() {
-        push_option(message, OPT_NSID, &options.nsid);
+    if edns.wants_nsid && !config.nsid.is_empty() {
+        push_option(message, OPT_NSID, &config.nsid);
     }
-    if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, ask.transport) {
+    if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, request.transport) {
         push_option(message, OPT_KEEPALIVE, &idle_ds.to_be_bytes());
     }
     if let Some(expire_s) = extended.expire_s {
@@ -115,9 +115,9 @@ fn push_option(message: &mut Message<'_>, code: u16, data: &[u8]) {
 }
 
 /// Whether the client showed a cookie of this server (RFC 7873 5.2.4): its address is not forged.
-pub(crate) fn has_good_cookie(options: &Options, ask: &Ask<'_>, request: &Request<'_>) -> bool {
-    match (&options.cookies, request.edns.and_then(|edns| edns.cookie)) {
-        (Some(secrets), Some((client, server))) => secrets.accept(&client, server, ask.peer, ask.now_s),
+pub(crate) fn has_good_cookie(config: &AnswerConfig, request: &Request<'_>, query: &Query<'_>) -> bool {
+    match (&config.cookies, query.edns.and_then(|edns| edns.cookie)) {
+        (Some(secrets), Some((client, server))) => secrets.accept(&client, server, request.peer, request.now_s),
         _ => false,
     }
 }

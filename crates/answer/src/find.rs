@@ -7,13 +7,13 @@ use zone::rrset::Node;
 use zone::tree::{Cursor, Entry};
 
 use crate::qname::Qname;
-use crate::served::{ServedZone, Zones};
+use crate::served::{ServedZone, ZoneMap};
 
 /// The zone that a name belongs to: that with the longest apex (RFC 1034 4.3.2 step 2).
 ///
 /// RFC 4035 3.1.4.1: what is asked of the type DS at an apex is answered by the zone above, if that is here too.
 #[inline]
-pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
+pub(crate) fn find_zone<'z>(zones: &'z ZoneMap, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
     let zone = find_closest(zones, qname, qname.labels())?;
     if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
         return find_closest(zones, qname, qname.labels() - 1)
@@ -25,7 +25,7 @@ pub(crate) fn find_zone<'z>(zones: &'z Zones, qname: &Qname, qtype: Rtype) -> Op
 
 /// The zone with the longest apex among the last `most` labels of the name.
 #[inline]
-fn find_closest<'z>(zones: &'z Zones, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
+fn find_closest<'z>(zones: &'z ZoneMap, qname: &Qname, most: usize) -> Option<&'z ServedZone> {
     zones.depths(most).find_map(|labels| zones.get(qname.suffix(labels))).map(|zone| &**zone)
 }
 

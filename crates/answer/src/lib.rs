@@ -15,9 +15,9 @@ mod lookup;
 mod message;
 pub mod published;
 mod qname;
-pub mod rate;
-mod referrals;
-mod request;
+mod query;
+mod referral_cache;
+pub mod rrl;
 mod served;
 
 use std::net::IpAddr;
@@ -30,17 +30,17 @@ use zone::key::Key;
 use zone::transfer::Transfer;
 
 pub use counters::Counters;
-pub use published::{Publisher, Reader};
-pub use served::{Access, Content, Options, Prefix, Served, ServedZone, Zones};
+pub use published::{Publisher, Subscriber};
+pub use served::{Acl, AddressPrefix, AnswerConfig, Served, ServedZone, ZoneMap, ZoneState};
 
 use edns::{Extended, write_opt};
 use find::find_zone;
 use lookup::{FORMERR, Lookup, NOERROR, NOTAUTH, NOTIMP, Outcome, REFUSED, SERVFAIL};
 use message::{Message, Section};
 use qname::Qname;
-use rate::{Alike, Limits, Table, Verdict};
-use referrals::Referrals;
-use request::{Header, Refusal, Request};
+use query::{Header, Query, Refusal};
+use referral_cache::ReferralCache;
+use rrl::{Alike, RateLimitConfig, Table, Verdict};
 
 /// The largest answer over UDP, whatever client and configuration say: the buffer that UDP workers give.
 pub const MAX_UDP: usize = 4096;
@@ -48,36 +48,36 @@ pub const MAX_UDP: usize = 4096;
 const MIN_UDP: usize = 512;
 
 /// What one worker keeps between queries: buffers, counters, rate limits. Never shared.
-pub struct Scratch {
+pub struct WorkerState {
     qname: Qname,
     key: Key,
     rates: Table,
-    referrals: Referrals,
-    /// What this worker has done; whoever owns the scratch space reads it.
+    referrals: ReferralCache,
+    /// What this worker has done; whoever owns the worker space reads it.
     pub counters: Counters,
 }
 
-impl Scratch {
-    /// A worker's scratch space.
-    pub fn new() -> Scratch {
-        Scratch {
+impl WorkerState {
+    /// A worker's worker space.
+    pub fn new() -> WorkerState {
+        WorkerState {
             qname: Qname::new(),
             key: Key::new(),
             rates: Table::default(),
-            referrals: Referrals::new(),
+            referrals: ReferralCache::new(),
             counters: Counters::default(),
         }
     }
 }
 
-impl Default for Scratch {
-    fn default() -> Scratch {
-        Scratch::new()
+impl Default for WorkerState {
+    fn default() -> WorkerState {
+        WorkerState::new()
     }
 }
 
 /// A query and how it came.
-pub struct Ask<'a> {
+pub struct Request<'a> {
     /// The message as received, without the length prefix of TCP.
     pub message: &'a [u8],
     /// Who asks.
@@ -101,7 +101,7 @@ pub enum Transport {
 }
 
 /// What to do with a query.
-pub enum Reply {
+pub enum Response {
     /// Send this many octets of the output buffer.
     Send(usize),
     /// Say nothing.
@@ -113,62 +113,62 @@ pub enum Reply {
 /// Answers one query into `out`. Allocates nothing but for a transfer, locks nothing, reads no clock.
 ///
 /// `out` must hold the largest answer of the transport: [`MAX_UDP`] octets for UDP, 65,535 for TCP.
-pub fn respond(served: &Arc<Served>, scratch: &mut Scratch, ask: Ask<'_>, out: &mut [u8]) -> Reply {
-    let Some(header) = Header::read(ask.message) else {
-        scratch.counters.ignored += 1;
-        return Reply::Drop;
+pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<'_>, out: &mut [u8]) -> Response {
+    let Some(header) = Header::read(request.message) else {
+        worker.counters.ignored += 1;
+        return Response::Drop;
     };
-    let request = match request::read(ask.message, header, &mut scratch.qname) {
-        Ok(request) => request,
-        Err(refusal) => return refuse(served, scratch, &ask, refusal, header, out),
+    let query = match query::read(request.message, header, &mut worker.qname) {
+        Ok(query) => query,
+        Err(refusal) => return refuse(served, worker, &request, refusal, header, out),
     };
-    scratch.counters.queries += 1;
-    scratch.referrals.keep_to(served);
-    if is_transfer(&request)
-        && let Some(transfer) = transfer(served, scratch, &ask, &request, out)
+    worker.counters.queries += 1;
+    worker.referrals.keep_to(served);
+    if is_transfer(&query)
+        && let Some(transfer) = transfer(served, worker, &request, &query, out)
     {
         return transfer;
     }
-    let (outcome, len) = answer(served, scratch, &ask, &request, out);
-    limit(served, scratch, &ask, Some(&request), outcome, out, len)
+    let (outcome, len) = answer(served, worker, &request, &query, out);
+    limit(served, worker, &request, Some(&query), outcome, out, len)
 }
 
 /// A header alone: the question was not understood or does not matter.
 #[cold]
 fn refuse(
     served: &Served,
-    scratch: &mut Scratch,
-    ask: &Ask<'_>,
+    worker: &mut WorkerState,
+    request: &Request<'_>,
     refusal: Refusal,
     header: Header,
     out: &mut [u8],
-) -> Reply {
+) -> Response {
     let rcode = match refusal {
         Refusal::Malformed => FORMERR,
         Refusal::Unknown => NOTIMP,
         Refusal::NotAuthoritative => NOTAUTH,
     };
-    scratch.counters.count_rcode(rcode);
+    worker.counters.count_rcode(rcode);
     out[..HEADER_LEN].fill(0);
     out[..2].copy_from_slice(&header.id);
     // RFC 8906 3.1.4: flags that are not known for an operation are clear.
     let rd = refusal == Refusal::Malformed && header.rd;
     out[2] = 0x80 | header.opcode << 3 | u8::from(rd);
     out[3] = rcode;
-    limit(served, scratch, ask, None, Outcome::empty(rcode), out, HEADER_LEN)
+    limit(served, worker, request, None, Outcome::empty(rcode), out, HEADER_LEN)
 }
 
 /// Has the processor fetch what the answers to some queries begin with, if that may be in a big zone. Called before
 /// [`respond`] is for the first of them, it makes their waits for memory one.
 #[inline]
-pub fn prefetch<'m>(served: &Served, scratch: &mut Scratch, messages: impl Iterator<Item = &'m [u8]>) {
+pub fn prefetch<'m>(served: &Served, worker: &mut WorkerState, messages: impl Iterator<Item = &'m [u8]>) {
     if served.zones.has_big() {
-        messages.for_each(|message| prefetch_owner(served, scratch, message));
+        messages.for_each(|message| prefetch_owner(served, worker, message));
     }
 }
 
-fn prefetch_owner(served: &Served, scratch: &mut Scratch, message: &[u8]) {
-    let Scratch { qname, key, .. } = scratch;
+fn prefetch_owner(served: &Served, worker: &mut WorkerState, message: &[u8]) {
+    let WorkerState { qname, key, .. } = worker;
     if qname.read_question(message, HEADER_LEN).is_none() {
         return;
     }
@@ -186,258 +186,256 @@ fn prefetch_owner(served: &Served, scratch: &mut Scratch, message: &[u8]) {
 #[inline]
 fn answer(
     served: &Served,
-    scratch: &mut Scratch,
-    ask: &Ask<'_>,
+    worker: &mut WorkerState,
     request: &Request<'_>,
+    query: &Query<'_>,
     out: &mut [u8],
 ) -> (Outcome, usize) {
-    let options = &*served.options;
-    let end = request.question_end;
-    out[HEADER_LEN..end].copy_from_slice(&ask.message[HEADER_LEN..end]);
-    let limit = answer_limit(options, ask.transport, request).min(out.len());
-    let reserved = edns::reserved_len(options, ask.transport, request);
+    let config = &*served.config;
+    let end = query.question_end;
+    out[HEADER_LEN..end].copy_from_slice(&request.message[HEADER_LEN..end]);
+    let limit = answer_limit(config, request.transport, query).min(out.len());
+    let reserved = edns::reserved_len(config, request.transport, query);
     let mut message = Message::new(out, end, limit - reserved);
     let mut extended = Extended::default();
-    let outcome = if request.has_bad_version() {
+    let outcome = if query.has_bad_version() {
         Outcome::empty(NOERROR)
-    } else if request.is_signed {
+    } else if query.is_signed {
         // RFC 8945 5.2.1: no key is known here.
         Outcome::empty(NOTAUTH)
-    } else if !request.has_question() {
+    } else if !query.has_question() {
         Outcome::empty(NOERROR)
     } else {
-        look_up(served, scratch, ask, request, &mut message, &mut extended)
+        look_up(served, worker, request, query, &mut message, &mut extended)
     };
-    write_header(&mut message, request, outcome);
-    scratch.counters.count(outcome.rcode, message.truncated, request.has_bad_version());
+    write_header(&mut message, query, outcome);
+    worker.counters.count(outcome.rcode, message.truncated, query.has_bad_version());
     message.limit = limit;
-    if request.edns.is_some() {
-        write_opt(&mut message, options, ask, request, &extended);
+    if query.edns.is_some() {
+        write_opt(&mut message, config, request, query, &extended);
     }
-    if request.is_signed {
-        refuse_key(&mut message, ask, request);
+    if query.is_signed {
+        refuse_key(&mut message, request, query);
     }
     (outcome, message.at)
 }
 
 /// RFC 8945 5.3.2: a signed query whose key is not known gets an unsigned TSIG record that says so, the last of all.
 #[cold]
-fn refuse_key(message: &mut Message<'_>, ask: &Ask<'_>, request: &Request<'_>) {
+fn refuse_key(message: &mut Message<'_>, request: &Request<'_>, query: &Query<'_>) {
     let room = &mut message.out[message.at..message.limit];
-    if let Some(len) = wire::tsig::write_key_refusal(ask.message, room) {
+    if let Some(len) = wire::tsig::write_key_refusal(request.message, room) {
         message.at += len;
         message.counts[2] += 1;
-        message.write_counts(request.edns.is_some());
+        message.write_counts(query.edns.is_some());
     }
 }
 
 fn look_up(
     served: &Served,
-    scratch: &mut Scratch,
-    ask: &Ask<'_>,
+    worker: &mut WorkerState,
     request: &Request<'_>,
+    query: &Query<'_>,
     message: &mut Message<'_>,
     extended: &mut Extended,
 ) -> Outcome {
-    let Scratch { qname, key, referrals, counters, .. } = scratch;
-    match request.qclass {
+    let WorkerState { qname, key, referrals, counters, .. } = worker;
+    match query.qclass {
         Class::IN | Class::ANY => {}
-        Class::CH => return chaos::answer(&served.options, qname, request.qtype, message),
+        Class::CH => return chaos::answer(&served.config, qname, query.qtype, message),
         _ => return Outcome::empty(REFUSED),
     }
-    // OPT and TSIG are no types to ask for; RFC 9824 3.4 says so of NXNAME.
-    if matches!(request.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
+    // OPT and TSIG are no types to request for; RFC 9824 3.4 says so of NXNAME.
+    if matches!(query.qtype, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128)) {
         return Outcome::empty(FORMERR);
     }
-    if is_transfer(request) && !is_told_serial(served, qname, ask, request) {
+    if is_transfer(query) && !is_told_serial(served, qname, request, query) {
         return Outcome::empty(refuse_transfer(&served.zones, qname));
     }
-    let Some(found) = find_zone(&served.zones, qname, request.qtype) else {
+    let Some(found) = find_zone(&served.zones, qname, query.qtype) else {
         extended.error = Some(edns::NOT_AUTHORITATIVE);
         return Outcome::empty(REFUSED);
     };
-    let Content::Zone(zone) = &found.content else {
+    let ZoneState::Loaded(zone) = &found.state else {
         extended.error = Some(edns::NOT_READY);
         return Outcome::empty(SERVFAIL);
     };
-    if let Some(edns) = &request.edns {
+    if let Some(edns) = &query.edns {
         extended.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
         // RFC 7314 2: told to those who ask for the SOA record or a transfer.
-        let is_about_zone = matches!(request.qtype, Rtype::SOA | Rtype::IXFR);
+        let is_about_zone = matches!(query.qtype, Rtype::SOA | Rtype::IXFR);
         extended.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
     }
-    let dnssec = request.edns.is_some_and(|edns| edns.dnssec_ok);
-    let qtype = if request.qtype == Rtype::IXFR { Rtype::SOA } else { request.qtype };
+    let dnssec = query.edns.is_some_and(|edns| edns.dnssec_ok);
+    let qtype = if query.qtype == Rtype::IXFR { Rtype::SOA } else { query.qtype };
     let mut lookup = Lookup::new(&served.zones, qtype, dnssec, qname, key, referrals, message);
     let outcome = lookup.run(zone);
     let (digests, too_costly) = (lookup.proofs.digests, lookup.proofs.exceeded);
     counters.nsec3_digests += u64::from(digests);
-    if let Some(error) = failure(message, ask, too_costly) {
-        message.clear(request.question_end);
+    if let Some(error) = failure(message, request, too_costly) {
+        message.clear(query.question_end);
         extended.error = Some(error);
         return Outcome::empty(SERVFAIL);
     }
     // RFC 1034 4.3.2, RFC 1035 6.2: nobody is the authority for all classes.
-    Outcome { authoritative: outcome.authoritative && request.qclass == Class::IN, ..outcome }
+    Outcome { authoritative: outcome.authoritative && query.qclass == Class::IN, ..outcome }
 }
 
 /// Why the message that a lookup has written is no answer (RFC 8914).
 #[inline]
-fn failure(message: &Message<'_>, ask: &Ask<'_>, too_costly: bool) -> Option<u16> {
+fn failure(message: &Message<'_>, request: &Request<'_>, too_costly: bool) -> Option<u16> {
     if too_costly {
         return Some(edns::NSEC3_ITERATIONS);
     }
     // No transport has room for more. A referral is of use all the same, what there is of it.
     let has_referral = message.counts[Section::Authority as usize] > 0;
-    (message.truncated && ask.transport != Transport::Udp && !has_referral).then_some(edns::INVALID_DATA)
+    (message.truncated && request.transport != Transport::Udp && !has_referral).then_some(edns::INVALID_DATA)
 }
 
 #[inline]
-fn answer_limit(options: &Options, transport: Transport, request: &Request<'_>) -> usize {
+fn answer_limit(config: &AnswerConfig, transport: Transport, query: &Query<'_>) -> usize {
     match transport {
         Transport::Tcp { .. } => usize::from(u16::MAX),
         // RFC 6891 6.2.3, 6.2.5: what the client takes, at least 512, at most what this server sends.
         Transport::Udp => {
-            let asked = request.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
-            asked.clamp(MIN_UDP, usize::from(options.udp_payload).clamp(MIN_UDP, MAX_UDP))
+            let asked = query.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
+            asked.clamp(MIN_UDP, usize::from(config.udp_payload).clamp(MIN_UDP, MAX_UDP))
         }
     }
 }
 
 #[inline]
-fn write_header(message: &mut Message<'_>, request: &Request<'_>, outcome: Outcome) {
-    let header = &request.header;
+fn write_header(message: &mut Message<'_>, query: &Query<'_>, outcome: Outcome) {
+    let header = &query.header;
     let aa = u8::from(outcome.authoritative) << 2;
     let tc = u8::from(message.truncated) << 1;
     message.out[..2].copy_from_slice(&header.id);
     message.out[2] = 0x80 | aa | tc | u8::from(header.rd);
     // RFC 4035 3.1.6: AD and CD are clear in what comes with authority.
     message.out[3] = outcome.rcode;
-    message.out[4..6].copy_from_slice(&[0, u8::from(request.has_question())]);
+    message.out[4..6].copy_from_slice(&[0, u8::from(query.has_question())]);
     message.write_counts(false);
 }
 
 //----------- transfers --------------------------------------------------------
 
-fn is_transfer(request: &Request<'_>) -> bool {
-    matches!(request.qtype, Rtype::AXFR | Rtype::IXFR)
+fn is_transfer(query: &Query<'_>) -> bool {
+    matches!(query.qtype, Rtype::AXFR | Rtype::IXFR)
 }
 
 /// Whether an IXFR query is answered with the current SOA record alone (RFC 1995 2, 4): over UDP, which tells the client
 /// to come over TCP; over TCP to a client that may have the zone and has it already.
-fn is_told_serial(served: &Served, qname: &Qname, ask: &Ask<'_>, request: &Request<'_>) -> bool {
-    let is_current = |serial| request.client_serial == serial || is_later(request.client_serial, serial);
-    let has_it = || allowed_version(served, qname, ask).is_some_and(|zone| is_current(zone.serial()));
-    request.qtype == Rtype::IXFR && (ask.transport == Transport::Udp || has_it())
+fn is_told_serial(served: &Served, qname: &Qname, request: &Request<'_>, query: &Query<'_>) -> bool {
+    let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);
+    let has_it = || allowed_version(served, qname, request).is_some_and(|zone| is_current(zone.serial()));
+    query.qtype == Rtype::IXFR && (request.transport == Transport::Udp || has_it())
 }
 
 /// The zone of this name, if the peer may transfer it.
-fn allowed_version<'s>(served: &'s Served, qname: &Qname, ask: &Ask<'_>) -> Option<&'s Zone> {
+fn allowed_version<'s>(served: &'s Served, qname: &Qname, request: &Request<'_>) -> Option<&'s Zone> {
     let zone = served.zones.get(qname.wire())?;
-    zone.zone().filter(|_| zone.transfer.allows(ask.peer))
+    zone.zone().filter(|_| zone.allow_transfer.allows(request.peer))
 }
 
 /// What becomes of a question for a whole zone, if that is more than an ordinary answer. What `out` has is overwritten.
 #[cold]
 fn transfer(
     served: &Arc<Served>,
-    scratch: &mut Scratch,
-    ask: &Ask<'_>,
+    worker: &mut WorkerState,
     request: &Request<'_>,
+    query: &Query<'_>,
     out: &mut [u8],
-) -> Option<Reply> {
-    let is_ordinary = request.is_signed
-        || request.has_bad_version()
-        || request.qclass != Class::IN
-        || ask.transport == Transport::Udp;
-    if is_ordinary || is_told_serial(served, &scratch.qname, ask, request) {
+) -> Option<Response> {
+    let is_ordinary =
+        query.is_signed || query.has_bad_version() || query.qclass != Class::IN || request.transport == Transport::Udp;
+    if is_ordinary || is_told_serial(served, &worker.qname, request, query) {
         return None;
     }
-    let version = allowed_version(served, &scratch.qname, ask)?;
-    scratch.counters.transfers += 1;
-    let question = &ask.message[HEADER_LEN..request.question_end];
+    let version = allowed_version(served, &worker.qname, request)?;
+    worker.counters.transfers += 1;
+    let question = &request.message[HEADER_LEN..query.question_end];
     // RFC 7314 2: a client that asks for a transfer may ask for this.
-    let expire_s = request.edns.filter(|edns| edns.wants_expire).map(|_| version.expire_s());
+    let expire_s = query.edns.filter(|edns| edns.wants_expire).map(|_| version.expire_s());
     let extended = Extended { expire_s, ..Extended::default() };
-    let end = write_only_opt(served, ask, request, &extended, HEADER_LEN, out);
+    let end = write_only_opt(served, request, query, &extended, HEADER_LEN, out);
     let opt = &out[HEADER_LEN..end];
-    Some(Reply::Transfer(Box::new(Transfer::new(version.clone(), request.header.id, question, opt))))
+    Some(Response::Transfer(Box::new(Transfer::new(version.clone(), query.header.id, question, opt))))
 }
 
 /// Why a query for a transfer is not answered with a zone.
-fn refuse_transfer(zones: &Zones, qname: &Qname) -> u8 {
-    match zones.get(qname.wire()).map(|zone| &zone.content) {
+fn refuse_transfer(zones: &ZoneMap, qname: &Qname) -> u8 {
+    match zones.get(qname.wire()).map(|zone| &zone.state) {
         // RFC 5936 2.2.1: the name is no apex of a zone here.
         None => NOTAUTH,
-        Some(Content::Missing(_)) => SERVFAIL,
+        Some(ZoneState::Unavailable(_)) => SERVFAIL,
         // Not from this address; or over UDP, where AXFR has no meaning (RFC 5936 4.2).
-        Some(Content::Zone(_)) => REFUSED,
+        Some(ZoneState::Loaded(_)) => REFUSED,
     }
 }
 
 //----------- rate limits ------------------------------------------------------
 
-/// Sends an answer unless rate limits say otherwise. There is no request where the query could not be read.
+/// Sends an answer unless rate limits say otherwise. There is no query where the query could not be read.
 #[inline(always)]
 fn limit(
     served: &Served,
-    scratch: &mut Scratch,
-    ask: &Ask<'_>,
-    request: Option<&Request<'_>>,
+    worker: &mut WorkerState,
+    request: &Request<'_>,
+    query: Option<&Query<'_>>,
     outcome: Outcome,
     out: &mut [u8],
     len: usize,
-) -> Reply {
-    let limits = served.options.rate_limits.as_ref();
-    let verdict = limits.map_or(Verdict::Send, |limits| judge(limits, served, scratch, ask, request, outcome));
+) -> Response {
+    let limits = served.config.rate_limit.as_ref();
+    let verdict = limits.map_or(Verdict::Send, |limits| judge(limits, served, worker, request, query, outcome));
     match verdict {
-        Verdict::Send => Reply::Send(len),
-        Verdict::Drop => Reply::Drop,
-        Verdict::Slip => Reply::Send(truncate(served, ask, request, out)),
+        Verdict::Send => Response::Send(len),
+        Verdict::Drop => Response::Drop,
+        Verdict::Slip => Response::Send(truncate(served, request, query, out)),
     }
 }
 
 /// Judges an answer; TCP and good cookies prove who asks, so those are let through.
 #[inline(never)]
 fn judge(
-    limits: &Limits,
+    limits: &RateLimitConfig,
     served: &Served,
-    scratch: &mut Scratch,
-    ask: &Ask<'_>,
-    request: Option<&Request<'_>>,
+    worker: &mut WorkerState,
+    request: &Request<'_>,
+    query: Option<&Query<'_>>,
     outcome: Outcome,
 ) -> Verdict {
-    let has_good_cookie = |request| edns::has_good_cookie(&served.options, ask, request);
-    if ask.transport != Transport::Udp || request.is_some_and(has_good_cookie) {
+    let has_good_cookie = |query| edns::has_good_cookie(&served.config, request, query);
+    if request.transport != Transport::Udp || query.is_some_and(has_good_cookie) {
         return Verdict::Send;
     }
-    let suffix = request.map_or(&[][..], |request| request.name_suffix(ask.message, outcome.alike_len.into()));
-    let verdict = scratch.rates.judge(limits, ask.peer, Alike { rcode: outcome.rcode, suffix }, ask.now_s);
-    scratch.counters.rate_limited += u64::from(verdict == Verdict::Drop);
-    scratch.counters.slipped += u64::from(verdict == Verdict::Slip);
+    let suffix = query.map_or(&[][..], |query| query.name_suffix(request.message, outcome.alike_len.into()));
+    let verdict = worker.rates.judge(limits, request.peer, Alike { rcode: outcome.rcode, suffix }, request.now_s);
+    worker.counters.rate_limited += u64::from(verdict == Verdict::Drop);
+    worker.counters.slipped += u64::from(verdict == Verdict::Slip);
     verdict
 }
 
 /// Leaves header, question and OPT record of an answer, with TC: the client is to come by TCP. Returns its length.
 #[cold]
-fn truncate(served: &Served, ask: &Ask<'_>, request: Option<&Request<'_>>, out: &mut [u8]) -> usize {
+fn truncate(served: &Served, request: &Request<'_>, query: Option<&Query<'_>>, out: &mut [u8]) -> usize {
     out[2] |= 2;
     out[6..HEADER_LEN].fill(0);
-    let Some(request) = request else { return HEADER_LEN };
-    write_only_opt(served, ask, request, &Extended::default(), request.question_end, out)
+    let Some(query) = query else { return HEADER_LEN };
+    write_only_opt(served, request, query, &Extended::default(), query.question_end, out)
 }
 
 /// Writes an OPT record at `at` of a message that has no other records, if the query has one; returns where it ends.
 #[cold]
 fn write_only_opt(
     served: &Served,
-    ask: &Ask<'_>,
     request: &Request<'_>,
+    query: &Query<'_>,
     extended: &Extended,
     at: usize,
     out: &mut [u8],
 ) -> usize {
     let mut message = Message::new(out, at, MIN_UDP);
-    write_opt(&mut message, &served.options, ask, request, extended);
+    write_opt(&mut message, &served.config, request, query, extended);
     message.at
 }

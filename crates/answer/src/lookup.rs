@@ -12,15 +12,15 @@ use crate::find::{find_cover, find_zone};
 use crate::glue::{Added, Glue};
 use crate::message::{Full, Message, Owner, Section};
 use crate::qname::Qname;
-use crate::referrals::{Cut, Referrals};
-use crate::served::{Content, Zones};
+use crate::referral_cache::{Cut, ReferralCache};
+use crate::served::{ZoneMap, ZoneState};
 
 /// The outcome of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) rcode: u8,
     pub(crate) authoritative: bool,
-    /// The length of the suffix of the question that [`crate::rate`] counts the answer for; 0 for errors.
+    /// The length of the suffix of the question that [`crate::rrl`] counts the answer for; 0 for errors.
     pub(crate) alike_len: u8,
 }
 
@@ -46,12 +46,12 @@ const MAX_ALIASES: usize = 16;
 
 /// A lookup in progress.
 pub(crate) struct Lookup<'l, 'z, 'o> {
-    zones: &'z Zones,
+    zones: &'z ZoneMap,
     qtype: Rtype,
     dnssec: bool,
     qname: &'l mut Qname,
     key: &'l mut Key,
-    referrals: &'l mut Referrals,
+    referrals: &'l mut ReferralCache,
     message: &'l mut Message<'o>,
     pub(crate) proofs: Proofs<'z>,
     authoritative: bool,
@@ -84,12 +84,12 @@ enum Step {
 
 impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     pub(crate) fn new(
-        zones: &'z Zones,
+        zones: &'z ZoneMap,
         qtype: Rtype,
         dnssec: bool,
         qname: &'l mut Qname,
         key: &'l mut Key,
-        referrals: &'l mut Referrals,
+        referrals: &'l mut ReferralCache,
         message: &'l mut Message<'o>,
     ) -> Lookup<'l, 'z, 'o> {
         Lookup {
@@ -130,8 +130,8 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
             if self.qname.read_written(self.message.out, target).is_none() || self.was_here() {
                 break;
             }
-            match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.content) {
-                Some(Content::Zone(next)) => zone = next,
+            match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.state) {
+                Some(ZoneState::Loaded(next)) => zone = next,
                 _ => break,
             }
         }

@@ -19,8 +19,8 @@ pub struct Publisher<T> {
     retired: Vec<Arc<T>>,
 }
 
-/// A worker's end; make one per worker with [`Publisher::reader`].
-pub struct Reader<T> {
+/// A worker's end; make one per worker with [`Publisher::subscribe`].
+pub struct Subscriber<T> {
     shared: Arc<Shared<T>>,
     generation: u64,
     value: Arc<T>,
@@ -34,9 +34,9 @@ impl<T> Publisher<T> {
     }
 
     /// A further reader.
-    pub fn reader(&self) -> Reader<T> {
+    pub fn subscribe(&self) -> Subscriber<T> {
         let generation = self.shared.generation.load(Ordering::Acquire);
-        Reader { shared: self.shared.clone(), generation, value: self.current() }
+        Subscriber { shared: self.shared.clone(), generation, value: self.current() }
     }
 
     /// The value published now.
@@ -67,7 +67,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Reader<T> {
+impl<T> Subscriber<T> {
     /// The newest value; one relaxed-cost load when there is no news. Call once per batch.
     pub fn refresh(&mut self) -> &Arc<T> {
         let generation = self.shared.generation.load(Ordering::Acquire);
@@ -78,7 +78,7 @@ impl<T> Reader<T> {
         &self.value
     }
 
-    /// The value that [`Reader::refresh`] saw last.
+    /// The value that [`Subscriber::refresh`] saw last.
     pub fn last(&self) -> &Arc<T> {
         &self.value
     }
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn readers_see_news_and_the_writer_frees() {
         let mut publisher = Publisher::new(1);
-        let mut reader = publisher.reader();
-        assert_eq!(**reader.refresh(), 1);
+        let mut subscriber = publisher.subscribe();
+        assert_eq!(**subscriber.refresh(), 1);
         publisher.publish(2);
         assert_eq!(publisher.reclaim(), 1, "the reader has not looked yet");
-        assert_eq!(**reader.refresh(), 2);
+        assert_eq!(**subscriber.refresh(), 2);
         assert_eq!(publisher.reclaim(), 0);
     }
 }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use wire::{Name, NameRef};
 use zone::Zone;
 
-use crate::cookie::Secrets;
-use crate::rate::Limits;
+use crate::cookie::CookieSecrets;
+use crate::rrl::RateLimitConfig;
 
 /// What is published as a whole: see [`crate::published`].
 #[derive(Clone, Default)]
 pub struct Served {
     /// The zones.
-    pub zones: Zones,
+    pub zones: ZoneMap,
     /// How to answer.
-    pub options: Arc<Options>,
+    pub config: Arc<AnswerConfig>,
 }
 
 /// How to answer, whatever the zone.
-pub struct Options {
+pub struct AnswerConfig {
     /// The largest UDP answer, in octets, at least 512 and at most [`crate::MAX_UDP`].
     pub udp_payload: u16,
     /// The name server identifier (RFC 5001); empty: none is told.
@@ -29,20 +29,20 @@ pub struct Options {
     /// The answer to `id.server` and `hostname.bind` in class CHAOS (RFC 4892); `None`: refused.
     pub identity: Option<Box<[u8]>>,
     /// The secrets of server cookies (RFC 9018); `None`: no cookies.
-    pub cookies: Option<Secrets>,
+    pub cookies: Option<CookieSecrets>,
     /// Response rate limiting; `None`: none.
-    pub rate_limits: Option<Limits>,
+    pub rate_limit: Option<RateLimitConfig>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for AnswerConfig {
+    fn default() -> AnswerConfig {
+        AnswerConfig {
             udp_payload: 1232,
             nsid: Box::default(),
             version: None,
             identity: None,
             cookies: None,
-            rate_limits: None,
+            rate_limit: None,
         }
     }
 }
@@ -50,51 +50,51 @@ impl Default for Options {
 /// A zone and who may have it whole.
 pub struct ServedZone {
     /// The apex, and the zone where there is one.
-    pub content: Content,
+    pub state: ZoneState,
     /// Who may transfer it.
-    pub transfer: Arc<Access>,
+    pub allow_transfer: Arc<Acl>,
 }
 
 /// What is known of a zone.
-pub enum Content {
+pub enum ZoneState {
     /// It is served.
-    Zone(Zone),
+    Loaded(Zone),
     /// It could not be loaded: answered with SERVFAIL.
-    Missing(Name),
+    Unavailable(Name),
 }
 
 impl ServedZone {
     /// The apex.
     pub fn apex(&self) -> NameRef<'_> {
-        match &self.content {
-            Content::Zone(zone) => zone.apex(),
-            Content::Missing(apex) => apex.as_ref(),
+        match &self.state {
+            ZoneState::Loaded(zone) => zone.apex(),
+            ZoneState::Unavailable(apex) => apex.as_ref(),
         }
     }
 
     /// The zone, where it is served.
     pub fn zone(&self) -> Option<&Zone> {
-        match &self.content {
-            Content::Zone(zone) => Some(zone),
-            Content::Missing(_) => None,
+        match &self.state {
+            ZoneState::Loaded(zone) => Some(zone),
+            ZoneState::Unavailable(_) => None,
         }
     }
 }
 
 /// Addresses that may do something: any that is in one of the prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access(pub Vec<Prefix>);
+pub struct Acl(pub Vec<AddressPrefix>);
 
 /// The addresses whose first `len` bits are those of `address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct AddressPrefix {
     /// An address of the prefix.
     pub address: IpAddr,
     /// How many bits count: at most 32 for IPv4, 128 for IPv6.
     pub len: u8,
 }
 
-impl Access {
+impl Acl {
     /// Whether `peer` may. An IPv4 address that comes mapped into IPv6 counts as IPv4.
     pub fn allows(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
@@ -102,7 +102,7 @@ impl Access {
     }
 }
 
-impl Prefix {
+impl AddressPrefix {
     /// Whether the prefix holds this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (mine, theirs, bits) = match (self.address, address) {
@@ -118,7 +118,7 @@ impl Prefix {
 
 /// A persistent map from apex to zone: a hash trie whose versions share all that did not change.
 #[derive(Clone)]
-pub struct Zones {
+pub struct ZoneMap {
     root: Branch,
     len: usize,
     /// How many zones have an apex of so many labels.
@@ -129,9 +129,9 @@ pub struct Zones {
     has_big: bool,
 }
 
-impl Default for Zones {
-    fn default() -> Zones {
-        Zones { root: Branch::default(), len: 0, depths: Arc::new([0; _]), used_depths: 0, has_big: false }
+impl Default for ZoneMap {
+    fn default() -> ZoneMap {
+        ZoneMap { root: Branch::default(), len: 0, depths: Arc::new([0; _]), used_depths: 0, has_big: false }
     }
 }
 
@@ -155,7 +155,7 @@ const BITS: u32 = 5;
 /// Where the hash is used up.
 const MAX_LEVEL: u32 = 64 / BITS;
 
-impl Zones {
+impl ZoneMap {
     /// The zone with this apex. `apex` is the lower-case wire form.
     #[inline]
     pub fn get(&self, apex: &[u8]) -> Option<&Arc<ServedZone>> {
@@ -226,8 +226,8 @@ impl Zones {
 
     /// The same zones in a map that shares no branch with another version: one that came about in many steps lies
     /// scattered among what those left behind.
-    pub fn compacted(&self) -> Zones {
-        Zones { root: self.root.compacted(), ..self.clone() }
+    pub fn compacted(&self) -> ZoneMap {
+        ZoneMap { root: self.root.compacted(), ..self.clone() }
     }
 
     /// Whether there may be a zone worth [`Zone::prefetch`].
@@ -346,17 +346,17 @@ mod tests {
     use super::*;
 
     fn missing(text: &str) -> Arc<ServedZone> {
-        let content = Content::Missing(text.parse().expect("a name"));
-        Arc::new(ServedZone { content, transfer: Arc::default() })
+        let state = ZoneState::Unavailable(text.parse().expect("a name"));
+        Arc::new(ServedZone { state, allow_transfer: Arc::default() })
     }
 
-    fn find<'z>(zones: &'z Zones, text: &str) -> Option<&'z Arc<ServedZone>> {
+    fn find<'z>(zones: &'z ZoneMap, text: &str) -> Option<&'z Arc<ServedZone>> {
         zones.get(text.parse::<Name>().expect("a name").wire())
     }
 
     #[test]
     fn zones_come_and_go_and_old_versions_stay() {
-        let mut zones = Zones::default();
+        let mut zones = ZoneMap::default();
         let names: Vec<String> = (0..5000).map(|n| format!("z{n}.test.")).collect();
         names.iter().for_each(|name| zones.insert(missing(name)));
         zones.insert(missing("."));
@@ -388,12 +388,12 @@ mod tests {
             wire[8..16].copy_from_slice(&second.to_le_bytes());
             Name::from_wire(&wire).ok().filter(|name| name.to_lowercase().wire() == wire)
         });
-        names.map(|name| Arc::new(ServedZone { content: Content::Missing(name), transfer: Arc::default() }))
+        names.map(|name| Arc::new(ServedZone { state: ZoneState::Unavailable(name), allow_transfer: Arc::default() }))
     }
 
     #[test]
     fn zones_with_the_same_hash_are_told_apart() {
-        let (mut zones, same) = (Zones::default(), colliding().take(4).collect::<Vec<_>>());
+        let (mut zones, same) = (ZoneMap::default(), colliding().take(4).collect::<Vec<_>>());
         assert!(same.iter().all(|zone| hash(zone.apex().wire()) == hash(same[0].apex().wire())));
         for zone in &same[..3] {
             zones.insert(zone.clone());
@@ -417,8 +417,8 @@ mod tests {
 
     #[test]
     fn prefixes_hold_what_they_say() {
-        let prefix = |address: &str, len| Prefix { address: address.parse().expect("an address"), len };
-        let access = Access(vec![prefix("192.0.2.0", 24), prefix("2001:db8::", 32), prefix("198.51.100.7", 32)]);
+        let prefix = |address: &str, len| AddressPrefix { address: address.parse().expect("an address"), len };
+        let access = Acl(vec![prefix("192.0.2.0", 24), prefix("2001:db8::", 32), prefix("198.51.100.7", 32)]);
         for (address, allowed) in [
             ("192.0.2.255", true),
             ("192.0.3.0", false),
@@ -430,7 +430,7 @@ mod tests {
         ] {
             assert_eq!(access.allows(address.parse().expect("an address")), allowed, "{address}");
         }
-        assert!(Access(vec![prefix("0.0.0.0", 0)]).allows("203.0.113.1".parse().expect("an address")));
-        assert!(!Access::default().allows("127.0.0.1".parse().expect("an address")));
+        assert!(Acl(vec![prefix("0.0.0.0", 0)]).allows("203.0.113.1".parse().expect("an address")));
+        assert!(!Acl::default().allows("127.0.0.1".parse().expect("an address")));
     }
 }

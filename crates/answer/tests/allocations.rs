@@ -5,9 +5,11 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use answer::cookie::Secrets;
-use answer::rate::Limits;
-use answer::{Ask, Content, Options, Reply, Scratch, Served, ServedZone, Transport, prefetch, respond};
+use answer::cookie::CookieSecrets;
+use answer::rrl::RateLimitConfig;
+use answer::{
+    AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneState, prefetch, respond,
+};
 use wire::message::{Edns, EdnsOption, Message};
 use wire::{Class, Name};
 use zone::load::{self, load};
@@ -75,14 +77,19 @@ const NSEC3: &str = "
 ";
 
 fn served() -> Arc<Served> {
-    let options = Options {
+    let options = AnswerConfig {
         nsid: b"here".as_slice().into(),
         version: Some(b"1".as_slice().into()),
-        cookies: Some(Secrets(vec![[1; 16]])),
-        rate_limits: Some(Limits { responses_per_second: 1, slip: 2, ipv4_prefix_len: 24, ipv6_prefix_len: 56 }),
-        ..Options::default()
+        cookies: Some(CookieSecrets(vec![[1; 16]])),
+        rate_limit: Some(RateLimitConfig {
+            responses_per_second: 1,
+            slip: 2,
+            ipv4_prefix_len: 24,
+            ipv6_prefix_len: 56,
+        }),
+        ..AnswerConfig::default()
     };
-    let mut served = Served { options: Arc::new(options), ..Served::default() };
+    let mut served = Served { config: Arc::new(options), ..Served::default() };
     // Big enough to be fetched before it is searched.
     let hosts: String = (0..30_000).map(|n| format!("host{n} 60 A 192.0.2.1\n")).collect();
     for (apex, more) in [("plain.", ""), ("nsec.", NSEC), ("nsec3.", NSEC3), ("big.", &hosts)] {
@@ -92,11 +99,11 @@ fn served() -> Arc<Served> {
         let outcome = load(source, &load::Options::new(text::Options::new(apex.as_ref())));
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.diagnostics));
         assert_eq!(zone.is_big(), more == hosts, "{apex}");
-        served.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer: Arc::default() }));
+        served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer: Arc::default() }));
     }
     served.zones.insert(Arc::new(ServedZone {
-        content: Content::Missing("missing.".parse().expect("a name")),
-        transfer: Arc::default(),
+        state: ZoneState::Unavailable("missing.".parse().expect("a name")),
+        allow_transfer: Arc::default(),
     }));
     Arc::new(served)
 }
@@ -123,12 +130,12 @@ fn queries() -> Vec<Vec<u8>> {
 #[test]
 fn answering_allocates_nothing() {
     let (served, queries) = (served(), queries());
-    let mut scratch = Scratch::new();
+    let mut scratch = WorkerState::new();
     let mut out = vec![0; usize::from(u16::MAX)];
     let mut ask = |message: &[u8], transport| {
-        let ask = Ask { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport, now_s: 1_700_000_000 };
+        let ask = Request { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport, now_s: 1_700_000_000 };
         prefetch(&served, &mut scratch, std::iter::once(message));
-        assert!(!matches!(respond(&served, &mut scratch, ask, &mut out), Reply::Transfer(_)));
+        assert!(!matches!(respond(&served, &mut scratch, ask, &mut out), Response::Transfer(_)));
     };
     // The table of rate limits is made for the first answer that they are for.
     ask(&queries[3], Transport::Udp);

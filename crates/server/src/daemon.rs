@@ -98,7 +98,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         .map_err(|error| StartError::System("there are no random numbers", error))?;
     zones.configure(config.zones);
     let running = listeners
-        .serve(|| Responder::new(zones.reader()))
+        .serve(|| Responder::new(zones.subscribe()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
     let Config { server, empty_folders, .. } = config;
     let writer = Writer::new(zones, sources, server, empty_folders, log, queue);

@@ -1,6 +1,6 @@
 //! The listeners with real zones: queries, and zone transfers beside them.
 
-use answer::{Access, Content, Prefix, Publisher, Served, ServedZone};
+use answer::{Acl, AddressPrefix, Publisher, Served, ServedZone, ZoneState};
 use server::listen::{self, Options, Responder, Running};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -29,9 +29,9 @@ fn served(text: &str, peer: IpAddr) -> Served {
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
     let outcome = load::load(source, &load::Options::new(text::Options::new(apex.as_ref())));
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.diagnostics));
-    let transfer = Arc::new(Access(vec![Prefix { address: peer, len: 32 }]));
+    let allow_transfer = Arc::new(Acl(vec![AddressPrefix { address: peer, len: 32 }]));
     let mut served = Served::default();
-    served.zones.insert(Arc::new(ServedZone { content: Content::Zone(zone), transfer }));
+    served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer }));
     served
 }
 
@@ -41,7 +41,7 @@ fn serve(records: usize, peer: Ipv4Addr) -> (Running, SocketAddr, Publisher<Serv
     let options = Options { udp, ..Options::default() };
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let address = listeners.addresses()[0];
-    let running = listeners.serve(|| Responder::new(publisher.reader())).expect("threads");
+    let running = listeners.serve(|| Responder::new(publisher.subscribe())).expect("threads");
     (running, address, publisher)
 }
 

@@ -2,8 +2,8 @@
 //! extended errors (RFC 8914), ZONEVERSION (RFC 9660).
 
 use answer::Transport::Udp;
-use answer::cookie::Secrets;
-use answer::{Options, Transport};
+use answer::cookie::CookieSecrets;
+use answer::{AnswerConfig, Transport};
 use wire::message::{Edns, EdnsOption, Message, Rcode};
 
 use crate::server::{Server, query};
@@ -23,7 +23,7 @@ const ZONE: &str = "
     cut.a.example. 60 NS ns.
     ";
 
-fn server(options: Options) -> Server {
+fn server(options: AnswerConfig) -> Server {
     Server::with_options(&[("a.example.", ZONE)], options)
 }
 
@@ -47,7 +47,7 @@ fn option(message: &Message, code: u16) -> Option<Vec<u8>> {
 
 #[test]
 fn rfc_5001_2_2_nsid_is_told_to_who_asks() {
-    let server = server(Options { nsid: b"ns7.lab"[..].into(), ..Options::default() });
+    let server = server(AnswerConfig { nsid: b"ns7.lab"[..].into(), ..AnswerConfig::default() });
     assert_eq!(ask(&server, "a.example. A", NSID, b"", Udp).1.as_deref(), Some(&b"ns7.lab"[..]));
     assert_eq!(ask(&server, "elsewhere. A", NSID, b"", Udp).1.as_deref(), Some(&b"ns7.lab"[..]), "also when refusing");
     let unasked = server.ask(&query("a.example. A").with_edns(Edns::default()), Udp);
@@ -56,14 +56,14 @@ fn rfc_5001_2_2_nsid_is_told_to_who_asks() {
 
 #[test]
 fn rfc_5001_2_2_without_an_identifier_no_nsid() {
-    assert_eq!(ask(&server(Options::default()), "a.example. A", NSID, b"", Udp).1, None);
+    assert_eq!(ask(&server(AnswerConfig::default()), "a.example. A", NSID, b"", Udp).1, None);
 }
 
 //----------- EXPIRE -----------------------------------------------------------
 
 #[test]
 fn rfc_7314_3_2_a_primary_tells_the_expire_field_of_the_soa() {
-    let server = server(Options::default());
+    let server = server(AnswerConfig::default());
     let (_, expire) = ask(&server, "a.example. SOA", EXPIRE, b"", Udp);
     assert_eq!(expire, Some(84_281_096_u32.to_be_bytes().to_vec()));
     assert_eq!(ask(&server, "a.example. A", EXPIRE, b"", Udp).1, None, "RFC 7314 2: for SOA, AXFR, IXFR");
@@ -73,14 +73,14 @@ fn rfc_7314_3_2_a_primary_tells_the_expire_field_of_the_soa() {
 
 #[test]
 fn rfc_7828_3_3_1_the_timeout_is_told_over_tcp() {
-    let server = server(Options::default());
+    let server = server(AnswerConfig::default());
     let (_, timeout) = ask(&server, "a.example. A", KEEPALIVE, b"", Transport::Tcp { idle_ds: 0x0102 });
     assert_eq!(timeout, Some(vec![1, 2]));
 }
 
 #[test]
 fn rfc_7828_3_2_1_not_over_udp_and_not_unasked() {
-    let server = server(Options::default());
+    let server = server(AnswerConfig::default());
     assert_eq!(ask(&server, "a.example. A", KEEPALIVE, b"", Udp).1, None);
     let unasked = server.ask(&query("a.example. A").with_edns(Edns::default()), TCP);
     assert_eq!(option(&unasked, KEEPALIVE), None);
@@ -91,7 +91,7 @@ fn rfc_7828_3_2_1_not_over_udp_and_not_unasked() {
 const CLIENT_COOKIE: &[u8; 8] = b"\x24\x64\xc4\xab\xcf\x10\xc9\x57";
 
 fn with_cookies() -> Server {
-    server(Options { cookies: Some(Secrets(vec![[7; 16]])), ..Options::default() })
+    server(AnswerConfig { cookies: Some(CookieSecrets(vec![[7; 16]])), ..AnswerConfig::default() })
 }
 
 #[test]
@@ -152,14 +152,14 @@ fn rfc_7873_5_4_a_query_without_a_question_fetches_a_cookie() {
 fn rfc_7873_5_2_1_no_cookie_unasked_or_where_they_are_off() {
     let unasked = with_cookies().ask(&query("a.example. A").with_edns(Edns::default()), Udp);
     assert_eq!(option(&unasked, COOKIE), None);
-    assert_eq!(ask(&server(Options::default()), "a.example. A", COOKIE, CLIENT_COOKIE, Udp).1, None);
+    assert_eq!(ask(&server(AnswerConfig::default()), "a.example. A", COOKIE, CLIENT_COOKIE, Udp).1, None);
 }
 
 //----------- extended errors --------------------------------------------------
 
 #[test]
 fn rfc_8914_4_21_a_name_in_no_zone_is_not_authoritative() {
-    let server = server(Options::default());
+    let server = server(AnswerConfig::default());
     let got = server.ask(&query("elsewhere. A").with_edns(Edns::default()), Udp);
     let error = option(&got, EXTENDED_ERROR).expect("an extended error");
     assert_eq!((got.rcode, &error[..2]), (Rcode::REFUSED, &[0, 20][..]));
@@ -168,7 +168,7 @@ fn rfc_8914_4_21_a_name_in_no_zone_is_not_authoritative() {
 
 #[test]
 fn rfc_8914_3_a_good_answer_has_no_error() {
-    let got = server(Options::default()).ask(&query("a.example. A").with_edns(Edns::default()), Udp);
+    let got = server(AnswerConfig::default()).ask(&query("a.example. A").with_edns(Edns::default()), Udp);
     assert_eq!(option(&got, EXTENDED_ERROR), None);
 }
 
@@ -185,7 +185,7 @@ fn rfc_8914_4_15_a_zone_that_could_not_be_loaded_is_not_ready() {
 
 #[test]
 fn rfc_9660_3_2_labels_of_the_zone_type_and_serial() {
-    let server = server(Options::default());
+    let server = server(AnswerConfig::default());
     let version = Some(vec![2, 0, 1, 2, 3, 4]);
     assert_eq!(ask(&server, "a.example. A", ZONEVERSION, b"", Udp).1, version);
     assert_eq!(ask(&server, "gone.a.example. A", ZONEVERSION, b"", Udp).1, version, "also in denials");
@@ -193,7 +193,7 @@ fn rfc_9660_3_2_labels_of_the_zone_type_and_serial() {
 
 #[test]
 fn rfc_9660_3_2_not_for_what_is_in_no_zone_and_not_unasked() {
-    let server = server(Options::default());
+    let server = server(AnswerConfig::default());
     assert_eq!(ask(&server, "elsewhere. A", ZONEVERSION, b"", Udp).1, None);
     let unasked = server.ask(&query("a.example. A").with_edns(Edns::default()), Udp);
     assert_eq!(option(&unasked, ZONEVERSION), None);
@@ -203,7 +203,11 @@ fn rfc_9660_3_2_not_for_what_is_in_no_zone_and_not_unasked() {
 
 #[test]
 fn options_leave_room_for_no_more_than_the_payload() {
-    let options = Options { nsid: vec![b'n'; 200].into(), cookies: Some(Secrets(vec![[7; 16]])), ..Options::default() };
+    let options = AnswerConfig {
+        nsid: vec![b'n'; 200].into(),
+        cookies: Some(CookieSecrets(vec![[7; 16]])),
+        ..AnswerConfig::default()
+    };
     let texts: String = (0..6).map(|n| format!("a.example. 60 TXT \"{n}{}\"\n", "x".repeat(40))).collect();
     let server = Server::with_options(&[("a.example.", &(ZONE.to_string() + &texts))], options);
     let asked = [(NSID, &b""[..]), (COOKIE, CLIENT_COOKIE), (ZONEVERSION, b"")]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use answer::Transport::Udp;
-use answer::cookie::Secrets;
-use answer::rate::Limits;
-use answer::{Access, Content, Options, Reply, Scratch, Served};
+use answer::cookie::CookieSecrets;
+use answer::rrl::RateLimitConfig;
+use answer::{Acl, AnswerConfig, Response, Served, WorkerState, ZoneState};
 use wire::message::{Edns, EdnsOption, Message};
 
 use crate::server::query;
@@ -25,10 +25,10 @@ cut 60 NS ns.
 /// One zone, and answers to a question once and no more.
 fn served() -> Arc<Served> {
     let zone = subject::zone(&"example.".parse().expect("a name"), ZONE);
-    let limits = Limits { responses_per_second: 1, slip: 1, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
-    let cookies = Some(Secrets(vec![[7; 16]]));
-    let options = Options { rate_limits: Some(limits), cookies, ..Options::default() };
-    subject::serve([Content::Zone(zone)], options, Access::default())
+    let limits = RateLimitConfig { responses_per_second: 1, slip: 1, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
+    let cookies = Some(CookieSecrets(vec![[7; 16]]));
+    let options = AnswerConfig { rate_limit: Some(limits), cookies, ..AnswerConfig::default() };
+    subject::serve([ZoneState::Loaded(zone)], options, Acl::default())
 }
 
 /// The answers that one worker gives to the same client at the same time.
@@ -37,9 +37,9 @@ fn ask(queries: &[Message]) -> Vec<Message> {
 }
 
 fn ask_raw(queries: impl IntoIterator<Item = Vec<u8>>) -> Vec<Message> {
-    let (served, mut worker, mut out) = (served(), Scratch::new(), vec![0; answer::MAX_UDP]);
+    let (served, mut worker, mut out) = (served(), WorkerState::new(), vec![0; answer::MAX_UDP]);
     let answer = |query: Vec<u8>| {
-        let Reply::Send(len) = subject::reply_of(&mut worker, &served, &query, Udp, &mut out) else {
+        let Response::Send(len) = subject::reply_of(&mut worker, &served, &query, Udp, &mut out) else {
             panic!("all slip");
         };
         Message::parse(&out[..len]).expect("a well-formed answer")

@@ -1,7 +1,7 @@
 //! Queries that are broken in every way: `respond` stays within its limits, and what it sends is a message.
 
-use answer::cookie::Secrets;
-use answer::{Access, Content, MAX_UDP, Options, Prefix, Reply, Transport};
+use answer::cookie::CookieSecrets;
+use answer::{Acl, AddressPrefix, AnswerConfig, MAX_UDP, Response, Transport, ZoneState};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -56,13 +56,13 @@ fn edns() -> impl Strategy<Value = Edns> {
     })
 }
 
-fn options(udp_payload: u16, nsid_len: usize, has_cookies: bool) -> Options {
-    Options {
+fn options(udp_payload: u16, nsid_len: usize, has_cookies: bool) -> AnswerConfig {
+    AnswerConfig {
         udp_payload,
         nsid: vec![b'n'; nsid_len].into(),
-        cookies: has_cookies.then(|| Secrets(vec![[1; 16]])),
+        cookies: has_cookies.then(|| CookieSecrets(vec![[1; 16]])),
         version: Some(vec![b'v'; 255].into()),
-        ..Options::default()
+        ..AnswerConfig::default()
     }
 }
 
@@ -85,8 +85,8 @@ proptest! {
         (payload, nsid_len, has_cookies) in (any::<u16>(), 0..256usize, any::<bool>()),
         queries in vec((questions(), proptest::option::of(edns()), vec(mutations(), 0..4), any::<bool>()), 60),
     ) {
-        let contents = zones.iter().map(|zone| Content::Zone(subject::zone(&zone.apex, &zone.text())));
-        let transfer = Access(vec![Prefix { address: PEER, len: 32 }]);
+        let contents = zones.iter().map(|zone| ZoneState::Loaded(subject::zone(&zone.apex, &zone.text())));
+        let transfer = Acl(vec![AddressPrefix { address: PEER, len: 32 }]);
         let served = subject::serve(contents, options(payload, nsid_len, has_cookies), transfer);
         let mut out = vec![0; usize::from(u16::MAX)];
         for (question, edns, mutations, over_tcp) in queries {
@@ -97,15 +97,15 @@ proptest! {
             let transport = if over_tcp { TCP } else { Transport::Udp };
             out.fill(0xa5);
             match subject::reply(&served, &message, transport, &mut out) {
-                Reply::Send(len) => {
+                Response::Send(len) => {
                     let limit = limit(&message, transport, payload);
                     prop_assert!(len <= limit, "{len} octets of {limit}");
                     prop_assert!(out[limit..].iter().all(|&octet| octet == 0xa5), "written beyond {limit}");
                     prop_assert!(Message::parse(&out[..len]).is_ok(), "{:?} for {:?}", &out[..len], message);
                     prop_assert_eq!(&out[..2], &message[..2]);
                 }
-                Reply::Drop => prop_assert!(message.len() < 12 || message[2] & 0x80 != 0, "{message:?}"),
-                Reply::Transfer(_) => prop_assert!(over_tcp),
+                Response::Drop => prop_assert!(message.len() < 12 || message[2] & 0x80 != 0, "{message:?}"),
+                Response::Transfer(_) => prop_assert!(over_tcp),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Scratch, Served, Transport};
+use answer::{Served, Transport, WorkerState};
 use wire::message::{Edns, EdnsOption, Message, Rcode};
 
 use crate::server::query;
@@ -25,7 +25,7 @@ fn served() -> Arc<Served> {
 
 /// The answer to a query with DO, and the digests that were computed for it.
 fn ask(question: &str, transport: Transport) -> (Message, u64) {
-    let mut worker = Scratch::new();
+    let mut worker = WorkerState::new();
     let edns = Edns { dnssec_ok: true, ..Edns::default() };
     let asked = query(question).with_edns(edns).to_wire();
     let got = subject::answer_of(&mut worker, &served(), &asked, transport).expect("an answer");
@@ -65,7 +65,7 @@ fn rfc_9276_a_query_that_costs_too_much_fails() {
 /// Nor is what there was of it remembered.
 #[test]
 fn rfc_9276_a_referral_that_costs_too_much_fails_each_time() {
-    let (served, mut worker) = (served(), Scratch::new());
+    let (served, mut worker) = (served(), WorkerState::new());
     let edns = Edns { dnssec_ok: true, ..Edns::default() };
     let asked = query(&format!("{}example. A", "d.".repeat(100))).with_edns(edns).to_wire();
     for _ in 0..4 {

@@ -1,6 +1,6 @@
 //! Random zones and questions: `respond` says what the oracle says.
 
-use answer::{Access, Content, Options, Prefix, Scratch, Transport};
+use answer::{Acl, AddressPrefix, AnswerConfig, Transport, WorkerState, ZoneState};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::Rtype;
@@ -31,7 +31,7 @@ proptest! {
         let plain: Vec<Zone> = zones.iter().map(Sample::plain).collect();
         let texts: Vec<_> = zones.iter().map(|zone| (zone.apex.clone(), zone.text())).collect();
         let served = subject::load(&texts);
-        let mut old_hand = Scratch::new();
+        let mut old_hand = WorkerState::new();
         let mut ask = |query: &Message, transport| {
             let wire = query.to_wire();
             let bytes = subject::ask(&served, &wire, transport).expect("an answer");
@@ -68,9 +68,9 @@ proptest! {
     /// RFC 5936 3.4: in the case of the zone, whatever the case of the question.
     fn transfers_have_every_record_once(zones in zones(), case in any::<u64>()) {
         for sample in &zones {
-            let zone = Content::Zone(subject::zone(&sample.apex, &sample.text()));
-            let access = Access(vec![Prefix { address: subject::PEER, len: 32 }]);
-            let served = subject::serve([zone], Options::default(), access);
+            let zone = ZoneState::Loaded(subject::zone(&sample.apex, &sample.text()));
+            let access = Acl(vec![AddressPrefix { address: subject::PEER, len: 32 }]);
+            let served = subject::serve([zone], AnswerConfig::default(), access);
             let question = with_case(&sample.apex, case);
             let messages = subject::transfer(&served, &Message::query(question, Rtype::AXFR).to_wire());
             let messages = messages.iter().map(|bytes| Message::parse(bytes).expect("a well-formed message"));

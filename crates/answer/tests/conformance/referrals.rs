@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Scratch, Served, Transport};
+use answer::{Served, Transport, WorkerState};
 use wire::message::{Edns, Message};
 
 use crate::server::{dedented, query};
@@ -52,7 +52,7 @@ fn questions() -> Vec<Vec<u8>> {
 
 #[test]
 fn a_referral_given_again_is_the_same() {
-    let (served, mut worker) = (cuts(), Scratch::new());
+    let (served, mut worker) = (cuts(), WorkerState::new());
     for round in 0..4 {
         for question in questions() {
             for transport in [Transport::Udp, TCP] {
@@ -71,7 +71,7 @@ fn a_referral_without_signatures_is_not_remembered() {
         let name = format!("ns{n}.example.");
         text + &format!("cut.example. 60 NS {name}\n{name} 60 A 192.0.2.{n}\n") + &signature(&name, "A")
     });
-    let (served, mut worker) = (served(&text), Scratch::new());
+    let (served, mut worker) = (served(&text), WorkerState::new());
     for payload in (512..800).chain([1232]) {
         let edns = Edns { payload, dnssec_ok: true, ..Edns::default() };
         let name = "a-rather-long-label.".repeat(8);
@@ -93,7 +93,7 @@ fn more_referrals_than_are_remembered_are_all_right() {
             n & 255
         )
     });
-    let (served, mut worker) = (served(&text), Scratch::new());
+    let (served, mut worker) = (served(&text), WorkerState::new());
     for _ in 0..3 {
         for n in 0..6000 {
             let question = query(&format!("www.c{n}.example. A")).to_wire();
@@ -108,7 +108,7 @@ fn more_referrals_than_are_remembered_are_all_right() {
 #[test]
 fn a_new_version_is_answered_from() {
     let question = query("www.cut.example. A").to_wire();
-    let mut worker = Scratch::new();
+    let mut worker = WorkerState::new();
     for n in 0..200 {
         // Each version lies where the one before lay, as far as the allocator has it so.
         let served = served(&format!("{HEAD}cut.example. 60 NS ns.cut.example.\nns.cut.example. 60 A 192.0.2.{n}\n"));

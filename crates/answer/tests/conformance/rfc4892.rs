@@ -1,20 +1,20 @@
 //! RFC 4892: a server may say who it is, in class CHAOS.
 
-use answer::Options;
+use answer::AnswerConfig;
 use answer::Transport::Udp;
 use wire::message::{Message, Rcode};
 use wire::{Class, Rtype};
 
 use crate::server::Server;
 
-fn ask(options: Options, name: &str, qtype: Rtype) -> Message {
+fn ask(options: AnswerConfig, name: &str, qtype: Rtype) -> Message {
     let mut query = Message::query(name.parse().expect("a name"), qtype);
     query.questions[0].qclass = Class::CH;
     Server::with_options(&[], options).ask(&query, Udp)
 }
 
-fn talkative() -> Options {
-    Options { version: Some(b"Zonda 1"[..].into()), identity: Some(b"ns7"[..].into()), ..Options::default() }
+fn talkative() -> AnswerConfig {
+    AnswerConfig { version: Some(b"Zonda 1"[..].into()), identity: Some(b"ns7"[..].into()), ..AnswerConfig::default() }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn rfc_4892_2_the_names_that_answer() {
 #[test]
 fn rfc_4892_3_2_all_is_refused_unless_it_is_configured() {
     for name in ["version.bind.", "version.server.", "id.server.", "hostname.bind."] {
-        assert_eq!(ask(Options::default(), name, Rtype::TXT).rcode, Rcode::REFUSED, "{name}");
+        assert_eq!(ask(AnswerConfig::default(), name, Rtype::TXT).rcode, Rcode::REFUSED, "{name}");
     }
     assert_eq!(ask(talkative(), "authors.bind.", Rtype::TXT).rcode, Rcode::REFUSED);
     assert_eq!(ask(talkative(), ".", Rtype::TXT).rcode, Rcode::REFUSED);

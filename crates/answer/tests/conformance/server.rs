@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Access, Content, Options, Prefix, Served, Transport};
+use answer::{Acl, AddressPrefix, AnswerConfig, Served, Transport, ZoneState};
 use domain::base::ToName;
 use domain::base::iana::Class as DomainClass;
 use domain::base::rdata::ComposeRecordData;
@@ -23,25 +23,25 @@ pub struct Server {
 impl Server {
     /// Serves zones from pairs of apex and text.
     pub fn new(zones: &[(&str, &str)]) -> Server {
-        Server::with_options(zones, Options::default())
+        Server::with_options(zones, AnswerConfig::default())
     }
 
     /// Serves zones and answers as these options say.
-    pub fn with_options(zones: &[(&str, &str)], options: Options) -> Server {
+    pub fn with_options(zones: &[(&str, &str)], options: AnswerConfig) -> Server {
         let plain = zones.iter().map(|(apex, text)| Zone::new(name(apex), &parse(&dedented(text)))).collect();
-        Server { served: subject::serve(contents(zones), options, Access::default()), plain }
+        Server { served: subject::serve(contents(zones), options, Acl::default()), plain }
     }
 
     /// Serves zones that could not be loaded.
     pub fn with_missing(apexes: &[&str]) -> Server {
-        let contents = apexes.iter().map(|apex| Content::Missing(name(apex)));
-        Server { served: subject::serve(contents, Options::default(), Access::default()), plain: Vec::new() }
+        let contents = apexes.iter().map(|apex| ZoneState::Unavailable(name(apex)));
+        Server { served: subject::serve(contents, AnswerConfig::default(), Acl::default()), plain: Vec::new() }
     }
 
     /// Serves zones that may be transferred.
     pub fn with_transfer(zones: &[(&str, &str)]) -> Server {
-        let access = Access(vec![Prefix { address: subject::PEER, len: 32 }]);
-        Server { served: subject::serve(contents(zones), Options::default(), access), plain: Vec::new() }
+        let access = Acl(vec![AddressPrefix { address: subject::PEER, len: 32 }]);
+        Server { served: subject::serve(contents(zones), AnswerConfig::default(), access), plain: Vec::new() }
     }
 
     /// The messages of a transfer.
@@ -101,8 +101,8 @@ fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-fn contents(zones: &[(&str, &str)]) -> impl Iterator<Item = Content> {
-    zones.iter().map(|(apex, text)| Content::Zone(subject::zone(&name(apex), &dedented(text))))
+fn contents(zones: &[(&str, &str)]) -> impl Iterator<Item = ZoneState> {
+    zones.iter().map(|(apex, text)| ZoneState::Loaded(subject::zone(&name(apex), &dedented(text))))
 }
 
 /// The lines without the blanks before them, which in zone text would stand for the owner of the line before.

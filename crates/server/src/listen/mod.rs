@@ -17,7 +17,7 @@ mod udp;
 pub use bind::{BindError, Listeners, bind};
 pub use counters::{Counters, METRICS, Metric, Totals};
 
-use answer::{Ask, Reader, Reply, Scratch, Served};
+use answer::{Request, Response, Served, Subscriber, WorkerState};
 use netio::epoll::Waker;
 use std::io;
 use std::sync::Arc;
@@ -80,41 +80,41 @@ pub trait Answer: Send + 'static {
     /// Prepares for queries that will be answered soon, see [`answer::prefetch`].
     fn prefetch<'m>(&mut self, _messages: impl Iterator<Item = &'m [u8]>) {}
     /// Answers one query into `out`, see [`answer::respond`].
-    fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply;
+    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response;
     /// What it has counted so far; looked at once per batch.
     fn counters(&self) -> &answer::Counters;
 }
 
 /// Answers from the published zones.
 pub struct Responder {
-    reader: Reader<Served>,
-    scratch: Scratch,
+    subscriber: Subscriber<Served>,
+    worker: WorkerState,
 }
 
 impl Responder {
     /// A responder of its own for one thread.
-    pub fn new(reader: Reader<Served>) -> Responder {
-        Responder { reader, scratch: Scratch::new() }
+    pub fn new(subscriber: Subscriber<Served>) -> Responder {
+        Responder { subscriber, worker: WorkerState::new() }
     }
 }
 
 impl Answer for Responder {
     fn refresh(&mut self) {
-        self.reader.refresh();
+        self.subscriber.refresh();
     }
 
     #[inline]
     fn prefetch<'m>(&mut self, messages: impl Iterator<Item = &'m [u8]>) {
-        answer::prefetch(self.reader.last(), &mut self.scratch, messages);
+        answer::prefetch(self.subscriber.last(), &mut self.worker, messages);
     }
 
     #[inline]
-    fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply {
-        answer::respond(self.reader.last(), &mut self.scratch, ask, out)
+    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
+        answer::respond(self.subscriber.last(), &mut self.worker, request, out)
     }
 
     fn counters(&self) -> &answer::Counters {
-        &self.scratch.counters
+        &self.worker.counters
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Answer;
 use super::counters::Counters;
 use super::rate_limited_log::RateLimitedLog;
-use answer::{Ask, Reply, Transport};
+use answer::{Request, Response, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -87,14 +87,14 @@ impl<A: Answer> TcpResponder<A> {
     fn answer_message(&mut self, peer: IpAddr, message: &[u8]) -> Option<Box<Transfer>> {
         self.counters.queries.add(1);
         self.counters.query_octets.add(message.len());
-        let ask = Ask { message, peer, transport: self.transport, now_s: self.now_s };
-        match self.answer.answer(ask, self.output.room()) {
-            Reply::Send(len) => {
+        let request = Request { message, peer, transport: self.transport, now_s: self.now_s };
+        match self.answer.answer(request, self.output.room()) {
+            Response::Send(len) => {
                 self.output.push(len);
                 self.counters.answered(len);
             }
-            Reply::Drop => self.counters.dropped.add(1),
-            Reply::Transfer(transfer) => {
+            Response::Drop => self.counters.dropped.add(1),
+            Response::Transfer(transfer) => {
                 self.counters.transfers.add(1);
                 return Some(transfer);
             }
@@ -220,9 +220,9 @@ mod tests {
             &self.0
         }
 
-        fn answer(&mut self, ask: Ask<'_>, _out: &mut [u8]) -> Reply {
-            self.0.nsec3_digests += ask.message.first().map_or(0, |hundreds| u64::from(*hundreds) * 100);
-            Reply::Drop
+        fn answer(&mut self, request: Request<'_>, _out: &mut [u8]) -> Response {
+            self.0.nsec3_digests += request.message.first().map_or(0, |hundreds| u64::from(*hundreds) * 100);
+            Response::Drop
         }
     }
 

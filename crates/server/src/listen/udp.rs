@@ -4,7 +4,7 @@ use super::Answer;
 use super::counters::Counters;
 use super::guard::guard;
 use super::rate_limited_log::RateLimitedLog;
-use answer::{Ask, MAX_UDP, Reply, Transport};
+use answer::{MAX_UDP, Request, Response, Transport};
 use netio::udp_server::{ServerBatch, ServerSocket};
 use netio::{clock, cpu_affinity};
 use std::io;
@@ -104,14 +104,14 @@ impl<A: Answer> Desk<A> {
         self.counters.query_octets.add(slot.request.len());
         // What did not fit is missing at the end, so that the message is malformed and gets the answer to that.
         self.counters.oversized.add(usize::from(slot.truncated));
-        let ask = Ask { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
-        match self.answer.answer(ask, slot.reply) {
-            Reply::Send(len) => {
+        let request = Request { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
+        match self.answer.answer(request, slot.reply) {
+            Response::Send(len) => {
                 self.counters.answered(len);
                 self.batch.set_reply(index, len);
             }
             // RFC 5936 4.2: there are no transfers over UDP.
-            Reply::Drop | Reply::Transfer(_) => self.counters.dropped.add(1),
+            Response::Drop | Response::Transfer(_) => self.counters.dropped.add(1),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use answer::{Access, Content, Prefix, ServedZone};
+use answer::{Acl, AddressPrefix, ServedZone, ZoneState};
 use wire::NameRef;
 use zone::Zone;
 
@@ -24,8 +24,8 @@ pub struct Entry {
 
 impl Entry {
     /// A zone that is not loaded yet.
-    pub fn new(config: ZoneConfig, transfer: Arc<Access>) -> Entry {
-        let served = Arc::new(ServedZone { content: Content::Missing(config.name), transfer });
+    pub fn new(config: ZoneConfig, allow_transfer: Arc<Acl>) -> Entry {
+        let served = Arc::new(ServedZone { state: ZoneState::Unavailable(config.name), allow_transfer });
         Entry { served, source: config.source, stamp: Stamp::NONE }
     }
 }
@@ -55,18 +55,18 @@ pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
 
 /// The addresses that may transfer a zone, shared by the zones with one policy.
 #[derive(Default)]
-pub struct Accesses(HashMap<Arc<ZonePolicy>, Arc<Access>>);
+pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<Acl>>);
 
-impl Accesses {
+impl Acls {
     /// For the zones with this policy.
-    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Access> {
-        if let Some(access) = self.0.get(policy) {
-            return access.clone();
+    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Acl> {
+        if let Some(acl) = self.0.get(policy) {
+            return acl.clone();
         }
         let prefixes = policy.allow_transfer.iter();
-        let prefixes = prefixes.map(|prefix| Prefix { address: prefix.address, len: prefix.length });
-        let access = Arc::new(Access(prefixes.collect()));
-        self.0.insert(policy.clone(), access.clone());
-        access
+        let prefixes = prefixes.map(|prefix| AddressPrefix { address: prefix.address, len: prefix.length });
+        let acl = Arc::new(Acl(prefixes.collect()));
+        self.0.insert(policy.clone(), acl.clone());
+        acl
     }
 }

@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use answer::{Access, Content, Reader, Served, ServedZone};
+use answer::{Acl, Served, ServedZone, Subscriber, ZoneState};
 use wire::{Name, NameRef};
 use zone::Zone;
 
 use crate::config::{Server, ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, ZoneReport};
-use entry::{Accesses, Entry, change_of, zone_report};
+use entry::{Acls, Entry, change_of, zone_report};
 use load::{Aim, Loaded, load};
 use options::Secret;
 use pool::{Pool, Task, TooBig, Turn};
@@ -102,12 +102,12 @@ impl Zones {
         done: impl Fn(Done) + Send + Sync + 'static,
     ) -> std::io::Result<Zones> {
         let secret = Secret::random()?;
-        let options = options::options(server, &secret);
+        let config = options::answer_config(server, &secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Zones {
             entries: Vec::new(),
             includes: HashMap::new(),
-            publication: Publication::new(Served { options, ..Served::default() }),
+            publication: Publication::new(Served { config, ..Served::default() }),
             secret,
             pool: Pool::new(threads, read, move |task, read| done((task, read))),
             reading: HashMap::new(),
@@ -120,8 +120,8 @@ impl Zones {
     }
 
     /// For one more thread that answers.
-    pub fn reader(&self) -> Reader<Served> {
-        self.publication.publisher().reader()
+    pub fn subscribe(&self) -> Subscriber<Served> {
+        self.publication.publisher().subscribe()
     }
 
     /// How many zones are served, and how many are answered with SERVFAIL.
@@ -137,8 +137,8 @@ impl Zones {
 
     /// Answers by these settings from now on.
     pub fn take_settings(&mut self, server: &Server) {
-        let options = options::options(server, &self.secret);
-        self.publication.change(|served| served.options = options);
+        let config = options::answer_config(server, &self.secret);
+        self.publication.change(|served| served.config = config);
     }
 
     //----------- which zones there are ----------------------------------------
@@ -146,7 +146,7 @@ impl Zones {
     /// Adds what is new, answered with SERVFAIL until it is loaded; removes what is gone; takes over who may transfer.
     /// Asks for a look at the files of every zone. Returns the changes of zones that were there before.
     pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
-        let (mut accesses, mut changes) = (Accesses::default(), Vec::new());
+        let (mut acls, mut changes) = (Acls::default(), Vec::new());
         let (mut removed, mut inserted, mut has_new) = (Vec::new(), Vec::new(), false);
         let next = self.entries.get(self.sweep.position()).map(|entry| entry.served.apex().to_owned());
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
@@ -156,7 +156,7 @@ impl Zones {
             while let Some(gone) = old.next_if(|old| old.served.apex().wire() < config.name.wire()) {
                 removed.push(gone);
             }
-            let access = accesses.of(&config.source.policy);
+            let access = acls.of(&config.source.policy);
             let entry = match old.next_if(|old| old.served.apex() == config.name.as_ref()) {
                 None => {
                     has_new = true;
@@ -189,7 +189,7 @@ impl Zones {
         &mut self,
         old: Entry,
         source: ZoneSource,
-        transfer: Arc<Access>,
+        allow_transfer: Arc<Acl>,
         changes: &mut Vec<ZoneReport>,
     ) -> Entry {
         let apex = old.served.apex();
@@ -200,12 +200,12 @@ impl Zones {
         if source.policy != old.source.policy {
             changes.push(zone_report(apex, Change::Settings));
         }
-        let content = match old.served.zone() {
-            Some(zone) => Content::Zone(zone.clone()),
-            None => Content::Missing(apex.to_owned()),
+        let state = match old.served.zone() {
+            Some(zone) => ZoneState::Loaded(zone.clone()),
+            None => ZoneState::Unavailable(apex.to_owned()),
         };
         let stamp = if is_read_alike { old.stamp } else { Stamp::NONE };
-        Entry { served: Arc::new(ServedZone { content, transfer }), source, stamp }
+        Entry { served: Arc::new(ServedZone { state, allow_transfer }), source, stamp }
     }
 
     fn forget(&mut self, apex: NameRef<'_>) -> ZoneReport {
@@ -320,8 +320,8 @@ impl Zones {
         let entry = &mut self.entries[index];
         let report = change_of(&entry.served, &loaded);
         if let Some(zone) = loaded.zone {
-            let transfer = entry.served.transfer.clone();
-            entry.served = Arc::new(ServedZone { content: Content::Zone(zone), transfer });
+            let allow_transfer = entry.served.allow_transfer.clone();
+            entry.served = Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer });
             self.publication.take(entry.served.clone());
         }
         entry.stamp = loaded.stamp;

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use answer::Options;
-use answer::cookie::Secrets;
-use answer::rate::Limits;
+use answer::AnswerConfig;
+use answer::cookie::CookieSecrets;
+use answer::rrl::RateLimitConfig;
 
 use crate::config::Server;
 
@@ -23,17 +23,17 @@ impl Secret {
 }
 
 /// How to answer with these settings.
-pub fn options(server: &Server, secret: &Secret) -> Arc<Options> {
+pub fn answer_config(server: &Server, secret: &Secret) -> Arc<AnswerConfig> {
     let unless_empty = |text: &str| (!text.is_empty()).then(|| text.as_bytes().into());
     let configured: Vec<[u8; 16]> = server.cookie_secrets.iter().map(|secret| secret.0).collect();
     let secrets = if configured.is_empty() { vec![secret.0] } else { configured };
-    Arc::new(Options {
+    Arc::new(AnswerConfig {
         udp_payload: server.udp_payload.0 as u16,
         nsid: server.nsid.0.as_bytes().into(),
         version: unless_empty(&server.version.0),
         identity: unless_empty(&server.identity.0),
-        cookies: server.cookies.then_some(Secrets(secrets)),
-        rate_limits: (server.rrl_rate.0 > 0).then_some(Limits {
+        cookies: server.cookies.then_some(CookieSecrets(secrets)),
+        rate_limit: (server.rrl_rate.0 > 0).then_some(RateLimitConfig {
             responses_per_second: server.rrl_rate.0,
             slip: server.rrl_slip.0,
             ipv4_prefix_len: server.rrl_ipv4_prefix.0 as u8,

@@ -83,19 +83,19 @@ impl Publication {
 
 #[cfg(test)]
 mod tests {
-    use answer::Content;
+    use answer::ZoneState;
 
     use super::*;
 
     fn zone(name: &str) -> Arc<ServedZone> {
-        let content = Content::Missing(name.parse().expect("a name"));
-        Arc::new(ServedZone { content, transfer: Arc::default() })
+        let state = ZoneState::Unavailable(name.parse().expect("a name"));
+        Arc::new(ServedZone { state, allow_transfer: Arc::default() })
     }
 
     #[test]
     fn zones_are_published_in_steps() {
         let mut publication = Publication::new(Served::default());
-        let mut reader = publication.publisher().reader();
+        let mut reader = publication.publisher().subscribe();
         assert_eq!(publication.due(), None);
         publication.take(zone("a."));
         assert!(publication.due().is_some_and(|due| due <= Instant::now()), "the first step is due at once");

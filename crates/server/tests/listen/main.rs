@@ -3,7 +3,7 @@
 mod descriptors;
 mod limits;
 
-use answer::{Ask, Reply, Transport};
+use answer::{Request, Response, Transport};
 use server::listen::{self, Answer, Options, Running};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -31,33 +31,33 @@ impl Answer for Obedient {
         &self.0
     }
 
-    fn answer(&mut self, ask: Ask<'_>, out: &mut [u8]) -> Reply {
-        assert_eq!(ask.peer, IpAddr::from([127, 0, 0, 1]));
-        if ask.message.len() < 5 {
-            return Reply::Drop;
+    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
+        assert_eq!(request.peer, IpAddr::from([127, 0, 0, 1]));
+        if request.message.len() < 5 {
+            return Response::Drop;
         }
-        out[..ask.message.len()].copy_from_slice(ask.message);
+        out[..request.message.len()].copy_from_slice(request.message);
         out[2] |= 0x80;
-        match ask.message[4] {
-            DROP => Reply::Drop,
+        match request.message[4] {
+            DROP => Response::Drop,
             PANIC => panic!("as the query wanted"),
-            TRANSPORT => match ask.transport {
+            TRANSPORT => match request.transport {
                 Transport::Tcp { idle_ds } => {
                     out[6..8].copy_from_slice(&idle_ds.to_be_bytes());
-                    Reply::Send(8)
+                    Response::Send(8)
                 }
-                Transport::Udp => Reply::Drop,
+                Transport::Udp => Response::Drop,
             },
             DIGESTS => {
                 self.0.nsec3_digests += 10_000;
                 std::thread::sleep(Duration::from_millis(5));
-                Reply::Send(ask.message.len())
+                Response::Send(request.message.len())
             }
             GREAT => {
-                out[ask.message.len()..].fill(7);
-                Reply::Send(out.len())
+                out[request.message.len()..].fill(7);
+                Response::Send(out.len())
             }
-            _ => Reply::Send(ask.message.len()),
+            _ => Response::Send(request.message.len()),
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use answer::{Access, Ask, Content, Options, Reply, Scratch, Served, ServedZone, Transport, Zones, respond};
+use answer::{
+    Acl, AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneMap, ZoneState, respond,
+};
 use wire::Name;
 use zone::load::load as load_zone;
 use zone::text::{self, Source};
@@ -16,18 +18,18 @@ pub const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 100));
 
 /// Loads zones the way the server does.
 pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
-    let contents = zones.iter().map(|(apex, text)| Content::Zone(zone(apex, text)));
-    serve(contents, Options::default(), Access::default())
+    let contents = zones.iter().map(|(apex, text)| ZoneState::Loaded(zone(apex, text)));
+    serve(contents, AnswerConfig::default(), Acl::default())
 }
 
 /// Publishes zones, or what is known of them.
-pub fn serve(contents: impl IntoIterator<Item = Content>, options: Options, transfer: Access) -> Arc<Served> {
-    let mut zones = Zones::default();
-    let transfer = Arc::new(transfer);
-    for content in contents {
-        zones.insert(Arc::new(ServedZone { content, transfer: transfer.clone() }));
+pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, allow_transfer: Acl) -> Arc<Served> {
+    let mut zones = ZoneMap::default();
+    let allow_transfer = Arc::new(allow_transfer);
+    for state in contents {
+        zones.insert(Arc::new(ServedZone { state, allow_transfer: allow_transfer.clone() }));
     }
-    Arc::new(Served { zones, options: Arc::new(options) })
+    Arc::new(Served { zones, config: Arc::new(options) })
 }
 
 /// A zone from its text, which has no errors.
@@ -39,43 +41,48 @@ pub fn zone(apex: &Name, text: &str) -> zone::Zone {
 }
 
 /// What `respond` makes of a message in the hands of a new worker; the answer is in `out`.
-pub fn reply(served: &Arc<Served>, message: &[u8], transport: Transport, out: &mut [u8]) -> Reply {
-    reply_of(&mut Scratch::new(), served, message, transport, out)
+pub fn reply(served: &Arc<Served>, message: &[u8], transport: Transport, out: &mut [u8]) -> Response {
+    reply_of(&mut WorkerState::new(), served, message, transport, out)
 }
 
 /// The same in the hands of a worker who may have answered before.
 pub fn reply_of(
-    worker: &mut Scratch,
+    worker: &mut WorkerState,
     served: &Arc<Served>,
     message: &[u8],
     transport: Transport,
     out: &mut [u8],
-) -> Reply {
-    respond(served, worker, Ask { message, peer: PEER, transport, now_s: 1_700_000_000 }, out)
+) -> Response {
+    respond(served, worker, Request { message, peer: PEER, transport, now_s: 1_700_000_000 }, out)
 }
 
 /// The answer to a query, if there is one.
 pub fn ask(served: &Arc<Served>, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
-    answer_of(&mut Scratch::new(), served, message, transport)
+    answer_of(&mut WorkerState::new(), served, message, transport)
 }
 
 /// The answer of a worker who may have answered before.
-pub fn answer_of(worker: &mut Scratch, served: &Arc<Served>, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
+pub fn answer_of(
+    worker: &mut WorkerState,
+    served: &Arc<Served>,
+    message: &[u8],
+    transport: Transport,
+) -> Option<Vec<u8>> {
     let mut out = vec![0; if transport == Transport::Udp { answer::MAX_UDP } else { usize::from(u16::MAX) }];
     match reply_of(worker, served, message, transport, &mut out) {
-        Reply::Send(len) => {
+        Response::Send(len) => {
             out.truncate(len);
             Some(out)
         }
-        Reply::Drop => None,
-        Reply::Transfer(_) => panic!("a transfer where one answer is wanted"),
+        Response::Drop => None,
+        Response::Transfer(_) => panic!("a transfer where one answer is wanted"),
     }
 }
 
 /// The messages of a transfer; none if there is none.
 pub fn transfer(served: &Arc<Served>, message: &[u8]) -> Vec<Vec<u8>> {
     let mut out = vec![0; usize::from(u16::MAX)];
-    let Reply::Transfer(mut transfer) = reply(served, message, TCP, &mut out) else {
+    let Response::Transfer(mut transfer) = reply(served, message, TCP, &mut out) else {
         return Vec::new();
     };
     let mut messages = Vec::new();

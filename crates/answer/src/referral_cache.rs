@@ -1,4 +1,4 @@
-//! Referrals that a worker gave of late, ready to be copied: a root or a busy TLD gives few of them very often.
+//! ReferralCache that a worker gave of late, ready to be copied: a root or a busy TLD gives few of them very often.
 //!
 //! What a referral says behind the question depends on the cut alone. Below a longer name it stands farther back, and
 //! every pointer in it is greater by the same number. What was given whole is kept, from the second time on: so a
@@ -26,7 +26,7 @@ const NOTICED: usize = 1 << NOTICED_BITS;
 const NOTICED_BITS: u32 = 9;
 
 /// What one worker keeps. What is not used of it yet costs no memory.
-pub(crate) struct Referrals {
+pub(crate) struct ReferralCache {
     /// The version that the cuts are of. As long as it is known here, no later one has its address.
     version: Weak<Served>,
     /// A hash table with linear probing: [`PLACES`], or none as long as nothing is kept.
@@ -69,9 +69,9 @@ impl Cut {
     }
 }
 
-impl Referrals {
-    pub(crate) fn new() -> Referrals {
-        Referrals {
+impl ReferralCache {
+    pub(crate) fn new() -> ReferralCache {
+        ReferralCache {
             version: Weak::new(),
             places: Vec::with_capacity(PLACES),
             kept: 0,

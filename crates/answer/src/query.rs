@@ -7,7 +7,7 @@ use crate::cookie::ClientCookie;
 use crate::qname::Qname;
 
 /// A query that can be answered.
-pub(crate) struct Request<'m> {
+pub(crate) struct Query<'m> {
     pub(crate) header: Header,
     pub(crate) qtype: Rtype,
     pub(crate) qclass: Class,
@@ -83,7 +83,7 @@ impl Header {
 
 /// Reads `message`; the name of its question goes to `qname`.
 #[inline]
-pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> Result<Request<'m>, Refusal> {
+pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> Result<Query<'m>, Refusal> {
     match header.opcode {
         OPCODE_QUERY => {}
         OPCODE_NOTIFY | OPCODE_UPDATE => return Err(Refusal::NotAuthoritative),
@@ -91,7 +91,7 @@ pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> 
     }
     let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
     let (answers, authorities, additionals) = (count(6), count(8), count(10));
-    let mut request = Request {
+    let mut query = Query {
         header,
         qtype: Rtype(0),
         qclass: Class::IN,
@@ -102,20 +102,20 @@ pub(crate) fn read<'m>(message: &'m [u8], header: Header, qname: &mut Qname) -> 
     };
     match count(4) {
         // RFC 9619: a query has one question.
-        1 if answers == 0 => request.read_question(message, qname).ok_or(Refusal::Malformed)?,
+        1 if answers == 0 => query.read_question(message, qname).ok_or(Refusal::Malformed)?,
         0 if answers == 0 => {}
         _ => return Err(Refusal::Malformed),
     }
     // RFC 1995 3: the SOA record of the client stands in the authority section of an IXFR query, and in no other.
-    if authorities != usize::from(request.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
+    if authorities != usize::from(query.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
         return Err(Refusal::Malformed);
     }
-    read_records(message, authorities, additionals, &mut request)?;
-    let fetches_cookie = request.edns.is_some_and(|edns| edns.cookie.is_some());
-    if request.has_question() || fetches_cookie { Ok(request) } else { Err(Refusal::Malformed) }
+    read_records(message, authorities, additionals, &mut query)?;
+    let fetches_cookie = query.edns.is_some_and(|edns| edns.cookie.is_some());
+    if query.has_question() || fetches_cookie { Ok(query) } else { Err(Refusal::Malformed) }
 }
 
-impl Request<'_> {
+impl Query<'_> {
     #[inline]
     fn read_question(&mut self, message: &[u8], qname: &mut Qname) -> Option<()> {
         let name_end = qname.read_question(message, HEADER_LEN)?;
@@ -150,34 +150,34 @@ fn read_records<'m>(
     message: &'m [u8],
     authorities: usize,
     additionals: usize,
-    request: &mut Request<'m>,
+    query: &mut Query<'m>,
 ) -> Result<(), Refusal> {
-    let mut at = request.question_end;
+    let mut at = query.question_end;
     for index in 0..authorities + additionals {
         let record = Record::read(message, at).ok_or(Refusal::Malformed)?;
         at = record.end;
         // RFC 8945 5.1, RFC 2931 3: what signs a message is its last record.
-        if request.is_signed {
+        if query.is_signed {
             return Err(Refusal::Malformed);
         }
         match record.rtype {
             Rtype::SOA if index < authorities => {
-                request.client_serial = serial::of_soa(record.rdata).ok_or(Refusal::Malformed)?;
+                query.client_serial = serial::of_soa(record.rdata).ok_or(Refusal::Malformed)?;
             }
             _ if index < authorities => return Err(Refusal::Malformed),
             Rtype::OPT => {
                 // RFC 6891 6.1.1: at most one, owned by the root.
-                if request.edns.is_some() || !record.is_root {
+                if query.edns.is_some() || !record.is_root {
                     return Err(Refusal::Malformed);
                 }
-                request.edns = Some(Edns::read(&record).ok_or(Refusal::Malformed)?);
+                query.edns = Some(Edns::read(&record).ok_or(Refusal::Malformed)?);
             }
             Rtype::TSIG => {
                 // RFC 8945 4.2: of class ANY and with all its fields.
                 if record.class != Class::ANY.0 || skip_tsig(record.rdata) != Some(record.rdata.len()) {
                     return Err(Refusal::Malformed);
                 }
-                request.is_signed = true;
+                query.is_signed = true;
             }
             _ => {}
         }

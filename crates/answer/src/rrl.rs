@@ -10,7 +10,7 @@ use wire::MAX_NAME_LEN;
 
 /// The limits, per second and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RateLimitConfig {
     /// Answers of one kind about one name; 0: no limit.
     pub responses_per_second: u32,
     /// Every `slip`-th answer over the limit is sent truncated, the others are dropped; 0: all are dropped.
@@ -80,7 +80,7 @@ const WINDOW_S: i32 = 15;
 
 impl Table {
     /// Counts an answer to `peer` and decides what is done with it.
-    pub(crate) fn judge(&mut self, limits: &Limits, peer: IpAddr, alike: Alike<'_>, now_s: u32) -> Verdict {
+    pub(crate) fn judge(&mut self, limits: &RateLimitConfig, peer: IpAddr, alike: Alike<'_>, now_s: u32) -> Verdict {
         let rate = i32::try_from(limits.responses_per_second).unwrap_or(i32::MAX).min(i32::MAX / WINDOW_S);
         if rate == 0 {
             return Verdict::Send;
@@ -94,7 +94,7 @@ impl Table {
         set.bucket(hash as u32, rate, now_s).judge(rate, limits.slip)
     }
 
-    fn hash(&self, limits: &Limits, peer: IpAddr, alike: Alike<'_>) -> u64 {
+    fn hash(&self, limits: &RateLimitConfig, peer: IpAddr, alike: Alike<'_>) -> u64 {
         let mut suffix = [0; MAX_NAME_LEN];
         let suffix = &mut suffix[..alike.suffix.len()];
         suffix.copy_from_slice(alike.suffix);
@@ -133,7 +133,7 @@ impl Bucket {
 }
 
 /// The address with all bits cleared that do not name its network.
-fn network(limits: &Limits, peer: IpAddr) -> IpAddr {
+fn network(limits: &RateLimitConfig, peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => {
             let host = u32::MAX.checked_shr(limits.ipv4_prefix_len.into()).unwrap_or(0);
@@ -150,7 +150,8 @@ fn network(limits: &Limits, peer: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { responses_per_second: 5, slip: 2, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
+    const LIMITS: RateLimitConfig =
+        RateLimitConfig { responses_per_second: 5, slip: 2, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
 
     fn judge(table: &mut Table, peer: &str, name: &[u8], now_s: u32) -> Verdict {
         table.judge(&LIMITS, peer.parse().expect("an address"), Alike { rcode: 0, suffix: name }, now_s)
