@@ -1,6 +1,6 @@
 //! The control socket in the state-dir: one request a connection, one JSON object each way, a line each.
 //!
-//! [`Control`] is the daemon's end, [`ask`] that of `zonda reload`. Only the daemon's user and root can open the socket.
+//! [`ControlSocket`] is the daemon's end, [`ask`] that of `zonda reload`. Only the daemon's user and root can open the socket.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ use crate::state_dir::{StateDir, within};
 /// What can be asked of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// Read the configuration and changed zone files again.
     Reload,
 }
@@ -28,7 +28,7 @@ pub enum Request {
 /// What a daemon says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum ControlResponse {
     /// The reload is done.
     Reloaded(Report),
     /// The request was not understood, or the daemon ends.
@@ -62,14 +62,14 @@ pub const CLIENTS: usize = 8;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Asks the daemon that uses `state_dir` and waits for its answer.
-pub fn ask(state_dir: &Path, request: Request) -> Result<Answer, ControlError> {
+pub fn ask(state_dir: &Path, request: ControlRequest) -> Result<ControlResponse, ControlError> {
     let path = state_dir.join(SOCKET);
     let stream = File::open(state_dir).and_then(|folder| UnixStream::connect(within(&folder, SOCKET)));
     let mut stream = stream.map_err(|error| ControlError::NoDaemon(path.clone(), error))?;
     exchange(&mut stream, request).map_err(|error| ControlError::NoAnswer(path, error))
 }
 
-fn exchange(stream: &mut UnixStream, request: Request) -> io::Result<Answer> {
+fn exchange(stream: &mut UnixStream, request: ControlRequest) -> io::Result<ControlResponse> {
     let mut line = serde_json::to_vec(&request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -82,14 +82,14 @@ fn exchange(stream: &mut UnixStream, request: Request) -> io::Result<Answer> {
 }
 
 /// The control socket in a taken state-dir.
-pub struct Control {
+pub struct ControlSocket {
     listener: UnixListener,
     state_dir: StateDir,
 }
 
-impl Control {
+impl ControlSocket {
     /// Opens the socket, which only the owner and root can connect to.
-    pub fn open(state_dir: StateDir) -> io::Result<Control> {
+    pub fn open(state_dir: StateDir) -> io::Result<ControlSocket> {
         let socket = state_dir.file(SOCKET);
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -97,7 +97,7 @@ impl Control {
         }
         let listener = UnixListener::bind(&socket)?;
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
-        Ok(Control { listener, state_dir })
+        Ok(ControlSocket { listener, state_dir })
     }
 
     /// Takes the socket away: the daemon ends. One that is left behind is removed by the next start.
@@ -106,7 +106,7 @@ impl Control {
     }
 
     /// Answers requests, one connection after the other, for as long as the process lives. To be called by [`CLIENTS`] threads.
-    pub fn serve(&self, answer: impl Fn(Request) -> Answer) {
+    pub fn serve(&self, answer: impl Fn(ControlRequest) -> ControlResponse) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -123,12 +123,12 @@ impl Control {
     }
 }
 
-fn serve_one(stream: UnixStream, answer: impl Fn(Request) -> Answer) -> io::Result<()> {
+fn serve_one(stream: UnixStream, answer: impl Fn(ControlRequest) -> ControlResponse) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(Timed::new(&stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
     let said = match serde_json::from_str(&line) {
         Ok(request) => answer(request),
-        Err(error) => Answer::Refused(format!("this is no request: {error}")),
+        Err(error) => ControlResponse::Refused(format!("this is no request: {error}")),
     };
     let mut line = serde_json::to_vec(&said)?;
     line.push(b'\n');
@@ -181,10 +181,10 @@ mod tests {
         // Deeper than the address of a socket is long.
         let state_dir = folder.path().join("deep/".repeat(30));
         let taken = StateDir::open(&state_dir).expect("a fresh folder");
-        let control = Control::open(taken).expect("a taken folder");
-        thread::spawn(move || control.serve(|Request::Reload| Answer::Reloaded(Report::default())));
+        let control = ControlSocket::open(taken).expect("a taken folder");
+        thread::spawn(move || control.serve(|ControlRequest::Reload| ControlResponse::Reloaded(Report::default())));
         assert!(
-            matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(report)) if report == Report::default())
+            matches!(ask(&state_dir, ControlRequest::Reload), Ok(ControlResponse::Reloaded(report)) if report == Report::default())
         );
         for nonsense in ["\n", "{\"command\":\"dance\"}\n", "[]\n", &("x".repeat(5000) + "\n")] {
             let folder = File::open(&state_dir).expect("it was made");
@@ -196,12 +196,12 @@ mod tests {
                 assert!(answer.contains("refused"), "{answer}");
             }
         }
-        assert!(matches!(ask(&state_dir, Request::Reload), Ok(Answer::Reloaded(_))));
+        assert!(matches!(ask(&state_dir, ControlRequest::Reload), Ok(ControlResponse::Reloaded(_))));
     }
 
     #[test]
     fn nobody_answers_in_an_empty_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert!(matches!(ask(folder.path(), Request::Reload), Err(ControlError::NoDaemon(..))));
+        assert!(matches!(ask(folder.path(), ControlRequest::Reload), Err(ControlError::NoDaemon(..))));
     }
 }

@@ -19,22 +19,22 @@ use crate::cli;
 use crate::command::{complain, read_config};
 use crate::config::value::Text;
 use crate::config::{Config, Endpoint, Server};
-use crate::control::{self, Control};
-use crate::listen::{self, BindError, Responder, Running};
+use crate::control::{self, ControlSocket};
+use crate::listen::{self, ListenError, ListenerThreads, ZoneResponder};
 use crate::log::{self, Log};
 use crate::notify::Notifier;
 use crate::report::Finding;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
-use crate::writer::{self, Job, Jobs, Writer, log_finding};
-use crate::zones::Zones;
-use crate::zones::pool::MAX_STALLED;
+use crate::writer::{self, ReloadRequest, Writer, WriterHandle, log_finding};
+use crate::zones::ZoneRegistry;
+use crate::zones::read_pool::MAX_STALLED;
 
 /// Why a daemon does not start. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(transparent)]
-    Bind(#[from] BindError),
+    Bind(#[from] ListenError),
     #[error(transparent)]
     StateDir(#[from] StateDirError),
     #[error("cannot become the user {0}: {1}; start as root, or leave `user` out")]
@@ -94,11 +94,11 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let control = open_control(&config.server, &state_dir)?.map(Arc::new);
 
     let (jobs, queue) = writer::queue(WAITING_RELOADS);
-    let mut zones = Zones::new(&config.server, queue.results())
+    let mut zones = ZoneRegistry::new(&config.server, queue.results())
         .map_err(|error| StartError::System("there are no random numbers", error))?;
     zones.configure(config.zones);
     let running = listeners
-        .serve(|| Responder::new(zones.subscribe()))
+        .serve(|| ZoneResponder::new(zones.subscribe()))
         .map_err(|error| StartError::System("the listeners' threads cannot be made", error))?;
     let Config { server, empty_folders, .. } = config;
     let writer = Writer::new(zones, sources, server, empty_folders, log, queue);
@@ -120,13 +120,13 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
 }
 
 /// Waits until a signal says to stop.
-fn wait(signals: &Signals, jobs: &Jobs, running: &Running) {
+fn wait(signals: &Signals, jobs: &WriterHandle, running: &ListenerThreads) {
     loop {
         match signals.wait(Duration::from_secs(3600)) {
             None => (),
             Some(Signal::Hangup) => {
                 // If the queue is full, the reloads in it will see what this one would.
-                _ = jobs.try_send(Job::new(None));
+                _ = jobs.try_send(ReloadRequest::new(None));
             }
             Some(Signal::User1) => log_totals(running),
             Some(signal @ (Signal::Terminate | Signal::Interrupt)) => {
@@ -137,7 +137,7 @@ fn wait(signals: &Signals, jobs: &Jobs, running: &Running) {
     }
 }
 
-fn log_totals(running: &Running) {
+fn log_totals(running: &ListenerThreads) {
     for (transport, totals) in [("udp", running.udp_totals()), ("tcp", running.tcp_totals())] {
         let counts = listen::METRICS.iter().zip(totals.values());
         let counts: Vec<String> = counts.map(|(metric, count)| format!("{}={count}", metric.name)).collect();
@@ -158,9 +158,9 @@ fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
 }
 
 /// Takes the state-dir. One that nobody asked for may be missing: then there is no `zonda reload`, but SIGHUP.
-fn open_control(server: &Server, path: &Path) -> Result<Option<Control>, StartError> {
+fn open_control(server: &Server, path: &Path) -> Result<Option<ControlSocket>, StartError> {
     let control = StateDir::open(path).and_then(|state_dir| {
-        Control::open(state_dir).map_err(|error| StateDirError::Unusable(path.to_owned(), error))
+        ControlSocket::open(state_dir).map_err(|error| StateDirError::Unusable(path.to_owned(), error))
     });
     match control {
         Ok(control) => Ok(Some(control)),
@@ -180,18 +180,18 @@ fn addresses(server: &Server) -> Vec<SocketAddr> {
     addresses.filter(|address| address.is_ipv4() || has_ipv6 || !is_default).collect()
 }
 
-fn listen_options(server: &Server) -> listen::Options {
+fn listen_options(server: &Server) -> listen::ListenConfig {
     let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
     let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
     let reserved = reserved_descriptors(addresses(server).len(), workers, tcp_workers);
-    listen::Options {
+    listen::ListenConfig {
         workers,
         tcp_workers,
         connections: connections(server.tcp_connections.0 as usize, reserved),
         connections_per_client: server.tcp_connections_per_client.0 as usize,
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
-        ..listen::Options::default()
+        ..listen::ListenConfig::default()
     }
 }
 

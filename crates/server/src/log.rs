@@ -2,7 +2,7 @@
 //!
 //! One thread writes what all others queue: standard error may be a pipe that nobody reads, and only that thread may wait for it.
 
-mod queue;
+mod log_queue;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
 use crate::config::{LogFormat, LogLevel};
-use queue::{Output, Queue, Receiver};
+use log_queue::{LogOutput, LogQueue, LogReceiver};
 
 /// The log of this process; its level can be changed.
 pub struct Log {
@@ -31,7 +31,7 @@ pub struct Log {
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What waits to be written; not set in commands other than `serve`, which write themselves.
-static QUEUE: OnceLock<Queue> = OnceLock::new();
+static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
 /// Whether a progress line stands on the terminal, to be wiped before the next line of the log.
 static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
@@ -75,7 +75,7 @@ pub fn flush() {
 /// Shows `text` as the last line of the terminal, in place of the one shown before.
 pub fn show_progress(text: &str) {
     match QUEUE.get() {
-        Some(queue) => queue.push(Output::Progress(text.to_owned())),
+        Some(queue) => queue.push(LogOutput::Progress(text.to_owned())),
         None => put_progress(text),
     }
 }
@@ -83,7 +83,7 @@ pub fn show_progress(text: &str) {
 /// Takes the progress line away, if there is one.
 pub fn wipe_progress() {
     match QUEUE.get() {
-        Some(queue) => queue.push(Output::Progress(String::new())),
+        Some(queue) => queue.push(LogOutput::Progress(String::new())),
         None => put_progress(""),
     }
 }
@@ -116,22 +116,22 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 
 /// Where no thread can be had, everybody writes as before: `QUEUE` stays empty.
 fn start_writing() {
-    let (queue, outputs) = queue::new();
+    let (queue, outputs) = log_queue::new();
     let spawned = thread::Builder::new().name("log".into()).spawn(move || write_all(&outputs));
     if spawned.is_ok() {
         _ = QUEUE.set(queue);
     }
 }
 
-fn write_all(outputs: &Receiver) {
+fn write_all(outputs: &LogReceiver) {
     WRITES.set(true);
     while let Some(output) = outputs.next() {
         match output {
-            Output::Line(line) => put_line(&line),
-            Output::Dropped(lines) => error!(lines, "log lines were dropped: standard error was not read"),
-            Output::Progress(text) => put_progress(&text),
+            LogOutput::Line(line) => put_line(&line),
+            LogOutput::Dropped(lines) => error!(lines, "log lines were dropped: standard error was not read"),
+            LogOutput::Progress(text) => put_progress(&text),
             // Who waits may have given up.
-            Output::Flush(done) => _ = done.send(()),
+            LogOutput::Flush(done) => _ = done.send(()),
         }
     }
 }
@@ -155,7 +155,7 @@ struct LogWriter;
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match QUEUE.get().filter(|_| !WRITES.get()) {
-            Some(queue) => queue.push(Output::Line(line.to_owned())),
+            Some(queue) => queue.push(LogOutput::Line(line.to_owned())),
             None => put_line(line),
         }
         Ok(line.len())

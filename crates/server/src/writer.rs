@@ -3,7 +3,7 @@
 //! It handles one event at a time and never waits for a file: requests, configurations and zones that were read arrive
 //! through one queue. So neither a reload nor one big zone delays the change of another.
 
-mod queue;
+mod event_queue;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,11 +20,11 @@ use crate::notify::Notifier;
 use crate::printable::{path_text, printable_path};
 use crate::report::{Change, Finding, Report, ZoneReport};
 use crate::sources::Sources;
-use crate::zones::progress::ProgressDisplay;
-use crate::zones::{Done, Zones, pool::STUCK_AFTER};
-use queue::Event;
+use crate::zones::load_progress::ProgressDisplay;
+use crate::zones::{FinishedRead, ZoneRegistry, read_pool::STUCK_AFTER};
+use event_queue::WriterEvent;
 
-pub use queue::{Job, Jobs, Queue, ask, queue};
+pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, ask, queue};
 
 /// How often stuck reads, the display of the progress and replaced versions of zones are looked after, as long as there
 /// are any.
@@ -38,7 +38,7 @@ const PATIENCE_S: u64 = 60;
 
 /// Owns the zones; the only thread that publishes.
 pub struct Writer {
-    zones: Zones,
+    zones: ZoneRegistry,
     /// Read again with every reload.
     sources: Sources,
     /// The settings in force; those that wait for a restart are still the old ones.
@@ -49,13 +49,13 @@ pub struct Writer {
     log: Log,
     /// Is notified of the end of every load.
     notifier: Notifier,
-    queue: Queue,
+    queue: EventQueue,
     /// Who waits for the configuration that is being read.
-    being_read: Option<Vec<Job>>,
+    being_read: Option<Vec<ReloadRequest>>,
     /// Who asked since that began: the next reading is theirs.
-    asked: Vec<Job>,
+    asked: Vec<ReloadRequest>,
     /// Loads that are under way.
-    loads: Vec<Load>,
+    loads: Vec<Reload>,
     display: Option<ProgressDisplay>,
     next_tick: Instant,
     /// Replaced versions that a reader held at the last look.
@@ -63,15 +63,15 @@ pub struct Writer {
 }
 
 /// A load that is under way.
-struct Load {
+struct Reload {
     /// Who asked for it.
-    jobs: Vec<Job>,
+    jobs: Vec<ReloadRequest>,
     /// The report but for its zones.
     report: Report,
     /// The last report of each zone, by name: while a zone is stuck, others may change over and over again.
     zones: BTreeMap<String, ZoneReport>,
     begun: Instant,
-    /// The looks at zones that it waits for, see [`Zones::asked`]; none where the configuration was not taken.
+    /// The looks at zones that it waits for, see [`ZoneRegistry::asked`]; none where the configuration was not taken.
     looks: Option<u64>,
     is_start: bool,
 }
@@ -79,15 +79,15 @@ struct Load {
 impl Writer {
     /// For zones that are configured and not loaded yet.
     pub fn new(
-        zones: Zones,
+        zones: ZoneRegistry,
         sources: Sources,
         server: Server,
         empty_folders: Vec<PathBuf>,
         log: Log,
-        queue: Queue,
+        queue: EventQueue,
     ) -> Writer {
         let (now, looks) = (Instant::now(), Some(zones.asked()));
-        let start = Load { looks, is_start: true, ..Load::new(Vec::new(), Report::default(), now) };
+        let start = Reload { looks, is_start: true, ..Reload::new(Vec::new(), Report::default(), now) };
         Writer {
             zones,
             sources,
@@ -115,9 +115,9 @@ impl Writer {
             }
             self.finish_loads();
             match self.queue.next(self.wake_time()) {
-                Some(Event::Asked(job)) => self.ask(job),
-                Some(Event::Configuration(config)) => self.begin_load(*config),
-                Some(Event::Read(done)) => self.apply(done),
+                Some(WriterEvent::ReloadRequested(job)) => self.ask(job),
+                Some(WriterEvent::ConfigurationRead(config)) => self.begin_load(*config),
+                Some(WriterEvent::ZoneRead(done)) => self.apply(done),
                 None => (),
             }
         }
@@ -159,7 +159,7 @@ impl Writer {
 
     //----------- reloads ------------------------------------------------------
 
-    fn ask(&mut self, job: Job) {
+    fn ask(&mut self, job: ReloadRequest) {
         // One reload does for all that nobody waits for.
         if job.reply.is_some() || self.asked.is_empty() {
             self.asked.push(job);
@@ -181,7 +181,7 @@ impl Writer {
             let config = catch_unwind(AssertUnwindSafe(|| sources.read()));
             let config = config.unwrap_or_else(|_| Err(vec![unread("reading the configuration broke zonda")]));
             // The writer lives as long as the process.
-            _ = events.send(Event::Configuration(Box::new(config)));
+            _ = events.send(WriterEvent::ConfigurationRead(Box::new(config)));
         };
         if std::thread::Builder::new().name("configuration".into()).spawn(read).is_err() {
             self.begin_load(Err(vec![unread("no thread can be made to read the configuration")]));
@@ -204,7 +204,7 @@ impl Writer {
         };
         report.configuration.iter().for_each(log_finding);
         report.zones.iter().for_each(log_zone);
-        self.loads.push(Load { looks, ..Load::new(jobs, report, begun) });
+        self.loads.push(Reload { looks, ..Reload::new(jobs, report, begun) });
         if !self.asked.is_empty() {
             self.read_configuration();
         }
@@ -256,7 +256,7 @@ impl Writer {
     }
 
     /// Takes a zone that was read. At the start an added zone without findings is not reported.
-    fn apply(&mut self, done: Done) {
+    fn apply(&mut self, done: FinishedRead) {
         let Some(report) = self.zones.apply(done) else { return };
         self.held = NOT_LOOKED_AT;
         let is_expected = report.change == Change::Added && report.findings.is_empty();
@@ -269,8 +269,8 @@ impl Writer {
     /// Ends the loads that wait for nothing any more.
     fn finish_loads(&mut self) {
         let zones = &self.zones;
-        let is_over = |load: &mut Load| load.looks.is_none_or(|looks| zones.is_settled(looks));
-        let over: Vec<Load> = self.loads.extract_if(.., is_over).collect();
+        let is_over = |load: &mut Reload| load.looks.is_none_or(|looks| zones.is_settled(looks));
+        let over: Vec<Reload> = self.loads.extract_if(.., is_over).collect();
         if over.is_empty() {
             return;
         }
@@ -283,7 +283,7 @@ impl Writer {
     }
 
     /// Logs the end of a load and sends its report.
-    fn finish(&self, mut load: Load) {
+    fn finish(&self, mut load: Reload) {
         let what = match (load.is_start, load.looks) {
             (true, _) => "ready",
             (_, None) => "not reloaded",
@@ -293,7 +293,7 @@ impl Writer {
         if let Some(looks) = load.looks {
             load.add(self.zones.stuck(looks));
         }
-        let Load { jobs, mut report, zones, begun, looks, .. } = load;
+        let Reload { jobs, mut report, zones, begun, looks, .. } = load;
         report.zones = zones.into_values().collect();
         if looks.is_some() {
             let touched = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
@@ -313,11 +313,11 @@ impl Writer {
     }
 }
 
-impl Load {
+impl Reload {
     /// A reload that waits for no looks.
-    fn new(jobs: Vec<Job>, mut report: Report, begun: Instant) -> Load {
+    fn new(jobs: Vec<ReloadRequest>, mut report: Report, begun: Instant) -> Reload {
         let zones = std::mem::take(&mut report.zones);
-        let mut load = Load { jobs, report, zones: BTreeMap::new(), begun, looks: None, is_start: false };
+        let mut load = Reload { jobs, report, zones: BTreeMap::new(), begun, looks: None, is_start: false };
         load.add(zones);
         load
     }

@@ -1,7 +1,7 @@
 //! The listeners with real zones: queries, and zone transfers beside them.
 
 use answer::{Acl, AddressPrefix, Publisher, Served, ServedZone, ZoneState};
-use server::listen::{self, Options, Responder, Running};
+use server::listen::{self, ListenConfig, ListenerThreads, ZoneResponder};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -35,13 +35,13 @@ fn served(text: &str, peer: IpAddr) -> Served {
     served
 }
 
-fn serve(records: usize, peer: Ipv4Addr) -> (Running, SocketAddr, Publisher<Served>) {
+fn serve(records: usize, peer: Ipv4Addr) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
     let publisher = Publisher::new(served(&zone_text(1, records), peer.into()));
     let udp = netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() };
-    let options = Options { udp, ..Options::default() };
+    let options = ListenConfig { udp, ..ListenConfig::default() };
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let address = listeners.addresses()[0];
-    let running = listeners.serve(|| Responder::new(publisher.subscribe())).expect("threads");
+    let running = listeners.serve(|| ZoneResponder::new(publisher.subscribe())).expect("threads");
     (running, address, publisher)
 }
 

@@ -13,9 +13,9 @@ use crate::cli::Check;
 use crate::config::{Config, ZoneConfig};
 use crate::report::Finding;
 use crate::sources::Sources;
-use crate::zones::load::{Aim, load};
-use crate::zones::pool::{Pool, Task};
-use crate::zones::progress::{LoadProgress, ProgressDisplay};
+use crate::zones::load::{LoadPurpose, load};
+use crate::zones::load_progress::{LoadProgress, ProgressDisplay};
+use crate::zones::read_pool::{ReadPool, ReadTask};
 
 /// How often the progress is looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -62,19 +62,19 @@ fn check_zones(config: &Config, strict: bool) -> Outcome {
 fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Diagnostic>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, results) = channel();
-    let pool = Pool::new(
+    let pool = ReadPool::new(
         threads,
-        move |task: &Task<(usize, ZoneConfig)>, turn| {
+        move |task: &ReadTask<(usize, ZoneConfig)>, turn| {
             let ZoneConfig { name, source } = &task.job.1;
             let checks = if strict { Checks::Strict } else { source.policy.checks };
-            load(name.as_ref(), &task.file, &source.policy, Aim::Check(checks), turn, &task.progress)
+            load(name.as_ref(), &task.file, &source.policy, LoadPurpose::Check(checks), turn, &task.progress)
         },
         // The receiver is there until the last result.
         move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),
     );
     for (number, zone) in zones.iter().enumerate() {
         let file = zone.source.file(zone.name.as_ref()).expect("zones without a file are not checked");
-        pool.submit(Arc::new(Task::new(file, (number, ZoneConfig::clone(zone)))));
+        pool.submit(Arc::new(ReadTask::new(file, (number, ZoneConfig::clone(zone)))));
     }
     let begin = Instant::now();
     let (mut display, mut next_tick) = (ProgressDisplay::new(begin), begin + TICK);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{json, print, print_failure};
 use crate::cli::Reload;
-use crate::control::{self, Answer, Request};
+use crate::control::{self, ControlRequest, ControlResponse};
 use crate::printable::Printable;
 use crate::sources::state_dir;
 
@@ -12,15 +12,15 @@ use crate::sources::state_dir;
 pub fn run(arguments: &Reload) -> ExitCode {
     // The daemon says better what is wrong with the configuration; only where it is must be known here.
     let state_dir = arguments.state_dir.clone().unwrap_or_else(|| state_dir(&arguments.config));
-    match control::ask(&state_dir, Request::Reload) {
-        Ok(Answer::Reloaded(report)) => {
+    match control::ask(&state_dir, ControlRequest::Reload) {
+        Ok(ControlResponse::Reloaded(report)) => {
             let text = match arguments.json {
                 true => json(&report),
                 false => report.to_string(),
             };
             if report.is_good() { print(&text) } else { print_failure(&text) }
         }
-        Ok(Answer::Refused(reason)) => fail(&reason),
+        Ok(ControlResponse::Refused(reason)) => fail(&reason),
         Err(error) => fail(&error.to_string()),
     }
 }

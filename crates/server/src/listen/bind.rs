@@ -1,6 +1,6 @@
 //! Binding the sockets of all threads, before privileges are given up.
 
-use super::Options;
+use super::ListenConfig;
 use netio::tcp::Listener;
 use netio::udp_server::ServerSocket;
 use std::io;
@@ -13,7 +13,7 @@ pub struct Listeners {
     pub(super) udp: Vec<(usize, ServerSocket)>,
     /// One listener for each address, for each thread.
     pub(super) tcp: Vec<Vec<Listener>>,
-    pub(super) options: Options,
+    pub(super) options: ListenConfig,
 }
 
 impl Listeners {
@@ -26,7 +26,7 @@ impl Listeners {
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} over {transport}: {source}{}", help(.source))]
-pub struct BindError {
+pub struct ListenError {
     /// The address as it was given.
     pub address: SocketAddr,
     /// `UDP` or `TCP`.
@@ -45,14 +45,14 @@ fn help(error: &io::Error) -> &'static str {
 }
 
 /// Binds every address over UDP and TCP, once for every thread. Port 0 lets the kernel choose one that is free for both.
-pub fn bind(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, BindError> {
+pub fn bind(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listeners, ListenError> {
     // A port that the kernel chose for UDP may be taken for TCP, or by somebody else before it is bound for good.
     let attempts = if addresses.iter().any(|address| address.port() == 0) { 16 } else { 1 };
     let early = (1..attempts).find_map(|_| bind_once(addresses, options).ok());
     early.map_or_else(|| bind_once(addresses, options), Ok)
 }
 
-fn bind_once(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, BindError> {
+fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listeners, ListenError> {
     // All before any: a wildcard address of ours must not be taken for another program's.
     let addresses = addresses.iter().map(|address| probe(*address, options)).collect::<Result<Vec<_>, _>>()?;
     let mut udp = Vec::new();
@@ -76,7 +76,7 @@ fn bind_once(addresses: &[SocketAddr], options: &Options) -> Result<Listeners, B
 ///
 /// Sockets that share an address (SO_REUSEPORT) share it with those of any process of the same user, so that a second server
 /// would silently take half of the queries. One that does not share finds out.
-fn probe(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError> {
+fn probe(address: SocketAddr, options: &ListenConfig) -> Result<SocketAddr, ListenError> {
     let udp = netio::udp_server::ServerSocketOptions { reuse_port: false, ..options.udp };
     let tcp = netio::tcp::ListenerOptions { reuse_port: false, ..options.tcp };
     let socket = ServerSocket::bind(address, &udp).map_err(over("UDP", address))?;
@@ -84,16 +84,16 @@ fn probe(address: SocketAddr, options: &Options) -> Result<SocketAddr, BindError
     Ok(socket.local_addr())
 }
 
-fn over(transport: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> BindError {
-    move |source| BindError { address, transport, source }
+fn over(transport: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> ListenError {
+    move |source| ListenError { address, transport, source }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bound(addresses: &[SocketAddr]) -> Result<Listeners, BindError> {
-        bind(addresses, &Options { workers: 2, tcp_workers: 2, ..Options::default() })
+    fn bound(addresses: &[SocketAddr]) -> Result<Listeners, ListenError> {
+        bind(addresses, &ListenConfig { workers: 2, tcp_workers: 2, ..ListenConfig::default() })
     }
 
     #[test]

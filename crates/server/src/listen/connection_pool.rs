@@ -1,10 +1,10 @@
 //! The connections of one thread: a slab of small slots in two lists, each in the order of last progress.
 //!
-//! An idle connection is a slot of 40 octets and nothing else. Active ones stand in the other list, so that the oldest of each
+//! An idle connection is a slot of 40 octets and nothing else. ActiveState ones stand in the other list, so that the oldest of each
 //! kind is found at once. What connections hold, and how many each client has, is counted here and nowhere else.
 
-use super::clients::Clients;
-use super::connection::Connection;
+use super::client_counts::ClientCounts;
+use super::tcp_connection::TcpConnection;
 use std::io;
 use std::iter;
 use std::net::{IpAddr, TcpStream};
@@ -16,7 +16,7 @@ const TRANSFERS: usize = 1024;
 
 /// One connection, or a vacant slot, which `next` chains to further ones.
 struct Slot {
-    connection: Option<Connection>,
+    connection: Option<TcpConnection>,
     previous: u32,
     next: u32,
 }
@@ -34,13 +34,13 @@ const EMPTY: List = List { first: NONE, last: NONE };
 pub(super) struct ConnectionPool {
     slots: Vec<Slot>,
     vacant: u32,
-    /// Idle and active ones: the index is [`Connection::is_active`].
+    /// Idle and active ones: the index is [`TcpConnection::is_active`].
     lists: [List; 2],
     len: usize,
     capacity: usize,
     held: usize,
-    clients: Clients,
-    transfers: Clients,
+    clients: ClientCounts,
+    transfers: ClientCounts,
 }
 
 impl ConnectionPool {
@@ -54,8 +54,8 @@ impl ConnectionPool {
             len: 0,
             capacity,
             held: 0,
-            clients: Clients::new(capacity),
-            transfers: Clients::new(TRANSFERS),
+            clients: ClientCounts::new(capacity),
+            transfers: ClientCounts::new(TRANSFERS),
         }
     }
 
@@ -87,7 +87,7 @@ impl ConnectionPool {
         if self.is_full() {
             return None;
         }
-        let connection = Some(Connection::new(stream, peer, now_ms));
+        let connection = Some(TcpConnection::new(stream, peer, now_ms));
         let slot = Slot { connection, previous: NONE, next: NONE };
         let index = if self.vacant == NONE {
             self.slots.push(slot);
@@ -105,7 +105,7 @@ impl ConnectionPool {
     }
 
     /// Takes out a connection; `None` when it is gone already.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Connection> {
+    pub(super) fn remove(&mut self, index: u32) -> Option<TcpConnection> {
         let connection = self.slots[index as usize].connection.take()?;
         self.unlink(index, connection.is_active());
         self.slots[index as usize].next = std::mem::replace(&mut self.vacant, index);
@@ -119,12 +119,12 @@ impl ConnectionPool {
     }
 
     /// The connection; `None` when it is gone.
-    pub(super) fn get(&self, index: u32) -> Option<&Connection> {
+    pub(super) fn get(&self, index: u32) -> Option<&TcpConnection> {
         self.slots[index as usize].connection.as_ref()
     }
 
     /// All connections with their indices.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &TcpConnection)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.connection.as_ref()?)))
     }
 
@@ -134,7 +134,7 @@ impl ConnectionPool {
         &mut self,
         index: u32,
         now_ms: u32,
-        change: impl FnOnce(&mut Connection) -> io::Result<bool>,
+        change: impl FnOnce(&mut TcpConnection) -> io::Result<bool>,
     ) -> io::Result<()> {
         let Some(connection) = &mut self.slots[index as usize].connection else { return Ok(()) };
         let (was_active, had_transfer) = (connection.is_active(), connection.transfer().is_some());
@@ -216,7 +216,7 @@ impl ConnectionPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::connection::testing::hold;
+    use crate::listen::tcp_connection::testing::hold;
     use std::net::TcpListener;
 
     /// A pool with `count` connections that came at 0, 1, 2... ms, and what keeps them open.
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(pool.remove(2).map(|connection| connection.peer()), Some(second));
         assert!(pool.remove(2).is_none() && pool.get(2).is_none());
         assert_eq!((pool.len(), pool.insert(stream(), peer, 0)), (3, Some(2)));
-        assert_eq!((pool.get(2).map(Connection::peer), pool.iter().count()), (Some(peer), 4));
+        assert_eq!((pool.get(2).map(TcpConnection::peer), pool.iter().count()), (Some(peer), 4));
         (0..4).for_each(|index| drop(pool.remove(index)));
         assert_eq!((pool.len(), pool.oldest_idle(), pool.until_expiry_ms(0, 1)), (0, None, None));
         assert_eq!([second, peer].map(|peer| pool.connections_of(peer)), [0, 0]);

@@ -26,7 +26,7 @@ impl Counter {
 /// The name and the meaning of a counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The name, as in [`Totals`].
+    /// The name, as in [`CounterTotals`].
     pub name: &'static str,
     /// One sentence.
     pub help: &'static str,
@@ -42,7 +42,7 @@ macro_rules! counters {
         /// The counters of one thread, alone on their cache lines.
         #[derive(Default)]
         #[repr(align(128))]
-        pub struct Counters {
+        pub struct ListenerCounters {
             $($(#[doc = $help])+ pub $name: Counter,)+
             $($(#[doc = $taken_help])+ pub $taken: Counter,)+
             /// Answers by response code; BADVERS has its own count.
@@ -51,20 +51,20 @@ macro_rules! counters {
 
         /// Sums over threads.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Totals {
+        pub struct CounterTotals {
             $($(#[doc = $help])+ pub $name: u64,)+
             $($(#[doc = $taken_help])+ pub $taken: u64,)+
             /// Answers by response code; BADVERS has its own count.
             pub rcodes: [u64; 16],
         }
 
-        /// The counters but for [`Totals::rcodes`], in the order of [`Totals::values`].
+        /// The counters but for [`CounterTotals::rcodes`], in the order of [`CounterTotals::values`].
         pub const METRICS: &[Metric] = &[
             $(Metric { name: stringify!($name), help: concat!($($help),+).trim_ascii() },)+
             $(Metric { name: stringify!($taken), help: concat!($($taken_help),+).trim_ascii() },)+
         ];
 
-        impl Counters {
+        impl ListenerCounters {
             /// Takes over what the answerer of this thread has counted so far.
             pub(super) fn take_over(&self, counted: &answer::Counters) {
                 $(self.$taken.set(counted.$taken);)+
@@ -74,13 +74,13 @@ macro_rules! counters {
             }
         }
 
-        impl Totals {
+        impl CounterTotals {
             /// The sums in the order of [`METRICS`].
             pub fn values(&self) -> [u64; METRICS.len()] {
                 [$(self.$name,)+ $(self.$taken,)+]
             }
 
-            fn count(&mut self, counters: &Counters) {
+            fn count(&mut self, counters: &ListenerCounters) {
                 $(self.$name += counters.$name.value();)+
                 $(self.$taken += counters.$taken.value();)+
                 for (total, counter) in self.rcodes.iter_mut().zip(&counters.rcodes) {
@@ -138,7 +138,7 @@ counters! {
     }
 }
 
-impl Counters {
+impl ListenerCounters {
     /// Counts an answer.
     #[inline]
     pub(super) fn answered(&self, len: usize) {
@@ -147,10 +147,10 @@ impl Counters {
     }
 }
 
-impl Totals {
+impl CounterTotals {
     /// The sum over threads.
-    pub fn of(counters: &[Arc<Counters>]) -> Totals {
-        let mut totals = Totals::default();
+    pub fn of(counters: &[Arc<ListenerCounters>]) -> CounterTotals {
+        let mut totals = CounterTotals::default();
         counters.iter().for_each(|counters| totals.count(counters));
         totals
     }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn totals_are_sums_and_the_table_names_them() {
-        let counters = [Arc::new(Counters::default()), Arc::new(Counters::default())];
+        let counters = [Arc::new(ListenerCounters::default()), Arc::new(ListenerCounters::default())];
         for (counters, len) in counters.iter().zip([5, 7]) {
             counters.answered(len);
             for slipped in [1, 3] {
@@ -171,7 +171,7 @@ mod tests {
                 counters.take_over(&answer::Counters { slipped, rcodes, ..Default::default() });
             }
         }
-        let totals = Totals::of(&counters);
+        let totals = CounterTotals::of(&counters);
         assert_eq!((totals.answers, totals.answer_octets, totals.slipped, totals.rcodes[3]), (2, 12, 6, 6));
         for (name, sum) in [("answer_octets", 12), ("slipped", 6)] {
             let row = METRICS.iter().position(|metric| metric.name == name).expect("in the table");

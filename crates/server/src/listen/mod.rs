@@ -4,18 +4,18 @@
 //! UDP and streams have threads of their own, so that neither a flood of connections nor a transfer stalls a datagram.
 
 mod bind;
-mod clients;
-mod connection;
+mod client_counts;
 mod connection_pool;
 mod counters;
-mod guard;
+mod panic_guard;
 mod rate_limited_log;
-mod tcp;
+mod tcp_connection;
 mod tcp_responder;
-mod udp;
+mod tcp_worker;
+mod udp_worker;
 
-pub use bind::{BindError, Listeners, bind};
-pub use counters::{Counters, METRICS, Metric, Totals};
+pub use bind::{ListenError, Listeners, bind};
+pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
 
 use answer::{Request, Response, Served, Subscriber, WorkerState};
 use netio::epoll::Waker;
@@ -24,10 +24,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tcp_worker::TcpWorker;
+use udp_worker::UdpWorker;
 
 /// How to listen and what to put up with.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ListenConfig {
     /// Threads for UDP, each on a processor of its own as far as there are enough, for every address.
     pub workers: usize,
     /// Threads for TCP.
@@ -56,9 +58,9 @@ const UNSENT: u32 = 64 << 10;
 /// How long the kernel tries to deliver what is left of a closed connection: some retransmissions.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ListenConfig {
+    fn default() -> ListenConfig {
+        ListenConfig {
             workers: 1,
             tcp_workers: 1,
             connections: 10_000,
@@ -73,8 +75,8 @@ impl Default for Options {
     }
 }
 
-/// What answers the queries of one thread. The server has [`Responder`]; tests of the listeners have their own.
-pub trait Answer: Send + 'static {
+/// What answers the queries of one thread. The server has [`ZoneResponder`]; tests of the listeners have their own.
+pub trait Responder: Send + 'static {
     /// Looks whether there is something newer to serve; called once per batch.
     fn refresh(&mut self);
     /// Prepares for queries that will be answered soon, see [`answer::prefetch`].
@@ -86,19 +88,19 @@ pub trait Answer: Send + 'static {
 }
 
 /// Answers from the published zones.
-pub struct Responder {
+pub struct ZoneResponder {
     subscriber: Subscriber<Served>,
     worker: WorkerState,
 }
 
-impl Responder {
+impl ZoneResponder {
     /// A responder of its own for one thread.
-    pub fn new(subscriber: Subscriber<Served>) -> Responder {
-        Responder { subscriber, worker: WorkerState::new() }
+    pub fn new(subscriber: Subscriber<Served>) -> ZoneResponder {
+        ZoneResponder { subscriber, worker: WorkerState::new() }
     }
 }
 
-impl Answer for Responder {
+impl Responder for ZoneResponder {
     fn refresh(&mut self) {
         self.subscriber.refresh();
     }
@@ -119,26 +121,26 @@ impl Answer for Responder {
 }
 
 /// The threads that serve.
-pub struct Running {
+pub struct ListenerThreads {
     stop: Arc<AtomicBool>,
     wakers: Vec<Arc<Waker>>,
     threads: Vec<JoinHandle<()>>,
-    udp: Vec<Arc<Counters>>,
-    tcp: Vec<Arc<Counters>>,
+    udp: Vec<Arc<ListenerCounters>>,
+    tcp: Vec<Arc<ListenerCounters>>,
 }
 
-impl Running {
+impl ListenerThreads {
     /// What was counted over UDP so far.
-    pub fn udp_totals(&self) -> Totals {
-        Totals::of(&self.udp)
+    pub fn udp_totals(&self) -> CounterTotals {
+        CounterTotals::of(&self.udp)
     }
 
     /// What was counted over TCP so far.
-    pub fn tcp_totals(&self) -> Totals {
-        Totals::of(&self.tcp)
+    pub fn tcp_totals(&self) -> CounterTotals {
+        CounterTotals::of(&self.tcp)
     }
 
-    /// Stops: what has arrived is still answered, and connections with answers under way have [`Options::grace`] to take them.
+    /// Stops: what has arrived is still answered, and connections with answers under way have [`ListenConfig::grace`] to take them.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.wakers.iter().for_each(|waker| waker.wake());
@@ -150,34 +152,35 @@ impl Running {
 }
 
 impl Listeners {
-    /// Starts the threads; `answerer` is called once for each.
-    pub fn serve<A: Answer>(self, mut answerer: impl FnMut() -> A) -> io::Result<Running> {
-        guard::log_panics();
+    /// Starts the threads; `responder` is called once for each.
+    pub fn serve<R: Responder>(self, mut responder: impl FnMut() -> R) -> io::Result<ListenerThreads> {
+        panic_guard::log_panics();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut running = Running { stop, wakers: Vec::new(), threads: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
+        let mut running =
+            ListenerThreads { stop, wakers: Vec::new(), threads: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
         let processors = netio::cpu_affinity::allowed_cpus()?;
         for (number, socket) in self.udp {
-            let counters = Arc::new(Counters::default());
+            let counters = Arc::new(ListenerCounters::default());
             running.udp.push(counters.clone());
             let stop = running.stop.clone();
             let processor = processors[number % processors.len()];
-            let (name, answer) = (format!("udp-{number}"), answerer());
-            running.spawn(name, move || udp::Worker::new(socket, answer, counters, stop).run_on(processor))?;
+            let (name, responder) = (format!("udp-{number}"), responder());
+            running.spawn(name, move || UdpWorker::new(socket, responder, counters, stop).run_on(processor))?;
         }
         for (number, listeners) in self.tcp.into_iter().enumerate() {
-            let counters = Arc::new(Counters::default());
+            let counters = Arc::new(ListenerCounters::default());
             running.tcp.push(counters.clone());
             let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());
             let stop = running.stop.clone();
-            let worker = tcp::Worker::new(listeners, answerer(), counters, stop, waker, &self.options)?;
+            let worker = TcpWorker::new(listeners, responder(), counters, stop, waker, &self.options)?;
             running.spawn(format!("tcp-{number}"), move || worker.run())?;
         }
         Ok(running)
     }
 }
 
-impl Running {
+impl ListenerThreads {
     fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.threads.push(thread::Builder::new().name(name).spawn(work)?);
         Ok(())

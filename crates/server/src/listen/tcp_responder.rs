@@ -1,7 +1,7 @@
 //! What all connections of a thread share: the answerer, and the buffer that it writes to.
 
-use super::Answer;
-use super::counters::Counters;
+use super::Responder;
+use super::counters::ListenerCounters;
 use super::rate_limited_log::RateLimitedLog;
 use answer::{Request, Response, Transport};
 use std::hash::{BuildHasher, RandomState};
@@ -28,24 +28,24 @@ const TRANSFER_LINES: u32 = 100;
 const TRANSFER_LINES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Answers the messages of all connections of a thread.
-pub(super) struct TcpResponder<A> {
-    answer: A,
-    pub(super) output: Output,
-    pub(super) samples: Samples,
-    counters: Arc<Counters>,
+pub(super) struct TcpResponder<R> {
+    responder: R,
+    pub(super) output: TurnOutput,
+    pub(super) samples: MemorySampler,
+    counters: Arc<ListenerCounters>,
     transport: Transport,
     now_s: u32,
     transfer_log: RateLimitedLog,
 }
 
-impl<A: Answer> TcpResponder<A> {
-    pub(super) fn new(answer: A, counters: Arc<Counters>, idle_timeout: Duration) -> TcpResponder<A> {
+impl<R: Responder> TcpResponder<R> {
+    pub(super) fn new(responder: R, counters: Arc<ListenerCounters>, idle_timeout: Duration) -> TcpResponder<R> {
         // RFC 7828 3.1: in units of 100 milliseconds.
         let idle_ds = u16::try_from(idle_timeout.as_millis() / 100).unwrap_or(u16::MAX);
         TcpResponder {
-            answer,
-            output: Output::new(),
-            samples: Samples::new(),
+            responder,
+            output: TurnOutput::new(),
+            samples: MemorySampler::new(),
             counters,
             transport: Transport::Tcp { idle_ds },
             now_s: 0,
@@ -55,13 +55,13 @@ impl<A: Answer> TcpResponder<A> {
 
     /// Prepares for a round of turns.
     pub(super) fn begin_round(&mut self, now: Duration) {
-        self.answer.refresh();
+        self.responder.refresh();
         self.now_s = now.as_secs() as u32;
     }
 
     /// Publishes what was counted in a round of turns.
     pub(super) fn end_round(&mut self) {
-        self.counters.take_over(self.answer.counters());
+        self.counters.take_over(self.responder.counters());
     }
 
     /// Answers the whole messages in `input` into the empty output, in order, until the turn is used up or a transfer begins.
@@ -88,7 +88,7 @@ impl<A: Answer> TcpResponder<A> {
         self.counters.queries.add(1);
         self.counters.query_octets.add(message.len());
         let request = Request { message, peer, transport: self.transport, now_s: self.now_s };
-        match self.answer.answer(request, self.output.room()) {
+        match self.responder.answer(request, self.output.room()) {
             Response::Send(len) => {
                 self.output.push(len);
                 self.counters.answered(len);
@@ -121,7 +121,7 @@ impl<A: Answer> TcpResponder<A> {
     }
 
     fn digests(&self) -> u64 {
-        self.answer.counters().nsec3_digests
+        self.responder.counters().nsec3_digests
     }
 }
 
@@ -132,14 +132,14 @@ pub(super) fn first_message(stream: &[u8]) -> Option<&[u8]> {
 }
 
 /// The answers of a turn, each preceded by its length.
-pub(super) struct Output {
+pub(super) struct TurnOutput {
     octets: Box<[u8]>,
     filled: usize,
 }
 
-impl Output {
-    fn new() -> Output {
-        Output { octets: vec![0; TURN_OCTETS].into(), filled: 0 }
+impl TurnOutput {
+    fn new() -> TurnOutput {
+        TurnOutput { octets: vec![0; TURN_OCTETS].into(), filled: 0 }
     }
 
     pub(super) fn clear(&mut self) {
@@ -169,7 +169,7 @@ impl Output {
 
 /// Picks the turns after which the kernel is asked what it holds for a connection: one for every 16 KiB written on average, at
 /// random, so that clients who read cost next to nothing and none who does not read can avoid it.
-pub(super) struct Samples {
+pub(super) struct MemorySampler {
     key: RandomState,
     drawn: u64,
     /// How much is written before the next one.
@@ -179,9 +179,9 @@ pub(super) struct Samples {
 /// A turn that writes as much as this is always picked.
 const SAMPLE_MAX: usize = 32 << 10;
 
-impl Samples {
-    fn new() -> Samples {
-        Samples { key: RandomState::new(), drawn: 0, left: 0 }
+impl MemorySampler {
+    fn new() -> MemorySampler {
+        MemorySampler { key: RandomState::new(), drawn: 0, left: 0 }
     }
 
     /// Whether a turn that wrote `len` octets is picked.
@@ -213,7 +213,7 @@ mod tests {
     #[derive(Default)]
     struct Digesting(answer::Counters);
 
-    impl Answer for Digesting {
+    impl Responder for Digesting {
         fn refresh(&mut self) {}
 
         fn counters(&self) -> &answer::Counters {
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn output_has_room_for_messages_of_the_greatest_length() {
-        let mut output = Output::new();
+        let mut output = TurnOutput::new();
         let mut count = 0;
         while output.has_room() {
             assert_eq!(output.room().len(), MESSAGE_MAX);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn samples_are_spread_over_what_is_written() {
-        let mut samples = Samples::new();
+        let mut samples = MemorySampler::new();
         let picked = (0..10_000).filter(|_| samples.pick(1600)).count();
         assert!((800..1200).contains(&picked), "{picked} of 16 MB");
         assert!((0..100).all(|_| samples.pick(SAMPLE_MAX)));

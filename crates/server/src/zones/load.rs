@@ -10,16 +10,16 @@ use zone::load::{Options, Outcome};
 use zone::text::{Included, Limits, ReadAt, Refusal};
 use zone::{Checks, Diagnostic, Difference, Place, Severity, Zone, text};
 
-use super::file::{Folders, ZoneFile};
-use super::pool::{TooBig, Turn};
-use super::progress::Progress;
-use super::stamp::{Files, Stamp};
+use super::change_detection::{FilesRead, Fingerprint};
+use super::load_progress::ReadProgress;
+use super::read_pool::{LaneLimits, TooLarge};
+use super::zone_file::{IncludeFolders, ZoneFile};
 use crate::config::{ZoneLimits, ZonePolicy};
 use crate::input;
 use crate::printable::path_text;
 
 /// What came of reading a zone's files.
-pub struct Loaded {
+pub struct LoadedZone {
     /// The zone, unless there were errors.
     pub zone: Option<Zone>,
     /// Whether it differs from the previous version.
@@ -27,7 +27,7 @@ pub struct Loaded {
     /// What was found, errors and warnings.
     pub findings: Vec<Diagnostic>,
     /// What the files were like.
-    pub stamp: Stamp,
+    pub fingerprint: Fingerprint,
     /// The files included.
     pub includes: Box<[PathBuf]>,
 }
@@ -37,7 +37,7 @@ const ERROR_LIMIT: usize = 100;
 
 /// What a zone is read for.
 #[derive(Clone, Copy)]
-pub enum Aim<'z> {
+pub enum LoadPurpose<'z> {
     /// To be served, sharing with the version served now what is the same.
     Serve(Option<&'z Zone>),
     /// To find all that is wrong with it by these checks.
@@ -49,46 +49,46 @@ pub fn load(
     apex: NameRef<'_>,
     path: &Path,
     policy: &ZonePolicy,
-    aim: Aim<'_>,
-    turn: Turn,
-    progress: &Progress,
-) -> Result<Loaded, TooBig> {
-    let job = Job { apex, path, policy, aim, progress, files: Files::default() };
+    purpose: LoadPurpose<'_>,
+    turn: LaneLimits,
+    progress: &ReadProgress,
+) -> Result<LoadedZone, TooLarge> {
+    let job = ZoneLoad { apex, path, policy, purpose, progress, files: FilesRead::default() };
     let len = job.files.note(path);
     if len >= turn.below {
-        return Err(TooBig(len));
+        return Err(TooLarge(len));
     }
     // A mistake of ours in reading must not end the server.
     let read = catch_unwind(AssertUnwindSafe(|| job.read(turn.threads)));
     let read = read.unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
     // A zone that failed is tried again, whether its files have changed or not.
-    let stamp = if read.zone.is_some() { job.files.stamp() } else { Stamp::NONE };
+    let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
     let includes = job.files.others(path);
-    Ok(Loaded { zone: read.zone, is_changed, findings: read.diagnostics, stamp, includes })
+    Ok(LoadedZone { zone: read.zone, is_changed, findings: read.diagnostics, fingerprint, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
 /// A zone to be read.
-struct Job<'j> {
+struct ZoneLoad<'j> {
     apex: NameRef<'j>,
     path: &'j Path,
     policy: &'j ZonePolicy,
-    aim: Aim<'j>,
-    progress: &'j Progress,
-    files: Files,
+    purpose: LoadPurpose<'j>,
+    progress: &'j ReadProgress,
+    files: FilesRead,
 }
 
-impl Job<'_> {
+impl ZoneLoad<'_> {
     fn read(&self, threads: usize) -> Outcome {
         let text = match self.open() {
             Ok(text) => text,
             Err(Refusal { message, help }) => return failed(self.path, message, help),
         };
-        let (previous, thorough, checks) = match self.aim {
-            Aim::Serve(previous) => (previous, false, self.policy.checks),
-            Aim::Check(checks) => (None, true, checks),
+        let (previous, thorough, checks) = match self.purpose {
+            LoadPurpose::Serve(previous) => (previous, false, self.policy.checks),
+            LoadPurpose::Check(checks) => (None, true, checks),
         };
         let ZoneLimits { max_records, max_generated, nsec3_max_iterations } = self.policy.limits;
         let folders = self.folders();
@@ -115,24 +115,24 @@ impl Job<'_> {
         if let Some(file) = ZoneFile::open(self.path).map_err(unreadable)? {
             return Ok(Box::new(file));
         }
-        match self.aim {
-            Aim::Serve(_) => {
+        match self.purpose {
+            LoadPurpose::Serve(_) => {
                 let help = "write the zone to a file: it is read again with reloads";
                 Err(Refusal { message: "the zone file is no regular file".into(), help })
             }
-            Aim::Check(_) => input::read(self.path).map(|text| Box::new(text) as _).map_err(unreadable),
+            LoadPurpose::Check(_) => input::read(self.path).map(|text| Box::new(text) as _).map_err(unreadable),
         }
     }
 
     /// Where included files may be.
-    fn folders(&self) -> Folders<'_> {
+    fn folders(&self) -> IncludeFolders<'_> {
         let own = self.path.parent().unwrap_or(Path::new(""));
         let others = self.policy.config_folder.iter().chain(&self.policy.include_paths);
-        Folders::new(std::iter::once(own).chain(others.map(PathBuf::as_path)))
+        IncludeFolders::new(std::iter::once(own).chain(others.map(PathBuf::as_path)))
     }
 
     /// Opens an included file; its path starts at the folder of the file that includes it.
-    fn include(&self, written: &str, place: &Place, folders: &Folders<'_>) -> Result<Included, Refusal> {
+    fn include(&self, written: &str, place: &Place, folders: &IncludeFolders<'_>) -> Result<Included, Refusal> {
         let includer = self.files.named(&place.file);
         let path = includer.parent().unwrap_or(Path::new("")).join(written);
         self.files.note(&path);
@@ -143,7 +143,7 @@ impl Job<'_> {
 /// The text of a zone file, with a note of when nothing is left to be read of it and of those that it includes.
 struct WatchedText<'j> {
     text: Box<dyn ReadAt>,
-    progress: &'j Progress,
+    progress: &'j ReadProgress,
 }
 
 impl ReadAt for WatchedText<'_> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use answer::{Publisher, Served, ServedZone};
 
 /// What is served, and what will be with the next step.
-pub struct Publication {
+pub struct BatchedPublisher {
     publisher: Publisher<Served>,
     /// What is to be published next. It goes into the map all at once: zones stay and branches of the map are replaced
     /// with each step, so that in turns they would leave a heap full of holes.
@@ -27,11 +27,11 @@ const STEP_COST_FACTOR: u32 = 20;
 /// Where more than one in so many zones were put into the map, it may as well be copied.
 const COMPACT_SHARE: usize = 4;
 
-impl Publication {
+impl BatchedPublisher {
     /// Publishes a first value.
-    pub fn new(first: Served) -> Publication {
+    pub fn new(first: Served) -> BatchedPublisher {
         let publisher = Publisher::new(first);
-        Publication { publisher, taken: Vec::new(), inserted: 0, next_step: Instant::now() }
+        BatchedPublisher { publisher, taken: Vec::new(), inserted: 0, next_step: Instant::now() }
     }
 
     /// The thread that publishes.
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn zones_are_published_in_steps() {
-        let mut publication = Publication::new(Served::default());
+        let mut publication = BatchedPublisher::new(Served::default());
         let mut reader = publication.publisher().subscribe();
         assert_eq!(publication.due(), None);
         publication.take(zone("a."));

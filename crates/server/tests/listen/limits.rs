@@ -3,7 +3,7 @@
 use super::{
     DIGESTS, GREAT, SOON, TRANSPORT, ask, connect, framed, impatient, is_closed, options, read_id, read_message, serve,
 };
-use server::listen::Options;
+use server::listen::ListenConfig;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn slow_readers_are_bounded_and_in_nobodys_way() {
 /// Ten clients that read nothing make the server and the kernel hold more than they may together: the first of them have to go.
 #[test]
 fn what_connections_hold_together_is_bounded() {
-    let (running, server) = serve(&Options { held: 1 << 20, ..options() });
+    let (running, server) = serve(&ListenConfig { held: 1 << 20, ..options() });
     let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
     let mut greedy: Vec<TcpStream> = (0..10).map(|_| connect(server)).collect();
     for stream in &mut greedy {
@@ -95,7 +95,7 @@ fn late_readers_get_every_answer() {
 
 #[test]
 fn the_longest_idle_connection_makes_room() {
-    let (running, server) = serve(&Options { connections: 3, ..options() });
+    let (running, server) = serve(&ListenConfig { connections: 3, ..options() });
     let mut streams: Vec<TcpStream> = (0..3).map(|_| connect(server)).collect();
     for (id, stream) in (0..).zip(&mut streams) {
         assert_eq!(ask(stream, id).expect("an answer"), id);
@@ -115,7 +115,7 @@ fn the_longest_idle_connection_makes_room() {
 /// Whoever is stuck in a message goes before a client that behaves, however long that one is idle.
 #[test]
 fn a_stuck_connection_makes_room_before_an_idle_one() {
-    let (running, server) = serve(&Options { connections: 2, ..options() });
+    let (running, server) = serve(&ListenConfig { connections: 2, ..options() });
     let (mut polite, mut stuck) = (connect(server), connect(server));
     assert_eq!(ask(&mut polite, 1).expect("an answer"), 1);
     stuck.write_all(&framed(2, 0)[..5]).expect("loopback");
@@ -178,7 +178,7 @@ fn a_half_closed_connection_is_delivered_and_ended() {
 
 #[test]
 fn one_client_has_only_its_share() {
-    let (running, server) = serve(&Options { connections_per_client: 2, ..options() });
+    let (running, server) = serve(&ListenConfig { connections_per_client: 2, ..options() });
     let (mut first, mut second, mut third) = (connect(server), connect(server), connect(server));
     assert_eq!([1, 2], [ask(&mut first, 1).expect("an answer"), ask(&mut second, 2).expect("an answer")]);
     assert!(ask(&mut third, 3).is_err());

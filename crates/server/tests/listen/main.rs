@@ -4,7 +4,7 @@ mod descriptors;
 mod limits;
 
 use answer::{Request, Response, Transport};
-use server::listen::{self, Answer, Options, Running};
+use server::listen::{self, ListenConfig, ListenerThreads, Responder};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const DIGESTS: u8 = 5;
 /// Answer with the idle timeout in the last two octets, over TCP.
 const TRANSPORT: u8 = 4;
 
-impl Answer for Obedient {
+impl Responder for Obedient {
     fn refresh(&mut self) {}
 
     fn counters(&self) -> &answer::Counters {
@@ -62,22 +62,22 @@ impl Answer for Obedient {
     }
 }
 
-/// Options under which nothing takes long.
-fn options() -> Options {
-    Options {
+/// ListenConfig under which nothing takes long.
+fn options() -> ListenConfig {
+    ListenConfig {
         idle_timeout: Duration::from_secs(5),
         grace: Duration::from_secs(2),
         udp: netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() },
-        tcp: netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..Options::default().tcp },
-        ..Options::default()
+        tcp: netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..ListenConfig::default().tcp },
+        ..ListenConfig::default()
     }
 }
 
-fn impatient() -> Options {
-    Options { idle_timeout: Duration::from_millis(500), ..options() }
+fn impatient() -> ListenConfig {
+    ListenConfig { idle_timeout: Duration::from_millis(500), ..options() }
 }
 
-fn serve(options: &Options) -> (Running, SocketAddr) {
+fn serve(options: &ListenConfig) -> (ListenerThreads, SocketAddr) {
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], options).expect("loopback");
     let address = listeners.addresses()[0];
     (listeners.serve(Obedient::default).expect("threads"), address)
@@ -150,7 +150,7 @@ fn a_panic_costs_one_datagram() {
 
 #[test]
 fn every_worker_and_address_answers() {
-    let options = Options { workers: 3, tcp_workers: 2, ..options() };
+    let options = ListenConfig { workers: 3, tcp_workers: 2, ..options() };
     let first = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback").addresses()[0];
     let listeners = listen::bind(&[first, "127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let addresses = listeners.addresses().to_vec();
@@ -269,7 +269,7 @@ fn a_stop_finishes_what_is_under_way() {
 #[test]
 fn a_stop_does_not_wait_for_ever() {
     for (octets, grace_ms) in [(vec![0], 0..350), ((0..300).flat_map(|id| framed(id, GREAT)).collect(), 400..1500)] {
-        let (running, server) = serve(&Options { grace: Duration::from_millis(400), ..options() });
+        let (running, server) = serve(&ListenConfig { grace: Duration::from_millis(400), ..options() });
         let mut stream = connect(server);
         stream.write_all(&octets).expect("3 KB fit into the socket");
         std::thread::sleep(Duration::from_millis(100));

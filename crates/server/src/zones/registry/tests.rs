@@ -9,6 +9,7 @@ use zone::text::{self, Source};
 
 use super::*;
 use crate::config::read;
+use crate::zones::read_pool;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -43,34 +44,41 @@ impl Gate {
     }
 }
 
-fn loaded(apex: NameRef<'_>, serial: u32) -> Loaded {
+fn loaded(apex: NameRef<'_>, serial: u32) -> LoadedZone {
     let text = format!("@ 60 SOA ns.invalid. host.invalid. {serial} 1 1 1 1\n@ 60 NS ns.invalid.\n");
     let source = Source { name: "x".into(), bytes: text.as_bytes() };
     let zone = zone::load::load(source, &zone::load::Options::new(text::Options::new(apex))).zone;
     assert!(zone.is_some(), "{text}");
-    Loaded { zone, is_changed: true, findings: Vec::new(), stamp: Stamp::NONE, includes: Box::default() }
+    LoadedZone {
+        zone,
+        is_changed: true,
+        findings: Vec::new(),
+        fingerprint: Fingerprint::NONE,
+        includes: Box::default(),
+    }
 }
 
 struct Bench {
-    zones: Zones,
-    results: Receiver<Done>,
+    zones: ZoneRegistry,
+    results: Receiver<FinishedRead>,
     gate: Arc<Gate>,
 }
 
 impl Bench {
-    /// Zones and their files.
+    /// ZoneRegistry and their files.
     fn new(zones: &[(&str, &str)]) -> Bench {
         let (sender, results) = channel();
         let gate = Arc::new(Gate::default());
         let at = gate.clone();
-        let read = move |task: &Task<Look>, _| Ok(LookResult::Anew(loaded(task.job.apex(), at.wait(&task.file))));
-        let zones_of = Zones::with_reader(&Server::default(), read, move |done| _ = sender.send(done));
+        let read =
+            move |task: &ReadTask<LoadJob>, _| Ok(LoadResult::Loaded(loaded(task.job.apex(), at.wait(&task.file))));
+        let zones_of = ZoneRegistry::with_reader(&Server::default(), read, move |done| _ = sender.send(done));
         let mut bench = Bench { zones: zones_of.expect("random numbers"), results, gate };
         bench.configure(zones);
         bench
     }
 
-    /// Returns what [`Zones::is_settled`] wants to know.
+    /// Returns what [`ZoneRegistry::is_settled`] wants to know.
     fn configure(&mut self, zones: &[(&str, &str)]) -> u64 {
         let mut reader = read::Reader::default();
         zones.iter().for_each(|(name, file)| reader.zone_argument(name.parse().expect("a name"), Path::new(file)));
@@ -95,7 +103,7 @@ impl Bench {
 
     /// Reads that wait now are stuck from now on.
     fn let_time_pass(&mut self) -> Vec<String> {
-        let later = Instant::now() + 2 * pool::STUCK_AFTER;
+        let later = Instant::now() + 2 * read_pool::STUCK_AFTER;
         self.zones.watch(later).iter().map(|task| task.job.apex().to_string()).collect()
     }
 

@@ -74,7 +74,7 @@ impl ReadAt for ZoneFile {
 }
 
 /// The folders that included files must be in, or below.
-pub struct Folders<'p> {
+pub struct IncludeFolders<'p> {
     named: Vec<&'p Path>,
     resolved: OnceLock<Vec<PathBuf>>,
     /// Whether all files written before the load are old enough; one wait is enough for that.
@@ -85,10 +85,10 @@ pub struct Folders<'p> {
 const ELSEWHERE: &str =
     "put it below the folder of the zone file or of the configuration, or add its folder to `include-paths`";
 
-impl<'p> Folders<'p> {
+impl<'p> IncludeFolders<'p> {
     /// These folders, if they are there.
-    pub fn new(named: impl Iterator<Item = &'p Path>) -> Folders<'p> {
-        Folders { named: named.collect(), resolved: OnceLock::new(), has_waited: AtomicBool::new(false) }
+    pub fn new(named: impl Iterator<Item = &'p Path>) -> IncludeFolders<'p> {
+        IncludeFolders { named: named.collect(), resolved: OnceLock::new(), has_waited: AtomicBool::new(false) }
     }
 
     /// Opens an included file, wherever links and `..` lead to.

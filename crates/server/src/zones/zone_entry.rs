@@ -7,31 +7,31 @@ use answer::{Acl, AddressPrefix, ServedZone, ZoneState};
 use wire::NameRef;
 use zone::Zone;
 
-use super::load::Loaded;
-use super::stamp::Stamp;
+use super::change_detection::Fingerprint;
+use super::load::LoadedZone;
 use crate::config::{ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, Finding, ZoneReport};
 
 /// A zone: what is served of it, and what tells whether it must be read again.
-pub struct Entry {
+pub struct ZoneEntry {
     /// What is published, or will be with the next step.
     pub served: Arc<ServedZone>,
     /// Where it comes from.
     pub source: ZoneSource,
     /// What its files were like when they were read.
-    pub stamp: Stamp,
+    pub fingerprint: Fingerprint,
 }
 
-impl Entry {
+impl ZoneEntry {
     /// A zone that is not loaded yet.
-    pub fn new(config: ZoneConfig, allow_transfer: Arc<Acl>) -> Entry {
+    pub fn new(config: ZoneConfig, allow_transfer: Arc<Acl>) -> ZoneEntry {
         let served = Arc::new(ServedZone { state: ZoneState::Unavailable(config.name), allow_transfer });
-        Entry { served, source: config.source, stamp: Stamp::NONE }
+        ZoneEntry { served, source: config.source, fingerprint: Fingerprint::NONE }
     }
 }
 
 /// The change from the version served so far to what was read, if there is one.
-pub fn change_of(old: &ServedZone, loaded: &Loaded) -> Option<ZoneReport> {
+pub fn change_of(old: &ServedZone, loaded: &LoadedZone) -> Option<ZoneReport> {
     let change = match (old.zone(), &loaded.zone) {
         (None, None) => Change::Failed,
         (Some(_), None) => Change::Kept,

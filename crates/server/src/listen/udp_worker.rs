@@ -1,8 +1,8 @@
 //! Datagrams: one thread a socket, pinned, which answers a batch at a time.
 
-use super::Answer;
-use super::counters::Counters;
-use super::guard::guard;
+use super::Responder;
+use super::counters::ListenerCounters;
+use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
 use answer::{MAX_UDP, Request, Response, Transport};
 use netio::udp_server::{ServerBatch, ServerSocket};
@@ -24,16 +24,21 @@ const LAST_BATCHES: usize = 100;
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// One thread's work.
-pub(super) struct Worker<A> {
+pub(super) struct UdpWorker<R> {
     socket: ServerSocket,
-    answer: A,
-    counters: Arc<Counters>,
+    responder: R,
+    counters: Arc<ListenerCounters>,
     stop: Arc<AtomicBool>,
 }
 
-impl<A: Answer> Worker<A> {
-    pub(super) fn new(socket: ServerSocket, answer: A, counters: Arc<Counters>, stop: Arc<AtomicBool>) -> Worker<A> {
-        Worker { socket, answer, counters, stop }
+impl<R: Responder> UdpWorker<R> {
+    pub(super) fn new(
+        socket: ServerSocket,
+        responder: R,
+        counters: Arc<ListenerCounters>,
+        stop: Arc<AtomicBool>,
+    ) -> UdpWorker<R> {
+        UdpWorker { socket, responder, counters, stop }
     }
 
     /// Serves until it is stopped, on one processor.
@@ -42,17 +47,17 @@ impl<A: Answer> Worker<A> {
             tracing::warn!(processor, %error, "cannot keep a UDP thread on its processor; it runs where the kernel likes");
         }
         let batch = ServerBatch::new(self.socket, BATCH, MAX_UDP);
-        let mut desk = Desk { batch, answer: self.answer, counters: self.counters };
+        let mut batches = UdpResponder { batch, responder: self.responder, counters: self.counters };
         let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
         while !self.stop.load(Ordering::Relaxed) {
-            match desk.batch.receive() {
-                Ok(count) => desk.answer_batch(count),
+            match batches.batch.receive() {
+                Ok(count) => batches.answer_batch(count),
                 Err(error) => pause(error, &mut failures),
             }
         }
         for _ in 0..LAST_BATCHES {
-            match desk.batch.receive_ready() {
-                Ok(count) if count > 0 => desk.answer_batch(count),
+            match batches.batch.receive_ready() {
+                Ok(count) if count > 0 => batches.answer_batch(count),
                 _ => break,
             }
         }
@@ -66,26 +71,26 @@ fn pause(error: io::Error, failures: &mut RateLimitedLog) {
     thread::sleep(ERROR_PAUSE);
 }
 
-struct Desk<A> {
+struct UdpResponder<R> {
     batch: ServerBatch,
-    answer: A,
-    counters: Arc<Counters>,
+    responder: R,
+    counters: Arc<ListenerCounters>,
 }
 
-impl<A: Answer> Desk<A> {
+impl<R: Responder> UdpResponder<R> {
     /// Answers what was received; that may be nothing, but what was published meanwhile is to be seen, and what it
     /// replaces to be let go of.
     fn answer_batch(&mut self, count: usize) {
-        self.answer.refresh();
+        self.responder.refresh();
         self.counters.queries.add(count);
         let now_s = clock::real().as_secs() as u32;
         let (mut next, mut fetched) = (0, 0);
         while next < count {
-            let whole = guard(|| {
+            let whole = catch_panic(|| {
                 while next < count {
                     if next == fetched {
                         fetched = count.min(next + AHEAD);
-                        self.answer.prefetch((next..fetched).map(|index| self.batch.request(index)));
+                        self.responder.prefetch((next..fetched).map(|index| self.batch.request(index)));
                     }
                     // Before it is answered: a panic leaves this one out and goes on with those behind it.
                     next += 1;
@@ -94,7 +99,7 @@ impl<A: Answer> Desk<A> {
             });
             self.counters.panics.add(usize::from(whole.is_none()));
         }
-        self.counters.take_over(self.answer.counters());
+        self.counters.take_over(self.responder.counters());
         self.counters.unsent.add(self.batch.send());
     }
 
@@ -105,7 +110,7 @@ impl<A: Answer> Desk<A> {
         // What did not fit is missing at the end, so that the message is malformed and gets the answer to that.
         self.counters.oversized.add(usize::from(slot.truncated));
         let request = Request { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
-        match self.answer.answer(request, slot.reply) {
+        match self.responder.answer(request, slot.reply) {
             Response::Send(len) => {
                 self.counters.answered(len);
                 self.batch.set_reply(index, len);

@@ -14,7 +14,7 @@ thread_local! {
 ///
 /// What it was working on must be made anew or not depend on its last use: buffers that every query fills again do not.
 #[inline]
-pub(super) fn guard<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     GUARDED.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work)).ok();
     GUARDED.set(false);
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn a_panic_is_caught_and_work_goes_on() {
         log_panics();
-        assert_eq!(guard(|| 1), Some(1));
-        assert_eq!(guard(|| -> u8 { panic!("a test") }), None);
-        assert_eq!(guard(|| 2), Some(2));
+        assert_eq!(catch_panic(|| 1), Some(1));
+        assert_eq!(catch_panic(|| -> u8 { panic!("a test") }), None);
+        assert_eq!(catch_panic(|| 2), Some(2));
     }
 }

@@ -1,8 +1,8 @@
 //! One TCP connection and all that it holds: reading its stream, having messages answered in order, writing.
 //!
-//! An idle connection is 32 octets and nothing else. One in the middle of something has [`Active`] besides.
+//! An idle connection is 32 octets and nothing else. One in the middle of something has [`ActiveState`] besides.
 
-use super::Answer;
+use super::Responder;
 use super::tcp_responder::{PREFIX_LEN, TcpResponder, first_message};
 use netio::epoll::Interest;
 use netio::tcp;
@@ -20,18 +20,18 @@ const IN_FLIGHT: usize = 16 << 10;
 const UNREAD: usize = 64 << 10;
 
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct TcpConnection {
     stream: TcpStream,
     /// When it last made progress, in milliseconds of the thread's clock, which may wrap.
     pub(super) since_ms: u32,
     /// IPv4 addresses are mapped; they cannot be mistaken, as IPv6 sockets here have IPv6 peers only.
     peer: [u8; 16],
-    active: Option<Box<Active>>,
+    active: Option<Box<ActiveState>>,
 }
 
 /// What a connection holds while it is in the middle of something.
 #[derive(Default)]
-struct Active {
+struct ActiveState {
     /// Received and not answered yet: at most one read.
     input: Buffer,
     /// Answers that the kernel would not take yet.
@@ -43,13 +43,13 @@ struct Active {
     closing: bool,
 }
 
-impl Connection {
-    pub(super) fn new(stream: TcpStream, peer: IpAddr, now_ms: u32) -> Connection {
+impl TcpConnection {
+    pub(super) fn new(stream: TcpStream, peer: IpAddr, now_ms: u32) -> TcpConnection {
         let peer = match peer {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
-        Connection { stream, since_ms: now_ms, peer, active: None }
+        TcpConnection { stream, since_ms: now_ms, peer, active: None }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -85,7 +85,7 @@ impl Connection {
 
     /// One turn: reads once (into `input` where no message has begun), answers, writes once. Returns whether it made progress: whether
     /// something was answered or taken by the kernel. Any error ends the connection.
-    pub(super) fn turn<A: Answer>(&mut self, responder: &mut TcpResponder<A>, input: &mut [u8]) -> io::Result<bool> {
+    pub(super) fn turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         responder.output.clear();
         let result = match self.active.take_if(|active| !active.is_idle()) {
             None => self.idle_turn(responder, input),
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    fn idle_turn<A: Answer>(&mut self, responder: &mut TcpResponder<A>, input: &mut [u8]) -> io::Result<bool> {
+    fn idle_turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         let Some(len) = receive(&self.stream, input)? else { return Ok(false) };
         let (used, transfer) = responder.answer_messages(self.peer(), &input[..len]);
         let answers = responder.output.filled();
@@ -118,7 +118,7 @@ impl Connection {
         Ok(!answers.is_empty())
     }
 
-    fn active_turn<A: Answer>(&self, responder: &mut TcpResponder<A>, active: &mut Active) -> io::Result<bool> {
+    fn active_turn<R: Responder>(&self, responder: &mut TcpResponder<R>, active: &mut ActiveState) -> io::Result<bool> {
         let flushed = active.flush(&self.stream)?;
         if !active.output.is_empty() {
             return Ok(flushed > 0);
@@ -143,7 +143,7 @@ impl Connection {
     }
 
     /// Counts the kernel's memory if it may be much, and lets go of what is not needed any more.
-    fn settle<A>(&mut self, responder: &mut TcpResponder<A>) {
+    fn settle<R>(&mut self, responder: &mut TcpResponder<R>) {
         let picked = responder.samples.pick(responder.output.filled().len());
         if picked || self.active.as_ref().is_some_and(|active| active.kernel > 0 || !active.output.is_empty()) {
             self.count_kernel();
@@ -161,7 +161,7 @@ impl Connection {
         let memory = Some(self.send_memory()).filter(|memory| *memory > IN_FLIGHT);
         match &mut self.active {
             Some(active) => active.kernel = memory.unwrap_or(0),
-            None => self.active = memory.map(|kernel| Box::new(Active { kernel, ..Active::default() })),
+            None => self.active = memory.map(|kernel| Box::new(ActiveState { kernel, ..ActiveState::default() })),
         }
         self.active.take_if(|active| active.holds_nothing());
     }
@@ -193,7 +193,7 @@ impl Connection {
     }
 }
 
-impl Active {
+impl ActiveState {
     fn held(&self) -> usize {
         let unread = if self.output.is_empty() { 0 } else { UNREAD };
         self.input.memory() + self.output.memory() + self.kernel + unread
@@ -310,9 +310,9 @@ pub(super) mod testing {
     use super::*;
 
     /// Leaves the connection with `len` octets of input, idle for 0; returns that this was progress.
-    pub(in crate::listen) fn hold(connection: &mut Connection, len: usize) -> bool {
+    pub(in crate::listen) fn hold(connection: &mut TcpConnection, len: usize) -> bool {
         let input = Buffer::from(&vec![0xff; len][..]);
-        connection.active = (len > 0).then(|| Box::new(Active { input, ..Active::default() }));
+        connection.active = (len > 0).then(|| Box::new(ActiveState { input, ..ActiveState::default() }));
         true
     }
 }

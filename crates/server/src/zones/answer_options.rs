@@ -11,19 +11,19 @@ use answer::rrl::RateLimitConfig;
 use crate::config::Server;
 
 /// The secret of server cookies where none is configured: random, and the same for as long as the process lives.
-pub struct Secret([u8; 16]);
+pub struct CookieSecret([u8; 16]);
 
-impl Secret {
+impl CookieSecret {
     /// A new one from the kernel.
-    pub fn random() -> io::Result<Secret> {
+    pub fn random() -> io::Result<CookieSecret> {
         let mut secret = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        Ok(Secret(secret))
+        Ok(CookieSecret(secret))
     }
 }
 
 /// How to answer with these settings.
-pub fn answer_config(server: &Server, secret: &Secret) -> Arc<AnswerConfig> {
+pub fn answer_config(server: &Server, secret: &CookieSecret) -> Arc<AnswerConfig> {
     let unless_empty = |text: &str| (!text.is_empty()).then(|| text.as_bytes().into());
     let configured: Vec<[u8; 16]> = server.cookie_secrets.iter().map(|secret| secret.0).collect();
     let secrets = if configured.is_empty() { vec![secret.0] } else { configured };

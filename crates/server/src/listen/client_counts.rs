@@ -1,22 +1,22 @@
 //! How many connections each client has, in constant memory.
 //!
-//! A count-min sketch: each client adds to two counters that a keyed hash chooses, and the lower one tells. Clients that share
+//! A count-min sketch: each client adds to two counters that a keyed hash chooses, and the lower one tells. ClientCounts that share
 //! both counters with a busy one are taken for it; nobody who does not know the key can bring that about.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 /// Counts connections by client.
-pub(super) struct Clients {
+pub(super) struct ClientCounts {
     counts: Box<[u32]>,
     key: RandomState,
 }
 
-impl Clients {
+impl ClientCounts {
     /// Room for the clients of `connections` connections.
-    pub(super) fn new(connections: usize) -> Clients {
+    pub(super) fn new(connections: usize) -> ClientCounts {
         let len = (connections * 2).next_power_of_two();
-        Clients { counts: vec![0; len].into(), key: RandomState::new() }
+        ClientCounts { counts: vec![0; len].into(), key: RandomState::new() }
     }
 
     /// How many connections the client of `peer` has, or a few more.
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn connections_are_counted_by_client() {
-        let mut clients = Clients::new(1000);
+        let mut clients = ClientCounts::new(1000);
         for peer in ["192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8:0:ff::2", "2001:db8:0:100::1"] {
             clients.add(ip(peer));
         }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn others_are_hardly_ever_taken_for_a_busy_client() {
-        let mut clients = Clients::new(10_000);
+        let mut clients = ClientCounts::new(10_000);
         (0..5000).for_each(|_| clients.add(ip("192.0.2.1")));
         (0..5000u32).for_each(|number| clients.add(IpAddr::V4(number.into())));
         let mistaken = (0..5000u32).filter(|number| clients.count(IpAddr::V4((*number).into())) >= 100).count();

@@ -1,9 +1,9 @@
 //! Whose turn it is to be looked at, where several reloads want to have all zones looked at.
 
 /// Goes round all zones, over and over again, as far as looks were asked for. Looks are numbered; who asks for one at
-/// every zone waits for all below an [`Sweep::end`].
+/// every zone waits for all below an [`LoadSchedule::end`].
 #[derive(Default)]
-pub struct Sweep {
+pub struct LoadSchedule {
     /// The zone whose turn is next.
     next: usize,
     zones: usize,
@@ -15,7 +15,7 @@ pub struct Sweep {
     renumbered: (u64, u64),
 }
 
-impl Sweep {
+impl LoadSchedule {
     /// Asks for one look at every zone from now on, of so many zones. Where they are not the zones from before, `next` is the
     /// number that the next zone has now: it goes on from there, so that no zone waits for ever while others come and go. Then
     /// everybody who asked waits for all of them: who knows which of them were looked at.
@@ -55,7 +55,7 @@ impl Sweep {
         self.end
     }
 
-    /// What stands for an earlier [`Sweep::end`] now.
+    /// What stands for an earlier [`LoadSchedule::end`] now.
     pub fn current(&self, end: u64) -> u64 {
         if end <= self.renumbered.0 { self.renumbered.1 } else { end }
     }
@@ -70,36 +70,36 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    fn looks(sweep: &mut Sweep, count: usize) -> Vec<usize> {
-        (0..count).map_while(|_| sweep.next()).map(|(zone, _)| zone).collect()
+    fn looks(schedule: &mut LoadSchedule, count: usize) -> Vec<usize> {
+        (0..count).map_while(|_| schedule.next()).map(|(zone, _)| zone).collect()
     }
 
     #[test]
     fn every_zone_has_its_turn_for_everybody_who_asks() {
-        let mut sweep = Sweep::default();
-        sweep.ask(4, Some(0));
-        let first = sweep.end();
-        assert_eq!(looks(&mut sweep, 3), [0, 1, 2]);
-        sweep.ask(4, None);
-        let second = sweep.end();
-        assert_eq!(looks(&mut sweep, 1), [3]);
-        assert!(sweep.has_reached(sweep.current(first)) && !sweep.has_reached(sweep.current(second)));
-        assert_eq!(looks(&mut sweep, 9), [0, 1, 2]);
-        assert!(sweep.has_reached(sweep.current(second)));
+        let mut schedule = LoadSchedule::default();
+        schedule.ask(4, Some(0));
+        let first = schedule.end();
+        assert_eq!(looks(&mut schedule, 3), [0, 1, 2]);
+        schedule.ask(4, None);
+        let second = schedule.end();
+        assert_eq!(looks(&mut schedule, 1), [3]);
+        assert!(schedule.has_reached(schedule.current(first)) && !schedule.has_reached(schedule.current(second)));
+        assert_eq!(looks(&mut schedule, 9), [0, 1, 2]);
+        assert!(schedule.has_reached(schedule.current(second)));
     }
 
     #[test]
     fn other_zones_are_looked_at_from_where_it_is() {
-        let mut sweep = Sweep::default();
-        sweep.ask(9, Some(0));
-        let first = sweep.end();
-        assert_eq!(looks(&mut sweep, 2), [0, 1]);
-        sweep.ask(3, Some(1));
-        assert_eq!((sweep.left(), sweep.current(first)), (3, sweep.end()));
-        assert_eq!(looks(&mut sweep, 9), [1, 2, 0]);
-        assert!(sweep.has_reached(sweep.current(first)));
-        sweep.ask(0, Some(0));
-        assert_eq!(sweep.next(), None);
-        assert!(sweep.has_reached(sweep.current(first)));
+        let mut schedule = LoadSchedule::default();
+        schedule.ask(9, Some(0));
+        let first = schedule.end();
+        assert_eq!(looks(&mut schedule, 2), [0, 1]);
+        schedule.ask(3, Some(1));
+        assert_eq!((schedule.left(), schedule.current(first)), (3, schedule.end()));
+        assert_eq!(looks(&mut schedule, 9), [1, 2, 0]);
+        assert!(schedule.has_reached(schedule.current(first)));
+        schedule.ask(0, Some(0));
+        assert_eq!(schedule.next(), None);
+        assert!(schedule.has_reached(schedule.current(first)));
     }
 }

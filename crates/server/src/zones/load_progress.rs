@@ -9,12 +9,12 @@ use crate::log;
 
 /// How far the reading of one zone is; counted by the threads that read it.
 #[derive(Default)]
-pub struct Progress {
+pub struct ReadProgress {
     octets: AtomicU64,
     is_read: AtomicBool,
 }
 
-impl Progress {
+impl ReadProgress {
     /// So many octets of zone text more are read.
     pub fn count_octets(&self, octets: u64) {
         self.octets.fetch_add(octets, Ordering::Relaxed);

@@ -13,34 +13,34 @@ use crate::printable::path_text;
 /// Device, inode, size and times of change of all files of a zone, in eight octets: two that differ are equal once in
 /// 2^64 times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(u64);
+pub struct Fingerprint(u64);
 
 /// A file written this shortly before it was read may be written again without its time changing: file systems keep
 /// times in steps of up to a second or so.
 const UNSURE_FOR: Duration = Duration::from_secs(1);
 
-impl Stamp {
-    /// Equal to no stamp of files: the zone has to be read.
-    pub const NONE: Stamp = Stamp(0);
+impl Fingerprint {
+    /// Equal to no fingerprint of files: the zone has to be read.
+    pub const NONE: Fingerprint = Fingerprint(0);
 
-    /// The stamp that these files have now.
-    pub fn of_now<'p>(paths: impl Iterator<Item = &'p Path>) -> Stamp {
-        let files = Files::default();
+    /// The fingerprint that these files have now.
+    pub fn of_now<'p>(paths: impl Iterator<Item = &'p Path>) -> Fingerprint {
+        let files = FilesRead::default();
         for path in paths {
             files.note(path);
         }
-        files.stamp()
+        files.fingerprint()
     }
 }
 
 /// The files of a zone as they are being read, by several threads and some of them twice.
 #[derive(Default)]
-pub struct Files {
+pub struct FilesRead {
     /// Zero is "to be read again in any case".
     seen: Mutex<BTreeMap<PathBuf, u64>>,
 }
 
-impl Files {
+impl FilesRead {
     /// Call before the file is opened, so that a change while it is read shows. Returns its length in octets, 0 where
     /// there is no such file.
     pub fn note(&self, path: &Path) -> u64 {
@@ -58,17 +58,17 @@ impl Files {
         if seen.contains_key(Path::new(text)) { text.into() } else { odd().cloned().unwrap_or_else(|| text.into()) }
     }
 
-    /// The stamp of all files noted.
-    pub fn stamp(&self) -> Stamp {
+    /// The fingerprint of all files noted.
+    pub fn fingerprint(&self) -> Fingerprint {
         let mut hasher = DefaultHasher::new();
-        for (path, stamp) in &*self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
-            if *stamp == 0 {
-                return Stamp::NONE;
+        for (path, fingerprint) in &*self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
+            if *fingerprint == 0 {
+                return Fingerprint::NONE;
             }
-            (path, stamp).hash(&mut hasher);
+            (path, fingerprint).hash(&mut hasher);
         }
         // Zero has a meaning of its own.
-        Stamp(hasher.finish().max(1))
+        Fingerprint(hasher.finish().max(1))
     }
 
     /// All files noted but `first`.
@@ -107,18 +107,18 @@ mod tests {
     fn a_change_of_any_file_shows() {
         let folder = tempfile::tempdir().expect("a folder");
         let (main, included) = (folder.path().join("main"), folder.path().join("included"));
-        let stamp = || Stamp::of_now([main.as_path(), included.as_path()].into_iter());
+        let fingerprint = || Fingerprint::of_now([main.as_path(), included.as_path()].into_iter());
         write(&main, "a", 100);
         write(&included, "b", 100);
-        let first = stamp();
-        assert_eq!(stamp(), first);
-        assert_ne!(first, Stamp::NONE);
+        let first = fingerprint();
+        assert_eq!(fingerprint(), first);
+        assert_ne!(first, Fingerprint::NONE);
         write(&included, "c", 50);
-        assert_ne!(stamp(), first);
+        assert_ne!(fingerprint(), first);
         write(&included, "cd", 50);
-        assert_ne!(stamp(), first);
+        assert_ne!(fingerprint(), first);
         let time = std::fs::metadata(&main).and_then(|metadata| metadata.modified()).expect("it is there");
-        let before = stamp();
+        let before = fingerprint();
         std::thread::sleep(Duration::from_millis(20));
         std::fs::write(&main, "z").expect("a file");
         File::options()
@@ -126,9 +126,9 @@ mod tests {
             .open(&main)
             .and_then(|file| file.set_modified(time))
             .expect("its time is set back");
-        assert_ne!(stamp(), before);
+        assert_ne!(fingerprint(), before);
         std::fs::remove_file(&included).expect("it was there");
-        assert_eq!(stamp(), Stamp::NONE);
+        assert_eq!(fingerprint(), Fingerprint::NONE);
     }
 
     #[test]
@@ -136,6 +136,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("main");
         write(&path, "a", 0);
-        assert_eq!(Stamp::of_now([path.as_path()].into_iter()), Stamp::NONE);
+        assert_eq!(Fingerprint::of_now([path.as_path()].into_iter()), Fingerprint::NONE);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What the thread that writes is given.
-pub(super) enum Output {
+pub(super) enum LogOutput {
     /// A line of the log with its line feed.
     Line(Vec<u8>),
     /// So many lines were dropped here.
@@ -20,38 +20,38 @@ pub(super) enum Output {
 const MAX_OCTETS: usize = 8 << 20;
 
 /// The end to which all threads write; none ever waits.
-pub(super) struct Queue {
-    outputs: Sender<Output>,
-    fill: Arc<Mutex<Fill>>,
+pub(super) struct LogQueue {
+    outputs: Sender<LogOutput>,
+    fill: Arc<Mutex<QueueFill>>,
 }
 
 /// The end from which one thread reads.
-pub(super) struct Receiver {
-    outputs: mpsc::Receiver<Output>,
-    fill: Arc<Mutex<Fill>>,
+pub(super) struct LogReceiver {
+    outputs: mpsc::Receiver<LogOutput>,
+    fill: Arc<Mutex<QueueFill>>,
 }
 
 #[derive(Default)]
-struct Fill {
+struct QueueFill {
     octets: usize,
     /// Lines dropped since the last one that was queued.
     dropped: u64,
 }
 
 /// Both ends of a queue.
-pub(super) fn new() -> (Queue, Receiver) {
+pub(super) fn new() -> (LogQueue, LogReceiver) {
     let (sender, receiver) = mpsc::channel();
-    let fill = Arc::new(Mutex::new(Fill::default()));
-    (Queue { outputs: sender, fill: fill.clone() }, Receiver { outputs: receiver, fill })
+    let fill = Arc::new(Mutex::new(QueueFill::default()));
+    (LogQueue { outputs: sender, fill: fill.clone() }, LogReceiver { outputs: receiver, fill })
 }
 
-impl Queue {
+impl LogQueue {
     /// Queues an output, or drops it where there is no room.
-    pub(super) fn push(&self, output: Output) {
+    pub(super) fn push(&self, output: LogOutput) {
         // Held while sending, so that the notice stands where the lines are missing.
         let mut fill = locked(&self.fill);
         if let Some(dropped) = fill.admit(&output) {
-            let notice = (dropped > 0).then_some(Output::Dropped(dropped));
+            let notice = (dropped > 0).then_some(LogOutput::Dropped(dropped));
             // Fails only when the thread that writes is gone, and that ends with the process.
             notice.into_iter().chain([output]).for_each(|output| _ = self.outputs.send(output));
         }
@@ -60,29 +60,29 @@ impl Queue {
     /// Waits until all that was queued is written, at most as long as `timeout`.
     pub(super) fn flush(&self, timeout: Duration) {
         let (done, is_done) = sync_channel(1);
-        if self.outputs.send(Output::Flush(done)).is_ok() {
+        if self.outputs.send(LogOutput::Flush(done)).is_ok() {
             _ = is_done.recv_timeout(timeout);
         }
     }
 }
 
-impl Receiver {
+impl LogReceiver {
     /// The next output; waits for it. `None` when nobody can send any more.
-    pub(super) fn next(&self) -> Option<Output> {
+    pub(super) fn next(&self) -> Option<LogOutput> {
         let output = self.outputs.recv().ok()?;
         locked(&self.fill).octets -= output.len();
         Some(output)
     }
 }
 
-impl Fill {
+impl QueueFill {
     /// Counts an output in, and returns how many lines were dropped before it; `None` drops it too.
     ///
     /// Once lines are dropped they are until half of the queue is written: one notice for all of them, not one for each.
-    fn admit(&mut self, output: &Output) -> Option<u64> {
+    fn admit(&mut self, output: &LogOutput) -> Option<u64> {
         let max = if self.dropped > 0 { MAX_OCTETS / 2 } else { MAX_OCTETS };
         if self.octets + output.len() > max {
-            self.dropped += u64::from(matches!(output, Output::Line(_)));
+            self.dropped += u64::from(matches!(output, LogOutput::Line(_)));
             return None;
         }
         self.octets += output.len();
@@ -90,18 +90,18 @@ impl Fill {
     }
 }
 
-impl Output {
+impl LogOutput {
     /// The octets that it keeps in memory, about.
     fn len(&self) -> usize {
         match self {
-            Output::Line(line) => line.len(),
-            Output::Progress(text) => text.len(),
-            Output::Dropped(_) | Output::Flush(_) => 0,
+            LogOutput::Line(line) => line.len(),
+            LogOutput::Progress(text) => text.len(),
+            LogOutput::Dropped(_) | LogOutput::Flush(_) => 0,
         }
     }
 }
 
-fn locked(fill: &Mutex<Fill>) -> MutexGuard<'_, Fill> {
+fn locked(fill: &Mutex<QueueFill>) -> MutexGuard<'_, QueueFill> {
     fill.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -109,16 +109,16 @@ fn locked(fill: &Mutex<Fill>) -> MutexGuard<'_, Fill> {
 mod tests {
     use super::*;
 
-    fn push(queue: &Queue, lines: usize) {
-        (0..lines).for_each(|_| queue.push(Output::Line(vec![b'x'; MAX_OCTETS / 4])));
+    fn push(queue: &LogQueue, lines: usize) {
+        (0..lines).for_each(|_| queue.push(LogOutput::Line(vec![b'x'; MAX_OCTETS / 4])));
     }
 
     /// The lines waiting, and the notice `D` where some are missing.
-    fn waiting(receiver: &Receiver, count: usize) -> String {
+    fn waiting(receiver: &LogReceiver, count: usize) -> String {
         let letter = |output| match output {
-            Output::Line(_) => "x".to_owned(),
-            Output::Dropped(lines) => format!("D{lines}"),
-            Output::Progress(_) | Output::Flush(_) => "?".to_owned(),
+            LogOutput::Line(_) => "x".to_owned(),
+            LogOutput::Dropped(lines) => format!("D{lines}"),
+            LogOutput::Progress(_) | LogOutput::Flush(_) => "?".to_owned(),
         };
         (0..count).map(|_| receiver.next().map_or_else(|| "end".into(), letter)).collect()
     }
@@ -143,7 +143,7 @@ mod tests {
         queue.flush(Duration::from_millis(1));
         let writer = std::thread::spawn(move || {
             while let Some(output) = receiver.next() {
-                if let Output::Flush(done) = output {
+                if let LogOutput::Flush(done) = output {
                     _ = done.send(());
                 }
             }

@@ -3,15 +3,15 @@
 //! Each ready connection has a turn of bounded cost: one read, answers in order to the whole messages in it (RFC 7766 6.2.1.1), one
 //! write. Who has input left comes again after all others that are ready. Whatever a connection waits for, a part of a message or
 //! that its client reads, has to come within the idle timeout; and all connections of a thread together hold no more memory,
-//! here and in the kernel, than [`Options::held`].
+//! here and in the kernel, than [`ListenConfig::held`].
 
-use super::connection::{Connection, READ_LEN};
 use super::connection_pool::ConnectionPool;
-use super::counters::Counters;
-use super::guard::guard;
+use super::counters::ListenerCounters;
+use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
+use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
-use super::{Answer, Options};
+use super::{ListenConfig, Responder};
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
@@ -44,20 +44,20 @@ const WAKER: u64 = u64::MAX;
 const FIRST_LISTENER: u64 = 1 << 32;
 
 /// One thread's work.
-pub(super) struct Worker<A> {
+pub(super) struct TcpWorker<R> {
     poll: Poll,
     events: Events,
     listeners: Vec<Listener>,
     /// Until when the listeners are left alone.
     starved_until_ms: Option<u32>,
     pool: ConnectionPool,
-    responder: TcpResponder<A>,
+    responder: TcpResponder<R>,
     /// What idle connections read into; shared by all.
     input: Box<[u8]>,
     /// How much memory the connections may hold, in octets.
     held_max: usize,
     now_ms: u32,
-    counters: Arc<Counters>,
+    counters: Arc<ListenerCounters>,
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
     idle_timeout_ms: u32,
@@ -66,28 +66,28 @@ pub(super) struct Worker<A> {
     log: RateLimitedLog,
 }
 
-impl<A: Answer> Worker<A> {
+impl<R: Responder> TcpWorker<R> {
     pub(super) fn new(
         listeners: Vec<Listener>,
-        answer: A,
-        counters: Arc<Counters>,
+        responder: R,
+        counters: Arc<ListenerCounters>,
         stop: Arc<AtomicBool>,
         waker: Arc<Waker>,
-        options: &Options,
-    ) -> io::Result<Worker<A>> {
+        options: &ListenConfig,
+    ) -> io::Result<TcpWorker<R>> {
         let poll = Poll::new()?;
         poll.add(&*waker, WAKER, Interest::Readable)?;
         for (number, listener) in listeners.iter().enumerate() {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
         let connections = options.connections.div_ceil(options.tcp_workers).max(1);
-        Ok(Worker {
+        Ok(TcpWorker {
             poll,
             events: Events::with_capacity(EVENTS),
             listeners,
             starved_until_ms: None,
             pool: ConnectionPool::new(connections),
-            responder: TcpResponder::new(answer, counters.clone(), options.idle_timeout),
+            responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout),
             input: vec![0; READ_LEN].into(),
             held_max: options.held,
             now_ms: now_ms(),
@@ -150,7 +150,7 @@ impl<A: Answer> Worker<A> {
             (&mut self.responder, &mut self.input, &self.poll, &self.counters.panics);
         let result = self.pool.update(index, self.now_ms, |connection| {
             let waited_for = connection.interest();
-            let progress = guard(|| connection.turn(responder, input)).unwrap_or_else(|| {
+            let progress = catch_panic(|| connection.turn(responder, input)).unwrap_or_else(|| {
                 panics.add(1);
                 Err(io::Error::other("a panic"))
             })?;
@@ -189,7 +189,7 @@ impl<A: Answer> Worker<A> {
 
     /// The connection that holds the most of those without progress for the longest.
     fn largest_of_oldest(&self) -> Option<u32> {
-        let held = |index: &u32| self.pool.get(*index).map_or(0, Connection::held);
+        let held = |index: &u32| self.pool.get(*index).map_or(0, TcpConnection::held);
         self.pool.active().take(CANDIDATES).max_by_key(held)
     }
 
@@ -200,7 +200,7 @@ impl<A: Answer> Worker<A> {
             connection.count_kernel();
             Ok(false)
         });
-        recounted.is_ok() && self.pool.get(index).is_some_and(Connection::is_active)
+        recounted.is_ok() && self.pool.get(index).is_some_and(TcpConnection::is_active)
     }
 
     //---------- Coming and going
@@ -283,7 +283,7 @@ impl<A: Answer> Worker<A> {
     }
 
     /// Takes out a connection, which closes it unless the caller does something else with it.
-    fn remove(&mut self, index: u32) -> Option<Connection> {
+    fn remove(&mut self, index: u32) -> Option<TcpConnection> {
         let connection = self.pool.remove(index)?;
         if let Some(transfer) = connection.transfer() {
             self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
@@ -340,7 +340,7 @@ impl<A: Answer> Worker<A> {
 
     /// Closes the connections that have nothing to be written to.
     fn close_silent(&mut self) {
-        let is_silent = |(_, connection): &(u32, &Connection)| connection.interest() != Interest::Writable;
+        let is_silent = |(_, connection): &(u32, &TcpConnection)| connection.interest() != Interest::Writable;
         let silent: Vec<u32> = self.pool.iter().filter(is_silent).map(|(index, _)| index).collect();
         silent.into_iter().for_each(|index| drop(self.remove(index)));
     }

@@ -1,6 +1,6 @@
 //! Threads that read files side by side, so that neither a long read nor one that blocks delays another.
 //!
-//! Files wait in lanes by size. Many small ones are read at once, a thread each; of the bigger ones one in each lane, by
+//! FilesRead wait in lanes by size. Many small ones are read at once, a thread each; of the bigger ones one in each lane, by
 //! all threads. The kernel divides the processors among the lanes: a file waits only for files of about its size. A read
 //! that blocks, on a hung mount for example, keeps its thread, and another thread takes its place.
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::progress::Progress;
+use super::load_progress::ReadProgress;
 
 /// A lane has the files below so many octets that the lanes before it do not have.
 const LANES: [u64; 4] = [4 << 20, 32 << 20, 256 << 20, u64::MAX];
@@ -29,32 +29,32 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// How a file is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct LaneLimits {
     /// Threads to use.
     pub threads: usize,
-    /// Files of so many octets and more are declined: they get another turn.
+    /// FilesRead of so many octets and more are declined: they get another turn.
     pub below: u64,
 }
 
-/// The file has so many octets, too many for the [`Turn`].
+/// The file has so many octets, too many for the [`LaneLimits`].
 #[derive(Clone, Copy, Debug)]
-pub struct TooBig(pub u64);
+pub struct TooLarge(pub u64);
 
 /// A file to be read.
-pub struct Task<J> {
+pub struct ReadTask<J> {
     /// What else the reader needs.
     pub job: J,
     /// The file.
     pub file: PathBuf,
     /// Counted by the reader.
-    pub progress: Progress,
+    pub progress: ReadProgress,
     is_stuck: AtomicBool,
 }
 
-impl<J> Task<J> {
+impl<J> ReadTask<J> {
     /// A task that waits.
-    pub fn new(file: PathBuf, job: J) -> Task<J> {
-        Task { job, file, progress: Progress::default(), is_stuck: AtomicBool::new(false) }
+    pub fn new(file: PathBuf, job: J) -> ReadTask<J> {
+        ReadTask { job, file, progress: ReadProgress::default(), is_stuck: AtomicBool::new(false) }
     }
 
     /// Whether it has made no progress for [`STUCK_AFTER`], or waits for reads that make none.
@@ -68,37 +68,37 @@ impl<J> Task<J> {
 }
 
 /// The threads and what they have to do.
-pub struct Pool<J, T> {
+pub struct ReadPool<J, T> {
     shared: Arc<Shared<J, T>>,
 }
 
-/// What [`Pool::watch`] saw.
-pub struct Watch<J> {
+/// What [`ReadPool::watch`] saw.
+pub struct PoolStatus<J> {
     /// Reads that are stuck since this call.
-    pub newly_stuck: Vec<Arc<Task<J>>>,
+    pub newly_stuck: Vec<Arc<ReadTask<J>>>,
     /// How many tasks are stuck.
     pub stuck: usize,
     /// Octets read so far of the files that are being read.
     pub octets: u64,
 }
 
-impl<J: Send + Sync + 'static, T: 'static> Pool<J, T> {
+impl<J: Send + Sync + 'static, T: 'static> ReadPool<J, T> {
     /// No threads yet; they come with tasks, and `threads` of them use the processors well.
     ///
     /// `read` reads a file, or says that it is too big for the turn; `done` gets each result, on the thread that read.
     pub fn new(
         threads: usize,
-        read: impl Fn(&Task<J>, Turn) -> Result<T, TooBig> + Send + Sync + 'static,
-        done: impl Fn(Arc<Task<J>>, T) + Send + Sync + 'static,
-    ) -> Pool<J, T> {
+        read: impl Fn(&ReadTask<J>, LaneLimits) -> Result<T, TooLarge> + Send + Sync + 'static,
+        done: impl Fn(Arc<ReadTask<J>>, T) + Send + Sync + 'static,
+    ) -> ReadPool<J, T> {
         let state = State { lanes: LANES.map(|_| Lane::default()), active: Vec::new() };
         let (read, done) = (Box::new(read), Box::new(done));
         let wake = LANES.map(|_| Condvar::new());
-        Pool { shared: Arc::new(Shared { threads, state: Mutex::new(state), wake, read, done }) }
+        ReadPool { shared: Arc::new(Shared { threads, state: Mutex::new(state), wake, read, done }) }
     }
 
     /// Has a file read.
-    pub fn submit(&self, task: Arc<Task<J>>) {
+    pub fn submit(&self, task: Arc<ReadTask<J>>) {
         let mut state = self.shared.lock();
         state.lanes[0].waiting.push_back(task);
         self.shared.staff(&mut state, 0);
@@ -106,7 +106,7 @@ impl<J: Send + Sync + 'static, T: 'static> Pool<J, T> {
 
     /// Looks for progress, and replaces the threads of reads that make none. Call several times a second as long as there
     /// are tasks.
-    pub fn watch(&self, now: Instant) -> Watch<J> {
+    pub fn watch(&self, now: Instant) -> PoolStatus<J> {
         let mut state = self.shared.lock();
         let watch = state.watch(now);
         (0..LANES.len()).for_each(|lane| self.shared.staff(&mut state, lane));
@@ -123,15 +123,15 @@ struct Shared<J, T> {
     done: Box<DoneFn<J, T>>,
 }
 
-type ReadFn<J, T> = dyn Fn(&Task<J>, Turn) -> Result<T, TooBig> + Send + Sync;
-type DoneFn<J, T> = dyn Fn(Arc<Task<J>>, T) + Send + Sync;
+type ReadFn<J, T> = dyn Fn(&ReadTask<J>, LaneLimits) -> Result<T, TooLarge> + Send + Sync;
+type DoneFn<J, T> = dyn Fn(Arc<ReadTask<J>>, T) + Send + Sync;
 
 impl<J: Send + Sync + 'static, T: 'static> Shared<J, T> {
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Files of a lane that are read at once.
+    /// FilesRead of a lane that are read at once.
     fn capacity(&self, lane: usize) -> usize {
         if lane == 0 { self.threads } else { 1 }
     }
@@ -174,14 +174,14 @@ impl<J: Send + Sync + 'static, T: 'static> Shared<J, T> {
         state.lanes[lane].threads -= 1;
     }
 
-    fn read(self: &Arc<Self>, lane: usize, task: Arc<Task<J>>) -> MutexGuard<'_, State<J>> {
+    fn read(self: &Arc<Self>, lane: usize, task: Arc<ReadTask<J>>) -> MutexGuard<'_, State<J>> {
         let threads = if lane == 0 { 1 } else { self.threads };
-        match (self.read)(&task, Turn { threads, below: LANES[lane] }) {
+        match (self.read)(&task, LaneLimits { threads, below: LANES[lane] }) {
             Ok(result) => {
                 self.lock().end(&task);
                 (self.done)(task, result);
             }
-            Err(TooBig(len)) => {
+            Err(TooLarge(len)) => {
                 let mut state = self.lock();
                 state.end(&task);
                 let lane = LANES.iter().position(|&below| len < below).unwrap_or(LANES.len() - 1);
@@ -201,9 +201,9 @@ struct State<J> {
 }
 
 struct Lane<J> {
-    waiting: VecDeque<Arc<Task<J>>>,
-    /// Files in folders where a read has stalled: their turn comes when nothing else waits.
-    held: VecDeque<Arc<Task<J>>>,
+    waiting: VecDeque<Arc<ReadTask<J>>>,
+    /// FilesRead in folders where a read has stalled: their turn comes when nothing else waits.
+    held: VecDeque<Arc<ReadTask<J>>>,
     threads: usize,
     /// Those of the threads that wait for a task.
     idle: usize,
@@ -217,7 +217,7 @@ impl<J> Default for Lane<J> {
 
 /// A task that a thread works at.
 struct ActiveRead<J> {
-    task: Arc<Task<J>>,
+    task: Arc<ReadTask<J>>,
     lane: usize,
     octets: u64,
     /// When it made progress last.
@@ -246,7 +246,7 @@ impl<J> State<J> {
     }
 
     /// The next task of a lane, read from now on.
-    fn begin(&mut self, lane: usize) -> Option<Arc<Task<J>>> {
+    fn begin(&mut self, lane: usize) -> Option<Arc<ReadTask<J>>> {
         let (any, held) = self.may_begin();
         let fit = if any { self.next_waiting(lane) } else { None };
         let task = fit.or_else(|| if held { self.lanes[lane].held.pop_front() } else { None })?;
@@ -256,7 +256,7 @@ impl<J> State<J> {
         Some(task)
     }
 
-    fn next_waiting(&mut self, lane: usize) -> Option<Arc<Task<J>>> {
+    fn next_waiting(&mut self, lane: usize) -> Option<Arc<ReadTask<J>>> {
         while let Some(task) = self.lanes[lane].waiting.pop_front() {
             if self.stalled().all(|stalled| stalled.task.file.parent() != task.file.parent()) {
                 return Some(task);
@@ -266,7 +266,7 @@ impl<J> State<J> {
         None
     }
 
-    fn end(&mut self, task: &Arc<Task<J>>) {
+    fn end(&mut self, task: &Arc<ReadTask<J>>) {
         let at = self.active.iter().position(|read| Arc::ptr_eq(&read.task, task));
         let read = self.active.swap_remove(at.expect("a task runs from begin to end"));
         if read.is_stalled {
@@ -282,7 +282,7 @@ impl<J> State<J> {
         }
     }
 
-    fn watch(&mut self, now: Instant) -> Watch<J> {
+    fn watch(&mut self, now: Instant) -> PoolStatus<J> {
         let stalled_before = self.stalled().count();
         self.active.iter_mut().for_each(|read| read.watch(now));
         if self.stalled().count() < stalled_before {
@@ -302,7 +302,7 @@ impl<J> State<J> {
         let tasks = self.active.iter().map(|read| &read.task).chain(waiting);
         let stuck = tasks.filter(|task| task.is_stuck()).count();
         let octets = self.active.iter().map(|read| read.task.progress.octets()).sum();
-        Watch { newly_stuck, stuck, octets }
+        PoolStatus { newly_stuck, stuck, octets }
     }
 }
 
@@ -332,23 +332,24 @@ mod tests {
     }
 
     /// Results are the files and the threads that they had.
-    fn pool(threads: usize) -> (Pool<Fake, usize>, Receiver<(String, usize)>) {
+    fn pool(threads: usize) -> (ReadPool<Fake, usize>, Receiver<(String, usize)>) {
         let (sender, results) = channel();
-        let read = |task: &Task<Fake>, turn: Turn| {
+        let read = |task: &ReadTask<Fake>, turn: LaneLimits| {
             if task.job.len >= turn.below {
-                return Err(TooBig(task.job.len));
+                return Err(TooLarge(task.job.len));
             }
             _ = task.job.end.lock().unwrap_or_else(PoisonError::into_inner).recv();
             Ok(turn.threads)
         };
-        let done = move |task: Arc<Task<Fake>>, threads| _ = sender.send((task.file.display().to_string(), threads));
-        (Pool::new(threads, read, done), results)
+        let done =
+            move |task: Arc<ReadTask<Fake>>, threads| _ = sender.send((task.file.display().to_string(), threads));
+        (ReadPool::new(threads, read, done), results)
     }
 
     /// Submits a file; it is read when what this returns is dropped.
-    fn submit(pool: &Pool<Fake, usize>, file: &str, len: u64) -> Sender {
+    fn submit(pool: &ReadPool<Fake, usize>, file: &str, len: u64) -> Sender {
         let (end, receiver) = channel();
-        pool.submit(Arc::new(Task::new(file.into(), Fake { len, end: Mutex::new(receiver) })));
+        pool.submit(Arc::new(ReadTask::new(file.into(), Fake { len, end: Mutex::new(receiver) })));
         end
     }
 
@@ -358,7 +359,7 @@ mod tests {
         results.recv_timeout(SOON).ok()
     }
 
-    fn threads<T>(pool: &Pool<Fake, T>) -> usize {
+    fn threads<T>(pool: &ReadPool<Fake, T>) -> usize {
         let state = pool.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.lanes.iter().map(|lane| lane.threads).sum()
     }
@@ -372,7 +373,7 @@ mod tests {
     }
 
     /// Waits while the clock of the pool is ahead.
-    fn watch_until(pool: &Pool<Fake, usize>, condition: impl Fn(&Watch<Fake>) -> bool) {
+    fn watch_until(pool: &ReadPool<Fake, usize>, condition: impl Fn(&PoolStatus<Fake>) -> bool) {
         wait_until(|| condition(&pool.watch(Instant::now() + 2 * STUCK_AFTER)));
     }
 
@@ -424,7 +425,7 @@ mod tests {
     fn what_makes_progress_is_not_stuck() {
         let (pool, results) = pool(1);
         let (end, receiver) = channel::<()>();
-        let task = Arc::new(Task::new("file".into(), Fake { len: 1, end: Mutex::new(receiver) }));
+        let task = Arc::new(ReadTask::new("file".into(), Fake { len: 1, end: Mutex::new(receiver) }));
         pool.submit(task.clone());
         watch_until(&pool, |watch| watch.newly_stuck.len() == 1);
         task.progress.count_octets(1);
