@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use wire::{Name, NameRef, Rtype};
 use zone::load::{self, load};
-use zone::text::print::{Style, write_record};
-use zone::text::{Options, Record, Sink, Source, parse};
+use zone::text::print::{OwnerStyle, write_record};
+use zone::text::{ParseOptions, ZoneRecord, RecordSink, Source, parse};
 use zone::Severity;
 
 /// A record without its place.
@@ -15,20 +15,20 @@ type Line = (Name, Rtype, u32, Vec<u8>);
 #[derive(Default)]
 struct Records(Vec<Line>);
 
-impl Sink for Records {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for Records {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         self.0.push((record.owner.to_owned(), record.rtype, record.ttl, record.rdata.to_vec()));
     }
 }
 
-fn options() -> Options<'static> {
-    Options::new(NameRef::ROOT)
+fn options() -> ParseOptions<'static> {
+    ParseOptions::new(NameRef::ROOT)
 }
 
 fn read(text: &[u8]) -> (Vec<Line>, usize) {
     let source = Source { name: "fuzz".into(), bytes: text };
     let parsed = parse(source, &options(), Records::default);
-    let errors = parsed.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
+    let errors = parsed.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     (parsed.sinks.into_iter().flat_map(|records| records.0).collect(), errors)
 }
 
@@ -36,14 +36,14 @@ fuzz_target!(|text: &[u8]| {
     let (records, _) = read(text);
     let mut printed = String::new();
     for (owner, rtype, ttl, rdata) in &records {
-        let record = Record { owner: owner.as_ref(), rtype: *rtype, ttl: *ttl, rdata, file: 0, line: 1 };
-        write_record(&mut printed, &record, Style::Absolute);
+        let record = ZoneRecord { owner: owner.as_ref(), rtype: *rtype, ttl: *ttl, rdata, file: 0, line: 1 };
+        write_record(&mut printed, &record, OwnerStyle::Absolute);
     }
     let (again, errors) = read(printed.as_bytes());
     assert_eq!(errors, 0, "{printed}");
     assert_eq!(again, records, "{printed}");
     load(
         Source { name: "fuzz".into(), bytes: text },
-        &load::Options { thorough: true, ..load::Options::new(options()) },
+        &load::LoadOptions { thorough: true, ..load::LoadOptions::new(options()) },
     );
 });

@@ -41,8 +41,8 @@ impl Scenario {
     fn load(&self) -> Arc<Served> {
         let apex: Name = self.apex.parse().expect("a name");
         let source = Source { name: self.name.into(), bytes: self.text.as_bytes() };
-        let outcome = load::load(source, &load::Options::new(text::Options::new(apex.as_ref())));
-        let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.diagnostics));
+        let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+        let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
         let mut served = Served::default();
         served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer: Arc::default() }));
         Arc::new(served)

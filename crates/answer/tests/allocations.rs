@@ -96,8 +96,8 @@ fn served() -> Arc<Served> {
         let apex: Name = apex.parse().expect("a name");
         let text = format!("{RECORDS}{more}");
         let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        let outcome = load(source, &load::Options::new(text::Options::new(apex.as_ref())));
-        let zone = outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.diagnostics));
+        let outcome = load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+        let zone = outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.findings));
         assert_eq!(zone.is_big(), more == hosts, "{apex}");
         served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer: Arc::default() }));
     }

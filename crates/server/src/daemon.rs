@@ -23,7 +23,7 @@ use crate::control::{self, ControlSocket};
 use crate::listen::{self, ListenError, ListenerThreads, ZoneResponder};
 use crate::log::{self, Log};
 use crate::notify::Notifier;
-use crate::report::Finding;
+use crate::report::FindingReport;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
 use crate::writer::{self, ReloadRequest, Writer, WriterHandle, log_finding};
@@ -84,7 +84,7 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
 /// The order of a start: what can fail without harm first, privileges given up before anything is read from zones.
 fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<(), StartError> {
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
-    config.warnings.iter().for_each(|warning| log_finding(&Finding::new(warning, None)));
+    config.warnings.iter().for_each(|warning| log_finding(&FindingReport::new(warning, None)));
     let state_dir = prepare_state_dir(&config.server)?;
     let listeners = listen::bind(&addresses(&config.server), &listen_options(&config.server))?;
     for address in listeners.addresses() {

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wire::NameRef;
-use zone::{Diagnostic, Severity};
+use zone::{Finding, Severity};
 
 use crate::printable::Printable;
 
 /// A mistake or a warning in a configuration or a zone, with its place and help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct FindingReport {
     /// `error` or `warning`.
     pub severity: String,
     /// The zone it is about; absent for the configuration.
@@ -28,21 +28,21 @@ pub struct Finding {
     pub help: String,
 }
 
-impl Finding {
+impl FindingReport {
     /// A finding in a zone, or in the configuration.
-    pub fn new(diagnostic: &Diagnostic, zone: Option<NameRef<'_>>) -> Finding {
-        let severity = match diagnostic.severity {
+    pub fn new(finding: &Finding, zone: Option<NameRef<'_>>) -> FindingReport {
+        let severity = match finding.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        Finding {
+        FindingReport {
             severity: severity.into(),
             zone: zone.map(|zone| zone.to_string()),
-            file: diagnostic.place.file.to_string(),
-            line: diagnostic.place.line,
-            column: diagnostic.place.column,
-            message: diagnostic.message.clone(),
-            help: diagnostic.help.clone(),
+            file: finding.position.file.to_string(),
+            line: finding.position.line,
+            column: finding.position.column,
+            message: finding.message.clone(),
+            help: finding.help.clone(),
         }
     }
 
@@ -52,7 +52,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for FindingReport {
     /// `FILE:LINE:COLUMN: error: MESSAGE (HELP) [zone NAME]`, the form that editors understand, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.file.is_empty() {
@@ -79,7 +79,7 @@ impl fmt::Display for Finding {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Mistakes in the configuration; with any of them nothing was changed.
-    pub configuration: Vec<Finding>,
+    pub configuration: Vec<FindingReport>,
     /// Keys that were changed and wait for a restart.
     pub waiting_for_restart: Vec<String>,
     /// The zones that something happened to.
@@ -105,7 +105,7 @@ pub struct ZoneReport {
     pub serial: Option<u32>,
     /// What was found in its files.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FindingReport>,
 }
 
 /// What can happen to a zone.
@@ -131,7 +131,7 @@ pub enum Change {
 impl Report {
     /// Whether everything asked for is served.
     pub fn is_good(&self) -> bool {
-        !self.configuration.iter().any(Finding::is_error) && self.failures() == 0
+        !self.configuration.iter().any(FindingReport::is_error) && self.failures() == 0
     }
 
     /// How many zones could not be loaded.
@@ -173,7 +173,7 @@ impl fmt::Display for Report {
         for finding in &self.configuration {
             writeln!(f, "{finding}")?;
         }
-        if self.configuration.iter().any(Finding::is_error) {
+        if self.configuration.iter().any(FindingReport::is_error) {
             return writeln!(f, "nothing was changed: fix the configuration first");
         }
         for zone in &self.zones {

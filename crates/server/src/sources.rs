@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wire::Name;
-use zone::{Diagnostic, Place, Severity};
+use zone::{FilePosition, Finding, Severity};
 
 use crate::cli::{ConfigFile, Serve, ZoneArguments};
 use crate::config::zones::name_of_stem;
@@ -61,7 +61,7 @@ impl Sources {
     }
 
     /// Reads everything.
-    pub fn read(&self) -> Result<Config, Vec<Diagnostic>> {
+    pub fn read(&self) -> Result<Config, Vec<Finding>> {
         let mut reader = Reader::default();
         if let Some(file) = &self.file {
             reader.file(file);
@@ -97,18 +97,18 @@ pub fn state_dir(config: &ConfigFile) -> PathBuf {
 }
 
 /// Where a configuration is looked for, for a message that none was found.
-pub fn nothing_found() -> Diagnostic {
+pub fn nothing_found() -> Finding {
     let paths: Vec<String> = config::search_path().iter().map(|path| path_text(path)).collect();
-    Diagnostic {
+    Finding {
         severity: Severity::Error,
-        place: Place::default(),
+        position: FilePosition::default(),
         message: format!("there is no configuration: {} do not exist", paths.join(" and ")),
         help: "name a folder of zone files, or a configuration with --config".into(),
     }
 }
 
 /// Adds the zone of a file, or those of a folder; returns how many files there are.
-fn add_path(reader: &mut Reader, path: &Path) -> Result<usize, Diagnostic> {
+fn add_path(reader: &mut Reader, path: &Path) -> Result<usize, Finding> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_dir() {
         add_file(reader, path);
@@ -138,7 +138,7 @@ fn add_file(reader: &mut Reader, path: &Path) {
 }
 
 /// The zone that a file is for: by the file's name `NAME.zone`, else by the first `$ORIGIN` in it.
-fn name_of_file(path: &Path) -> Result<Name, Diagnostic> {
+fn name_of_file(path: &Path) -> Result<Name, Finding> {
     let help = "call it NAME.zone, begin it with $ORIGIN NAME., or use --zone NAME=FILE";
     if path.extension().is_some_and(|ending| ending == ZONE_FILE_ENDING) {
         let stem = path.file_stem().map(OsStr::as_bytes);
@@ -174,13 +174,13 @@ fn first_origin(path: &Path) -> std::io::Result<Option<Name>> {
     Ok(None)
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
+fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
     found(Severity::Error, path, format!("this cannot be read: {error}"), "")
 }
 
-fn found(severity: Severity, path: &Path, message: String, help: &str) -> Diagnostic {
+fn found(severity: Severity, path: &Path, message: String, help: &str) -> Finding {
     let file: Arc<str> = path_text(path).into();
-    Diagnostic { severity, place: Place { file, line: 0, column: 0 }, message, help: help.into() }
+    Finding { severity, position: FilePosition { file, line: 0, column: 0 }, message, help: help.into() }
 }
 
 #[cfg(test)]

@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
-use zone::{Diagnostic, Place, Severity};
+use zone::{FilePosition, Finding, Severity};
 
 use crate::config::section::{Section, Takes};
 use crate::config::{Config, Server};
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::printable::{path_text, printable_path};
-use crate::report::{Change, Finding, Report, ZoneReport};
+use crate::report::{Change, FindingReport, Report, ZoneReport};
 use crate::sources::Sources;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{FinishedRead, ZoneRegistry, read_pool::STUCK_AFTER};
@@ -188,7 +188,7 @@ impl Writer {
         }
     }
 
-    fn begin_load(&mut self, config: Result<Config, Vec<Diagnostic>>) {
+    fn begin_load(&mut self, config: Result<Config, Vec<Finding>>) {
         let jobs = self.being_read.take().unwrap_or_default();
         let begun = jobs.first().map_or_else(Instant::now, |job| job.asked);
         let config = config.and_then(|config| match self.refusal(&config) {
@@ -198,7 +198,7 @@ impl Writer {
         let (report, looks) = match config {
             Ok(config) => (self.take(config), Some(self.zones.asked())),
             Err(mistakes) => {
-                let configuration = mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect();
+                let configuration = mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect();
                 (Report { configuration, ..Report::default() }, None)
             }
         };
@@ -211,7 +211,7 @@ impl Writer {
     }
 
     /// Why a configuration without mistakes is refused all the same: it would remove zones that are likely still wanted.
-    fn refusal(&self, config: &Config) -> Option<Diagnostic> {
+    fn refusal(&self, config: &Config) -> Option<Finding> {
         const HELP: &str =
             "put back what is missing; if the zones are to go, set `allow-no-zones = true` in [server], or restart";
         let (served, not_served) = self.zones.counts();
@@ -227,13 +227,13 @@ impl Writer {
             }
             None => return None,
         };
-        let place = Place { file, line: 0, column: 0 };
-        Some(Diagnostic { severity: Severity::Error, place, message, help: HELP.into() })
+        let position = FilePosition { file, line: 0, column: 0 };
+        Some(Finding { severity: Severity::Error, position, message, help: HELP.into() })
     }
 
     fn take(&mut self, config: Config) -> Report {
         self.empty_folders = config.empty_folders;
-        let configuration = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
+        let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
         let waiting_for_restart = self.take_settings(config.server);
         let zones = self.zones.configure(config.zones);
         Report { configuration, waiting_for_restart, zones, ..Report::default() }
@@ -331,8 +331,13 @@ impl Reload {
     }
 }
 
-fn unread(message: &str) -> Diagnostic {
-    Diagnostic { severity: Severity::Error, place: Place::default(), message: message.into(), help: String::new() }
+fn unread(message: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        position: FilePosition::default(),
+        message: message.into(),
+        help: String::new(),
+    }
 }
 
 fn log_zone(zone: &ZoneReport) {
@@ -344,7 +349,7 @@ fn log_zone(zone: &ZoneReport) {
 }
 
 /// Logs a finding as what it is.
-pub fn log_finding(finding: &Finding) {
+pub fn log_finding(finding: &FindingReport) {
     match finding.is_error() {
         true => error!("{finding}"),
         false => warn!("{finding}"),

@@ -27,8 +27,8 @@ fn zone_text(serial: u32, records: usize) -> String {
 fn served(text: &str, peer: IpAddr) -> Served {
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
-    let outcome = load::load(source, &load::Options::new(text::Options::new(apex.as_ref())));
-    let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.diagnostics));
+    let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+    let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
     let allow_transfer = Arc::new(Acl(vec![AddressPrefix { address: peer, len: 32 }]));
     let mut served = Served::default();
     served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer }));

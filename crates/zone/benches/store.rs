@@ -57,7 +57,8 @@ fn delegations(count: u32) -> String {
 fn octets_a_record(text: &str) -> f64 {
     let apex: Name = "tld.".parse().expect("a name");
     let source = Source { name: "bench".into(), bytes: text.as_bytes() };
-    let zone = load::load(source, &load::Options::new(text::Options::new(apex.as_ref()))).zone.expect("a good zone");
+    let zone =
+        load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref()))).zone.expect("a good zone");
     zone.heap_size() as f64 / zone.counts().records as f64
 }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use wire::{Name, NameRef, Rtype};
 
-use crate::check::{Findings, Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
+use crate::build_options::BuildOptions;
+use crate::check::{Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
 use crate::check::{check_child_keys, check_records};
 use crate::encode::{NodeEncoder, Raw};
-use crate::plan::Plan;
+use crate::finding::Findings;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, OCCLUDED};
 use crate::stage::{Part, Run, Stage, Staged, gather};
 use crate::tables::{Numbering, Tables};
@@ -35,14 +36,14 @@ const SMALL_ZONE: usize = 256;
 const REBUILD_SHARE: usize = 4;
 
 /// Makes a zone of what was staged. `None` where there are errors among the findings.
-pub(crate) fn assemble(stages: Vec<Stage>, plan: &Plan<'_>) -> (Option<(Zone, Option<Difference>)>, Findings) {
+pub(crate) fn assemble(stages: Vec<Stage>, plan: &BuildOptions<'_>) -> (Option<(Zone, Option<Difference>)>, Findings) {
     let (mut names, mut nsec3): (Vec<Part>, Vec<Part>) =
         stages.into_iter().map(|stage| (stage.names, stage.nsec3)).unzip();
     let mut name_runs = gather(&mut names);
     let mut nsec3_runs = gather(&mut nsec3);
     let (names, nsec3) = (Staged(&names), Staged(&nsec3));
     let apex = apex_as_written(plan.apex, names, &name_runs);
-    let plan = &Plan { apex: apex.as_ref(), ..*plan };
+    let plan = &BuildOptions { apex: apex.as_ref(), ..*plan };
     let mut found = Findings::default();
     let mut zone = None;
     if let Some(previous) = plan.previous {
@@ -70,7 +71,7 @@ fn apex_as_written(apex: NameRef<'_>, names: Staged<'_>, runs: &[Run]) -> Name {
 
 /// Builds everything.
 fn construct(
-    plan: &Plan<'_>,
+    plan: &BuildOptions<'_>,
     (names, name_runs): (Staged<'_>, &mut [Run]),
     (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
     found: &mut Findings,
@@ -99,7 +100,7 @@ fn construct(
 /// Changes the version before where it differs; `None` where building anew is the better way.
 fn update(
     previous: &Zone,
-    plan: &Plan<'_>,
+    plan: &BuildOptions<'_>,
     (names, name_runs): (Staged<'_>, &mut [Run]),
     (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
     found: &mut Findings,
@@ -123,7 +124,7 @@ fn update(
 }
 
 fn finish(
-    plan: &Plan<'_>,
+    plan: &BuildOptions<'_>,
     names: Tree,
     nsec3: Tree,
     tables: Arc<Tables>,
@@ -237,7 +238,7 @@ impl Summary {
 
 /// Encodes node after node and hands each to `take`, in the order of keys.
 fn walk(
-    plan: &Plan<'_>,
+    plan: &BuildOptions<'_>,
     numbering: &Numbering<'_>,
     staged: Staged<'_>,
     runs: &[Run],

@@ -3,76 +3,24 @@
 mod records;
 
 use std::collections::HashMap;
-use std::fmt::Display;
 
 use wire::{NameRef, Rtype};
 
-use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::build_options::BuildOptions;
+use crate::check_list::{self, Check};
 use crate::encode::Raw;
+use crate::finding::Findings;
 use crate::key::Key;
-use crate::plan::Plan;
 use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
-use crate::rules::{self, Rule};
 use crate::tree::Tree;
 use crate::zone::{Denial, Zone, name_of_key};
 pub(crate) use records::{check_child_keys, check_records};
-
-/// Findings in the order in which they were made: at most [`MAX_FINDINGS`] of each severity are listed, all are counted.
-#[derive(Default)]
-pub(crate) struct Findings {
-    list: Vec<Diagnostic>,
-    /// How many there are, by severity.
-    counts: [usize; 2],
-}
-
-/// More errors or warnings than this are counted, not kept.
-const MAX_FINDINGS: usize = 200;
-
-impl Findings {
-    pub(crate) fn has_errors(&self) -> bool {
-        self.counts[Severity::Error as usize] > 0
-    }
-
-    pub(crate) fn append(&mut self, more: Findings) {
-        let mut left_out = more.counts;
-        for finding in more.list {
-            left_out[finding.severity as usize] -= 1;
-            self.add(finding);
-        }
-        self.counts.iter_mut().zip(left_out).for_each(|(count, left_out)| *count += left_out);
-    }
-
-    /// The findings, errors first, and a last one that counts what was left out.
-    pub(crate) fn into_list(mut self) -> Vec<Diagnostic> {
-        self.list
-            .sort_by(|a, b| (b.severity, &a.place.file, a.place.line).cmp(&(a.severity, &b.place.file, b.place.line)));
-        let left_out = self.counts.iter().sum::<usize>() - self.list.len();
-        if left_out > 0 {
-            let place = Place { file: self.list[0].place.file.clone(), line: 0, column: 0 };
-            let message = format!("{left_out} more findings are not listed");
-            self.list.push(Diagnostic { severity: Severity::Warning, place, message, help: String::new() });
-        }
-        self.list
-    }
-
-    fn report(&mut self, rule: &Rule, plan: &Plan<'_>, (file, line): (u16, u32), detail: impl Display) {
-        self.add(rule.found(plan.checks, plan.place(file, line), detail));
-    }
-
-    fn add(&mut self, finding: Diagnostic) {
-        let count = &mut self.counts[finding.severity as usize];
-        *count += 1;
-        if *count <= MAX_FINDINGS {
-            self.list.push(finding);
-        }
-    }
-}
 
 //----------- one node ---------------------------------------------------------
 
 /// Checks the records of one owner against each other.
 pub(crate) fn check_node(
-    plan: &Plan<'_>,
+    plan: &BuildOptions<'_>,
     owner: NameRef<'_>,
     key: &[u8],
     flags: u8,
@@ -96,7 +44,7 @@ pub(crate) fn check_node(
     if !key.is_empty()
         && let Some(soa) = node.first(Rtype::SOA)
     {
-        node.report(&rules::SOA_BELOW_APEX, &soa);
+        node.report(&check_list::SOA_BELOW_APEX, &soa);
     }
 }
 
@@ -104,7 +52,7 @@ pub(crate) fn check_node(
 const MAX_SET_LEN: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) - wire::MAX_NAME_LEN;
 
 struct NodeCheck<'n> {
-    plan: &'n Plan<'n>,
+    plan: &'n BuildOptions<'n>,
     owner: NameRef<'n>,
     records: &'n [Raw<'n>],
     found: &'n mut Findings,
@@ -119,13 +67,13 @@ impl<'n> NodeCheck<'n> {
         self.of_type(rtype).next().copied()
     }
 
-    fn report(&mut self, rule: &Rule, raw: &Raw<'_>) {
-        self.found.report(rule, self.plan, (raw.file, raw.line), self.owner);
+    fn report(&mut self, rule: &Check, raw: &Raw<'_>) {
+        self.plan.report(self.found, rule, (raw.file, raw.line), self.owner);
     }
 
     /// RFC 1034 3.6.2: nothing stands beside a CNAME but what DNSSEC adds (RFC 4034 2.5, 3, 4). RFC 6672 2.4: one DNAME.
     fn check_alias(&mut self, is_cut: bool) {
-        for (rtype, rule) in [(Rtype::CNAME, &rules::TWO_CNAMES), (Rtype::DNAME, &rules::TWO_DNAMES)] {
+        for (rtype, rule) in [(Rtype::CNAME, &check_list::TWO_CNAMES), (Rtype::DNAME, &check_list::TWO_DNAMES)] {
             let mut same = self.of_type(rtype);
             if let Some(first) = same.next()
                 // Both RDATA are one name (RFC 4343 3).
@@ -140,24 +88,24 @@ impl<'n> NodeCheck<'n> {
             let is_old = |raw: &&Raw<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
             let mut others = self.records.iter().filter(is_other);
             if let Some(other) = others.clone().find(|raw| !is_old(raw)) {
-                self.report(&rules::CNAME_AND_OTHER_DATA, other);
+                self.report(&check_list::CNAME_AND_OTHER_DATA, other);
             } else if let Some(other) = others.next() {
-                self.report(&rules::CNAME_AND_KEY, other);
+                self.report(&check_list::CNAME_AND_KEY, other);
             }
         }
         if is_cut && let Some(dname) = self.first(Rtype::DNAME) {
-            self.report(&rules::DNAME_AND_NS, &dname);
+            self.report(&check_list::DNAME_AND_NS, &dname);
         }
     }
 
     fn check_occluded(&mut self, flags: u8) {
         let Some(first) = self.records.first().filter(|_| flags & OCCLUDED != 0) else { return };
         if flags & BELOW_DNAME != 0 {
-            return self.report(&rules::BELOW_DNAME, first);
+            return self.report(&check_list::BELOW_DNAME, first);
         }
         let hidden = |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::A | Rtype::AAAA);
         if let Some(hidden) = self.records.iter().find(hidden) {
-            self.report(&rules::BELOW_CUT, hidden);
+            self.report(&check_list::BELOW_CUT, hidden);
         }
     }
 
@@ -166,7 +114,7 @@ impl<'n> NodeCheck<'n> {
         let mut ttls = HashMap::new();
         for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
             if *ttls.entry(raw.rtype).or_insert(raw.ttl) != raw.ttl {
-                return self.report(&rules::MIXED_TTLS, raw);
+                return self.report(&check_list::MIXED_TTLS, raw);
             }
         }
     }
@@ -175,14 +123,14 @@ impl<'n> NodeCheck<'n> {
     fn check_sizes(&mut self) {
         let most = 65_535 - wire::HEADER_LEN - 4 - 2 - self.owner.wire().len();
         if let Some(raw) = self.records.iter().find(|raw| raw.message_len() > most) {
-            return self.report(&rules::LARGE_RECORD, raw);
+            return self.report(&check_list::LARGE_RECORD, raw);
         }
         let mut sizes = HashMap::new();
         for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
             let size = sizes.entry(raw.rtype).or_insert(0);
             *size += raw.message_len();
             if *size > most {
-                return self.report(&rules::LARGE_SET, raw);
+                return self.report(&check_list::LARGE_SET, raw);
             }
         }
     }
@@ -191,40 +139,40 @@ impl<'n> NodeCheck<'n> {
 //----------- the whole --------------------------------------------------------
 
 /// RFC 1035 5.2, RFC 1034 4.2.1: one SOA record and at least one NS record at the apex.
-pub(crate) fn check_apex(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) {
+pub(crate) fn check_apex(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findings) {
     if !plan.is_whole {
         return;
     }
     let apex = plan.apex;
     let node = zone.names.first().filter(|entry| entry.key_len() == 0).map(|entry| zone.node(&entry));
     let count = |rtype| node.and_then(|node| node.rrset(rtype)).map_or(0, |rrset| rrset.count);
-    let mut report = |rule| found.report(rule, plan, (0, 0), apex);
+    let mut report = |rule| plan.report(found, rule, (0, 0), apex);
     match count(Rtype::SOA) {
         1 => {}
-        0 => report(&rules::NO_SOA),
-        _ => report(&rules::SEVERAL_SOA),
+        0 => report(&check_list::NO_SOA),
+        _ => report(&check_list::SEVERAL_SOA),
     }
     if count(Rtype::NS) == 0 {
-        report(&rules::NO_NS);
+        report(&check_list::NO_NS);
     }
 }
 
 /// How the zone denies: by the NSEC3 chain that its NSEC3PARAM names (RFC 5155 4), else by NSEC.
-pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &Plan<'_>, found: &mut Findings) -> Denial {
+pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &BuildOptions<'_>, found: &mut Findings) -> Denial {
     let node = zone.apex_node();
     if let Some(params) = node.rrset(Rtype::NSEC3PARAM) {
         // RFC 5155 4.1.2: a record with flags set is not for answering.
         let usable = params.stored().map(|stored| stored.bytes).find(|rdata| matches!(rdata, [1, 0, ..]));
         if let Some([_, _, high, low, salt_len, salt @ ..]) = usable {
             if nsec3.is_empty() {
-                found.report(&rules::NO_NSEC3, plan, (0, 0), plan.apex);
+                plan.report(found, &check_list::NO_NSEC3, (0, 0), plan.apex);
             }
             let iterations = u16::from_be_bytes([*high, *low]);
             if iterations > plan.nsec3_max_iterations {
                 let detail = format!("{iterations}, and the limit is {}", plan.nsec3_max_iterations);
-                found.report(&rules::TOO_MANY_ITERATIONS, plan, (0, 0), detail);
+                plan.report(found, &check_list::TOO_MANY_ITERATIONS, (0, 0), detail);
             } else if iterations > MAX_ITERATIONS {
-                found.report(&rules::MANY_ITERATIONS, plan, (0, 0), iterations);
+                plan.report(found, &check_list::MANY_ITERATIONS, (0, 0), iterations);
             }
             return Denial::Nsec3 { iterations, salt: salt[..usize::from(*salt_len).min(salt.len())].into() };
         }
@@ -255,7 +203,13 @@ impl Wanted {
 }
 
 /// Notes the names in this zone that NS, MX, SRV, SVCB and HTTPS records point to.
-pub(crate) fn collect_wanted(plan: &Plan<'_>, key: &[u8], flags: u8, records: &[Raw<'_>], wanted: &mut Vec<Wanted>) {
+pub(crate) fn collect_wanted(
+    plan: &BuildOptions<'_>,
+    key: &[u8],
+    flags: u8,
+    records: &[Raw<'_>],
+    wanted: &mut Vec<Wanted>,
+) {
     if flags & OCCLUDED != 0 {
         return;
     }
@@ -279,7 +233,7 @@ pub(crate) fn collect_wanted(plan: &Plan<'_>, key: &[u8], flags: u8, records: &[
 }
 
 /// Looks whether the names that were noted have what is expected of them.
-pub(crate) fn check_wanted(zone: &Zone, plan: &Plan<'_>, wanted: &[Wanted], found: &mut Findings) {
+pub(crate) fn check_wanted(zone: &Zone, plan: &BuildOptions<'_>, wanted: &[Wanted], found: &mut Findings) {
     for want in wanted {
         let node = zone.get(&want.target);
         let has = |rtype| node.is_some_and(|node| node.rrset(rtype).is_some());
@@ -287,20 +241,20 @@ pub(crate) fn check_wanted(zone: &Zone, plan: &Plan<'_>, wanted: &[Wanted], foun
             continue;
         }
         let rule = if want.is_glue {
-            &rules::NO_GLUE
+            &check_list::NO_GLUE
         } else if has(Rtype::CNAME) {
             // RFC 9460 2.3: clients look up the addresses of a target, through aliases as well.
             if matches!(want.rtype, Rtype::SVCB | Rtype::HTTPS) {
                 continue;
             }
-            &rules::TO_ALIAS
+            &check_list::TO_ALIAS
         } else if node.is_none() && covered(zone, &want.target) {
             continue;
         } else {
-            &rules::TO_NOWHERE
+            &check_list::TO_NOWHERE
         };
         let detail = format_args!("{} {}", want.rtype, name_of_key(&want.target, plan.apex));
-        found.report(rule, plan, (want.file, want.line), detail);
+        plan.report(found, rule, (want.file, want.line), detail);
     }
 }
 

@@ -4,15 +4,15 @@
 #![deny(unsafe_code)] // but in `tree::prefetch`, where a benchmark earned it
 
 mod build;
+mod build_options;
 mod case;
 mod check;
-pub mod diagnostic;
+pub mod check_list;
 mod encode;
+pub mod finding;
 pub mod key;
 pub mod load;
-mod plan;
 pub mod rrset;
-pub mod rules;
 mod stage;
 mod tables;
 pub mod text;
@@ -21,5 +21,5 @@ pub mod tree;
 mod zone;
 
 pub use build::Difference;
-pub use diagnostic::{Checks, Diagnostic, Place, Severity};
+pub use finding::{CheckMode, FilePosition, Finding, Severity};
 pub use zone::{Counts, Denial, OWNER_ROOM, Zone};

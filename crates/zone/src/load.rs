@@ -5,16 +5,16 @@ use std::sync::Arc;
 use wire::serial::is_later;
 
 use crate::build::{Difference, assemble};
-use crate::plan::Plan;
+use crate::build_options::BuildOptions;
 use crate::stage::Stage;
 use crate::text::{self, ReadAt, Source};
-use crate::{Checks, Diagnostic, Place, Severity, Zone, rules};
+use crate::{CheckMode, FilePosition, Finding, Severity, Zone, check_list};
 
 /// How to load.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct LoadOptions<'a> {
     /// How to read the text.
-    pub text: text::Options<'a>,
+    pub text: text::ParseOptions<'a>,
     /// The version that is served now: what did not change is shared with it.
     pub previous: Option<&'a Zone>,
     /// Look for what is right by the letter and still not meant: names without addresses, missing glue.
@@ -23,66 +23,67 @@ pub struct Options<'a> {
     pub nsec3_max_iterations: u16,
 }
 
-impl<'a> Options<'a> {
+impl<'a> LoadOptions<'a> {
     /// A first load, as fast as can be, with any number of NSEC3 iterations.
-    pub fn new(text: text::Options<'a>) -> Options<'a> {
-        Options { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX }
+    pub fn new(text: text::ParseOptions<'a>) -> LoadOptions<'a> {
+        LoadOptions { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX }
     }
 }
 
 /// What came of loading.
-pub struct Outcome {
+pub struct LoadOutcome {
     /// The zone, unless there are errors.
     pub zone: Option<Zone>,
     /// How it differs from the version before; `None` where there was none or too little of it was left.
     pub difference: Option<Difference>,
     /// What was found, errors first.
-    pub diagnostics: Vec<Diagnostic>,
+    pub findings: Vec<Finding>,
     /// The files that were read: the zone file, then included ones.
     pub files: Vec<Arc<str>>,
 }
 
 /// Reads, checks and builds a zone. Needs memory for the text's records besides the zone itself while it runs.
-pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &Options<'_>) -> Outcome {
+pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>) -> LoadOutcome {
     let apex = options.text.apex;
     let parsed = text::parse(source, &options.text, || Stage::new(apex));
-    let mut outcome = Outcome { zone: None, difference: None, diagnostics: parsed.diagnostics, files: parsed.files };
-    let is_readable = outcome.diagnostics.iter().all(|diagnostic| diagnostic.severity < Severity::Error);
+    let mut outcome = LoadOutcome { zone: None, difference: None, findings: parsed.findings, files: parsed.files };
+    let is_readable = outcome.findings.iter().all(|finding| finding.severity < Severity::Error);
     // What could not be read would be missed again, at the apex above all.
     if !is_readable && !options.thorough {
         return outcome;
     }
-    let plan = Plan {
+    let plan = BuildOptions {
         apex,
         files: &outcome.files,
         threads: options.text.threads,
         previous: options.previous,
         thorough: options.thorough,
-        checks: options.text.checks,
+        check_mode: options.text.check_mode,
         nsec3_max_iterations: options.nsec3_max_iterations,
         is_whole: is_readable,
     };
-    let (assembled, findings) = assemble(parsed.sinks, &plan);
-    outcome.diagnostics.extend(findings.into_list());
+    let (assembled, mut findings) = assemble(parsed.sinks, &plan);
+    findings.sort_by_position();
+    outcome.findings.extend(findings.finish(&outcome.files[0]));
     if let Some((zone, difference)) = assembled.filter(|_| is_readable) {
         let is_changed = difference != Some(Difference::default());
         let previous = options.previous.filter(|_| is_changed);
-        outcome
-            .diagnostics
-            .extend(previous.and_then(|previous| check_serial(previous, &zone, &outcome.files, options.text.checks)));
+        outcome.findings.extend(
+            previous.and_then(|previous| check_serial(previous, &zone, &outcome.files, options.text.check_mode)),
+        );
         (outcome.zone, outcome.difference) = (Some(zone), difference);
     }
-    outcome.diagnostics.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
+    outcome.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     outcome
 }
 
 /// RFC 1035 3.3.13, RFC 1982 3: who changes a zone raises its serial, or secondaries take it for old.
-fn check_serial(previous: &Zone, zone: &Zone, files: &[Arc<str>], checks: Checks) -> Option<Diagnostic> {
+fn check_serial(previous: &Zone, zone: &Zone, files: &[Arc<str>], mode: CheckMode) -> Option<Finding> {
     let (old, new) = (previous.serial(), zone.serial());
-    let place = Place { file: files[0].clone(), line: 0, column: 0 };
+    let position = FilePosition::of_file(&files[0]);
     match (new == old, is_later(new, old)) {
         (_, true) => None,
-        (true, _) => Some(rules::SAME_SERIAL.found(checks, place, old)),
-        _ => Some(rules::EARLIER_SERIAL.found(checks, place, format_args!("from {old} to {new}"))),
+        (true, _) => Some(check_list::SAME_SERIAL.finding(mode, position, old)),
+        _ => Some(check_list::EARLIER_SERIAL.finding(mode, position, format_args!("from {old} to {new}"))),
     }
 }

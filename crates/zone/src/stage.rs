@@ -7,7 +7,7 @@ use wire::{NameRef, Rtype};
 use crate::case::{self, Case, MIXED, UPPER};
 use crate::encode::Raw;
 use crate::key::Key;
-use crate::text::{Record, Sink};
+use crate::text::{RecordSink, ZoneRecord};
 
 /// Records of one stretch of zone text, by owner. The parser fills one per stretch.
 pub(crate) struct Stage {
@@ -44,8 +44,8 @@ impl Stage {
     }
 }
 
-impl Sink for Stage {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for Stage {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         let raw =
             Raw { rtype: record.rtype, ttl: record.ttl, rdata: record.rdata, file: record.file, line: record.line };
         let part = if raw.set_rtype() == Rtype::NSEC3 { &mut self.nsec3 } else { &mut self.names };

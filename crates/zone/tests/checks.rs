@@ -1,31 +1,31 @@
 //! What is wrong with a zone whose records are well-formed each by itself, and how it proves what is not there.
 
 use wire::{Name, Rtype};
-use zone::load::{Options, Outcome, load};
+use zone::load::{LoadOptions, LoadOutcome, load};
 use zone::text::{self, Source};
-use zone::{Checks, Denial, Severity, Zone};
+use zone::{CheckMode, Denial, Severity, Zone};
 
 const APEX: &str = "@ 60 SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ 60 NS ns.invalid.\n";
 
-fn loaded(text: &str) -> Outcome {
+fn loaded(text: &str) -> LoadOutcome {
     loaded_after(text, None)
 }
 
-fn loaded_after(text: &str, previous: Option<&Zone>) -> Outcome {
-    loaded_by(Checks::Lenient, text, previous)
+fn loaded_after(text: &str, previous: Option<&Zone>) -> LoadOutcome {
+    loaded_by(CheckMode::Lenient, text, previous)
 }
 
-fn loaded_by(checks: Checks, text: &str, previous: Option<&Zone>) -> Outcome {
+fn loaded_by(checks: CheckMode, text: &str, previous: Option<&Zone>) -> LoadOutcome {
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
-    let text_options = text::Options { threads: 2, checks, ..text::Options::new(apex.as_ref()) };
-    load(source, &Options { previous, thorough: true, nsec3_max_iterations: 150, ..Options::new(text_options) })
+    let text_options = text::ParseOptions { threads: 2, check_mode: checks, ..text::ParseOptions::new(apex.as_ref()) };
+    load(source, &LoadOptions { previous, thorough: true, nsec3_max_iterations: 150, ..LoadOptions::new(text_options) })
 }
 
 /// Severity, line and message of all that is found in the apex and these further lines.
 fn findings(lines: &str) -> Vec<(Severity, u32, String)> {
     let outcome = loaded(&format!("{APEX}{lines}"));
-    outcome.diagnostics.into_iter().map(|found| (found.severity, found.place.line, found.message)).collect()
+    outcome.findings.into_iter().map(|found| (found.severity, found.position.line, found.message)).collect()
 }
 
 fn has_error(lines: &str, line: u32, message: &str) {
@@ -39,14 +39,14 @@ fn has_warning(lines: &str, line: u32, message: &str) {
 /// A warning, and an error where checks are strict.
 fn is_odd(lines: &str, line: u32, message: &str) {
     has_warning(lines, line, message);
-    let strict = loaded_by(Checks::Strict, &format!("{APEX}{lines}"), None);
+    let strict = loaded_by(CheckMode::Strict, &format!("{APEX}{lines}"), None);
     assert!(strict.zone.is_none(), "{lines}");
-    assert_eq!((strict.diagnostics[0].severity, &*strict.diagnostics[0].message), (Severity::Error, message));
+    assert_eq!((strict.findings[0].severity, &*strict.findings[0].message), (Severity::Error, message));
 }
 
 #[test]
 fn rfc_1035_5_2_one_soa_and_a_name_server_at_the_apex() {
-    let messages = |text: &str| loaded(text).diagnostics.into_iter().map(|found| found.message).collect::<Vec<_>>();
+    let messages = |text: &str| loaded(text).findings.into_iter().map(|found| found.message).collect::<Vec<_>>();
     assert_eq!(
         messages("www 60 A 192.0.2.1\n"),
         ["the zone has no SOA record: example.", "the zone has no NS record at its apex: example."]
@@ -66,7 +66,7 @@ fn rfc_1035_5_2_the_soa_record_may_stand_anywhere_and_twice() {
         format!("{}\n{soa}\n{ns}", soa.replace("host.", "Host.")),
     ] {
         let outcome = loaded(&text);
-        assert_eq!(outcome.diagnostics, [], "{text}");
+        assert_eq!(outcome.findings, [], "{text}");
         let zone = outcome.zone.expect("no errors");
         assert_eq!((zone.soa().count, zone.serial()), (1, 1), "{text}");
     }
@@ -77,11 +77,11 @@ fn rfc_1034_4_2_1_a_zone_without_name_servers_is_odd() {
     let soa = APEX.lines().next().expect("the SOA record");
     let messages = |checks| {
         let outcome = loaded_by(checks, soa, None);
-        (outcome.zone.is_some(), outcome.diagnostics.into_iter().map(|found| found.message).collect::<Vec<_>>())
+        (outcome.zone.is_some(), outcome.findings.into_iter().map(|found| found.message).collect::<Vec<_>>())
     };
     let message = "the zone has no NS record at its apex: example.".to_owned();
-    assert_eq!(messages(Checks::Lenient), (true, vec![message.clone()]));
-    assert_eq!(messages(Checks::Strict), (false, vec![message]));
+    assert_eq!(messages(CheckMode::Lenient), (true, vec![message.clone()]));
+    assert_eq!(messages(CheckMode::Strict), (false, vec![message]));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_file_that_is_read_as_another_zone_is_told_so() {
         ),
     ];
     assert_eq!(mistakes, messages);
-    let alone: Vec<_> = loaded(text).diagnostics.into_iter().map(|found| found.message).collect();
+    let alone: Vec<_> = loaded(text).findings.into_iter().map(|found| found.message).collect();
     assert_eq!(alone[0], "the zone has no SOA record: example.");
     assert!(alone.contains(&messages[1].2), "{alone:?}");
 }
@@ -139,8 +139,8 @@ fn rfc_6672_2_4_a_dname_at_the_apex_covers_what_other_threads_read() {
     let zone = outcome.zone.expect("a warning is no error");
     let hidden = zone.nodes().filter(|(_, node)| node.is_below_dname()).count();
     assert_eq!(hidden, 30_000);
-    let (last, rest) = outcome.diagnostics.split_last().expect("findings");
-    assert_eq!((rest.len(), &*last.message), (200, "29800 more findings are not listed"));
+    let (last, rest) = outcome.findings.split_last().expect("findings");
+    assert_eq!((rest.len(), &*last.message), (200, "29800 more warnings are not listed"));
     assert!(rest.iter().all(|found| found.message.starts_with("a record below a DNAME")));
 }
 
@@ -151,7 +151,7 @@ fn rfc_1035_3_3_13_a_change_raises_the_serial() {
     let told = |serial, more| {
         let outcome = loaded_after(&text(serial, more), Some(&previous));
         assert!(outcome.zone.is_some());
-        outcome.diagnostics.into_iter().map(|found| (found.severity, found.message)).collect::<Vec<_>>()
+        outcome.findings.into_iter().map(|found| (found.severity, found.message)).collect::<Vec<_>>()
     };
     let warning = |message: &str| vec![(Severity::Warning, message.to_owned())];
     assert_eq!(told(5, ""), [], "nothing has changed");

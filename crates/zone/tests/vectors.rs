@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use wire::{Name, Rtype};
-use zone::load::{Options, load};
-use zone::text::{self, Record, Sink, Source};
-use zone::{Checks, Severity};
+use zone::load::{LoadOptions, load};
+use zone::text::{self, RecordSink, Source, ZoneRecord};
+use zone::{CheckMode, Severity};
 
 /// The text before the lines of every vector.
 const HEAD: &str = "$ORIGIN example.\n$TTL 60\n@ SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ NS ns.invalid.\n";
@@ -48,8 +48,8 @@ fn vectors(file: &str) -> Vec<Vector> {
     vectors
 }
 
-fn options(apex: &Name, checks: Checks) -> text::Options<'_> {
-    text::Options { checks, ..text::Options::new(apex.as_ref()) }
+fn options(apex: &Name, checks: CheckMode) -> text::ParseOptions<'_> {
+    text::ParseOptions { check_mode: checks, ..text::ParseOptions::new(apex.as_ref()) }
 }
 
 fn source(text: &str) -> Source<'_> {
@@ -57,26 +57,26 @@ fn source(text: &str) -> Source<'_> {
 }
 
 /// `load`, `warn` or `error`, and what was found.
-fn decision(lines: &str, checks: Checks) -> (&'static str, Vec<String>) {
+fn decision(lines: &str, checks: CheckMode) -> (&'static str, Vec<String>) {
     let apex: Name = "example.".parse().expect("a name");
     let text = format!("{HEAD}{lines}");
-    let options = Options { thorough: true, ..Options::new(options(&apex, checks)) };
+    let options = LoadOptions { thorough: true, ..LoadOptions::new(options(&apex, checks)) };
     let outcome = load(source(&text), &options);
-    let has_error = outcome.diagnostics.iter().any(|found| found.severity == Severity::Error);
-    assert_eq!(outcome.zone.is_none(), has_error, "{lines}: {:?}", outcome.diagnostics);
-    let word = match (has_error, outcome.diagnostics.is_empty()) {
+    let has_error = outcome.findings.iter().any(|found| found.severity == Severity::Error);
+    assert_eq!(outcome.zone.is_none(), has_error, "{lines}: {:?}", outcome.findings);
+    let word = match (has_error, outcome.findings.is_empty()) {
         (true, _) => "error",
         (false, true) => "load",
         (false, false) => "warn",
     };
-    (word, outcome.diagnostics.iter().map(ToString::to_string).collect())
+    (word, outcome.findings.iter().map(ToString::to_string).collect())
 }
 
 #[derive(Default)]
 struct Records(Vec<String>);
 
-impl Sink for Records {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for Records {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         self.0.push(format!("{} {} {} {:02x?}", record.owner, record.ttl, record.rtype.0, record.rdata));
     }
 }
@@ -84,7 +84,7 @@ impl Sink for Records {
 fn records(lines: &str) -> Vec<String> {
     let apex: Name = "example.".parse().expect("a name");
     let text = format!("{HEAD}{lines}");
-    let parsed = text::parse(source(&text), &options(&apex, Checks::Lenient), Records::default);
+    let parsed = text::parse(source(&text), &options(&apex, CheckMode::Lenient), Records::default);
     parsed.sinks.into_iter().flat_map(|sink| sink.0).collect()
 }
 
@@ -96,7 +96,7 @@ fn vectors_are_decided_as_they_say() {
         let file = std::fs::read_to_string(entry.expect("an entry").path()).expect("text");
         for vector in vectors(&file) {
             count += 1;
-            for (checks, expected) in [Checks::Lenient, Checks::Strict].into_iter().zip(&vector.decisions) {
+            for (checks, expected) in [CheckMode::Lenient, CheckMode::Strict].into_iter().zip(&vector.decisions) {
                 let (decided, found) = decision(&vector.text, checks);
                 if decided != expected {
                     wrong.push(format!("{checks:?}: {decided}, not {expected}: {vector}{found:#?}"));
@@ -116,7 +116,7 @@ fn vectors_are_decided_as_they_say() {
 fn reserved_codes_are_stored() {
     let apex: Name = "example.".parse().expect("a name");
     let text = format!("{HEAD}@ TYPE0 \\# 1 00\n@ TYPE200 \\# 1 00\n@ TYPE65535 \\# 1 00\n");
-    let outcome = load(source(&text), &Options::new(options(&apex, Checks::Lenient)));
+    let outcome = load(source(&text), &LoadOptions::new(options(&apex, CheckMode::Lenient)));
     let zone = outcome.zone.expect("it loads");
     for code in [0, 6, 200, 65535] {
         assert!(zone.apex_node().rrset(Rtype(code)).is_some_and(|rrset| rrset.count == 1), "{code}");

@@ -6,12 +6,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::{Message, Name, Rtype};
 use zone::Zone;
-use zone::load::{Options, load};
+use zone::load::{LoadOptions, load};
 use zone::text::{self, Source};
 use zone::transfer::Transfer;
 
 /// Owner, type, TTL and RDATA.
-type Record = (Name, Rtype, u32, Vec<u8>);
+type ZoneRecord = (Name, Rtype, u32, Vec<u8>);
 
 const APEX: &str = "z.";
 
@@ -21,7 +21,7 @@ fn name(text: &str) -> Name {
 
 /// Loads records, given as RFC 3597 has those of unknown types; `None` where the zone has errors.
 fn try_load<'r>(
-    records: impl IntoIterator<Item = &'r Record>,
+    records: impl IntoIterator<Item = &'r ZoneRecord>,
     previous: Option<&Zone>,
     threads: usize,
 ) -> Option<Zone> {
@@ -31,17 +31,17 @@ fn try_load<'r>(
         text += &format!("{owner} {ttl} IN {rtype} \\# {} {hex}\n", rdata.len());
     }
     let apex = name(APEX);
-    let text_options = text::Options { threads, ..text::Options::new(apex.as_ref()) };
-    let options = Options { previous, ..Options::new(text_options) };
+    let text_options = text::ParseOptions { threads, ..text::ParseOptions::new(apex.as_ref()) };
+    let options = LoadOptions { previous, ..LoadOptions::new(text_options) };
     load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone
 }
 
-fn load_good<'r>(records: impl IntoIterator<Item = &'r Record>, previous: Option<&Zone>) -> Zone {
+fn load_good<'r>(records: impl IntoIterator<Item = &'r ZoneRecord>, previous: Option<&Zone>) -> Zone {
     try_load(records, previous, 1).expect("a good zone")
 }
 
 /// All records of a zone as they are transferred, the closing SOA left out.
-fn transferred(zone: &Zone) -> Vec<Record> {
+fn transferred(zone: &Zone) -> Vec<ZoneRecord> {
     let question = [name(APEX).wire(), &[0, 252, 0, 1]].concat();
     let mut transfer = Transfer::new(zone.clone(), [0, 1], &question, b"");
     let mut out = vec![0; usize::from(u16::MAX)];
@@ -68,7 +68,7 @@ fn content(zone: &Zone) -> impl PartialEq + std::fmt::Debug + use<> {
 
 //----------- random records ---------------------------------------------------
 
-fn apex_records(serial: u32) -> Vec<Record> {
+fn apex_records(serial: u32) -> Vec<ZoneRecord> {
     let soa = [b"\x02ns\x01z\x00\x04host\x01z\x00".as_slice(), &[serial, 2, 3, 4, 5].map(u32::to_be_bytes).concat()];
     vec![(name(APEX), Rtype::SOA, 300, soa.concat()), (name(APEX), Rtype::NS, 300, b"\x02ns\x01z\x00".to_vec())]
 }
@@ -84,7 +84,7 @@ struct Set {
 }
 
 impl Set {
-    fn records(&self) -> Vec<Record> {
+    fn records(&self) -> Vec<ZoneRecord> {
         let owner = name(&self.owner);
         let numbers = self.first..self.first.saturating_add(self.count);
         let mut records: Vec<_> = numbers.map(|n| (owner.clone(), self.rtype, 300, rdata(self.rtype, n))).collect();
@@ -145,8 +145,8 @@ fn hosts(servers: u16) -> Vec<Set> {
     (0..HOSTS).map(set).collect()
 }
 
-fn records(sets: &[Set], serial: u32) -> BTreeSet<Record> {
-    let mut records: BTreeSet<Record> = sets.iter().flat_map(Set::records).collect();
+fn records(sets: &[Set], serial: u32) -> BTreeSet<ZoneRecord> {
+    let mut records: BTreeSet<ZoneRecord> = sets.iter().flat_map(Set::records).collect();
     records.extend(apex_records(serial));
     records
 }
@@ -189,7 +189,7 @@ proptest! {
     fn no_record_breaks_a_zone(records in vec((0..280u16, vec(any::<u8>(), 0..40), any::<bool>()), 0..6)) {
         let owner = |is_apex| if is_apex { name(APEX) } else { name("a.z.") };
         let records = records.into_iter().map(|(rtype, rdata, is_apex)| (owner(is_apex), Rtype(rtype), 300, rdata));
-        let records: BTreeSet<Record> = records.chain(apex_records(1)).collect();
+        let records: BTreeSet<ZoneRecord> = records.chain(apex_records(1)).collect();
         if let Some(zone) = try_load(&records, None, 1) {
             prop_assert_eq!(transferred(&zone).len() as u64, zone.counts().records);
         }
@@ -203,7 +203,7 @@ fn a_change_in_case_alone_is_a_change() {
     let old = format!("z. 300 SOA ns.test. host.test. 1 2 3 4 5\nz. 300 NS ns.test.\n{hosts}");
     let apex = name(APEX);
     let load = |text: &str, previous| {
-        let options = Options { previous, ..Options::new(text::Options::new(apex.as_ref())) };
+        let options = LoadOptions { previous, ..LoadOptions::new(text::ParseOptions::new(apex.as_ref())) };
         let outcome = load(Source { name: "test".into(), bytes: text.as_bytes() }, &options);
         (outcome.zone.expect("a good zone"), outcome.difference)
     };
@@ -221,7 +221,7 @@ fn a_change_in_case_alone_is_a_change() {
 #[test]
 fn a_set_may_have_more_records_than_a_message_counts() {
     let address = |n: u32| (name("many.z."), Rtype::A, 60, n.to_be_bytes().to_vec());
-    let records: BTreeSet<Record> = (0..70_000).map(address).chain(apex_records(1)).collect();
+    let records: BTreeSet<ZoneRecord> = (0..70_000).map(address).chain(apex_records(1)).collect();
     let zone = load_good(&records, None);
     assert_eq!(transferred(&zone), records.into_iter().collect::<Vec<_>>());
 }
@@ -258,7 +258,7 @@ fn a_zone_built_by_threads_is_as_one_built_by_one() {
 #[test]
 fn a_zone_may_have_more_ttls_than_have_numbers() {
     let host = |n: u32| (name(&format!("h{n}.z.")), Rtype::A, n, n.to_be_bytes().to_vec());
-    let mut records: BTreeSet<Record> = (0..600).map(host).chain(apex_records(1)).collect();
+    let mut records: BTreeSet<ZoneRecord> = (0..600).map(host).chain(apex_records(1)).collect();
     let zone = load_good(&records, None);
     assert_eq!(transferred(&zone), records.iter().cloned().collect::<Vec<_>>());
     records.extend((600..650).map(host));

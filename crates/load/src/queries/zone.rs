@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use wire::{Class, Name, NameRef, Rtype};
-use zone::text::{self, Record, Sink, Source};
-use zone::{Diagnostic, Severity};
+use zone::text::{self, RecordSink, Source, ZoneRecord};
+use zone::{Finding, Severity};
 
 use super::{Queries, QueryEncoder, QueryTemplate};
 use crate::random::Random;
@@ -35,7 +35,7 @@ pub const WINDOWS_MIX: [(Rtype, f64); 6] =
 pub enum SampleError {
     /// The first error in the zone file.
     #[error("{0}")]
-    Zone(Box<Diagnostic>),
+    Zone(Box<Finding>),
     /// The zone lacks something that the mix asks for.
     #[error("{file}: the zone has no {what}")]
     Missing {
@@ -108,8 +108,8 @@ struct ZoneContents {
 
 impl ZoneContents {
     fn read(source: Source<'_>, apex: NameRef<'_>) -> Result<ZoneContents, SampleError> {
-        let parsed = text::parse(source, &text::Options::new(apex), RrsetCollector::default);
-        if let Some(error) = parsed.diagnostics.into_iter().find(|found| found.severity == Severity::Error) {
+        let parsed = text::parse(source, &text::ParseOptions::new(apex), RrsetCollector::default);
+        if let Some(error) = parsed.findings.into_iter().find(|found| found.severity == Severity::Error) {
             return Err(SampleError::Zone(Box::new(error)));
         }
         let mut all = RrsetCollector::default();
@@ -135,8 +135,8 @@ struct RrsetCollector {
     last_owner: Option<u32>,
 }
 
-impl Sink for RrsetCollector {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for RrsetCollector {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         // Resolvers do not query for these.
         if matches!(record.rtype, Rtype::RRSIG | Rtype::NSEC3) {
             return;

@@ -1,8 +1,8 @@
 //! Encodes zones as transfer messages once, so that to serve one is to copy it.
 
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
-use zone::text::{self, Record, Sink, Source};
-use zone::{Diagnostic, Severity};
+use zone::text::{self, RecordSink, Source, ZoneRecord};
+use zone::{Finding, Severity};
 
 /// A zone ready for transfer.
 #[derive(Debug)]
@@ -21,18 +21,18 @@ const MESSAGE_LEN: usize = 16_000;
 const FIXED_LEN: usize = 10;
 
 /// Parses a zone file and encodes the zone. The error is the first one in the file.
-pub fn encode(source: Source<'_>, apex: &Name) -> Result<EncodedZone, Box<Diagnostic>> {
+pub fn encode(source: Source<'_>, apex: &Name) -> Result<EncodedZone, Box<Finding>> {
     let name = source.name.clone();
-    let parsed = text::parse(source, &text::Options::new(apex.as_ref()), RecordCollector::default);
-    let error = parsed.diagnostics.into_iter().find(|found| found.severity == Severity::Error);
+    let parsed = text::parse(source, &text::ParseOptions::new(apex.as_ref()), RecordCollector::default);
+    let error = parsed.findings.into_iter().find(|found| found.severity == Severity::Error);
     if let Some(error) = error {
         return Err(Box::new(error));
     }
     let records = || parsed.sinks.iter().flat_map(RecordCollector::records);
     let soa = records().find(|record| record.rtype == Rtype::SOA).ok_or_else(|| {
-        Box::new(Diagnostic {
+        Box::new(Finding {
             severity: Severity::Error,
-            place: zone::Place { file: name, ..zone::Place::default() },
+            position: zone::FilePosition { file: name, ..zone::FilePosition::default() },
             message: "the zone has no SOA record".into(),
             help: String::new(),
         })
@@ -58,8 +58,8 @@ pub fn encode(source: Source<'_>, apex: &Name) -> Result<EncodedZone, Box<Diagno
 #[derive(Default)]
 struct RecordCollector(Vec<u8>);
 
-impl Sink for RecordCollector {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for RecordCollector {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         self.0.extend_from_slice(record.owner.wire());
         self.0.extend_from_slice(&record.rtype.0.to_be_bytes());
         self.0.extend_from_slice(&record.ttl.to_be_bytes());

@@ -6,12 +6,12 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use zone::{Checks, Diagnostic, rules};
+use zone::{CheckMode, Finding, check_list};
 
 use super::{json, print, print_failure, read_config};
 use crate::cli::Check;
 use crate::config::{Config, ZoneConfig};
-use crate::report::Finding;
+use crate::report::FindingReport;
 use crate::sources::Sources;
 use crate::zones::load::{LoadPurpose, load};
 use crate::zones::load_progress::{LoadProgress, ProgressDisplay};
@@ -27,17 +27,17 @@ struct Outcome {
     zones: usize,
     errors: usize,
     warnings: usize,
-    findings: Vec<Finding>,
+    findings: Vec<FindingReport>,
 }
 
 /// Checks what the command line names; the status tells whether there are errors.
 pub fn run(arguments: &Check) -> ExitCode {
     if arguments.list {
-        return print(&rules::markdown());
+        return print(&check_list::markdown());
     }
     let outcome = match read_config(&Sources::new(&arguments.config, &arguments.zones)) {
         Ok(config) => check_zones(&config, arguments.strict),
-        Err(mistakes) => Outcome::of(0, mistakes.iter().map(|mistake| Finding::new(mistake, None)).collect()),
+        Err(mistakes) => Outcome::of(0, mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect()),
     };
     let text = match arguments.json {
         true => json(&outcome),
@@ -48,25 +48,26 @@ pub fn run(arguments: &Check) -> ExitCode {
 
 /// Reads the zones; with the checks of each zone, or with strict ones.
 fn check_zones(config: &Config, strict: bool) -> Outcome {
-    let mut findings: Vec<Finding> = config.warnings.iter().map(|warning| Finding::new(warning, None)).collect();
+    let mut findings: Vec<FindingReport> =
+        config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
     let zones: Vec<&ZoneConfig> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
     let mut by_zone = check_files(&zones, strict);
     by_zone.sort_by_key(|(number, _)| *number);
     for (number, found) in by_zone {
-        findings.extend(found.iter().map(|finding| Finding::new(finding, Some(zones[number].name.as_ref()))));
+        findings.extend(found.iter().map(|finding| FindingReport::new(finding, Some(zones[number].name.as_ref()))));
     }
     Outcome::of(zones.len(), findings)
 }
 
 /// Reads the files of zones and shows the progress; returns the findings with the index of their zone.
-fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Diagnostic>)> {
+fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Finding>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, results) = channel();
     let pool = ReadPool::new(
         threads,
         move |task: &ReadTask<(usize, ZoneConfig)>, turn| {
             let ZoneConfig { name, source } = &task.job.1;
-            let checks = if strict { Checks::Strict } else { source.policy.checks };
+            let checks = if strict { CheckMode::Strict } else { source.policy.checks };
             load(name.as_ref(), &task.file, &source.policy, LoadPurpose::Check(checks), turn, &task.progress)
         },
         // The receiver is there until the last result.
@@ -97,7 +98,7 @@ fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Diagnosti
 }
 
 impl Outcome {
-    fn of(zones: usize, findings: Vec<Finding>) -> Outcome {
+    fn of(zones: usize, findings: Vec<FindingReport>) -> Outcome {
         let errors = findings.iter().filter(|finding| finding.is_error()).count();
         Outcome { zones, errors, warnings: findings.len() - errors, findings }
     }

@@ -9,11 +9,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use zone::Diagnostic;
+use zone::Finding;
 
 use crate::config::Config;
 use crate::printable::printable_json;
-use crate::report::Finding;
+use crate::report::FindingReport;
 use crate::sources::{Sources, nothing_found};
 
 /// Writes a command's result to standard output. A reader that left early (`zonda config | head`) is no failure.
@@ -40,7 +40,7 @@ fn print_failure(text: &str) -> ExitCode {
 }
 
 /// Reads the configuration; what is wrong with it, or that there is none, is the error.
-pub fn read_config(sources: &Sources) -> Result<Config, Vec<Diagnostic>> {
+pub fn read_config(sources: &Sources) -> Result<Config, Vec<Finding>> {
     if sources.is_empty() {
         return Err(vec![nothing_found()]);
     }
@@ -48,8 +48,8 @@ pub fn read_config(sources: &Sources) -> Result<Config, Vec<Diagnostic>> {
 }
 
 /// Tells on standard error what is wrong with the configuration.
-pub fn complain(diagnostics: &[Diagnostic]) {
-    for diagnostic in diagnostics {
-        eprintln!("{}", Finding::new(diagnostic, None));
+pub fn complain(findings: &[Finding]) {
+    for finding in findings {
+        eprintln!("{}", FindingReport::new(finding, None));
     }
 }

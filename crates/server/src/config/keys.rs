@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use wire::Name;
-use zone::Checks;
+use zone::CheckMode;
 
 use super::section::section;
 use super::value::{CookieSecret, Endpoint, Prefix, Text, Whole, Word};
@@ -160,12 +160,13 @@ section! {
         ///
         /// With `lenient` such a record is a warning. With `strict` it is an error: the zone is not loaded, and the version
         /// served before stays. The table of all checks is in `docs/manual/checks.md` (`zonda check --list`).
-        Reload "checks" checks: Option<Checks> = "";
+        Reload "checks" checks: Option<CheckMode> = "";
     }
 }
 
-impl Word for Checks {
-    const WORDS: &'static [(&'static str, Checks)] = &[("lenient", Checks::Lenient), ("strict", Checks::Strict)];
+impl Word for CheckMode {
+    const WORDS: &'static [(&'static str, CheckMode)] =
+        &[("lenient", CheckMode::Lenient), ("strict", CheckMode::Strict)];
 }
 
 /// How much is logged.

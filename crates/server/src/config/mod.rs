@@ -18,7 +18,7 @@ pub mod zones;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zone::Diagnostic;
+use zone::Finding;
 
 pub use keys::{LogFormat, LogLevel, Server};
 pub use value::{Endpoint, Prefix};
@@ -36,7 +36,7 @@ pub struct Config {
     /// The folders on the command line that hold no zone file.
     pub empty_folders: Vec<PathBuf>,
     /// What deserves a look but stops nothing.
-    pub warnings: Vec<Diagnostic>,
+    pub warnings: Vec<Finding>,
 }
 
 /// Where a configuration is looked for when none is named; the first that exists is read.

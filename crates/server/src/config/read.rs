@@ -8,7 +8,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use wire::Name;
-use zone::{Diagnostic, Place, Severity};
+use zone::{FilePosition, Finding, Severity};
 
 use super::blocks::{Block, blocks};
 use super::include::matches;
@@ -32,14 +32,14 @@ pub struct Reader {
     pub server: Server,
     top: Top,
     /// Where each key of `[server]` and of the top was set.
-    pub(super) set: HashMap<(&'static str, &'static str), Place>,
+    pub(super) set: HashMap<(&'static str, &'static str), FilePosition>,
     pub(super) templates: BTreeMap<String, Template>,
     pub(super) zones: Vec<PendingZone>,
     /// The keys of pending zones but name and file, equal ones mostly once; pending zones have their number.
     pub(super) kept: Vec<Zone>,
     pub(super) interner: Interner,
     pub(super) files: Vec<Arc<str>>,
-    pub(super) problems: Vec<Diagnostic>,
+    pub(super) problems: Vec<Finding>,
     pub(super) more_problems: usize,
     pub(super) has_errors: bool,
 }
@@ -48,7 +48,7 @@ pub struct Reader {
 pub(super) struct Template {
     pub(super) keys: Zone,
     pub(super) folder: PathBuf,
-    place: Place,
+    place: FilePosition,
 }
 
 /// A zone whose template may still be to come.
@@ -100,7 +100,7 @@ impl Reader {
     }
 
     /// Takes a finding from elsewhere.
-    pub fn problem(&mut self, problem: Diagnostic) {
+    pub fn problem(&mut self, problem: Finding) {
         self.has_errors |= problem.severity == Severity::Error;
         match self.problems.len() < MAX_PROBLEMS {
             true => self.problems.push(problem),
@@ -117,11 +117,11 @@ impl Reader {
             Ok(Err(error)) => {
                 let octets = error.utf8_error().valid_up_to();
                 let message = format!("octet {octets} is not UTF-8");
-                return self.error(Place { file, line: 0, column: 0 }, message, "save the file as UTF-8");
+                return self.error(FilePosition { file, line: 0, column: 0 }, message, "save the file as UTF-8");
             }
             Err(error) => {
                 let message = format!("the configuration cannot be read: {error}");
-                return self.error(Place { file, line: 0, column: 0 }, message, help_to_read(&error));
+                return self.error(FilePosition { file, line: 0, column: 0 }, message, help_to_read(&error));
             }
         };
         for block in blocks(&text) {
@@ -287,8 +287,8 @@ impl Reader {
         self.error(context.place(span.start), message, help);
     }
 
-    pub(super) fn error(&mut self, place: Place, message: String, help: &str) {
-        self.problem(diagnostic(Severity::Error, place, message, help));
+    pub(super) fn error(&mut self, position: FilePosition, message: String, help: &str) {
+        self.problem(diagnostic(Severity::Error, position, message, help));
     }
 }
 
@@ -300,14 +300,14 @@ impl Zone {
 }
 
 impl Context<'_> {
-    fn place(&self, offset: usize) -> Place {
+    fn place(&self, offset: usize) -> FilePosition {
         let (line, column) = self.block.position(offset);
-        Place { file: self.file.clone(), line, column }
+        FilePosition { file: self.file.clone(), line, column }
     }
 }
 
-pub(super) fn diagnostic(severity: Severity, place: Place, message: String, help: &str) -> Diagnostic {
-    Diagnostic { severity, place, message, help: help.to_owned() }
+pub(super) fn diagnostic(severity: Severity, position: FilePosition, message: String, help: &str) -> Finding {
+    Finding { severity, position, message, help: help.to_owned() }
 }
 
 /// Where the key belongs, or which key was meant.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use zone::Checks;
+use zone::CheckMode;
 
 use super::Config;
 use super::keys::{Server, Zone};
@@ -59,7 +59,7 @@ fn zone_table(zone: &ZoneConfig, out: &mut String) {
         max_records: unless_default(limits.max_records, default.max_records),
         max_generated: unless_default(limits.max_generated, default.max_generated),
         nsec3_max_iterations: (iterations != default.nsec3_max_iterations).then_some(Whole(iterations.into())),
-        checks: Some(zone.source.policy.checks).filter(|checks| *checks != Checks::default()),
+        checks: Some(zone.source.policy.checks).filter(|checks| *checks != CheckMode::default()),
     };
     out.push_str("\n[[zone]]\n");
     for (index, key) in Zone::KEYS.iter().enumerate() {

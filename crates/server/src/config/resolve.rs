@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zone::{Diagnostic, Place, Severity};
+use zone::{FilePosition, Finding, Severity};
 
 use super::Config;
 use super::read::{PendingZone, Reader, Template, diagnostic, folder_of};
@@ -15,7 +15,7 @@ const DEFAULT_TEMPLATE: &str = "default";
 
 impl Reader {
     /// The configuration, unless there were mistakes.
-    pub fn finish(mut self) -> Result<Config, Vec<Diagnostic>> {
+    pub fn finish(mut self) -> Result<Config, Vec<Finding>> {
         let zones = self.resolve();
         if self.server.listen.is_empty() {
             let place = self.set.get(&("server", "listen")).cloned().unwrap_or_default();
@@ -25,11 +25,13 @@ impl Reader {
             let (files, warnings) = (self.files, self.problems);
             return Ok(Config { server: self.server, zones, files, warnings, ..Config::default() });
         }
-        let number = |place: &Place| self.files.iter().position(|file| *file == place.file).unwrap_or(usize::MAX);
-        self.problems.sort_by_key(|problem| (number(&problem.place), problem.place.line, problem.place.column));
+        let number =
+            |place: &FilePosition| self.files.iter().position(|file| *file == place.file).unwrap_or(usize::MAX);
+        self.problems
+            .sort_by_key(|problem| (number(&problem.position), problem.position.line, problem.position.column));
         if self.more_problems > 0 {
             let message = format!("{} more mistakes are not shown", self.more_problems);
-            self.problems.push(diagnostic(Severity::Error, Place::default(), message, ""));
+            self.problems.push(diagnostic(Severity::Error, FilePosition::default(), message, ""));
         }
         Err(self.problems)
     }
@@ -50,7 +52,7 @@ impl Reader {
         zones
     }
 
-    fn resolve_zone(&mut self, zone: PendingZone, place: &Place) -> ZoneConfig {
+    fn resolve_zone(&mut self, zone: PendingZone, place: &FilePosition) -> ZoneConfig {
         let keys = &self.kept[zone.kept as usize];
         let named = keys.template.as_ref().map(|Text(name)| name.as_str());
         let template = self.templates.get(named.unwrap_or(DEFAULT_TEMPLATE));
@@ -74,7 +76,7 @@ impl Reader {
         ZoneConfig { name: zone.name, source }
     }
 
-    fn unknown_template(&mut self, name: &str, place: &Place) {
+    fn unknown_template(&mut self, name: &str, place: &FilePosition) {
         let help = match nearest(name, self.templates.keys().map(String::as_str)) {
             Some(known) => format!("did you mean `{known}`?"),
             None => format!("write [template.{name}], or leave `template` out"),
@@ -89,20 +91,20 @@ impl Reader {
         }
     }
 
-    fn place(&self, zone: &PendingZone) -> Place {
-        Place { file: self.files[zone.source as usize].clone(), line: zone.line, column: 1 }
+    fn place(&self, zone: &PendingZone) -> FilePosition {
+        FilePosition { file: self.files[zone.source as usize].clone(), line: zone.line, column: 1 }
     }
 }
 
 /// What is accepted and not yet done: of each kind the first zone, and how many there are.
 #[derive(Default)]
 struct Notices {
-    primaries: Option<(Place, String, usize)>,
-    notify: Option<(Place, String, usize)>,
+    primaries: Option<(FilePosition, String, usize)>,
+    notify: Option<(FilePosition, String, usize)>,
 }
 
 impl Notices {
-    fn look_at(&mut self, zone: &ZoneConfig, place: &Place) {
+    fn look_at(&mut self, zone: &ZoneConfig, place: &FilePosition) {
         for (is_so, notice) in [
             (!zone.source.policy.primaries.is_empty(), &mut self.primaries),
             (!zone.source.policy.notify.is_empty(), &mut self.notify),

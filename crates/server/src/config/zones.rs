@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use wire::{Name, NameRef};
-use zone::Checks;
+use zone::CheckMode;
 
 use super::keys::Zone;
 use super::section::{Section, Setting};
@@ -47,7 +47,7 @@ pub struct ZonePolicy {
     /// How large and how dear the zone may be.
     pub limits: ZoneLimits,
     /// Whether odd records fail the zone.
-    pub checks: Checks,
+    pub checks: CheckMode,
 }
 
 /// What a zone may cost; 0 records are any number of them.
@@ -74,7 +74,7 @@ impl ZoneSource {
 
     /// Whether a zone has the same content by both: the same file, read by the same rules.
     pub fn is_read_like(&self, other: &ZoneSource) -> bool {
-        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, Checks) {
+        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, CheckMode) {
             (&policy.config_folder, &policy.include_paths, policy.limits, policy.checks)
         }
         self.pattern == other.pattern && rules(&self.policy) == rules(&other.policy)

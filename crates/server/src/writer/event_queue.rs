@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Instant;
 
-use zone::Diagnostic;
+use zone::Finding;
 
 use crate::config::Config;
 use crate::control::{ControlRequest, ControlResponse};
@@ -15,7 +15,7 @@ use crate::zones::FinishedRead;
 /// What makes the writer do something.
 pub(super) enum WriterEvent {
     ReloadRequested(ReloadRequest),
-    ConfigurationRead(Box<Result<Config, Vec<Diagnostic>>>),
+    ConfigurationRead(Box<Result<Config, Vec<Finding>>>),
     ZoneRead(FinishedRead),
 }
 

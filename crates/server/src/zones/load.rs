@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wire::NameRef;
-use zone::load::{Options, Outcome};
-use zone::text::{Included, Limits, ReadAt, Refusal};
-use zone::{Checks, Diagnostic, Difference, Place, Severity, Zone, text};
+use zone::load::{LoadOptions, LoadOutcome};
+use zone::text::{ErrorText, IncludedFile, ReadAt, RecordLimits};
+use zone::{CheckMode, Difference, FilePosition, Finding, Severity, Zone, text};
 
 use super::change_detection::{FilesRead, Fingerprint};
 use super::load_progress::ReadProgress;
@@ -25,7 +25,7 @@ pub struct LoadedZone {
     /// Whether it differs from the previous version.
     pub is_changed: bool,
     /// What was found, errors and warnings.
-    pub findings: Vec<Diagnostic>,
+    pub findings: Vec<Finding>,
     /// What the files were like.
     pub fingerprint: Fingerprint,
     /// The files included.
@@ -41,7 +41,7 @@ pub enum LoadPurpose<'z> {
     /// To be served, sharing with the version served now what is the same.
     Serve(Option<&'z Zone>),
     /// To find all that is wrong with it by these checks.
-    Check(Checks),
+    Check(CheckMode),
 }
 
 /// Reads a zone from its file, unless that is too big for the turn.
@@ -65,7 +65,7 @@ pub fn load(
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
     let includes = job.files.others(path);
-    Ok(LoadedZone { zone: read.zone, is_changed, findings: read.diagnostics, fingerprint, includes })
+    Ok(LoadedZone { zone: read.zone, is_changed, findings: read.findings, fingerprint, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";
@@ -81,10 +81,10 @@ struct ZoneLoad<'j> {
 }
 
 impl ZoneLoad<'_> {
-    fn read(&self, threads: usize) -> Outcome {
+    fn read(&self, threads: usize) -> LoadOutcome {
         let text = match self.open() {
             Ok(text) => text,
-            Err(Refusal { message, help }) => return failed(self.path, message, help),
+            Err(ErrorText { message, help }) => return failed(self.path, message, help),
         };
         let (previous, thorough, checks) = match self.purpose {
             LoadPurpose::Serve(previous) => (previous, false, self.policy.checks),
@@ -92,25 +92,25 @@ impl ZoneLoad<'_> {
         };
         let ZoneLimits { max_records, max_generated, nsec3_max_iterations } = self.policy.limits;
         let folders = self.folders();
-        let options = text::Options {
+        let options = text::ParseOptions {
             apex: self.apex,
             threads,
             include: &|written, place| self.include(written, place, &folders),
             progress: &|octets| self.progress.count_octets(octets),
             error_limit: ERROR_LIMIT,
-            checks,
-            limits: Limits { records: unless_0(max_records), generated: unless_0(max_generated) },
+            check_mode: checks,
+            limits: RecordLimits { records: unless_0(max_records), generated: unless_0(max_generated) },
         };
         let text = WatchedText { text, progress: self.progress };
         let source = text::Source { name: path_text(self.path).into(), bytes: &text };
-        zone::load::load(source, &Options { text: options, previous, thorough, nsec3_max_iterations })
+        zone::load::load(source, &LoadOptions { text: options, previous, thorough, nsec3_max_iterations })
     }
 
     /// Opens the zone file. To be served, it must be a regular one: one zone's file must not hold up the others.
-    fn open(&self) -> Result<Box<dyn ReadAt>, Refusal> {
+    fn open(&self) -> Result<Box<dyn ReadAt>, ErrorText> {
         let unreadable = |error: io::Error| {
             let help = help_to_read(&error);
-            Refusal { message: format!("the zone file cannot be read: {error}"), help }
+            ErrorText { message: format!("the zone file cannot be read: {error}"), help }
         };
         if let Some(file) = ZoneFile::open(self.path).map_err(unreadable)? {
             return Ok(Box::new(file));
@@ -118,7 +118,7 @@ impl ZoneLoad<'_> {
         match self.purpose {
             LoadPurpose::Serve(_) => {
                 let help = "write the zone to a file: it is read again with reloads";
-                Err(Refusal { message: "the zone file is no regular file".into(), help })
+                Err(ErrorText { message: "the zone file is no regular file".into(), help })
             }
             LoadPurpose::Check(_) => input::read(self.path).map(|text| Box::new(text) as _).map_err(unreadable),
         }
@@ -132,7 +132,12 @@ impl ZoneLoad<'_> {
     }
 
     /// Opens an included file; its path starts at the folder of the file that includes it.
-    fn include(&self, written: &str, place: &Place, folders: &IncludeFolders<'_>) -> Result<Included, Refusal> {
+    fn include(
+        &self,
+        written: &str,
+        place: &FilePosition,
+        folders: &IncludeFolders<'_>,
+    ) -> Result<IncludedFile, ErrorText> {
         let includer = self.files.named(&place.file);
         let path = includer.parent().unwrap_or(Path::new("")).join(written);
         self.files.note(&path);
@@ -167,11 +172,11 @@ fn unless_0(limit: u32) -> u64 {
     if limit == 0 { u64::MAX } else { limit.into() }
 }
 
-fn failed(path: &Path, message: String, help: &str) -> Outcome {
+fn failed(path: &Path, message: String, help: &str) -> LoadOutcome {
     let file: Arc<str> = path_text(path).into();
-    let place = Place { file: file.clone(), line: 0, column: 0 };
-    let diagnostic = Diagnostic { severity: Severity::Error, place, message, help: help.into() };
-    Outcome { zone: None, difference: None, diagnostics: vec![diagnostic], files: vec![file] }
+    let position = FilePosition { file: file.clone(), line: 0, column: 0 };
+    let finding = Finding { severity: Severity::Error, position, message, help: help.into() };
+    LoadOutcome { zone: None, difference: None, findings: vec![finding], files: vec![file] }
 }
 
 fn help_to_read(error: &io::Error) -> &'static str {

@@ -10,7 +10,7 @@ use zone::Zone;
 use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
 use crate::config::{ZoneConfig, ZonePolicy, ZoneSource};
-use crate::report::{Change, Finding, ZoneReport};
+use crate::report::{Change, FindingReport, ZoneReport};
 
 /// A zone: what is served of it, and what tells whether it must be read again.
 pub struct ZoneEntry {
@@ -39,7 +39,7 @@ pub fn change_of(old: &ServedZone, loaded: &LoadedZone) -> Option<ZoneReport> {
         (Some(_), Some(_)) if loaded.is_changed => Change::Changed,
         _ => return None,
     };
-    let findings = loaded.findings.iter().map(|finding| Finding::new(finding, Some(old.apex())));
+    let findings = loaded.findings.iter().map(|finding| FindingReport::new(finding, Some(old.apex())));
     Some(ZoneReport {
         old_serial: old.zone().map(Zone::serial),
         serial: loaded.zone.as_ref().or(old.zone()).map(Zone::serial),

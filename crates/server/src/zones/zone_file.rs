@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
 use netio::file::PathHandle;
-use zone::text::{Included, ReadAt, Refusal};
+use zone::text::{ErrorText, IncludedFile, ReadAt};
 
 /// A regular file, read in parts.
 pub struct ZoneFile {
@@ -94,24 +94,24 @@ impl<'p> IncludeFolders<'p> {
     /// Opens an included file, wherever links and `..` lead to.
     ///
     /// A file elsewhere is not opened: messages quote words of what is read, and some devices act when they are opened.
-    pub fn open(&self, path: &Path) -> Result<Included, Refusal> {
+    pub fn open(&self, path: &Path) -> Result<IncludedFile, ErrorText> {
         let unreadable =
-            |error: io::Error| Refusal { message: error.to_string(), help: "correct the path or the file" };
+            |error: io::Error| ErrorText { message: error.to_string(), help: "correct the path or the file" };
         let found = PathHandle::at(path).map_err(unreadable)?;
         let real_path = found.real_path().map_err(unreadable)?;
         if !self.resolved().iter().any(|folder| real_path.starts_with(folder)) {
-            return Err(Refusal { message: "it is outside of the folders for zone files".into(), help: ELSEWHERE });
+            return Err(ErrorText { message: "it is outside of the folders for zone files".into(), help: ELSEWHERE });
         }
         let metadata = found.metadata().map_err(unreadable)?;
         if !metadata.is_file() {
-            return Err(Refusal { message: "it is no regular file".into(), help: "write what it says to a file" });
+            return Err(ErrorText { message: "it is no regular file".into(), help: "write what it says to a file" });
         }
         if !self.has_waited.load(Ordering::Relaxed) {
             self.has_waited.store(wait_for_tick(&metadata), Ordering::Relaxed);
         }
         let file = found.open().and_then(ZoneFile::new).map_err(unreadable)?;
         let id = (metadata.dev(), metadata.ino());
-        Ok(Included { name: path_text(path).into(), id, text: Box::new(file) })
+        Ok(IncludedFile { name: path_text(path).into(), id, text: Box::new(file) })
     }
 
     fn resolved(&self) -> &[PathBuf] {

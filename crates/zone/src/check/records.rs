@@ -3,15 +3,15 @@
 use wire::rdata::svcb::{ALPN, DOHPATH, identifiers, params};
 use wire::{NameRef, Rtype};
 
-use super::Findings;
+use crate::build_options::BuildOptions;
+use crate::check_list::{self, Check};
 use crate::encode::Raw;
-use crate::plan::Plan;
+use crate::finding::Findings;
 use crate::rrset::Node;
-use crate::rules::{self, Rule};
 use crate::zone::Zone;
 
 /// Checks the records of one owner each by itself.
-pub(crate) fn check_records(plan: &Plan<'_>, owner: NameRef<'_>, records: &[Raw<'_>], found: &mut Findings) {
+pub(crate) fn check_records(plan: &BuildOptions<'_>, owner: NameRef<'_>, records: &[Raw<'_>], found: &mut Findings) {
     for raw in records {
         let rule = match raw.rtype {
             Rtype::SVCB => check_service(owner, raw.rdata),
@@ -20,25 +20,25 @@ pub(crate) fn check_records(plan: &Plan<'_>, owner: NameRef<'_>, records: &[Raw<
             _ => None,
         };
         if let Some(rule) = rule {
-            found.report(rule, plan, (raw.file, raw.line), owner);
+            plan.report(found, rule, (raw.file, raw.line), owner);
         }
     }
 }
 
 //----------- services ---------------------------------------------------------
 
-fn check_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> {
+fn check_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
     check_alias_mode(rdata).or_else(|| check_dns_service(owner, rdata))
 }
 
 /// RFC 9460 2.4.2: recipients ignore the parameters of an alias.
-fn check_alias_mode(rdata: &[u8]) -> Option<&'static Rule> {
+fn check_alias_mode(rdata: &[u8]) -> Option<&'static Check> {
     let has_params = !parameters(rdata)?.is_empty();
-    (rdata.starts_with(&[0, 0]) && has_params).then_some(&rules::ALIAS_MODE_WITH_PARAMETERS)
+    (rdata.starts_with(&[0, 0]) && has_params).then_some(&check_list::ALIAS_MODE_WITH_PARAMETERS)
 }
 
 /// RFC 9461 4.1, 5: a DNS server has no default protocol, and one over HTTP needs the path of its queries.
-fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> {
+fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
     let mut labels = owner.labels();
     let is_dns = labels.next()?.eq_ignore_ascii_case(b"_dns")
         || owner.wire().get(1) == Some(&b'_') && labels.next()?.eq_ignore_ascii_case(b"_dns");
@@ -48,12 +48,12 @@ fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> 
     let parameters = parameters(rdata)?;
     let value = |wanted| params(parameters).find(|(key, _)| *key == wanted).map(|(_, value)| value);
     let Some(alpn) = value(ALPN) else {
-        return Some(&rules::DNS_WITHOUT_ALPN);
+        return Some(&check_list::DNS_WITHOUT_ALPN);
     };
     let is_over_http = identifiers(alpn).any(|protocol| matches!(protocol, b"h2" | b"h3" | b"http/1.1"));
     match value(DOHPATH) {
-        None if is_over_http => Some(&rules::DNS_WITHOUT_DOHPATH),
-        Some(path) if !is_template(path) => Some(&rules::BAD_DOHPATH),
+        None if is_over_http => Some(&check_list::DNS_WITHOUT_DOHPATH),
+        Some(path) if !is_template(path) => Some(&check_list::BAD_DOHPATH),
         _ => None,
     }
 }
@@ -77,17 +77,17 @@ fn parameters(rdata: &[u8]) -> Option<&[u8]> {
 //----------- DNSSEC -----------------------------------------------------------
 
 /// RFC 5155 3: the owner is the hash in base32hex, one label below the apex: of SHA-1 32 characters.
-fn check_hashed_owner(plan: &Plan<'_>, owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Rule> {
+fn check_hashed_owner(plan: &BuildOptions<'_>, owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
     let label = owner.labels().next().unwrap_or_default();
     let is_hash = label.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'0'..=b'9' | b'a'..=b'v'));
     let is_right = owner.label_count() == plan.apex.label_count() + 1
         && is_hash
         && (rdata.first() != Some(&1) || label.len() == 32);
-    (!is_right).then_some(&rules::UNHASHED_NSEC3)
+    (!is_right).then_some(&check_list::UNHASHED_NSEC3)
 }
 
 /// RFC 7344 4.1, 5: what is published for the parent is one of the keys here; RFC 8078 4: algorithm 0 asks for none.
-pub(crate) fn check_child_keys(zone: &Zone, plan: &Plan<'_>, found: &mut Findings) {
+pub(crate) fn check_child_keys(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findings) {
     let node = zone.apex_node();
     let keys: Vec<&[u8]> = rdata_of(node, Rtype::DNSKEY).collect();
     for rtype in [Rtype::CDS, Rtype::CDNSKEY] {
@@ -100,7 +100,7 @@ pub(crate) fn check_child_keys(zone: &Zone, plan: &Plan<'_>, found: &mut Finding
             _ => keys.contains(&rdata),
         };
         if rdata_of(node, rtype).any(|rdata| !matches(rdata)) {
-            found.report(&rules::CHILD_KEY_WITHOUT_DNSKEY, plan, (0, 0), rtype);
+            plan.report(found, &check_list::CHILD_KEY_WITHOUT_DNSKEY, (0, 0), rtype);
         }
     }
 }

@@ -6,18 +6,18 @@ use std::thread::{self, ScopedJoinHandle};
 
 use memchr::{memchr, memmem};
 
-use super::budget::Budget;
 use super::directive::{Include, origin};
-use super::fault::Findings;
-use super::file::{Progress, Text};
-use super::reader::{Reader, State, Stop};
-use super::scan::{Position, Scanner, count_lines};
+use super::file::{Checkpoint, InputFile};
+use super::limits::RecordCounter;
+use super::record::{ParserState, RecordParser, StopReason};
+use super::scan::{LineStart, Scanner, count_lines};
 use super::window::Window;
-use super::{Options, Sink, ttl};
+use super::{ParseOptions, RecordSink, ttl};
+use crate::finding::Findings;
 
 /// How a file is cut; in octets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct ChunkSizes {
     /// Smaller files are read in one go.
     pub big: usize,
     /// Read before the rest is cut, as it most likely has the directives that hold for all of it; also the smallest chunk,
@@ -30,8 +30,8 @@ pub(super) struct Plan {
     pub longest: usize,
 }
 
-impl Plan {
-    pub const DEFAULT: Plan = Plan { big: 1 << 20, head: 64 << 10, chunk: 4 << 20, longest: 8 << 20 };
+impl ChunkSizes {
+    pub const DEFAULT: ChunkSizes = ChunkSizes { big: 1 << 20, head: 64 << 10, chunk: 4 << 20, longest: 8 << 20 };
 
     /// How much is held of a text that is read in order.
     pub fn window_len(&self) -> usize {
@@ -41,11 +41,11 @@ impl Plan {
 
 /// A part of a file that was read from a guess.
 pub(super) struct Chunk<S> {
-    guess: Progress,
+    guess: Checkpoint,
     /// Entries that start before this offset were read.
     pub stop: usize,
     /// Where it ended.
-    pub end: Progress,
+    pub end: Checkpoint,
     /// The `$INCLUDE` at the end, if it ended there.
     pub include: Option<Box<Include>>,
     relied_on_last_ttl: bool,
@@ -58,16 +58,16 @@ pub(super) struct Chunk<S> {
 }
 
 /// How to read, for all threads.
-pub(super) struct Setup<'a, M> {
-    pub options: &'a Options<'a>,
+pub(super) struct ChunkParser<'a, M> {
+    pub options: &'a ParseOptions<'a>,
     pub make_sink: &'a M,
-    pub plan: Plan,
+    pub plan: ChunkSizes,
 }
 
-impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
+impl<S: RecordSink + Send, M: Fn() -> S + Sync> ChunkParser<'_, M> {
     /// Reads the chunks of a file behind `from` on all threads; `known` is what is known before it.
-    pub fn guessed(&self, text: &Text<'_>, known: &Progress, from: usize) -> Vec<Chunk<S>> {
-        let cutter = Mutex::new(Cutter::new(known, from, self.chunk_len(text.source.size()), self.plan));
+    pub fn guessed(&self, text: &InputFile<'_>, known: &Checkpoint, from: usize) -> Vec<Chunk<S>> {
+        let cutter = Mutex::new(ChunkSplitter::new(known, from, self.chunk_len(text.source.size()), self.plan));
         let records = AtomicU64::new(0);
         let work = || {
             let mut chunks = Vec::new();
@@ -98,17 +98,17 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
     }
 
     /// Reads a chunk, which the window holds, from a guess.
-    fn guess(&self, text: &Text<'_>, window: &Window<'_>, guess: Progress, stop: usize) -> Chunk<S> {
+    fn guess(&self, text: &InputFile<'_>, window: &Window<'_>, guess: Checkpoint, stop: usize) -> Chunk<S> {
         let mut sink = (self.make_sink)();
         let mut findings = Findings::new(self.options.error_limit);
-        let mut budget = Budget::new(self.options.limits);
+        let mut budget = RecordCounter::new(self.options.limits);
         let mut end = guess.clone();
         let (mut scanner, scanner_stop) = window.scanner(guess.position, stop);
         let state = &mut end.state;
-        let mut reader = Reader::new(self.options, text.file(), &mut sink, &mut findings, state, &mut budget);
+        let mut reader = RecordParser::new(self.options, text.file(), &mut sink, &mut findings, state, &mut budget);
         reader.is_in_order = false;
         let include = match reader.run(&mut scanner, scanner_stop) {
-            Stop::Include(include) => Some(include),
+            StopReason::Include(include) => Some(include),
             _ => None,
         };
         let (relied_on_last_ttl, stated_ttl) = (reader.relied_on_last_ttl, reader.stated_ttl);
@@ -120,7 +120,7 @@ impl<S: Sink + Send, M: Fn() -> S + Sync> Setup<'_, M> {
 
 impl<S> Chunk<S> {
     /// Whether it was read from what is known to be true. Its first line states an owner, so that the last one has no say.
-    pub fn is_right(&self, known: &Progress) -> bool {
+    pub fn is_right(&self, known: &Checkpoint) -> bool {
         let (guess, truth) = (&self.guess.state, &known.state);
         self.guess.position == known.position
             && guess.origin.wire() == truth.origin.wire()
@@ -131,28 +131,28 @@ impl<S> Chunk<S> {
 
 /// Cuts a file into chunks and guesses what the text before each of them means: what `$ORIGIN` and `$TTL` lines say, be they
 /// in quotes or parentheses or not.
-struct Cutter {
+struct ChunkSplitter {
     /// `None` at the end, and where the rest has to be read in order.
-    next: Option<Progress>,
+    next: Option<Checkpoint>,
     chunk_len: usize,
-    plan: Plan,
+    plan: ChunkSizes,
 }
 
-impl Cutter {
-    fn new(known: &Progress, from: usize, chunk_len: usize, plan: Plan) -> Cutter {
-        let position = Position { at: from, line: known.position.line };
-        Cutter { next: Some(Progress { position, state: known.state.clone() }), chunk_len, plan }
+impl ChunkSplitter {
+    fn new(known: &Checkpoint, from: usize, chunk_len: usize, plan: ChunkSizes) -> ChunkSplitter {
+        let position = LineStart { at: from, line: known.position.line };
+        ChunkSplitter { next: Some(Checkpoint { position, state: known.state.clone() }), chunk_len, plan }
     }
 
     /// Reads the next chunk, and what is behind it as far as an entry may go on there; its guess and its end.
-    fn next(&mut self, window: &mut Window<'_>) -> Option<(Progress, usize)> {
+    fn next(&mut self, window: &mut Window<'_>) -> Option<(Checkpoint, usize)> {
         let guess = self.next.take()?;
         let start = guess.position.at;
         let stop = self.load(window, start)?;
         let state = guessed_state(guess.state.clone(), window.octets_to(stop));
         let line = guess.position.line + count_lines(window.octets_to(stop));
         let is_end = window.is_last() && stop == window.end();
-        self.next = (!is_end).then_some(Progress { position: Position { at: stop, line }, state });
+        self.next = (!is_end).then_some(Checkpoint { position: LineStart { at: stop, line }, state });
         Some((guess, stop))
     }
 
@@ -171,7 +171,7 @@ impl Cutter {
 }
 
 /// What the text of a chunk means for what follows it, if all its directives are what they seem to be.
-fn guessed_state(mut state: State, chunk: &[u8]) -> State {
+fn guessed_state(mut state: ParserState, chunk: &[u8]) -> ParserState {
     for newline in memmem::find_iter(chunk, b"\n$") {
         let line = &chunk[newline + 1..];
         obey(&mut state, &line[..memchr(b'\n', line).unwrap_or(line.len())]);
@@ -180,9 +180,9 @@ fn guessed_state(mut state: State, chunk: &[u8]) -> State {
 }
 
 /// Obeys the directive in a line, if it can be.
-fn obey(state: &mut State, line: &[u8]) {
+fn obey(state: &mut ParserState, line: &[u8]) {
     let mut fields = Vec::new();
-    let read = Scanner::new(line, Position { at: 0, line: 1 }).entry(&mut fields);
+    let read = Scanner::new(line, LineStart { at: 0, line: 1 }).entry(&mut fields);
     let (Ok(()), Some((name, arguments))) = (read, fields.split_first()) else { return };
     if name.text.eq_ignore_ascii_case(b"$ORIGIN") {
         state.origin = origin(name, arguments, state.origin.as_ref()).unwrap_or_else(|_| state.origin.clone());

@@ -2,10 +2,10 @@
 
 use wire::{Name, NameRef};
 
-use super::fault::{Fault, Spot};
-use super::reader::Reader;
+use super::error::{LineColumn, ParseError};
+use super::record::RecordParser;
 use super::suggest::nearest;
-use super::{Field, Sink};
+use super::{Field, RecordSink};
 
 /// What an `$INCLUDE` asks for.
 #[derive(Clone, Debug)]
@@ -15,14 +15,18 @@ pub(super) struct Include {
     /// What completes relative names in the file, if not the origin here.
     pub origin: Option<Name>,
     /// Where the path stands.
-    pub spot: Spot,
+    pub at: LineColumn,
 }
 
 const DIRECTIVES: [&str; 4] = ["$ORIGIN", "$TTL", "$INCLUDE", "$GENERATE"];
 
-impl<S: Sink> Reader<'_, S> {
+impl<S: RecordSink> RecordParser<'_, S> {
     /// Obeys a directive; an `$INCLUDE` is handed back.
-    pub fn directive(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<Option<Box<Include>>, Box<Fault>> {
+    pub fn directive(
+        &mut self,
+        name: &Field<'_>,
+        arguments: &[Field<'_>],
+    ) -> Result<Option<Box<Include>>, Box<ParseError>> {
         match name.text.to_ascii_uppercase().as_slice() {
             b"$ORIGIN" => self.state.origin = origin(name, arguments, self.state.origin.as_ref())?,
             b"$TTL" => {
@@ -38,22 +42,22 @@ impl<S: Sink> Reader<'_, S> {
 }
 
 /// The new origin that the arguments of `$ORIGIN` state; a relative one is completed by the old.
-pub(super) fn origin(name: &Field<'_>, arguments: &[Field<'_>], old: NameRef<'_>) -> Result<Name, Box<Fault>> {
+pub(super) fn origin(name: &Field<'_>, arguments: &[Field<'_>], old: NameRef<'_>) -> Result<Name, Box<ParseError>> {
     let field = only(name, arguments, "a name is missing", "as in $ORIGIN example.com.")?;
     absolute(field, old)
 }
 
-fn include(name: &Field<'_>, arguments: &[Field<'_>], origin: NameRef<'_>) -> Result<Box<Include>, Box<Fault>> {
+fn include(name: &Field<'_>, arguments: &[Field<'_>], origin: NameRef<'_>) -> Result<Box<Include>, Box<ParseError>> {
     let help = "as in $INCLUDE hosts.zone sub.example.com.";
     let [path, rest @ ..] = arguments else {
-        return Err(Fault::new(Spot::behind(name), "a file is missing", help));
+        return Err(ParseError::new(LineColumn::after(name), "a file is missing", help));
     };
     let origin = match rest {
         [] => None,
         [field] => Some(absolute(field, origin)?),
-        [_, extra, ..] => return Err(Fault::at(extra, "something follows the origin", help)),
+        [_, extra, ..] => return Err(ParseError::at(extra, "something follows the origin", help)),
     };
-    Ok(Box::new(Include { path: unescaped(path)?, origin, spot: Spot::of(path) }))
+    Ok(Box::new(Include { path: unescaped(path)?, origin, at: LineColumn::of(path) }))
 }
 
 /// The single argument of a directive.
@@ -62,35 +66,36 @@ fn only<'f, 't>(
     arguments: &'f [Field<'t>],
     missing: &'static str,
     help: &'static str,
-) -> Result<&'f Field<'t>, Box<Fault>> {
+) -> Result<&'f Field<'t>, Box<ParseError>> {
     match arguments {
         [field] => Ok(field),
-        [] => Err(Fault::new(Spot::behind(name), missing, help)),
-        [_, extra, ..] => Err(Fault::at(extra, "something follows the directive", help)),
+        [] => Err(ParseError::new(LineColumn::after(name), missing, help)),
+        [_, extra, ..] => Err(ParseError::at(extra, "something follows the directive", help)),
     }
 }
 
-fn absolute(field: &Field<'_>, origin: NameRef<'_>) -> Result<Name, Box<Fault>> {
-    Name::from_text(field.text, Some(origin)).map_err(|error| Fault::at(field, error.to_string(), "correct the name"))
+fn absolute(field: &Field<'_>, origin: NameRef<'_>) -> Result<Name, Box<ParseError>> {
+    Name::from_text(field.text, Some(origin))
+        .map_err(|error| ParseError::at(field, error.to_string(), "correct the name"))
 }
 
-fn unescaped(path: &Field<'_>) -> Result<String, Box<Fault>> {
+fn unescaped(path: &Field<'_>) -> Result<String, Box<ParseError>> {
     let mut bytes = path.text.iter().copied();
     let mut plain = Vec::with_capacity(path.text.len());
     while let Some(byte) = bytes.next() {
         plain.push(match byte {
             b'\\' => wire::name::unescape(&mut bytes)
-                .map_err(|error| Fault::at(path, error.to_string(), "write \\\\ for a backslash"))?,
+                .map_err(|error| ParseError::at(path, error.to_string(), "write \\\\ for a backslash"))?,
             _ => byte,
         });
     }
-    String::from_utf8(plain).map_err(|_| Fault::at(path, "the path is not UTF-8", "give the file another name"))
+    String::from_utf8(plain).map_err(|_| ParseError::at(path, "the path is not UTF-8", "give the file another name"))
 }
 
-fn unknown(name: &Field<'_>) -> Box<Fault> {
+fn unknown(name: &Field<'_>) -> Box<ParseError> {
     let help = match nearest(name.text, DIRECTIVES) {
         Some(directive) => format!("did you mean {directive}?"),
         None => "there are $ORIGIN, $TTL, $INCLUDE and $GENERATE; an owner that starts with $ is written \\$".into(),
     };
-    Fault::at(name, format!("unknown directive {}", name.text.escape_ascii()), help)
+    ParseError::at(name, format!("unknown directive {}", name.text.escape_ascii()), help)
 }

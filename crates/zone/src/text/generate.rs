@@ -3,10 +3,10 @@
 //! `$GENERATE START-STOP[/STEP] OWNER [TTL] [CLASS] TYPE RDATA`, where `$` in OWNER and RDATA stands for the number, `${OFFSET,WIDTH,BASE}`
 //! for the number plus an offset, padded with zeros, in base `d`, `o`, `x`, `X`, or as nibbles (`n`, `N`: `f.0.1` for 0x10f).
 
-use super::fault::{Fault, Spot};
-use super::reader::{Head, Reader};
-use super::scan::{Oddities, Position, Scanner};
-use super::{Field, Refusal, Sink};
+use super::error::{LineColumn, ParseError};
+use super::record::{RecordHeader, RecordParser};
+use super::scan::{LineStart, QuotePlacement, Scanner};
+use super::{ErrorText, Field, RecordSink};
 
 /// The widest number: that of a name.
 const MAX_WIDTH: usize = 255;
@@ -20,24 +20,28 @@ struct Generator<'f, 't> {
     line: u32,
     owner: Template,
     owner_field: &'f Field<'t>,
-    head: Head,
+    head: RecordHeader,
     rdata: Template,
     rdata_field: &'f Field<'t>,
 }
 
-impl<S: Sink> Reader<'_, S> {
+impl<S: RecordSink> RecordParser<'_, S> {
     /// Obeys `$GENERATE`; stops at the first record that is wrong.
-    pub fn generate(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<(), Box<Fault>> {
+    pub fn generate(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<(), Box<ParseError>> {
         let [range, owner_field, rest @ ..] = arguments else {
             let last = arguments.last().unwrap_or(name);
-            return Err(Fault::new(Spot::behind(last), "a range, an owner, a type and RDATA must follow", HELP));
+            return Err(ParseError::new(
+                LineColumn::after(last),
+                "a range, an owner, a type and RDATA must follow",
+                HELP,
+            ));
         };
-        let numbers = numbers(range.text).map_err(|message| Fault::at(range, message, HELP))?;
-        let refused = |Refusal { message, help }| Fault::at(range, message, help);
+        let numbers = numbers(range.text).map_err(|message| ParseError::at(range, message, HELP))?;
+        let refused = |ErrorText { message, help }| ParseError::at(range, message, help);
         self.budget.check_range(numbers.len() as u64).map_err(refused)?;
         let head = self.head(owner_field, rest)?;
         let [rdata_field, ..] = &rest[head.len..] else {
-            return Err(Fault::new(Spot::behind(&rest[head.len - 1]), "the RDATA is missing", HELP));
+            return Err(ParseError::new(LineColumn::after(&rest[head.len - 1]), "the RDATA is missing", HELP));
         };
         let owner = Template::new(&arguments[1..2])?;
         let rdata = Template::new(&rest[head.len..])?;
@@ -52,28 +56,29 @@ impl<S: Sink> Reader<'_, S> {
     }
 
     /// Reads the record with one number.
-    fn generated(&mut self, generator: &Generator<'_, '_>, number: u32) -> Result<(), Box<Fault>> {
+    fn generated(&mut self, generator: &Generator<'_, '_>, number: u32) -> Result<(), Box<ParseError>> {
         let Generator { line, head, owner_field, rdata_field, .. } = *generator;
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
         let rdata = generator.rdata.expand(number, rdata_field)?;
-        let refused = |Refusal { message, help }| Fault::at(rdata_field, message, help);
+        let refused = |ErrorText { message, help }| ParseError::at(rdata_field, message, help);
         self.budget.text(owner.len() + rdata.len()).map_err(refused)?;
-        let mut scanner = Scanner::new(&rdata, Position { at: 0, line });
+        let mut scanner = Scanner::new(&rdata, LineStart { at: 0, line });
         let fields = fields(&mut scanner, rdata_field)?;
-        let at_template = |spot: Option<Spot>| spot.map(|_| Spot::of(rdata_field));
-        let Oddities { joined_quote, missing_blank } = scanner.oddities;
-        let oddities = Oddities { joined_quote: at_template(joined_quote), missing_blank: at_template(missing_blank) };
+        let at_template = |spot: Option<LineColumn>| spot.map(|_| LineColumn::of(rdata_field));
+        let QuotePlacement { joined_quote, missing_blank } = scanner.oddities;
+        let oddities =
+            QuotePlacement { joined_quote: at_template(joined_quote), missing_blank: at_template(missing_blank) };
         self.record(line, head, &fields, rdata_field, &oddities)
     }
 }
 
 /// The fields of generated RDATA, which is all that the scanner has; they stand where its template `origin` does.
-fn fields<'t>(scanner: &mut Scanner<'t>, origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<Fault>> {
+fn fields<'t>(scanner: &mut Scanner<'t>, origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<ParseError>> {
     let mut fields = Vec::new();
-    scanner.entry(&mut fields).map_err(|fault| Fault::at(origin, fault.message, fault.help))?;
+    scanner.entry(&mut fields).map_err(|fault| ParseError::at(origin, fault.message, fault.help))?;
     if !scanner.is_at_end() {
-        return Err(Fault::at(origin, "the RDATA has more than one line", "write it in one line"));
+        return Err(ParseError::at(origin, "the RDATA has more than one line", "write it in one line"));
     }
     for field in &mut fields {
         (field.line, field.column) = (origin.line, origin.column);
@@ -118,25 +123,25 @@ pub(super) const PIECE_HELP: &str = "as in $, ${10}, ${0,3,d}; base is one of d 
 
 impl Template {
     /// A template of at least one field.
-    fn new(fields: &[Field<'_>]) -> Result<Template, Box<Fault>> {
+    fn new(fields: &[Field<'_>]) -> Result<Template, Box<ParseError>> {
         match pieces(&joined(fields)) {
             Ok(pieces) if pieces.iter().map(Piece::max_len).sum::<usize>() > MAX_TEXT_LEN => {
-                Err(Fault::at(&fields[0], "the text is longer than any RDATA", PIECE_HELP))
+                Err(ParseError::at(&fields[0], "the text is longer than any RDATA", PIECE_HELP))
             }
             Ok(pieces) => Ok(Template(pieces)),
-            Err(message) => Err(Fault::at(&fields[0], message, PIECE_HELP)),
+            Err(message) => Err(ParseError::at(&fields[0], message, PIECE_HELP)),
         }
     }
 
     /// The text for one number; the template stands at `field`.
-    fn expand(&self, number: u32, field: &Field<'_>) -> Result<Vec<u8>, Box<Fault>> {
+    fn expand(&self, number: u32, field: &Field<'_>) -> Result<Vec<u8>, Box<ParseError>> {
         let mut out = Vec::with_capacity(32);
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
                 Piece::Number { offset, width, base } => {
                     let value = i32::try_from(i64::from(number) + offset)
-                        .map_err(|_| Fault::at(field, "the offset makes the number too large", HELP))?;
+                        .map_err(|_| ParseError::at(field, "the offset makes the number too large", HELP))?;
                     write_number(value, *width, *base, &mut out);
                 }
             }

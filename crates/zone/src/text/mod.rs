@@ -1,18 +1,18 @@
 //! Zone text: the master format of RFC 1035 section 5 with the extensions in use, in and out.
 //!
-//! [`parse`] reads text into a [`Sink`], on several threads where the text is big. [`mod@print`] writes it: tests and fuzzers
+//! [`parse`] reads text into a [`RecordSink`], on several threads where the text is big. [`mod@print`] writes it: tests and fuzzers
 //! make zones with it, and the parser must read back what it has written.
 
-mod budget;
 mod chunk;
 mod directive;
-mod fault;
+mod error;
 mod file;
 mod generate;
+mod limits;
 mod name;
 pub mod print;
 pub mod rdata;
-mod reader;
+mod record;
 mod scan;
 mod suggest;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use wire::{NameRef, Rtype};
 
-use crate::{Checks, Diagnostic, Place};
+use crate::{CheckMode, FilePosition, Finding};
 
 /// A zone file.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl<T: ReadAt + ?Sized> ReadAt for &T {
 }
 
 /// An included file.
-pub struct Included {
+pub struct IncludedFile {
     /// Its name, for places and for what it includes in turn.
     pub name: Arc<str>,
     /// The same for the same file under another name: its device and inode.
@@ -97,11 +97,11 @@ pub struct Included {
 }
 
 /// Opens an included file by its path as written, at a place; an error says why it cannot.
-pub type OpenFile<'a> = dyn Fn(&str, &Place) -> Result<Included, Refusal> + Sync + 'a;
+pub type OpenFile<'a> = dyn Fn(&str, &FilePosition) -> Result<IncludedFile, ErrorText> + Sync + 'a;
 
 /// Why a file is not included, and what to do about it.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct ErrorText {
     /// What is wrong.
     pub message: String,
     /// What to do about it.
@@ -110,24 +110,24 @@ pub struct Refusal {
 
 /// How large a zone may become; `u64::MAX` is no limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RecordLimits {
     /// Records, those that are left out included.
     pub records: u64,
     /// Records that are not in the text one by one: those of `$GENERATE`, and those of a file included again. One of more
-    /// than [`Limits::UNIT`] octets, in text or on the wire, counts as several.
+    /// than [`RecordLimits::UNIT`] octets, in text or on the wire, counts as several.
     pub generated: u64,
 }
 
-impl Limits {
+impl RecordLimits {
     /// The octets that count as one generated record.
     pub const UNIT: usize = 256;
     /// Any number of records, a million generated ones: a network of 20 bits with one for each address.
-    pub const DEFAULT: Limits = Limits { records: u64::MAX, generated: 1_000_000 };
+    pub const DEFAULT: RecordLimits = RecordLimits { records: u64::MAX, generated: 1_000_000 };
 }
 
 /// How to read zone text.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct ParseOptions<'a> {
     /// The name of the zone: the initial `$ORIGIN`. Records of owners elsewhere are reported and not delivered.
     pub apex: NameRef<'a>,
     /// How many threads a big file may have.
@@ -139,22 +139,22 @@ pub struct Options<'a> {
     /// How many errors are listed, and how many warnings; of further ones only the number is told.
     pub error_limit: usize,
     /// Whether odd records fail the zone.
-    pub checks: Checks,
+    pub check_mode: CheckMode,
     /// A zone that would become larger is refused.
-    pub limits: Limits,
+    pub limits: RecordLimits,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ParseOptions<'a> {
     /// One thread, no included files, no progress, 100 errors, lenient, the default limits.
-    pub fn new(apex: NameRef<'a>) -> Options<'a> {
-        Options {
+    pub fn new(apex: NameRef<'a>) -> ParseOptions<'a> {
+        ParseOptions {
             apex,
             threads: 1,
-            include: &|_, _| Err(Refusal { message: "files are not included here".into(), help: "" }),
+            include: &|_, _| Err(ErrorText { message: "files are not included here".into(), help: "" }),
             progress: &|_| (),
             error_limit: 100,
-            checks: Checks::Lenient,
-            limits: Limits::DEFAULT,
+            check_mode: CheckMode::Lenient,
+            limits: RecordLimits::DEFAULT,
         }
     }
 }
@@ -167,19 +167,19 @@ pub struct Parsed<S> {
     /// The files by the number that records carry: the zone file, then included ones.
     pub files: Vec<Arc<str>>,
     /// What was found, in the order of the file.
-    pub diagnostics: Vec<Diagnostic>,
+    pub findings: Vec<Finding>,
 }
 
 /// Reads a zone file; goes on behind a mistake, so that all are found in one run.
 ///
-/// A big file is cut into chunks that are read on [`Options::threads`] threads, each into a sink of its own. Records and
-/// diagnostics are those of one pass from top to bottom. A few megabytes of the text for each thread are in memory at a time.
-pub fn parse<S: Sink + Send, T: ReadAt + ?Sized>(
+/// A big file is cut into chunks that are read on [`ParseOptions::threads`] threads, each into a sink of its own. Records and
+/// findings are those of one pass from top to bottom. A few megabytes of the text for each thread are in memory at a time.
+pub fn parse<S: RecordSink + Send, T: ReadAt + ?Sized>(
     source: Source<'_, T>,
-    options: &Options<'_>,
+    options: &ParseOptions<'_>,
     make_sink: impl Fn() -> S + Sync,
 ) -> Parsed<S> {
-    file::parse(source, options, &make_sink, chunk::Plan::DEFAULT)
+    file::parse(source, options, &make_sink, chunk::ChunkSizes::DEFAULT)
 }
 
 /// One field of an entry as it stands in the text: raw bytes with escapes intact, without enclosing quotes.
@@ -199,7 +199,7 @@ pub struct Field<'a> {
 
 /// A record read from zone text. The class is always IN: others are refused by the parser.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct ZoneRecord<'a> {
     /// The owner, absolute, in the case of the file.
     pub owner: NameRef<'a>,
     /// The type.
@@ -215,7 +215,7 @@ pub struct Record<'a> {
 }
 
 /// Takes the records of a zone in the order of the file. Implemented by the builder, by printers and by tests.
-pub trait Sink {
+pub trait RecordSink {
     /// One record.
-    fn record(&mut self, record: Record<'_>);
+    fn record(&mut self, record: ZoneRecord<'_>);
 }

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use wire::NameRef;
 
-use super::{Record, rdata};
+use super::{ZoneRecord, rdata};
 
 /// How owners are written.
 #[derive(Clone, Copy, Debug)]
-pub enum Style<'a> {
+pub enum OwnerStyle<'a> {
     /// In full, with the final dot.
     Absolute,
     /// Without the origin, which an `$ORIGIN` or the reader's apex must supply; `@` is the origin itself.
@@ -16,17 +16,17 @@ pub enum Style<'a> {
 }
 
 /// Appends the record as a line: owner, TTL, class, type, RDATA. Names in the RDATA are absolute.
-pub fn write_record(out: &mut String, record: &Record<'_>, style: Style<'_>) {
+pub fn write_record(out: &mut String, record: &ZoneRecord<'_>, style: OwnerStyle<'_>) {
     write_owner(out, record.owner, style);
     write!(out, " {} IN {} ", record.ttl, record.rtype).expect("strings take all writes");
     rdata::print(record.rtype, record.rdata, out);
     out.push('\n');
 }
 
-fn write_owner(out: &mut String, owner: NameRef<'_>, style: Style<'_>) {
+fn write_owner(out: &mut String, owner: NameRef<'_>, style: OwnerStyle<'_>) {
     let start = out.len();
     write!(out, "{owner}").expect("strings take all writes");
-    let Style::RelativeTo(origin) = style else { return };
+    let OwnerStyle::RelativeTo(origin) = style else { return };
     if owner == origin {
         out.replace_range(start.., "@");
     } else if owner.is_at_or_below(origin) {

@@ -5,9 +5,9 @@
 
 mod address;
 mod bitmap;
+mod fields;
 mod generic;
 mod host;
-mod input;
 mod location;
 mod number;
 mod octets;
@@ -24,7 +24,7 @@ use wire::rdata::{Form, MAX_RDATA_LEN, parts, split};
 use wire::{NameRef, Rtype};
 
 use super::Field;
-use input::Input;
+use fields::RdataFields;
 
 /// What is wrong with a field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,20 +37,25 @@ pub struct FieldError {
     pub help: Cow<'static, str>,
 }
 
-/// The first oddity of a record that is read all the same: what breaks a rule and can be stored and served.
-pub type Oddity = Option<Box<FieldError>>;
+/// The first violation of a record that is read all the same: what breaks a rule and can be stored and served.
+pub type RuleViolation = Option<Box<FieldError>>;
 
 /// What reading comes to. Boxed: the happy way passes many of these on.
-type Outcome<T = ()> = Result<T, Box<FieldError>>;
+type FieldResult<T = ()> = Result<T, Box<FieldError>>;
 
 /// Appends to `out` the uncompressed RDATA that `fields` stand for; leaves `out` as it was if they are wrong.
 ///
 /// Relative names are completed by `origin`.
-pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<Oddity, FieldError> {
+pub fn parse(
+    rtype: Rtype,
+    fields: &[Field<'_>],
+    origin: NameRef<'_>,
+    out: &mut Vec<u8>,
+) -> Result<RuleViolation, FieldError> {
     let start = out.len();
-    let mut input = Input::new(rtype, fields, origin, start);
+    let mut input = RdataFields::new(rtype, fields, origin, start);
     match parse_parts(&mut input, out) {
-        Ok(()) => Ok(input.into_oddity()),
+        Ok(()) => Ok(input.into_violation()),
         Err(error) => {
             out.truncate(start);
             Err(*error)
@@ -58,7 +63,7 @@ pub fn parse(rtype: Rtype, fields: &[Field<'_>], origin: NameRef<'_>, out: &mut 
     }
 }
 
-fn parse_parts(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+fn parse_parts(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if generic::is_next(input) {
         generic::parse(input, out)?;
     } else {
@@ -85,11 +90,11 @@ pub fn print(rtype: Rtype, rdata: &[u8], out: &mut String) {
     }
 }
 
-fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoText> {
+fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTextForm> {
     let start = out.len();
     for part in split(rtype, rdata) {
-        let (part, place) = part.map_err(|_| NoText)?;
-        part.check(rdata, place.clone()).map_err(|_| NoText)?;
+        let (part, place) = part.map_err(|_| NoTextForm)?;
+        part.check(rdata, place.clone()).map_err(|_| NoTextForm)?;
         let end = out.len();
         if end > start {
             out.push(' ');
@@ -121,11 +126,11 @@ impl fmt::Display for Presentation<'_> {
 }
 
 /// The octets have no text form but `\#`.
-struct NoText;
+struct NoTextForm;
 
 //----------- the forms --------------------------------------------------------
 
-fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+fn parse_form(form: Form, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     match form {
         Form::CompressibleName | Form::Name => string::parse_name(input, out),
         Form::Names => string::parse_names(input, out),
@@ -174,7 +179,7 @@ fn parse_form(form: Form, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Prints the part at `place`, which keeps the rules of its form.
-fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoText> {
+fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoTextForm> {
     let bytes = &rdata[place.clone()];
     match form {
         Form::CompressibleName | Form::Name | Form::Names | Form::PrefixName => string::print_names(bytes, out),
@@ -207,7 +212,7 @@ fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -
         Form::Gateway(mask) => host::print_gateway(rdata[1] & mask, bytes, out),
         Form::HostIdentity => host::print_identity(bytes, out),
         Form::SvcParams => svcb::print(bytes, out),
-        Form::Opaque => return Err(NoText),
+        Form::Opaque => return Err(NoTextForm),
     }
     Ok(())
 }

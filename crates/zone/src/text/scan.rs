@@ -4,7 +4,7 @@ use memchr::{memchr_iter, memchr2};
 use wire::Rtype;
 
 use super::Field;
-use super::fault::{Fault, Spot};
+use super::error::{LineColumn, ParseError};
 
 /// The longest field: 65,535 octets of RDATA, each written `\DDD`.
 const MAX_FIELD_LEN: usize = 4 * 65_535;
@@ -13,7 +13,7 @@ const MAX_FIELDS: usize = 65_535 + 8;
 
 /// What a byte does outside of quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum ByteClass {
     Plain,
     Escape,
     Blank,
@@ -24,27 +24,27 @@ enum Class {
     Close,
 }
 
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Plain; 256];
-    classes[b'\\' as usize] = Class::Escape;
-    classes[b' ' as usize] = Class::Blank;
-    classes[b'\t' as usize] = Class::Blank;
-    classes[b'\n' as usize] = Class::Newline;
-    classes[b'\r' as usize] = Class::Newline;
-    classes[b';' as usize] = Class::Comment;
-    classes[b'"' as usize] = Class::Quote;
-    classes[b'(' as usize] = Class::Open;
-    classes[b')' as usize] = Class::Close;
+const CLASSES: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Plain; 256];
+    classes[b'\\' as usize] = ByteClass::Escape;
+    classes[b' ' as usize] = ByteClass::Blank;
+    classes[b'\t' as usize] = ByteClass::Blank;
+    classes[b'\n' as usize] = ByteClass::Newline;
+    classes[b'\r' as usize] = ByteClass::Newline;
+    classes[b';' as usize] = ByteClass::Comment;
+    classes[b'"' as usize] = ByteClass::Quote;
+    classes[b'(' as usize] = ByteClass::Open;
+    classes[b')' as usize] = ByteClass::Close;
     classes
 };
 
-fn class(byte: u8) -> Class {
+fn class(byte: u8) -> ByteClass {
     CLASSES[byte as usize]
 }
 
 /// The start of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(super) struct LineStart {
     /// The offset in the text.
     pub at: usize,
     /// The line, from 1.
@@ -53,29 +53,29 @@ pub(super) struct Position {
 
 /// A place within a line.
 #[derive(Clone, Copy)]
-struct Cursor {
+struct ScanPosition {
     at: usize,
     line: u32,
     line_start: usize,
 }
 
-impl Cursor {
-    fn spot(self) -> Spot {
+impl ScanPosition {
+    fn spot(self) -> LineColumn {
         let column = u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX);
-        Spot { line: self.line, column }
+        LineColumn { line: self.line, column }
     }
 }
 
 /// Cuts text into entries and fields.
 pub(super) struct Scanner<'t> {
     text: &'t [u8],
-    now: Cursor,
+    now: ScanPosition,
     /// The parenthesis that is open.
-    open: Option<Cursor>,
+    open: Option<ScanPosition>,
     /// The first mistake in the entry at hand.
-    fault: Option<Box<Fault>>,
+    fault: Option<Box<ParseError>>,
     /// What is odd with the entry at hand.
-    pub oddities: Oddities,
+    pub oddities: QuotePlacement,
     /// Whether the end of the text had a say in the entry.
     reached_end: bool,
     /// The text is a part, and an entry at its end is whole only if it is as long as this; 0 where the text is all.
@@ -84,29 +84,29 @@ pub(super) struct Scanner<'t> {
 
 /// What some types allow, or some servers read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Oddities {
+pub(super) struct QuotePlacement {
     /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`.
-    pub joined_quote: Option<Spot>,
+    pub joined_quote: Option<LineColumn>,
     /// Where what is in quotes touches another field, as in `"x"y` or `x"y"`.
-    pub missing_blank: Option<Spot>,
+    pub missing_blank: Option<LineColumn>,
 }
 
 impl<'t> Scanner<'t> {
     /// A scanner of `text` from the start of a line on.
-    pub fn new(text: &'t [u8], from: Position) -> Scanner<'t> {
+    pub fn new(text: &'t [u8], from: LineStart) -> Scanner<'t> {
         Scanner::of_part(text, from, 0)
     }
 
     /// A scanner of a part of a text in which no entry is longer than `longest`.
-    pub fn of_part(text: &'t [u8], from: Position, longest: usize) -> Scanner<'t> {
-        let now = Cursor { at: from.at, line: from.line, line_start: from.at };
-        let (open, oddities) = (None, Oddities::default());
+    pub fn of_part(text: &'t [u8], from: LineStart, longest: usize) -> Scanner<'t> {
+        let now = ScanPosition { at: from.at, line: from.line, line_start: from.at };
+        let (open, oddities) = (None, QuotePlacement::default());
         Scanner { text, now, open, fault: None, oddities, reached_end: false, longest }
     }
 
     /// Where the next entry starts.
-    pub fn position(&self) -> Position {
-        Position { at: self.now.at, line: self.now.line }
+    pub fn position(&self) -> LineStart {
+        LineStart { at: self.now.at, line: self.now.line }
     }
 
     /// Whether nothing is left.
@@ -116,15 +116,15 @@ impl<'t> Scanner<'t> {
 
     /// Whether the next entry starts with a blank, and so has no owner of its own.
     pub fn starts_blank(&self) -> bool {
-        self.text.get(self.now.at).is_some_and(|&byte| class(byte) == Class::Blank)
+        self.text.get(self.now.at).is_some_and(|&byte| class(byte) == ByteClass::Blank)
     }
 
     /// Reads the fields of the next entry; none for an empty line and at the end of the text.
     ///
     /// After a mistake the scanner stands at the entry to go on with.
-    pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
+    pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<ParseError>> {
         fields.clear();
-        self.oddities = Oddities::default();
+        self.oddities = QuotePlacement::default();
         self.reached_end = false;
         loop {
             let Some(&byte) = self.text.get(self.now.at) else {
@@ -132,18 +132,18 @@ impl<'t> Scanner<'t> {
                 break;
             };
             match class(byte) {
-                Class::Plain | Class::Escape => self.word(fields),
-                Class::Blank => self.now.at += 1,
-                Class::Newline => {
+                ByteClass::Plain | ByteClass::Escape => self.word(fields),
+                ByteClass::Blank => self.now.at += 1,
+                ByteClass::Newline => {
                     self.newline();
                     if self.open.is_none() {
                         break;
                     }
                 }
-                Class::Comment => self.now.at = self.line_end(),
-                Class::Quote => self.quoted(fields)?,
-                Class::Open => self.open()?,
-                Class::Close => self.close(),
+                ByteClass::Comment => self.now.at = self.line_end(),
+                ByteClass::Quote => self.quoted(fields)?,
+                ByteClass::Open => self.open()?,
+                ByteClass::Close => self.close(),
             }
         }
         match self.open {
@@ -155,12 +155,12 @@ impl<'t> Scanner<'t> {
     //----------- parts of a text ----------------------------------------------
 
     /// Goes back to the start of an entry.
-    pub fn rewind(&mut self, start: Position) {
-        self.now = Cursor { at: start.at, line: start.line, line_start: start.at };
+    pub fn rewind(&mut self, start: LineStart) {
+        self.now = ScanPosition { at: start.at, line: start.line, line_start: start.at };
     }
 
     /// Whether the entry that was read from `start` on may read otherwise with the text that follows.
-    pub fn is_cut_off(&self, start: Position) -> bool {
+    pub fn is_cut_off(&self, start: LineStart) -> bool {
         self.reached_end && self.text.len() - start.at < self.longest
     }
 
@@ -179,7 +179,7 @@ impl<'t> Scanner<'t> {
         }
         self.push(fields, &rest[..len], false);
         // Mostly one blank follows.
-        self.now.at += len + usize::from(rest.get(len).is_some_and(|&byte| class(byte) == Class::Blank));
+        self.now.at += len + usize::from(rest.get(len).is_some_and(|&byte| class(byte) == ByteClass::Blank));
     }
 
     /// How long a word with escapes or quotes in it is, the first of them after `len` octets.
@@ -202,10 +202,10 @@ impl<'t> Scanner<'t> {
     /// How long the escape at the start of `rest` is, `behind` octets into the word.
     fn escape_len(&mut self, rest: &[u8], behind: usize) -> usize {
         match rest.get(1) {
-            Some(&byte) if class(byte) != Class::Newline => 2,
+            Some(&byte) if class(byte) != ByteClass::Newline => 2,
             _ => {
                 let message = "a backslash at the end of the line escapes nothing";
-                self.fault_behind(behind, message, "write \\\\ for a backslash");
+                self.error_after(behind, message, "write \\\\ for a backslash");
                 1
             }
         }
@@ -217,21 +217,21 @@ impl<'t> Scanner<'t> {
     fn quote_in_word(&mut self, word: &[u8], at: usize) -> Result<usize, usize> {
         let value = &word[at + 1..];
         let Some(len) = self.closing_quote(value).filter(|&len| !has_newline(&value[..len])) else {
-            self.fault_behind(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
+            self.error_after(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
             return Ok(1);
         };
         if word[at - 1] != b'=' {
-            self.oddities.missing_blank.get_or_insert(self.spot_behind(at));
+            self.oddities.missing_blank.get_or_insert(self.spot_after(at));
             return Err(at);
         }
-        self.oddities.joined_quote.get_or_insert(self.spot_behind(at));
+        self.oddities.joined_quote.get_or_insert(self.spot_after(at));
         if is_word_part(value.get(len + 1)) {
-            self.oddities.missing_blank.get_or_insert(self.spot_behind(at + len + 2));
+            self.oddities.missing_blank.get_or_insert(self.spot_after(at + len + 2));
         }
         Err(at + len + 2)
     }
 
-    fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<Fault>> {
+    fn quoted(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<ParseError>> {
         let opening = self.now;
         let rest = &self.text[opening.at + 1..];
         let Some(len) = self.closing_quote(rest) else { return Err(self.unclosed_quote(opening)) };
@@ -241,7 +241,7 @@ impl<'t> Scanner<'t> {
             if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
-            self.oddities.missing_blank.get_or_insert(self.spot_behind(len + 2));
+            self.oddities.missing_blank.get_or_insert(self.spot_after(len + 2));
         }
         self.push(fields, content, true);
         self.skip_quoted(content);
@@ -269,7 +269,7 @@ impl<'t> Scanner<'t> {
     #[inline(always)]
     fn push(&mut self, fields: &mut Vec<Field<'t>>, text: &'t [u8], quoted: bool) {
         if text.len() <= MAX_FIELD_LEN && fields.len() < MAX_FIELDS {
-            let Spot { line, column } = self.now.spot();
+            let LineColumn { line, column } = self.now.spot();
             fields.push(Field { text, quoted, line, column });
         } else {
             self.refuse_field(text);
@@ -282,12 +282,12 @@ impl<'t> Scanner<'t> {
             0..=MAX_FIELD_LEN => "the entry has more fields than any RDATA",
             _ => "the field is longer than any RDATA",
         };
-        self.fault_behind(0, message, "RDATA has at most 65535 octets");
+        self.error_after(0, message, "RDATA has at most 65535 octets");
     }
 
     //----------- parentheses and lines ----------------------------------------
 
-    fn open(&mut self) -> Result<(), Box<Fault>> {
+    fn open(&mut self) -> Result<(), Box<ParseError>> {
         if let Some(open) = self.open {
             return Err(self.unclosed_parenthesis(open));
         }
@@ -298,7 +298,7 @@ impl<'t> Scanner<'t> {
 
     fn close(&mut self) {
         if self.open.take().is_none() {
-            self.fault_behind(0, "a closing parenthesis without an opening one", "take it out, or write \\)");
+            self.error_after(0, "a closing parenthesis without an opening one", "take it out, or write \\)");
         }
         self.now.at += 1;
     }
@@ -329,30 +329,30 @@ impl<'t> Scanner<'t> {
     //----------- mistakes -----------------------------------------------------
 
     /// Notes a mistake `behind` octets further on in this line, unless the entry has one already.
-    fn fault_behind(&mut self, behind: usize, message: &'static str, help: &'static str) {
-        let spot = self.spot_behind(behind);
-        self.fault.get_or_insert_with(|| Fault::new(spot, message, help));
+    fn error_after(&mut self, behind: usize, message: &'static str, help: &'static str) {
+        let spot = self.spot_after(behind);
+        self.fault.get_or_insert_with(|| ParseError::new(spot, message, help));
     }
 
     /// The place that many octets further on in this line.
-    fn spot_behind(&self, behind: usize) -> Spot {
-        Cursor { at: self.now.at + behind, ..self.now }.spot()
+    fn spot_after(&self, behind: usize) -> LineColumn {
+        ScanPosition { at: self.now.at + behind, ..self.now }.spot()
     }
 
-    fn unclosed_parenthesis(&mut self, opening: Cursor) -> Box<Fault> {
+    fn unclosed_parenthesis(&mut self, opening: ScanPosition) -> Box<ParseError> {
         self.go_on_behind(opening);
-        Fault::new(opening.spot(), "this parenthesis is not closed", "close it with ) before the next record")
+        ParseError::new(opening.spot(), "this parenthesis is not closed", "close it with ) before the next record")
     }
 
     /// A quote that is not closed; or rather a parenthesis, if what follows the parenthesis looks like other records.
-    fn unclosed_quote(&mut self, opening: Cursor) -> Box<Fault> {
+    fn unclosed_quote(&mut self, opening: ScanPosition) -> Box<ParseError> {
         let between =
-            self.text[self.open.unwrap_or(opening).at..opening.at].split(|&byte| class(byte) == Class::Newline);
+            self.text[self.open.unwrap_or(opening).at..opening.at].split(|&byte| class(byte) == ByteClass::Newline);
         if let Some(open) = self.open.filter(|_| between.skip(1).any(looks_like_entry)) {
             return self.unclosed_parenthesis(open);
         }
         self.go_on_behind(opening);
-        Fault::new(
+        ParseError::new(
             opening.spot(),
             "this quote is not closed",
             "close it with \", and write \\\" for a quote in a string",
@@ -360,7 +360,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Goes to the next line behind `opening` that looks like a record or directive.
-    fn go_on_behind(&mut self, opening: Cursor) {
+    fn go_on_behind(&mut self, opening: ScanPosition) {
         self.now = opening;
         self.open = None;
         self.fault = None;
@@ -377,7 +377,7 @@ impl<'t> Scanner<'t> {
 
 /// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
 fn plain_len(text: &[u8]) -> usize {
-    text.iter().position(|&byte| class(byte) != Class::Plain).unwrap_or(text.len())
+    text.iter().position(|&byte| class(byte) != ByteClass::Plain).unwrap_or(text.len())
 }
 
 fn has_newline(text: &[u8]) -> bool {
@@ -385,7 +385,7 @@ fn has_newline(text: &[u8]) -> bool {
 }
 
 fn is_word_part(byte: Option<&u8>) -> bool {
-    byte.is_some_and(|&byte| matches!(class(byte), Class::Plain | Class::Escape | Class::Quote))
+    byte.is_some_and(|&byte| matches!(class(byte), ByteClass::Plain | ByteClass::Escape | ByteClass::Quote))
 }
 
 fn closing_quote(text: &[u8]) -> Option<usize> {
@@ -402,9 +402,9 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
 
 /// Whether a line is a directive, or has a type where a record has it: behind owner, TTL and class.
 fn looks_like_entry(line: &[u8]) -> bool {
-    let words = line.split(|&byte| class(byte) == Class::Blank);
+    let words = line.split(|&byte| class(byte) == ByteClass::Blank);
     let mut words = words.filter(|word| !word.is_empty()).take(4);
-    let owner = if line.first().is_some_and(|&byte| class(byte) == Class::Blank) { None } else { words.next() };
+    let owner = if line.first().is_some_and(|&byte| class(byte) == ByteClass::Blank) { None } else { words.next() };
     owner.is_some_and(|owner| owner.starts_with(b"$")) || words.any(|word| Rtype::from_text(word).is_some())
 }
 
@@ -417,7 +417,7 @@ pub(super) fn owner_line(text: &[u8], from: usize) -> Option<usize> {
     let from = from.max(1);
     let newlines = memchr_iter(b'\n', text.get(from - 1..).unwrap_or_default());
     let mut starts = newlines.map(|newline| from + newline);
-    let states_owner = |byte: &u8| *byte != b'$' && matches!(class(*byte), Class::Plain | Class::Escape);
+    let states_owner = |byte: &u8| *byte != b'$' && matches!(class(*byte), ByteClass::Plain | ByteClass::Escape);
     starts.find(|&at| text.get(at).is_some_and(states_owner))
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::ReadAt;
-use super::scan::{Position, Scanner, owner_line};
+use super::scan::{LineStart, Scanner, owner_line};
 
 /// A part of a text, from the start of a line on.
 ///
@@ -70,15 +70,15 @@ impl<'t> Window<'t> {
     }
 
     /// A scanner of the window from a position of the text on, and the offset in the scanner's text of `stop`.
-    pub fn scanner(&self, from: Position, stop: usize) -> (Scanner<'_>, usize) {
-        let from = Position { at: from.at - self.start, ..from };
+    pub fn scanner(&self, from: LineStart, stop: usize) -> (Scanner<'_>, usize) {
+        let from = LineStart { at: from.at - self.start, ..from };
         let longest = if self.is_last() { 0 } else { self.longest };
         (Scanner::of_part(&self.octets, from, longest), stop.min(self.end()) - self.start)
     }
 
     /// Where a scanner of the window stands in the text.
-    pub fn position(&self, scanner: &Scanner<'_>) -> Position {
-        let Position { at, line } = scanner.position();
-        Position { at: self.start + at, line }
+    pub fn position(&self, scanner: &Scanner<'_>) -> LineStart {
+        let LineStart { at, line } = scanner.position();
+        LineStart { at: self.start + at, line }
     }
 }

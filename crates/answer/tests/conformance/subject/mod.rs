@@ -36,8 +36,8 @@ pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfi
 pub fn zone(apex: &Name, text: &str) -> zone::Zone {
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
     let apex = apex.to_lowercase();
-    let outcome = load_zone(source, &zone::load::Options::new(text::Options::new(apex.as_ref())));
-    outcome.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", outcome.diagnostics))
+    let outcome = load_zone(source, &zone::load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+    outcome.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", outcome.findings))
 }
 
 /// What `respond` makes of a message in the hands of a new worker; the answer is in `out`.

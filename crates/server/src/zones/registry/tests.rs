@@ -47,7 +47,7 @@ impl Gate {
 fn loaded(apex: NameRef<'_>, serial: u32) -> LoadedZone {
     let text = format!("@ 60 SOA ns.invalid. host.invalid. {serial} 1 1 1 1\n@ 60 NS ns.invalid.\n");
     let source = Source { name: "x".into(), bytes: text.as_bytes() };
-    let zone = zone::load::load(source, &zone::load::Options::new(text::Options::new(apex))).zone;
+    let zone = zone::load::load(source, &zone::load::LoadOptions::new(text::ParseOptions::new(apex))).zone;
     assert!(zone.is_some(), "{text}");
     LoadedZone {
         zone,

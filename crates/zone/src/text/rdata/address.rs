@@ -3,15 +3,15 @@
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::input::Input;
-use super::{FieldError, NoText, Outcome, number, octets, string};
+use super::fields::RdataFields;
+use super::{FieldError, FieldResult, NoTextForm, number, octets, string};
 
 const HELP4: &str = "write four numbers from 0 to 255 without leading zeros, as in 192.0.2.1";
 const HELP6: &str = "write groups of up to four hexadecimal digits, as in 2001:db8::1 (RFC 4291 2.2)";
 
 //----------- IPv4 and IPv6 ----------------------------------------------------
 
-pub(super) fn parse_addr4(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_addr4(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let address = addr4(text).ok_or_else(|| input.wrong("is not an IPv4 address", HELP4))?;
     out.extend_from_slice(&address);
@@ -47,7 +47,7 @@ pub(super) fn print_addr4(bytes: &[u8], out: &mut String) {
     write!(out, "{address}").expect("a String takes all");
 }
 
-pub(super) fn parse_addr6(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_addr6(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let address = addr6(text).ok_or_else(|| input.wrong("is not an IPv6 address", HELP6))?;
     out.extend_from_slice(&address);
@@ -102,7 +102,7 @@ pub(super) fn print_addr6(bytes: &[u8], out: &mut String) {
 //----------- parts of IPv6 addresses ------------------------------------------
 
 /// RFC 6742 2.1.2: four groups of hexadecimal digits.
-pub(super) fn parse_locator(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_locator(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let start = out.len();
     for group in text.split(|&byte| byte == b':') {
@@ -112,7 +112,7 @@ pub(super) fn parse_locator(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome
     if out.len() == start + 8 { Ok(()) } else { Err(not_a_locator(input)) }
 }
 
-fn not_a_locator(input: &Input<'_>) -> Box<FieldError> {
+fn not_a_locator(input: &RdataFields<'_>) -> Box<FieldError> {
     input.wrong("is not 64 bits in hexadecimal", "write four groups of up to four digits, as in 14:4fff:ff20:ee64")
 }
 
@@ -121,13 +121,13 @@ pub(super) fn print_locator(bytes: &[u8], out: &mut String) {
     write!(out, "{a:04x}:{b:04x}:{c:04x}:{d:04x}").expect("a String takes all");
 }
 
-pub(super) fn parse_prefix_length(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_prefix_length(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.push(number::take(input, 128)? as u8);
     Ok(())
 }
 
 /// RFC 2874 3.2: an IPv6 address of which the bits behind the prefix count; absent if the prefix is everything.
-pub(super) fn parse_suffix(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_suffix(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let prefix = out[input.start()];
     if prefix == 128 {
         return Ok(());
@@ -141,27 +141,27 @@ pub(super) fn parse_suffix(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome 
     Ok(())
 }
 
-pub(super) fn print_suffix(prefix: u8, bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+pub(super) fn print_suffix(prefix: u8, bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
     if prefix == 128 {
         return Ok(());
     }
     let mut address = [0; 16];
     address[16 - bytes.len()..].copy_from_slice(bytes);
     if u128::from_be_bytes(address).leading_zeros() < u32::from(prefix) {
-        return Err(NoText);
+        return Err(NoTextForm);
     }
     print_addr6(&address, out);
     Ok(())
 }
 
-pub(super) fn parse_prefix_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_prefix_name(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if out[input.start()] == 0 { Ok(()) } else { string::parse_name(input, out) }
 }
 
 //----------- link layer, OSI, ATM ---------------------------------------------
 
 /// RFC 7043 3.2, 4.2: two digits an octet, with hyphens between; one digit is odd.
-pub(super) fn parse_eui(len: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_eui(len: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const HELP: &str = "write two digits an octet, as in 00-00-5e-00-53-2a";
     let text = input.word()?;
     let start = out.len();
@@ -173,12 +173,12 @@ pub(super) fn parse_eui(len: usize, input: &mut Input<'_>, out: &mut Vec<u8>) ->
         return Err(not_an_eui(len, input, HELP));
     }
     if text.len() != 3 * len - 1 {
-        input.odd("has octets of one digit", HELP);
+        input.violates("has octets of one digit", HELP);
     }
     Ok(())
 }
 
-fn not_an_eui(len: usize, input: &Input<'_>, help: &'static str) -> Box<FieldError> {
+fn not_an_eui(len: usize, input: &RdataFields<'_>, help: &'static str) -> Box<FieldError> {
     input.wrong(format_args!("is not {len} octets in hexadecimal"), help)
 }
 
@@ -191,7 +191,7 @@ pub(super) fn print_eui(bytes: &[u8], out: &mut String) {
 }
 
 /// RFC 1706 5: hexadecimal behind `0x`, with dots anywhere.
-pub(super) fn parse_nsap(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_nsap(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let digits = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X"));
     let address = digits.and_then(|digits| octets::hex_without(b'.', digits)).filter(|address| !address.is_empty());
@@ -206,7 +206,7 @@ pub(super) fn print_nsap(bytes: &[u8], out: &mut String) {
 }
 
 /// ATM Forum af-dans-0152.000: `+` and the digits of an E.164 number, or an AESA in hexadecimal; dots anywhere.
-pub(super) fn parse_atm(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_atm(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const AESA: u8 = 0;
     const E164: u8 = 1;
     let text = input.word()?;
@@ -223,14 +223,14 @@ pub(super) fn parse_atm(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn print_atm(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+pub(super) fn print_atm(bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
     match bytes {
         [0, address @ ..] => octets::print_hex(address, out),
         [1, digits @ ..] => {
             out.push('+');
             string::print_bare(digits, out);
         }
-        _ => return Err(NoText),
+        _ => return Err(NoTextForm),
     }
     Ok(())
 }
@@ -238,7 +238,7 @@ pub(super) fn print_atm(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
 //----------- prefixes ---------------------------------------------------------
 
 /// RFC 3123 5: `[!]family:address/prefix`, as many as there are.
-pub(super) fn parse_prefixes(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_prefixes(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const HELP: &str =
         "write [!]1:ADDRESS/PREFIX for IPv4, [!]2:ADDRESS/PREFIX for IPv6, with the prefix from 0 to 32 or 128";
     while !input.is_at_end() {
@@ -270,18 +270,18 @@ fn push_prefix(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-pub(super) fn print_prefixes(mut bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+pub(super) fn print_prefixes(mut bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
     let mut separator = "";
     while let [high, low, prefix, len, rest @ ..] = bytes {
         let (octets, rest) = rest.split_at(usize::from(len & 0x7f));
         let mut address = [0; 16];
-        address.get_mut(..octets.len()).ok_or(NoText)?.copy_from_slice(octets);
+        address.get_mut(..octets.len()).ok_or(NoTextForm)?.copy_from_slice(octets);
         let family = u16::from_be_bytes([*high, *low]);
         write!(out, "{separator}{}{family}:", if len & 0x80 == 0 { "" } else { "!" }).expect("a String takes all");
         match family {
             1 => print_addr4(&address[..4], out),
             2 => print_addr6(&address, out),
-            _ => return Err(NoText),
+            _ => return Err(NoTextForm),
         }
         write!(out, "/{prefix}").expect("a String takes all");
         separator = " ";

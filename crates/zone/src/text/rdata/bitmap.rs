@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use wire::Rtype;
 
-use super::input::Input;
-use super::{NoText, Outcome, number};
+use super::fields::RdataFields;
+use super::{FieldResult, NoTextForm, number};
 
 //----------- types ------------------------------------------------------------
 
 /// Takes all fields left as types, in any order.
 ///
 /// Fields are read once for each window of 256 types that has any: nearly always once, and nothing is allocated.
-pub(super) fn parse_types(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_types(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let (first, start) = (input.position(), out.len());
     if input.is_at_end() {
         input.check(out, start);
@@ -26,7 +26,7 @@ pub(super) fn parse_types(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Appends the window of that number, if it has any types; returns the number of the next one that has.
-fn parse_window(window: u8, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome<Option<u8>> {
+fn parse_window(window: u8, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult<Option<u8>> {
     let mut bitmap = [0; 32];
     let mut next = None;
     while !input.is_at_end() {
@@ -59,7 +59,7 @@ pub(super) fn print_types(mut bytes: &[u8], out: &mut String) {
 }
 
 /// RFC 2535 5.2: only the types up to 127.
-pub(super) fn parse_nxt_types(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_nxt_types(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if input.is_at_end() {
         return Err(input.missing());
     }
@@ -75,7 +75,7 @@ pub(super) fn parse_nxt_types(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outco
     Ok(())
 }
 
-pub(super) fn print_nxt_types(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
+pub(super) fn print_nxt_types(bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
     let mut separator = "";
     for bit in bits(bytes) {
         write!(out, "{separator}{}", Rtype(bit as u16)).expect("a String takes all");
@@ -122,7 +122,7 @@ const SERVICES: &[(u16, &str)] = &[
     (443, "https"),
 ];
 
-pub(super) fn parse_services(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_services(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     while !input.is_at_end() {
         let port = number::take_named(SERVICES, u16::MAX.into(), input)? as usize;

@@ -2,8 +2,8 @@
 
 use wire::rdata::{self, Form, Part, RdataError, parts};
 
-use super::input::Input;
-use super::{FieldError, Outcome};
+use super::fields::RdataFields;
+use super::{FieldError, FieldResult};
 use super::{number, octets};
 
 const HELP: &str = "write \\#, the number of octets, and the octets in hexadecimal (RFC 3597)";
@@ -12,7 +12,7 @@ const FIT_HELP: &str = "correct the octets, or use the text form of the type";
 /// Whether the RDATA is written in this form.
 ///
 /// BIND and NSD take `\#` for text where no number follows and the type has a text form.
-pub(super) fn is_next(input: &mut Input<'_>) -> bool {
+pub(super) fn is_next(input: &mut RdataFields<'_>) -> bool {
     if !input.peek().is_some_and(|field| field.text == b"\\#" && !field.quoted) {
         return false;
     }
@@ -20,7 +20,7 @@ pub(super) fn is_next(input: &mut Input<'_>) -> bool {
     let is_text =
         has_text_form && input.peek_second().is_some_and(|field| number::decimal(field.text, u64::MAX).is_none());
     if is_text {
-        input.odd_at(0, "has \\# without a number of octets after it: it is taken as text", HELP);
+        input.violates_at(0, "has \\# without a number of octets after it: it is taken as text", HELP);
     }
     !is_text
 }
@@ -28,7 +28,7 @@ pub(super) fn is_next(input: &mut Input<'_>) -> bool {
 /// Reads the whole RDATA.
 ///
 /// RFC 3597 5: known types may be written like this too, and stay subject to the rules of their type.
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     input.word()?;
     let start = out.len();
     let len = number::take(input, 65535)? as usize;
@@ -41,7 +41,11 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     match rdata::check(input.rtype(), &out[start..]) {
         Ok(()) => Ok(()),
         Err(error @ RdataError::Form(..)) => {
-            input.odd_at(len_field, format_args!("breaks a rule of the type {}: {error}", input.rtype()), FIT_HELP);
+            input.violates_at(
+                len_field,
+                format_args!("breaks a rule of the type {}: {error}", input.rtype()),
+                FIT_HELP,
+            );
             Ok(())
         }
         Err(error) => {
@@ -60,7 +64,7 @@ pub(super) fn print(rdata: &[u8], out: &mut String) {
 }
 
 /// The error that the type has no other form.
-pub(super) fn required(input: &Input<'_>) -> Box<FieldError> {
+pub(super) fn required(input: &RdataFields<'_>) -> Box<FieldError> {
     let message = format!("the type {} has no text form of its own", input.rtype());
     Box::new(FieldError { field: 0, message: message.into(), help: HELP.into() })
 }

@@ -1,12 +1,12 @@
 //! Gateways of IPSECKEY (RFC 4025) and AMTRELAY (RFC 8777), identities of HIP (RFC 8005).
 
-use super::input::Input;
-use super::{Outcome, address, number, octets, string};
+use super::fields::RdataFields;
+use super::{FieldResult, address, number, octets, string};
 
 //----------- gateways ---------------------------------------------------------
 
 /// RFC 8777 4.3: the discovery bit and the type are two fields in text.
-pub(super) fn parse_discovery(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_discovery(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     input.call("discovery bit");
     let discovery = number::take(input, 1)? as u8;
     input.call("relay type");
@@ -22,7 +22,7 @@ pub(super) fn print_discovery(octet: u8, out: &mut String) {
 }
 
 /// What the gateway type asks for; `.` for nothing (RFC 4025 3.1, RFC 8777 4.3.1).
-pub(super) fn parse_gateway(mask: u8, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_gateway(mask: u8, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     match out[input.start() + 1] & mask {
         0 => match input.word()? {
             b"." => Ok(()),
@@ -48,7 +48,7 @@ pub(super) fn print_gateway(kind: u8, bytes: &[u8], out: &mut String) {
 //----------- host identities --------------------------------------------------
 
 /// RFC 8005 6: the algorithm, the identity in hexadecimal, the key in base64.
-pub(super) fn parse_identity(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_identity(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     input.call("algorithm");
     let algorithm = number::take(input, u8::MAX.into())? as u8;
     input.call("host identity");

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::input::Input;
-use super::{FieldError, NoText, Outcome, number};
+use super::fields::RdataFields;
+use super::{FieldError, FieldResult, NoTextForm, number};
 
 /// The equator and the prime meridian on the wire; angles are in thousandths of a second of arc.
 const ZERO_ANGLE: u32 = 1 << 31;
@@ -13,7 +13,7 @@ const MINUTE: u32 = 60_000;
 /// The altitude 0 on the wire, in centimetres: the reference is 100,000 m below.
 const ZERO_ALTITUDE: u32 = 10_000_000;
 
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let latitude = angle("latitude", 90, [b'N', b'S'], input)?;
     let longitude = angle("longitude", 180, [b'E', b'W'], input)?;
     let altitude = altitude(input)?;
@@ -34,7 +34,7 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
 //----------- reading ----------------------------------------------------------
 
 /// Degrees up to `limit`, minutes and seconds if given, and the first letter for plus or the second for minus.
-fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut Input<'_>) -> Outcome<u32> {
+fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut RdataFields<'_>) -> FieldResult<u32> {
     input.call(name);
     let degrees = number::take(input, limit)? as u32;
     let mut angle = degrees * DEGREE;
@@ -63,14 +63,14 @@ fn signed(angle: u32, text: &[u8], letters: [u8; 2]) -> Option<u32> {
     }
 }
 
-fn within(angle: u32, limit: u64, input: &mut Input<'_>) -> u32 {
+fn within(angle: u32, limit: u64, input: &mut RdataFields<'_>) -> u32 {
     if u64::from(angle.abs_diff(ZERO_ANGLE)) > limit * u64::from(DEGREE) {
-        input.odd(format_args!("is over {limit} degrees"), "the minutes and seconds count as well");
+        input.violates(format_args!("is over {limit} degrees"), "the minutes and seconds count as well");
     }
     angle
 }
 
-fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> Box<FieldError> {
+fn not_an_angle(letters: [u8; 2], input: &RdataFields<'_>) -> Box<FieldError> {
     let [plus, minus] = letters.map(char::from);
     let help =
         format!("write degrees, minutes below 60, seconds below 60 with up to three decimals, and {plus} or {minus}");
@@ -78,7 +78,7 @@ fn not_an_angle(letters: [u8; 2], input: &Input<'_>) -> Box<FieldError> {
 }
 
 /// Metres with up to two decimals, from -100000.00 to 42849672.95.
-fn altitude(input: &mut Input<'_>) -> Outcome<u32> {
+fn altitude(input: &mut RdataFields<'_>) -> FieldResult<u32> {
     input.call("altitude");
     let text = input.word()?;
     let (is_below, metres) = match text.strip_prefix(b"-") {
@@ -94,7 +94,7 @@ fn altitude(input: &mut Input<'_>) -> Outcome<u32> {
 }
 
 /// A size or precision as digit and power of ten of centimetres (RFC 1876 2), or the default if no field is left.
-fn size(name: &'static str, default: u8, input: &mut Input<'_>) -> Outcome<u8> {
+fn size(name: &'static str, default: u8, input: &mut RdataFields<'_>) -> FieldResult<u8> {
     input.call(name);
     if input.is_at_end() {
         return Ok(default);
@@ -131,8 +131,8 @@ fn fixed(text: &[u8], decimals: usize) -> Option<u64> {
 
 //----------- printing ---------------------------------------------------------
 
-pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
-    let [0, size, horizontal, vertical, angles_and_altitude @ ..] = bytes else { return Err(NoText) };
+pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
+    let [0, size, horizontal, vertical, angles_and_altitude @ ..] = bytes else { return Err(NoTextForm) };
     let number =
         |at: usize| angles_and_altitude[at..at + 4].iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
     print_angle(number(0), ['N', 'S'], out);
@@ -144,7 +144,7 @@ pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoText> {
     for &size in [size, horizontal, vertical] {
         // RFC 1876 2: a zero with a power of ten means nothing and has no text.
         if size >> 4 == 0 && size != 0 {
-            return Err(NoText);
+            return Err(NoTextForm);
         }
         out.push(' ');
         print_metres(u64::from(size >> 4) * 10u64.pow(u32::from(size & 0xf)), out);

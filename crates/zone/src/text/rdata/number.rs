@@ -5,33 +5,33 @@ use std::fmt::Write;
 use wire::Rtype;
 
 use super::super::ttl;
-use super::input::Input;
-use super::{FieldError, Outcome};
+use super::fields::RdataFields;
+use super::{FieldError, FieldResult};
 
 //----------- numbers ----------------------------------------------------------
 
-pub(super) fn parse_u8(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_u8(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.push(take(input, u8::MAX.into())? as u8);
     Ok(())
 }
 
-pub(super) fn parse_u16(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_u16(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&(take(input, u16::MAX.into())? as u16).to_be_bytes());
     Ok(())
 }
 
-pub(super) fn parse_u32(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_u32(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&(take(input, u32::MAX.into())? as u32).to_be_bytes());
     Ok(())
 }
 
-pub(super) fn parse_u64(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_u64(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&take(input, u64::MAX)?.to_be_bytes());
     Ok(())
 }
 
 /// Takes a number from 0 to `max`.
-pub(super) fn take(input: &mut Input<'_>, max: u64) -> Outcome<u64> {
+pub(super) fn take(input: &mut RdataFields<'_>, max: u64) -> FieldResult<u64> {
     let text = input.word()?;
     decimal(text, max).ok_or_else(|| not_a_number(input, text, max))
 }
@@ -50,7 +50,7 @@ pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
 }
 
 #[cold]
-fn not_a_number(input: &Input<'_>, text: &[u8], max: u64) -> Box<FieldError> {
+fn not_a_number(input: &RdataFields<'_>, text: &[u8], max: u64) -> Box<FieldError> {
     let help = format!("write a whole number from 0 to {max}");
     if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
         input.wrong(format_args!("is larger than {max}"), help)
@@ -70,18 +70,22 @@ pub(super) fn print_decimal(number: u64, out: &mut String) {
 
 //----------- mnemonics --------------------------------------------------------
 
-pub(super) fn parse_named8(names: &[(u8, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_named8(names: &[(u8, &str)], input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.push(take_named(names, u8::MAX.into(), input)? as u8);
     Ok(())
 }
 
-pub(super) fn parse_named16(names: &[(u16, &str)], input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_named16(names: &[(u16, &str)], input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&(take_named(names, u16::MAX.into(), input)? as u16).to_be_bytes());
     Ok(())
 }
 
 /// Takes a number up to `max` or one of the names.
-pub(super) fn take_named<N: Copy + Into<u64>>(names: &[(N, &str)], max: u64, input: &mut Input<'_>) -> Outcome<u64> {
+pub(super) fn take_named<N: Copy + Into<u64>>(
+    names: &[(N, &str)],
+    max: u64,
+    input: &mut RdataFields<'_>,
+) -> FieldResult<u64> {
     let text = input.word()?;
     if let Some(number) = decimal(text, max) {
         return Ok(number);
@@ -96,13 +100,13 @@ pub(super) fn take_named<N: Copy + Into<u64>>(names: &[(N, &str)], max: u64, inp
     })
 }
 
-pub(super) fn parse_type(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_type(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let rtype = take_type(input)?;
     out.extend_from_slice(&rtype.0.to_be_bytes());
     Ok(())
 }
 
-pub(super) fn take_type(input: &mut Input<'_>) -> Outcome<Rtype> {
+pub(super) fn take_type(input: &mut RdataFields<'_>) -> FieldResult<Rtype> {
     let text = input.word()?;
     Rtype::from_text(text).ok_or_else(|| {
         let what = format!("has the unknown type \"{}\"", text.escape_ascii());
@@ -116,7 +120,7 @@ pub(super) fn print_type(bytes: &[u8], out: &mut String) {
 
 //----------- intervals --------------------------------------------------------
 
-pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_seconds(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let seconds = ttl::parse(text).map_err(|_| {
         input.wrong("is not a length of time", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
@@ -128,7 +132,7 @@ pub(super) fn parse_seconds(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome
 //----------- points in time ---------------------------------------------------
 
 /// RFC 4034 3.2: fourteen digits are `YYYYMMDDHHmmSS` in UTC, up to ten are seconds since 1970.
-pub(super) fn parse_time(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_time(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const HELP: &str = "write YYYYMMDDHHmmSS from 19700101000000 to 21060207062815, or seconds since 1970";
     let text = input.word()?;
     let seconds =
@@ -137,7 +141,7 @@ pub(super) fn parse_time(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
     // RFC 4034 3.1.5: times are compared in serial number arithmetic, so that they go on beyond 2106.
     let wrapped = seconds as u32;
     if i64::from(wrapped) != seconds || text.len() == 14 && text[12..] == *b"60" {
-        input.odd(format_args!("is no time from 1970 to 2106: {wrapped} seconds since 1970 is taken"), HELP);
+        input.violates(format_args!("is no time from 1970 to 2106: {wrapped} seconds since 1970 is taken"), HELP);
     }
     out.extend_from_slice(&wrapped.to_be_bytes());
     Ok(())

@@ -1,7 +1,7 @@
 //! Octets in hexadecimal, base64 (RFC 4648 4) and base32hex (RFC 4648 7).
 
-use super::Outcome;
-use super::input::Input;
+use super::FieldResult;
+use super::fields::RdataFields;
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -33,7 +33,7 @@ const BASE64_HELP: &str = "base64 is made of groups of four characters, the last
 //----------- hexadecimal ------------------------------------------------------
 
 /// Takes all fields left; blanks may stand anywhere between the digits.
-pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_hex(least: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if least > 0 && input.is_at_end() {
         return Err(input.missing());
     }
@@ -53,7 +53,7 @@ pub(super) fn parse_hex(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) 
 }
 
 /// Takes a digest; one of a length that its type does not have is odd.
-pub(super) fn parse_digest(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_digest(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     parse_hex(1, input, out)?;
     input.check(out, start);
@@ -114,7 +114,7 @@ pub(super) fn print_hex(bytes: &[u8], out: &mut String) {
 }
 
 /// RFC 5155 3.3: one field, `-` if there is none.
-pub(super) fn parse_salt(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_salt(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let start = out.len();
     out.push(0);
@@ -141,7 +141,7 @@ pub(super) fn print_salt(bytes: &[u8], out: &mut String) {
 //----------- base64 -----------------------------------------------------------
 
 /// Takes all fields left; blanks may stand anywhere between the characters.
-pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_base64(least: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if least > 0 && input.is_at_end() {
         return Err(input.missing());
     }
@@ -157,18 +157,18 @@ pub(super) fn parse_base64(least: usize, input: &mut Input<'_>, out: &mut Vec<u8
         return Err(input.wrong("is empty", BASE64_HELP));
     }
     if has_spare_bits {
-        input.odd("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
+        input.violates("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
     }
     Ok(())
 }
 
 /// RFC 2535 3.1.2: there is no key if the first two flags say so.
-pub(super) fn parse_key(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_key(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let has_key = out[input.start()] & 0xc0 != 0xc0;
     parse_base64(usize::from(has_key), input, out)
 }
 
-pub(super) fn parse_base64_or_dash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_base64_or_dash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     match input.peek() {
         Some(field) if field.text == b"-" => input.word().map(|_| ()),
         _ => parse_base64(1, input, out),
@@ -274,7 +274,7 @@ pub(super) fn print_base64(bytes: &[u8], out: &mut String) {
 //----------- base32hex --------------------------------------------------------
 
 /// RFC 5155 3.3: one field, without padding, which is odd.
-pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_hash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const HELP: &str = "write base32hex: 0 to 9 and A to V, without padding and blanks (RFC 4648 7)";
     let padded = input.word()?;
     let len = padded.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
@@ -288,7 +288,7 @@ pub(super) fn parse_hash(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
         .map_err(|_| input.wrong("is longer than 255 octets", "hashes of SHA-1 have 20 octets, 32 characters"))?;
     input.check(out, start);
     if text.len() < padded.len() {
-        input.odd("is padded", HELP);
+        input.violates("is padded", HELP);
     }
     Ok(())
 }

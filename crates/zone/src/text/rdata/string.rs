@@ -5,14 +5,14 @@ use std::fmt::Write;
 use wire::{NameRef, name};
 
 use super::super::name::append;
-use super::input::Input;
-use super::{FieldError, Outcome};
+use super::fields::RdataFields;
+use super::{FieldError, FieldResult};
 
 const NAME_HELP: &str = "write labels of 1 to 63 octets with single dots between, 255 octets in all";
 
 //----------- names ------------------------------------------------------------
 
-pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_name(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     if text.ends_with(b"\"") && !text.ends_with(b"\\\"") {
         // Only a service parameter can look like this, where the name before it was forgotten.
@@ -22,7 +22,7 @@ pub(super) fn parse_name(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
         .map_err(|error| input.wrong(format_args!("is not a domain name: {error}"), NAME_HELP))
 }
 
-pub(super) fn parse_names(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_names(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     while !input.is_at_end() {
         parse_name(input, out)?;
     }
@@ -41,18 +41,18 @@ pub(super) fn print_names(mut bytes: &[u8], out: &mut String) {
 //----------- strings ----------------------------------------------------------
 
 /// Takes a character string whose form has rules.
-pub(super) fn parse_checked_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_checked_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     parse_string(input, out)?;
     input.check(out, start);
     Ok(())
 }
 
-pub(super) fn parse_optional_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_optional_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if input.is_at_end() { Ok(()) } else { parse_string(input, out) }
 }
 
-pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_strings(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     parse_long_string(input, out)?;
     while !input.is_at_end() {
         parse_long_string(input, out)?;
@@ -61,16 +61,16 @@ pub(super) fn parse_strings(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome
 }
 
 /// RFC 8659 4.1: a tag is written without quotes; with them it is odd.
-pub(super) fn parse_tag(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_tag(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let is_quoted = input.peek().is_some_and(|field| field.quoted);
     parse_checked_string(input, out)?;
     if is_quoted {
-        input.odd("is in quotes", "write it without quotes");
+        input.violates("is in quotes", "write it without quotes");
     }
     Ok(())
 }
 
-pub(super) fn parse_text(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_text(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     let text = input.string()?;
     unescape(text, out).ok_or_else(|| bad_escape(input))?;
@@ -79,7 +79,7 @@ pub(super) fn parse_text(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Takes a character string.
-pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let len = push_string(input, out)?;
     match len {
         ..=255 => Ok(()),
@@ -88,7 +88,7 @@ pub(super) fn parse_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome 
 }
 
 /// Takes a character string, or makes several of one that is too long.
-fn parse_long_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+fn parse_long_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     if push_string(input, out)? > 255 {
         let octets = out.split_off(start + 1);
@@ -97,13 +97,13 @@ fn parse_long_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
             out.push(string.len() as u8);
             out.extend_from_slice(string);
         }
-        input.odd("is longer than 255 octets and split", "write it as several strings of up to 255 octets");
+        input.violates("is longer than 255 octets and split", "write it as several strings of up to 255 octets");
     }
     Ok(())
 }
 
 /// Appends the octets of the next field with their number, which is right up to 255, before them; returns the number.
-fn push_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome<usize> {
+fn push_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult<usize> {
     let start = out.len();
     let text = input.string()?;
     out.push(0);
@@ -113,7 +113,7 @@ fn push_string(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome<usize> {
     Ok(len)
 }
 
-fn bad_escape(input: &Input<'_>) -> Box<FieldError> {
+fn bad_escape(input: &RdataFields<'_>) -> Box<FieldError> {
     let help = "write a backslash as \\\\, and other octets as a backslash and three digits up to 255";
     input.wrong("has a bad escape", help)
 }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, Value};
 use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
 
-use super::input::Input;
-use super::{FieldError, Outcome, address, number, octets, string};
+use super::fields::RdataFields;
+use super::{FieldError, FieldResult, address, number, octets, string};
 
 /// The key that no parameter has (RFC 9460 14.3.2).
 const RESERVED: u16 = 65535;
@@ -19,14 +19,14 @@ struct Param {
 }
 
 /// Takes all fields left; writes the parameters in the order of their keys.
-pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let mut params: Vec<Param> = Vec::new();
     while !input.is_at_end() {
         params.push(parse_param(input)?);
     }
     params.sort_by_key(|param| param.key);
     if let Some(pair) = params.windows(2).find(|pair| pair[0].key == pair[1].key) {
-        let what = format_args!("has the key {} twice", Name(pair[1].key)).to_string();
+        let what = format_args!("has the key {} twice", KeyName(pair[1].key)).to_string();
         return Err(input.wrong_at(pair[1].field, what, "write each key once"));
     }
     check(&params, input)?;
@@ -43,16 +43,16 @@ pub(super) fn parse(input: &mut Input<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` should be there for `no-default-alpn`. `params` are sorted.
-fn check(params: &[Param], input: &mut Input<'_>) -> Outcome {
+fn check(params: &[Param], input: &mut RdataFields<'_>) -> FieldResult {
     let find = |key: u16| params.binary_search_by_key(&key, |param| param.key).ok().map(|at| &params[at]);
     if let Some(mandatory) = find(MANDATORY)
         && let Some(missing) = numbers(&mandatory.value).find(|&key| find(key).is_none())
     {
-        let what = format_args!("has {} without {}", Name(MANDATORY), Name(missing)).to_string();
+        let what = format_args!("has {} without {}", KeyName(MANDATORY), KeyName(missing)).to_string();
         return Err(input.wrong_at(mandatory.field, what, "add the missing key"));
     }
     if let (Some(param), None) = (find(NO_DEFAULT_ALPN), find(ALPN)) {
-        input.odd_at(param.field, "has no-default-alpn without alpn", "add the missing key (RFC 9460 7.1.1)");
+        input.violates_at(param.field, "has no-default-alpn without alpn", "add the missing key (RFC 9460 7.1.1)");
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ fn check(params: &[Param], input: &mut Input<'_>) -> Outcome {
 //----------- reading ----------------------------------------------------------
 
 /// Takes one parameter: a key alone, or key, `=` and value, the value in quotes or not.
-fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
+fn parse_param(input: &mut RdataFields<'_>) -> FieldResult<Param> {
     let text = input.word()?;
     let field = input.last();
     let (name, value) = match memchr::memchr(b'=', text) {
@@ -70,7 +70,10 @@ fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
     let key = key_number(name).ok_or_else(|| unknown_key(name, input))?;
     if name.starts_with(b"key0") && name.len() > 4 || key == RESERVED {
         // RFC 9460 2.1: no leading zeros; 14.3.2: the last number is reserved.
-        input.odd(format_args!("has the odd key {}", name.escape_ascii()), "write key and a number from 0 to 65534");
+        input.violates(
+            format_args!("has the odd key {}", name.escape_ascii()),
+            "write key and a number from 0 to 65534",
+        );
     }
     let form = if name.starts_with(b"key") { Value::Opaque } else { value_of(key) };
     let wrong = || format!("has a bad value for {}", name.escape_ascii());
@@ -79,7 +82,7 @@ fn parse_param(input: &mut Input<'_>) -> Outcome<Param> {
     if check_value(key, &wire).is_err() {
         // A value given as octets is as it is; BIND and NSD also take an empty ech.
         match form {
-            Value::Opaque | Value::Base64 => input.odd(wrong(), help(value_of(key))),
+            Value::Opaque | Value::Base64 => input.violates(wrong(), help(value_of(key))),
             _ => return Err(input.wrong(wrong(), help(form))),
         }
     }
@@ -98,7 +101,7 @@ fn key_number(name: &[u8]) -> Option<u16> {
     number::decimal(name.strip_prefix(b"key")?, RESERVED.into()).map(|number| number as u16)
 }
 
-fn unknown_key(name: &[u8], input: &Input<'_>) -> Box<FieldError> {
+fn unknown_key(name: &[u8], input: &RdataFields<'_>) -> Box<FieldError> {
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
     let what = format!("has the unknown key \"{}\"", name.escape_ascii());
     input.wrong(what, format!("write one of {}, or key and a number up to 65534, in lower case", known.join(", ")))
@@ -180,9 +183,9 @@ fn help(form: Value) -> &'static str {
 //----------- printing ---------------------------------------------------------
 
 /// A key as text.
-struct Name(u16);
+struct KeyName(u16);
 
-impl std::fmt::Display for Name {
+impl std::fmt::Display for KeyName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match key(self.0) {
             Some(key) => f.write_str(key.name),
@@ -195,7 +198,7 @@ impl std::fmt::Display for Name {
 pub(super) fn print(bytes: &[u8], out: &mut String) {
     let mut separator = "";
     for (key, value) in params(bytes) {
-        write!(out, "{separator}{}", Name(key)).expect("a String takes all");
+        write!(out, "{separator}{}", KeyName(key)).expect("a String takes all");
         if !value.is_empty() {
             out.push('=');
             print_value(value_of(key), value, out);
@@ -214,7 +217,7 @@ fn print_value(form: Value, value: &[u8], out: &mut String) {
         Value::Addrs6 => print_list(value.chunks(16), out, address::print_addr6),
         Value::Numbers => print_list(value.chunks(2), out, number::print),
         Value::Keys => {
-            print_list(numbers(value), out, |key, out| write!(out, "{}", Name(key)).expect("a String takes all"))
+            print_list(numbers(value), out, |key, out| write!(out, "{}", KeyName(key)).expect("a String takes all"))
         }
         Value::Identifiers(_) => print_list(identifiers(value), out, print_identifier),
     }

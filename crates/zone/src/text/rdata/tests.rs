@@ -8,15 +8,15 @@ mod inverse;
 use wire::{Name, Rtype};
 
 use super::super::Field;
-use super::{FieldError, Oddity, Presentation, parse};
+use super::{FieldError, Presentation, RuleViolation, parse};
 
 /// Parses `text` as the RDATA of a record in the zone `example.`, odd or not.
 fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, FieldError> {
-    odd_rdata(rtype, text).map(|(rdata, _)| rdata)
+    rdata_and_violation(rtype, text).map(|(rdata, _)| rdata)
 }
 
 /// As `rdata`, with what is odd.
-fn odd_rdata(rtype: &str, text: &str) -> Result<(Vec<u8>, Oddity), FieldError> {
+fn rdata_and_violation(rtype: &str, text: &str) -> Result<(Vec<u8>, RuleViolation), FieldError> {
     let rtype: Rtype = rtype.parse().expect("a type");
     let origin = Name::from_text(b"example.", None).expect("a name");
     let mut out = b"before".to_vec();
@@ -24,7 +24,7 @@ fn odd_rdata(rtype: &str, text: &str) -> Result<(Vec<u8>, Oddity), FieldError> {
     let rdata = out.split_off(6);
     assert_eq!(out, b"before");
     assert!(result.is_ok() || rdata.is_empty(), "nothing is appended in case of an error");
-    result.map(|oddity| (rdata, oddity))
+    result.map(|violation| (rdata, violation))
 }
 
 fn printed(rtype: &str, rdata: &[u8]) -> String {

@@ -4,26 +4,31 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::super::generate::PIECE_HELP;
-use super::{Lines, Options, Outcome, apex, parse, read, records, source};
-use crate::Place;
-use crate::text::{Included, Limits, Refusal};
+use super::{Lines, ParseOptions, ParseOutcome, apex, parse, read, records, source};
+use crate::FilePosition;
+use crate::text::{ErrorText, IncludedFile, RecordLimits};
 
 /// A file that is told from others by its text.
-fn included(name: &str, text: &str) -> Included {
+fn included(name: &str, text: &str) -> IncludedFile {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
-    Included { name: name.into(), id: (0, hasher.finish()), text: Box::new(text.as_bytes().to_vec()) }
+    IncludedFile { name: name.into(), id: (0, hasher.finish()), text: Box::new(text.as_bytes().to_vec()) }
 }
 
 /// Reads `text`, which may include `files`.
-fn read_with(files: &[(&str, &str)], text: &str) -> Outcome {
+fn read_with(files: &[(&str, &str)], text: &str) -> ParseOutcome {
     let files: HashMap<_, _> = files.iter().copied().collect();
-    let include = |path: &str, _: &Place| match files.get(path) {
+    let include = |path: &str, _: &FilePosition| match files.get(path) {
         Some(text) => Ok(included(path, text)),
-        None => Err(Refusal { message: "no such file".into(), help: "correct the path" }),
+        None => Err(ErrorText { message: "no such file".into(), help: "correct the path" }),
     };
     let apex = apex();
-    parse(source(text.as_bytes()), &Options { include: &include, ..Options::new(apex.as_ref()) }, Lines::default).into()
+    parse(
+        source(text.as_bytes()),
+        &ParseOptions { include: &include, ..ParseOptions::new(apex.as_ref()) },
+        Lines::default,
+    )
+    .into()
 }
 
 /// RFC 1035 5.1: `$ORIGIN` completes names behind it; a relative one is completed by the one before.
@@ -72,12 +77,12 @@ fn rfc1035_5_1_include() {
 #[test]
 fn include_names_its_files() {
     let apex = apex();
-    let include = |path: &str, place: &Place| match place.to_string().as_str() {
+    let include = |path: &str, place: &FilePosition| match place.to_string().as_str() {
         "zone:2:10" => Ok(included("folder/a b", &format!("{path} 1 A 192.0.2.1\n$INCLUDE c"))),
         "folder/a b:2:10" => Ok(included("folder/c", "")),
-        place => Err(Refusal { message: place.into(), help: "" }),
+        place => Err(ErrorText { message: place.into(), help: "" }),
     };
-    let options = Options { include: &include, ..Options::new(apex.as_ref()) };
+    let options = ParseOptions { include: &include, ..ParseOptions::new(apex.as_ref()) };
     let parsed = parse(source(b"\n$INCLUDE a\\032b"), &options, Lines::default);
     assert_eq!(parsed.files.iter().map(|name| &**name).collect::<Vec<_>>(), ["zone", "folder/a b", "folder/c"]);
 }
@@ -96,19 +101,23 @@ fn includes_that_fail() {
         ),
         ("$INCLUDE \\255", "zone:1:10: error: the path is not UTF-8 (give the file another name)"),
     ] {
-        assert_eq!(read_with(&files, text), Outcome { records: vec![], findings: vec![error.to_owned()] }, "{text}");
+        assert_eq!(
+            read_with(&files, text),
+            ParseOutcome { records: vec![], findings: vec![error.to_owned()] },
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn includes_are_bounded_in_depth() {
     let apex = apex();
-    let include = |path: &str, _: &Place| {
+    let include = |path: &str, _: &FilePosition| {
         let next = path.parse::<u32>().expect("a number") + 1;
         Ok(included(path, &format!("$INCLUDE {next}")))
     };
-    let options = Options { include: &include, ..Options::new(apex.as_ref()) };
-    let outcome = Outcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));
+    let options = ParseOptions { include: &include, ..ParseOptions::new(apex.as_ref()) };
+    let outcome = ParseOutcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));
     assert_eq!(outcome.findings, ["16:1:10: error: 17 is not included: files include files 16 deep (nest them less)"]);
 }
 
@@ -217,30 +226,30 @@ fn bad_directives() {
 //----------- limits -----------------------------------------------------------
 
 /// Reads text, which may include `files`, within limits; returns the number of records and what was found.
-fn within(limits: Limits, files: &[(&str, &str)], text: &str) -> (usize, Vec<String>) {
+fn within(limits: RecordLimits, files: &[(&str, &str)], text: &str) -> (usize, Vec<String>) {
     let files: HashMap<_, _> = files.iter().copied().collect();
-    let include = |path: &str, _: &Place| Ok(included(path, files[path]));
+    let include = |path: &str, _: &FilePosition| Ok(included(path, files[path]));
     let apex = apex();
-    let options = Options { include: &include, limits, ..Options::new(apex.as_ref()) };
-    let Outcome { records, findings } = parse(source(text.as_bytes()), &options, Lines::default).into();
+    let options = ParseOptions { include: &include, limits, ..ParseOptions::new(apex.as_ref()) };
+    let ParseOutcome { records, findings } = parse(source(text.as_bytes()), &options, Lines::default).into();
     (records.len(), findings)
 }
 
 #[test]
 fn records_are_limited() {
-    let limits = Limits { records: 3, ..Limits::DEFAULT };
+    let limits = RecordLimits { records: 3, ..RecordLimits::DEFAULT };
     let three = "$TTL 1\na NS b\na NS c\na NS d\n";
     assert_eq!(within(limits, &[], three).1, [""; 0].map(String::from));
     let error = "zone:5:6: error: the zone has more than 3 records (raise `max-records`)".to_owned();
     assert_eq!(within(limits, &[], &format!("{three}a NS e\na NS f\n")), (3, vec![error]), "it is reported once");
     let range = "zone:2:11: error: the zone has more than 3 records (raise `max-records`)".to_owned();
-    let unlimited = Limits { generated: u64::MAX, ..limits };
+    let unlimited = RecordLimits { generated: u64::MAX, ..limits };
     assert_eq!(within(unlimited, &[], "$TTL 1\n$GENERATE 0-2147483647 a$ NS b\n"), (0, vec![range]));
 }
 
 #[test]
 fn generated_records_are_limited() {
-    let limits = Limits { generated: 3, ..Limits::DEFAULT };
+    let limits = RecordLimits { generated: 3, ..RecordLimits::DEFAULT };
     let error = |place: &str| {
         vec![format!(
             "{place}: error: the zone has more than 3 records that are generated or included again (raise `max-generated`)"

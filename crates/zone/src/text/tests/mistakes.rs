@@ -1,8 +1,8 @@
 //! Mistakes: where they are reported, what is said, and where reading goes on.
 
-use crate::Checks;
+use crate::CheckMode;
 
-use super::{Lines, Options, Outcome, apex, parse, read, records, source};
+use super::{Lines, ParseOptions, ParseOutcome, apex, parse, read, records, source};
 
 /// Every mistake on its own, with the start of what is said. A good record behind it is read.
 #[test]
@@ -88,10 +88,10 @@ fn odd_text_is_loaded_with_a_warning() {
         ("a 1 ALIAS b", "zone:1:5: FOUND: ALIAS is stored and transferred, not", "a.example. 1 IN ALIAS b.example."),
         ("a A 192.0.2.1", "zone:1:5: FOUND: there is no TTL: neither here", "a.example. 3600 IN A 192.0.2.1"),
     ] {
-        for (checks, severity) in [(Checks::Lenient, "warning"), (Checks::Strict, "error")] {
+        for (checks, severity) in [(CheckMode::Lenient, "warning"), (CheckMode::Strict, "error")] {
             let apex = apex();
-            let options = Options { checks, ..Options::new(apex.as_ref()) };
-            let outcome = Outcome::from(parse(source(text.as_bytes()), &options, Lines::default));
+            let options = ParseOptions { check_mode: checks, ..ParseOptions::new(apex.as_ref()) };
+            let outcome = ParseOutcome::from(parse(source(text.as_bytes()), &options, Lines::default));
             let finding = finding.replace("FOUND", severity);
             assert!(outcome.findings.len() == 1 && outcome.findings[0].starts_with(&finding), "{text}: {outcome:?}");
             let records: Vec<_> = outcome.records.iter().filter_map(|line| line.split_once(' ')).collect();
@@ -162,15 +162,12 @@ fn a_wrong_owner_is_not_replaced_by_the_one_before() {
 fn findings_are_bounded() {
     let apex = apex();
     let text = "a 3000000000 A 192.0.2.1\n".repeat(5) + &"a 1 A x\n".repeat(4) + "a 1 A 192.0.2.1\n";
-    let options = Options { error_limit: 3, ..Options::new(apex.as_ref()) };
-    let outcome = Outcome::from(parse(source(text.as_bytes()), &options, Lines::default));
+    let options = ParseOptions { error_limit: 3, ..ParseOptions::new(apex.as_ref()) };
+    let outcome = ParseOutcome::from(parse(source(text.as_bytes()), &options, Lines::default));
     let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
     assert_eq!(places, ["zone:1:3", "zone:2:3", "zone:3:3", "zone:6:7", "zone:7:7", "zone:8:7", "zone", "zone"]);
-    assert_eq!(
-        outcome.findings[6],
-        "zone: warning: further warnings are not listed: 2 (fix those listed and check again)"
-    );
-    assert_eq!(outcome.findings[7], "zone: error: further errors are not listed: 1 (fix those listed and check again)");
+    assert_eq!(outcome.findings[6], "zone: warning: 2 more warnings are not listed (fix those listed and check again)");
+    assert_eq!(outcome.findings[7], "zone: error: 1 more errors are not listed (fix those listed and check again)");
     assert_eq!(outcome.records.len(), 6);
 }
 

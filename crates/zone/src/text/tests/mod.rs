@@ -11,33 +11,33 @@ use std::sync::Arc;
 
 use wire::Name;
 
-use super::print::{Style, write_record};
-use super::{Options, Parsed, Record, Sink, Source, parse};
+use super::print::{OwnerStyle, write_record};
+use super::{ParseOptions, Parsed, RecordSink, Source, ZoneRecord, parse};
 
 /// Keeps records as lines of text.
 #[derive(Debug, Default, PartialEq)]
 struct Lines(Vec<String>);
 
-impl Sink for Lines {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for Lines {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         let mut line = format!("{}:{} ", record.file, record.line);
-        write_record(&mut line, &record, Style::Absolute);
+        write_record(&mut line, &record, OwnerStyle::Absolute);
         self.0.push(line.trim_end().to_owned());
     }
 }
 
 /// What came of a text in all: records as `FILE:LINE OWNER TTL IN TYPE RDATA`, findings as they are shown.
 #[derive(Debug, PartialEq)]
-struct Outcome {
+struct ParseOutcome {
     records: Vec<String>,
     findings: Vec<String>,
 }
 
-impl From<Parsed<Lines>> for Outcome {
-    fn from(parsed: Parsed<Lines>) -> Outcome {
+impl From<Parsed<Lines>> for ParseOutcome {
+    fn from(parsed: Parsed<Lines>) -> ParseOutcome {
         let records = parsed.sinks.into_iter().flat_map(|sink| sink.0).collect();
-        let findings = parsed.diagnostics.iter().map(ToString::to_string).collect();
-        Outcome { records, findings }
+        let findings = parsed.findings.iter().map(ToString::to_string).collect();
+        ParseOutcome { records, findings }
     }
 }
 
@@ -50,8 +50,8 @@ fn source(text: &[u8]) -> Source<'_> {
 }
 
 /// Reads a text with apex `example.`.
-fn read(text: &[u8]) -> Outcome {
-    parse(source(text), &Options::new(apex().as_ref()), Lines::default).into()
+fn read(text: &[u8]) -> ParseOutcome {
+    parse(source(text), &ParseOptions::new(apex().as_ref()), Lines::default).into()
 }
 
 /// The records of a text without any mistake, without file and line.

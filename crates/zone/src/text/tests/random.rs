@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use wire::{Name, NameRef, Rtype};
 
-use super::{Lines, Options, Outcome, apex, parse, source};
-use crate::Place;
-use crate::text::chunk::Plan;
-use crate::text::print::{Style, write_record};
-use crate::text::{Field, Included, Limits, Record, Sink, file, rdata};
+use super::{Lines, ParseOptions, ParseOutcome, apex, parse, source};
+use crate::FilePosition;
+use crate::text::chunk::ChunkSizes;
+use crate::text::print::{OwnerStyle, write_record};
+use crate::text::{Field, IncludedFile, RecordLimits, RecordSink, ZoneRecord, file, rdata};
 
 /// Lines that mean something to each other: directives, omitted owners and TTLs, open quotes and parentheses, mistakes.
 fn line() -> impl Strategy<Value = String> {
@@ -89,18 +89,25 @@ fn octet() -> impl Strategy<Value = u8> {
     prop_oneof![1 => any::<u8>(), 4 => prop::sample::select(b" \t\n\r\n;\"()\\$@.aA10".as_slice())]
 }
 
-fn read_in_chunks(text: &[u8], threads: usize, plan: Plan, error_limit: usize, limits: Limits) -> Outcome {
+fn read_in_chunks(
+    text: &[u8],
+    threads: usize,
+    plan: ChunkSizes,
+    error_limit: usize,
+    limits: RecordLimits,
+) -> ParseOutcome {
     let apex = apex();
     let included = b"i NS i\n$ORIGIN in.example.\n 4 NS i\nj NS i\n A 192.0.2.7\n$TTL 8\nk A x";
-    let include =
-        |path: &str, _: &Place| Ok(Included { name: path.into(), id: (0, 0), text: Box::new(included.to_vec()) });
-    let options = Options { threads, include: &include, error_limit, limits, ..Options::new(apex.as_ref()) };
+    let include = |path: &str, _: &FilePosition| {
+        Ok(IncludedFile { name: path.into(), id: (0, 0), text: Box::new(included.to_vec()) })
+    };
+    let options = ParseOptions { threads, include: &include, error_limit, limits, ..ParseOptions::new(apex.as_ref()) };
     file::parse(source(text), &options, &Lines::default, plan).into()
 }
 
 /// In one go.
-fn whole(longest: usize) -> Plan {
-    Plan { big: usize::MAX, head: 0, chunk: usize::MAX, longest }
+fn whole(longest: usize) -> ChunkSizes {
+    ChunkSizes { big: usize::MAX, head: 0, chunk: usize::MAX, longest }
 }
 
 /// Often none, or so few that they are exceeded.
@@ -121,8 +128,8 @@ proptest! {
         error_limit in 0usize..6,
         (records, generated) in (limit(), limit()),
     ) {
-        let limits = Limits { records, generated };
-        let plan = Plan { big: 0, head, chunk: head.max(chunk), longest };
+        let limits = RecordLimits { records, generated };
+        let plan = ChunkSizes { big: 0, head, chunk: head.max(chunk), longest };
         let once = read_in_chunks(text.as_bytes(), 1, whole(longest), error_limit, limits);
         prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, plan, error_limit, limits), once);
     }
@@ -130,8 +137,8 @@ proptest! {
     /// Any octets at all are read to their end.
     #[test]
     fn random_octets_do_no_harm(text in prop::collection::vec(octet(), 0..400)) {
-        let plan = Plan { big: 0, head: 16, chunk: 16, longest: 64 };
-        let read = |threads, plan| read_in_chunks(&text, threads, plan, 100, Limits::DEFAULT);
+        let plan = ChunkSizes { big: 0, head: 16, chunk: 16, longest: 64 };
+        let read = |threads, plan| read_in_chunks(&text, threads, plan, 100, RecordLimits::DEFAULT);
         prop_assert_eq!(read(2, plan), read(1, whole(plan.longest)));
     }
 
@@ -147,12 +154,12 @@ proptest! {
         let mut owner: Vec<u8> = labels.iter().flat_map(|label| [&[label.len() as u8], &label[..]].concat()).collect();
         owner.extend_from_slice(origin.wire());
         let owner = NameRef::from_wire(&owner).expect("a name");
-        let record = Record { owner, rtype, ttl, rdata: &octets, file: 0, line: 1 };
-        for style in [Style::Absolute, Style::RelativeTo(origin.as_ref())] {
+        let record = ZoneRecord { owner, rtype, ttl, rdata: &octets, file: 0, line: 1 };
+        for style in [OwnerStyle::Absolute, OwnerStyle::RelativeTo(origin.as_ref())] {
             let mut line = String::new();
             write_record(&mut line, &record, style);
-            let parsed = parse(source(line.as_bytes()), &Options::new(origin.as_ref()), Kept::default);
-            prop_assert_eq!(&parsed.diagnostics, &[], "{}", &line);
+            let parsed = parse(source(line.as_bytes()), &ParseOptions::new(origin.as_ref()), Kept::default);
+            prop_assert_eq!(&parsed.findings, &[], "{}", &line);
             let kept = (owner.wire().to_vec(), rtype, ttl, octets.clone());
             prop_assert_eq!(&parsed.sinks[0].0, &[kept], "{}", &line);
         }
@@ -163,8 +170,8 @@ proptest! {
 #[derive(Debug, Default)]
 struct Kept(Vec<(Vec<u8>, Rtype, u32, Vec<u8>)>);
 
-impl Sink for Kept {
-    fn record(&mut self, record: Record<'_>) {
+impl RecordSink for Kept {
+    fn record(&mut self, record: ZoneRecord<'_>) {
         self.0.push((record.owner.wire().to_vec(), record.rtype, record.ttl, record.rdata.to_vec()));
     }
 }
@@ -199,15 +206,16 @@ fn rdata_octets() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
 fn progress_reaches_the_end() {
     let text = "a 1 A 192.0.2.1\n".repeat(200) + "$INCLUDE f\n";
     let included = "b 1 A 192.0.2.2\n".repeat(100);
-    let include = |path: &str, _: &Place| {
-        Ok(Included { name: path.into(), id: (0, 1), text: Box::new(included.clone().into_bytes()) })
+    let include = |path: &str, _: &FilePosition| {
+        Ok(IncludedFile { name: path.into(), id: (0, 1), text: Box::new(included.clone().into_bytes()) })
     };
     for threads in [1, 3] {
         let read = AtomicU64::new(0);
         let progress = |octets| _ = read.fetch_add(octets, Ordering::Relaxed);
         let apex = apex();
-        let options = Options { threads, include: &include, progress: &progress, ..Options::new(apex.as_ref()) };
-        let plan = Plan { big: 0, head: 100, chunk: 500, longest: 1000 };
+        let options =
+            ParseOptions { threads, include: &include, progress: &progress, ..ParseOptions::new(apex.as_ref()) };
+        let plan = ChunkSizes { big: 0, head: 100, chunk: 500, longest: 1000 };
         let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
         assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 300);
         let (least, read) = (text.len() + included.len(), read.into_inner() as usize);
@@ -223,10 +231,10 @@ fn right_guesses_are_taken() {
     };
     let text: String = (0..100).map(part).collect();
     let apex = apex();
-    let options = Options { threads: 2, ..Options::new(apex.as_ref()) };
-    let plan = Plan { big: 0, head: 40, chunk: 200, longest: 1000 };
+    let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
+    let plan = ChunkSizes { big: 0, head: 40, chunk: 200, longest: 1000 };
     let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
-    assert_eq!(parsed.diagnostics, []);
+    assert_eq!(parsed.findings, []);
     assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 300);
     let chunks = text.len() / (plan.chunk + part(99).len());
     assert!(parsed.sinks.len() > chunks, "{} sinks, at least {chunks} chunks", parsed.sinks.len());

@@ -7,16 +7,16 @@ use std::process::Command;
 use wire::{Name, Rtype};
 
 use super::source;
-use crate::text::print::{Style, write_record};
-use crate::text::{Options, Parsed, Record, Sink, parse};
+use crate::text::print::{OwnerStyle, write_record};
+use crate::text::{ParseOptions, Parsed, RecordSink, ZoneRecord, parse};
 
 /// Counts records and writes them as text.
 #[derive(Default)]
 struct Text(String, usize);
 
-impl Sink for Text {
-    fn record(&mut self, record: Record<'_>) {
-        write_record(&mut self.0, &record, Style::Absolute);
+impl RecordSink for Text {
+    fn record(&mut self, record: ZoneRecord<'_>) {
+        write_record(&mut self.0, &record, OwnerStyle::Absolute);
         self.1 += 1;
     }
 }
@@ -43,17 +43,17 @@ fn unpacked(program: &str, arguments: &[&str], file: &Path) -> Option<Vec<u8>> {
 }
 
 fn read(text: &[u8], apex: &Name, threads: usize) -> Parsed<Text> {
-    parse(source(text), &Options { threads, ..Options::new(apex.as_ref()) }, Text::default)
+    parse(source(text), &ParseOptions { threads, ..ParseOptions::new(apex.as_ref()) }, Text::default)
 }
 
 /// Reads a zone on one thread and on two; what is printed reads back to the same. Returns the number of records.
 fn check(text: &[u8], apex: &Name) -> usize {
     let once = read(text, apex, 1);
-    assert_eq!(once.diagnostics, []);
+    assert_eq!(once.findings, []);
     let printed: String = read(text, apex, 2).sinks.into_iter().map(|sink| sink.0).collect();
     assert!(printed == once.sinks[0].0, "one thread and two differ");
     let again = read(printed.as_bytes(), apex, 1);
-    assert_eq!(again.diagnostics, []);
+    assert_eq!(again.findings, []);
     assert!(again.sinks[0].0 == printed, "printed text does not read back to itself");
     once.sinks[0].1
 }
@@ -85,8 +85,8 @@ fn gov_zone_of_44_days() {
     let Some(text) = unpacked("tar", &["-xJOf"], &archive) else { return };
     let apex: Name = "gov.".parse().expect("a name");
     let days = read(&text, &apex, 2);
-    let errors = days.diagnostics.iter().filter(|finding| finding.severity == crate::Severity::Error);
-    let places: Vec<_> = errors.map(|finding| finding.place.to_string()).collect();
+    let errors = days.findings.iter().filter(|finding| finding.severity == crate::Severity::Error);
+    let places: Vec<_> = errors.map(|finding| finding.position.to_string()).collect();
     assert_eq!(places, ["zone:1427240:2"]);
     assert!(
         text.split(|&byte| byte == b'\n').nth(1_427_239).is_some_and(|line| line.starts_with(b"{\"success\":false"))

@@ -29,8 +29,8 @@ VAXA    A       10.2.0.27
         A       128.9.0.33
 "#;
     let apex = "isi.edu.".parse::<wire::Name>().expect("a name");
-    let options = super::Options::new(apex.as_ref());
-    let outcome: super::Outcome = super::parse(super::source(text), &options, super::Lines::default).into();
+    let options = super::ParseOptions::new(apex.as_ref());
+    let outcome: super::ParseOutcome = super::parse(super::source(text), &options, super::Lines::default).into();
     assert_eq!(
         outcome.records,
         [

@@ -3,15 +3,15 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{Lines, Options, Outcome, apex, parse, source};
-use crate::text::chunk::Plan;
+use super::{Lines, ParseOptions, ParseOutcome, apex, parse, source};
+use crate::text::chunk::ChunkSizes;
 use crate::text::{ReadAt, Source, file};
 
 /// Reads a text with apex `example.` on two threads, entries of at most 100 octets.
-fn read(text: &[u8]) -> Outcome {
+fn read(text: &[u8]) -> ParseOutcome {
     let apex = apex();
-    let options = Options { threads: 2, ..Options::new(apex.as_ref()) };
-    let plan = Plan { big: 0, head: 10, chunk: 30, longest: 100 };
+    let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
+    let plan = ChunkSizes { big: 0, head: 10, chunk: 30, longest: 100 };
     file::parse(source(text), &options, &Lines::default, plan).into()
 }
 
@@ -19,7 +19,7 @@ fn read(text: &[u8]) -> Outcome {
 fn an_entry_has_a_greatest_length() {
     let text = |blanks: usize| format!("a 1 A 192.0.2.1\na 1 A ({:blanks$}\n192.0.2.2 )\na 1 A 192.0.2.3\n", "");
     assert_eq!(read(text(70).as_bytes()).records.len(), 3);
-    let Outcome { records, findings } = read(text(200).as_bytes());
+    let ParseOutcome { records, findings } = read(text(200).as_bytes());
     assert_eq!(records, ["0:1 a.example. 1 IN A 192.0.2.1"]);
     let too_long = "zone:2:1: error: this entry is longer than any record \
                     (close its quotes and parentheses; what follows is not read)";
@@ -29,7 +29,7 @@ fn an_entry_has_a_greatest_length() {
 #[test]
 fn an_open_parenthesis_does_not_hide_what_follows() {
     let text = format!("a 1 A (\n{}", "a 1 A 192.0.2.1\n".repeat(40));
-    let Outcome { records, findings } = read(text.as_bytes());
+    let ParseOutcome { records, findings } = read(text.as_bytes());
     assert_eq!((records.len(), findings.len()), (40, 1), "{findings:?}");
     assert!(findings[0].starts_with("zone:1:7: error: this parenthesis is not closed"), "{findings:?}");
 }
@@ -51,12 +51,12 @@ impl ReadAt for Broken {
 fn text_that_cannot_be_read_is_an_error() {
     let text = "a 1 A 192.0.2.1\n".repeat(100).into_bytes();
     let apex = apex();
-    let options = Options { threads: 2, ..Options::new(apex.as_ref()) };
-    let plan = Plan { big: 0, head: 10, chunk: 30, longest: 100 };
+    let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
+    let plan = ChunkSizes { big: 0, head: 10, chunk: 30, longest: 100 };
     for readable in [0, 160, 700, 1599] {
         let broken = Broken(text.clone(), readable);
         let source = Source { name: "zone".into(), bytes: &broken };
-        let Outcome { findings, .. } = file::parse(source, &options, &Lines::default, plan).into();
+        let ParseOutcome { findings, .. } = file::parse(source, &options, &Lines::default, plan).into();
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].contains("error: the file cannot be read: "), "{findings:?}");
     }
@@ -81,18 +81,18 @@ fn a_big_file_is_never_in_memory_as_a_whole() {
     let watched = Watched("a 1 A 192.0.2.1\n".repeat(1 << 21).into_bytes(), AtomicUsize::new(0));
     for threads in [1, 2] {
         let apex = apex();
-        let options = Options { threads, ..Options::new(apex.as_ref()) };
+        let options = ParseOptions { threads, ..ParseOptions::new(apex.as_ref()) };
         let parsed = parse(Source { name: "zone".into(), bytes: &watched }, &options, Count::default);
         assert_eq!(parsed.sinks.iter().map(|sink| sink.0).sum::<usize>(), 1 << 21);
-        assert!(watched.1.load(Relaxed) <= Plan::DEFAULT.window_len(), "{:?}", watched.1);
+        assert!(watched.1.load(Relaxed) <= ChunkSizes::DEFAULT.window_len(), "{:?}", watched.1);
     }
 }
 
 #[derive(Default)]
 struct Count(usize);
 
-impl crate::text::Sink for Count {
-    fn record(&mut self, _: crate::text::Record<'_>) {
+impl crate::text::RecordSink for Count {
+    fn record(&mut self, _: crate::text::ZoneRecord<'_>) {
         self.0 += 1;
     }
 }

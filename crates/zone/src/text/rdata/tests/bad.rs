@@ -220,9 +220,9 @@ const ODDITIES: &[(&str, &str, usize, &str)] = &[
 #[test]
 fn oddities_are_found_in_the_right_field() {
     for (rtype, text, field, message) in ODDITIES {
-        let oddity = super::odd_rdata(rtype, text).expect(text).1.expect(text);
-        assert_eq!((oddity.field, &*oddity.message), (*field, *message), "{rtype} {text}");
-        assert!(!oddity.help.is_empty(), "{rtype} {text} has no help");
+        let violation = super::rdata_and_violation(rtype, text).expect(text).1.expect(text);
+        assert_eq!((violation.field, &*violation.message), (*field, *message), "{rtype} {text}");
+        assert!(!violation.help.is_empty(), "{rtype} {text} has no help");
     }
 }
 
@@ -257,9 +257,9 @@ fn lengths_are_limited() {
     assert_eq!((error.field, &*error.message), (1, "the operating system is longer than 255 octets"));
     assert!(rdata("HINFO", &format!("x {}", &string[1..])).is_ok());
 
-    let (split, oddity) = super::odd_rdata("TXT", &string).expect("a string of 256 octets is split");
+    let (split, violation) = super::rdata_and_violation("TXT", &string).expect("a string of 256 octets is split");
     assert_eq!((split.len(), split[0], split[256]), (258, 255, 1));
-    assert_eq!(oddity.expect("odd").message, "the text is longer than 255 octets and split");
+    assert_eq!(violation.expect("odd").message, "the text is longer than 255 octets and split");
     assert!(rdata("CAA", &format!("0 issue {string}")).is_ok(), "RFC 8659 4.1.1: values are not character strings");
 
     let salt = "00".repeat(256);

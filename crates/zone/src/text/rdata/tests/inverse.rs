@@ -172,8 +172,8 @@ proptest! {
     #[test]
     fn random_text(rtype in any_type(), text in "([0-9a-zA-Z+/=.:@!-]{1,8}|\"[^\"\\\\\n]{0,9}\"|\\\\[0-9]{0,4}|[0-9]{1,3})( ([0-9]{1,5}|[a-zA-Z.:=,-]{1,9}|AA==|\\.|A|\"[a-z ]*\")){0,8}") {
         let mut rdata = Vec::new();
-        if let Ok(oddity) = parse(rtype, &fields(&text), NameRef::ROOT, &mut rdata) {
-            prop_assert!(oddity.is_some() || check(rtype, &rdata) == Ok(()), "{rtype} {text}");
+        if let Ok(violation) = parse(rtype, &fields(&text), NameRef::ROOT, &mut rdata) {
+            prop_assert!(violation.is_some() || check(rtype, &rdata) == Ok(()), "{rtype} {text}");
             assert_inverse(rtype, &rdata)?;
         }
     }

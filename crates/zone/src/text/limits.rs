@@ -1,10 +1,10 @@
 //! How many records a zone may have and how many were read of it. For the parser only.
 
-use super::{Limits, Refusal};
+use super::{ErrorText, RecordLimits};
 
 /// The records read so far, against the limits.
-pub(super) struct Budget {
-    limits: Limits,
+pub(super) struct RecordCounter {
+    limits: RecordLimits,
     records: u64,
     generated: u64,
     /// Whether records are generated, or come from a file included before.
@@ -13,14 +13,14 @@ pub(super) struct Budget {
     is_exceeded: bool,
 }
 
-impl Budget {
-    pub fn new(limits: Limits) -> Budget {
-        Budget { limits, records: 0, generated: 0, is_generated: false, is_exceeded: false }
+impl RecordCounter {
+    pub fn new(limits: RecordLimits) -> RecordCounter {
+        RecordCounter { limits, records: 0, generated: 0, is_generated: false, is_exceeded: false }
     }
 
     /// Counts a record of so many octets; whether to take it. An error is to be reported.
     #[inline]
-    pub fn record(&mut self, octets: usize) -> Result<bool, Refusal> {
+    pub fn record(&mut self, octets: usize) -> Result<bool, ErrorText> {
         self.records += 1;
         if self.is_generated {
             self.generated += 1 + whole_units(octets);
@@ -30,26 +30,26 @@ impl Budget {
     }
 
     #[cold]
-    fn exceed(&mut self) -> Result<bool, Refusal> {
+    fn exceed(&mut self) -> Result<bool, ErrorText> {
         if std::mem::replace(&mut self.is_exceeded, true) {
             return Ok(false);
         }
         Err(if self.records > self.limits.records { self.too_many() } else { self.too_many_generated() })
     }
 
-    fn too_many(&self) -> Refusal {
+    fn too_many(&self) -> ErrorText {
         let message = format!("the zone has more than {} records", self.limits.records);
-        Refusal { message, help: "raise `max-records`" }
+        ErrorText { message, help: "raise `max-records`" }
     }
 
-    fn too_many_generated(&self) -> Refusal {
+    fn too_many_generated(&self) -> ErrorText {
         let limit = self.limits.generated;
         let message = format!("the zone has more than {limit} records that are generated or included again");
-        Refusal { message, help: "raise `max-generated`" }
+        ErrorText { message, help: "raise `max-generated`" }
     }
 
     /// Fails if so many records more would exceed a limit.
-    pub fn check_range(&self, records: u64) -> Result<(), Refusal> {
+    pub fn check_range(&self, records: u64) -> Result<(), ErrorText> {
         if self.generated.saturating_add(records) > self.limits.generated {
             return Err(self.too_many_generated());
         }
@@ -57,7 +57,7 @@ impl Budget {
     }
 
     /// Counts text that is generated, or that of a file included again: text without records takes time too.
-    pub fn text(&mut self, octets: usize) -> Result<(), Refusal> {
+    pub fn text(&mut self, octets: usize) -> Result<(), ErrorText> {
         let generated = self.generated.saturating_add(whole_units(octets));
         if generated > self.limits.generated {
             return Err(self.too_many_generated());
@@ -80,5 +80,5 @@ impl Budget {
 }
 
 fn whole_units(octets: usize) -> u64 {
-    (octets / Limits::UNIT) as u64
+    (octets / RecordLimits::UNIT) as u64
 }

@@ -5,24 +5,24 @@
 
 use std::fmt::{Display, Write};
 
-use crate::{Checks, Diagnostic, Place, Severity};
+use crate::{CheckMode, FilePosition, Finding, Severity};
 
 /// One check.
 #[derive(Debug)]
-pub struct Rule {
+pub struct Check {
     /// What is found: the start of the message, before what it is found at.
     pub message: &'static str,
     /// What to do about it; empty where the message says it.
     pub help: &'static str,
     /// How bad it is.
-    pub level: Level,
+    pub level: CheckLevel,
     /// The RFC and section that it follows from.
     pub rfc: &'static str,
 }
 
 /// What a finding means for the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum CheckLevel {
     /// The zone is refused: what is wrong cannot be served, or makes other answers wrong.
     Error,
     /// The zone is refused with `checks = "strict"` and loaded with a warning otherwise.
@@ -33,13 +33,13 @@ pub enum Level {
     Advice,
 }
 
-impl Rule {
+impl Check {
     /// How bad a finding by this rule is.
-    pub fn severity(&self, checks: Checks) -> Severity {
+    pub fn severity(&self, mode: CheckMode) -> Severity {
         match self.level {
-            Level::Error => Severity::Error,
-            Level::Strict => checks.severity(),
-            Level::Warning | Level::Advice => Severity::Warning,
+            CheckLevel::Error => Severity::Error,
+            CheckLevel::Strict => mode.severity(),
+            CheckLevel::Warning | CheckLevel::Advice => Severity::Warning,
         }
     }
 
@@ -54,8 +54,8 @@ impl Rule {
         message
     }
 
-    pub(crate) fn found(&self, checks: Checks, place: Place, detail: impl Display) -> Diagnostic {
-        Diagnostic { severity: self.severity(checks), place, message: self.message(detail), help: self.help.to_owned() }
+    pub(crate) fn finding(&self, mode: CheckMode, position: FilePosition, detail: impl Display) -> Finding {
+        Finding { severity: self.severity(mode), position, message: self.message(detail), help: self.help.to_owned() }
     }
 }
 
@@ -74,32 +74,32 @@ the zone, or `zonda check --strict`, findings marked so are errors.
 /// The table in Markdown, as a page of the manual.
 pub fn markdown() -> String {
     let mut out = String::from(INTRODUCTION);
-    for rule in RULES {
+    for rule in CHECKS {
         let level = match rule.level {
-            Level::Error => "error",
-            Level::Strict => "error if strict, else warning",
-            Level::Warning => "warning",
-            Level::Advice => "warning, by `zonda check` only",
+            CheckLevel::Error => "error",
+            CheckLevel::Strict => "error if strict, else warning",
+            CheckLevel::Warning => "warning",
+            CheckLevel::Advice => "warning, by `zonda check` only",
         };
         _ = writeln!(out, "| {} | {level} | {} |", rule.message, rule.rfc);
     }
     out
 }
 
-/// Makes a constant of each row, and [`RULES`] of all of them.
-macro_rules! rules {
+/// Makes a constant of each row, and [`CHECKS`] of all of them.
+macro_rules! checks {
     ($($name:ident: $level:ident, $rfc:literal, $message:literal, $help:literal;)*) => {
         $(
             #[doc = concat!("RFC ", $rfc, ": ", $message, ".")]
-            pub static $name: Rule = Rule { message: $message, help: $help, level: Level::$level, rfc: $rfc };
+            pub static $name: Check = Check { message: $message, help: $help, level: CheckLevel::$level, rfc: $rfc };
         )*
 
         /// All checks, in the order of the manual.
-        pub static RULES: &[&Rule] = &[$(&$name,)*];
+        pub static CHECKS: &[&Check] = &[$(&$name,)*];
     };
 }
 
-rules! {
+checks! {
     // The text.
     OUT_OF_ZONE: Strict, "1035 5.2", "a record out of the zone is left out", "take it out, or fix the name or the $ORIGIN before it";
     OTHER_ZONE: Strict, "1035 5.2", "the file is about another zone", "";
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn messages_are_told_apart_and_fit_a_table() {
-        for (at, rule) in RULES.iter().enumerate() {
-            assert!(RULES[..at].iter().all(|other| other.message != rule.message), "{}", rule.message);
+        for (at, rule) in CHECKS.iter().enumerate() {
+            assert!(CHECKS[..at].iter().all(|other| other.message != rule.message), "{}", rule.message);
             assert!(!rule.message.contains('|') && rule.rfc.starts_with(|digit: char| digit.is_ascii_digit()));
         }
     }
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn the_level_decides() {
         let severities = |level| {
-            let rule = Rule { message: "m", help: "", level, rfc: "1" };
-            [Checks::Lenient, Checks::Strict].map(|checks| rule.severity(checks))
+            let check = Check { message: "m", help: "", level, rfc: "1" };
+            [CheckMode::Lenient, CheckMode::Strict].map(|mode| check.severity(mode))
         };
-        assert_eq!(severities(Level::Error), [Severity::Error; 2]);
-        assert_eq!(severities(Level::Strict), [Severity::Warning, Severity::Error]);
-        assert_eq!(severities(Level::Advice), [Severity::Warning; 2]);
+        assert_eq!(severities(CheckLevel::Error), [Severity::Error; 2]);
+        assert_eq!(severities(CheckLevel::Strict), [Severity::Warning, Severity::Error]);
+        assert_eq!(severities(CheckLevel::Advice), [Severity::Warning; 2]);
     }
 }

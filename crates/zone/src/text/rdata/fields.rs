@@ -7,10 +7,10 @@ use wire::rdata::{Form, Part, RdataError, parts};
 use wire::{NameRef, Rtype};
 
 use super::super::Field;
-use super::{FieldError, Oddity, Outcome};
+use super::{FieldError, FieldResult, RuleViolation};
 
 /// The fields of one record, taken one by one.
-pub(super) struct Input<'i> {
+pub(super) struct RdataFields<'i> {
     rtype: Rtype,
     fields: &'i [Field<'i>],
     /// The number of the next field.
@@ -21,13 +21,13 @@ pub(super) struct Input<'i> {
     name: &'static str,
     origin: NameRef<'i>,
     start: usize,
-    oddity: Oddity,
+    violation: RuleViolation,
 }
 
-impl<'i> Input<'i> {
-    pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> Input<'i> {
+impl<'i> RdataFields<'i> {
+    pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> RdataFields<'i> {
         const NONE: &Part = &Part { name: "data", form: Form::Opaque };
-        Input { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start, oddity: None }
+        RdataFields { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start, violation: None }
     }
 
     pub fn rtype(&self) -> Rtype {
@@ -80,14 +80,14 @@ impl<'i> Input<'i> {
     }
 
     /// Takes the next field, quoted or not.
-    pub fn string(&mut self) -> Outcome<&'i [u8]> {
+    pub fn string(&mut self) -> FieldResult<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
         Ok(field.text)
     }
 
     /// Takes the next field, which may not be in quotes.
-    pub fn word(&mut self) -> Outcome<&'i [u8]> {
+    pub fn word(&mut self) -> FieldResult<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
         if field.quoted {
@@ -97,7 +97,7 @@ impl<'i> Input<'i> {
     }
 
     /// Checks that no field is left.
-    pub fn end(&self) -> Outcome {
+    pub fn end(&self) -> FieldResult {
         if self.is_at_end() { Ok(()) } else { Err(self.extra()) }
     }
 
@@ -105,27 +105,27 @@ impl<'i> Input<'i> {
     pub fn check(&mut self, out: &[u8], start: usize) {
         let (rdata, start) = (&out[self.start..], start - self.start);
         if let Err(RdataError::Form(_, rule)) = self.part.check(rdata, start..rdata.len()) {
-            self.odd(rule, self.usage());
+            self.violates(rule, self.usage());
         }
     }
 
     /// Notes that the field taken last is odd, and what of it: `what` is the predicate of the current part.
     #[cold]
-    pub fn odd(&mut self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
-        self.odd_at(self.last(), what, help);
+    pub fn violates(&mut self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
+        self.violates_at(self.last(), what, help);
     }
 
     /// As `odd`, for the field of that number.
     #[cold]
-    pub fn odd_at(&mut self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
-        if self.oddity.is_none() {
-            self.oddity = Some(self.wrong_at(field, what, help));
+    pub fn violates_at(&mut self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
+        if self.violation.is_none() {
+            self.violation = Some(self.wrong_at(field, what, help));
         }
     }
 
     /// What was noted first.
-    pub fn into_oddity(self) -> Oddity {
-        self.oddity
+    pub fn into_violation(self) -> RuleViolation {
+        self.violation
     }
 
     /// The error that the field taken last, read as the current part, is wrong: `what` is its predicate.

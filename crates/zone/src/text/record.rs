@@ -6,18 +6,19 @@ use std::sync::Arc;
 use memchr::memmem;
 use wire::{Class, Name, NameRef, Rtype};
 
-use super::budget::Budget;
 use super::directive::Include;
-use super::fault::{Fault, Findings, Spot};
-use super::scan::{Oddities, Position, Scanner};
+use super::error::{LineColumn, ParseError};
+use super::limits::RecordCounter;
+use super::scan::{LineStart, QuotePlacement, Scanner};
 use super::suggest::nearest;
-use super::{Field, Options, Record, Refusal, Sink, name, rdata, ttl};
-use crate::rules::{self, Rule};
-use crate::{Checks, Severity};
+use super::{ErrorText, Field, ParseOptions, RecordSink, ZoneRecord, name, rdata, ttl};
+use crate::check_list::{self, Check};
+use crate::finding::Findings;
+use crate::{CheckMode, Severity};
 
 /// What text further up means for an entry.
 #[derive(Clone)]
-pub(super) struct State {
+pub(super) struct ParserState {
     /// What completes relative names.
     pub origin: Name,
     /// The TTL of records that state none, by `$TTL` (RFC 2308 4).
@@ -32,11 +33,11 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct Owner {
     wire: Vec<u8>,
-    standing: Standing,
+    standing: OwnerStatus,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum OwnerStatus {
     /// No record has stated an owner yet.
     Unknown,
     /// Reported as wrong or missing: records without an owner of their own are checked, but not delivered.
@@ -46,31 +47,31 @@ enum Standing {
     Good,
 }
 
-impl State {
+impl ParserState {
     /// At the start of a zone file.
-    pub fn new(origin: NameRef<'_>) -> State {
-        let owner = Owner { wire: Vec::new(), standing: Standing::Unknown };
-        State { origin: origin.to_owned(), default_ttl: None, last_ttl: None, owner }
+    pub fn new(origin: NameRef<'_>) -> ParserState {
+        let owner = Owner { wire: Vec::new(), standing: OwnerStatus::Unknown };
+        ParserState { origin: origin.to_owned(), default_ttl: None, last_ttl: None, owner }
     }
 }
 
 /// The file that is read.
 #[derive(Clone, Copy)]
-pub(super) struct File<'a> {
+pub(super) struct FileId<'a> {
     pub name: &'a Arc<str>,
     /// In order of appearance.
     pub number: u16,
 }
 
 /// Reads entries into a sink.
-pub(super) struct Reader<'a, S> {
+pub(super) struct RecordParser<'a, S> {
     pub apex: NameRef<'a>,
-    pub checks: Checks,
-    pub file: File<'a>,
+    pub check_mode: CheckMode,
+    pub file: FileId<'a>,
     pub sink: &'a mut S,
     pub findings: &'a mut Findings,
-    pub state: &'a mut State,
-    pub budget: &'a mut Budget,
+    pub state: &'a mut ParserState,
+    pub budget: &'a mut RecordCounter,
     /// Whether the state is true, not a guess.
     pub is_in_order: bool,
     /// Whether the last TTL at the start, or that there was none, had a say in a record.
@@ -81,7 +82,7 @@ pub(super) struct Reader<'a, S> {
 }
 
 /// Why a reader stopped.
-pub(super) enum Stop {
+pub(super) enum StopReason {
     /// It read all entries that start before a given offset.
     Done,
     /// After an `$INCLUDE`.
@@ -94,30 +95,42 @@ pub(super) enum Stop {
 
 /// What stands between owner and RDATA.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct RecordHeader {
     pub ttl: Option<u32>,
     pub rtype: Rtype,
     /// The fields before the RDATA, the owner not counted.
     pub len: usize,
 }
 
-impl<'a, S: Sink> Reader<'a, S> {
+impl<'a, S: RecordSink> RecordParser<'a, S> {
     pub fn new(
-        options: &Options<'a>,
-        file: File<'a>,
+        options: &ParseOptions<'a>,
+        file: FileId<'a>,
         sink: &'a mut S,
         findings: &'a mut Findings,
-        state: &'a mut State,
-        budget: &'a mut Budget,
+        state: &'a mut ParserState,
+        budget: &'a mut RecordCounter,
     ) -> Self {
-        let Options { apex, checks, .. } = *options;
+        let ParseOptions { apex, check_mode, .. } = *options;
         let (is_in_order, relied_on_last_ttl, stated_ttl) = (true, false, false);
         let rdata = Vec::new();
-        Reader { apex, checks, file, sink, findings, state, budget, is_in_order, relied_on_last_ttl, stated_ttl, rdata }
+        RecordParser {
+            apex,
+            check_mode,
+            file,
+            sink,
+            findings,
+            state,
+            budget,
+            is_in_order,
+            relied_on_last_ttl,
+            stated_ttl,
+            rdata,
+        }
     }
 
     /// Reads the entries that start before `stop`, or up to an `$INCLUDE`.
-    pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> Stop {
+    pub fn run(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> StopReason {
         let mut fields = Vec::new();
         // The owner stated last, as written, as long as the same text means the same name.
         let mut stated: &[u8] = b"";
@@ -127,14 +140,14 @@ impl<'a, S: Sink> Reader<'a, S> {
             let read = scanner.entry(&mut fields);
             if scanner.is_cut_off(start) || !self.is_in_order && scanner.is_too_long() {
                 scanner.rewind(start);
-                return Stop::Before;
+                return StopReason::Before;
             }
             if scanner.is_too_long() {
                 return self.too_long(start);
             }
             if let Err(fault) = read {
                 if states_owner {
-                    self.state.owner.standing = Standing::Wrong;
+                    self.state.owner.standing = OwnerStatus::Wrong;
                     stated = b"";
                 }
                 self.error(*fault);
@@ -145,11 +158,11 @@ impl<'a, S: Sink> Reader<'a, S> {
                 stated = b"";
                 if !self.is_in_order && is_generate(first) {
                     scanner.rewind(start);
-                    return Stop::Before;
+                    return StopReason::Before;
                 }
                 match self.directive(first, rest) {
                     Ok(None) => Ok(()),
-                    Ok(Some(include)) => return Stop::Include(include),
+                    Ok(Some(include)) => return StopReason::Include(include),
                     Err(fault) => Err(fault),
                 }
             } else if states_owner {
@@ -164,15 +177,15 @@ impl<'a, S: Sink> Reader<'a, S> {
                 self.error(*fault);
             }
         }
-        Stop::Done
+        StopReason::Done
     }
 
     #[cold]
-    fn too_long(&mut self, start: Position) -> Stop {
-        let spot = Spot { line: start.line, column: 1 };
+    fn too_long(&mut self, start: LineStart) -> StopReason {
+        let spot = LineColumn { line: start.line, column: 1 };
         let help = "close its quotes and parentheses; what follows is not read";
-        self.error(*Fault::new(spot, "this entry is longer than any record", help));
-        Stop::TooLong
+        self.error(*ParseError::new(spot, "this entry is longer than any record", help));
+        StopReason::TooLong
     }
 
     //----------- records ------------------------------------------------------
@@ -183,12 +196,12 @@ impl<'a, S: Sink> Reader<'a, S> {
         line: u32,
         first: &Field<'_>,
         fields: &[Field<'_>],
-        oddities: &Oddities,
-    ) -> Result<(), Box<Fault>> {
-        if self.state.owner.standing == Standing::Unknown {
-            self.state.owner.standing = Standing::Wrong;
+        oddities: &QuotePlacement,
+    ) -> Result<(), Box<ParseError>> {
+        if self.state.owner.standing == OwnerStatus::Unknown {
+            self.state.owner.standing = OwnerStatus::Wrong;
             let help = "begin the line with an owner, or with @ for the origin";
-            return Err(Fault::at(first, "the first record has no owner", help));
+            return Err(ParseError::at(first, "the first record has no owner", help));
         }
         let head = self.head(first, fields)?;
         let last = fields.last().unwrap_or(first);
@@ -199,40 +212,40 @@ impl<'a, S: Sink> Reader<'a, S> {
     pub fn record(
         &mut self,
         line: u32,
-        head: Head,
+        head: RecordHeader,
         fields: &[Field<'_>],
         last: &Field<'_>,
-        oddities: &Oddities,
-    ) -> Result<(), Box<Fault>> {
+        oddities: &QuotePlacement,
+    ) -> Result<(), Box<ParseError>> {
         if let Some(spot) = oddities.missing_blank {
-            self.report(&rules::MISSING_BLANK, spot, "");
+            self.report(&check_list::MISSING_BLANK, spot, "");
         }
         // RFC 9460 2.1: only service parameters have a value in quotes behind their key.
         if let (Some(spot), false) = (oddities.joined_quote, matches!(head.rtype, Rtype::SVCB | Rtype::HTTPS)) {
-            self.report(&rules::MISSING_BLANK, spot, "");
-            return self.record(line, head, &split_joined(fields), last, &Oddities::default());
+            self.report(&check_list::MISSING_BLANK, spot, "");
+            return self.record(line, head, &split_joined(fields), last, &QuotePlacement::default());
         }
         self.rdata.clear();
         let fault = |wrong: rdata::FieldError| {
-            let spot = fields.get(wrong.field).map_or(Spot::behind(last), Spot::of);
-            Fault::new(spot, wrong.message, wrong.help)
+            let spot = fields.get(wrong.field).map_or(LineColumn::after(last), LineColumn::of);
+            ParseError::new(spot, wrong.message, wrong.help)
         };
         let parsed = rdata::parse(head.rtype, fields, self.state.origin.as_ref(), &mut self.rdata);
         if let Some(oddity) = parsed.map_err(fault)? {
-            self.add(*fault(*oddity), self.checks.severity());
+            self.add(*fault(*oddity), self.check_mode.severity());
         }
         let ttl = self.ttl(head, last);
         // Those that are left out count as well: they take time, too.
-        let refused = |Refusal { message, help }| Fault::at(last, message, help);
+        let refused = |ErrorText { message, help }| ParseError::at(last, message, help);
         let is_within = self.budget.record(self.state.owner.wire.len() + self.rdata.len()).map_err(refused)?;
         if head.rtype.is_reserved_for_messages() {
-            self.report(&rules::META_TYPE, Spot::of(last), head.rtype);
-        } else if is_within && self.state.owner.standing == Standing::Good {
+            self.report(&check_list::META_TYPE, LineColumn::of(last), head.rtype);
+        } else if is_within && self.state.owner.standing == OwnerStatus::Good {
             let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
             let (rtype, file) = (head.rtype, self.file.number);
-            self.sink.record(Record { owner, rtype, ttl, rdata: &self.rdata, file, line });
+            self.sink.record(ZoneRecord { owner, rtype, ttl, rdata: &self.rdata, file, line });
         }
-        if head.rtype == Rtype::SOA && self.state.owner.standing == Standing::OutOfZone {
+        if head.rtype == Rtype::SOA && self.state.owner.standing == OwnerStatus::OutOfZone {
             self.other_zone(fields.first().unwrap_or(last));
         }
         Ok(())
@@ -243,15 +256,15 @@ impl<'a, S: Sink> Reader<'a, S> {
         let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when stated");
         let detail = format!("it is read as {}, and this is the SOA record of {owner}", self.apex);
         let help = format!("name the file {owner}zone, or name the zone: --zone {owner}=FILE, or [[zone]] name");
-        let fault = Fault::at(field, rules::OTHER_ZONE.message(detail), help);
-        self.add(*fault, rules::OTHER_ZONE.severity(self.checks));
+        let fault = ParseError::at(field, check_list::OTHER_ZONE.message(detail), help);
+        self.add(*fault, check_list::OTHER_ZONE.severity(self.check_mode));
     }
 
     /// Takes the owner that a record states, and returns its text; that is empty if the owner is wrong or out of
     /// the zone, so that each such record is reported.
     fn owner_or_error<'t>(&mut self, field: &Field<'t>) -> &'t [u8] {
         match self.owner(field) {
-            Ok(()) if self.state.owner.standing == Standing::Good => field.text,
+            Ok(()) if self.state.owner.standing == OwnerStatus::Good => field.text,
             Ok(()) => b"",
             Err(fault) => {
                 self.error(*fault);
@@ -261,36 +274,36 @@ impl<'a, S: Sink> Reader<'a, S> {
     }
 
     /// Takes the owner that a record states.
-    pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Box<Fault>> {
+    pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Box<ParseError>> {
         let owner = &mut self.state.owner;
-        owner.standing = Standing::Wrong;
+        owner.standing = OwnerStatus::Wrong;
         owner.wire.clear();
         name::append(field.text, self.state.origin.as_ref(), &mut owner.wire)
-            .map_err(|error| Fault::at(field, error.to_string(), "correct the owner name"))?;
+            .map_err(|error| ParseError::at(field, error.to_string(), "correct the owner name"))?;
         let wire = NameRef::from_wire(&owner.wire).expect("a name that was just made");
         if wire.is_at_or_below(self.apex) {
-            owner.standing = Standing::Good;
+            owner.standing = OwnerStatus::Good;
         } else {
-            owner.standing = Standing::OutOfZone;
+            owner.standing = OwnerStatus::OutOfZone;
             let wire = wire.to_owned();
-            self.report(&rules::OUT_OF_ZONE, Spot::of(field), wire);
+            self.report(&check_list::OUT_OF_ZONE, LineColumn::of(field), wire);
         }
         if field.quoted {
-            self.report(&rules::QUOTED_OWNER, Spot::of(field), "");
+            self.report(&check_list::QUOTED_OWNER, LineColumn::of(field), "");
         }
         Ok(())
     }
 
     /// Reads TTL, class and type: the first two may be left out and stand in any order (RFC 1035 5.1).
-    pub fn head(&mut self, first: &Field<'_>, fields: &[Field<'_>]) -> Result<Head, Box<Fault>> {
+    pub fn head(&mut self, first: &Field<'_>, fields: &[Field<'_>]) -> Result<RecordHeader, Box<ParseError>> {
         let (mut ttl, mut has_class) = (None, false);
         for (at, field) in fields.iter().enumerate() {
             if field.quoted {
-                return Err(Fault::at(field, "TTL, class and type are not in quotes", "take the quotes away"));
+                return Err(ParseError::at(field, "TTL, class and type are not in quotes", "take the quotes away"));
             }
             if field.text.first().is_some_and(u8::is_ascii_digit) {
                 if ttl.is_some() {
-                    return Err(Fault::at(field, "the TTL is stated twice", "the type must follow"));
+                    return Err(ParseError::at(field, "the TTL is stated twice", "the type must follow"));
                 }
                 ttl = Some(self.stated(field)?);
                 continue;
@@ -302,29 +315,33 @@ impl<'a, S: Sink> Reader<'a, S> {
                 if rtype.is_meta() || rtype == Rtype::ALIAS {
                     self.check_type(field, rtype, fields.get(at + 1))?;
                 }
-                return Ok(Head { ttl, rtype, len: at + 1 });
+                return Ok(RecordHeader { ttl, rtype, len: at + 1 });
             }
             check_class(first, field, has_class)?;
             has_class = true;
         }
         let last = fields.last().unwrap_or(first);
-        Err(Fault::new(Spot::behind(last), "the type is missing", "a record is: owner, TTL, class, type, RDATA"))
+        Err(ParseError::new(
+            LineColumn::after(last),
+            "the type is missing",
+            "a record is: owner, TTL, class, type, RDATA",
+        ))
     }
 
     /// Refuses a type that messages use otherwise (RFC 6895 3.1), but for RDATA in the form of unknown types, as `next` says:
     /// such a record can be read and left out. Reports a type that is no ordinary data.
     #[cold]
-    fn check_type(&mut self, field: &Field<'_>, rtype: Rtype, next: Option<&Field<'_>>) -> Result<(), Box<Fault>> {
+    fn check_type(&mut self, field: &Field<'_>, rtype: Rtype, next: Option<&Field<'_>>) -> Result<(), Box<ParseError>> {
         if rtype.is_reserved_for_messages() {
             if next.is_some_and(|next| next.text == b"\\#") {
                 return Ok(());
             }
             let message = format!("{rtype} is a type of questions and messages, not of records");
-            return Err(Fault::at(field, message, "take the record out"));
+            return Err(ParseError::at(field, message, "take the record out"));
         }
         match rtype {
-            Rtype::ALIAS => self.report(&rules::ALIAS, Spot::of(field), ""),
-            _ => self.report(&rules::NO_DATA_TYPE, Spot::of(field), rtype),
+            Rtype::ALIAS => self.report(&check_list::ALIAS, LineColumn::of(field), ""),
+            _ => self.report(&check_list::NO_DATA_TYPE, LineColumn::of(field), rtype),
         }
         Ok(())
     }
@@ -334,18 +351,18 @@ impl<'a, S: Sink> Reader<'a, S> {
     /// Reads a TTL from text.
     ///
     /// RFC 2181 8: it is at most 2^31 - 1; a larger one is to be treated as 0.
-    pub fn stated(&mut self, field: &Field<'_>) -> Result<u32, Box<Fault>> {
+    pub fn stated(&mut self, field: &Field<'_>) -> Result<u32, Box<ParseError>> {
         let seconds =
-            ttl::parse(field.text).map_err(|wrong| Fault::at(field, format!("the TTL {wrong}"), ttl::HELP))?;
+            ttl::parse(field.text).map_err(|wrong| ParseError::at(field, format!("the TTL {wrong}"), ttl::HELP))?;
         if seconds <= ttl::MAX {
             return Ok(seconds);
         }
-        self.report(&rules::LARGE_TTL, Spot::of(field), seconds);
+        self.report(&check_list::LARGE_TTL, LineColumn::of(field), seconds);
         Ok(0)
     }
 
     /// The TTL of the record at hand: its own, that of `$TTL` (RFC 2308 4), or the last stated one (RFC 1035 5.1).
-    fn ttl(&mut self, head: Head, last: &Field<'_>) -> u32 {
+    fn ttl(&mut self, head: RecordHeader, last: &Field<'_>) -> u32 {
         if head.ttl.is_some() {
             self.stated_ttl = true;
             self.state.last_ttl = head.ttl;
@@ -362,10 +379,10 @@ impl<'a, S: Sink> Reader<'a, S> {
     fn first_ttl(&mut self, rtype: Rtype, last: &Field<'_>) -> u32 {
         let minimum = self.rdata.last_chunk::<4>().filter(|_| rtype == Rtype::SOA);
         let (rule, ttl) = match minimum.map(|minimum| u32::from_be_bytes(*minimum)) {
-            Some(minimum) => (&rules::NO_TTL_BUT_SOA, if minimum > ttl::MAX { 0 } else { minimum }),
-            None => (&rules::NO_TTL, 3600),
+            Some(minimum) => (&check_list::NO_TTL_BUT_SOA, if minimum > ttl::MAX { 0 } else { minimum }),
+            None => (&check_list::NO_TTL, 3600),
         };
-        self.report(rule, Spot::of(last), ttl);
+        self.report(rule, LineColumn::of(last), ttl);
         self.state.default_ttl = Some(ttl);
         ttl
     }
@@ -373,17 +390,17 @@ impl<'a, S: Sink> Reader<'a, S> {
     //----------- findings -----------------------------------------------------
 
     /// Reports what a check has found.
-    pub fn report(&mut self, rule: &Rule, spot: Spot, detail: impl Display) {
-        let fault = Fault::new(spot, rule.message(detail), rule.help);
-        self.add(*fault, rule.severity(self.checks));
+    pub fn report(&mut self, rule: &Check, spot: LineColumn, detail: impl Display) {
+        let fault = ParseError::new(spot, rule.message(detail), rule.help);
+        self.add(*fault, rule.severity(self.check_mode));
     }
 
-    fn error(&mut self, fault: Fault) {
+    fn error(&mut self, fault: ParseError) {
         self.add(fault, Severity::Error);
     }
 
-    fn add(&mut self, fault: Fault, severity: Severity) {
-        self.findings.add(self.file.name, Fault { severity, ..fault });
+    fn add(&mut self, fault: ParseError, severity: Severity) {
+        fault.report(severity, self.file.name, self.findings);
     }
 }
 
@@ -409,16 +426,18 @@ fn is_generate(first: &Field<'_>) -> bool {
 }
 
 /// Checks that a field which is neither TTL nor type is the class IN; `first` is the first field of the entry.
-fn check_class(first: &Field<'_>, field: &Field<'_>, is_second: bool) -> Result<(), Box<Fault>> {
+fn check_class(first: &Field<'_>, field: &Field<'_>, is_second: bool) -> Result<(), Box<ParseError>> {
     match Class::from_text(field.text) {
         None => Err(unknown_type(first, field)),
-        Some(_) if is_second => Err(Fault::at(field, "the class is stated twice", "the type must follow")),
+        Some(_) if is_second => Err(ParseError::at(field, "the class is stated twice", "the type must follow")),
         Some(Class::IN) => Ok(()),
-        Some(class) => Err(Fault::at(field, format!("the class is {class}"), "only records of class IN are served")),
+        Some(class) => {
+            Err(ParseError::at(field, format!("the class is {class}"), "only records of class IN are served"))
+        }
     }
 }
 
-fn unknown_type(first: &Field<'_>, field: &Field<'_>) -> Box<Fault> {
+fn unknown_type(first: &Field<'_>, field: &Field<'_>) -> Box<ParseError> {
     let mnemonics = Rtype::ALL.iter().filter(|rtype| !rtype.is_meta()).map(|rtype| rtype.to_string());
     let help = match nearest(field.text, mnemonics) {
         _ if field.text.starts_with(b"$") => "a directive stands at the start of its line".into(),
@@ -429,5 +448,5 @@ fn unknown_type(first: &Field<'_>, field: &Field<'_>) -> Box<Fault> {
         None => "a type without a mnemonic is written TYPE and its number (RFC 3597)".into(),
     };
     let shown = &field.text[..field.text.len().min(40)];
-    Fault::at(field, format!("unknown type {}", shown.escape_ascii()), help)
+    ParseError::at(field, format!("unknown type {}", shown.escape_ascii()), help)
 }
