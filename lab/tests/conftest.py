@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zonda_lab import experiment, load, machine
+from zonda_lab import experiment, load_generator, machine_info
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.hdr import Latency, write_log
-from zonda_lab.load import ZondaLoad
-from zonda_lab.record import Record, Results
-from zonda_lab.rig import Rig
+from zonda_lab.latency_histogram import LatencyHistogram, write_log
+from zonda_lab.load_generator import ZondaLoad
+from zonda_lab.namespaces import NamespaceNetwork
+from zonda_lab.results import Results, WindowRecord
 from zonda_lab.run import described
 
 FAKE = Path(__file__).with_name("fake_load.py")
@@ -85,7 +85,7 @@ def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
     program = tmp_path_factory.mktemp("bin") / "zonda-load"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     program.chmod(0o755)
-    found = load.find(str(program))
+    found = load_generator.find(str(program))
     assert isinstance(found, ZondaLoad)
     return found
 
@@ -98,7 +98,7 @@ def namespaces() -> None:
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed; help: apt-get install {package}")
     try:
-        Rig(RigSpec()).close()
+        NamespaceNetwork(RigSpec()).close()
     except LabError as error:
         pytest.skip(str(error).splitlines()[0])
 
@@ -122,17 +122,17 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def make_record() -> Callable[..., Record]:
+def make_record() -> Callable[..., WindowRecord]:
     """A window made up: `make_record(block, server="nsd", cpu_us_per_query=3.0)`."""
 
     def made(
         block: int, copy: int = 0, experiment: str = "E1", within: dict[str, str] | None = None, **given: object
-    ) -> Record:
+    ) -> WindowRecord:
         levels = {key: str(value) for key, value in given.items() if isinstance(value, str)}
         metrics = {key: float(value) for key, value in given.items() if isinstance(value, int | float)}
         treatment = {"server.name": levels.pop("server", "nsd"), **levels}
         start = f"{experiment}/{block}/{treatment}/{copy}"
-        return Record(
+        return WindowRecord(
             experiment,
             start,
             block,
@@ -161,7 +161,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
     results.create(
         {
             "options": {"quick": True, "server": ["nsd=/some/where/nsd"]},
-            "machine": machine.describe(),
+            "machine": machine_info.describe(),
             "generator": {"name": "zonda-load", "version": "0.1"},
             "began": "2026-01-01T00:00:00+00:00",
             "servers": servers,
@@ -174,7 +174,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
         for name, speed in (("nsd", 1.0), ("knot", 1.1)):
             for record in windows(block, name, speed, draw, results.folder):
                 results.append(record)
-    skipped = Record(
+    skipped = WindowRecord(
         "E16",
         "E16/s",
         0,
@@ -187,10 +187,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results
 
 
-def windows(block: int, name: str, speed: float, draw: np.random.Generator, folder: Path) -> list[Record]:
-    def made(experiment: str, treatment: dict[str, str], within: dict[str, str], **metrics: float) -> Record:
+def windows(block: int, name: str, speed: float, draw: np.random.Generator, folder: Path) -> list[WindowRecord]:
+    def made(experiment: str, treatment: dict[str, str], within: dict[str, str], **metrics: float) -> WindowRecord:
         key = f"{experiment}/{block}/{treatment}"
-        return Record(
+        return WindowRecord(
             experiment,
             key,
             block,
@@ -237,7 +237,7 @@ def windows(block: int, name: str, speed: float, draw: np.random.Generator, fold
             )
             found[-1].block = block * 2 + (name == "knot")
     found[-1].latency_reasons = ["the generator was 2000 µs off its schedule (99 %), 100 µs are allowed"]
-    latency = Latency()
+    latency = LatencyHistogram()
     for value in draw.lognormal(4, 0.3, 500):
         latency.add(float(value))
     record = made(

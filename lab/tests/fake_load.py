@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from zonda_lab.hdr import Latency
+from zonda_lab.latency_histogram import LatencyHistogram
 from zonda_lab.probe import query as message
 
 AXFR = 252
@@ -98,7 +98,7 @@ class Asking:
         self.waiting: dict[int, tuple[int, float, float]] = {}
         self.counts = {"queries": 0, "responses": 0, "timeouts": 0}
         self.rcodes: dict[str, int] = {}
-        self.intended, self.actual, self.errors = Latency(), Latency(), Latency()
+        self.intended, self.actual, self.errors = LatencyHistogram(), LatencyHistogram(), LatencyHistogram()
         self.wrong: list[str] = []
 
     def send(self, number: int, due: float) -> None:
@@ -176,7 +176,7 @@ def hold(given: argparse.Namespace) -> None:
             failed += 1
     took = time.monotonic() - began
     say({"type": "event", "msg_type": "open", "msg": "all open", "zonda": {"open": len(opened), "failed": failed}})
-    probes, latency = [0, 0], Latency()
+    probes, latency = [0, 0], LatencyHistogram()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((given.server, given.port))
         probe.settimeout(0.2)

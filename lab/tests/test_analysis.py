@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from zonda_lab import analysis, statistics
-from zonda_lab.experiment import Analysis, Claim
-from zonda_lab.record import Record
+from zonda_lab.experiment import AnalysisSpec, Claim
+from zonda_lab.results import WindowRecord
 
-Make = Callable[..., Record]
-PLAN = Analysis(metric="cpu_us_per_query", compare="server.name", baseline="nsd", metrics=["answered_qps"])
+Make = Callable[..., WindowRecord]
+PLAN = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd", metrics=["answered_qps"])
 
 
 def blocks(
     make_record: Make, ratios: dict[str, float], n: int = 12, noise: float = 0.01, seed: int = 3
-) -> list[Record]:
+) -> list[WindowRecord]:
     """Interleaved starts on a machine that drifts by 30 %; the baseline twice."""
     draw = np.random.default_rng(seed)
     records = []
@@ -74,7 +74,7 @@ def test_a_window_with_a_spoilt_latency_counts_for_all_the_rest(make_record: Mak
     records[0].latency_reasons = records[1].latency_reasons = ["late"]
     assert len(analysis.table(records, "cpu_us_per_query")[0].values) == 4
     assert sorted(analysis.table(records, "latency_p99_us")[0].values) == [2, 3]
-    plan = Analysis(metric="cpu_us_per_query", compare="server.name", metrics=["latency_p99_us"])
+    plan = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", metrics=["latency_p99_us"])
     assert [found.metric for found in analysis.findings(records, plan)] == ["cpu_us_per_query", "latency_p99_us"]
     assert [found.metric for found in analysis.findings(records[:2], plan)] == ["cpu_us_per_query"]
     claim = Claim("x", "y", "latency_p99_us", {"server.name": "nsd"})
@@ -102,7 +102,7 @@ def test_several_windows_of_one_start_are_one_value(make_record: Make) -> None:
 
 def test_zero_is_no_ratio(make_record: Make) -> None:
     records = [make_record(b, server=s, lost=0) for b in range(5) for s in ("nsd", "knot")]
-    plan = Analysis(metric="lost", compare="server.name", baseline="nsd")
+    plan = AnalysisSpec(metric="lost", compare="server.name", baseline="nsd")
     found = analysis.findings(records, plan)[0]
     assert found.cells[0].median == 0 and found.strata == []
 

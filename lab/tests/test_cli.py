@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import cli
-from zonda_lab.load import ZondaLoad
+from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.progress import Progress, clock
-from zonda_lab.record import Record
+from zonda_lab.results import WindowRecord
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -121,7 +121,7 @@ def test_progress_scales_what_is_left_by_how_the_past_went(capsys: pytest.Captur
     progress = Progress(100.0)
     progress.begin("E1 nsd", 50.0)
     progress.began -= 100.0  # the first half took twice its time
-    progress.window(Record("E1", "s", 0, 0, {}, valid=False, reasons=["a reason"]))
+    progress.window(WindowRecord("E1", "s", 0, 0, {}, valid=False, reasons=["a reason"]))
     progress.end()
     assert progress.left_s() == pytest.approx(100.0, rel=0.01)
     progress.close()

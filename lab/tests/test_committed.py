@@ -7,7 +7,7 @@ import pytest
 
 from zonda_lab import cli, report
 from zonda_lab.experiment import catalogue
-from zonda_lab.record import Results
+from zonda_lab.results import Results
 
 RECORDS = Path(__file__).parents[1] / "records"
 PUBLISHED = [f"e{path.stem[1:]}" for path in catalogue() if int(path.stem[1:3]) <= 20]

@@ -16,18 +16,18 @@ import pytest
 from conftest import small_experiment
 
 from zonda_lab import report, run, validity
+from zonda_lab.block_design import plan_starts
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, Timing, Traffic, ZoneSpec, load
-from zonda_lab.load import ZondaLoad
-from zonda_lab.plan import plan
+from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec, load
+from zonda_lab.harness import Harness
+from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.procedures.peak import Search, Trial
-from zonda_lab.procedures.queries import window
+from zonda_lab.procedures.queries import measure_window
 from zonda_lab.progress import Progress
-from zonda_lab.record import Record, Results
-from zonda_lab.series import Telemetry
-from zonda_lab.servers import ADAPTERS, Echo, Feature, Installed
-from zonda_lab.stage import Stage
-from zonda_lab.validity import Window, reasons
+from zonda_lab.results import Results, WindowRecord
+from zonda_lab.servers import ADAPTERS, Echo, Feature, InstalledServer
+from zonda_lab.telemetry_series import Telemetry
+from zonda_lab.validity import ValidityInput, reasons
 
 pytestmark = pytest.mark.usefixtures("namespaces", "compiler")
 RATE = 500.0
@@ -45,19 +45,19 @@ def faulty(options: list[str], seconds: float = 2.0) -> Settings:
         server=ServerSpec("echo", options={"echo": options}),
         zones=ZoneSpec("root", records=20),
         queries=QuerySpec(count=200),
-        traffic=Traffic(rate=RATE),
-        timing=Timing(seconds=seconds),
+        traffic=TrafficSpec(rate=RATE),
+        timing=TimingSpec(seconds=seconds),
     )
 
 
 def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float], list[str]]:
     """One window; the reasons that are about the machine are not looked at, for it may be busy."""
-    installed = {"echo": Installed("echo", Faulty(), ADAPTERS["echo"].find(), "1.0")}
-    with Stage(settings, installed, generator) as stage:
-        server = stage.start_server()
-        stage.wait_ready(server)
-        outcome = window(stage, server, settings)
-        seen = Window(stage.observed(outcome.span), outcome.span.seconds, 2.0, outcome.result, outcome.died)
+    installed = {"echo": InstalledServer("echo", Faulty(), ADAPTERS["echo"].find(), "1.0")}
+    with Harness(settings, installed, generator) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
+        outcome = measure_window(harness, server, settings)
+        seen = ValidityInput(harness.observed(outcome.span), outcome.span.seconds, 2.0, outcome.result, outcome.died)
     return outcome.metrics, [reason for reason in reasons(seen) if "answers are wrong" in reason or "died" in reason]
 
 
@@ -133,7 +133,7 @@ def run_it(path: Path, folder: Path, generator: ZondaLoad) -> Results:
     if not folder.exists():
         results.create(run.manifest([experiment], installed, {}, generator, {}))
     with Path(os.devnull).open("w") as quiet:
-        run.Runner(results, installed, generator, Progress(1.0, quiet)).run(plan(experiment, 1))
+        run.Runner(results, installed, generator, Progress(1.0, quiet)).run(plan_starts(experiment, 1))
     return results
 
 
@@ -170,7 +170,7 @@ def test_records_hold_telemetry_histograms_and_the_window(results: Results) -> N
         assert record.metrics["sent_qps"] == pytest.approx(300, rel=0.02)
 
 
-def invalid_and_skipped(records: list[Record]) -> list[str]:
+def invalid_and_skipped(records: list[WindowRecord]) -> list[str]:
     return [record.skipped or "; ".join(record.reasons) for record in records]
 
 
@@ -214,9 +214,9 @@ def test_a_server_that_does_not_start_is_one_invalid_record(small: Path, tmp_pat
 
 def test_a_server_that_dies_in_mid_run_makes_the_window_invalid(fake_load: ZondaLoad) -> None:
     settings = faulty([], seconds=1.0)
-    with Stage(settings, {"echo": ADAPTERS["echo"].installed()}, fake_load) as stage:
-        server = stage.start_server()
-        stage.wait_ready(server)
+    with Harness(settings, {"echo": ADAPTERS["echo"].installed()}, fake_load) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
         server.process.signal(signal.SIGKILL)
         assert server.process.wait(5)
         with pytest.raises(LabError, match="server ended"):

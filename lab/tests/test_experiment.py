@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import experiment, plan
+from zonda_lab import block_design, experiment
+from zonda_lab.duration_estimate import estimate_s
 from zonda_lab.errors import LabError
-from zonda_lab.estimate import estimate_s
 from zonda_lab.metrics import METRICS
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.report.plots import PLOTS
@@ -60,7 +60,7 @@ def test_the_catalogue_is_complete() -> None:
 @pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
 def test_every_experiment_is_whole(path: Path, quick: bool) -> None:
     loaded = experiment.load(path, quick)
-    document = loaded.document
+    document = loaded.definition
     assert document.id == f"E{int(path.stem[1:3])}"
     assert path.stem[4:] == document.name
     assert document.question and document.why and document.source and document.expect
@@ -75,12 +75,12 @@ def test_every_experiment_is_whole(path: Path, quick: bool) -> None:
 
 def test_all_quick_forms_fit_into_a_quarter_of_an_hour() -> None:
     small = [experiment.load(path, quick=True) for path in FILES]
-    assert sum(estimate_s(plan.plan(each, 1)) for each in small) < 900
+    assert sum(estimate_s(block_design.plan_starts(each, 1)) for each in small) < 900
 
 
 def estimated(word: str, *changes: str) -> dict[str, float]:
     """Seconds of a start in the small form, by its treatment."""
-    starts = plan.plan(experiment.load(experiment.find(word)[0], quick=True, changes=changes), 1)
+    starts = block_design.plan_starts(experiment.load(experiment.find(word)[0], quick=True, changes=changes), 1)
     return {start.treatment.label: estimate_s([start]) for start in starts}
 
 
@@ -155,7 +155,7 @@ def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
 
 
 def test_a_plan_is_randomised_complete_blocks_with_the_baseline_twice(small: Path) -> None:
-    starts = plan.plan(experiment.load(small), seed=1)
+    starts = block_design.plan_starts(experiment.load(small), seed=1)
     treatments = 3 * 2 + 3  # three servers, two tunings, the default again for each server
     assert len(starts) == 4 * treatments
     orders = []
@@ -166,8 +166,12 @@ def test_a_plan_is_randomised_complete_blocks_with_the_baseline_twice(small: Pat
         assert all(start.treatment.levels["tuning"] == "default" for start in mine if start.treatment.copy)
         orders.append([start.key.split("/", 2)[2] for start in mine])
     assert len({tuple(order) for order in orders}) > 1
-    assert [start.key for start in plan.plan(experiment.load(small), seed=1)] == [start.key for start in starts]
-    assert [start.key for start in plan.plan(experiment.load(small), seed=2)] != [start.key for start in starts]
+    assert [start.key for start in block_design.plan_starts(experiment.load(small), seed=1)] == [
+        start.key for start in starts
+    ]
+    assert [start.key for start in block_design.plan_starts(experiment.load(small), seed=2)] != [
+        start.key for start in starts
+    ]
 
 
 def test_every_metric_says_what_it_is() -> None:

@@ -17,19 +17,19 @@ from conftest import small_experiment
 from ssh_hosts import ADDRESSES, Hosts, make
 
 from zonda_lab import cli, doctor
+from zonda_lab.block_design import plan_starts
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
 from zonda_lab.experiment import PrimarySpec, RigSpec, Settings, load
-from zonda_lab.fleet import connection, read
 from zonda_lab.fleet import doctor as fleet_doctor
-from zonda_lab.fleet.connection import Connection, ConnectionLostError
+from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
+from zonda_lab.fleet.ssh import ConnectionLostError, SshConnection
 from zonda_lab.host import forget_pages
-from zonda_lab.load import ZondaLoad
-from zonda_lab.model import Endpoint
-from zonda_lab.plan import plan
+from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.progress import Progress
-from zonda_lab.record import Results
+from zonda_lab.results import Results
 from zonda_lab.run import Runner
+from zonda_lab.server_config import Endpoint
 from zonda_lab.servers import ADAPTERS
 
 pytestmark = pytest.mark.usefixtures("namespaces", "compiler")
@@ -132,7 +132,7 @@ def test_doctor_tells_of_every_machine_that_cannot_be_reached(
     path = changed(hosts, tmp_path, '.11"\naddress', '.11:23"\naddress')
     assert lab("doctor", "--inventory", str(path)) == 1
     told = capsys.readouterr().out
-    assert "bad     player1: root@10.77.0.11:23 cannot be reached: Connection refused\n        is it up" in told
+    assert "bad     player1: root@10.77.0.11:23 cannot be reached: SshConnection refused\n        is it up" in told
     assert "good    server: " in told and "good    player2: " in told
 
 
@@ -220,7 +220,7 @@ def test_what_is_not_set_up_there_is_told_and_not_changed(fleet: Fleet) -> None:
     ("old", "new", "message"),
     [
         ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.99"', "player2: root@10.77.0.99 cannot be reached: "),
-        ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.12:23"', "cannot be reached: Connection refused"),
+        ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.12:23"', "cannot be reached: SshConnection refused"),
         ('address = "10.77.0.2"', 'address = "10.77.0.3"', "server: root@10.77.0.2 has no address 10.77.0.3"),
         ("user", "host", "server: root@10.77.0.2 refuses "),
         ("known_hosts", "nobody_known", "other.toml: server: known-hosts: no file "),
@@ -275,17 +275,17 @@ def test_a_host_that_accepts_and_says_nothing_is_left_and_tried_again(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its kernel acknowledges all that is sent; the SSH library waits an hour for an answer."""
-    monkeypatch.setattr(connection, "LOST_S", 2.0)
-    start, stopped = Connection.start, list[str]()
+    monkeypatch.setattr(ssh, "LOST_S", 2.0)
+    start, stopped = SshConnection.start, list[str]()
 
-    def start_when_stopped(self: Connection, argv: list[str | Path]) -> Any:
+    def start_when_stopped(self: SshConnection, argv: list[str | Path]) -> Any:
         if self.spec.name == "player1" and not stopped:
             stopped.extend(sessions(hosts, "player1"))
             signal_all(hosts, "player1", "STOP", stopped)
         return start(self, argv)
 
     with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet:
-        monkeypatch.setattr(Connection, "start", start_when_stopped)
+        monkeypatch.setattr(SshConnection, "start", start_when_stopped)
         fleet.connect()
         assert stopped and all(player.alive for player in fleet.players)
         signal_all(hosts, "player1", "KILL", stopped)
@@ -312,7 +312,7 @@ def test_a_killed_lab_leaves_nothing_on_any_machine(hosts: Hosts) -> None:
     script = f"""
 import time
 from pathlib import Path
-from zonda_lab.fleet import read
+from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
 fleet = Fleet(read(Path({str(hosts.inventory)!r}))).__enter__()
 fleet.connect()
@@ -351,9 +351,9 @@ def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
         killer.start()
         try:
             with pytest.raises(
-                HostLostError, match=r"player2: root@10\.77\.0\.12 cannot be reached: Connection refused"
+                HostLostError, match=r"player2: root@10\.77\.0\.12 cannot be reached: SshConnection refused"
             ):
-                runner.run(plan(experiment, 1))
+                runner.run(plan_starts(experiment, 1))
         finally:
             killer.join()
             hosts.start("player2")

@@ -7,9 +7,9 @@ import pytest
 from zonda_lab import cli
 from zonda_lab.errors import LabError
 from zonda_lab.fleet import Inventory, read
-from zonda_lab.fleet.clock import Clock, Exchange, drift_ppm, estimate
+from zonda_lab.fleet.clock_offset import ClockOffset, Exchange, drift_ppm, estimate
 from zonda_lab.schema import reference
-from zonda_lab.series import Telemetry, with_clients
+from zonda_lab.telemetry_series import Telemetry, with_clients
 
 GOOD = """
 [programs]
@@ -102,7 +102,7 @@ def test_a_clock_that_jumps_while_it_is_read_is_no_clock() -> None:
 
 
 def test_drift_has_an_uncertainty() -> None:
-    drift, uncertain = drift_ppm(Clock(1.0, 0.0001, 0.001), Clock(1.0005, 0.0001, 0.001), 10.0)
+    drift, uncertain = drift_ppm(ClockOffset(1.0, 0.0001, 0.001), ClockOffset(1.0005, 0.0001, 0.001), 10.0)
     assert drift == pytest.approx(50) and uncertain == pytest.approx(20)
 
 

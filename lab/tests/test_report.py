@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import report
-from zonda_lab.record import Results
-from zonda_lab.report.words import number
+from zonda_lab.report.number_format import number
+from zonda_lab.results import Results
 
 VOID = {"meta", "br", "img", "hr", "link", "input", "path", "use", "rect", "circle"}
 
@@ -120,7 +120,7 @@ def test_numbers_are_short() -> None:
 
 
 LOOK = """<script>addEventListener("load", () => {
-  const shown = [...document.querySelectorAll("svg, table")].filter(element => !element.closest("details"));
+  const shown = [...definition.querySelectorAll("svg, table")].filter(element => !element.closest("details"));
   const boxes = shown.map(element => element.getBoundingClientRect());
   document.body.dataset.empty = boxes.filter(box => box.width < 50 || box.height < 20).length;
   document.body.dataset.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;

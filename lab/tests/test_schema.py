@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import Document
+from zonda_lab.experiment import ExperimentDefinition
 from zonda_lab.schema import doc, parse, reference, section
 
 
@@ -50,7 +50,7 @@ def test_every_mistake_is_named_with_its_place(table: dict[str, object], message
 
 
 def test_every_key_of_an_experiment_is_documented() -> None:
-    keys = list(reference(Document))
+    keys = list(reference(ExperimentDefinition))
     assert len(keys) > 60
     assert all(documentation for _, _, _, documentation in keys)
     assert ("traffic.timeout-ms", "a whole number", "1000", "an answer later than this counts as none") in keys

@@ -11,14 +11,14 @@ import pytest
 from zonda_lab import probe
 from zonda_lab.credentials import TSIG
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, Timing, ZoneSpec
-from zonda_lab.load import UpdateJob, ZondaLoad, read_summary
-from zonda_lab.model import Endpoint, Primary, Setup, Tsig, Zone
+from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, TimingSpec, ZoneSpec
+from zonda_lab.harness import Harness, set_serial
+from zonda_lab.load_generator import UpdateJob, ZondaLoad, read_summary
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.process import descendants
-from zonda_lab.servers import ADAPTERS, Feature, Installed
+from zonda_lab.server_config import Endpoint, Primary, ServerConfig, Tsig, Zone
+from zonda_lab.servers import ADAPTERS, Feature, InstalledServer
 from zonda_lab.servers.adapter import at_least
-from zonda_lab.stage import Stage, set_serial
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 REAL = [name for name in ADAPTERS if name not in ("echo", "null")]
@@ -26,7 +26,7 @@ ZONES = ZoneSpec("tiny", zones=5, records=0)
 TRIES = {"yadifa": 3}  # on a busy machine it loses a first transfer now and then, and tries again after a minute
 
 
-def here(name: str) -> Installed:
+def here(name: str) -> InstalledServer:
     try:
         return ADAPTERS[name].installed()
     except LabError as error:
@@ -34,7 +34,7 @@ def here(name: str) -> Installed:
 
 
 def settings(server: str, **change: object) -> Settings:
-    given = {"timing": Timing(finish_s=15.0, ready_s=15.0), **change}
+    given = {"timing": TimingSpec(finish_s=15.0, ready_s=15.0), **change}
     return Settings(server=ServerSpec(server), zones=ZONES, **given)  # type: ignore[arg-type]
 
 
@@ -42,11 +42,11 @@ def settings(server: str, **change: object) -> Settings:
 def test_it_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) -> None:
     installed = here(name)
     assert installed.version != "unknown"
-    with Stage(settings(name), {name: installed}, fake_load) as stage:
-        server = stage.start_server()
-        assert 0 < stage.wait_ready(server) < 10
-        names = [zone.name for zone in server.setup.zones]
-        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
+    with Harness(settings(name), {name: installed}, fake_load) as harness:
+        server = harness.start_server()
+        assert 0 < harness.wait_ready(server) < 10
+        names = [zone.name for zone in server.config.zones]
+        with harness.network.client.udp_socket(server.config.endpoint) as asking:
             assert probe.watch(asking, names, 5.0).missing == []
         assert server.process.cpu_s() > 0 and server.process.memory().rss_kb > 500
         pids = descendants(server.process.pid)
@@ -64,12 +64,12 @@ def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: Zonda
         pytest.skip(f"{name} {secondary.version} cannot do {lacking.pop().value}")
     spec = PrimarySpec(primary.label, "tls" if tls else "tcp", tsig, addresses=2)
     for _ in range(TRIES.get(name, 1)):
-        with Stage(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as stage:
-            stage.start_primary(stage.zones.zones)
-            server = stage.start_server(stage.secondary_zones())
-            with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
+        with Harness(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as harness:
+            harness.start_primary(harness.zones.zones)
+            server = harness.start_server(harness.secondary_zones())
+            with harness.network.client.udp_socket(server.config.endpoint) as asking:
                 arrivals = probe.watch(
-                    asking, [zone.name for zone in server.setup.zones], 15.0, tick=server.process.require_alive
+                    asking, [zone.name for zone in server.config.zones], 15.0, tick=server.process.require_alive
                 )
             told = server.process.tail()
         if not arrivals.missing:
@@ -80,15 +80,15 @@ def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: Zonda
 @pytest.mark.parametrize("name", REAL)
 def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad) -> None:
     installed = here(name)
-    with Stage(settings(name), {name: installed}, fake_load) as stage:
-        zones = stage.changeable_zones()
-        server = stage.start_server(zones)
-        stage.wait_ready(server)
+    with Harness(settings(name), {name: installed}, fake_load) as harness:
+        zones = harness.changeable_zones()
+        server = harness.start_server(zones)
+        harness.wait_ready(server)
         time.sleep(1.1)  # some compare times of files in whole seconds
         assert zones[0].file is not None
         set_serial(zones[0].file, NEW_SERIAL)
-        stage.reload(server)
-        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
+        harness.reload(server)
+        with harness.network.client.udp_socket(server.config.endpoint) as asking:
             new = probe.watch(asking, [zones[0].name], 10.0, lambda reply: probe.serial(reply) == NEW_SERIAL)
         assert new.missing == [], server.process.tail()
 
@@ -100,17 +100,17 @@ def test_updates_are_signed_where_the_experiment_says_so(name: str, tsig: bool, 
     installed = here(name)
     if lacking := {Feature.UPDATE, Feature.TSIG} - installed.adapter.features(installed.version):
         pytest.skip(f"{name} {installed.version} cannot do {lacking.pop().value}")
-    asked = settings(name, primary=PrimarySpec(tsig=tsig), timing=Timing(seconds=0.1, ready_s=15.0))
-    with Stage(asked, {name: installed}, fake_load) as stage:
-        server = stage.start_server(stage.changeable_zones(), updates=True)
-        stage.wait_ready(server)
+    asked = settings(name, primary=PrimarySpec(tsig=tsig), timing=TimingSpec(seconds=0.1, ready_s=15.0))
+    with Harness(asked, {name: installed}, fake_load) as harness:
+        server = harness.start_server(harness.changeable_zones(), updates=True)
+        harness.wait_ready(server)
 
         def done(key: Tsig | None) -> float:
-            job = UpdateJob(server.setup.endpoint, server.setup.zones[0].name, 20.0, 0.2, key)
-            result = read_summary(stage.run_load(fake_load.update(job), 1.0))
+            job = UpdateJob(server.config.endpoint, server.config.zones[0].name, 20.0, 0.2, key)
+            result = read_summary(harness.run_load(fake_load.update(job), 1.0))
             return result.rcodes["NOERROR"] / result.sent
 
-        assert done(server.setup.tsig) == 1.0
+        assert done(server.config.tsig) == 1.0
         assert done(None) == (0.0 if tsig else 1.0)
 
 
@@ -118,7 +118,7 @@ def test_updates_are_signed_where_the_experiment_says_so(name: str, tsig: bool, 
 def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: Path) -> None:
     """Nothing of the model is dropped silently: each value stands in some file."""
     folder = tmp_path
-    setup = Setup(
+    config = ServerConfig(
         directory=folder,
         endpoint=Endpoint("10.53.0.2"),
         zones=(Zone("a.test.", folder / "a.zone"), Zone("b.test.", primary=Primary(Endpoint("10.53.1.9", 5399)))),
@@ -129,7 +129,7 @@ def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: Pat
         tsig=TSIG if Feature.TSIG in ADAPTERS[name].features("99.9") else None,
         options=("# an option of its own",),
     )
-    text = "".join(ADAPTERS[name].files(setup).values())
+    text = "".join(ADAPTERS[name].files(config).values())
     for value in (
         "10.53.0.2",
         "10.53.0.3",
@@ -145,9 +145,9 @@ def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: Pat
         "# an option",
     ):
         assert value in text, value
-    if setup.tsig:
-        assert setup.tsig.secret in text
-    assert "10.53.0.99" not in "".join(ADAPTERS[name].files(dataclasses.replace(setup, notify=())).values())
+    if config.tsig:
+        assert config.tsig.secret in text
+    assert "10.53.0.99" not in "".join(ADAPTERS[name].files(dataclasses.replace(config, notify=())).values())
 
 
 def test_versions_are_compared_by_their_numbers() -> None:

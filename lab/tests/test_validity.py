@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from zonda_lab import validity
-from zonda_lab.load import LoadResult
-from zonda_lab.predict import port_bound
-from zonda_lab.series import Telemetry, net, saturated
+from zonda_lab.load_generator import LoadResult
+from zonda_lab.port_exhaustion import port_bound
+from zonda_lab.telemetry_series import Telemetry, net, saturated
 
 
 def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
@@ -57,9 +57,9 @@ def reasons(seen: Telemetry | None = None, loaded: LoadResult | None = None, **c
     return validity.reasons(window(seen, loaded, **change))
 
 
-def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> validity.Window:
+def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> validity.ValidityInput:
     values: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "died": False, "latency_p50_us": 100.0}
-    return validity.Window(seen or telemetry(), result=loaded or result(), **{**values, **change})
+    return validity.ValidityInput(seen or telemetry(), result=loaded or result(), **{**values, **change})
 
 
 def test_a_good_window_is_valid() -> None:

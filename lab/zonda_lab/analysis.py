@@ -12,13 +12,13 @@ from typing import Literal
 import numpy as np
 
 from zonda_lab import statistics as st
-from zonda_lab.experiment import Analysis, Claim, Published
+from zonda_lab.experiment import AnalysisSpec, Claim, Published
 from zonda_lab.metrics import METRICS, level_words
-from zonda_lab.record import Record, selected
+from zonda_lab.results import WindowRecord, selected
 
 Verdict = Literal["better", "worse", "different", "equal", "undetected", "too few"]
 Levels = tuple[tuple[str, str], ...]
-FEW = 3  # blocks; below this nothing is said about differences
+MIN_STARTS = 3  # blocks; below this nothing is said about differences
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LevelComparison:
     """A level against the baseline, all other levels being equal."""
 
     stratum: dict[str, str]
@@ -61,13 +61,13 @@ class Stratum:
     levels: dict[str, str]
     omnibus: list[st.Test]
     variances: st.Test | None
-    comparisons: list[Comparison]
-    tukey: list[st.Pair]
-    games_howell: list[st.Pair]
+    comparisons: list[LevelComparison]
+    tukey: list[st.PairwiseTest]
+    games_howell: list[st.PairwiseTest]
 
 
 @dataclass(frozen=True)
-class Finding:
+class MetricAnalysis:
     """Everything about one metric of one experiment."""
 
     metric: str
@@ -77,7 +77,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Checked:
+class ClaimCheck:
     """A published claim and what came out here."""
 
     claim: Claim
@@ -98,7 +98,7 @@ class Checked:
         return "confirmed" if inside else "agrees, but the interval is wider"
 
 
-def findings(records: Sequence[Record], analysis: Analysis) -> list[Finding]:
+def findings(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
     """One finding for each metric that was measured, the deciding one first."""
     wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
     return [
@@ -108,11 +108,11 @@ def findings(records: Sequence[Record], analysis: Analysis) -> list[Finding]:
     ]
 
 
-def finding(records: Sequence[Record], metric: str, analysis: Analysis) -> Finding:
+def finding(records: Sequence[WindowRecord], metric: str, analysis: AnalysisSpec) -> MetricAnalysis:
     """Cells, comparisons and the A/A control of one metric."""
     cells = table(records, metric)
     if not analysis.baseline:
-        return Finding(metric, cells)
+        return MetricAnalysis(metric, cells)
     grouped: dict[Levels, list[Cell]] = defaultdict(list)
     for cell in cells:
         grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
@@ -127,10 +127,10 @@ def finding(records: Sequence[Record], metric: str, analysis: Analysis) -> Findi
         and _positive(second)
     ]
     alarms = st.false_alarms([a for a, _ in again], [b for _, b in again], analysis.margin)
-    return Finding(metric, cells, [stratum for stratum in strata if stratum.comparisons], alarms)
+    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], alarms)
 
 
-def table(records: Iterable[Record], metric: str) -> list[Cell]:
+def table(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
     """One cell a treatment; of several windows with the same levels in one start the median speaks."""
     values: dict[tuple[Levels, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in _counting(records, metric):
@@ -141,7 +141,7 @@ def table(records: Iterable[Record], metric: str) -> list[Cell]:
     ]
 
 
-def checks(records: Sequence[Record], claim: Claim) -> list[Checked]:
+def checks(records: Sequence[WindowRecord], claim: Claim) -> list[ClaimCheck]:
     """The claim for each server that has windows of it; once if it is about one server, or nothing was measured."""
     servers = dict.fromkeys(
         record.treatment["server.name"]
@@ -153,35 +153,35 @@ def checks(records: Sequence[Record], claim: Claim) -> list[Checked]:
     return [replace(check(selected(records, **{"server.name": name}), claim), server=name) for name in servers]
 
 
-def check(records: Sequence[Record], claim: Claim) -> Checked:
+def check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     """A claim against the records: a median, the ratio of two, paired by blocks that both have, or of two spreads."""
     if claim.spread:
         return _check_spread([record for record in records if not record.copy], claim)
     top = _by_block(selected(records, **claim.of), claim.metric)
     if not top:
-        return Checked(claim, None)
+        return ClaimCheck(claim, None)
     if not claim.to:
-        return Checked(claim, *st.median_interval(list(top.values())), len(top))
+        return ClaimCheck(claim, *st.median_interval(list(top.values())), len(top))
     bottom = _by_block(selected(records, **claim.to), claim.metric)
     blocks = [block for block in top if block in bottom and top[block] > 0 and bottom[block] > 0]
     if not blocks:
-        return Checked(claim, None)
+        return ClaimCheck(claim, None)
     ratios = np.log([top[block] / bottom[block] for block in blocks])
     low, high = st.interval(ratios)
-    return Checked(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
+    return ClaimCheck(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
 
 
-def _check_spread(records: Sequence[Record], claim: Claim) -> Checked:
+def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     """Without second baselines: a value of two starts would scatter less than one of one."""
     top, bottom = (
         list(_by_block(selected(records, **levels), claim.metric).values()) for levels in (claim.of, claim.to)
     )
-    if min(len(top), len(bottom)) < FEW:
-        return Checked(claim, None)
-    return Checked(claim, *st.variation_ratio(bottom, top), min(len(top), len(bottom)))
+    if min(len(top), len(bottom)) < MIN_STARTS:
+        return ClaimCheck(claim, None)
+    return ClaimCheck(claim, *st.variation_ratio(bottom, top), min(len(top), len(bottom)))
 
 
-def beside(records: Sequence[Record], row: Published) -> list[Cell]:
+def beside(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
     """A published figure's metric here, a cell a server: of each start the best window, or the median if none is."""
     chosen = [record for record in selected(records, **row.of) if not record.copy]
     best = max if METRICS[row.metric].better == "higher" else np.median
@@ -198,7 +198,7 @@ def beside(records: Sequence[Record], row: Published) -> list[Cell]:
 
 def judge(effect: st.Effect, p: float, metric: str) -> Verdict:
     """In words: what may be said about a difference, and nothing more."""
-    if effect.n < FEW:
+    if effect.n < MIN_STARTS:
         return "too few"
     if p < st.ALPHA and not effect.low <= 1 <= effect.high:
         if METRICS[metric].better == "neither":
@@ -215,7 +215,7 @@ def _cell(levels: dict[str, str], copy: int, values: dict[int, float]) -> Cell:
     return Cell(levels, copy, ordered, median, low, high, st.variation(numbers), marked)
 
 
-def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: Analysis) -> Stratum:
+def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: AnalysisSpec) -> Stratum:
     firsts = [cell for cell in cells if not cell.copy and _positive(cell)]
     names = [cell.levels[analysis.compare] for cell in firsts]
     base = next((cell for cell in firsts if cell.levels[analysis.compare] == analysis.baseline), None)
@@ -223,7 +223,9 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
         return Stratum(levels, [], None, [], [], [])
     comparisons = _comparisons(levels, base, [cell for cell in firsts if cell is not base], metric, analysis)
     groups = {
-        name: list(cell.values.values()) for name, cell in zip(names, firsts, strict=True) if len(cell.values) >= FEW
+        name: list(cell.values.values())
+        for name, cell in zip(names, firsts, strict=True)
+        if len(cell.values) >= MIN_STARTS
     }
     if len(groups) < 2 or analysis.baseline not in groups:
         return Stratum(levels, [], None, comparisons, [], [])
@@ -239,14 +241,14 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
 
 
 def _comparisons(
-    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: Analysis
-) -> list[Comparison]:
+    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: AnalysisSpec
+) -> list[LevelComparison]:
     pairs = [(cell.levels[analysis.compare], *_common(base, cell)) for cell in others]
     pairs = [pair for pair in pairs if pair[1]]
     effects = [(level, st.paired_effect(a, b, analysis.margin, len(pairs))) for level, a, b in pairs]
     corrected = st.holm([effect.p for _, effect in effects])
     return [
-        Comparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, judge(effect, p, metric))
+        LevelComparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, judge(effect, p, metric))
         for (level, effect), p in zip(effects, corrected, strict=True)
     ]
 
@@ -260,13 +262,13 @@ def _positive(cell: Cell) -> bool:
     return min(cell.values.values()) > 0
 
 
-def _by_block(records: Sequence[Record], metric: str) -> dict[int, float]:
+def _by_block(records: Sequence[WindowRecord], metric: str) -> dict[int, float]:
     found: dict[int, list[float]] = defaultdict(list)
     for record in _counting(records, metric):
         found[record.block].append(record.metrics[metric])
     return {block: float(np.median(values)) for block, values in found.items()}
 
 
-def _counting(records: Iterable[Record], metric: str) -> list[Record]:
+def _counting(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
     """The windows that have the metric and may be counted; trials of a search are no windows of their own."""
     return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]

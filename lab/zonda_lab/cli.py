@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from zonda_lab import __version__, experiment, load, plan, rig, schema, zonegen
+from zonda_lab import __version__, block_design, experiment, load_generator, namespaces, schema, zonegen
+from zonda_lab.block_design import Start
+from zonda_lab.duration_estimate import estimate_s
+from zonda_lab.environment import Environment
 from zonda_lab.errors import HostLostError, LabError
-from zonda_lab.estimate import estimate_s
-from zonda_lab.experiment import Document, Experiment, ZoneSpec
-from zonda_lab.plan import Start
+from zonda_lab.experiment import Experiment, ExperimentDefinition, ZoneSpec
 from zonda_lab.progress import Progress, clock
-from zonda_lab.record import Results
-from zonda_lab.servers import ADAPTERS, Adapter, Installed
-from zonda_lab.site import Site
+from zonda_lab.results import Results
+from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 
 EPILOG = """examples:
   zonda-lab doctor                                  is this machine fit to measure?
@@ -129,10 +129,10 @@ def list_experiments(_: argparse.Namespace) -> int:
     """`zonda-lab list`."""
     for path in experiment.catalogue():
         full, quick = experiment.load(path), experiment.load(path, quick=True)
-        document = full.document
-        times = " / ".join(clock(estimate_s(plan.plan(size, 1))) for size in (quick, full))
-        print(f"{document.id:4} {document.name:22} {document.title}")
-        print(f"{'':27} {document.question}\n{'':27} quick / full: {times}")
+        definition = full.definition
+        times = " / ".join(clock(estimate_s(block_design.plan_starts(size, 1))) for size in (quick, full))
+        print(f"{definition.id:4} {definition.name:22} {definition.title}")
+        print(f"{'':27} {definition.question}\n{'':27} quick / full: {times}")
     return 0
 
 
@@ -147,11 +147,11 @@ def run_experiments(given: argparse.Namespace) -> int:
         for option, value in results.manifest()["options"].items():
             setattr(given, option, value)
     experiments = _experiments(given)
-    starts = [start for each in experiments for start in plan.plan(each, given.seed)]
+    starts = [start for each in experiments for start in block_design.plan_starts(each, given.seed)]
     if given.dry_run:
         return _print_plan(starts)
     with contextlib.ExitStack() as machines:
-        return _measure(given, results, experiments, starts, _site(given.inventory, machines))
+        return _measure(given, results, experiments, starts, _environment(given.inventory, machines))
 
 
 def _measure(
@@ -159,26 +159,26 @@ def _measure(
     results: Results,
     experiments: Sequence[Experiment],
     starts: Sequence[Start],
-    site: Site,
+    environment: Environment,
 ) -> int:
     from zonda_lab import doctor, report
     from zonda_lab.run import Runner, manifest
 
-    installed, absent = find_servers(given.server, site.installed)
+    installed, absent = find_servers(given.server, environment.installed)
     _require_servers(_names(given.servers), installed, absent)
-    generator = load.find(given.load)
-    site.equip(generator)
+    generator = load_generator.find(given.load)
+    environment.equip(generator)
     if not given.resume:
         kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory")
         options = {name: getattr(given, name) for name in kept}
-        described = manifest(experiments, installed, absent, generator, options, site)
-        results.create({**described, "limits": doctor.limits(generator, site)})
+        described = manifest(experiments, installed, absent, generator, options, environment)
+        results.create({**described, "limits": doctor.limits(generator, environment)})
     try:
         length = estimate_s([start for start in starts if start.settings.server.name in installed])
         print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
         print(f"results in {results.folder}", flush=True)
         progress = Progress(length)
-        Runner(results, installed, generator, progress, site.network).run(starts)
+        Runner(results, installed, generator, progress, environment.network).run(starts)
     except (KeyboardInterrupt, HostLostError):
         print(f"\ngo on with: zonda-lab run --resume {results.folder}", file=sys.stderr)
         raise
@@ -220,10 +220,10 @@ def examine(given: argparse.Namespace) -> int:
     if given.inventory:
         from zonda_lab.fleet.doctor import examine as examine_fleet
 
-        findings = examine_fleet(Path(given.inventory), load.find())
+        findings = examine_fleet(Path(given.inventory), load_generator.find())
     else:
-        rig.enter_user_namespace()
-        findings = doctor.examine(load.find())
+        namespaces.enter_user_namespace()
+        findings = doctor.examine(load_generator.find())
     for finding in findings:
         print(f"{finding.state:7} {finding.what}" + (f"\n{'':8}{finding.mend}" if finding.mend else ""))
     return 1 if any(finding.state == doctor.BAD for finding in findings) else 0
@@ -273,16 +273,16 @@ def show_keys(given: argparse.Namespace) -> int:
     """`zonda-lab keys`."""
     from zonda_lab.fleet import Inventory
 
-    for key, kind, default, documentation in schema.reference(Inventory if given.inventory else Document):
+    for key, kind, default, documentation in schema.reference(Inventory if given.inventory else ExperimentDefinition):
         print(f"{key}\n    {documentation} ({kind}{f', default {default}' if default not in ('', '{}', '[]') else ''})")
     return 0
 
 
 def find_servers(
-    given: Sequence[str], find: Callable[[Adapter, str, Path | None], Installed] = Adapter.installed
-) -> tuple[dict[str, Installed], dict[str, str]]:
+    given: Sequence[str], find: Callable[[Adapter, str, Path | None], InstalledServer] = Adapter.installed
+) -> tuple[dict[str, InstalledServer], dict[str, str]]:
     """The servers that are here, by label, and why the others are not."""
-    installed: dict[str, Installed] = {}
+    installed: dict[str, InstalledServer] = {}
     absent: dict[str, str] = {}
     for name, adapter in ADAPTERS.items():
         try:
@@ -300,11 +300,11 @@ def find_servers(
     return installed, absent
 
 
-def _site(inventory: str | None, machines: contextlib.ExitStack) -> Site:
+def _environment(inventory: str | None, machines: contextlib.ExitStack) -> Environment:
     """This machine, or those of an inventory, connected until `machines` is left."""
     if inventory is None:
-        rig.enter_user_namespace()
-        return Site()
+        namespaces.enter_user_namespace()
+        return Environment()
     from zonda_lab.fleet import read
     from zonda_lab.fleet.network import Fleet
 
@@ -323,7 +323,7 @@ def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-def _require_servers(names: Sequence[str], installed: Mapping[str, Installed], absent: Mapping[str, str]) -> None:
+def _require_servers(names: Sequence[str], installed: Mapping[str, InstalledServer], absent: Mapping[str, str]) -> None:
     """Servers that were asked for by name must be here; those of an experiment are skipped if they are not."""
     for name in names:
         if name in absent:

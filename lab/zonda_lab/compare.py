@@ -9,8 +9,8 @@ from pathlib import Path
 from zonda_lab import statistics as st
 from zonda_lab.analysis import Cell, Verdict, judge, table
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import Analysis
-from zonda_lab.record import Record, Results
+from zonda_lab.experiment import AnalysisSpec
+from zonda_lab.results import Results, WindowRecord
 from zonda_lab.schema import parse, suggestion
 
 SAME, WORSE, UNKNOWN = 0, 1, 2
@@ -29,7 +29,7 @@ class Side:
         folder, _, label = text.partition(":")
         return cls(Path(folder), label)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[WindowRecord]:
         """Its windows; without a label all of them."""
         results = Results(self.folder)
         manifest, records = results.manifest(), results.records()
@@ -39,7 +39,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricComparison:
     """One figure, compared."""
 
     experiment: str
@@ -63,7 +63,7 @@ class Values:
 class Comparison:
     """All figures; `interleaved` if both sides were measured in the same blocks."""
 
-    lines: list[Line]
+    lines: list[MetricComparison]
     interleaved: bool
 
     @property
@@ -102,7 +102,9 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
     left, right = a.records(), b.records()
     found: list[tuple[str, str, dict[str, str], Values]] = []
     for id_, document in experiments.items():
-        analysis = parse(Analysis, {key.replace("_", "-"): value for key, value in document["analysis"].items()}, id_)
+        analysis = parse(
+            AnalysisSpec, {key.replace("_", "-"): value for key, value in document["analysis"].items()}, id_
+        )
         mine = [[record for record in side if record.experiment == id_] for side in (left, right)]
         for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
             both = _both(metric, mine[0], mine[1], interleaved, bool(a.label or b.label))
@@ -112,7 +114,7 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
         for *_, values in found
     ]
     lines = [
-        Line(id_, metric, levels, effect, effect.p, "too few")
+        MetricComparison(id_, metric, levels, effect, effect.p, "too few")
         for (id_, metric, levels, _), effect in zip(found, effects, strict=True)
     ]
     corrected = st.holm([line.effect.p for line in lines])
@@ -121,7 +123,7 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
 
 
 def _both(
-    metric: str, a: Sequence[Record], b: Sequence[Record], interleaved: bool, labelled: bool
+    metric: str, a: Sequence[WindowRecord], b: Sequence[WindowRecord], interleaved: bool, labelled: bool
 ) -> list[tuple[dict[str, str], Values]]:
     """The cells that both sides have; with labels the server's name is no part of what must be equal."""
     left, right = ({_key(cell, labelled): cell for cell in table(side, metric) if not cell.copy} for side in (a, b))
@@ -140,11 +142,11 @@ def _values(a: Cell, b: Cell, interleaved: bool) -> Values:
     return Values([a.values[block] for block in blocks], [b.values[block] for block in blocks], paired=True)
 
 
-def _judged(line: Line, p: float, margin: float) -> Line:
+def _judged(line: MetricComparison, p: float, margin: float) -> MetricComparison:
     verdict = judge(line.effect, p, line.metric)
     if verdict in ("worse", "better", "different") and abs(line.effect.ratio - 1) < margin:
         verdict = "equal"
-    return Line(line.experiment, line.metric, line.levels, line.effect, p, verdict)
+    return MetricComparison(line.experiment, line.metric, line.levels, line.effect, p, verdict)
 
 
 def _key(cell: Cell, labelled: bool) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from zonda_lab.model import Certificate, Tsig
+from zonda_lab.server_config import Certificate, Tsig
 
 TSIG = Tsig("lab-key.", "hmac-sha256", base64.b64encode(hashlib.sha256(b"zonda-lab").digest()).decode())
 HOST = "primary.lab.test"

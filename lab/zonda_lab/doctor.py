@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from zonda_lab import machine
+from zonda_lab import machine_info
+from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import RigSpec, ServerSpec, Settings, Timing, Traffic
-from zonda_lab.load import Generator
-from zonda_lab.outcome import Outcome
-from zonda_lab.predict import port_bound
-from zonda_lab.procedures.queries import window
-from zonda_lab.rig import Rig
+from zonda_lab.experiment import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
+from zonda_lab.harness import Harness
+from zonda_lab.load_generator import LoadGenerator
+from zonda_lab.namespaces import NamespaceNetwork
+from zonda_lab.port_exhaustion import port_bound
+from zonda_lab.procedures.queries import measure_window
 from zonda_lab.servers import ADAPTERS
-from zonda_lab.site import Site
-from zonda_lab.stage import Stage
+from zonda_lab.window import Window
 
 GOOD, NOTE, BAD = "good", "note", "bad"
 SINK_RATE = 20_000.0
@@ -29,7 +29,7 @@ LATE_US = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One check's result."""
 
     state: str
@@ -37,9 +37,9 @@ class Finding:
     mend: str = ""
 
 
-def examine(generator: Generator) -> list[Finding]:
+def examine(generator: LoadGenerator) -> list[CheckResult]:
     """All checks; one that fails does not keep the others from running."""
-    checks: list[Callable[[], Iterator[Finding]]] = [
+    checks: list[Callable[[], Iterator[CheckResult]]] = [
         _processors,
         _quiet,
         _clock,
@@ -56,76 +56,76 @@ def examine(generator: Generator) -> list[Finding]:
             found += list(check())
         except LabError as error:
             what, _, mend = str(error).partition("\n")
-            found.append(Finding(BAD, what, mend.strip()))
+            found.append(CheckResult(BAD, what, mend.strip()))
     return found
 
 
-def _processors() -> Iterator[Finding]:
-    described = machine.describe()
+def _processors() -> Iterator[CheckResult]:
+    described = machine_info.describe()
     count = os.cpu_count() or 1
     state = GOOD if count >= 2 else BAD
-    yield Finding(
+    yield CheckResult(
         state,
         f"{described['cpu']}, {count} CPUs, {described['memory_mb']} MB",
         "" if count >= 2 else "server and generator need a CPU each",
     )
     if count < 4:
-        yield Finding(
+        yield CheckResult(
             NOTE,
             "few CPUs: peaks are those of a server on one core",
             "compare CPU time per query, which holds on any machine",
         )
     if described["governor"] not in ("performance", "unknown"):
-        yield Finding(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
+        yield CheckResult(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
 
 
-def _quiet() -> Iterator[Finding]:
+def _quiet() -> Iterator[CheckResult]:
     before, began = _cpu_ticks(), time.monotonic()
     time.sleep(1.0)
     ticks = [b - a for a, b in zip(before, _cpu_ticks(), strict=True)]
     elapsed = (time.monotonic() - began) * os.sysconf("SC_CLK_TCK")
     busy = (sum(ticks[:3]) + sum(ticks[5:7])) / elapsed
-    yield Finding(
+    yield CheckResult(
         GOOD if busy < 0.1 else BAD,
         f"other programs use {busy:.2f} CPUs",
         "" if busy < 0.1 else "stop them, or results will be invalid",
     )
     steal = ticks[7] / elapsed
-    yield Finding(
+    yield CheckResult(
         GOOD if steal < 0.01 else BAD,
         f"the hypervisor takes {steal:.1%}",
         "" if steal < 0.01 else "measure when the host is less busy",
     )
     if not Path("/proc/pressure").exists():
-        yield Finding(NOTE, "this kernel has no pressure stall information", "boot with psi=1")
+        yield CheckResult(NOTE, "this kernel has no pressure stall information", "boot with psi=1")
 
 
-def _clock() -> Iterator[Finding]:
+def _clock() -> Iterator[CheckResult]:
     source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     name = source.read_text().strip() if source.exists() else "unknown"
     began, n = time.perf_counter_ns(), 100_000
     for _ in range(n):
         time.monotonic_ns()
     cost = (time.perf_counter_ns() - began) / n
-    yield Finding(
+    yield CheckResult(
         GOOD if cost < 500 else BAD,
         f"clock {name}, {cost:.0f} ns a reading",
         "" if cost < 500 else "a clock source that needs a system call: choose tsc or kvm-clock",
     )
 
 
-def _sleep() -> Iterator[Finding]:
+def _sleep() -> Iterator[CheckResult]:
     late = sorted(_oversleep_us() for _ in range(300))
     worst = late[int(len(late) * 0.99)]
-    yield Finding(
+    yield CheckResult(
         GOOD if worst < LATE_US else NOTE,
         f"sleeping 1 ms takes {late[150]:.0f} µs longer, {worst:.0f} µs at the 99th percentile",
     )
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[CheckResult]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield Finding(
+    yield CheckResult(
         GOOD if hard >= 100_000 else NOTE,
         f"descriptors: {soft}, at most {hard}",
         "" if hard >= 100_000 else "ulimit -Hn 1048576 for many connections",
@@ -133,15 +133,15 @@ def _limits() -> Iterator[Finding]:
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     bound = port_bound((low, high))
     told = f"{bound.ports} ports: {bound.connections_per_s:.0f} connections a second from one address to one server"
-    yield Finding(GOOD, told, "more addresses or more ports allow more")
+    yield CheckResult(GOOD, told, "more addresses or more ports allow more")
 
 
-def _namespaces() -> Iterator[Finding]:
-    with Rig(RigSpec()) as rig:
-        yield Finding(GOOD, "network namespaces and veth pairs can be made")
+def _namespaces() -> Iterator[CheckResult]:
+    with NamespaceNetwork(RigSpec()) as rig:
+        yield CheckResult(GOOD, "network namespaces and veth pairs can be made")
         elsewhere = rig.server.sysctl(dict.fromkeys(("net.core.netdev_max_backlog", "net.ipv4.tcp_mem"), "1"))
     if elsewhere:
-        yield Finding(
+        yield CheckResult(
             NOTE,
             f"not separate for each namespace: {', '.join(elsewhere)}",
             "experiments leave these as they are and say so",
@@ -152,28 +152,28 @@ def _namespaces() -> Iterator[Finding]:
         ("RPS", RigSpec(rps_cpus=[0])),
     ):
         try:
-            Rig(spec).close()
-            yield Finding(GOOD, f"{what} can be set")
+            NamespaceNetwork(spec).close()
+            yield CheckResult(GOOD, f"{what} can be set")
         except LabError as error:
-            yield Finding(NOTE, f"{what} cannot be set", str(error).splitlines()[0])
+            yield CheckResult(NOTE, f"{what} cannot be set", str(error).splitlines()[0])
 
 
-def _generator(generator: Generator) -> Iterator[Finding]:
+def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
     if generator.name == "zonda-load":
-        yield Finding(GOOD, f"load by zonda-load {generator.version}")
+        yield CheckResult(GOOD, f"load by zonda-load {generator.version}")
     else:
-        yield Finding(
+        yield CheckResult(
             NOTE,
             f"load by {generator.name} {generator.version}: closed loop, no latency from the intended send time",
             "build zonda-load",
         )
 
 
-def limits(generator: Generator, site: Site | None = None) -> dict[str, float]:
+def limits(generator: LoadGenerator, environment: Environment | None = None) -> dict[str, float]:
     """What machines and generator can do without a DNS server: an echo in a closed loop, a sink in an open one."""
-    site = site or Site()
-    echo = _measured("echo", Traffic(loop="closed"), generator, site)
-    sink = _measured("null", Traffic(rate=SINK_RATE, timeout_ms=100), generator, site)
+    environment = environment or Environment()
+    echo = _measured("echo", TrafficSpec(loop="closed"), generator, environment)
+    sink = _measured("null", TrafficSpec(rate=SINK_RATE, timeout_ms=100), generator, environment)
     result, found = (
         sink.result,
         {"echo_qps": echo.metrics["answered_qps"], "echo_cpu_us": echo.metrics["cpu_us_per_query"]},
@@ -185,35 +185,37 @@ def limits(generator: Generator, site: Site | None = None) -> dict[str, float]:
     return found
 
 
-def _limits_of(generator: Generator) -> Iterator[Finding]:
+def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
     found = limits(generator)
     told = (
         f"limit, a UDP echo on one core: {found['echo_qps']:,.0f} answers a second, {found['echo_cpu_us']:.2f} µs each"
     )
-    yield Finding(GOOD, told, "no server's peak can be higher")
+    yield CheckResult(GOOD, told, "no server's peak can be higher")
     if (share := found.get("sink_share")) is not None:
         exact = share >= 0.999 or generator.name == "dnsperf"  # which waits for answers, and from a sink there are none
-        yield Finding(GOOD if exact else BAD, f"into a sink {share:.2%} of {SINK_RATE:,.0f} queries a second are sent")
+        yield CheckResult(
+            GOOD if exact else BAD, f"into a sink {share:.2%} of {SINK_RATE:,.0f} queries a second are sent"
+        )
     if (off := found.get("schedule_error_p99_us")) is not None:
-        yield Finding(GOOD if off < LATE_US else BAD, f"the generator is {off:.0f} µs off its schedule (99 %)")
+        yield CheckResult(GOOD if off < LATE_US else BAD, f"the generator is {off:.0f} µs off its schedule (99 %)")
 
 
-def _measured(name: str, traffic: Traffic, generator: Generator, site: Site) -> Outcome:
-    settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=Timing(seconds=2.0))
-    with Stage(settings, {name: site.installed(ADAPTERS[name])}, generator, site.network) as stage:
-        server = stage.start_server()
-        stage.wait_ready(server)
-        return window(stage, server, settings)
+def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:
+    settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=TimingSpec(seconds=2.0))
+    with Harness(settings, {name: environment.installed(ADAPTERS[name])}, generator, environment.network) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
+        return measure_window(harness, server, settings)
 
 
-def _servers() -> Iterator[Finding]:
+def _servers() -> Iterator[CheckResult]:
     for adapter in ADAPTERS.values():
         try:
             installed = adapter.installed()
-            yield Finding(GOOD, f"{adapter.name} {installed.version}")
+            yield CheckResult(GOOD, f"{adapter.name} {installed.version}")
         except LabError as error:
             what, _, mend = str(error).partition("\n")
-            yield Finding(NOTE, what, mend.strip())
+            yield CheckResult(NOTE, what, mend.strip())
 
 
 def _oversleep_us() -> float:

@@ -16,7 +16,7 @@ from zonda_lab.schema import doc, parse, section, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments"
 MEASURED_LEVELS = ("state",)  # levels that procedures make themselves, see `procedures.startup.memory`
-Table = Mapping[str, Any]
+TomlTable = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class QuerySpec:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficSpec:
     """`[traffic]`: how it is asked."""
 
     transport: Literal["udp", "tcp", "tls"] = doc("transport", "udp")
@@ -98,7 +98,7 @@ class RigSpec:
 
 
 @dataclass(frozen=True)
-class Timing:
+class TimingSpec:
     """`[timing]`: how long and how often."""
 
     blocks: int = doc("repetitions of every treatment, each a fresh start, in random order", 10, least=1)
@@ -150,7 +150,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class AnalysisSpec:
     """`[analysis]`: how results are judged."""
 
     metric: str = doc("the metric that decides")
@@ -170,9 +170,9 @@ class Settings:
     primary: PrimarySpec = section("where a secondary transfers from", PrimarySpec)
     zones: ZoneSpec = section("what is served", ZoneSpec)
     queries: QuerySpec = section("what is asked", QuerySpec)
-    traffic: Traffic = section("how it is asked", Traffic)
+    traffic: TrafficSpec = section("how it is asked", TrafficSpec)
     rig: RigSpec = section("the network and who runs where", RigSpec)
-    timing: Timing = section("how long and how often", Timing)
+    timing: TimingSpec = section("how long and how often", TimingSpec)
     change: ChangeSpec = section("what is done besides", ChangeSpec)
 
 
@@ -185,7 +185,7 @@ class Quick:
 
 
 @dataclass(frozen=True)
-class Document(Settings):
+class ExperimentDefinition(Settings):
     """A whole experiment file: these keys and the tables of `Settings`."""
 
     id: str = doc("short number, as in the catalogue: E1", "")
@@ -199,7 +199,7 @@ class Document(Settings):
     published: list[Published] = doc("published figures", [])
     factors: dict[str, Any] = doc("what is varied between starts: setting = [levels], or name.level = {settings}", {})
     within: dict[str, Any] = doc("what is varied within one start, in the same two forms", {})
-    analysis: Analysis = section("how results are judged", Analysis)
+    analysis: AnalysisSpec = section("how results are judged", AnalysisSpec)
     claims: list[Claim] = doc("published statements to check", [])
     quick: Quick = section("the small form", Quick)
 
@@ -209,15 +209,15 @@ class Factor:
     """One thing that is varied: level -> tables merged over the settings."""
 
     name: str
-    levels: dict[str, Table]
+    levels: dict[str, TomlTable]
 
 
 @dataclass(frozen=True)
 class Experiment:
     """An experiment ready to be planned; `base` are the settings before any level is applied."""
 
-    document: Document
-    base: Table
+    definition: ExperimentDefinition
+    base: TomlTable
     factors: tuple[Factor, ...]
     within: tuple[Factor, ...]
     path: Path
@@ -225,9 +225,9 @@ class Experiment:
     @property
     def id(self) -> str:
         """Its number in the catalogue."""
-        return self.document.id
+        return self.definition.id
 
-    def settings(self, *overrides: Table) -> Settings:
+    def settings(self, *overrides: TomlTable) -> Settings:
         """The settings with the levels of a treatment applied."""
         table: dict[str, Any] = copy.deepcopy(dict(self.base))
         for override in overrides:
@@ -249,20 +249,20 @@ def load(path: Path, quick: bool = False, servers: Iterable[str] = (), changes: 
         raise LabError(f"{path}: no experiment can be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise LabError(f"{path}: {error}", "see `zonda-lab keys` for the form of an experiment") from None
-    document = parse(Document, table, path.name)
+    definition = parse(ExperimentDefinition, table, path.name)
     base = {key: value for key, value in table.items() if key in Settings.__dataclass_fields__}
-    levels: dict[str, list[Any]] = dict(document.quick.levels) if quick else {}
+    levels: dict[str, list[Any]] = dict(definition.quick.levels) if quick else {}
     if quick:
-        merge(base, document.quick.set)
+        merge(base, definition.quick.set)
     for change in changes:
         merge(base, _setting(change))
     if chosen := list(servers):
         levels["server.name"] = chosen
     experiment = Experiment(
-        document,
+        definition,
         base,
-        tuple(_factor(name, value, levels, path) for name, value in document.factors.items()),
-        tuple(_factor(name, value, levels, path) for name, value in document.within.items()),
+        tuple(_factor(name, value, levels, path) for name, value in definition.factors.items()),
+        tuple(_factor(name, value, levels, path) for name, value in definition.within.items()),
         path,
     )
     _check(experiment)
@@ -294,7 +294,7 @@ def find(word: str, folder: Path = FOLDER) -> list[Path]:
     return [named]
 
 
-def merge(table: dict[str, Any], over: Table) -> None:
+def merge(table: dict[str, Any], over: TomlTable) -> None:
     """Lays `over` upon `table`, table by table."""
     for key, value in over.items():
         if isinstance(value, Mapping) and isinstance(table.get(key), dict):
@@ -315,13 +315,13 @@ def _factor(name: str, value: Any, chosen: Mapping[str, list[Any]], path: Path) 
     raise LabError(f"{path.name}: factor `{name}` must be a list of levels or a table of named levels")
 
 
-def _nested(dotted: str, value: Any) -> Table:
+def _nested(dotted: str, value: Any) -> TomlTable:
     for key in reversed(dotted.split(".")):
         value = {key: value}
     return value  # type: ignore[no-any-return]
 
 
-def _setting(text: str) -> Table:
+def _setting(text: str) -> TomlTable:
     """`timing.blocks=20` as a table; the value is TOML, or text if it is not."""
     key, equals, value = text.partition("=")
     if not equals:
@@ -334,23 +334,23 @@ def _setting(text: str) -> Table:
 
 def _check(experiment: Experiment) -> None:
     """Everything that would otherwise be found only after an hour of measuring."""
-    document, where = experiment.document, experiment.path.name
+    definition, where = experiment.definition, experiment.path.name
     for factor in experiment.factors + experiment.within:
         for overrides in factor.levels.values():
             experiment.settings(overrides)
-    if not document.id or not document.title:
+    if not definition.id or not definition.title:
         raise LabError(f"{where}: `id` and `title` are missing")
-    beside = [row.metric for row in document.published if row.metric]
-    claimed = [claim.metric for claim in document.claims]
-    for metric in [document.analysis.metric, *document.analysis.metrics, *claimed, *beside]:
+    beside = [row.metric for row in definition.published if row.metric]
+    claimed = [claim.metric for claim in definition.claims]
+    for metric in [definition.analysis.metric, *definition.analysis.metrics, *claimed, *beside]:
         if metric not in METRICS:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))
     names = [factor.name for factor in experiment.factors + experiment.within]
-    if document.analysis.compare not in names:
-        raise LabError(f"{where}: analysis.compare is no factor", suggestion(document.analysis.compare, names))
+    if definition.analysis.compare not in names:
+        raise LabError(f"{where}: analysis.compare is no factor", suggestion(definition.analysis.compare, names))
     about = [
-        *(name for claim in document.claims for name in (*claim.of, *claim.to)),
-        *(n for r in document.published for n in r.of),
+        *(name for claim in definition.claims for name in (*claim.of, *claim.to)),
+        *(n for r in definition.published for n in r.of),
     ]
     for name in about:
         if name not in (*names, *MEASURED_LEVELS):

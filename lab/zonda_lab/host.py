@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
-from zonda_lab.model import Endpoint
 from zonda_lab.process import Program
+from zonda_lab.server_config import Endpoint
 
 
 class Stream(Protocol):
@@ -74,7 +74,7 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True)
-class Watch:
+class TelemetryTarget:
     """One machine's telemetry."""
 
     host: Host
@@ -110,7 +110,7 @@ class Network(Protocol):
         """Where the server listens."""
 
     @property
-    def watches(self) -> Sequence[Watch]:
+    def telemetry_targets(self) -> Sequence[TelemetryTarget]:
         """The machines with telemetry: the one that sees the server first."""
 
     def primary_address(self, number: int) -> str:

@@ -17,8 +17,8 @@ import dns.rdatatype
 
 from zonda_lab.errors import LabError
 from zonda_lab.host import Host
-from zonda_lab.model import Endpoint
 from zonda_lab.process import Program
+from zonda_lab.server_config import Endpoint
 
 TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
 BATCH = 64  # probes in flight

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-from zonda_lab.record import Record
+from zonda_lab.results import WindowRecord
 
 WIDTH = 24
 
@@ -28,7 +28,7 @@ class Progress:
         self.what, self.step_s = what, estimate_s
         self._draw()
 
-    def window(self, record: Record) -> None:
+    def window(self, record: WindowRecord) -> None:
         """A window is done; reasons are told at once."""
         late = "valid but for latency" if record.latency_reasons else "valid"
         state = "skipped" if record.skipped else late if record.valid else "invalid"

@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zonda_lab import __version__, hdr, machine, validity
+from zonda_lab import __version__, latency_histogram, machine_info, validity
+from zonda_lab.block_design import Start
+from zonda_lab.duration_estimate import estimate_s
+from zonda_lab.environment import Environment
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
-from zonda_lab.estimate import estimate_s
 from zonda_lab.experiment import Experiment, Settings
-from zonda_lab.load import Generator
-from zonda_lab.outcome import Outcome, machine_metrics
-from zonda_lab.plan import Start
+from zonda_lab.harness import Harness, MakeNetwork, Span, sweep
+from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.progress import Progress
-from zonda_lab.record import Record, Results
-from zonda_lab.series import Telemetry, saturated
-from zonda_lab.servers import Installed
-from zonda_lab.site import Site
-from zonda_lab.stage import NetworkOf, Span, Stage, sweep
+from zonda_lab.results import Results, WindowRecord
+from zonda_lab.servers import InstalledServer
+from zonda_lab.telemetry_series import Telemetry, saturated
+from zonda_lab.window import Window, machine_metrics
 
 
 class Runner:
@@ -31,13 +31,13 @@ class Runner:
     def __init__(
         self,
         results: Results,
-        installed: Mapping[str, Installed],
-        generator: Generator,
+        installed: Mapping[str, InstalledServer],
+        generator: LoadGenerator,
         progress: Progress,
-        network: NetworkOf | None = None,
+        network: MakeNetwork | None = None,
     ) -> None:
         self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
-        self.network = network or Site().network
+        self.network = network or Environment().network
         self._impossible: dict[str, str] = {}
 
     def run(self, starts: Sequence[Start]) -> None:
@@ -56,37 +56,37 @@ class Runner:
     def start(self, start: Start) -> None:
         """One start; what cannot be done is written down as skipped, what fails as invalid."""
         kind = f"{start.experiment.id}/{start.treatment.levels}"
-        procedure = PROCEDURES[start.experiment.document.procedure]
+        procedure = PROCEDURES[start.experiment.definition.procedure]
         attempts = 1 if procedure.retries_itself else start.settings.timing.retries + 1
         for attempt in range(attempts):
-            book = Book(self, start, attempt)
+            recorder = StartRecorder(self, start, attempt)
             try:
                 if kind in self._impossible:
                     raise UnsupportedError(self._impossible[kind])
-                with Stage(start.settings, self.installed, self.generator, self.network) as stage:
-                    book.open(stage)
-                    procedure.run(stage, book)
-                    book.close()
+                with Harness(start.settings, self.installed, self.generator, self.network) as harness:
+                    recorder.open(harness)
+                    procedure.run(harness, recorder)
+                    recorder.close()
             except UnsupportedError as error:
                 self._impossible[kind] = str(error)
-                book.skip(str(error))
+                recorder.skip(str(error))
                 break
             except HostLostError:
                 raise  # nothing more can be measured; the start is made again when the run is resumed
             except LabError as error:
-                book.fail(str(error))
-            if book.valid:
+                recorder.fail(str(error))
+            if recorder.valid:
                 break
-        book.finish()
+        recorder.finish()
 
 
-class Book:
+class StartRecorder:
     """Takes the windows of one start and writes them down when the start is over, with its telemetry."""
 
     def __init__(self, runner: Runner, start: Start, attempt: int) -> None:
         self.runner, self.start, self.attempt = runner, start, attempt
-        self.records: list[Record] = []
-        self.stage: Stage | None = None
+        self.records: list[WindowRecord] = []
+        self.harness: Harness | None = None
         self.files: dict[str, str] = {}
 
     @property
@@ -99,34 +99,34 @@ class Book:
         """Does every window count for the metric that decides?"""
         return all(record.skipped or self._decides(record) for record in self.records)
 
-    def open(self, stage: Stage) -> None:
-        """The stage is set."""
-        self.stage = stage
+    def open(self, harness: Harness) -> None:
+        """The harness is set."""
+        self.harness = harness
 
-    def add(self, outcome: Outcome, attempt: int = 0) -> bool:
+    def add(self, window: Window, attempt: int = 0) -> bool:
         """Judges a window; False if it is worth repeating: it does not count for the metric that decides."""
-        if self.stage is None:
-            raise LabError("no stage is open")
-        telemetry = self.stage.observed(outcome.span)
-        judged = self._judged(outcome, telemetry)
-        reasons = outcome.invalid + validity.reasons(judged) + self._elsewhere(outcome.span)
+        if self.harness is None:
+            raise LabError("no harness is open")
+        telemetry = self.harness.observed(window.span)
+        judged = self._judged(window, telemetry)
+        reasons = window.invalid + validity.reasons(judged) + self._elsewhere(window.span)
         record = self._record(attempt + self.attempt)
-        record.within, record.metrics = outcome.within, {**machine_metrics(telemetry, outcome.span), **outcome.metrics}
-        record.window = [outcome.span.began, outcome.span.ended]
+        record.within, record.metrics = window.within, {**machine_metrics(telemetry, window.span), **window.metrics}
+        record.window = [window.span.began, window.span.ended]
         record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(judged)
-        record.notes = [*self.stage.rig.notes, *outcome.notes]
-        record.predictions, record.detail = outcome.predictions, outcome.detail
+        record.notes = [*self.harness.network.notes, *window.notes]
+        record.predictions, record.detail = window.predictions, window.detail
         record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
-        record.files = self._histograms(outcome, len(self.records))
+        record.files = self._histograms(window, len(self.records))
         self.records.append(record)
         self.runner.progress.window(record)
         return self._decides(record)
 
     def close(self) -> None:
-        """Keeps the telemetry of the start, before the stage is left."""
-        if self.stage is not None and self.stage.telemetry_file.exists():
+        """Keeps the telemetry of the start, before the harness is left."""
+        if self.harness is not None and self.harness.telemetry_file.exists():
             self.files["telemetry"] = self.runner.results.keep(
-                self.stage.telemetry_file, f"telemetry/{self._stem}.jsonl"
+                self.harness.telemetry_file, f"telemetry/{self._stem}.jsonl"
             )
 
     def skip(self, why: str, within: dict[str, str] | None = None) -> None:
@@ -150,29 +150,29 @@ class Book:
             record.detail["last"] = record is self.records[-1]
             self.runner.results.append(record)
 
-    def _decides(self, record: Record) -> bool:
-        return record.counts_for(self.start.experiment.document.analysis.metric)
+    def _decides(self, record: WindowRecord) -> bool:
+        return record.counts_for(self.start.experiment.definition.analysis.metric)
 
     @property
     def _stem(self) -> str:
         return f"{self.start.experiment.id}-{hashlib.sha256(self.start.key.encode()).hexdigest()[:10]}-{self.attempt}"
 
-    def _judged(self, outcome: Outcome, telemetry: Telemetry) -> validity.Window:
-        seconds = outcome.span.seconds
+    def _judged(self, window: Window, telemetry: Telemetry) -> validity.ValidityInput:
+        seconds = window.span.seconds
         softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
         steered = softirq if self.start.settings.rig.rps_cpus else 0.0  # outside of any process when RPS moves it
-        return validity.Window(
+        return validity.ValidityInput(
             telemetry,
             seconds,
-            outcome.span.own_cpu_s / seconds + steered,
-            outcome.result,
-            outcome.died,
-            outcome.metrics.get("latency_p50_us"),
+            window.span.own_cpu_s / seconds + steered,
+            window.result,
+            window.died,
+            window.metrics.get("latency_p50_us"),
         )
 
     def _elsewhere(self, span: Span) -> list[str]:
         """Was a machine other than the server's unfit?"""
-        observed = self.stage.elsewhere(span) if self.stage else {}
+        observed = self.harness.elsewhere(span) if self.harness else {}
         return [
             f"{name}: {reason}"
             for name, telemetry in observed.items()
@@ -181,10 +181,10 @@ class Book:
             )
         ]
 
-    def _record(self, attempt: int) -> Record:
+    def _record(self, attempt: int) -> WindowRecord:
         label = self.start.settings.server.name
         server = self.runner.installed.get(label)
-        return Record(
+        return WindowRecord(
             experiment=self.start.experiment.id,
             start=self.start.key,
             block=self.start.block,
@@ -198,35 +198,37 @@ class Book:
             began=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         )
 
-    def _histograms(self, outcome: Outcome, number: int) -> dict[str, str]:
-        result = outcome.result
+    def _histograms(self, window: Window, number: int) -> dict[str, str]:
+        result = window.result
         if result is None or not result.latency_intended:
             return {}
         name = f"hdr/{self._stem}-{number}.hlog"
         tagged = {"intended": result.latency_intended, "actual": result.latency_actual}
         kept = {tag: text for tag, text in tagged.items() if text}
-        hdr.write_log(self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept)
+        latency_histogram.write_log(
+            self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept
+        )
         return {"latency": name}
 
 
 def manifest(
     experiments: Sequence[Experiment],
-    installed: Mapping[str, Installed],
+    installed: Mapping[str, InstalledServer],
     absent: Mapping[str, str],
-    generator: Generator,
+    generator: LoadGenerator,
     options: Mapping[str, Any],
-    site: Site | None = None,
+    environment: Environment | None = None,
 ) -> dict[str, Any]:
     """What was run, with what, where: enough to run it again."""
-    site = site or Site()
+    environment = environment or Environment()
     return {
         "lab": __version__,
-        "source": machine.source_version(),
+        "source": machine_info.source_version(),
         "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **site.describe(),
+        **environment.describe(),
         "generator": {"name": generator.name, "version": generator.version},
         "servers": {
-            label: {"kind": server.adapter.name, "version": server.version, "sha256": site.digest(server)}
+            label: {"kind": server.adapter.name, "version": server.version, "sha256": environment.digest(server)}
             for label, server in installed.items()
         },
         "absent": dict(absent),
@@ -238,7 +240,7 @@ def manifest(
 def described(experiment: Experiment) -> dict[str, Any]:
     """All that a report needs to know of an experiment: its document, and the settings and levels of this run."""
     return {
-        **asdict(experiment.document),
+        **asdict(experiment.definition),
         "settings": asdict(experiment.settings()),
         "levels": {factor.name: list(factor.levels) for factor in (*experiment.factors, *experiment.within)},
     }

@@ -55,7 +55,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairwiseTest:
     """A comparison of two levels."""
 
     a: str
@@ -191,7 +191,7 @@ def friedman(groups: Groups) -> Test:
     return Test("Friedman", float(found.statistic), float(found.pvalue))
 
 
-def dunn_to_baseline(groups: Groups, baseline: str) -> list[Pair]:
+def dunn_to_baseline(groups: Groups, baseline: str) -> list[PairwiseTest]:
     """Dunn's test of each level against the baseline: k - 1 comparisons, Holm's correction for just these."""
     names = list(groups)
     with warnings.catch_warnings():
@@ -200,37 +200,37 @@ def dunn_to_baseline(groups: Groups, baseline: str) -> list[Pair]:
     column = table.to_numpy()[names.index(baseline)]
     others = [name for name in names if name != baseline]
     raw = [float(np.nan_to_num(column[names.index(name)], nan=1.0)) for name in others]
-    return [Pair(baseline, name, p) for name, p in zip(others, holm(raw), strict=True)]
+    return [PairwiseTest(baseline, name, p) for name, p in zip(others, holm(raw), strict=True)]
 
 
-def dunnett(groups: Groups, baseline: str) -> list[Pair]:
+def dunnett(groups: Groups, baseline: str) -> list[PairwiseTest]:
     """Dunnett's many-to-one comparison of means of logarithms: the parametric twin of Dunn's."""
     others = [name for name in groups if name != baseline]
     if not scattered(groups):
-        return [Pair(baseline, name, math.nan) for name in others]
+        return [PairwiseTest(baseline, name, math.nan) for name in others]
     logs = {name: np.log(values) for name, values in groups.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # one group without variance is nothing to warn of
         found = stats.dunnett(*(logs[name] for name in others), control=logs[baseline], rng=np.random.default_rng(SEED))
-    return [Pair(baseline, name, float(p)) for name, p in zip(others, np.atleast_1d(found.pvalue), strict=True)]
+    return [PairwiseTest(baseline, name, float(p)) for name, p in zip(others, np.atleast_1d(found.pvalue), strict=True)]
 
 
-def tukey(groups: Groups) -> list[Pair]:
+def tukey(groups: Groups) -> list[PairwiseTest]:
     """All pairs, equal variances; intervals are of the ratio b / a."""
     names = list(groups)
     if not scattered(groups):
-        return [Pair(a, b, math.nan) for a, b in itertools.combinations(names, 2)]
+        return [PairwiseTest(a, b, math.nan) for a, b in itertools.combinations(names, 2)]
     found = stats.tukey_hsd(*(np.log(values) for values in groups.values()))
     interval = found.confidence_interval()
     return [
-        Pair(
+        PairwiseTest(
             names[i], names[j], float(found.pvalue[i, j]), math.exp(-interval.high[i, j]), math.exp(-interval.low[i, j])
         )
         for i, j in itertools.combinations(range(len(names)), 2)
     ]
 
 
-def games_howell(groups: Groups) -> list[Pair]:
+def games_howell(groups: Groups) -> list[PairwiseTest]:
     """All pairs, unequal variances (Games and Howell 1976): Welch's degrees of freedom, the studentised range."""
     logs = {name: np.log(np.asarray(values, float)) for name, values in groups.items()}
     return [_games_howell_pair(a, b, logs[a], logs[b], len(logs)) for a, b in itertools.combinations(logs, 2)]
@@ -365,16 +365,16 @@ def _welch_shift(a: Floats, b: Floats) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def _games_howell_pair(name_a: str, name_b: str, a: Floats, b: Floats, groups: int) -> Pair:
+def _games_howell_pair(name_a: str, name_b: str, a: Floats, b: Floats, groups: int) -> PairwiseTest:
     part_a, part_b = _variance(a) / len(a), _variance(b) / len(b)
     difference = float(b.mean() - a.mean())
     if part_a + part_b == 0:
-        return Pair(name_a, name_b, float(difference == 0), math.exp(difference), math.exp(difference))
+        return PairwiseTest(name_a, name_b, float(difference == 0), math.exp(difference), math.exp(difference))
     freedom = (part_a + part_b) ** 2 / (part_a**2 / (len(a) - 1) + part_b**2 / (len(b) - 1))
     error = math.sqrt((part_a + part_b) / 2)
     p = float(stats.studentized_range.sf(abs(difference) / error, groups, freedom))
     reach = float(qsturng(1 - ALPHA, groups, max(2.0, freedom))) * error  # scipy integrates for a fifth of a second
-    return Pair(name_a, name_b, p, math.exp(difference - reach), math.exp(difference + reach))
+    return PairwiseTest(name_a, name_b, p, math.exp(difference - reach), math.exp(difference + reach))
 
 
 def _variance(values: Floats) -> float:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zonda_lab.load import LoadResult
-from zonda_lab.series import Telemetry, net
+from zonda_lab.load_generator import LoadResult
+from zonda_lab.telemetry_series import Telemetry, net
 
 ACHIEVED = 0.999  # of the schedule must have been sent
 SCHEDULE_ERROR = 0.10  # of the median latency, at the generator's 99th percentile
@@ -35,7 +35,7 @@ DISTURBANCES = (  # words of the reasons that another program on the machine can
 
 
 @dataclass(frozen=True)
-class Window:
+class ValidityInput:
     """What the rules look at."""
 
     telemetry: Telemetry
@@ -46,7 +46,7 @@ class Window:
     latency_p50_us: float | None = None
 
 
-def reasons(window: Window) -> list[str]:
+def reasons(window: ValidityInput) -> list[str]:
     """Why the window is invalid; nothing if it is valid."""
     found = [] if not window.died else ["the server died"]
     if window.result is not None:
@@ -55,7 +55,7 @@ def reasons(window: Window) -> list[str]:
     return found + machine_reasons(window.telemetry, window.seconds, window.own_cores)
 
 
-def latency_reasons(window: Window) -> list[str]:
+def latency_reasons(window: ValidityInput) -> list[str]:
     """Why its latencies are invalid, even if the window is not; reasons that make all of it so are not among them."""
     if window.result is None or _is_off_its_rate(window.result):
         return []
@@ -67,7 +67,7 @@ def disturbed(found: Sequence[str]) -> bool:
     return bool(found) and all(any(words in reason for words in DISTURBANCES) for reason in found)
 
 
-def _generator(window: Window, result: LoadResult) -> list[str]:
+def _generator(window: ValidityInput, result: LoadResult) -> list[str]:
     found = [reason for reason in result.invalid if LATE_SENDS not in reason]
     if result.wrong:
         examples = f" ({'; '.join(result.wrong_examples[:2])})" if result.wrong_examples else ""
@@ -79,7 +79,7 @@ def _generator(window: Window, result: LoadResult) -> list[str]:
     return found
 
 
-def _lateness(window: Window, result: LoadResult) -> list[str]:
+def _lateness(window: ValidityInput, result: LoadResult) -> list[str]:
     found = [reason for reason in result.invalid if LATE_SENDS in reason]
     limit = max(SCHEDULE_FLOOR_US, SCHEDULE_ERROR * (window.latency_p50_us or 0))
     if result.schedule_error_p99_us is not None and result.schedule_error_p99_us > limit:

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
+from zonda_lab.dnssec_signing import RRset, signed
 from zonda_lab.experiment import ZoneSpec
-from zonda_lab.model import Zone
-from zonda_lab.signing import RRset, signed
+from zonda_lab.server_config import Zone
 
 FORMAT = 3  # raised when the same spec makes other bytes, so that cached zones are made anew
 Kind = Literal["answer", "referral", "nodata", "nxdomain"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.fleet.machine import Machine
+from zonda_lab.fleet.remote_host import RemoteHost
 
 
-def address(machine: Machine) -> None:
+def address(machine: RemoteHost) -> None:
     """The addresses of the inventory are the machine's."""
     for wanted in (machine.spec.address, *machine.spec.more_addresses):
         if not machine.run("ip", "-oneline", "address", "show", "to", wanted).strip():
@@ -20,7 +20,7 @@ def address(machine: Machine) -> None:
             )
 
 
-def rig(server: Machine, players: Sequence[Machine], spec: RigSpec) -> None:
+def rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpec) -> None:
     """What an experiment would set in namespaces of the lab's own must be so already on real machines."""
     for asked, what in (
         (spec.queues > 1, "receive queues"),
@@ -35,7 +35,7 @@ def rig(server: Machine, players: Sequence[Machine], spec: RigSpec) -> None:
         _settings(player, spec.client_sysctl)
 
 
-def sources(server: Machine, player: Machine) -> None:
+def sources(server: RemoteHost, player: RemoteHost) -> None:
     """A player may send from its prefix, and the server sends answers there back to it."""
     if not player.spec.sources:
         return
@@ -52,7 +52,7 @@ def sources(server: Machine, player: Machine) -> None:
         )
 
 
-def _settings(machine: Machine, wanted: Mapping[str, str | int]) -> None:
+def _settings(machine: RemoteHost, wanted: Mapping[str, str | int]) -> None:
     for key, value in wanted.items():
         found = machine.read_sysctl(key).split()
         if found != str(value).split():

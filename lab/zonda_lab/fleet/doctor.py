@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from zonda_lab import validity
-from zonda_lab.doctor import BAD, GOOD, LATE_US, NOTE, SINK_RATE, Finding
+from zonda_lab.doctor import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, Timing, Traffic
+from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec
 from zonda_lab.fleet import checks
-from zonda_lab.fleet.clock import Clock, drift_ppm
+from zonda_lab.fleet.clock_offset import ClockOffset, drift_ppm
 from zonda_lab.fleet.inventory import HostSpec, read
-from zonda_lab.fleet.machine import Machine
 from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork
-from zonda_lab.load import Generator
-from zonda_lab.outcome import Outcome
-from zonda_lab.procedures.queries import window
+from zonda_lab.fleet.remote_host import RemoteHost
+from zonda_lab.harness import Harness
+from zonda_lab.load_generator import LoadGenerator
+from zonda_lab.procedures.queries import measure_window
 from zonda_lab.servers import ADAPTERS
-from zonda_lab.stage import Stage
+from zonda_lab.window import Window
 
 FAR_S = (
     0.005  # probes of readiness go by the connection: a round trip longer than this is longer than what they measure
@@ -30,16 +30,16 @@ WINDOW_S = 2.0
 ARRIVED = 0.999  # of what a player says it sent must have come
 
 
-def examine(path: Path, generator: Generator) -> list[Finding]:
+def examine(path: Path, generator: LoadGenerator) -> list[CheckResult]:
     """All checks of all machines; a machine that fails does not keep the others from being checked."""
-    found: list[Finding] = []
+    found: list[CheckResult] = []
 
-    def told(check: Callable[[], Iterator[Finding]]) -> bool:
+    def told(check: Callable[[], Iterator[CheckResult]]) -> bool:
         try:
             found.extend(check())
         except LabError as error:
             what, _, mend = str(error).partition("\n")
-            found.append(Finding(BAD, what, mend.strip()))
+            found.append(CheckResult(BAD, what, mend.strip()))
             return False
         return True
 
@@ -58,35 +58,35 @@ def examine(path: Path, generator: Generator) -> list[Finding]:
     return found
 
 
-def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[Finding]:
+def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[CheckResult]:
     """Reached, and with what it needs; its clocks."""
     machine = fleet.machine(spec)
     described, clock = machine.describe(), machine.clock
-    yield Finding(
+    yield CheckResult(
         GOOD, f"{spec.name}: {described['cpu']}, {described['cpus']} CPUs, {described['memory_mb']} MB, {spec.ssh}"
     )
-    yield Finding(
+    yield CheckResult(
         GOOD if clock.uncertainty_s < ROUGH_S else NOTE,
         f"{spec.name}: monotonic clock {clock.offset_s:+.6f} s from ours, ± {clock.uncertainty_s * 1e6:.0f} µs",
     )
     near = clock.round_trip_s < FAR_S
-    yield Finding(
+    yield CheckResult(
         GOOD if near else BAD,
         f"{spec.name}: {clock.round_trip_s * 1e3:.2f} ms there and back",
         "" if near else "times to the first answer are no better than that: run the lab nearer to its machines",
     )
     if abs(machine.real_offset_s) > REAL_TIME_S:
-        yield Finding(
+        yield CheckResult(
             BAD, f"{spec.name}: its time of day is {machine.real_offset_s:+.0f} s off ours", "run an NTP client"
         )
     if spec in (fleet.inventory.server, fleet.inventory.primary) and machine.facts["uid"]:
         first_port = int(machine.read_sysctl("net.ipv4.ip_unprivileged_port_start"))
         if first_port > 53:
             mend = "reach it as root, or there: sysctl -w net.ipv4.ip_unprivileged_port_start=53"
-            yield Finding(BAD, f"{spec.name}: only root may listen on port 53", mend)
+            yield CheckResult(BAD, f"{spec.name}: only root may listen on port 53", mend)
 
 
-def _drift(machine: Machine, first: Clock, began: float) -> Iterator[Finding]:
+def _drift(machine: RemoteHost, first: ClockOffset, began: float) -> Iterator[CheckResult]:
     """How its clock ran since the rates began to be measured."""
     now, seconds = machine.read_clock(), time.monotonic() - began
     drift, uncertain = drift_ppm(first, now, seconds)
@@ -94,74 +94,77 @@ def _drift(machine: Machine, first: Clock, began: float) -> Iterator[Finding]:
     told = (
         f"{machine.name}: in {seconds:.0f} s its clock ran {drift:+.0f} ± {uncertain:.0f} millionths faster than ours"
     )
-    yield Finding(BAD if bad else GOOD, told, "is its clock source sound? run an NTP client" if bad else "")
+    yield CheckResult(BAD if bad else GOOD, told, "is its clock source sound? run an NTP client" if bad else "")
 
 
-def _servers(fleet: Fleet) -> Iterator[Finding]:
+def _servers(fleet: Fleet) -> Iterator[CheckResult]:
     """What is on the server's machine."""
     for adapter in ADAPTERS.values():
         try:
             installed = fleet.installed(adapter)
-            yield Finding(GOOD, f"{fleet.server.name}: {adapter.name} {installed.version}  {installed.program}")
+            yield CheckResult(GOOD, f"{fleet.server.name}: {adapter.name} {installed.version}  {installed.program}")
         except LabError as error:
             what, _, mend = str(error).partition("\n")
-            yield Finding(NOTE, what, mend.strip())
+            yield CheckResult(NOTE, what, mend.strip())
 
 
-def _generator(fleet: Fleet, generator: Generator) -> Iterator[Finding]:
+def _generator(fleet: Fleet, generator: LoadGenerator) -> Iterator[CheckResult]:
     fleet.equip(generator)
-    yield Finding(GOOD, f"load by {generator.name} {generator.version} on {len(fleet.inventory.player)} players")
+    yield CheckResult(GOOD, f"load by {generator.name} {generator.version} on {len(fleet.inventory.player)} players")
 
 
-def _player(fleet: Fleet, spec: HostSpec, generator: Generator) -> Iterator[Finding]:
+def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[CheckResult]:
     """One player alone: does it send what it is told, and does what it sends arrive?"""
     player = fleet.machine(spec)
     checks.sources(fleet.server, player)
     if spec.sources:
-        yield Finding(GOOD, f"{spec.name}: may send from {spec.sources}")
-    sink, arrived, reasons = _measured(fleet, player, generator, "null", Traffic(rate=SINK_RATE, timeout_ms=100))
+        yield CheckResult(GOOD, f"{spec.name}: may send from {spec.sources}")
+    sink, arrived, reasons = _measured(fleet, player, generator, "null", TrafficSpec(rate=SINK_RATE, timeout_ms=100))
     for reason in reasons:
-        yield Finding(BAD, f"{spec.name}: {reason}", "stop what else runs there")
+        yield CheckResult(BAD, f"{spec.name}: {reason}", "stop what else runs there")
     if sink.result is None or not sink.result.scheduled:
         return
     sent, scheduled = sink.result.sent, sink.result.scheduled
     exact = sent >= validity.ACHIEVED * scheduled
-    yield Finding(
+    yield CheckResult(
         GOOD if exact else BAD, f"{spec.name}: sends {sent / scheduled:.2%} of {SINK_RATE:,.0f} queries a second"
     )
     whole = arrived >= ARRIVED * sent
-    yield Finding(
+    yield CheckResult(
         GOOD if whole else BAD,
         f"{spec.name}: {arrived / max(1, sent):.2%} of them arrive, by the kernel of {fleet.server.name}",
         "" if whole else "the network or the server's card loses queries at this rate already",
     )
     if (off := sink.result.schedule_error_p99_us) is not None:
-        yield Finding(GOOD if off < LATE_US else BAD, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
-    echo, _, _ = _measured(fleet, player, generator, "echo", Traffic(loop="closed"))
+        yield CheckResult(GOOD if off < LATE_US else BAD, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
+    echo, _, _ = _measured(fleet, player, generator, "echo", TrafficSpec(loop="closed"))
     told = f"{spec.name}: a UDP echo gives it {echo.metrics['answered_qps']:,.0f} answers a second"
-    yield Finding(GOOD, told, "no server's peak can be higher than the sum of the players'")
+    yield CheckResult(GOOD, told, "no server's peak can be higher than the sum of the players'")
 
 
 def _measured(
-    fleet: Fleet, player: Machine, generator: Generator, name: str, traffic: Traffic
-) -> tuple[Outcome, int, list[str]]:
-    """A window by one player: its outcome, the datagrams that came to the server, what speaks against the player."""
+    fleet: Fleet, player: RemoteHost, generator: LoadGenerator, name: str, traffic: TrafficSpec
+) -> tuple[Window, int, list[str]]:
+    """A window by one player: its window, the datagrams that came to the server, what speaks against the player."""
     settings = Settings(
-        server=ServerSpec(name=name), queries=QuerySpec(count=10_000), traffic=traffic, timing=Timing(seconds=WINDOW_S)
+        server=ServerSpec(name=name),
+        queries=QuerySpec(count=10_000),
+        traffic=traffic,
+        timing=TimingSpec(seconds=WINDOW_S),
     )
     installed = {name: fleet.installed(ADAPTERS[name])}
-    with Stage(settings, installed, generator, lambda asked: FleetNetwork(fleet, asked, [player])) as stage:
-        server = stage.start_server()
-        stage.wait_ready(server)
+    with Harness(settings, installed, generator, lambda asked: FleetNetwork(fleet, asked, [player])) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
         before = _datagrams(fleet.server)
-        outcome = window(stage, server, settings)
+        window = measure_window(harness, server, settings)
         arrived = _datagrams(fleet.server) - before
-        telemetry, span = stage.elsewhere(outcome.span)[player.name], outcome.span
+        telemetry, span = harness.elsewhere(window.span)[player.name], window.span
         own_cores = span.elsewhere_cpu_s[player.name] / span.seconds
-        return outcome, arrived, validity.machine_reasons(telemetry, span.seconds, own_cores)
+        return window, arrived, validity.machine_reasons(telemetry, span.seconds, own_cores)
 
 
-def _datagrams(machine: Machine) -> int:
+def _datagrams(machine: RemoteHost) -> int:
     """UDP datagrams that came so far, those with nobody to read them and those dropped among them."""
     names, values = (line.split() for line in machine.run("grep", "^Udp:", "/proc/net/snmp").splitlines())
     counted = dict(zip(names[1:], map(int, values[1:]), strict=True))

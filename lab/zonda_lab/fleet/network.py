@@ -11,29 +11,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Settings
 from zonda_lab.fleet import checks
-from zonda_lab.fleet.connection import ConnectionLostError
 from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
-from zonda_lab.fleet.machine import SCRIPTS, Machine
-from zonda_lab.host import Watch
-from zonda_lab.load import Generator
-from zonda_lab.servers import ADAPTERS, Adapter, Installed
+from zonda_lab.fleet.remote_host import SCRIPTS, RemoteHost
+from zonda_lab.fleet.ssh import ConnectionLostError
+from zonda_lab.harness import SCRATCH, sweep
+from zonda_lab.host import TelemetryTarget
+from zonda_lab.load_generator import LoadGenerator
+from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
 from zonda_lab.servers.reflector import Echo
-from zonda_lab.site import Site
-from zonda_lab.stage import SCRATCH, sweep
 
 ROUGH_S = 0.001  # a clock known no better than this is told in the records
 
 
-class Fleet(Site):
+class Fleet(Environment):
     """All machines; leaving it ends everything on them and removes the lab's files of this session."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory, self.work = inventory, Path(inventory.work)
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, RemoteHost] = {}
         self._programs: dict[str, tuple[str, Path | None]] = {}  # path as the lab knows it -> name, ours to upload
         self._open = contextlib.ExitStack()
 
@@ -68,7 +68,7 @@ class Fleet(Site):
         self._open.enter_context(_files_in(self.session, self.work / "cache"))
         self._open.callback(self._close)
 
-    def machine(self, spec: HostSpec) -> Machine:
+    def machine(self, spec: HostSpec) -> RemoteHost:
         """The machine, connected anew if the connection was lost."""
         known = self._machines.get(spec.name)
         if known is None or not known.alive:
@@ -78,25 +78,25 @@ class Fleet(Site):
                 self._find_on(known, path, name, ours)
         return known
 
-    def _connected(self, spec: HostSpec) -> Machine:
+    def _connected(self, spec: HostSpec) -> RemoteHost:
         """The machine; a connection that is lost before it is of use is made once more."""
         pinned = spec is self.inventory.server
         with contextlib.suppress(ConnectionLostError):
-            return Machine(spec, self.work, self.session, pinned)
-        return Machine(spec, self.work, self.session, pinned)
+            return RemoteHost(spec, self.work, self.session, pinned)
+        return RemoteHost(spec, self.work, self.session, pinned)
 
     @property
-    def server(self) -> Machine:
+    def server(self) -> RemoteHost:
         """The machine of the server under test."""
         return self.machine(self.inventory.server)
 
     @property
-    def players(self) -> list[Machine]:
+    def players(self) -> list[RemoteHost]:
         """The machines that make load."""
         return [self.machine(spec) for spec in self.inventory.player]
 
     @property
-    def primary(self) -> Machine:
+    def primary(self) -> RemoteHost:
         """The machine of primaries."""
         return self.machine(self.inventory.primary or self.inventory.player[0])
 
@@ -104,7 +104,7 @@ class Fleet(Site):
         """The network of one start."""
         return FleetNetwork(self, settings)
 
-    def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> Installed:
+    def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> InstalledServer:
         """A server as it is on the server's machine; raises if it is not there."""
         wanted = str(path) if path else self.inventory.server.programs.get(adapter.name, "")
         ours = adapter.find() if wanted == UPLOAD or isinstance(adapter, Echo) else None
@@ -113,13 +113,13 @@ class Fleet(Site):
         if self.primary is not self.server:
             self._find_on(self.primary, program, adapter.name, ours)
         version = version_in(self.server.printed(adapter.version_command(Path(program))))
-        return Installed(label or adapter.name, adapter, Path(program), version)
+        return InstalledServer(label or adapter.name, adapter, Path(program), version)
 
-    def digest(self, installed: Installed) -> str:
+    def digest(self, installed: InstalledServer) -> str:
         """SHA-256 of a server's program."""
         return self.server.run("sha256sum", installed.program).split()[0]
 
-    def equip(self, generator: Generator) -> None:
+    def equip(self, generator: LoadGenerator) -> None:
         """Finds the generator on every player: it must be of the version that is here."""
         self._programs[str(generator.program)] = (generator.name, generator.program)
         for player in self.players:
@@ -137,7 +137,7 @@ class Fleet(Site):
         known = {name: {**found.describe(), "clock": vars(found.read_clock())} for name, found in machines.items()}
         return {"machine": known[self.inventory.server.name], "machines": known}
 
-    def _find_on(self, machine: Machine, path: str, name: str, ours: Path | None, needed: bool = False) -> None:
+    def _find_on(self, machine: RemoteHost, path: str, name: str, ours: Path | None, needed: bool = False) -> None:
         """Lets a machine know where its program is that the lab knows by `path`: as told, there too, or on PATH."""
         wanted = machine.spec.programs.get(name, "")
         upload = ours if wanted == UPLOAD or (ours and name in ("echo", "null")) else None
@@ -149,7 +149,7 @@ class Fleet(Site):
                 if needed and candidate != path:
                     raise
 
-    def _locate(self, machine: Machine, name: str, ours: Path | None, wanted: str) -> str:
+    def _locate(self, machine: RemoteHost, name: str, ours: Path | None, wanted: str) -> str:
         """Where a program is on a machine, after ours was copied there if asked for."""
         if ours is not None:
             return str(self._uploaded(machine, ours))
@@ -161,7 +161,7 @@ class Fleet(Site):
                 f'install it there, or name its path or "upload" for {name} under [programs] of the inventory',
             ) from None
 
-    def _uploaded(self, machine: Machine, program: Path) -> Path:
+    def _uploaded(self, machine: RemoteHost, program: Path) -> Path:
         digest = hashlib.sha256(program.read_bytes()).hexdigest()[:12]
         copy = self.work / "programs" / digest / program.name
         if not copy.exists():
@@ -178,7 +178,7 @@ class Fleet(Site):
 class FleetNetwork:
     """The machines as one start uses them: nothing about them is changed, what it needs must be so already."""
 
-    def __init__(self, fleet: Fleet, settings: Settings, players: Sequence[Machine] = ()) -> None:
+    def __init__(self, fleet: Fleet, settings: Settings, players: Sequence[RemoteHost] = ()) -> None:
         self._fleet, self._settings, self._players, self.notes = fleet, settings, players, list[str]()
         self.server_address = fleet.inventory.server.address
 
@@ -206,10 +206,10 @@ class FleetNetwork:
             self._fleet.connect()  # if a machine was lost, that is what went wrong
 
     @property
-    def watches(self) -> Sequence[Watch]:
+    def telemetry_targets(self) -> Sequence[TelemetryTarget]:
         """Telemetry on the server's machine and on every player."""
         ends = [("server", self.server), *(("client", player) for player in self.players)]
-        return [Watch(machine, [machine], ["--net", f"{end}="]) for end, machine in ends]
+        return [TelemetryTarget(machine, [machine], ["--net", f"{end}="]) for end, machine in ends]
 
     def primary_address(self, number: int) -> str:
         """Address number `number` of the primary's machine."""

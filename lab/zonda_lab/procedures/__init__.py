@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zonda_lab.outcome import Recorder
+from zonda_lab.harness import Harness
 from zonda_lab.procedures.changes import propagation, updating
 from zonda_lab.procedures.connections import descriptors, idle
 from zonda_lab.procedures.peak import peak
 from zonda_lab.procedures.queries import queries
 from zonda_lab.procedures.startup import memory, startup
 from zonda_lab.procedures.transfers import pull, secondary
-from zonda_lab.stage import Stage
+from zonda_lab.window import Recorder
 
 
 @dataclass(frozen=True)
 class Procedure:
     """A way to measure a start; `retries_itself` if it repeats invalid windows within the start."""
 
-    run: Callable[[Stage, Recorder], None]
+    run: Callable[[Harness, Recorder], None]
     what: str
     retries_itself: bool = False
 

@@ -7,49 +7,49 @@ import time
 
 from zonda_lab import probe
 from zonda_lab.errors import LabError
-from zonda_lab.hdr import Latency
+from zonda_lab.harness import Harness, Server
 from zonda_lab.host import Host
-from zonda_lab.load import HoldJob, LoadResult, read_summary
-from zonda_lab.model import Endpoint
-from zonda_lab.outcome import Outcome, Recorder, memory_metrics
-from zonda_lab.series import net
-from zonda_lab.stage import Server, Stage
+from zonda_lab.latency_histogram import LatencyHistogram
+from zonda_lab.load_generator import HoldJob, LoadResult, read_summary
+from zonda_lab.server_config import Endpoint
+from zonda_lab.telemetry_series import net
+from zonda_lab.window import Recorder, Window, memory_metrics
 
 PAGE = 4096  # sockstat counts TCP memory in pages
 RECOVERY_S = 30.0
 
 
-def idle(stage: Stage, recorder: Recorder) -> None:
+def idle(harness: Harness, recorder: Recorder) -> None:
     """Opens connections, reads memory while all are held, and sees how long the server keeps them."""
-    server = stage.start_server()
-    stage.wait_ready(server)
-    before, kernel_before = server.process.memory().pss_kb, _kernel_bytes(stage)
-    change, held = stage.settings.change, dict[str, float]()
+    server = harness.start_server()
+    harness.wait_ready(server)
+    before, kernel_before = server.process.memory().pss_kb, _kernel_bytes(harness)
+    change, held = harness.settings.change, dict[str, float]()
 
     def on_event(name: str) -> None:
         if name == "open":
             held.update(memory_metrics(server, 0, 0, change.connections, before))
-            held["kernel_bytes_per_connection"] = (_kernel_bytes(stage) - kernel_before) / change.connections
+            held["kernel_bytes_per_connection"] = (_kernel_bytes(harness) - kernel_before) / change.connections
 
-    with stage.span(server) as span:
-        output = stage.run_load(stage.generator.hold(_job(stage, server)), _longest(stage), on_event)
+    with harness.span(server) as span:
+        output = harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
     result = read_summary(output)
-    outcome = Outcome(span, held | _opened(result), died=not server.process.alive)
+    window = Window(span, held | _opened(result), died=not server.process.alive)
     if result.more["failed"]:
-        outcome.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
-    outcome.predictions = {"connections": float(stage.settings.traffic.sources * _ports(stage))}
-    recorder.add(outcome)
+        window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
+    window.predictions = {"connections": float(harness.settings.traffic.sources * _ports(harness))}
+    recorder.add(window)
 
 
-def descriptors(stage: Stage, recorder: Recorder) -> None:
+def descriptors(harness: Harness, recorder: Recorder) -> None:
     """Connections beyond the server's descriptors: UDP must be served meanwhile, TCP again afterwards."""
-    server = stage.start_server()
-    stage.wait_ready(server)
-    with stage.span(server) as span:
-        result = read_summary(stage.run_load(stage.generator.hold(_job(stage, server)), _longest(stage)))
+    server = harness.start_server()
+    harness.wait_ready(server)
+    with harness.span(server) as span:
+        result = read_summary(harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness)))
     server.process.require_alive()
-    recovery = _tcp_recovery_s(stage.rig.client, server.setup.endpoint, server.setup.zones[-1].name)
-    with stage.span(server) as rest:
+    recovery = _tcp_recovery_s(harness.network.client, server.config.endpoint, server.config.zones[-1].name)
+    with harness.span(server) as rest:
         time.sleep(1.0)
     metrics = {
         "udp_answered_share": result.answered / result.sent if result.sent else 0.0,
@@ -57,26 +57,26 @@ def descriptors(stage: Stage, recorder: Recorder) -> None:
         "server_cpu": rest.server_cpu_s / rest.seconds,
         **_opened(result),
     }
-    recorder.add(Outcome(span, metrics, died=not server.process.alive))
+    recorder.add(Window(span, metrics, died=not server.process.alive))
 
 
-def _job(stage: Stage, server: Server) -> HoldJob:
-    traffic, change = stage.settings.traffic, stage.settings.change
+def _job(harness: Harness, server: Server) -> HoldJob:
+    traffic, change = harness.settings.traffic, harness.settings.change
     return HoldJob(
         transport=traffic.transport if traffic.transport != "udp" else "tcp",
-        endpoint=server.setup.endpoint,
+        endpoint=server.config.endpoint,
         connections=change.connections,
         rate=change.connect_rate,
         seconds=change.hold_s,
         sources=traffic.sources,
-        source_prefix=stage.sources(stage.rig.client, traffic.sources),
-        workload=stage.workload() if server.checked else None,
-        authority=stage.authority(stage.settings),
+        source_prefix=harness.sources(harness.network.client, traffic.sources),
+        workload=harness.workload() if server.checked else None,
+        authority=harness.authority(harness.settings),
     )
 
 
-def _longest(stage: Stage) -> float:
-    change = stage.settings.change
+def _longest(harness: Harness) -> float:
+    change = harness.settings.change
     return change.connections / change.connect_rate * 2 + change.hold_s
 
 
@@ -86,18 +86,18 @@ def _opened(result: LoadResult) -> dict[str, float]:
     if more.get("last_closed_s") is not None:
         metrics["reclaim_s"] = more["last_closed_s"]
     if result.latency_intended:
-        metrics["probe_p99_us"] = Latency(result.latency_intended).percentile(99.0)
+        metrics["probe_p99_us"] = LatencyHistogram(result.latency_intended).percentile(99.0)
     return metrics
 
 
-def _kernel_bytes(stage: Stage) -> float:
+def _kernel_bytes(harness: Harness) -> float:
     """Memory of all TCP sockets at both ends by sockstat: what they queue; the sockets themselves are in slabs."""
-    samples = stage.latest().samples
+    samples = harness.latest().samples
     return sum(net(end, "TCP.mem")(samples[-1]) for end in ("server", "client")) * PAGE if samples else 0.0
 
 
-def _ports(stage: Stage) -> int:
-    low, high = stage.rig.client.read_sysctl("net.ipv4.ip_local_port_range").split()
+def _ports(harness: Harness) -> int:
+    low, high = harness.network.client.read_sysctl("net.ipv4.ip_local_port_range").split()
     return int(high) - int(low) + 1
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zonda_lab.experiment import Settings
-from zonda_lab.outcome import Outcome, Recorder
-from zonda_lab.procedures.queries import warm_up, window
-from zonda_lab.stage import Server, Stage
+from zonda_lab.harness import Harness, Server
+from zonda_lab.procedures.queries import measure_window, warm_up
 from zonda_lab.validity import ACHIEVED
+from zonda_lab.window import Recorder, Window
 
 GOALS = {"peak_99_qps": 0.99, "peak_999_qps": 0.999, "peak_9999_qps": 0.9999, "peak_100_qps": 1.0}
 CONFIRM, TRIALS = 2, 3  # a rate counts if two of three trials reach the goal: one dip is noise, two are the server
@@ -67,40 +67,40 @@ class Search:
         return not above or any(trial.sent < ACHIEVED for trial in self.trials[above[0]])
 
 
-def peak(stage: Stage, recorder: Recorder) -> None:
+def peak(harness: Harness, recorder: Recorder) -> None:
     """Each goal in turn, the easiest first: its peak is the next one's upper end."""
-    server = stage.start_server()
-    stage.wait_ready(server)
-    warm_up(stage, server)
+    server = harness.start_server()
+    harness.wait_ready(server)
+    warm_up(harness, server)
     for levels, settings in recorder.windows:
-        capacity = stage.capacity(settings, server)
-        search = Search(_attempt(stage, server, settings, levels, recorder), settings.timing.tolerance)
-        with stage.span(server) as span:
+        capacity = harness.capacity(settings, server)
+        search = Search(_attempt(harness, server, settings, levels, recorder), settings.timing.tolerance)
+        with harness.span(server) as span:
             top, found = capacity * HEADROOM, dict[str, float]()
             for name, goal in GOALS.items():
                 found[name] = top = search.peak(goal, top)
                 if not top:
                     break
-        outcome = Outcome(span, found | {"first_loss_qps": search.first_loss, "capacity_qps": capacity}, within=levels)
-        outcome.died = not server.process.alive
-        outcome.detail["points"] = sorted((rate, t.answered) for rate, trials in search.trials.items() for t in trials)
+        window = Window(span, found | {"first_loss_qps": search.first_loss, "capacity_qps": capacity}, within=levels)
+        window.died = not server.process.alive
+        window.detail["points"] = sorted((rate, t.answered) for rate, trials in search.trials.items() for t in trials)
         if search.generator_failed_above(found["peak_99_qps"]):
-            outcome.notes.append("the generator could not send more: peaks are lower bounds")
-        recorder.add(outcome)
+            window.notes.append("the generator could not send more: peaks are lower bounds")
+        recorder.add(window)
 
 
 def _attempt(
-    stage: Stage, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
+    harness: Harness, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
 ) -> Callable[[float], Trial]:
     """One window at a rate, repeated if it does not count."""
 
     def attempt(rate: float) -> Trial:
         for number in range(settings.timing.retries + 1):
-            outcome = window(stage, server, settings, rate)
-            outcome.within, outcome.detail = levels, {"trial": True}
-            if recorder.add(outcome, number):
+            window = measure_window(harness, server, settings, rate)
+            window.within, window.detail = levels, {"trial": True}
+            if recorder.add(window, number):
                 break
-        result = outcome.result
+        result = window.result
         if result is None:
             return Trial(0.0, 0.0)
         scheduled = max(result.scheduled or 0.0, result.sent, 1.0)

@@ -6,49 +6,49 @@ import time
 
 from zonda_lab import probe
 from zonda_lab.errors import LabError
-from zonda_lab.model import Zone
-from zonda_lab.outcome import Outcome, Recorder, memory_metrics
+from zonda_lab.harness import Harness, Server, Span, set_serial
 from zonda_lab.procedures.queries import warm_up
-from zonda_lab.series import Telemetry
-from zonda_lab.stage import Server, Span, Stage, set_serial
+from zonda_lab.server_config import Zone
+from zonda_lab.telemetry_series import Telemetry
+from zonda_lab.window import Recorder, Window, memory_metrics
 
 NEW_SERIAL = 1_000_000_002
 SETTLE_S = 0.3  # after the last answer: what is freed lazily is freed by then
 
 
-def startup(stage: Stage, recorder: Recorder) -> None:
+def startup(harness: Harness, recorder: Recorder) -> None:
     """From the start of the program to its first answer and until every zone has been answered."""
-    recorder.add(_started(stage)[1])
+    recorder.add(_started(harness)[1])
 
 
-def memory(stage: Stage, recorder: Recorder) -> None:
+def memory(harness: Harness, recorder: Recorder) -> None:
     """At rest after loading, after a warm-up of queries, and at its highest while all zones are read again."""
-    zones = stage.changeable_zones() if stage.settings.change.changes else None
-    server, outcome = _started(stage, zones)
-    outcome.within = {"state": "loaded"}
-    recorder.add(outcome)
-    with stage.span(server) as span:
-        warm_up(stage, server)
-    recorder.add(_state(stage, server, span, "asked"))
+    zones = harness.changeable_zones() if harness.settings.change.changes else None
+    server, window = _started(harness, zones)
+    window.within = {"state": "loaded"}
+    recorder.add(window)
+    with harness.span(server) as span:
+        warm_up(harness, server)
+    recorder.add(_state(harness, server, span, "asked"))
     if zones:
-        with stage.span(server) as span:
+        with harness.span(server) as span:
             for zone in zones:
                 set_serial(zone.file, NEW_SERIAL) if zone.file else None
-            stage.reload(server)
-            _wait_for_serial(stage, server)
-        highest = max(_rss_mb(stage.observed(span)), default=0.0)
-        reloaded = _state(stage, server, span, "reloading")
+            harness.reload(server)
+            _wait_for_serial(harness, server)
+        highest = max(_rss_mb(harness.observed(span)), default=0.0)
+        reloaded = _state(harness, server, span, "reloading")
         reloaded.metrics |= {"peak_mb": highest, "reload_s": span.seconds}
         recorder.add(reloaded)
 
 
-def _started(stage: Stage, zones: list[Zone] | None = None) -> tuple[Server, Outcome]:
-    server = stage.start_server(zones)
-    names = [zone.name for zone in server.setup.zones]
-    with stage.span(server) as span:
-        first = stage.wait_ready(server, names[0])
-        with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
-            arrivals = probe.watch(asking, names, stage.settings.timing.finish_s)
+def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server, Window]:
+    server = harness.start_server(zones)
+    names = [zone.name for zone in server.config.zones]
+    with harness.span(server) as span:
+        first = harness.wait_ready(server, names[0])
+        with harness.network.client.udp_socket(server.config.endpoint) as asking:
+            arrivals = probe.watch(asking, names, harness.settings.timing.finish_s)
     time.sleep(SETTLE_S)
     last = max(arrivals.seen.values(), default=span.ended)
     metrics = {
@@ -57,25 +57,25 @@ def _started(stage: Stage, zones: list[Zone] | None = None) -> tuple[Server, Out
         "start_cpu_s": server.process.cpu_s(),
         "zones_missing": float(len(arrivals.missing)),
     }
-    outcome = Outcome(
-        span, metrics | memory_metrics(server, stage.zones.records, len(names)), died=not server.process.alive
+    window = Window(
+        span, metrics | memory_metrics(server, harness.zones.records, len(names)), died=not server.process.alive
     )
     if arrivals.missing:
-        outcome.invalid.append(f"{len(arrivals.missing)} zones were never answered, {arrivals.missing[0]} among them")
-    return server, outcome
+        window.invalid.append(f"{len(arrivals.missing)} zones were never answered, {arrivals.missing[0]} among them")
+    return server, window
 
 
-def _state(stage: Stage, server: Server, span: Span, state: str) -> Outcome:
+def _state(harness: Harness, server: Server, span: Span, state: str) -> Window:
     time.sleep(SETTLE_S)
-    metrics = memory_metrics(server, stage.zones.records, len(stage.zones.zones))
-    return Outcome(span, metrics, within={"state": state}, died=not server.process.alive)
+    metrics = memory_metrics(server, harness.zones.records, len(harness.zones.zones))
+    return Window(span, metrics, within={"state": state}, died=not server.process.alive)
 
 
-def _wait_for_serial(stage: Stage, server: Server) -> None:
-    name = server.setup.zones[-1].name
-    with stage.rig.client.udp_socket(server.setup.endpoint) as asking:
+def _wait_for_serial(harness: Harness, server: Server) -> None:
+    name = server.config.zones[-1].name
+    with harness.network.client.udp_socket(server.config.endpoint) as asking:
         arrivals = probe.watch(
-            asking, [name], stage.settings.timing.finish_s, lambda reply: probe.serial(reply) == NEW_SERIAL
+            asking, [name], harness.settings.timing.finish_s, lambda reply: probe.serial(reply) == NEW_SERIAL
         )
     if arrivals.missing:
         raise LabError(

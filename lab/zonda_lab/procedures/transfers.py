@@ -4,81 +4,81 @@ from __future__ import annotations
 
 from zonda_lab import probe
 from zonda_lab.errors import LabError
-from zonda_lab.load import PullJob, read_summary
-from zonda_lab.outcome import Outcome, Recorder, memory_metrics
-from zonda_lab.predict import port_bound
+from zonda_lab.harness import Harness, Server, Span
+from zonda_lab.load_generator import PullJob, read_summary
+from zonda_lab.port_exhaustion import port_bound
 from zonda_lab.servers import Feature
-from zonda_lab.stage import Server, Span, Stage
+from zonda_lab.window import Recorder, Window, memory_metrics
 
 
-def secondary(stage: Stage, recorder: Recorder) -> None:
+def secondary(harness: Harness, recorder: Recorder) -> None:
     """From the start of a secondary that has nothing until it answers for every zone; found out by asking."""
-    spec, installed = stage.settings.primary, stage.installed(stage.settings.server.name)
-    stage.require(
+    spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
+    harness.require(
         installed,
         Feature.SECONDARY,
         *([Feature.XOT_IN] if spec.transport == "tls" else []),
         *([Feature.TSIG] if spec.tsig else []),
     )
-    stage.start_primary(stage.zones.zones)
-    server = stage.start_server(stage.secondary_zones())
-    names = [zone.name for zone in server.setup.zones]
-    with stage.span(server) as span, stage.rig.client.udp_socket(server.setup.endpoint) as asking:
-        arrivals = probe.watch(asking, names, stage.settings.timing.finish_s, tick=server.process.require_alive)
+    harness.start_primary(harness.zones.zones)
+    server = harness.start_server(harness.secondary_zones())
+    names = [zone.name for zone in server.config.zones]
+    with harness.span(server) as span, harness.network.client.udp_socket(server.config.endpoint) as asking:
+        arrivals = probe.watch(asking, names, harness.settings.timing.finish_s, tick=server.process.require_alive)
     span.began = server.process.began
     seen = sorted(at - server.process.began for at in arrivals.seen.values())
     if not seen:
         raise LabError(f"{installed.label} never answered for any of {len(names)} zones", server.process.tail())
-    censored = bool(arrivals.missing) and stage.settings.timing.censored
+    censored = bool(arrivals.missing) and harness.settings.timing.censored
     took = span.ended - span.began if censored else seen[-1]
     metrics = {
         "transfer_s": took,
         "first_answer_s": seen[0],
         "zones_per_s": len(seen) / took,
-        "records_per_s": stage.zones.records / took,
-        "cpu_us_per_record": server.process.cpu_s() * 1e6 / stage.zones.records,
+        "records_per_s": harness.zones.records / took,
+        "cpu_us_per_record": server.process.cpu_s() * 1e6 / harness.zones.records,
         "zones_missing": float(len(arrivals.missing)),
     }
-    outcome = Outcome(
-        span, metrics | memory_metrics(server, stage.zones.records, len(names)), died=not server.process.alive
+    window = Window(
+        span, metrics | memory_metrics(server, harness.zones.records, len(names)), died=not server.process.alive
     )
-    outcome.detail["arrivals"] = thinned(seen)
-    outcome.predictions = _port_prediction(stage, len(names))
+    window.detail["arrivals"] = thinned(seen)
+    window.predictions = _port_prediction(harness, len(names))
     late = f"{len(arrivals.missing)} of {len(names)} zones had not arrived after {took:.0f} s"
     if censored:
-        outcome.notes.append(f"{late}: that time is a lower bound")
+        window.notes.append(f"{late}: that time is a lower bound")
     elif arrivals.missing:
-        outcome.invalid.append(late)
-    recorder.add(outcome)
+        window.invalid.append(late)
+    recorder.add(window)
 
 
-def pull(stage: Stage, recorder: Recorder) -> None:
+def pull(harness: Harness, recorder: Recorder) -> None:
     """AXFR of every zone, read as fast as one core can and thrown away."""
-    spec, installed = stage.settings.primary, stage.installed(stage.settings.server.name)
-    over_tls = stage.settings.traffic.transport == "tls"
-    stage.require(
+    spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
+    over_tls = harness.settings.traffic.transport == "tls"
+    harness.require(
         installed,
         Feature.TRANSFER_OUT,
         *([Feature.XOT_OUT] if over_tls else []),
         *([Feature.TSIG] if spec.tsig else []),
     )
-    server = stage.start_server()
-    first = stage.wait_ready(server)
+    server = harness.start_server()
+    first = harness.wait_ready(server)
     loaded_cpu_s = server.process.cpu_s()
-    names = stage.folder / "zones.txt"
-    names.write_text("".join(f"{zone.name}\n" for zone in server.setup.zones))
+    names = harness.folder / "zones.txt"
+    names.write_text("".join(f"{zone.name}\n" for zone in server.config.zones))
     transport = "tls" if over_tls else "tcp"
-    job = PullJob(transport, server.setup.endpoint, names, server.setup.tsig, stage.authority(stage.settings))
-    with stage.span(server) as span:
-        result = read_summary(stage.run_load(stage.generator.pull(job), stage.settings.timing.finish_s))
-    outcome = Outcome(span, _pulled(stage, server, span, result.more), died=not server.process.alive)
-    outcome.metrics |= {"first_answer_s": first, "start_cpu_s": loaded_cpu_s}
-    outcome.invalid += result.invalid
-    if result.more["failed"] or result.more["records"] < stage.zones.records:
-        outcome.invalid.append(
-            f"{result.more['records']} of {stage.zones.records} records came, {result.more['failed']} zones failed"
+    job = PullJob(transport, server.config.endpoint, names, server.config.tsig, harness.authority(harness.settings))
+    with harness.span(server) as span:
+        result = read_summary(harness.run_load(harness.generator.pull(job), harness.settings.timing.finish_s))
+    window = Window(span, _pulled(harness, server, span, result.more), died=not server.process.alive)
+    window.metrics |= {"first_answer_s": first, "start_cpu_s": loaded_cpu_s}
+    window.invalid += result.invalid
+    if result.more["failed"] or result.more["records"] < harness.zones.records:
+        window.invalid.append(
+            f"{result.more['records']} of {harness.zones.records} records came, {result.more['failed']} zones failed"
         )
-    recorder.add(outcome)
+    recorder.add(window)
 
 
 def thinned(values: list[float], most: int = 500) -> list[list[float]]:
@@ -87,7 +87,7 @@ def thinned(values: list[float], most: int = 500) -> list[list[float]]:
     return [[round(at, 4), i] for i, at in enumerate(values, 1) if i % step == 0 or i == len(values)]
 
 
-def _pulled(stage: Stage, server: Server, span: Span, more: dict[str, float]) -> dict[str, float]:
+def _pulled(harness: Harness, server: Server, span: Span, more: dict[str, float]) -> dict[str, float]:
     return {
         "transfer_s": more["seconds"],
         "records_per_s": more["records"] / more["seconds"],
@@ -95,13 +95,13 @@ def _pulled(stage: Stage, server: Server, span: Span, more: dict[str, float]) ->
         "bytes_per_message": more["bytes"] / max(1, more["messages"]),
         "records_per_message": more["records"] / max(1, more["messages"]),
         "cpu_us_per_record": span.server_cpu_s * 1e6 / max(1, more["records"]),
-        **memory_metrics(server, stage.zones.records, len(server.setup.zones)),
+        **memory_metrics(server, harness.zones.records, len(server.config.zones)),
     }
 
 
-def _port_prediction(stage: Stage, connections: int) -> dict[str, float]:
+def _port_prediction(harness: Harness, connections: int) -> dict[str, float]:
     """The bound for one connection a zone, from the port range and TIME_WAIT of the secondary's end."""
-    low, high = map(int, stage.rig.server.read_sysctl("net.ipv4.ip_local_port_range").split())
-    buckets = int(stage.rig.server.read_sysctl("net.ipv4.tcp_max_tw_buckets"))
-    bound = port_bound((low, high), destinations=stage.settings.primary.addresses, time_wait_buckets=buckets)
+    low, high = map(int, harness.network.server.read_sysctl("net.ipv4.ip_local_port_range").split())
+    buckets = int(harness.network.server.read_sysctl("net.ipv4.tcp_max_tw_buckets"))
+    bound = port_bound((low, high), destinations=harness.settings.primary.addresses, time_wait_buckets=buckets)
     return {"connections_per_s": bound.connections_per_s, "transfer_s": bound.seconds(connections)}

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.analysis import Checked, checks, findings
-from zonda_lab.experiment import Analysis, Claim, Published
+from zonda_lab.analysis import ClaimCheck, checks, findings
+from zonda_lab.experiment import AnalysisSpec, Claim, Published
 from zonda_lab.metrics import factor_words
-from zonda_lab.record import Record, Results
-from zonda_lab.report import conclusion, html, markdown, trust
-from zonda_lab.report.canvas import Source
+from zonda_lab.report import conclusion, html, markdown, validity_tables
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
-from zonda_lab.report.findings import claims, finding, published
+from zonda_lab.report.number_format import number
+from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
-from zonda_lab.report.words import number
+from zonda_lab.report.result_tables import claims, finding, published
+from zonda_lab.results import Results, WindowRecord
 from zonda_lab.schema import parse
 
 READING = """Every figure is the median over fresh starts of the server, with its 95 % interval (BCa bootstrap; \
@@ -71,13 +71,13 @@ def chapters(results: Results, disturbed: bool = False) -> list[Chapter]:
 class Chapter:
     """One experiment: what the manifest says of it and its records."""
 
-    def __init__(self, id_: str, described: Mapping[str, Any], records: Sequence[Record]) -> None:
+    def __init__(self, id_: str, described: Mapping[str, Any], records: Sequence[WindowRecord]) -> None:
         self.id, self.described = id_, described
         self.records = sorted(records, key=lambda record: _place(record, described["levels"]))
-        self.analysis = parse(Analysis, _keys(described["analysis"]), id_)
+        self.analysis = parse(AnalysisSpec, _keys(described["analysis"]), id_)
         self.published = [parse(Published, _keys(row), id_) for row in described["published"]]
         claimed = [parse(Claim, _keys(row), id_) for row in described["claims"]]
-        self.claims: list[Checked] = [done for claim in claimed for done in checks(self.records, claim)]
+        self.claims: list[ClaimCheck] = [done for claim in claimed for done in checks(self.records, claim)]
         self.findings = findings(self.records, self.analysis)
         deciding = next((found for found in self.findings if found.metric == self.analysis.metric), None)
         self.shown = conclusion.shown(deciding, self.claims, self.analysis)
@@ -98,16 +98,16 @@ class Chapter:
         )
         parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
         parts += [Text(described[key], f"{word}.") for key, word in told if described[key]]
-        parts += [Text(_size(described), "Size."), *trust.counted(self.records)]
+        parts += [Text(_size(described), "Size."), *validity_tables.counted(self.records)]
         parts += [*published(self.published, self.records), *claims(self.claims)]
-        source = Source(self.id, self.records, self.analysis, folder)
+        source = PlotData(self.id, self.records, self.analysis, folder)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]
         for found in self.findings:
             parts += finding(found, self.analysis)
         return [
             *parts,
-            *trust.predictions(self.records),
-            *trust.validity(self.records),
+            *validity_tables.predictions(self.records),
+            *validity_tables.validity(self.records),
             Text(self.shown, "Shown here."),
         ]
 
@@ -192,7 +192,7 @@ def _full_levels(described: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     return {name: list(levels) for name, levels in {**described["factors"], **described["within"]}.items()}
 
 
-def _place(record: Record, levels: Mapping[str, Sequence[str]]) -> list[int]:
+def _place(record: WindowRecord, levels: Mapping[str, Sequence[str]]) -> list[int]:
     """Where its levels stand in the experiment: tables and plots have their order, not that of chance."""
     known = ((levels.get(name, []), level) for name, level in record.levels.items())
     return [*(order.index(level) if level in order else len(order) for order, level in known), record.copy]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
-from zonda_lab.record import Record, Results
 from zonda_lab.report import markdown
 from zonda_lab.report.build import chapters, document
 from zonda_lab.report.conclusion import outcome
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
-from zonda_lab.report.findings import here
+from zonda_lab.report.result_tables import here
+from zonda_lab.results import Results, WindowRecord
 
 DIGITS, POINTS = 6, 100  # of a metric; of a curve of arrivals
 INDEX = """# Committed results
@@ -95,7 +95,7 @@ def _write_report(results: Results, disturbed: bool) -> None:
     (results.folder / "report.md").write_text(markdown.render(Document(title, [note, *parts])))
 
 
-def _small(record: Record) -> dict[str, Any]:
+def _small(record: WindowRecord) -> dict[str, Any]:
     """Without the files beside it, and no more digits than mean anything."""
     table = dataclasses.asdict(record)
     table["files"] = {}

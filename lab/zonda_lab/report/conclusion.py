@@ -6,27 +6,27 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from zonda_lab.analysis import FEW, Checked, Comparison, Finding
-from zonda_lab.experiment import Analysis
+from zonda_lab.analysis import MIN_STARTS, ClaimCheck, LevelComparison, MetricAnalysis
+from zonda_lab.experiment import AnalysisSpec
 from zonda_lab.metrics import METRICS, level_words
-from zonda_lab.report.words import least, number, ratio
+from zonda_lab.report.number_format import least, number, ratio
 
 MOST = 6  # things told one by one; more of them are counted
 
 
-def shown(finding: Finding | None, claims: Sequence[Checked], analysis: Analysis) -> str:
+def shown(finding: MetricAnalysis | None, claims: Sequence[ClaimCheck], analysis: AnalysisSpec) -> str:
     """The deciding metric and the published claims; says so if nothing can be said."""
     return " ".join([deciding(finding, analysis, MOST), *(_claims(claims) if finding else [])])
 
 
-def deciding(finding: Finding | None, analysis: Analysis, most: int = 3) -> str:
+def deciding(finding: MetricAnalysis | None, analysis: AnalysisSpec, most: int = 3) -> str:
     """The deciding metric alone, at most so many things one by one."""
     if finding is None or not finding.cells:
         return "Nothing: no window was valid."
     return _differences(finding, analysis, most) or _medians(finding, most)
 
 
-def _differences(finding: Finding, analysis: Analysis, most: int) -> str:
+def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> str:
     """What differs from the baseline, what is equal, and of what neither can be said."""
     comparisons = [each for stratum in finding.strata for each in stratum.comparisons if each.verdict != "too few"]
     if not comparisons:
@@ -54,17 +54,21 @@ def _differences(finding: Finding, analysis: Analysis, most: int) -> str:
     return f"{metric.heading}, as a ratio to {baseline} (n {_starts(comparisons)} starts): {'; '.join(parts)}."
 
 
-def _medians(finding: Finding, most: int) -> str:
+def _medians(finding: MetricAnalysis, most: int) -> str:
     """With too few starts for any test: what was measured, and that it proves no difference."""
     metric = METRICS[finding.metric]
     cells = [cell for cell in finding.cells if not cell.copy]
     told = [f"{cell.label}: {number(cell.median)}" for cell in cells[:most]]
     more = [f"{len(cells) - most} more in the table"] if len(cells) > most else []
-    few = f" Fewer than {FEW} starts: differences may be chance." if any(len(c.values) < FEW for c in cells) else ""
+    few = (
+        f" Fewer than {MIN_STARTS} starts: differences may be chance."
+        if any(len(c.values) < MIN_STARTS for c in cells)
+        else ""
+    )
     return f"{metric.heading}{f' in {metric.unit}' if metric.unit else ''}: {'; '.join([*told, *more])}.{few}"
 
 
-def _claims(claims: Sequence[Checked]) -> list[str]:
+def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
     """A sentence a claim: with its outcome, or that of each server."""
     told = []
     for (says, figure), group in itertools.groupby(claims, lambda done: (done.claim.says, done.claim.published)):
@@ -73,12 +77,12 @@ def _claims(claims: Sequence[Checked]) -> list[str]:
     return told
 
 
-def outcome(done: Checked) -> str:
+def outcome(done: ClaimCheck) -> str:
     """`1.11, confirmed`."""
     return done.outcome if done.value is None else f"{number(done.value)}, {done.outcome}"
 
 
-def _place(comparison: Comparison) -> str:
+def _place(comparison: LevelComparison) -> str:
     return ", ".join(
         [level_words(comparison.factor, comparison.level), *itertools.starmap(level_words, comparison.stratum.items())]
     )
@@ -88,12 +92,12 @@ def _listed(names: Sequence[str], most: int) -> str:
     return "; ".join(names) if len(names) <= most else f"{len(names)} of them"
 
 
-def _seen(comparisons: Sequence[Comparison]) -> str:
+def _seen(comparisons: Sequence[LevelComparison]) -> str:
     """The range of the least differences that would have been seen."""
     low, high = (least(f(c.effect.detectable for c in comparisons)) for f in (min, max))
     return low if low == high else f"{low} to {high}"
 
 
-def _starts(comparisons: Sequence[Comparison]) -> str:
+def _starts(comparisons: Sequence[LevelComparison]) -> str:
     counts = {c.effect.n for c in comparisons}
     return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"

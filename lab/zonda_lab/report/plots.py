@@ -11,20 +11,20 @@ import numpy as np
 
 from zonda_lab import statistics as st
 from zonda_lab.analysis import Cell, table
-from zonda_lab.hdr import Latency, read_log
+from zonda_lab.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.metrics import METRICS, factor_words, level_words
-from zonda_lab.record import Record
-from zonda_lab.report.canvas import COLOURS, Source, canvas_of, starts, styles, svg
 from zonda_lab.report.document import Figure
+from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, starts, styles, svg
 from zonda_lab.report.timeline import time
+from zonda_lab.results import WindowRecord
 
 PERCENTILES = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999]
 
 
-def curve(source: Source) -> list[Figure]:
+def curve(data: PlotData) -> list[Figure]:
     """Share answered over the rate that was really sent, with the monotone fit."""
     canvas, axes = canvas_of()
-    series = _series(source, "answered_share")
+    series = _series(data, "answered_share")
     for name, records, colour, marker in series:
         sent = [record.metrics["sent_qps"] for record in records]
         share = [100 * record.metrics["answered_share"] for record in records]
@@ -37,7 +37,7 @@ def curve(source: Source) -> list[Figure]:
     axes.legend()
     return [
         Figure(
-            f"{source.id}-curve",
+            f"{data.id}-curve",
             svg(canvas),
             "Response rate: every window is a point, the line is the isotonic fit of its server; "
             f"{starts([len({record.start for record in records}) for _, records, *_ in series])}.",
@@ -45,21 +45,21 @@ def curve(source: Source) -> list[Figure]:
     ]
 
 
-def lines(source: Source) -> list[Figure]:
+def lines(data: PlotData) -> list[Figure]:
     """Each metric over the x factor, medians over starts with their 95 % intervals; else boxes."""
-    plot = _line_plot if len({record.levels.get(source.analysis.x) for record in source.records}) > 1 else _box_plot
-    return list(filter(None, (plot(source, metric) for metric in _metrics(source))))
+    plot = _line_plot if len({record.levels.get(data.analysis.x) for record in data.records}) > 1 else _box_plot
+    return list(filter(None, (plot(data, metric) for metric in _metrics(data))))
 
 
-def boxes(source: Source) -> list[Figure]:
+def boxes(data: PlotData) -> list[Figure]:
     """Each metric by treatment, every start a point."""
-    return list(filter(None, (_box_plot(source, metric) for metric in _metrics(source))))
+    return list(filter(None, (_box_plot(data, metric) for metric in _metrics(data))))
 
 
-def bars(source: Source) -> list[Figure]:
+def bars(data: PlotData) -> list[Figure]:
     """Peaks by share answered, side by side."""
     names = [name for name in METRICS if name.startswith("peak_") and name.endswith("_qps")]
-    found = {name: [cell for cell in table(source.records, name) if not cell.copy] for name in names}
+    found = {name: [cell for cell in table(data.records, name) if not cell.copy] for name in names}
     labels = list(dict.fromkeys(cell.label for cells in found.values() for cell in cells))
     if not labels:
         return []
@@ -82,7 +82,7 @@ def bars(source: Source) -> list[Figure]:
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return [
         Figure(
-            f"{source.id}-peaks",
+            f"{data.id}-peaks",
             svg(canvas),
             "Highest rates at which so large a share was answered, confirmed by two of three windows: medians, "
             f"95 % intervals, {starts([len(cell.values) for cells in found.values() for cell in cells])}.",
@@ -90,15 +90,15 @@ def bars(source: Source) -> list[Figure]:
     ]
 
 
-def latency(source: Source) -> list[Figure]:
+def latency(data: PlotData) -> list[Figure]:
     """Latency by percentile, from the intended send time (full) and from the actual one (dotted)."""
-    merged: dict[tuple[str, str], Latency] = {}
-    series = _series(source, "latency_p50_us")
+    merged: dict[tuple[str, str], LatencyHistogram] = {}
+    series = _series(data, "latency_p50_us")
     for name, records, *_ in series:
         for record in records:
-            path = source.folder / record.files.get("latency", "absent")
+            path = data.folder / record.files.get("latency", "absent")
             for tag, histogram in read_log(path).items() if path.exists() else ():
-                merged.setdefault((name, tag), Latency()).merge(histogram)
+                merged.setdefault((name, tag), LatencyHistogram()).merge(histogram)
     if not merged:
         return []
     canvas, axes = canvas_of()
@@ -114,7 +114,7 @@ def latency(source: Source) -> list[Figure]:
     axes.legend()
     return [
         Figure(
-            f"{source.id}-latency",
+            f"{data.id}-latency",
             svg(canvas),
             "Latency from the intended send time, dotted from the actual one; lost queries stand at their timeout; "
             f"{starts([len({record.start for record in found}) for _, found, *_ in series])}.",
@@ -122,10 +122,10 @@ def latency(source: Source) -> list[Figure]:
     ]
 
 
-def arrivals(source: Source) -> list[Figure]:
+def arrivals(data: PlotData) -> list[Figure]:
     """Zones transferred over time, every start a line, and the bound that the ports set."""
     canvas, axes = canvas_of()
-    series = _series(source, "zones_per_s")
+    series = _series(data, "zones_per_s")
     for name, records, colour, _ in series:
         for number, record in enumerate(records):
             points = record.detail["arrivals"]
@@ -147,10 +147,10 @@ def arrivals(source: Source) -> list[Figure]:
     told = (
         f"Zones that the secondary answers for, every start a line; {starts([len(found) for _, found, *_ in series])}."
     )
-    return [Figure(f"{source.id}-arrivals", svg(canvas), told)]
+    return [Figure(f"{data.id}-arrivals", svg(canvas), told)]
 
 
-PLOTS: dict[str, Callable[[Source], list[Figure]]] = {
+PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
     "curve": curve,
     "lines": lines,
     "boxes": boxes,
@@ -161,18 +161,18 @@ PLOTS: dict[str, Callable[[Source], list[Figure]]] = {
 }
 
 
-def _metrics(source: Source) -> list[str]:
+def _metrics(data: PlotData) -> list[str]:
     """Those of the analysis, but for the share answered where it has its curve."""
-    wanted = dict.fromkeys([source.analysis.metric, *source.analysis.metrics])
-    return [metric for metric in wanted if not (metric == "answered_share" and "curve" in source.analysis.plots)]
+    wanted = dict.fromkeys([data.analysis.metric, *data.analysis.metrics])
+    return [metric for metric in wanted if not (metric == "answered_share" and "curve" in data.analysis.plots)]
 
 
-def _series(source: Source, metric: str) -> list[tuple[str, list[Record], str, str]]:
+def _series(data: PlotData, metric: str) -> list[tuple[str, list[WindowRecord], str, str]]:
     """The valid windows that have the metric, grouped by all levels but the one along the x axis; colour and marker."""
-    groups: dict[str, list[Record]] = defaultdict(list)
-    for record in source.records:
+    groups: dict[str, list[WindowRecord]] = defaultdict(list)
+    for record in data.records:
         if metric in record.metrics and record.counts_for(metric) and not record.copy:
-            groups[_name(record.levels, source.analysis.x) or source.id].append(record)
+            groups[_name(record.levels, data.analysis.x) or data.id].append(record)
     return [
         (name, groups[name], colour, marker)
         for name, (colour, marker) in zip(groups, styles(list(groups)), strict=True)
@@ -183,17 +183,17 @@ def _name(levels: Mapping[str, str], x: str) -> str:
     return ", ".join(level_words(factor, level) for factor, level in levels.items() if factor != x)
 
 
-def _line_plot(source: Source, metric: str) -> Figure | None:
+def _line_plot(data: PlotData, metric: str) -> Figure | None:
     series: dict[str, list[Cell]] = defaultdict(list)
-    for cell in table(source.records, metric):
-        if not cell.copy and _number(cell.levels.get(source.analysis.x, "")) is not None:
-            series[_name(cell.levels, source.analysis.x)].append(cell)
+    for cell in table(data.records, metric):
+        if not cell.copy and _number(cell.levels.get(data.analysis.x, "")) is not None:
+            series[_name(cell.levels, data.analysis.x)].append(cell)
     if not series:
         return None
     canvas, axes = canvas_of(height=3.4)
     for (name, cells), (colour, marker) in zip(series.items(), styles(list(series)), strict=True):
-        cells.sort(key=lambda cell: _number(cell.levels[source.analysis.x]) or 0)
-        x = [_number(cell.levels[source.analysis.x]) or 0 for cell in cells]
+        cells.sort(key=lambda cell: _number(cell.levels[data.analysis.x]) or 0)
+        x = [_number(cell.levels[data.analysis.x]) or 0 for cell in cells]
         axes.plot(x, [cell.median for cell in cells], color=colour, marker=marker, markersize=4, label=name or None)
         axes.fill_between(
             x, [cell.low for cell in cells], [cell.high for cell in cells], color=colour, alpha=0.15, linewidth=0
@@ -202,19 +202,19 @@ def _line_plot(source: Source, metric: str) -> Figure | None:
     positive = [number for number in drawn if number > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
-    axes.set(xlabel=factor_words(source.analysis.x), ylabel=METRICS[metric].axis)
+    axes.set(xlabel=factor_words(data.analysis.x), ylabel=METRICS[metric].axis)
     if any(series):
         axes.legend()
     return Figure(
-        f"{source.id}-{metric}",
+        f"{data.id}-{metric}",
         svg(canvas),
         f"{METRICS[metric].heading}: medians, 95 % intervals, "
         f"{starts([len(cell.values) for cells in series.values() for cell in cells])}.",
     )
 
 
-def _box_plot(source: Source, metric: str) -> Figure | None:
-    cells = table(source.records, metric)
+def _box_plot(data: PlotData, metric: str) -> Figure | None:
+    cells = table(data.records, metric)
     if not cells:
         return None
     canvas, axes = canvas_of(height=0.8 + 0.34 * len(cells))
@@ -228,7 +228,7 @@ def _box_plot(source: Source, metric: str) -> Figure | None:
     axes.set(xlabel=METRICS[metric].axis)
     n = starts(list(map(len, values)))
     told = f"{METRICS[metric].heading}: every start a point, median and quartiles as a box; {n}."
-    return Figure(f"{source.id}-{metric}-boxes", svg(canvas), told)
+    return Figure(f"{data.id}-{metric}-boxes", svg(canvas), told)
 
 
 def _number(level: str) -> float | None:

@@ -6,32 +6,32 @@ import re
 
 from matplotlib.figure import Figure as Canvas
 
-from zonda_lab.record import Record
-from zonda_lab.report.canvas import COLOURS, Source, svg
 from zonda_lab.report.document import Figure
-from zonda_lab.series import Floats, Telemetry, net
+from zonda_lab.report.plot_style import COLOURS, PlotData, svg
+from zonda_lab.results import WindowRecord
+from zonda_lab.telemetry_series import Floats, Telemetry, net
 
 
-def time(source: Source) -> list[Figure]:
+def time(data: PlotData) -> list[Figure]:
     """What happened when: CPU, sockets, drops and zones of one start of each treatment, on one clock."""
     found = []
-    for treatment, record in _first_windows(source):
-        path = source.folder / record.files.get("telemetry", "absent")
+    for treatment, record in _first_windows(data):
+        path = data.folder / record.files.get("telemetry", "absent")
         telemetry = Telemetry.load(path) if path.exists() else Telemetry({}, [])
         if len(telemetry.samples) > 2:  # shorter starts have no course of things
-            found.append(_timeline(source, treatment, record, telemetry))
+            found.append(_timeline(data, treatment, record, telemetry))
     return found
 
 
-def _first_windows(source: Source) -> list[tuple[str, Record]]:
-    found: dict[str, Record] = {}
-    for record in source.records:
+def _first_windows(data: PlotData) -> list[tuple[str, WindowRecord]]:
+    found: dict[str, WindowRecord] = {}
+    for record in data.records:
         if record.counts and not record.copy:
             found.setdefault(", ".join(record.treatment.values()), record)
     return list(found.items())
 
 
-def _timeline(source: Source, treatment: str, record: Record, telemetry: Telemetry) -> Figure:
+def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: Telemetry) -> Figure:
     zero, times = telemetry.times[0], telemetry.times - telemetry.times[0]
     canvas = Canvas(figsize=(8, 5), layout="constrained")
     used, sockets, events = canvas.subplots(3, 1, sharex=True)
@@ -64,7 +64,7 @@ def _timeline(source: Source, treatment: str, record: Record, telemetry: Telemet
         if record.saturated
         else " Nothing saturated."
     )
-    name = re.sub(r"\W+", "-", f"{source.id}-time-{treatment}")
+    name = re.sub(r"\W+", "-", f"{data.id}-time-{treatment}")
     return Figure(
         name,
         svg(canvas),

@@ -1,6 +1,6 @@
 """Servers: one adapter a program, all configured from the one abstract `Setup`."""
 
-from zonda_lab.servers.adapter import Adapter, Feature, Installed
+from zonda_lab.servers.adapter import Adapter, Feature, InstalledServer
 from zonda_lab.servers.bind import Bind
 from zonda_lab.servers.knot import Knot
 from zonda_lab.servers.nsd import Nsd
@@ -13,4 +13,4 @@ ADAPTERS: dict[str, Adapter] = {
     adapter.name: adapter for adapter in (Zonda(), Nsd(), Knot(), Bind(), Yadifa(), Pdns(), Echo(), Null())
 }
 
-__all__ = ["ADAPTERS", "Adapter", "Feature", "Installed"]
+__all__ = ["ADAPTERS", "Adapter", "Feature", "InstalledServer"]

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.model import Setup
+from zonda_lab.server_config import ServerConfig
 
 SYSTEM = "/usr/sbin:/usr/local/sbin:/usr/local/bin"
 
@@ -36,7 +36,7 @@ SERVING = frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRAN
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledServer:
     """A server that is there: what is run, and which version it says it is."""
 
     label: str
@@ -58,14 +58,14 @@ class Adapter(ABC):
         """What that version can do."""
 
     @abstractmethod
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """Configuration: name below `setup.directory` -> text."""
 
     @abstractmethod
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """Starts the server in the foreground."""
 
-    def reload_command(self, setup: Setup) -> list[str | Path]:  # noqa: ARG002
+    def reload_command(self, config: ServerConfig) -> list[str | Path]:  # noqa: ARG002
         """Has it read changed zone files; empty: SIGHUP does."""
         return []
 
@@ -85,17 +85,17 @@ class Adapter(ABC):
             raise LabError(f"{self.name}: no program {path or self.program}", mend)
         return Path(found).resolve()
 
-    def installed(self, label: str = "", path: Path | None = None) -> Installed:
+    def installed(self, label: str = "", path: Path | None = None) -> InstalledServer:
         """The server with its version; raises if it is not there."""
         program = self.find(path)
         done = subprocess.run(self.version_command(program), capture_output=True, text=True, check=False)
-        return Installed(label or self.name, self, program, version_in(done.stdout + done.stderr))
+        return InstalledServer(label or self.name, self, program, version_in(done.stdout + done.stderr))
 
-    def prepare(self, setup: Setup) -> None:
+    def prepare(self, config: ServerConfig) -> None:
         """Writes the configuration."""
-        setup.directory.mkdir(parents=True, exist_ok=True)
-        for name, text in self.files(setup).items():
-            path = setup.directory / name
+        config.directory.mkdir(parents=True, exist_ok=True)
+        for name, text in self.files(config).items():
+            path = config.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 

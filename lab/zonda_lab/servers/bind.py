@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.model import Setup, Zone
+from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least
 
 
@@ -22,34 +22,35 @@ class Bind(Adapter):
         """`named -v`."""
         return [program, "-v"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """In the foreground, logging to standard error."""
-        return [program, "-g", "-n", str(setup.workers), "-c", setup.directory / "named.conf"]
+        return [program, "-g", "-n", str(config.workers), "-c", config.directory / "named.conf"]
 
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """One file."""
-        parts = [self._options(setup), "controls { };\n", "logging { category default { default_stderr; }; };\n"]
-        if setup.tsig:
+        parts = [self._options(config), "controls { };\n", "logging { category default { default_stderr; }; };\n"]
+        if config.tsig:
             parts.append(
-                f'key "{setup.tsig.name}" {{ algorithm {setup.tsig.algorithm}; secret "{setup.tsig.secret}"; }};\n'
+                f'key "{config.tsig.name}" {{ algorithm {config.tsig.algorithm}; secret "{config.tsig.secret}"; }};\n'
             )
-        if setup.certificate:
+        if config.certificate:
             parts.append(
-                f'tls service {{ cert-file "{setup.certificate.certificate}"; key-file "{setup.certificate.key}"; }};\n'
+                f'tls service {{ cert-file "{config.certificate.certificate}";'
+                f' key-file "{config.certificate.key}"; }};\n'
             )
-        if setup.authority:
+        if config.authority:
             parts.append(
-                f'tls primary {{ ca-file "{setup.authority.certificate}";'
-                f' remote-hostname "{setup.authority.name}"; }};\n'
+                f'tls primary {{ ca-file "{config.authority.certificate}";'
+                f' remote-hostname "{config.authority.name}"; }};\n'
             )
-        parts += [self._zone(setup, zone) for zone in setup.zones]
+        parts += [self._zone(config, zone) for zone in config.zones]
         return {"named.conf": "".join(parts)}
 
-    def _options(self, setup: Setup) -> str:
-        here, addresses = setup.endpoint, " ".join(f"{address};" for address in setup.addresses)
-        trusted = f'{{ key "{setup.tsig.name}"; }}' if setup.tsig else "{ any; }"
+    def _options(self, config: ServerConfig) -> str:
+        here, addresses = config.endpoint, " ".join(f"{address};" for address in config.addresses)
+        trusted = f'{{ key "{config.tsig.name}"; }}' if config.tsig else "{ any; }"
         lines = [
-            f'directory "{setup.directory}"',
+            f'directory "{config.directory}"',
             "pid-file none",
             f"listen-on port {here.port} {{ {addresses} }}",
             "listen-on-v6 { none; }",
@@ -59,28 +60,28 @@ class Bind(Adapter):
             "dnssec-validation no",
             "rrset-order { order none; }",
             f"allow-transfer {trusted}",
-            *(["allow-notify { any; }"] if setup.primaries else []),
-            *([f"allow-update {trusted}"] if setup.updates else []),
-            f"tcp-clients {setup.tcp_clients}",
-            f"tcp-idle-timeout {setup.tcp_idle_s * 10}",
-            f"transfers-in {setup.parallel_transfers}",
-            f"transfers-per-ns {setup.parallel_transfers}",
+            *(["allow-notify { any; }"] if config.primaries else []),
+            *([f"allow-update {trusted}"] if config.updates else []),
+            f"tcp-clients {config.tcp_clients}",
+            f"tcp-idle-timeout {config.tcp_idle_s * 10}",
+            f"transfers-in {config.parallel_transfers}",
+            f"transfers-per-ns {config.parallel_transfers}",
             "transfers-out 1000",
             "serial-query-rate 10000",
             "startup-notify-rate 10000",
-            "notify " + ("explicit" if setup.notify else "no"),
+            "notify " + ("explicit" if config.notify else "no"),
         ]
-        if setup.notify:
-            lines.append("also-notify { " + " ".join(f"{to.address} port {to.port};" for to in setup.notify) + " }")
-        if setup.certificate:
+        if config.notify:
+            lines.append("also-notify { " + " ".join(f"{to.address} port {to.port};" for to in config.notify) + " }")
+        if config.certificate:
             lines.append(f"listen-on port {here.tls_port} tls service {{ {addresses} }}")
-        return "options {\n" + "".join(f"  {line};\n" for line in [*lines, *setup.options]) + "};\n"
+        return "options {\n" + "".join(f"  {line};\n" for line in [*lines, *config.options]) + "};\n"
 
-    def _zone(self, setup: Setup, zone: Zone) -> str:
+    def _zone(self, config: ServerConfig, zone: Zone) -> str:
         if not zone.primary:
             return f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
         there, tls = zone.primary.endpoint, zone.primary.tls
         port = there.tls_port if tls else there.port
-        key = f' key "{setup.tsig.name}"' if setup.tsig else ""
+        key = f' key "{config.tsig.name}"' if config.tsig else ""
         using = " tls primary" if tls else ""
         return f'zone "{zone.name}" {{ type secondary; primaries port {port} {{ {there.address}{key}{using}; }}; }};\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.model import Setup, Zone
+from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least
 
 
@@ -22,73 +22,73 @@ class Knot(Adapter):
         """`knotd -V`."""
         return [program, "-V"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """In the foreground, with our file."""
-        return [program, "-c", setup.directory / "knot.conf"]
+        return [program, "-c", config.directory / "knot.conf"]
 
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """One file: what all zones share is in the default template."""
-        parts = [self._server(setup)]
-        if setup.tsig:
+        parts = [self._server(config)]
+        if config.tsig:
             parts.append(
-                f" - id: {setup.tsig.name}\n   algorithm: {setup.tsig.algorithm}\n   secret: {setup.tsig.secret}\n"
+                f" - id: {config.tsig.name}\n   algorithm: {config.tsig.algorithm}\n   secret: {config.tsig.secret}\n"
             )
             parts.insert(1, "key:\n")
-        parts += [self._access(setup), self._remotes(setup), self._template(setup), "zone:\n"]
-        parts += [self._zone(setup, zone) for zone in setup.zones]
+        parts += [self._access(config), self._remotes(config), self._template(config), "zone:\n"]
+        parts += [self._zone(config, zone) for zone in config.zones]
         return {"knot.conf": "".join(parts)}
 
-    def _server(self, setup: Setup) -> str:
-        here = setup.endpoint
+    def _server(self, config: ServerConfig) -> str:
+        here = config.endpoint
         lines = [
-            f"rundir: {setup.directory}",
-            f"listen: [{', '.join(f'{address}@{here.port}' for address in setup.addresses)}]",
-            f"udp-workers: {setup.workers}",
-            f"tcp-workers: {setup.workers}",
+            f"rundir: {config.directory}",
+            f"listen: [{', '.join(f'{address}@{here.port}' for address in config.addresses)}]",
+            f"udp-workers: {config.workers}",
+            f"tcp-workers: {config.workers}",
             "background-workers: 2",
-            f"tcp-max-clients: {setup.tcp_clients}",
-            f"tcp-idle-timeout: {setup.tcp_idle_s}",
+            f"tcp-max-clients: {config.tcp_clients}",
+            f"tcp-idle-timeout: {config.tcp_idle_s}",
         ]
-        if setup.certificate:
+        if config.certificate:
             lines += [
-                f"listen-tls: [{', '.join(f'{address}@{here.tls_port}' for address in setup.addresses)}]",
-                f"cert-file: {setup.certificate.certificate}",
-                f"key-file: {setup.certificate.key}",
+                f"listen-tls: [{', '.join(f'{address}@{here.tls_port}' for address in config.addresses)}]",
+                f"cert-file: {config.certificate.certificate}",
+                f"key-file: {config.certificate.key}",
             ]
-        log = f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {setup.directory}\n"
-        return "server:\n" + "".join(f" {line}\n" for line in [*lines, *setup.options]) + log
+        log = f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {config.directory}\n"
+        return "server:\n" + "".join(f" {line}\n" for line in [*lines, *config.options]) + log
 
-    def _access(self, setup: Setup) -> str:
-        key = f"   key: {setup.tsig.name}\n" if setup.tsig else ""
-        actions = "[transfer, update]" if setup.updates else "transfer"
+    def _access(self, config: ServerConfig) -> str:
+        key = f"   key: {config.tsig.name}\n" if config.tsig else ""
+        actions = "[transfer, update]" if config.updates else "transfer"
         return (
             f"acl:\n - id: trusted\n   address: 0.0.0.0/0\n   action: {actions}\n{key}"
             " - id: change\n   address: 0.0.0.0/0\n   action: notify\n"
         )
 
-    def _remotes(self, setup: Setup) -> str:
-        remotes = [f" - id: secondary{i}\n   address: {to.plain}\n" for i, to in enumerate(setup.notify)]
-        for i, primary in enumerate(setup.primaries):
+    def _remotes(self, config: ServerConfig) -> str:
+        remotes = [f" - id: secondary{i}\n   address: {to.plain}\n" for i, to in enumerate(config.notify)]
+        for i, primary in enumerate(config.primaries):
             port = primary.endpoint.tls_port if primary.tls else primary.endpoint.port
             remotes.append(f" - id: primary{i}\n   address: {primary.endpoint.address}@{port}\n")
             remotes += ["   tls: on\n"] if primary.tls else []
-            remotes += [f"   key: {setup.tsig.name}\n"] if setup.tsig else []
+            remotes += [f"   key: {config.tsig.name}\n"] if config.tsig else []
         return "remote:\n" + "".join(remotes) if remotes else ""
 
-    def _template(self, setup: Setup) -> str:
+    def _template(self, config: ServerConfig) -> str:
         source = (
             "   zonefile-load: none\n   journal-content: none\n"
-            if setup.primaries
+            if config.primaries
             else "   zonefile-load: difference\n   journal-content: changes\n"
         )
         notify = (
-            f"   notify: [{', '.join(f'secondary{i}' for i in range(len(setup.notify)))}]\n" if setup.notify else ""
+            f"   notify: [{', '.join(f'secondary{i}' for i in range(len(config.notify)))}]\n" if config.notify else ""
         )
         return (
-            f"template:\n - id: default\n   storage: {setup.directory}\n   semantic-checks: off\n   zonefile-sync: -1\n"
-            f"   acl: [trusted, change]\n{source}{notify}"
+            f"template:\n - id: default\n   storage: {config.directory}\n   semantic-checks: off\n"
+            f"   zonefile-sync: -1\n   acl: [trusted, change]\n{source}{notify}"
         )
 
-    def _zone(self, setup: Setup, zone: Zone) -> str:
-        source = f"master: primary{setup.primaries.index(zone.primary)}" if zone.primary else f"file: {zone.file}"
+    def _zone(self, config: ServerConfig, zone: Zone) -> str:
+        source = f"master: primary{config.primaries.index(zone.primary)}" if zone.primary else f"file: {zone.file}"
         return f' - domain: "{zone.name}"\n   {source}\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.model import Setup, Zone
+from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least, file_of
 
 
@@ -22,26 +22,26 @@ class Nsd(Adapter):
         """`nsd -v`."""
         return [program, "-v"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """In the foreground, with our file."""
-        return [program, "-d", "-c", setup.directory / "nsd.conf"]
+        return [program, "-d", "-c", config.directory / "nsd.conf"]
 
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """One file."""
-        parts = [self._server(setup), "remote-control:\n control-enable: no\n"]
-        if setup.tsig:
-            key = setup.tsig
+        parts = [self._server(config), "remote-control:\n control-enable: no\n"]
+        if config.tsig:
+            key = config.tsig
             parts.append(f'key:\n name: "{key.name}"\n algorithm: {key.algorithm}\n secret: "{key.secret}"\n')
-        if setup.authority:
-            parts.append(f'tls-auth:\n name: "primary"\n auth-domain-name: "{setup.authority.name}"\n')
-        parts += [self._zone(setup, zone) for zone in setup.zones]
+        if config.authority:
+            parts.append(f'tls-auth:\n name: "primary"\n auth-domain-name: "{config.authority.name}"\n')
+        parts += [self._zone(config, zone) for zone in config.zones]
         return {"nsd.conf": "".join(parts)}
 
-    def _server(self, setup: Setup) -> str:
-        folder, here = setup.directory, setup.endpoint
+    def _server(self, config: ServerConfig) -> str:
+        folder, here = config.directory, config.endpoint
         lines = [
-            f"server-count: {setup.workers}",
-            *(f"ip-address: {address}@{here.port}" for address in setup.addresses),
+            f"server-count: {config.workers}",
+            *(f"ip-address: {address}@{here.port}" for address in config.addresses),
             f"port: {here.port}",
             'username: ""',
             "zonesdir: /",
@@ -50,37 +50,37 @@ class Nsd(Adapter):
             f"xfrdfile: {folder}/xfrd.state",
             f"zonelistfile: {folder}/zone.list",
             f"xfrdir: {folder}",
-            f"tcp-count: {setup.tcp_clients}",
-            f"tcp-timeout: {setup.tcp_idle_s}",
+            f"tcp-count: {config.tcp_clients}",
+            f"tcp-timeout: {config.tcp_idle_s}",
             "tcp-query-count: 0",
             "reuseport: yes",
             "rrl-ratelimit: 0",
             "refuse-any: no",
-            f"xfrd-tcp-max: {setup.parallel_transfers}",
+            f"xfrd-tcp-max: {config.parallel_transfers}",
         ]
-        if setup.certificate:
+        if config.certificate:
             lines += [
-                *(f"ip-address: {address}@{here.tls_port}" for address in setup.addresses),
+                *(f"ip-address: {address}@{here.tls_port}" for address in config.addresses),
                 f"tls-port: {here.tls_port}",
-                f'tls-service-key: "{setup.certificate.key}"',
-                f'tls-service-pem: "{setup.certificate.certificate}"',
+                f'tls-service-key: "{config.certificate.key}"',
+                f'tls-service-pem: "{config.certificate.certificate}"',
             ]
-        if setup.authority:
-            lines.append(f'tls-cert-bundle: "{setup.authority.certificate}"')
-        return "server:\n" + "".join(f" {line}\n" for line in [*lines, *setup.options])
+        if config.authority:
+            lines.append(f'tls-cert-bundle: "{config.authority.certificate}"')
+        return "server:\n" + "".join(f" {line}\n" for line in [*lines, *config.options])
 
-    def _zone(self, setup: Setup, zone: Zone) -> str:
-        key = setup.tsig.name if setup.tsig else "NOKEY"
+    def _zone(self, config: ServerConfig, zone: Zone) -> str:
+        key = config.tsig.name if config.tsig else "NOKEY"
         lines = [f"name: {zone.name}", f"provide-xfr: 0.0.0.0/0 {key}"]
         if zone.primary:
             there = zone.primary.endpoint
             port, tls = (there.tls_port, " primary") if zone.primary.tls else (there.port, "")
             lines += [
-                f"zonefile: {setup.directory}/{file_of(zone.name)}",
+                f"zonefile: {config.directory}/{file_of(zone.name)}",
                 f"request-xfr: AXFR {there.address}@{port} {key}{tls}",
                 "allow-notify: 0.0.0.0/0 NOKEY",
             ]
         else:
             lines.append(f"zonefile: {zone.file}")
-        lines += [f"notify: {other.plain} NOKEY" for other in setup.notify]
+        lines += [f"notify: {other.plain} NOKEY" for other in config.notify]
         return "zone:\n" + "".join(f" {line}\n" for line in lines)

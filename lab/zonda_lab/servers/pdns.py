@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.model import Setup, Zone
+from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import Adapter, Feature
 
 # The control program waits some seconds only, while the server reads a large zone to its end.
@@ -24,46 +24,46 @@ class Pdns(Adapter):
         """`pdns_server --version`."""
         return [program, "--version"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """In the foreground, with our folder of configuration."""
-        return [program, f"--config-dir={setup.directory}", "--daemon=no", "--guardian=no", "--disable-syslog"]
+        return [program, f"--config-dir={config.directory}", "--daemon=no", "--guardian=no", "--disable-syslog"]
 
-    def reload_command(self, setup: Setup) -> list[str | Path]:
+    def reload_command(self, config: ServerConfig) -> list[str | Path]:
         """By its control socket, zone by zone."""
-        names = [zone.name.rstrip(".") or "." for zone in setup.zones]
-        asked = ["pdns_control", f"--config-dir={setup.directory}", "bind-reload-now", *names]
+        names = [zone.name.rstrip(".") or "." for zone in config.zones]
+        asked = ["pdns_control", f"--config-dir={config.directory}", "bind-reload-now", *names]
         return ["sh", "-c", PATIENTLY, "sh", *asked]
 
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """Its own settings, and zones in BIND's language."""
-        here = setup.endpoint
+        here = config.endpoint
         settings = {
             "launch": "bind",
-            "bind-config": str(setup.directory / "named.conf"),
-            "local-address": ",".join(setup.addresses),
+            "bind-config": str(config.directory / "named.conf"),
+            "local-address": ",".join(config.addresses),
             "local-port": str(here.port),
-            "receiver-threads": str(setup.workers),
+            "receiver-threads": str(config.workers),
             "reuseport": "yes",
-            "socket-dir": str(setup.directory),
+            "socket-dir": str(config.directory),
             "allow-axfr-ips": "0.0.0.0/0",
-            "max-tcp-connections": str(setup.tcp_clients),
-            "tcp-idle-timeout": str(setup.tcp_idle_s),
+            "max-tcp-connections": str(config.tcp_clients),
+            "tcp-idle-timeout": str(config.tcp_idle_s),
             "loglevel": "4",
-            "secondary": "yes" if setup.primaries else "no",
-            "primary": "yes" if setup.notify else "no",
+            "secondary": "yes" if config.primaries else "no",
+            "primary": "yes" if config.notify else "no",
             "xfr-cycle-interval": "60",
         }
-        if setup.notify:
-            settings["also-notify"] = ",".join(f"{to.address}:{to.port}" for to in setup.notify)
+        if config.notify:
+            settings["also-notify"] = ",".join(f"{to.address}:{to.port}" for to in config.notify)
         own = [f"{key}={value}" for key, value in settings.items()]
         return {
-            "pdns.conf": "".join(f"{line}\n" for line in [*own, *setup.options]),
-            "named.conf": "".join(self._zone(setup, zone) for zone in setup.zones),
+            "pdns.conf": "".join(f"{line}\n" for line in [*own, *config.options]),
+            "named.conf": "".join(self._zone(config, zone) for zone in config.zones),
         }
 
-    def _zone(self, setup: Setup, zone: Zone) -> str:
+    def _zone(self, config: ServerConfig, zone: Zone) -> str:
         if not zone.primary:
             return f'zone "{zone.name}" {{ type master; file "{zone.file}"; }};\n'
         there = zone.primary.endpoint
-        file = setup.directory / zone.name.rstrip(".")
+        file = config.directory / zone.name.rstrip(".")
         return f'zone "{zone.name}" {{ type slave; file "{file}"; masters {{ {there.address}:{there.port}; }}; }};\n'

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.model import Setup
+from zonda_lab.server_config import ServerConfig
 from zonda_lab.servers.adapter import Adapter, Feature
 
 SOURCE = Path(__file__).with_name("reflector.c")
@@ -33,11 +33,11 @@ class Echo(Adapter):
         """Its source is its version."""
         return [program, "--version"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """ADDRESS PORT MODE and faults."""
-        return [program, setup.endpoint.address, str(setup.endpoint.port), self.mode, *setup.options]
+        return [program, config.endpoint.address, str(config.endpoint.port), self.mode, *config.options]
 
-    def files(self, setup: Setup) -> dict[str, str]:  # noqa: ARG002
+    def files(self, config: ServerConfig) -> dict[str, str]:  # noqa: ARG002
         """None."""
         return {}
 

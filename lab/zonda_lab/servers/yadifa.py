@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.model import Setup, Zone
+from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import SERVING, Adapter, Feature, file_of
 
 
@@ -21,25 +21,25 @@ class Yadifa(Adapter):
         """`yadifad -V`."""
         return [program, "-V"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """In the foreground, with our file."""
-        return [program, "-c", setup.directory / "yadifad.conf"]
+        return [program, "-c", config.directory / "yadifad.conf"]
 
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """One file of `<section>`s."""
         parts = []
-        if setup.tsig:
+        if config.tsig:
             parts.append(
-                f"<key>\n name {setup.tsig.name}\n algorithm {setup.tsig.algorithm}\n"
-                f" secret {setup.tsig.secret}\n</key>\n"
+                f"<key>\n name {config.tsig.name}\n algorithm {config.tsig.algorithm}\n"
+                f" secret {config.tsig.secret}\n</key>\n"
             )
-            parts.append(f"<acl>\n transferers key {setup.tsig.name}\n</acl>\n")
-        parts.append(self._main(setup))
-        parts += [self._zone(setup, zone) for zone in setup.zones]
+            parts.append(f"<acl>\n transferers key {config.tsig.name}\n</acl>\n")
+        parts.append(self._main(config))
+        parts += [self._zone(config, zone) for zone in config.zones]
         return {"yadifad.conf": "".join(parts)}
 
-    def _main(self, setup: Setup) -> str:
-        folder, here = setup.directory, setup.endpoint
+    def _main(self, config: ServerConfig) -> str:
+        folder, here = config.directory, config.endpoint
         lines = [
             "daemonize off",
             f"keyspath {folder}",
@@ -47,31 +47,31 @@ class Yadifa(Adapter):
             f"pidfile {folder}/yadifad.pid",
             f"logpath {folder}",
             f"xfrpath {folder}",
-            "listen " + ", ".join(f"{address} port {here.port}" for address in setup.addresses),
+            "listen " + ", ".join(f"{address} port {here.port}" for address in config.addresses),
             f"server-port {here.port}",
-            f"thread-count-by-address {setup.workers}",
-            f"max-tcp-queries {min(setup.tcp_clients, 8192)}",
-            f"allow-transfer {'transferers' if setup.tsig else 'any'}",
+            f"thread-count-by-address {config.workers}",
+            f"max-tcp-queries {min(config.tcp_clients, 8192)}",
+            f"allow-transfer {'transferers' if config.tsig else 'any'}",
             "allow-notify any",
             "uid root",
             "gid root",
             "statistics off",
             "queries-log-type 0",
         ]
-        return "<main>\n" + "".join(f" {line}\n" for line in [*lines, *setup.options]) + "</main>\n"
+        return "<main>\n" + "".join(f" {line}\n" for line in [*lines, *config.options]) + "</main>\n"
 
-    def _zone(self, setup: Setup, zone: Zone) -> str:
+    def _zone(self, config: ServerConfig, zone: Zone) -> str:
         lines = [f"domain {zone.name}"]
         if zone.primary:
             there = zone.primary.endpoint
-            key = f" key {setup.tsig.name}" if setup.tsig else ""
+            key = f" key {config.tsig.name}" if config.tsig else ""
             lines += [
                 "type slave",
-                f"file {setup.directory}/{file_of(zone.name)}",
+                f"file {config.directory}/{file_of(zone.name)}",
                 f"master {there.address} port {there.port}{key}",
             ]
         else:
             lines += ["type master", f"file {zone.file}"]
-        if setup.notify:
-            lines.append("notify " + ", ".join(f"{to.address} port {to.port}" for to in setup.notify))
+        if config.notify:
+            lines.append("notify " + ", ".join(f"{to.address} port {to.port}" for to in config.notify))
         return "<zone>\n" + "".join(f" {line}\n" for line in lines) + "</zone>\n"

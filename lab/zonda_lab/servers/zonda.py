@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zonda_lab.model import Setup, Zone
+from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import Adapter, Feature
 
 BUILT = Path(__file__).resolve().parents[3] / "target/release/zonda"
@@ -29,26 +29,26 @@ class Zonda(Adapter):
         """`zonda --version`."""
         return [program, "--version"]
 
-    def command(self, program: Path, setup: Setup) -> list[str | Path]:
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """In the foreground, with our file."""
-        return [program, "serve", "--config", setup.directory / "zonda.toml"]
+        return [program, "serve", "--config", config.directory / "zonda.toml"]
 
-    def files(self, setup: Setup) -> dict[str, str]:
+    def files(self, config: ServerConfig) -> dict[str, str]:
         """One TOML file."""
-        listen = ", ".join(f'"{address}:{setup.endpoint.port}"' for address in setup.addresses)
+        listen = ", ".join(f'"{address}:{config.endpoint.port}"' for address in config.addresses)
         lines = [
             "[server]",
             f"listen = [{listen}]",
-            f"workers = {setup.workers}",
-            f"tcp-workers = {setup.workers}",
-            f"tcp-connections = {setup.tcp_clients}",
-            f"tcp-connections-per-client = {setup.tcp_clients}",
-            f"tcp-idle-timeout-ms = {setup.tcp_idle_s * 1000}",
-            f'state-dir = "{setup.directory}"',
-            *setup.options,
+            f"workers = {config.workers}",
+            f"tcp-workers = {config.workers}",
+            f"tcp-connections = {config.tcp_clients}",
+            f"tcp-connections-per-client = {config.tcp_clients}",
+            f"tcp-idle-timeout-ms = {config.tcp_idle_s * 1000}",
+            f'state-dir = "{config.directory}"',
+            *config.options,
         ]
         return {
-            "zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(zone) for zone in setup.zones)
+            "zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(zone) for zone in config.zones)
         }
 
     def _zone(self, zone: Zone) -> str:

@@ -18,7 +18,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockOffset:
     """Theirs minus ours, right to within the uncertainty; seconds."""
 
     offset_s: float
@@ -26,16 +26,16 @@ class Clock:
     round_trip_s: float
 
 
-def estimate(exchanges: Iterable[Exchange]) -> Clock:
+def estimate(exchanges: Iterable[Exchange]) -> ClockOffset:
     """The differences that all round trips allow: their clock was read after `sent` and before `received`."""
     known = list(exchanges)
     low, high = max(e.there - e.received for e in known), min(e.there - e.sent for e in known)
     if low > high:
         raise LabError("a clock went wrong while it was read", "is the machine suspended, or moved to another host?")
-    return Clock((low + high) / 2, (high - low) / 2, min(e.received - e.sent for e in known))
+    return ClockOffset((low + high) / 2, (high - low) / 2, min(e.received - e.sent for e in known))
 
 
-def drift_ppm(earlier: Clock, later: Clock, seconds: float) -> tuple[float, float]:
+def drift_ppm(earlier: ClockOffset, later: ClockOffset, seconds: float) -> tuple[float, float]:
     """How much faster their clock runs, in millionths, and the uncertainty of that."""
     uncertainty_s = earlier.uncertainty_s + later.uncertainty_s
     return (later.offset_s - earlier.offset_s) / seconds * 1e6, uncertainty_s / seconds * 1e6

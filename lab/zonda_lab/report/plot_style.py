@@ -13,8 +13,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from zonda_lab.experiment import Analysis
-from zonda_lab.record import Record
+from zonda_lab.experiment import AnalysisSpec
+from zonda_lab.results import WindowRecord
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
 MARKERS = "osD^vPX*"
@@ -36,12 +36,12 @@ mpl.rcParams.update(
 
 
 @dataclass(frozen=True)
-class Source:
+class PlotData:
     """What a plot is made from: the windows of one experiment and where their files are."""
 
     id: str
-    records: Sequence[Record]
-    analysis: Analysis
+    records: Sequence[WindowRecord]
+    analysis: AnalysisSpec
     folder: Path
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import Traffic
-from zonda_lab.hdr import Latency
-from zonda_lab.model import Certificate, Endpoint, Tsig
-from zonda_lab.rig import SOURCES
+from zonda_lab.experiment import TrafficSpec
+from zonda_lab.latency_histogram import LatencyHistogram
+from zonda_lab.namespaces import SOURCES
+from zonda_lab.server_config import Certificate, Endpoint, Tsig
 from zonda_lab.workload import Workload
 
 BUILT = Path(__file__).resolve().parents[2] / "target/release/zonda-load"
@@ -33,7 +33,7 @@ GRACE_S = 20.0  # longer than this beyond its time, and the generator hangs
 class QueryJob:
     """Queries at `rate` a second, or as the closed loop of `traffic` has it."""
 
-    traffic: Traffic
+    traffic: TrafficSpec
     rate: float
     endpoint: Endpoint
     workload: Workload
@@ -105,7 +105,7 @@ class LoadResult:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-class Generator(ABC):
+class LoadGenerator(ABC):
     """One generator: command lines out, results in."""
 
     name: str
@@ -135,7 +135,7 @@ class Generator(ABC):
         raise UnsupportedError(f"{self.name} cannot send updates ({job.zone} asked for)", "use zonda-load")
 
 
-class ZondaLoad(Generator):
+class ZondaLoad(LoadGenerator):
     """The generator of this project."""
 
     name = "zonda-load"
@@ -233,7 +233,7 @@ class ZondaLoad(Generator):
                 raise UnsupportedError(f"zonda-load {self.version} {command} cannot do {option}")
 
 
-class Dnsperf(Generator):
+class Dnsperf(LoadGenerator):
     """DNS-OARC's dnsperf: a closed loop even where a rate is set, without histograms; answers are judged by RCODE."""
 
     name = "dnsperf"
@@ -304,14 +304,16 @@ class Dnsperf(Generator):
             missed=max(0, round(scheduled) - sent) if scheduled else None,
             wrong=unexpected(rcodes, job.workload.rcodes) if job.verify else 0,
             rcodes=rcodes,
-            latency_mean_us=number(r"Average Latency \(s\):\s+([\d.]+)") * 1e6,
+            latency_mean_us=number(r"Average LatencyHistogram \(s\):\s+([\d.]+)") * 1e6,
         )
         if job.traffic.transport != "udp":
-            result.connect_mean_us = number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
+            result.connect_mean_us = (
+                number(r"Connection Statistics:(?:.|\n)*?Average LatencyHistogram \(s\):\s+([\d.]+)") * 1e6
+            )
         return result
 
 
-def find(wanted: str = "") -> Generator:
+def find(wanted: str = "") -> LoadGenerator:
     """The generator of that name or path; without one zonda-load if it is there, else dnsperf."""
     given = wanted or os.environ.get("ZONDA_LOAD", "")
     if Path(given).name.startswith("dnsperf"):
@@ -350,7 +352,7 @@ def read_summary(output: str) -> LoadResult:
         wrong=own.get("wrong", 0),
         wrong_examples=own.get("wrong_examples", []),
         rcodes=total.get("response_rcodes", {}),
-        latency_mean_us=Latency(intended).mean if intended else None,
+        latency_mean_us=LatencyHistogram(intended).mean if intended else None,
         latency_intended=intended,
         latency_actual=own.get("latency_actual", ""),
         schedule_error_p99_us=own["schedule_error"]["p99"] / 1000 if "schedule_error" in own else None,
@@ -406,9 +408,9 @@ def _sum(values: Iterable[N | None]) -> N | None:
 def _merged_histogram(encoded: Sequence[str]) -> str:
     if not all(encoded):
         return ""
-    total = Latency()
+    total = LatencyHistogram()
     for each in encoded:
-        total.merge(Latency(each))
+        total.merge(LatencyHistogram(each))
     return total.encoded()
 
 

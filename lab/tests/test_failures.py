@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from conftest import small_experiment
 
-from zonda_lab import cli, process, rig, stage, zonegen
+from zonda_lab import cli, harness, namespaces, process, zonegen
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import ServerSpec, Settings, Timing, ZoneSpec
-from zonda_lab.load import ZondaLoad
-from zonda_lab.model import Zone
+from zonda_lab.experiment import ServerSpec, Settings, TimingSpec, ZoneSpec
+from zonda_lab.harness import Harness
+from zonda_lab.load_generator import ZondaLoad
+from zonda_lab.server_config import Zone
 from zonda_lab.servers import ADAPTERS
-from zonda_lab.stage import Stage
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -58,9 +58,9 @@ def test_without_the_right_to_make_namespaces(
 ) -> None:
     """Neither root nor a user namespace: said once, with what to allow."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.delenv(rig.INSIDE, raising=False)
+    monkeypatch.delenv(namespaces.INSIDE, raising=False)
     refused = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted")
-    monkeypatch.setattr(rig.subprocess, "run", lambda *_, **__: refused)
+    monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: refused)
     assert cli.main(["run", str(small), "--out", str(small.parent / "out")]) == 2
     told = capsys.readouterr().err
     assert told.startswith("zonda-lab: neither root nor a user namespace to be had: unshare: unshare failed")
@@ -78,8 +78,8 @@ def test_a_zone_that_cannot_be_read(name: str, tmp_path: Path, fake_load: ZondaL
         pytest.skip(str(error).splitlines()[0])
     broken = tmp_path / "broken.zone"
     broken.write_text("this is no zone\n")
-    settings = Settings(server=ServerSpec(name), zones=ZoneSpec("tiny", records=0), timing=Timing(ready_s=1.5))
-    opened = Stage(settings, {name: installed}, fake_load)
+    settings = Settings(server=ServerSpec(name), zones=ZoneSpec("tiny", records=0), timing=TimingSpec(ready_s=1.5))
+    opened = Harness(settings, {name: installed}, fake_load)
     told = r"server (does not answer for zone0\.test\. after|ended with status)[^\n]*\n  its log ends"
     with pytest.raises(LabError, match=told), opened as staged:
         server = staged.start_server([Zone("zone0.test.", broken)])
@@ -120,9 +120,9 @@ def test_a_lab_that_was_killed_leaves_no_process_and_the_next_removes_its_files(
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in below)
     assert list(scratch.glob("zonda-lab-*"))
-    monkeypatch.setattr(stage.tempfile, "gettempdir", lambda: str(scratch))
+    monkeypatch.setattr(harness.tempfile, "gettempdir", lambda: str(scratch))
     (scratch / f"zonda-lab-{os.getpid()}-mine").mkdir()
-    stage.sweep()
+    harness.sweep()
     assert [path.name for path in scratch.glob("zonda-lab-*")] == [f"zonda-lab-{os.getpid()}-mine"]
 
 

@@ -14,14 +14,14 @@ import pytest
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
 from zonda_lab.host import forget_pages
+from zonda_lab.namespaces import CLIENT, SERVER, NamespaceNetwork
 from zonda_lab.procfs import cpu_s, descendants
-from zonda_lab.rig import CLIENT, SERVER, Rig
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 def test_the_two_ends_reach_each_other_and_sources_are_many() -> None:
-    with Rig(RigSpec(), primaries=2) as rig:
+    with NamespaceNetwork(RigSpec(), primaries=2) as rig:
         assert SERVER in rig.server.run("ip", "-brief", "address", "show", "dev", "server")
         assert CLIENT in rig.client.run("ip", "-brief", "address", "show", "dev", "client")
         assert "local 10.64.7.7" in rig.client.run("ip", "route", "get", "10.64.7.7")
@@ -32,7 +32,7 @@ def test_settings_are_changed_inside_only() -> None:
     path = Path("/proc/sys/net/ipv4/tcp_sack")
     before = path.read_text()
     changed = 1 - int(before)
-    with Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": changed})) as rig:
+    with NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": changed})) as rig:
         assert rig.server.read_sysctl("net.ipv4.tcp_sack") == str(changed)
         assert rig.client.read_sysctl("net.ipv4.tcp_sack") == "1"
         assert path.read_text() == before
@@ -41,30 +41,30 @@ def test_settings_are_changed_inside_only() -> None:
 
 def test_settings_that_the_kernel_has_only_once_are_left_alone() -> None:
     before = Path("/proc/sys/fs/nr_open").read_text()
-    with Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": 1, "fs.nr_open": 2_000_000})) as rig:
+    with NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": 1, "fs.nr_open": 2_000_000})) as rig:
         assert rig.notes == ["not set, because the kernel has no fs.nr_open for each namespace"]
     assert Path("/proc/sys/fs/nr_open").read_text() == before
     with pytest.raises(UnsupportedError, match=r"no fs\.nr_open for each namespace"):
-        Rig(RigSpec(sysctl={"fs.nr_open": 2_000_000}))
+        NamespaceNetwork(RigSpec(sysctl={"fs.nr_open": 2_000_000}))
 
 
 def test_a_value_that_the_kernel_refuses_is_one_clear_message() -> None:
     with pytest.raises(LabError, match=r"net\.ipv4\.tcp_sack = maybe: Invalid argument"):
-        Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
+        NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
 
 
 def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with pytest.raises(LabError):
-            Rig(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
+            NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_pages_are_forgotten(tmp_path: Path) -> None:
     file = tmp_path / "a zone"
     file.write_bytes(bytes(1 << 20))
-    with Rig(RigSpec()) as rig:
+    with NamespaceNetwork(RigSpec()) as rig:
         forget_pages(rig.server, tmp_path / "cold.txt", [file])
         cached = rig.server.run("fincore", "--bytes", "--noheadings", "--output", "RES", file)
     kind = subprocess.run(
@@ -75,7 +75,7 @@ def test_pages_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) -> None:
     script = "import os, time; os.fork(); x = bytearray(20_000_000); t = time.time()\nwhile time.time() < t + 30: pass"
-    with Rig(RigSpec()) as rig:
+    with NamespaceNetwork(RigSpec()) as rig:
         with rig.server.start("busy", [sys.executable, "-c", script], tmp_path / "log") as process:
             deadline = time.monotonic() + 10
             while process.cpu_s() < 0.2 or len(process.pids()) < 2:
@@ -109,8 +109,8 @@ def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from zonda_lab.experiment import RigSpec
-from zonda_lab.rig import Rig
-rig = Rig(RigSpec())
+from zonda_lab.namespaces import NamespaceNetwork
+rig = NamespaceNetwork(RigSpec())
 process = rig.server.start("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], Path({str(tmp_path / "log")!r}))
 time.sleep(0.3)
 print(*process.pids(), flush=True)

@@ -20,7 +20,7 @@ SCHEMA = 1
 
 
 @dataclass
-class Record:
+class WindowRecord:
     """One window: what was done, what came out, and whether it may be believed."""
 
     experiment: str
@@ -106,20 +106,20 @@ class Results:
             raise LabError(f"{self.folder}/manifest.json is no manifest of this lab", "measure again")
         return loaded
 
-    def append(self, record: Record) -> None:
+    def append(self, record: WindowRecord) -> None:
         """Adds a window; once this returns it is on disk."""
         with self.lines.open("a") as file:
             file.write(json.dumps(dataclasses.asdict(record)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[WindowRecord]:
         """All windows; a last line cut short by a crash is left out."""
         text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
         whole = text[: text.rfind("\n") + 1].split("\n")[:-1]
         return [self._record(line, number) for number, line in enumerate(whole, 1)]
 
-    def _record(self, line: str, number: int) -> Record:
+    def _record(self, line: str, number: int) -> WindowRecord:
         try:
             return parse_record(line)
         except (ValueError, TypeError, AttributeError) as error:
@@ -153,14 +153,14 @@ class Results:
         return str(target.relative_to(self.folder))
 
 
-def parse_record(line: str) -> Record:
+def parse_record(line: str) -> WindowRecord:
     """One line of records.jsonl."""
     table = json.loads(line)
     if table.get("schema") != SCHEMA:
         raise LabError(f"records of schema {table.get('schema')}, this lab reads {SCHEMA}")
-    return Record(**table)
+    return WindowRecord(**table)
 
 
-def selected(records: Iterable[Record], **levels: str) -> list[Record]:
+def selected(records: Iterable[WindowRecord], **levels: str) -> list[WindowRecord]:
     """The windows that have all those levels."""
     return [record for record in records if all(record.levels.get(name) == level for name, level in levels.items())]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from zonda_lab.analysis import Cell, Checked, Comparison, Finding, beside
-from zonda_lab.experiment import Analysis, Published
+from zonda_lab.analysis import Cell, ClaimCheck, LevelComparison, MetricAnalysis, beside
+from zonda_lab.experiment import AnalysisSpec, Published
 from zonda_lab.metrics import METRICS, factor_words, level_words
-from zonda_lab.record import Record
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
-from zonda_lab.report.words import interval, least, number, p_value
+from zonda_lab.report.number_format import interval, least, number, p_value
+from zonda_lab.results import WindowRecord
 
 MOODS = {
     "better": "good",
@@ -22,14 +22,14 @@ MOODS = {
 }
 
 
-def published(rows: Sequence[Published], records: Sequence[Record]) -> list[Part]:
+def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> list[Part]:
     """What was published, and beside it what came out here where it is a metric of ours."""
     if not rows:
         return []
     return [Table(["published", "figure", "here: median (95 %)"], [[r.what, r.figure, here(r, records)] for r in rows])]
 
 
-def here(row: Published, records: Sequence[Record]) -> str:
+def here(row: Published, records: Sequence[WindowRecord]) -> str:
     """What came out here beside a published figure, server by server."""
     if not row.metric:
         return "see below"
@@ -38,7 +38,7 @@ def here(row: Published, records: Sequence[Record]) -> str:
     return "; ".join(told) or "not measured"
 
 
-def claims(checked: Sequence[Checked]) -> list[Part]:
+def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     """Published statements, each with the value here and whether it agrees."""
     if not checked:
         return []
@@ -63,7 +63,7 @@ def claims(checked: Sequence[Checked]) -> list[Part]:
     ]
 
 
-def finding(found: Finding, analysis: Analysis) -> list[Part]:
+def finding(found: MetricAnalysis, analysis: AnalysisSpec) -> list[Part]:
     """One metric: its cells, the comparisons with the baseline, the control, and all pairs for who opens them."""
     metric = METRICS[found.metric]
     parts: list[Part] = [Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else ""))]
@@ -99,7 +99,7 @@ def _cell_row(cell: Cell) -> list[str]:
     ]
 
 
-def _comparison_table(comparisons: Sequence[Comparison], analysis: Analysis) -> Table:
+def _comparison_table(comparisons: Sequence[LevelComparison], analysis: AnalysisSpec) -> Table:
     head = [
         *map(factor_words, comparisons[0].stratum),
         factor_words(analysis.compare),
@@ -133,7 +133,7 @@ def _comparison_table(comparisons: Sequence[Comparison], analysis: Analysis) -> 
     return Table(head, rows, [MOODS.get(each.verdict, "") for each in comparisons])
 
 
-def _control(finding: Finding) -> Text:
+def _control(finding: MetricAnalysis) -> Text:
     alarms, tried = finding.alarms
     if not tried:
         return Text("too few starts of the second baseline.", "A/A control:")
@@ -143,7 +143,7 @@ def _control(finding: Finding) -> Text:
     )
 
 
-def _pairs(finding: Finding) -> list[Part]:
+def _pairs(finding: MetricAnalysis) -> list[Part]:
     parts: list[Part] = []
     for stratum in finding.strata:
         where = ", ".join(itertools.starmap(level_words, stratum.levels.items()))

@@ -9,16 +9,16 @@ import time
 from typing import Any
 
 from zonda_lab.errors import LabError
-from zonda_lab.fleet.clock import Clock, Exchange, estimate
+from zonda_lab.fleet.clock_offset import ClockOffset, Exchange, estimate
 from zonda_lab.fleet.relay import CLOCKS, HEAD, LARGEST
-from zonda_lab.model import Endpoint
+from zonda_lab.server_config import Endpoint
 
 CLOCK = Endpoint("0.0.0.0", 0)
 EXCHANGES = 20
 CLOCK_S = 5.0  # longest wait for a clock
 
 
-class Relay:
+class RelayClient:
     """Sockets of ours that stand for sockets of the host's."""
 
     def __init__(self, name: str, channel: Any) -> None:
@@ -34,7 +34,7 @@ class Relay:
         threading.Thread(target=self._send, args=(endpoint, theirs), name=f"{self._name} out", daemon=True).start()
         return ours
 
-    def clock(self) -> tuple[Clock, float]:
+    def clock(self) -> tuple[ClockOffset, float]:
         """Its monotonic clock against ours; its real time minus ours, in seconds."""
         exchanges, real_s = list[Exchange](), 0.0
         with self.open(CLOCK) as asking:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from zonda_lab.block_design import Start
 from zonda_lab.experiment import Settings
-from zonda_lab.plan import Start
-from zonda_lab.predict import port_bound
+from zonda_lab.harness import CAPACITY_S
+from zonda_lab.port_exhaustion import port_bound
 from zonda_lab.procedures.peak import STEP
-from zonda_lab.stage import CAPACITY_S
 
 START_COST_S, WINDOW_COST_S = 0.4, 0.1  # rig, start and stop of a server; start and stop of the generator
 REPEATED = 0.08  # of the windows, where they may be, on a machine that is fairly quiet
@@ -26,7 +26,7 @@ def estimate_s(starts: Sequence[Start]) -> float:
 
 
 def _start_s(start: Start) -> float:
-    settings, procedure = start.settings, start.experiment.document.procedure
+    settings, procedure = start.settings, start.experiment.definition.procedure
     timing, change = settings.timing, settings.change
     window = timing.seconds + WINDOW_COST_S
     warm_up = timing.warm_up_s + WINDOW_COST_S if timing.warm_up_s else 0.0

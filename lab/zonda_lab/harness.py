@@ -16,16 +16,16 @@ from typing import Any
 
 from zonda_lab import probe, zonegen
 from zonda_lab.credentials import TSIG, certificate
+from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import Settings, Traffic
+from zonda_lab.experiment import Settings, TrafficSpec
 from zonda_lab.host import Host, Network, forget_pages
-from zonda_lab.load import GRACE_S, Generator, LoadResult, QueryJob, events, merged
-from zonda_lab.model import Certificate, Endpoint, Primary, Setup, Zone
+from zonda_lab.load_generator import GRACE_S, LoadGenerator, LoadResult, QueryJob, events, merged
 from zonda_lab.process import Program
-from zonda_lab.series import Telemetry, with_clients
-from zonda_lab.servers import Feature, Installed
-from zonda_lab.site import Site
-from zonda_lab.watcher import Watcher
+from zonda_lab.server_config import Certificate, Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.servers import Feature, InstalledServer
+from zonda_lab.telemetry_collector import TelemetryCollector
+from zonda_lab.telemetry_series import Telemetry, with_clients
 from zonda_lab.workload import Workload, workload
 from zonda_lab.zonegen import ZoneSet
 
@@ -41,8 +41,8 @@ SCRATCH = "zonda-lab-"  # and the process id of the lab, so that what a killed o
 class Server:
     """A server that runs."""
 
-    installed: Installed
-    setup: Setup
+    installed: InstalledServer
+    config: ServerConfig
     process: Program
     first_answer_s: float = 0.0
 
@@ -54,7 +54,7 @@ class Server:
 
 @dataclass
 class Span:
-    """A stretch of time on the stage and the CPU time that was used in it."""
+    """A stretch of time on the harness and the CPU time that was used in it."""
 
     began: float = field(default_factory=time.monotonic)
     ended: float = 0.0
@@ -68,29 +68,29 @@ class Span:
         return self.ended - self.began
 
 
-NetworkOf = Callable[[Settings], Network]
+MakeNetwork = Callable[[Settings], Network]
 
 
-class Stage:
+class Harness:
     """Rig, zones, processes and telemetry of one start; leaving it ends and removes all of them."""
 
     def __init__(
         self,
         settings: Settings,
-        installed: Mapping[str, Installed],
-        generator: Generator,
-        network: NetworkOf | None = None,
+        installed: Mapping[str, InstalledServer],
+        generator: LoadGenerator,
+        make_network: MakeNetwork | None = None,
     ) -> None:
-        self.settings, self.generator, self._installed, self._network = (
+        self.settings, self.generator, self._installed, self._make_network = (
             settings,
             generator,
             installed,
-            network or Site().network,
+            make_network or Environment().network,
         )
         self._open = contextlib.ExitStack()
         self._capacity: dict[object, float] = {}
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Harness:
         try:
             self._enter()
         except BaseException:
@@ -105,22 +105,25 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
         self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
-        self.rig = self._open.enter_context(self._network(self.settings))
-        self._watchers = [Watcher(watch, self.folder / f"watch{i}") for i, watch in enumerate(self.rig.watches)]
-        for watcher in self._watchers:
-            self._open.enter_context(watcher.start())
+        self.network = self._open.enter_context(self._make_network(self.settings))
+        self._collectors = [
+            TelemetryCollector(watch, self.folder / f"watch{i}")
+            for i, watch in enumerate(self.network.telemetry_targets)
+        ]
+        for collector in self._collectors:
+            self._open.enter_context(collector.start())
 
     @property
     def telemetry_file(self) -> Path:
         """What is known of the server's machine, as it was written."""
-        return self._watchers[0].file
+        return self._collectors[0].file
 
     @property
     def endpoint(self) -> Endpoint:
         """Where the server under test listens."""
-        return Endpoint(self.rig.server_address)
+        return Endpoint(self.network.server_address)
 
-    def installed(self, label: str) -> Installed:
+    def installed(self, label: str) -> InstalledServer:
         """The program behind a label."""
         if label not in self._installed:
             raise UnsupportedError(
@@ -128,15 +131,15 @@ class Stage:
             )
         return self._installed[label]
 
-    def require(self, server: Installed, *features: Feature) -> None:
+    def require(self, server: InstalledServer, *features: Feature) -> None:
         """Skips the treatment if the server lacks something."""
         for feature in features:
             if feature not in server.adapter.features(server.version):
                 raise UnsupportedError(f"{server.label} {server.version} cannot do {feature.value}")
 
     def start_process(self, label: str, argv: Sequence[str | Path]) -> Program:
-        """A program at the client's end, on the generator's CPUs, until the stage is left."""
-        return self._start_on(self.rig.client, label, argv)
+        """A program at the client's end, on the generator's CPUs, until the harness is left."""
+        return self._start_on(self.network.client, label, argv)
 
     def _start_on(self, host: Host, label: str, argv: Sequence[str | Path]) -> Program:
         log = self.folder / f"{label}.log"
@@ -150,7 +153,7 @@ class Stage:
         tls = self.settings.traffic.transport == "tls"
         if tls:
             self.require(installed, Feature.TLS)
-        setup = Setup(
+        config = ServerConfig(
             directory=self.folder / "server",
             endpoint=self.endpoint,
             zones=tuple(self.zones.zones if zones is None else zones),
@@ -163,27 +166,29 @@ class Stage:
             updates=updates,
             options=tuple(spec.options.get(installed.adapter.name, ())),
         )
-        self._prepare(installed, setup, self.rig.server)
+        self._prepare(installed, config, self.network.server)
         if self.settings.timing.cold_cache:
-            forget_pages(self.rig.server, self.folder / "cold.txt", [zone.file for zone in setup.zones if zone.file])
-        command, log = installed.adapter.command(installed.program, setup), self.folder / "server.log"
-        started = self.rig.server.start("server", command, log, rig.server_cpus, rig.descriptors)
+            forget_pages(
+                self.network.server, self.folder / "cold.txt", [zone.file for zone in config.zones if zone.file]
+            )
+        command, log = installed.adapter.command(installed.program, config), self.folder / "server.log"
+        started = self.network.server.start("server", command, log, rig.server_cpus, rig.descriptors)
         process = self._open.enter_context(started)
-        self._label("server", process, self.rig.server)
-        return Server(installed, setup, process)
+        self._label("server", process, self.network.server)
+        return Server(installed, config, process)
 
-    def _prepare(self, installed: Installed, setup: Setup, host: Host) -> None:
+    def _prepare(self, installed: InstalledServer, config: ServerConfig, host: Host) -> None:
         """Configuration and zones, where the server will look for them."""
-        installed.adapter.prepare(setup)
-        folders = {zone.file.parent for zone in setup.zones if zone.file}
-        host.place(setup.directory, *folders, *_credentials(setup))
+        installed.adapter.prepare(config)
+        folders = {zone.file.parent for zone in config.zones if zone.file}
+        host.place(config.directory, *folders, *_credentials(config))
 
     def wait_ready(self, server: Server, zone: str | None = None) -> float:
         """Seconds from the start of `server` to its first answer for `zone` (its last one)."""
-        end = self.rig.client if server.setup.endpoint == self.endpoint else self.rig.server
-        name = zone or server.setup.zones[-1].name
+        end = self.network.client if server.config.endpoint == self.endpoint else self.network.server
+        name = zone or server.config.zones[-1].name
         server.first_answer_s = probe.wait_ready(
-            server.process, end, server.setup.endpoint, name, self.settings.timing.ready_s
+            server.process, end, server.config.endpoint, name, self.settings.timing.ready_s
         )
         return server.first_answer_s
 
@@ -196,8 +201,8 @@ class Stage:
             *([Feature.XOT_OUT] if spec.transport == "tls" else []),
             *([Feature.TSIG] if spec.tsig else []),
         )
-        addresses = [self.rig.primary_address(number) for number in range(spec.addresses)]
-        setup = Setup(
+        addresses = [self.network.primary_address(number) for number in range(spec.addresses)]
+        config = ServerConfig(
             directory=self.folder / "primary",
             endpoint=Endpoint(addresses[0]),
             more_addresses=tuple(addresses[1:]),
@@ -208,9 +213,9 @@ class Stage:
             tsig=TSIG if spec.tsig else None,
             notify=notify,
         )
-        self._prepare(installed, setup, self.rig.primary)
-        process = self._start_on(self.rig.primary, "primary", installed.adapter.command(installed.program, setup))
-        server = Server(installed, setup, process)
+        self._prepare(installed, config, self.network.primary)
+        process = self._start_on(self.network.primary, "primary", installed.adapter.command(installed.program, config))
+        server = Server(installed, config, process)
         self.wait_ready(server)
         return server
 
@@ -218,12 +223,12 @@ class Stage:
         """The zones as a secondary has them: no file, a primary."""
         spec = self.settings.primary
         tls = self.certificate if spec.transport == "tls" else None
-        primaries = [Primary(Endpoint(self.rig.primary_address(number)), tls) for number in range(spec.addresses)]
+        primaries = [Primary(Endpoint(self.network.primary_address(number)), tls) for number in range(spec.addresses)]
         return [Zone(zone.name, primary=primaries[i % len(primaries)]) for i, zone in enumerate(self.zones.zones)]
 
     @property
     def certificate(self) -> Certificate:
-        """A certificate for this stage."""
+        """A certificate for this harness."""
         if not hasattr(self, "_certificate"):
             self._certificate = certificate(self.folder)
         return self._certificate
@@ -251,7 +256,7 @@ class Stage:
         return QueryJob(
             traffic=settings.traffic,
             rate=self.rate(settings, server) if rate is None else rate,
-            endpoint=server.setup.endpoint,
+            endpoint=server.config.endpoint,
             workload=workload(settings.zones, settings.queries),
             seconds=settings.timing.seconds if seconds is None else seconds,
             verify=server.checked,
@@ -260,7 +265,7 @@ class Stage:
 
     def load(self, job: QueryJob) -> LoadResult:
         """Runs the generator to its end: on every player its part of the rate."""
-        players = self.rig.players
+        players = self.network.players
         parts = [
             dataclasses.replace(
                 job, rate=job.rate / len(players), source_prefix=self.sources(player, job.traffic.sources)
@@ -282,8 +287,8 @@ class Stage:
         self, argv: Sequence[str | Path], seconds: float, on_event: Callable[[str], None] = lambda _: None
     ) -> str:
         """Runs one generator command; `on_event` hears the type of each event that it prints. Returns its output."""
-        self.rig.client.place(*(word for word in argv if isinstance(word, Path) and word != self.generator.program))
-        return self._run_all([(self.rig.client, argv)], seconds, on_event)[0]
+        self.network.client.place(*(word for word in argv if isinstance(word, Path) and word != self.generator.program))
+        return self._run_all([(self.network.client, argv)], seconds, on_event)[0]
 
     def _run_all(
         self,
@@ -333,7 +338,7 @@ class Stage:
             job = QueryJob(
                 traffic,
                 0.0,
-                server.setup.endpoint,
+                server.config.endpoint,
                 self.workload(),
                 min(CAPACITY_S, settings.timing.seconds),
                 verify=False,
@@ -350,15 +355,15 @@ class Stage:
     @contextlib.contextmanager
     def span(self, server: Server) -> Iterator[Span]:
         """Takes the time and the CPU time of what is done inside."""
-        own_before, before = [watcher.own_cpu_s() for watcher in self._watchers], server.process.cpu_s()
+        own_before, before = [collector.own_cpu_s() for collector in self._collectors], server.process.cpu_s()
         span = Span()
         yield span
         span.ended = time.monotonic()
         span.server_cpu_s = server.process.cpu_s() - before
-        own = [watcher.own_cpu_s() - before for watcher, before in zip(self._watchers, own_before, strict=True)]
+        own = [collector.own_cpu_s() - before for collector, before in zip(self._collectors, own_before, strict=True)]
         span.own_cpu_s = span.server_cpu_s + own[0]
-        others = zip(self._watchers[1:], own[1:], strict=True)
-        span.elsewhere_cpu_s = {watcher.host.name: cpu_s for watcher, cpu_s in others}
+        others = zip(self._collectors[1:], own[1:], strict=True)
+        span.elsewhere_cpu_s = {collector.host.name: cpu_s for collector, cpu_s in others}
 
     def observed(self, span: Span) -> Telemetry:
         """The telemetry of a span."""
@@ -366,28 +371,29 @@ class Stage:
 
     def latest(self) -> Telemetry:
         """The telemetry of the server's machine so far, with the counters of the players' ends, by our clock."""
-        first, *others = [watcher.telemetry() for watcher in self._watchers]
+        first, *others = [collector.telemetry() for collector in self._collectors]
         return with_clients(first, others)
 
     def elsewhere(self, span: Span) -> dict[str, Telemetry]:
         """The telemetry of a span on every machine but the server's, by the name of its host."""
         return {
-            watcher.host.name: watcher.telemetry().between(span.began, span.ended) for watcher in self._watchers[1:]
+            collector.host.name: collector.telemetry().between(span.began, span.ended)
+            for collector in self._collectors[1:]
         }
 
     def reload(self, server: Server) -> None:
         """Has the server read its changed zone files; its configuration is written anew, or some would not look."""
-        self._prepare(server.installed, server.setup, self.rig.server)
-        if command := server.installed.adapter.reload_command(server.setup):
-            self.rig.server.run(*command)
+        self._prepare(server.installed, server.config, self.network.server)
+        if command := server.installed.adapter.reload_command(server.config):
+            self.network.server.run(*command)
         else:
             server.process.signal(signal.SIGHUP)
 
     def _label(self, label: str, program: Program, host: Host) -> None:
         """Tells telemetry of a program, where it can see it."""
-        for watcher in self._watchers:
-            if watcher.sees(host):
-                watcher.label(label, program)
+        for collector in self._collectors:
+            if collector.sees(host):
+                collector.label(label, program)
 
 
 def _check_loads(commands: Sequence[tuple[Host, Sequence[str | Path]]], programs: Sequence[Program]) -> None:
@@ -397,9 +403,9 @@ def _check_loads(commands: Sequence[tuple[Host, Sequence[str | Path]]], programs
             raise LabError(f"{host.name}: the load generator failed with status {program.status}", program.tail())
 
 
-def _credentials(setup: Setup) -> list[Path]:
+def _credentials(config: ServerConfig) -> list[Path]:
     """The files of keys that a server reads."""
-    return [*_files(setup.certificate), *_files(setup.authority)]
+    return [*_files(config.certificate), *_files(config.authority)]
 
 
 def _files(certificate: Certificate | None) -> list[Path]:
@@ -425,6 +431,6 @@ def set_serial(zone: Path, number: int) -> None:
         file.write(str(number))
 
 
-def _closed(traffic: Traffic) -> Traffic:
+def _closed(traffic: TrafficSpec) -> TrafficSpec:
     """The same traffic in a closed loop, whatever its rate."""
     return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0)

@@ -56,7 +56,7 @@ class Zone:
 
 
 @dataclass(frozen=True)
-class Setup:
+class ServerConfig:
     """One server, completely: an adapter turns this into files and a command line."""
 
     directory: Path

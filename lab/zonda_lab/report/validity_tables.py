@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zonda_lab.record import Record
 from zonda_lab.report.document import Folded, Part, Table, Text
-from zonda_lab.report.words import number
+from zonda_lab.report.number_format import number
+from zonda_lab.results import WindowRecord
 
 BOUNDS = """With a connection for every zone, each port can be used once in the 60 seconds of TIME_WAIT. A server \
 that uses its connections again takes less time than this bound, one that waits for its retry timers more."""
 
 
-def counted(records: Sequence[Record]) -> list[Part]:
+def counted(records: Sequence[WindowRecord]) -> list[Part]:
     """How many windows count; where many do not, the most frequent reason at once, not folded away."""
     windows = [record for record in records if not record.skipped]
     invalid = [record for record in windows if not record.valid]
@@ -31,7 +31,7 @@ def counted(records: Sequence[Record]) -> list[Part]:
     return [Text(told, "Windows.")]
 
 
-def predictions(records: Sequence[Record]) -> list[Part]:
+def predictions(records: Sequence[WindowRecord]) -> list[Part]:
     """Bounds that arithmetic gives, each beside what was measured."""
     rows = []
     for record in records:
@@ -51,7 +51,7 @@ def predictions(records: Sequence[Record]) -> list[Part]:
     ]
 
 
-def validity(records: Sequence[Record]) -> list[Part]:
+def validity(records: Sequence[WindowRecord]) -> list[Part]:
     """All reasons, skips and notes with how often they came, and what was at its limit first."""
     reasons = Counter(reason.splitlines()[0] for record in records for reason in record.reasons)
     late = Counter(reason for record in records for reason in record.latency_reasons)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import validity
-from zonda_lab.record import Results
+from zonda_lab.results import Results
 
 TARGET = Path(__file__).parents[2] / "target"
 PROGRAMS = ("zonda", "zonda-load")

@@ -14,19 +14,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zonda_lab import machine, procfs
+from zonda_lab import machine_info, procfs
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.fleet import guard, relay
-from zonda_lab.fleet.clock import Clock
-from zonda_lab.fleet.connection import Connection
-from zonda_lab.fleet.datagrams import Relay
+from zonda_lab.fleet.clock_offset import ClockOffset
 from zonda_lab.fleet.inventory import HostSpec
-from zonda_lab.fleet.program import RemoteProgram
+from zonda_lab.fleet.relay_client import RelayClient
+from zonda_lab.fleet.remote_program import RemoteProgram
+from zonda_lab.fleet.ssh import SshConnection
 from zonda_lab.host import Stream
-from zonda_lab.model import Endpoint
 from zonda_lab.process import GUARD, OWN_TREE
+from zonda_lab.server_config import Endpoint
 
-SCRIPTS = (guard, relay, procfs, machine)  # what runs there; standard library only
+SCRIPTS = (guard, relay, procfs, machine_info)  # what runs there; standard library only
 TOOLS = ("setpriv", "unshare", "prlimit", "taskset", "ip", "tar", "sha256sum", "xargs", "dd")
 OLDEST = (3, 10)
 FACTS = f"""
@@ -38,7 +38,7 @@ print(json.dumps({{"python": sys.executable, "version": sys.version_info[:2], "c
 BATCH = 1000  # files compared at once: what is printed of them stays below an SSH window
 
 
-class Machine:
+class RemoteHost:
     """A host that is connected; `folder` is the lab's for this session, by the same path here and there."""
 
     def __init__(self, spec: HostSpec, work: Path, folder: Path, pinned: bool) -> None:
@@ -47,7 +47,7 @@ class Machine:
         self.programs: dict[str, str] = {}  # programs by their paths as the lab knows them -> paths here
         self._work, self._folder, self._pinned = work, folder, pinned
         self._placed: dict[Path, tuple[int, int]] = {}
-        self._connection = Connection(spec)
+        self._connection = SshConnection(spec)
         try:
             self._settle()
         except BaseException:
@@ -62,7 +62,7 @@ class Machine:
         self.run("sh", "-c", script, "sh", self._work)
         scripts = [self._folder / Path(str(module.__file__)).name for module in SCRIPTS]
         self.place(*scripts)
-        self._relay = Relay(self.name, self._connection.start([self.python, self._script(relay), self._folder]))
+        self._relay = RelayClient(self.name, self._connection.start([self.python, self._script(relay), self._folder]))
         self.read_clock()
 
     def _examined(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Machine:
         """Ends the connection; guards and relay over there end all programs and remove the lab's files."""
         self._connection.close()
 
-    def read_clock(self) -> Clock:
+    def read_clock(self) -> ClockOffset:
         """Compares the clocks anew."""
         self.clock, self.real_offset_s = self._relay.clock()
         return self.clock
@@ -177,8 +177,8 @@ class Machine:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Hardware, kernel and settings there, as `machine.describe` has them."""
-        described: dict[str, Any] = json.loads(self.run(self.python, self._script(machine)))
+        """Hardware, kernel and settings there, as `machine_info.describe` has them."""
+        described: dict[str, Any] = json.loads(self.run(self.python, self._script(machine_info)))
         return described
 
     def _script(self, module: Any) -> Path:

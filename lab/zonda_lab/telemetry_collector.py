@@ -1,4 +1,4 @@
-"""Telemetry of one machine during a start: which programs it watches there, and what came of it, on our clock."""
+"""Runs the telemetry sampler on one machine during a start and reads its samples."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 import shutil
 from pathlib import Path
 
-from zonda_lab import telemetry
-from zonda_lab.host import Host, Watch
+from zonda_lab import telemetry_sampler
+from zonda_lab.host import Host, TelemetryTarget
 from zonda_lab.process import Program
-from zonda_lab.series import Telemetry
+from zonda_lab.telemetry_series import Telemetry
 
 IDLE = ("chrt", "--idle", "0")
 
 
-class Watcher:
+class TelemetryCollector:
     """One machine; its files lie in `folder`."""
 
-    def __init__(self, watch: Watch, folder: Path) -> None:
+    def __init__(self, watch: TelemetryTarget, folder: Path) -> None:
         self.watch, self.host = watch, watch.host
         self.file, self._labels = folder / "telemetry.jsonl", folder / "labels.json"
         self._script = folder / "telemetry.py"
@@ -30,7 +30,7 @@ class Watcher:
         hundredth of a CPU from a generator that never sleeps, or from the server.
         """
         self._labels.parent.mkdir(exist_ok=True)
-        shutil.copyfile(telemetry.__file__, self._script)
+        shutil.copyfile(telemetry_sampler.__file__, self._script)
         self._labels.write_text("{}")
         self.host.place(self._labels, self._script)
         argv: list[str | Path] = [

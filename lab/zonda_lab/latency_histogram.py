@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3
 
 
-class Latency:
+class LatencyHistogram:
     """A histogram of latencies; what goes in and comes out is in microseconds."""
 
     def __init__(self, encoded: str = "") -> None:
@@ -24,7 +24,7 @@ class Latency:
         """Counts one latency."""
         self.histogram.record_value(int(microseconds * 1000))
 
-    def merge(self, other: Latency) -> None:
+    def merge(self, other: LatencyHistogram) -> None:
         """Adds all latencies of another histogram."""
         self.histogram.add(other.histogram)
 
@@ -60,17 +60,17 @@ def write_log(path: Path, began_s: float, seconds: float, histograms: Mapping[st
         '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
     ]
     for tag, encoded in histograms.items():
-        highest_ms = Latency(encoded).percentile(100) / 1000
+        highest_ms = LatencyHistogram(encoded).percentile(100) / 1000
         lines.append(f"Tag={tag},0.000,{seconds:.3f},{highest_ms:.3f},{encoded}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 
 
-def read_log(path: Path) -> dict[str, Latency]:
+def read_log(path: Path) -> dict[str, LatencyHistogram]:
     """The histograms of a log by their tags."""
-    found: dict[str, Latency] = {}
+    found: dict[str, LatencyHistogram] = {}
     for line in path.read_text().splitlines():
         if line.startswith("Tag="):
             tag, _, rest = line[4:].partition(",")
-            found.setdefault(tag, Latency()).merge(Latency(rest.rpartition(",")[2]))
+            found.setdefault(tag, LatencyHistogram()).merge(LatencyHistogram(rest.rpartition(",")[2]))
     return found

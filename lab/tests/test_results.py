@@ -10,9 +10,9 @@ import pytest
 
 from zonda_lab import compare
 from zonda_lab.errors import LabError
-from zonda_lab.record import Record, Results, parse_record, selected
+from zonda_lab.results import Results, WindowRecord, parse_record, selected
 
-Make = Callable[..., Record]
+Make = Callable[..., WindowRecord]
 
 
 @pytest.fixture

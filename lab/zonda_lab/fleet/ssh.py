@@ -44,7 +44,7 @@ class ConnectionLostError(LabError):
     """A connection that was open has ended; the host may still be there."""
 
 
-class Connection:
+class SshConnection:
     """An open connection; all errors of the library come out as one message that names the host."""
 
     def __init__(self, spec: HostSpec) -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from zonda_lab.experiment import Settings
-from zonda_lab.hdr import Latency
-from zonda_lab.load import LoadResult
-from zonda_lab.series import Telemetry, net
-from zonda_lab.stage import Server, Span
+from zonda_lab.harness import Server, Span
+from zonda_lab.latency_histogram import LatencyHistogram
+from zonda_lab.load_generator import LoadResult
+from zonda_lab.telemetry_series import Telemetry, net
 
 
 @dataclass
-class Outcome:
+class Window:
     """One window as it was measured."""
 
     span: Span
@@ -34,7 +34,7 @@ class Recorder(Protocol):
     def windows(self) -> list[tuple[dict[str, str], Settings]]:
         """What is varied within the start: the levels of each window and its settings, in the order of the plan."""
 
-    def add(self, outcome: Outcome, attempt: int = 0) -> bool:
+    def add(self, window: Window, attempt: int = 0) -> bool:
         """Judges a window and writes it down; False if it does not count for the metric that decides."""
 
     def skip(self, why: str, within: dict[str, str]) -> None:
@@ -59,11 +59,11 @@ def query_metrics(result: LoadResult, span: Span, offered: float | None) -> dict
     }
     metrics.update({name: value for name, value in optional.items() if value is not None})
     if result.latency_intended:
-        intended = Latency(result.latency_intended)
+        intended = LatencyHistogram(result.latency_intended)
         for name, percent in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):
             metrics[f"latency_{name}_us"] = intended.percentile(percent)
     if result.latency_actual:
-        metrics["uncorrected_p99_us"] = Latency(result.latency_actual).percentile(99.0)
+        metrics["uncorrected_p99_us"] = LatencyHistogram(result.latency_actual).percentile(99.0)
     return metrics
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import load
+from zonda_lab import load_generator
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import Traffic
-from zonda_lab.hdr import Latency, read_log, write_log
-from zonda_lab.model import Certificate, Endpoint, Tsig
+from zonda_lab.experiment import TrafficSpec
+from zonda_lab.latency_histogram import LatencyHistogram, read_log, write_log
+from zonda_lab.server_config import Certificate, Endpoint, Tsig
 from zonda_lab.workload import Workload
 
 WORK = Workload(Path("/q"), Path("/e"), {"NOERROR": 0.6, "NXDOMAIN": 0.4})
@@ -25,30 +25,30 @@ DNSPERF = """Statistics:
   Run time (s):         3.000100
   Queries per second:   9996.333456
 
-  Average Latency (s):  0.000150 (min 0.000020, max 0.009000)
-  Latency StdDev (s):   0.000050
+  Average LatencyHistogram (s):  0.000150 (min 0.000020, max 0.009000)
+  LatencyHistogram StdDev (s):   0.000050
 
 Connection Statistics:
 
   Reconnections:        0
 
-  Average Latency (s):  0.000400 (min 0.000100, max 0.002000)
+  Average LatencyHistogram (s):  0.000400 (min 0.000100, max 0.002000)
 """
 
 
-def job(seconds: float = 3.0, **traffic: object) -> load.QueryJob:
-    return load.QueryJob(Traffic(**traffic), 10_000.0, Endpoint("10.53.0.2"), WORK, seconds)  # type: ignore[arg-type]
+def job(seconds: float = 3.0, **traffic: object) -> load_generator.QueryJob:
+    return load_generator.QueryJob(TrafficSpec(**traffic), 10_000.0, Endpoint("10.53.0.2"), WORK, seconds)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def dnsperf(tmp_path: Path) -> load.Dnsperf:
+def dnsperf(tmp_path: Path) -> load_generator.Dnsperf:
     program = tmp_path / "dnsperf"
     program.write_text("#!/bin/sh\necho Version 2.10.0\n")
     program.chmod(0o755)
-    return load.Dnsperf(program)
+    return load_generator.Dnsperf(program)
 
 
-def test_dnsperf_is_read(dnsperf: load.Dnsperf) -> None:
+def test_dnsperf_is_read(dnsperf: load_generator.Dnsperf) -> None:
     assert dnsperf.version == "2.10.0"
     found = dnsperf.parse(DNSPERF, job(transport="tcp"))
     assert (found.sent, found.answered, found.timeouts, found.missed, found.wrong) == (30_000, 29_990, 10, 0, 0)
@@ -63,17 +63,17 @@ def test_dnsperf_is_read(dnsperf: load.Dnsperf) -> None:
     "traffic",
     [{"sources": 2}, {"queries_per_connection": 1}, {"dnssec_ok": 0.5}, {"tcp_share": 0.1}, {"arrivals": "poisson"}],
 )
-def test_what_dnsperf_cannot_do_is_said_beforehand(dnsperf: load.Dnsperf, traffic: dict[str, object]) -> None:
+def test_what_dnsperf_cannot_do_is_said_beforehand(dnsperf: load_generator.Dnsperf, traffic: dict[str, object]) -> None:
     with pytest.raises(UnsupportedError, match="dnsperf cannot do"):
         dnsperf.query(job(**traffic))
 
 
 def test_wrong_rcodes_are_seen_without_an_oracle() -> None:
     expected = {"NOERROR": 0.6, "NXDOMAIN": 0.4}
-    assert load.unexpected({"NOERROR": 6000, "NXDOMAIN": 4000}, expected) == 0
-    assert load.unexpected({"NOERROR": 6050, "NXDOMAIN": 3950}, expected) == 0  # one sigma
-    assert load.unexpected({"NOERROR": 5900, "NXDOMAIN": 4000, "SERVFAIL": 100}, expected) == 100
-    assert load.unexpected({"NOERROR": 10_000}, expected) == 8000
+    assert load_generator.unexpected({"NOERROR": 6000, "NXDOMAIN": 4000}, expected) == 0
+    assert load_generator.unexpected({"NOERROR": 6050, "NXDOMAIN": 3950}, expected) == 0  # one sigma
+    assert load_generator.unexpected({"NOERROR": 5900, "NXDOMAIN": 4000, "SERVFAIL": 100}, expected) == 100
+    assert load_generator.unexpected({"NOERROR": 10_000}, expected) == 8000
 
 
 def summary(**own: object) -> str:
@@ -89,8 +89,8 @@ def summary(**own: object) -> str:
     return "\n".join(json.dumps(line) for line in ({"runid": "1", "type": "header"}, {**total, "zonda": own})) + "\n"
 
 
-def test_the_contract_is_read(fake_load: load.ZondaLoad) -> None:
-    latency = Latency()
+def test_the_contract_is_read(fake_load: load_generator.ZondaLoad) -> None:
+    latency = LatencyHistogram()
     for _ in range(99):
         latency.add(100.0)
     latency.add(1_000_000.0)
@@ -98,13 +98,13 @@ def test_the_contract_is_read(fake_load: load.ZondaLoad) -> None:
     found = fake_load.parse(text, job())
     assert (found.sent, found.answered, found.timeouts, found.wrong, found.scheduled) == (100, 99, 1, 2, 100)
     assert found.schedule_error_p99_us == 5.0
-    assert Latency(found.latency_intended).percentile(50) == pytest.approx(100, rel=0.002)
-    assert Latency(found.latency_intended).percentile(100) == pytest.approx(1_000_000, rel=0.002)
+    assert LatencyHistogram(found.latency_intended).percentile(50) == pytest.approx(100, rel=0.002)
+    assert LatencyHistogram(found.latency_intended).percentile(100) == pytest.approx(1_000_000, rel=0.002)
     with pytest.raises(LabError, match="printed no result"):
         fake_load.parse('{"type": "header"}\n{"type": "stats_su', job())
 
 
-def test_the_command_lines_are_those_of_the_contract(fake_load: load.ZondaLoad) -> None:
+def test_the_command_lines_are_those_of_the_contract(fake_load: load_generator.ZondaLoad) -> None:
     line = list(map(str, fake_load.query(job(sources=100, dnssec_ok=0.5, tcp_share=0.1, arrivals="poisson"))))
     for part in (
         "--rate 10000 --arrivals poisson",
@@ -116,52 +116,56 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: load.ZondaLoad) 
     closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
     assert "--outstanding 200" in closed and "--rate" not in closed
     key = Tsig("k.", "hmac-sha256", "AA==")
-    pull = fake_load.pull(load.PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), key))
+    pull = fake_load.pull(load_generator.PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), key))
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
 
 
-def test_keys_and_authorities_are_told_where_there_are_any(fake_load: load.ZondaLoad, tmp_path: Path) -> None:
+def test_keys_and_authorities_are_told_where_there_are_any(fake_load: load_generator.ZondaLoad, tmp_path: Path) -> None:
     there = Endpoint("10.53.0.2")
     key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
-    update = load.UpdateJob(there, "a.test.", 5.0, 1.0)
+    update = load_generator.UpdateJob(there, "a.test.", 5.0, 1.0)
     assert fake_load.update(replace(update, tsig=key)) == [*fake_load.update(update), "--tsig", "hmac-sha256:k.:AA=="]
     program = tmp_path / "zonda-load"
     program.write_text("#!/bin/sh\necho '  --transport <tcp|tls>'\n")
     program.chmod(0o755)
-    held = load.ZondaLoad(program).hold(load.HoldJob("tls", there, 10, 1.0, 1.0, authority=vouching))
+    held = load_generator.ZondaLoad(program).hold(
+        load_generator.HoldJob("tls", there, 10, 1.0, 1.0, authority=vouching)
+    )
     assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
-def test_what_a_generator_cannot_do_yet_is_skipped(fake_load: load.ZondaLoad) -> None:
+def test_what_a_generator_cannot_do_yet_is_skipped(fake_load: load_generator.ZondaLoad) -> None:
     with pytest.raises(UnsupportedError, match="query cannot do --transport tls"):
         fake_load.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query cannot do --resume"):
         fake_load.query(job(transport="tcp", resumption=True))
     with pytest.raises(UnsupportedError, match="dnsperf cannot hold"):
-        load.Dnsperf(fake_load.program).hold(load.HoldJob("tcp", Endpoint("10.53.0.2"), 10, 1.0, 1.0))
+        load_generator.Dnsperf(fake_load.program).hold(
+            load_generator.HoldJob("tcp", Endpoint("10.53.0.2"), 10, 1.0, 1.0)
+        )
 
 
 def test_players_add_up_to_one_result() -> None:
-    latency = Latency()
+    latency = LatencyHistogram()
     latency.add(100.0)
-    one = load.LoadResult(
+    one = load_generator.LoadResult(
         10, 9, 1, 2.0, 10.0, rcodes={"NOERROR": 9}, latency_mean_us=100.0, latency_intended=latency.encoded()
     )
-    two = load.LoadResult(
+    two = load_generator.LoadResult(
         30, 27, 3, 2.1, 30.0, rcodes={"NOERROR": 20, "NXDOMAIN": 7}, latency_mean_us=200.0, invalid=["late"]
     )
-    total = load.merged([one, two])
+    total = load_generator.merged([one, two])
     assert (total.sent, total.answered, total.timeouts, total.seconds, total.scheduled) == (40, 36, 4, 2.1, 40.0)
     assert total.rcodes == {"NOERROR": 29, "NXDOMAIN": 7}
     assert total.latency_mean_us == pytest.approx(175.0)
     assert total.latency_intended == "" and total.invalid == ["player 2: late"]
-    assert Latency(load.merged([one, one]).latency_intended).count == 2
+    assert LatencyHistogram(load_generator.merged([one, one]).latency_intended).count == 2
 
 
 def test_the_contract_document_names_every_command_and_field() -> None:
-    text = (Path(load.__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
+    text = (Path(load_generator.__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
     for word in (
         "zonda-load query",
         "zonda-load hold",
@@ -175,7 +179,7 @@ def test_the_contract_document_names_every_command_and_field() -> None:
 
 
 def test_histograms_are_kept_as_a_log_that_can_be_read(tmp_path: Path) -> None:
-    latency = Latency()
+    latency = LatencyHistogram()
     latency.add(250.0)
     write_log(tmp_path / "x.hlog", 1.7e9, 2.0, {"intended": latency.encoded(), "actual": latency.encoded()})
     found = read_log(tmp_path / "x.hlog")
@@ -185,7 +189,7 @@ def test_histograms_are_kept_as_a_log_that_can_be_read(tmp_path: Path) -> None:
 
 
 def test_the_mean_is_that_of_the_library() -> None:
-    latency = Latency()
+    latency = LatencyHistogram()
     assert latency.mean == 0.0
     for value in (0.4, 55.0, 55.0, 1234.5, 1_000_000.0):
         latency.add(value)
@@ -195,4 +199,4 @@ def test_the_mean_is_that_of_the_library() -> None:
 def test_a_generator_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match="no load generator `dnsperf`"):
-        load.find("dnsperf")
+        load_generator.find("dnsperf")

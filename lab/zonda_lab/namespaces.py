@@ -19,9 +19,9 @@ from typing import Self
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.host import Watch
-from zonda_lab.model import Endpoint
+from zonda_lab.host import TelemetryTarget
 from zonda_lab.process import OWN_TREE, Process, descriptor_limit
+from zonda_lab.server_config import Endpoint
 
 SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
 SOURCES = "10.64.0.0/12"  # a million source addresses at the client's end
@@ -138,7 +138,7 @@ class Namespace:
         os.close(self.fd)
 
 
-class Rig:
+class NamespaceNetwork:
     """The two ends, wired up as `spec` says; `notes` tells what the kernel would not do."""
 
     def __init__(self, spec: RigSpec, primaries: int = 0) -> None:
@@ -173,10 +173,10 @@ class Rig:
         return self.client
 
     @property
-    def watches(self) -> list[Watch]:
+    def telemetry_targets(self) -> list[TelemetryTarget]:
         """Telemetry runs at the client's end, on the generator's CPUs, and sees both."""
         ends = (self.server, self.client)
-        return [Watch(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
+        return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
 
     def primary_address(self, number: int) -> str:
         """Address number `number` of a primary at the client's end."""

@@ -3,16 +3,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonda_lab.analysis import beside, checks, finding
-from zonda_lab.experiment import Analysis, Claim, Published
-from zonda_lab.record import Record
+from zonda_lab.experiment import AnalysisSpec, Claim, Published
 from zonda_lab.report.conclusion import shown
+from zonda_lab.results import WindowRecord
 
-Make = Callable[..., Record]
-ANALYSIS = Analysis(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
+Make = Callable[..., WindowRecord]
+ANALYSIS = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
 NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)
 
 
-def records(make: Make, blocks: int, **speed: float) -> list[Record]:
+def records(make: Make, blocks: int, **speed: float) -> list[WindowRecord]:
     return [
         make(block, server=name, cpu_us_per_query=3.0 * factor * NOISE[(block + len(name)) % 8])
         for block in range(blocks)

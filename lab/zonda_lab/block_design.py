@@ -6,7 +6,7 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
-from zonda_lab.experiment import Experiment, Factor, Settings, Table
+from zonda_lab.experiment import Experiment, Factor, Settings, TomlTable
 from zonda_lab.metrics import level_words
 
 
@@ -15,7 +15,7 @@ class Treatment:
     """One combination of levels; `copy` 1 is the second baseline of a block."""
 
     levels: dict[str, str]
-    overrides: tuple[Table, ...] = field(compare=False, repr=False)
+    overrides: tuple[TomlTable, ...] = field(compare=False, repr=False)
     copy: int = 0
 
     @property
@@ -52,7 +52,7 @@ class Start:
         return self.experiment.settings(*self.treatment.overrides, *inner.overrides)
 
 
-def plan(experiment: Experiment, seed: int) -> list[Start]:
+def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
     """All starts in the order in which they are to be made; the same seed gives the same order."""
     treatments = _with_second_baseline(experiment, crossed(experiment.factors))
     inner = crossed(experiment.within)
@@ -79,7 +79,7 @@ def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
 
 def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -> list[Treatment]:
     """The A/A control: how often do two equal treatments look different?"""
-    analysis = experiment.document.analysis
+    analysis = experiment.definition.analysis
     again = [
         Treatment(treatment.levels, treatment.overrides, copy=1)
         for treatment in treatments
