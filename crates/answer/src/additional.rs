@@ -2,8 +2,8 @@
 
 use wire::{NameRef, Rtype};
 use zone::Zone;
-use zone::key::Key;
-use zone::rrset::{MAX_POINTER, Node, Place, RECORD_HEAD_LEN, Rrset};
+use zone::canonical_key::CanonicalKey;
+use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
 
 use crate::message::{Message, Section};
 use crate::qname::Qname;
@@ -20,7 +20,7 @@ pub(crate) fn add_addresses(
     at: usize,
     dnssec: bool,
     qname: &Qname,
-    key: &mut Key,
+    key: &mut CanonicalKey,
     message: &mut Message<'_>,
 ) {
     if !matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV | Rtype::SVCB | Rtype::HTTPS) {
@@ -43,7 +43,7 @@ struct Addresses<'a, 'o> {
     /// Where the apex stands in the message.
     apex: usize,
     dnssec: bool,
-    key: &'a mut Key,
+    key: &'a mut CanonicalKey,
     message: &'a mut Message<'o>,
     /// What was added: the address in memory of the first set of each target.
     added: [usize; MAX_TARGETS],
@@ -91,14 +91,19 @@ impl Addresses<'_, '_> {
         self.added[self.count] = first.address();
         self.count += 1;
         // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
-        push_addresses(&node, Place { owner, apex: self.apex }, self.dnssec, self.message);
+        push_addresses(&node, MessageOffsets { owner, apex: self.apex }, self.dnssec, self.message);
     }
 }
 
 /// Adds the addresses of a node to the additional section; returns whether all of it fits, signatures included.
 ///
 /// RFC 4035 3.1.1: with their signatures if the zone is their authority; without where those do not fit.
-pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, message: &mut Message<'_>) -> bool {
+pub(crate) fn push_addresses(
+    node: &ZoneNode<'_>,
+    place: MessageOffsets,
+    dnssec: bool,
+    message: &mut Message<'_>,
+) -> bool {
     let signatures = dnssec && !node.is_occluded() && !node.is_cut();
     let mut is_complete = true;
     for rrset in address_sets(node) {
@@ -114,7 +119,7 @@ pub(crate) fn push_addresses(node: &Node<'_>, place: Place, dnssec: bool, messag
 }
 
 /// RFC 6672 2.4: what stands below a DNAME is no address of its name.
-pub(crate) fn address_sets<'z>(node: &Node<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
+pub(crate) fn address_sets<'z>(node: &ZoneNode<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
     let is_hidden = node.is_below_dname();
     node.rrsets().filter(move |rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0 && !is_hidden)
 }

@@ -2,9 +2,9 @@
 
 use sha1::{Digest, Sha1};
 use wire::Rtype;
-use zone::key::{Key, label_count};
-use zone::rrset::Node;
-use zone::tree::{Cursor, Entry};
+use zone::canonical_key::{CanonicalKey, label_count};
+use zone::rrset::ZoneNode;
+use zone::tree::{TreeCursor, TreeEntry};
 use zone::{Denial, Zone};
 
 use crate::find::find_cover;
@@ -34,7 +34,7 @@ const MAX_DIGESTS: u32 = 3 * 2501;
 #[derive(Clone, Copy)]
 struct Proof<'z> {
     zone: &'z Zone,
-    entry: Entry<'z>,
+    entry: TreeEntry<'z>,
     /// Where the apex of the zone stands in the message.
     apex: usize,
 }
@@ -60,7 +60,7 @@ impl<'z> Proofs<'z> {
         if self.overflowed || self.exceeded { Err(Full) } else { Ok(()) }
     }
 
-    fn add(&mut self, zone: &'z Zone, qname: &Qname, entry: Option<Entry<'z>>) {
+    fn add(&mut self, zone: &'z Zone, qname: &Qname, entry: Option<TreeEntry<'z>>) {
         let Some(entry) = entry else { return };
         let is_same = |proof: &Proof<'_>| std::ptr::eq(proof.entry.value, entry.value);
         if self.list[..self.len].iter().flatten().any(is_same) {
@@ -76,7 +76,7 @@ impl<'z> Proofs<'z> {
     }
 
     /// The name is there and the type is not (RFC 4035 3.1.3.1, RFC 5155 7.2.3, 7.2.4).
-    pub(crate) fn deny_type(&mut self, zone: &'z Zone, qname: &Qname, entry: &Entry<'z>, node: &Node<'z>) {
+    pub(crate) fn deny_type(&mut self, zone: &'z Zone, qname: &Qname, entry: &TreeEntry<'z>, node: &ZoneNode<'z>) {
         match zone.denial() {
             Denial::Nsec => self.add(zone, qname, node.rrset(Rtype::NSEC).map(|_| *entry)),
             _ => self.deny_type_nsec3(zone, qname, qname.labels()),
@@ -89,8 +89,8 @@ impl<'z> Proofs<'z> {
         zone: &'z Zone,
         qname: &Qname,
         cut_labels: usize,
-        entry: &Entry<'z>,
-        node: &Node<'z>,
+        entry: &TreeEntry<'z>,
+        node: &ZoneNode<'z>,
     ) {
         match zone.denial() {
             Denial::Nsec => self.add(zone, qname, node.rrset(Rtype::NSEC).map(|_| *entry)),
@@ -99,7 +99,7 @@ impl<'z> Proofs<'z> {
     }
 
     /// The name is an empty non-terminal; the cursor is at its predecessor.
-    pub(crate) fn deny_empty(&mut self, zone: &'z Zone, qname: &Qname, before: Cursor<'z>) {
+    pub(crate) fn deny_empty(&mut self, zone: &'z Zone, qname: &Qname, before: TreeCursor<'z>) {
         match zone.denial() {
             Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before)),
             _ => self.deny_type_nsec3(zone, qname, qname.labels()),
@@ -111,9 +111,9 @@ impl<'z> Proofs<'z> {
         &mut self,
         zone: &'z Zone,
         qname: &Qname,
-        key: &mut Key,
+        key: &mut CanonicalKey,
         encloser_len: usize,
-        before: Cursor<'z>,
+        before: TreeCursor<'z>,
     ) {
         key.truncate(encloser_len);
         match zone.denial() {
@@ -137,8 +137,8 @@ impl<'z> Proofs<'z> {
         zone: &'z Zone,
         qname: &Qname,
         encloser_len: usize,
-        key: &Key,
-        before: Cursor<'z>,
+        key: &CanonicalKey,
+        before: TreeCursor<'z>,
     ) {
         match zone.denial() {
             Denial::Nsec => self.add(zone, qname, covering_nsec(zone, before)),
@@ -156,8 +156,8 @@ impl<'z> Proofs<'z> {
         zone: &'z Zone,
         qname: &Qname,
         encloser_len: usize,
-        key: &Key,
-        before: Cursor<'z>,
+        key: &CanonicalKey,
+        before: TreeCursor<'z>,
     ) {
         match zone.denial() {
             Denial::Nsec => {
@@ -203,7 +203,7 @@ impl<'z> Proofs<'z> {
     }
 
     /// The NSEC3 entry of the name's last `labels` labels.
-    fn matching(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) -> Option<Entry<'z>> {
+    fn matching(&mut self, zone: &'z Zone, qname: &Qname, labels: usize) -> Option<TreeEntry<'z>> {
         matching_nsec3(zone, &self.hash(zone, &[qname.suffix(labels)]))
     }
 
@@ -228,12 +228,12 @@ impl<'z> Proofs<'z> {
 }
 
 /// The entry whose NSEC record covers or matches the name that the cursor was sought for.
-fn covering_nsec<'z>(zone: &'z Zone, mut cursor: Cursor<'z>) -> Option<Entry<'z>> {
+fn covering_nsec<'z>(zone: &'z Zone, mut cursor: TreeCursor<'z>) -> Option<TreeEntry<'z>> {
     let mut entry = cursor.entry()?;
     for _ in 0..MAX_STEPS {
         if zone.node(&entry).is_occluded() && zone.node(&entry).rrset(Rtype::NSEC).is_none() {
             // Glue has none; its cut has, and that may be any number of entries before.
-            let mut key = Key::new();
+            let mut key = CanonicalKey::new();
             entry.copy_key(&mut key);
             (cursor, entry, _) = find_cover(zone, &cursor, key.as_bytes())?;
         }
@@ -263,12 +263,12 @@ fn encode(digest: &[u8; 20]) -> HashKey {
     key
 }
 
-fn matching_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<Entry<'z>> {
+fn matching_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<TreeEntry<'z>> {
     let cursor = zone.seek_nsec3(key);
     cursor.entry().filter(|entry| cursor.is_exact() && is_of_chain(zone, entry))
 }
 
-fn covering_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<Entry<'z>> {
+fn covering_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<TreeEntry<'z>> {
     let mut cursor = zone.seek_nsec3(key);
     let mut entry = cursor.entry();
     for _ in 0..MAX_STEPS {
@@ -286,7 +286,7 @@ fn covering_nsec3<'z>(zone: &'z Zone, key: &HashKey) -> Option<Entry<'z>> {
 }
 
 /// Whether the record was made with the parameters in use (RFC 5155 8.2: others may be there while they change).
-fn is_of_chain(zone: &Zone, entry: &Entry<'_>) -> bool {
+fn is_of_chain(zone: &Zone, entry: &TreeEntry<'_>) -> bool {
     let Denial::Nsec3 { iterations, salt } = zone.denial() else { return false };
     let node = zone.node(entry);
     node.rrset(Rtype::NSEC3).is_some_and(|rrset| {

@@ -2,9 +2,9 @@
 
 use wire::Rtype;
 use zone::Zone;
-use zone::key::Key;
-use zone::rrset::Node;
-use zone::tree::{Cursor, Entry};
+use zone::canonical_key::CanonicalKey;
+use zone::rrset::ZoneNode;
+use zone::tree::{TreeCursor, TreeEntry};
 
 use crate::qname::Qname;
 use crate::served::{ServedZone, ZoneMap};
@@ -32,7 +32,7 @@ fn find_closest<'z>(zones: &'z ZoneMap, qname: &Qname, most: usize) -> Option<&'
 /// Whether a cut of the zone stands between its apex and the name: then it is not the zone right above.
 fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
     let Some(zone) = zone.zone() else { return false };
-    let mut key = Key::new();
+    let mut key = CanonicalKey::new();
     key.set(qname.wire(), zone.apex().wire().len());
     find_cover(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
 }
@@ -40,10 +40,10 @@ fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
 /// The cut or DNAME owner that the name `key` stands below; the cursor is at the entry of `key` or at its predecessor.
 pub(crate) fn find_cover<'z>(
     zone: &'z Zone,
-    cursor: &Cursor<'z>,
+    cursor: &TreeCursor<'z>,
     key: &[u8],
-) -> Option<(Cursor<'z>, Entry<'z>, Node<'z>)> {
-    let cover = |cursor: Cursor<'z>| {
+) -> Option<(TreeCursor<'z>, TreeEntry<'z>, ZoneNode<'z>)> {
+    let cover = |cursor: TreeCursor<'z>| {
         let entry = cursor.entry()?;
         let node = zone.node(&entry);
         (!node.is_occluded() && !node.is_plain()).then_some((cursor, entry, node))

@@ -1,9 +1,9 @@
 //! Glue: the addresses of the name servers of a cut that stand in the zone itself (RFC 9471).
 
 use zone::Zone;
-use zone::key::Key;
-use zone::rrset::{MAX_POINTER, Place, Rrset};
-use zone::tree::{Cursor, Entry};
+use zone::canonical_key::CanonicalKey;
+use zone::rrset::{MAX_POINTER, MessageOffsets, Rrset};
+use zone::tree::{TreeCursor, TreeEntry};
 
 use crate::additional::{address_sets, push_addresses};
 use crate::message::{Full, Message, Section};
@@ -16,7 +16,7 @@ pub(crate) struct Glue<'g, 'z> {
     /// Where the set stands in the message.
     pub(crate) ns_at: usize,
     /// Where the cut and the apex stand in the message.
-    pub(crate) place: Place,
+    pub(crate) place: MessageOffsets,
     pub(crate) dnssec: bool,
 }
 
@@ -24,7 +24,12 @@ impl<'z> Glue<'_, 'z> {
     /// Adds the addresses. Those of servers at or below the cut must all be there, or the answer is truncated
     /// (RFC 9471 3.1); others, sibling glue, come behind them as they fit (3.2).
     #[inline]
-    pub(crate) fn push(&self, cut: &Entry<'z>, cursor: Cursor<'z>, message: &mut Message<'_>) -> Result<Added, Full> {
+    pub(crate) fn push(
+        &self,
+        cut: &TreeEntry<'z>,
+        cursor: TreeCursor<'z>,
+        message: &mut Message<'_>,
+    ) -> Result<Added, Full> {
         let (mut added, mut has_siblings) = (Added::None, false);
         let mut below = cursor;
         for (in_zone, offset) in self.ns.targets() {
@@ -44,19 +49,25 @@ impl<'z> Glue<'_, 'z> {
         Ok(added)
     }
 
-    fn push_of(&self, entry: &Entry<'z>, owner: usize, message: &mut Message<'_>) -> Result<(), Full> {
+    fn push_of(&self, entry: &TreeEntry<'z>, owner: usize, message: &mut Message<'_>) -> Result<(), Full> {
         let node = self.zone.node(entry);
         if owner > MAX_POINTER {
             let push = |set| message.push_far(Section::Additional, self.zone, entry, &set, self.place.apex, false);
             return address_sets(&node).try_for_each(push);
         }
-        let place = Place { owner, ..self.place };
+        let place = MessageOffsets { owner, ..self.place };
         if push_addresses(&node, place, self.dnssec, message) { Ok(()) } else { Err(Full) }
     }
 
     /// Finds the owner of the glue for the name at `at`. Name servers sort as the tree does, so it is mostly the next entry.
     #[inline]
-    fn find_below(&self, cut: &Entry<'z>, below: &mut Cursor<'z>, at: usize, message: &Message<'_>) -> Target<'z> {
+    fn find_below(
+        &self,
+        cut: &TreeEntry<'z>,
+        below: &mut TreeCursor<'z>,
+        at: usize,
+        message: &Message<'_>,
+    ) -> Target<'z> {
         let mut next = below.clone();
         if let Some(entry) = next.next()
             && self.is_name_of(&entry, cut, at, message.out)
@@ -64,7 +75,7 @@ impl<'z> Glue<'_, 'z> {
             *below = next;
             return Target::Below(entry);
         }
-        let (mut name, mut key) = (Qname::new(), Key::new());
+        let (mut name, mut key) = (Qname::new(), CanonicalKey::new());
         if name.read_written(message.out, at).is_none() {
             return Target::Missing;
         }
@@ -85,7 +96,7 @@ impl<'z> Glue<'_, 'z> {
     /// Whether the name at `at` of the message is that of the entry. Only names that end in a pointer to the cut are
     /// recognized, in lower case and without escapes, and only in the leaf of the cut: of all others this says no.
     #[inline]
-    fn is_name_of(&self, entry: &Entry<'_>, cut: &Entry<'_>, mut at: usize, message: &[u8]) -> bool {
+    fn is_name_of(&self, entry: &TreeEntry<'_>, cut: &TreeEntry<'_>, mut at: usize, message: &[u8]) -> bool {
         if !std::ptr::eq(entry.prefix, cut.prefix) {
             return false;
         }
@@ -119,9 +130,9 @@ impl<'z> Glue<'_, 'z> {
 
     /// Adds the addresses of servers that stand elsewhere in the zone; returns whether all of them fit.
     #[cold]
-    fn push_siblings(&self, cut: &Entry<'z>, message: &mut Message<'_>) -> bool {
-        let (mut name, mut key, mut fit) = (Qname::new(), Key::new(), true);
-        let mut near: Option<Cursor<'z>> = None;
+    fn push_siblings(&self, cut: &TreeEntry<'z>, message: &mut Message<'_>) -> bool {
+        let (mut name, mut key, mut fit) = (Qname::new(), CanonicalKey::new(), true);
+        let mut near: Option<TreeCursor<'z>> = None;
         for (_, offset) in self.ns.targets().filter(|(in_zone, _)| *in_zone) {
             let at = self.ns_at + offset;
             if name.read_written(message.out, at).is_none() {
@@ -133,9 +144,9 @@ impl<'z> Glue<'_, 'z> {
             }
             let found = match &near {
                 Some(near) => near.find(key.as_bytes()),
-                None => Some(self.zone.seek(key.as_bytes())).filter(Cursor::is_exact),
+                None => Some(self.zone.seek(key.as_bytes())).filter(TreeCursor::is_exact),
             };
-            if let Some(entry) = found.as_ref().and_then(Cursor::entry) {
+            if let Some(entry) = found.as_ref().and_then(TreeCursor::entry) {
                 fit &= self.push_of(&entry, at, message).is_ok();
                 near = found;
             }
@@ -162,5 +173,5 @@ enum Target<'z> {
     /// At or below the cut, without an entry.
     Missing,
     /// At or below the cut.
-    Below(Entry<'z>),
+    Below(TreeEntry<'z>),
 }

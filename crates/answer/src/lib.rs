@@ -26,8 +26,8 @@ use std::sync::Arc;
 use wire::serial::is_later;
 use wire::{Class, HEADER_LEN, Rtype};
 use zone::Zone;
-use zone::key::Key;
-use zone::transfer::Transfer;
+use zone::axfr::AxfrStream;
+use zone::canonical_key::CanonicalKey;
 
 pub use counters::Counters;
 pub use published::{Publisher, Subscriber};
@@ -50,7 +50,7 @@ const MIN_UDP: usize = 512;
 /// What one worker keeps between queries: buffers, counters, rate limits. Never shared.
 pub struct WorkerState {
     qname: Qname,
-    key: Key,
+    key: CanonicalKey,
     rates: Table,
     referrals: ReferralCache,
     /// What this worker has done; whoever owns the worker space reads it.
@@ -62,7 +62,7 @@ impl WorkerState {
     pub fn new() -> WorkerState {
         WorkerState {
             qname: Qname::new(),
-            key: Key::new(),
+            key: CanonicalKey::new(),
             rates: Table::default(),
             referrals: ReferralCache::new(),
             counters: Counters::default(),
@@ -107,7 +107,7 @@ pub enum Response {
     /// Say nothing.
     Drop,
     /// Stream a zone (RFC 5936); the peer may have it.
-    Transfer(Box<Transfer>),
+    Transfer(Box<AxfrStream>),
 }
 
 /// Answers one query into `out`. Allocates nothing but for a transfer, locks nothing, reads no clock.
@@ -224,7 +224,7 @@ fn answer(
 #[cold]
 fn refuse_key(message: &mut Message<'_>, request: &Request<'_>, query: &Query<'_>) {
     let room = &mut message.out[message.at..message.limit];
-    if let Some(len) = wire::tsig::write_key_refusal(request.message, room) {
+    if let Some(len) = wire::tsig::write_badkey_record(request.message, room) {
         message.at += len;
         message.counts[2] += 1;
         message.write_counts(query.edns.is_some());
@@ -359,7 +359,7 @@ fn transfer(
     let extended = Extended { expire_s, ..Extended::default() };
     let end = write_only_opt(served, request, query, &extended, HEADER_LEN, out);
     let opt = &out[HEADER_LEN..end];
-    Some(Response::Transfer(Box::new(Transfer::new(version.clone(), query.header.id, question, opt))))
+    Some(Response::Transfer(Box::new(AxfrStream::new(version.clone(), query.header.id, question, opt))))
 }
 
 /// Why a query for a transfer is not answered with a zone.

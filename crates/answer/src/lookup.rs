@@ -1,9 +1,9 @@
 //! From a question to the records that answer it: RFC 1034 4.3.2 as RFC 4592, 6672 and 4035 have it.
 
 use wire::Rtype;
-use zone::key::{Key, ancestor_len, label_count};
-use zone::rrset::{MAX_POINTER, Node, Place, RECORD_HEAD_LEN, Rrset};
-use zone::tree::{Cursor, Entry};
+use zone::canonical_key::{CanonicalKey, ancestor_len, label_count};
+use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
+use zone::tree::{TreeCursor, TreeEntry};
 use zone::{Denial, Zone};
 
 use crate::additional::add_addresses;
@@ -50,7 +50,7 @@ pub(crate) struct Lookup<'l, 'z, 'o> {
     qtype: Rtype,
     dnssec: bool,
     qname: &'l mut Qname,
-    key: &'l mut Key,
+    key: &'l mut CanonicalKey,
     referrals: &'l mut ReferralCache,
     message: &'l mut Message<'o>,
     pub(crate) proofs: Proofs<'z>,
@@ -88,7 +88,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
         qtype: Rtype,
         dnssec: bool,
         qname: &'l mut Qname,
-        key: &'l mut Key,
+        key: &'l mut CanonicalKey,
         referrals: &'l mut ReferralCache,
         message: &'l mut Message<'o>,
     ) -> Lookup<'l, 'z, 'o> {
@@ -190,9 +190,9 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn look_covered(
         &mut self,
         zone: &'z Zone,
-        cursor: &Cursor<'z>,
-        entry: &Entry<'z>,
-        node: &Node<'z>,
+        cursor: &TreeCursor<'z>,
+        entry: &TreeEntry<'z>,
+        node: &ZoneNode<'z>,
     ) -> Result<Option<Step>, Full> {
         if cursor.is_exact() && !node.is_occluded() {
             // RFC 4035 3.1.4.1: the zone above the cut answers for DS. RFC 6672 2.3: a DNAME leaves its owner alone.
@@ -207,7 +207,13 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// RFC 1034 4.3.2 step 3b: the NS set of the cut, with what proves its DS set or that there is none (RFC 4035 3.1.4).
-    fn refer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>, cursor: Cursor<'z>) -> Result<Step, Full> {
+    fn refer(
+        &mut self,
+        zone: &'z Zone,
+        node: &ZoneNode<'z>,
+        entry: &TreeEntry<'z>,
+        cursor: TreeCursor<'z>,
+    ) -> Result<Step, Full> {
         let cut_labels = zone.apex_labels() + entry.label_count();
         self.count_as(cut_labels);
         let mut owner = self.owner(zone, node, entry, cut_labels);
@@ -237,7 +243,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     }
 
     /// RFC 6672 3.2: the DNAME record and a CNAME record made of it.
-    fn redirect(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
+    fn redirect(&mut self, zone: &'z Zone, node: &ZoneNode<'z>, entry: &TreeEntry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
         let owner_labels = zone.apex_labels() + entry.label_count();
         self.count_as(owner_labels);
@@ -282,7 +288,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     //----------- names that are there -----------------------------------------
 
     /// RFC 1034 4.3.2 step 3a: the name is there.
-    fn answer(&mut self, zone: &'z Zone, node: &Node<'z>, entry: &Entry<'z>) -> Result<Step, Full> {
+    fn answer(&mut self, zone: &'z Zone, node: &ZoneNode<'z>, entry: &TreeEntry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
         self.count_as(self.qname.labels());
         let owner = self.owner(zone, node, entry, self.qname.labels());
@@ -297,7 +303,12 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// Adds the records of the node that answer; `None` where it has none.
     #[inline]
-    fn answer_from(&mut self, zone: &'z Zone, node: &Node<'z>, mut owner: Owner<'_, 'z>) -> Result<Option<Step>, Full> {
+    fn answer_from(
+        &mut self,
+        zone: &'z Zone,
+        node: &ZoneNode<'z>,
+        mut owner: Owner<'_, 'z>,
+    ) -> Result<Option<Step>, Full> {
         if self.qtype == Rtype::RRSIG && self.push_signatures(node, &mut owner)? {
             return Ok(Some(Step::Done(NOERROR)));
         }
@@ -323,7 +334,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// Adds all signatures of the node, for a question of the type RRSIG, but those that the answer has with the DNAME
     /// that led here, or none if they do not fit; returns whether there are any.
-    fn push_signatures(&mut self, node: &Node<'z>, owner: &mut Owner<'_, 'z>) -> Result<bool, Full> {
+    fn push_signatures(&mut self, node: &ZoneNode<'z>, owner: &mut Owner<'_, 'z>) -> Result<bool, Full> {
         let start = (self.message.at, self.message.counts);
         let mut found = false;
         for rrset in node.rrsets() {
@@ -347,7 +358,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     //----------- names that are not there -------------------------------------
 
     /// RFC 1034 4.3.2 step 3c: the name is not there; `cursor` is at its predecessor.
-    fn miss(&mut self, zone: &'z Zone, mut cursor: Cursor<'z>, before: &Entry<'z>) -> Result<Step, Full> {
+    fn miss(&mut self, zone: &'z Zone, mut cursor: TreeCursor<'z>, before: &TreeEntry<'z>) -> Result<Step, Full> {
         self.authoritative = true;
         let before_cursor = cursor.clone();
         let after = cursor.next();
@@ -386,9 +397,9 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn expand(
         &mut self,
         zone: &'z Zone,
-        node: Option<Node<'z>>,
+        node: Option<ZoneNode<'z>>,
         encloser_len: usize,
-        before: Cursor<'z>,
+        before: TreeCursor<'z>,
     ) -> Result<Step, Full> {
         let wants_proof = self.wants_proof(zone);
         self.count_as(zone.apex_labels() + label_count(&self.key.as_bytes()[..encloser_len]));
@@ -415,9 +426,9 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     fn refer_wildcard(
         &mut self,
         zone: &'z Zone,
-        node: &Node<'z>,
+        node: &ZoneNode<'z>,
         encloser_len: usize,
-        before: Cursor<'z>,
+        before: TreeCursor<'z>,
     ) -> Result<Step, Full> {
         let Some(ns) = node.rrset(Rtype::NS) else { return Ok(Step::Done(NOERROR)) };
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
@@ -453,7 +464,7 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
 
     /// Adds the SOA record of an apex that has upper-case letters.
     #[cold]
-    fn push_soa(&mut self, zone: &'z Zone, soa: &Rrset<'z>, ttl: u32, place: Place) -> Result<(), Full> {
+    fn push_soa(&mut self, zone: &'z Zone, soa: &Rrset<'z>, ttl: u32, place: MessageOffsets) -> Result<(), Full> {
         let mut owner = Owner { place, unwritten: Some((zone, &zone.apex_entry())) };
         self.message.push_of(Section::Authority, soa, ttl, &mut owner, self.dnssec).map(|_| ())
     }
@@ -463,15 +474,15 @@ impl<'l, 'z, 'o> Lookup<'l, 'z, 'o> {
     /// The owner of a node: so many last labels of the name at hand. RFC 4343 4.1: names without upper-case letters need not
     /// be written out, as what stands for them may be in any case.
     #[inline]
-    fn owner<'e>(&self, zone: &'z Zone, node: &Node<'z>, entry: &'e Entry<'z>, labels: usize) -> Owner<'e, 'z> {
+    fn owner<'e>(&self, zone: &'z Zone, node: &ZoneNode<'z>, entry: &'e TreeEntry<'z>, labels: usize) -> Owner<'e, 'z> {
         let unwritten = zone.has_upper_case(node).then_some((zone, entry));
         Owner { place: self.place(zone, labels), unwritten }
     }
 
     /// Where so many last labels of the name at hand stand, and the apex of its zone.
     #[inline]
-    fn place(&self, zone: &Zone, labels: usize) -> Place {
-        Place { owner: self.qname.offset(labels), apex: self.qname.offset(zone.apex_labels()) }
+    fn place(&self, zone: &Zone, labels: usize) -> MessageOffsets {
+        MessageOffsets { owner: self.qname.offset(labels), apex: self.qname.offset(zone.apex_labels()) }
     }
 
     /// Whether the answer must prove what it denies.

@@ -1,9 +1,9 @@
 //! The answer as it is written: sections in order, whole RRsets or nothing.
 
 use wire::{HEADER_LEN, Rtype};
-use zone::rrset::{MAX_POINTER, Place, RECORD_HEAD_LEN, Rrset};
-use zone::tree::Entry;
-use zone::{OWNER_ROOM, Zone};
+use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset};
+use zone::tree::TreeEntry;
+use zone::{OWNER_BUFFER_LEN, Zone};
 
 /// An answer in the making.
 pub(crate) struct Message<'o> {
@@ -19,10 +19,10 @@ pub(crate) struct Message<'o> {
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'e, 'z> {
     /// Where it stands in the message, though maybe in another case than the zone text has.
-    pub(crate) place: Place,
+    pub(crate) place: MessageOffsets,
     /// The zone and its entry there: the first record is to begin with the name as the zone text has it. After that the
     /// place is where this stands.
-    pub(crate) unwritten: Option<(&'z Zone, &'e Entry<'z>)>,
+    pub(crate) unwritten: Option<(&'z Zone, &'e TreeEntry<'z>)>,
 }
 
 /// The sections behind the question.
@@ -63,7 +63,7 @@ impl<'o> Message<'o> {
         section: Section,
         rrset: &Rrset<'_>,
         ttl: u32,
-        place: Place,
+        place: MessageOffsets,
         signatures: bool,
     ) -> Result<(), Full> {
         let signatures = Some(rrset.signatures()).filter(|set| signatures && !set.is_empty());
@@ -109,7 +109,8 @@ impl<'o> Message<'o> {
         rdata: &[u8],
     ) -> Result<(), Full> {
         if owner.unwritten.is_some() {
-            let push = |message: &mut Self, place: Place| message.push_raw(section, place.owner, rtype, ttl, rdata);
+            let push =
+                |message: &mut Self, place: MessageOffsets| message.push_raw(section, place.owner, rtype, ttl, rdata);
             return self.write_out(owner, push).map(|_| ());
         }
         self.push_raw(section, owner.place.owner, rtype, ttl, rdata)
@@ -121,17 +122,17 @@ impl<'o> Message<'o> {
     fn write_out(
         &mut self,
         owner: &mut Owner<'_, '_>,
-        push: impl FnOnce(&mut Self, Place) -> Result<(), Full>,
+        push: impl FnOnce(&mut Self, MessageOffsets) -> Result<(), Full>,
     ) -> Result<usize, Full> {
         let start = self.at;
         // Where no pointer reaches, the case of the question must do.
         let Some((zone, entry)) = owner.unwritten.filter(|_| start <= MAX_POINTER) else {
             return push(self, owner.place).map(|()| start);
         };
-        let mut name = [0; OWNER_ROOM];
+        let mut name = [0; OWNER_BUFFER_LEN];
         let apex = pointer_target(zone, owner.place.apex);
         let (labels, len) = zone.write_owner(entry, apex, &mut name);
-        let place = Place { owner: start, apex: apex.unwrap_or(start + labels) };
+        let place = MessageOffsets { owner: start, apex: apex.unwrap_or(start + labels) };
         self.at += len - 2;
         let first = self.at;
         if let Err(Full) = push(self, place) {
@@ -148,12 +149,12 @@ impl<'o> Message<'o> {
         &mut self,
         section: Section,
         zone: &Zone,
-        entry: &Entry<'_>,
+        entry: &TreeEntry<'_>,
         rrset: &Rrset<'_>,
         apex: usize,
         signatures: bool,
     ) -> Result<(), Full> {
-        let place = Place { owner: apex, apex };
+        let place = MessageOffsets { owner: apex, apex };
         if entry.key_len() == 0 && !zone.apex_has_upper_case() {
             return self.push(section, rrset, rrset.ttl, place, signatures);
         }
@@ -161,7 +162,8 @@ impl<'o> Message<'o> {
             return self.push_far(section, zone, entry, rrset, apex, signatures);
         }
         let mut owner = Owner { place, unwritten: Some((zone, entry)) };
-        let push = |message: &mut Self, place: Place| message.push(section, rrset, rrset.ttl, place, signatures);
+        let push =
+            |message: &mut Self, place: MessageOffsets| message.push(section, rrset, rrset.ttl, place, signatures);
         self.write_out(&mut owner, push).map(|_| ())
     }
 
@@ -172,12 +174,12 @@ impl<'o> Message<'o> {
         &mut self,
         section: Section,
         zone: &Zone,
-        entry: &Entry<'_>,
+        entry: &TreeEntry<'_>,
         rrset: &Rrset<'_>,
         apex: usize,
         signatures: bool,
     ) -> Result<(), Full> {
-        let mut owner = [0; OWNER_ROOM];
+        let mut owner = [0; OWNER_BUFFER_LEN];
         let apex = pointer_target(zone, apex);
         let (_, owner_len) = zone.write_owner(entry, apex, &mut owner);
         let signatures = Some(rrset.signatures()).filter(|_| signatures);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use wire::Rtype;
 use zone::rrset::RECORD_HEAD_LEN;
-use zone::tree::Entry;
+use zone::tree::TreeEntry;
 
 use crate::MAX_UDP;
 use crate::message::{Message, Section};
@@ -58,7 +58,7 @@ pub(crate) struct Cut(u64);
 
 impl Cut {
     #[inline]
-    pub(crate) fn new(entry: &Entry<'_>, dnssec: bool) -> Cut {
+    pub(crate) fn new(entry: &TreeEntry<'_>, dnssec: bool) -> Cut {
         Cut((entry.value.as_ptr() as u64) << 1 | u64::from(dnssec))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wire::HEADER_LEN;
-use wire::tsig::Fault;
+use wire::tsig::TsigError;
 
 use crate::metrics::Metrics;
 use crate::outstanding::{OutstandingQueries, OutstandingQuery};
@@ -87,7 +87,13 @@ impl Ledger {
         true
     }
 
-    fn check(&mut self, query: &OutstandingQuery, response: &[u8], tsig_fault: Option<Fault>, metrics: &mut Metrics) {
+    fn check(
+        &mut self,
+        query: &OutstandingQuery,
+        response: &[u8],
+        tsig_fault: Option<TsigError>,
+        metrics: &mut Metrics,
+    ) {
         let question = self.queries.at(query.number).question();
         let mismatch = if !matches_question(question, response) {
             Some(format!("got an answer to {}", describe_question(&response[HEADER_LEN..])))

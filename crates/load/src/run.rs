@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use netio::clock;
 use netio::udp_client::Sources;
-use wire::tsig::Key;
+use wire::tsig::TsigKey;
 
 use crate::metrics::Metrics;
 use crate::pacer::Pacing;
@@ -43,7 +43,7 @@ pub struct Job {
     /// Set for TLS instead of plain TCP.
     pub tls: Option<TlsConfig>,
     /// The TSIG key, if queries are signed.
-    pub key: Option<Arc<Key>>,
+    pub key: Option<Arc<TsigKey>>,
     /// The queries; at least one.
     pub queries: Arc<Queries>,
     /// Checks responses.

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use netio::clock;
-use wire::tsig::{Fault, Key, Mac, Signer, Verifier};
+use wire::tsig::{Mac, TsigError, TsigKey, TsigSigner, TsigVerifier};
 
 /// Signs the queries of a worker and verifies their responses.
 ///
 /// The MAC of an unanswered query is kept until its source reuses the id.
 pub struct TsigContext {
-    key: Arc<Key>,
+    key: Arc<TsigKey>,
     /// The MACs of queries, by source and message id.
     macs: HashMap<(u32, u16), Mac>,
     message: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct TsigContext {
 
 impl TsigContext {
     /// A context without queries yet.
-    pub fn new(key: Arc<Key>) -> TsigContext {
+    pub fn new(key: Arc<TsigKey>) -> TsigContext {
         TsigContext { key, macs: HashMap::new(), message: Vec::new() }
     }
 
@@ -28,7 +28,7 @@ impl TsigContext {
         self.message.extend_from_slice(query);
         self.message[..2].copy_from_slice(&id.to_be_bytes());
         let now_s = clock::real().as_secs();
-        let mac = Signer::of_query(&self.key).sign(&mut self.message, 0, now_s).expect("queries are short");
+        let mac = TsigSigner::for_query(&self.key).sign(&mut self.message, 0, now_s).expect("queries are short");
         self.macs.insert((source, id), mac);
     }
 
@@ -38,8 +38,8 @@ impl TsigContext {
     }
 
     /// Verifies the signature of the response to an outstanding query (RFC 8945 5.3).
-    pub fn verify(&mut self, source: u32, id: u16, response: &[u8]) -> Result<(), Fault> {
+    pub fn verify(&mut self, source: u32, id: u16, response: &[u8]) -> Result<(), TsigError> {
         let mac = self.macs.remove(&(source, id)).expect("every outstanding query was signed");
-        Verifier::new(&self.key, &mac).take(response, clock::real().as_secs())
+        TsigVerifier::new(&self.key, &mac).verify(response, clock::real().as_secs())
     }
 }

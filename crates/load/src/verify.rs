@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use wire::Rtype;
 use wire::message::Rcode;
-use wire::tsig::Key;
+use wire::tsig::TsigKey;
 
 pub(crate) use self::question::matches_question;
 pub use self::reference::ReferenceResponse;
@@ -94,7 +94,7 @@ impl ResponseChecker {
     /// or without a valid signature (RFC 8945 5.3).
     pub fn from_server(
         server: SocketAddr,
-        key: Option<Arc<Key>>,
+        key: Option<Arc<TsigKey>>,
         queries: &Queries,
         timeout: Duration,
     ) -> io::Result<ResponseChecker> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use netio::clock;
 use netio::epoll::{Events, Poll};
-use wire::tsig::Key;
+use wire::tsig::TsigKey;
 
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
@@ -49,7 +49,7 @@ pub struct WorkerConfig {
     /// Checks responses.
     pub checker: ResponseChecker,
     /// The TSIG key of `--tsig`.
-    pub key: Option<Arc<Key>>,
+    pub key: Option<Arc<TsigKey>>,
     /// The number of this worker, and of all workers: it sends every query whose number has that remainder.
     pub share: (usize, usize),
     /// When it sends.

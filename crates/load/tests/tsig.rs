@@ -15,12 +15,12 @@ use load::xfr::encode::encode;
 use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
 use wire::Name;
-use wire::tsig::{Key, verify_query};
+use wire::tsig::{TsigKey, verify_query};
 use zone::text::Source;
 
 const KEY: &str = "hmac-sha256:transfer.example:c2VjcmV0";
 
-fn key(text: &str) -> Option<Arc<Key>> {
+fn key(text: &str) -> Option<Arc<TsigKey>> {
     Some(Arc::new(text.parse().expect("a literal")))
 }
 
@@ -29,7 +29,7 @@ fn apex() -> Name {
 }
 
 /// A primary for `example.org`, whose transfer has several messages.
-fn primary(key: Option<Arc<Key>>) -> (SocketAddr, Arc<AtomicBool>) {
+fn primary(key: Option<Arc<TsigKey>>) -> (SocketAddr, Arc<AtomicBool>) {
     let text: String = (0..5000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();
     let text = format!("$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n{text}");
     let zone = encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex()).expect("a good zone");
@@ -41,7 +41,7 @@ fn primary(key: Option<Arc<Key>>) -> (SocketAddr, Arc<AtomicBool>) {
     (address, stop)
 }
 
-fn pull(server: SocketAddr, key: Option<Arc<Key>>, serial: Option<u32>) -> PullResult {
+fn pull(server: SocketAddr, key: Option<Arc<TsigKey>>, serial: Option<u32>) -> PullResult {
     let timeout = Duration::from_secs(5);
     let pull = PullConfig { server, zones: vec![apex()], serial, parallel: 1, timeout, tls: None, key };
     pull.run(&AtomicBool::new(false))

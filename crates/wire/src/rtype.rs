@@ -20,7 +20,7 @@ pub struct Class(pub u16);
 
 /// What the registry says about a type.
 #[derive(Debug)]
-pub struct Info {
+pub struct RtypeInfo {
     /// The mnemonic, in upper case.
     pub mnemonic: &'static str,
     /// The document that defines the type.
@@ -48,10 +48,10 @@ macro_rules! rtypes {
             pub const ALL: &[Rtype] = &[$(Rtype::$name),*];
 
             /// The entry of the type in the table; `None` for unknown types.
-            pub fn info(self) -> Option<&'static Info> {
+            pub fn info(self) -> Option<&'static RtypeInfo> {
                 match self.0 {
                     $($code => Some(const {
-                        &Info {
+                        &RtypeInfo {
                             mnemonic: $mnemonic,
                             reference: $reference,
                             parts: &[$(Part { name: $part, form: $form }),*],

@@ -11,7 +11,7 @@ use std::time::Instant;
 use wire::Name;
 use zone::load;
 use zone::text::{self, Source};
-use zone::tree::{Builder, Edit, Tree};
+use zone::tree::{Tree, TreeBuilder, TreeEdit};
 
 const COUNT: u32 = 2_000_000;
 
@@ -72,7 +72,7 @@ fn build() -> Tree {
     let mut keys: Vec<_> = (0..COUNT).map(key).collect();
     keys.sort();
     let start = Instant::now();
-    let mut builder = Builder::default();
+    let mut builder = TreeBuilder::default();
     for key in &keys {
         // One A record: flags, type, TTL, count, address.
         builder.push(key, &[0, 1, 0, 1, 10, 0, key[4], 0]);
@@ -88,7 +88,7 @@ fn report_change(pinned: &Tree, sizes_only: bool) {
     let mut tree = pinned.clone();
     let (octets, start) = (ALLOCATED.load(Ordering::Relaxed), Instant::now());
     for n in 0..CHANGES {
-        tree = tree.apply(&[Edit { key: key(scramble(n) % COUNT).into(), value: Some([9; 8].into()) }]);
+        tree = tree.apply(&[TreeEdit { key: key(scramble(n) % COUNT).into(), value: Some([9; 8].into()) }]);
     }
     let micros = start.elapsed().as_secs_f64() * 1e6 / f64::from(CHANGES);
     report("one change, octets allocated", (ALLOCATED.load(Ordering::Relaxed) - octets) as f64 / f64::from(CHANGES));

@@ -15,7 +15,7 @@ use crate::finding::Findings;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, OCCLUDED};
 use crate::stage::{Part, Run, Stage, Staged, gather};
 use crate::tables::{Numbering, Tables};
-use crate::tree::{Builder, Cursor, Edit, Entry, Tree};
+use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
 use crate::zone::{Denial, Proofs, Zone, write_name};
 
 /// How a version differs from the one before.
@@ -80,7 +80,7 @@ fn construct(
     let numbering = if small { Numbering::None } else { Numbering::new() };
     let threads = if small { 1 } else { plan.threads };
     let build = |staged: Staged<'_>, runs: &mut [Run], cover: Cover| {
-        let mut builder = Builder::default();
+        let mut builder = TreeBuilder::default();
         let walked = walk(plan, &numbering, staged, runs, cover, |key, value| builder.push(key, value));
         (builder, walked)
     };
@@ -91,7 +91,7 @@ fn construct(
         let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs, cover.clone()));
         let (builders, walked): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         walked.into_iter().for_each(|walked| summary.add(walked, found));
-        Builder::join(builders)
+        TreeBuilder::join(builders)
     });
     let tables = numbering.finish();
     finish(plan, names, nsec3, tables, summary, found)
@@ -316,9 +316,9 @@ impl Cover {
 
 /// Compares nodes that come in order with those of a tree and collects what differs.
 struct Compare<'t> {
-    old: Cursor<'t>,
-    at: Option<Entry<'t>>,
-    edits: Vec<Edit>,
+    old: TreeCursor<'t>,
+    at: Option<TreeEntry<'t>>,
+    edits: Vec<TreeEdit>,
     difference: Difference,
 }
 
@@ -335,14 +335,14 @@ impl<'t> Compare<'t> {
                 Ordering::Less => self.remove_old(),
                 Ordering::Greater => {
                     self.difference.added += 1;
-                    return self.edits.push(Edit { key: key.into(), value: Some(value.into()) });
+                    return self.edits.push(TreeEdit { key: key.into(), value: Some(value.into()) });
                 }
                 Ordering::Equal => break,
             }
         }
         if self.at.is_some_and(|old| old.value != value) {
             self.difference.changed += 1;
-            self.edits.push(Edit { key: key.into(), value: Some(value.into()) });
+            self.edits.push(TreeEdit { key: key.into(), value: Some(value.into()) });
         }
         self.at = self.old.next();
     }
@@ -352,12 +352,12 @@ impl<'t> Compare<'t> {
             let mut key = Vec::with_capacity(old.key_len());
             old.append_key(&mut key);
             self.difference.removed += 1;
-            self.edits.push(Edit { key: key.into(), value: None });
+            self.edits.push(TreeEdit { key: key.into(), value: None });
         }
         self.at = self.old.next();
     }
 
-    fn finish(mut self, difference: &mut Difference) -> Vec<Edit> {
+    fn finish(mut self, difference: &mut Difference) -> Vec<TreeEdit> {
         while self.at.is_some() {
             self.remove_old();
         }

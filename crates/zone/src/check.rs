@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use wire::{NameRef, Rtype};
 
 use crate::build_options::BuildOptions;
+use crate::canonical_key::CanonicalKey;
 use crate::check_list::{self, Check};
 use crate::encode::Raw;
 use crate::finding::Findings;
-use crate::key::Key;
 use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
 use crate::tree::Tree;
 use crate::zone::{Denial, Zone, name_of_key};
@@ -226,7 +226,7 @@ pub(crate) fn collect_wanted(
         if target.is_root() || !target.is_at_or_below(plan.apex) {
             continue;
         }
-        let target: Box<[u8]> = Key::from_name(target, plan.apex.wire().len()).as_bytes().into();
+        let target: Box<[u8]> = CanonicalKey::from_name(target, plan.apex.wire().len()).as_bytes().into();
         let is_glue = flags & CUT != 0 && target.starts_with(key);
         wanted.push(Wanted { target, rtype: raw.rtype, is_glue, file: raw.file, line: raw.line });
     }

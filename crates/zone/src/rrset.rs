@@ -20,7 +20,7 @@ use wire::{NameRef, Rtype};
 
 use crate::case::{self, MIXED, UPPER};
 use crate::tables::Tables;
-pub use write::{MAX_POINTER, Place};
+pub use write::{MAX_POINTER, MessageOffsets};
 
 /// The owner is a zone cut: it has NS records and is not the apex.
 pub(crate) const CUT: u8 = 1;
@@ -79,7 +79,7 @@ pub(crate) fn shape(rtype: Rtype) -> Shape {
 
 /// All RRsets of one owner.
 #[derive(Clone, Copy)]
-pub struct Node<'z> {
+pub struct ZoneNode<'z> {
     value: &'z [u8],
     tables: &'z Tables,
 }
@@ -106,11 +106,11 @@ pub struct Signatures<'z> {
     data: &'z [u8],
 }
 
-//----------- Node -------------------------------------------------------------
+//----------- ZoneNode -------------------------------------------------------------
 
-impl<'z> Node<'z> {
-    pub(crate) fn new(value: &'z [u8], tables: &'z Tables) -> Node<'z> {
-        Node { value, tables }
+impl<'z> ZoneNode<'z> {
+    pub(crate) fn new(value: &'z [u8], tables: &'z Tables) -> ZoneNode<'z> {
+        ZoneNode { value, tables }
     }
 
     /// Whether the owner is a zone cut.

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use wire::{NameRef, Rtype};
 
+use crate::canonical_key::CanonicalKey;
 use crate::case::{self, Case, MIXED, UPPER};
 use crate::encode::Raw;
-use crate::key::Key;
 use crate::text::{RecordSink, ZoneRecord};
 
 /// Records of one stretch of zone text, by owner. The parser fills one per stretch.
@@ -14,7 +14,7 @@ pub(crate) struct Stage {
     apex_len: usize,
     pub(crate) names: Part,
     pub(crate) nsec3: Part,
-    key: Key,
+    key: CanonicalKey,
 }
 
 /// Runs of records with the same owner.
@@ -40,7 +40,7 @@ pub(crate) struct Run {
 impl Stage {
     /// An empty stage for a zone with this apex.
     pub(crate) fn new(apex: NameRef<'_>) -> Stage {
-        Stage { apex_len: apex.wire().len(), names: Part::default(), nsec3: Part::default(), key: Key::new() }
+        Stage { apex_len: apex.wire().len(), names: Part::default(), nsec3: Part::default(), key: CanonicalKey::new() }
     }
 }
 
@@ -94,7 +94,8 @@ impl Run {
 
 /// Where the flags of the case begin in the number that has the length of the key.
 const FLAGS_SHIFT: u32 = 11;
-const _: () = assert!(crate::key::MAX_KEY_LEN < 1 << FLAGS_SHIFT && UPPER < MIXED && MIXED < 1 << (16 - FLAGS_SHIFT));
+const _: () =
+    assert!(crate::canonical_key::MAX_KEY_LEN < 1 << FLAGS_SHIFT && UPPER < MIXED && MIXED < 1 << (16 - FLAGS_SHIFT));
 
 /// The octets of a staged record before its RDATA: type, TTL, file, line, length.
 const FIXED_LEN: usize = 14;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use wire::{Name, NameRef, Rtype};
 
+use crate::canonical_key::{CanonicalKey, write_labels};
 use crate::case::{self, Case};
-use crate::key::{Key, write_labels};
-use crate::rrset::{Node, Rrset};
+use crate::rrset::{Rrset, ZoneNode};
 use crate::tables::Tables;
-use crate::tree::{Cursor, Entry, Tree};
+use crate::tree::{Tree, TreeCursor, TreeEntry};
 
 /// A zone as it is served.
 #[derive(Clone)]
@@ -98,13 +98,13 @@ impl Zone {
 
     /// The node of the apex.
     #[inline]
-    pub fn apex_node(&self) -> Node<'_> {
+    pub fn apex_node(&self) -> ZoneNode<'_> {
         self.node(&self.apex_entry())
     }
 
-    /// A cursor at the owner with this key (see [`crate::key`]) or at its predecessor.
+    /// A cursor at the owner with this key (see [`crate::canonical_key`]) or at its predecessor.
     #[inline]
-    pub fn seek(&self, key: &[u8]) -> Cursor<'_> {
+    pub fn seek(&self, key: &[u8]) -> TreeCursor<'_> {
         self.names.seek(key)
     }
 
@@ -121,30 +121,30 @@ impl Zone {
     }
 
     /// The node of the owner with this key.
-    pub fn get(&self, key: &[u8]) -> Option<Node<'_>> {
-        self.names.get(key).map(|value| Node::new(value, &self.tables))
+    pub fn get(&self, key: &[u8]) -> Option<ZoneNode<'_>> {
+        self.names.get(key).map(|value| ZoneNode::new(value, &self.tables))
     }
 
     /// A cursor at the NSEC3 owner with this key, the hash label, or at its predecessor.
     #[inline]
-    pub fn seek_nsec3(&self, key: &[u8]) -> Cursor<'_> {
+    pub fn seek_nsec3(&self, key: &[u8]) -> TreeCursor<'_> {
         self.nsec3().seek(key)
     }
 
     /// A cursor at the last NSEC3 owner.
-    pub fn last_nsec3(&self) -> Cursor<'_> {
+    pub fn last_nsec3(&self) -> TreeCursor<'_> {
         // No base32hex digit is as great.
         self.nsec3().seek(&[0xff])
     }
 
     /// The RRsets behind a cursor's entry.
     #[inline]
-    pub fn node<'z>(&'z self, entry: &Entry<'z>) -> Node<'z> {
-        Node::new(entry.value, &self.tables)
+    pub fn node<'z>(&'z self, entry: &TreeEntry<'z>) -> ZoneNode<'z> {
+        ZoneNode::new(entry.value, &self.tables)
     }
 
     /// All owners with their RRsets: the apex first, then in canonical order, then those of NSEC3 records.
-    pub fn nodes(&self) -> impl Iterator<Item = (Entry<'_>, Node<'_>)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (TreeEntry<'_>, ZoneNode<'_>)> {
         self.names.iter().chain(self.nsec3().iter()).map(|entry| (entry, self.node(&entry)))
     }
 
@@ -183,7 +183,7 @@ impl Zone {
 
     /// The entry of the apex.
     #[inline]
-    pub fn apex_entry(&self) -> Entry<'_> {
+    pub fn apex_entry(&self) -> TreeEntry<'_> {
         self.names.first().expect("a zone is only made with an apex")
     }
 
@@ -195,13 +195,13 @@ impl Zone {
 
     /// Whether the owner of this node has, be it in the labels of the apex.
     #[inline]
-    pub fn has_upper_case(&self, node: &Node<'_>) -> bool {
+    pub fn has_upper_case(&self, node: &ZoneNode<'_>) -> bool {
         self.apex_has_upper_case || node.has_upper_case()
     }
 
     /// The owner name of an entry as the zone text has it.
-    pub fn owner(&self, entry: &Entry<'_>) -> Name {
-        let mut out = [0; OWNER_ROOM];
+    pub fn owner(&self, entry: &TreeEntry<'_>) -> Name {
+        let mut out = [0; OWNER_BUFFER_LEN];
         let (_, len) = self.write_owner(entry, None, &mut out);
         NameRef::from_wire(&out[..len]).expect("keys are made from names").to_owned()
     }
@@ -209,8 +209,13 @@ impl Zone {
     /// Writes the owner name of an entry as the zone text has it, the apex as a pointer to this offset of a message or else
     /// in full. Returns how many octets the labels below the apex take, and how many all.
     #[inline]
-    pub fn write_owner(&self, entry: &Entry<'_>, apex: Option<usize>, out: &mut [u8; OWNER_ROOM]) -> (usize, usize) {
-        let mut key = Key::new();
+    pub fn write_owner(
+        &self,
+        entry: &TreeEntry<'_>,
+        apex: Option<usize>,
+        out: &mut [u8; OWNER_BUFFER_LEN],
+    ) -> (usize, usize) {
+        let mut key = CanonicalKey::new();
         entry.copy_key(&mut key);
         let labels = write_labels(key.as_bytes(), out);
         case::apply(entry.value, &mut out[..labels]);
@@ -237,7 +242,7 @@ impl Zone {
 }
 
 /// Room for a name that is made of a key: what keys escape takes two octets in them.
-pub const OWNER_ROOM: usize = 2 * wire::MAX_NAME_LEN;
+pub const OWNER_BUFFER_LEN: usize = 2 * wire::MAX_NAME_LEN;
 
 /// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
 #[inline]
@@ -258,7 +263,7 @@ pub(crate) fn write_name<'o>(
     key: &[u8],
     case: Case<'_>,
     apex: NameRef<'_>,
-    out: &'o mut [u8; OWNER_ROOM],
+    out: &'o mut [u8; OWNER_BUFFER_LEN],
 ) -> NameRef<'o> {
     let len = write_labels(key, out);
     case.apply(&mut out[..len]);

@@ -3,24 +3,24 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use zone::tree::{Builder, Edit, Entry, Tree};
+use zone::tree::{Tree, TreeBuilder, TreeEdit, TreeEntry};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn key_of(entry: Entry<'_>) -> Vec<u8> {
+fn key_of(entry: TreeEntry<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     entry.append_key(&mut key);
     key
 }
 
 fn build(model: &Model) -> Tree {
-    let mut builder = Builder::default();
+    let mut builder = TreeBuilder::default();
     model.iter().for_each(|(key, value)| builder.push(key, value));
     builder.finish()
 }
 
-fn edits(changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Vec<Edit> {
-    let edit = |(key, value): (&Vec<u8>, &Option<Vec<u8>>)| Edit {
+fn edits(changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Vec<TreeEdit> {
+    let edit = |(key, value): (&Vec<u8>, &Option<Vec<u8>>)| TreeEdit {
         key: key.as_slice().into(),
         value: value.as_ref().map(|value| value.as_slice().into()),
     };
@@ -96,11 +96,11 @@ proptest! {
         model in prop::collection::btree_map(keys(), values(), 0..400 / SLOWNESS),
         cut in keys(),
     ) {
-        let (mut low, mut high) = (Builder::default(), Builder::default());
+        let (mut low, mut high) = (TreeBuilder::default(), TreeBuilder::default());
         for (key, value) in &model {
             if *key < cut { low.push(key, value) } else { high.push(key, value) }
         }
         let probes: Vec<_> = model.keys().cloned().chain([cut]).collect();
-        check(&Builder::join([low, high]), &model, &probes);
+        check(&TreeBuilder::join([low, high]), &model, &probes);
     }
 }

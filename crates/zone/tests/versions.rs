@@ -6,9 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::{Message, Name, Rtype};
 use zone::Zone;
+use zone::axfr::AxfrStream;
 use zone::load::{LoadOptions, load};
 use zone::text::{self, Source};
-use zone::transfer::Transfer;
 
 /// Owner, type, TTL and RDATA.
 type ZoneRecord = (Name, Rtype, u32, Vec<u8>);
@@ -43,7 +43,7 @@ fn load_good<'r>(records: impl IntoIterator<Item = &'r ZoneRecord>, previous: Op
 /// All records of a zone as they are transferred, the closing SOA left out.
 fn transferred(zone: &Zone) -> Vec<ZoneRecord> {
     let question = [name(APEX).wire(), &[0, 252, 0, 1]].concat();
-    let mut transfer = Transfer::new(zone.clone(), [0, 1], &question, b"");
+    let mut transfer = AxfrStream::new(zone.clone(), [0, 1], &question, b"");
     let mut out = vec![0; usize::from(u16::MAX)];
     let mut records = Vec::new();
     while let Some(len) = transfer.next_message(&mut out) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use wire::tsig::{Key, KeyError};
+use wire::tsig::{TsigKey, TsigKeyError};
 
 use super::CommandError;
 use crate::tls::{self, Purpose, TlsConfig};
@@ -84,9 +84,9 @@ impl TlsServerArguments {
 pub struct TsigArguments {
     /// Sign messages with this key and verify responses (TSIG, RFC 8945); the secret is in base64
     #[arg(id = "tsig", long = "tsig", value_name = "ALGORITHM:NAME:SECRET", value_parser = key)]
-    pub key: Option<Arc<Key>>,
+    pub key: Option<Arc<TsigKey>>,
 }
 
-fn key(text: &str) -> Result<Arc<Key>, KeyError> {
+fn key(text: &str) -> Result<Arc<TsigKey>, TsigKeyError> {
     text.parse().map(Arc::new)
 }

@@ -11,7 +11,7 @@ use netio::clock;
 use netio::epoll::{Events, Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch};
 use wire::message::Rcode;
-use wire::tsig::{Fault, Key};
+use wire::tsig::{TsigError, TsigKey};
 use wire::{HEADER_LEN, Message};
 
 use super::matches_question;
@@ -108,7 +108,7 @@ impl ComparedContent {
 /// query number.
 pub(super) fn fetch(
     server: SocketAddr,
-    key: Option<Arc<Key>>,
+    key: Option<Arc<TsigKey>>,
     queries: &Queries,
     timeout: Duration,
 ) -> io::Result<Vec<ReferenceResponse>> {
@@ -144,13 +144,13 @@ struct ReferenceFetcher<'q> {
     /// How often each query failed.
     failures: HashMap<u32, usize>,
     /// The last invalid signature.
-    tsig_fault: Option<Fault>,
+    tsig_fault: Option<TsigError>,
 }
 
 impl<'q> ReferenceFetcher<'q> {
     fn new(
         server: SocketAddr,
-        key: Option<Arc<Key>>,
+        key: Option<Arc<TsigKey>>,
         queries: &'q Queries,
         timeout: Duration,
     ) -> io::Result<ReferenceFetcher<'q>> {

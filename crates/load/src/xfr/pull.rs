@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use netio::clock;
 use rustls::StreamOwned;
 use wire::Name;
-use wire::tsig::{Key, Mac, Signer, Verifier};
+use wire::tsig::{Mac, TsigKey, TsigSigner, TsigVerifier};
 
 use super::receiver::{TransferError, TransferReceiver, query};
 use crate::framing::{frame, split_message};
@@ -32,7 +32,7 @@ pub struct PullConfig {
     /// Set for TLS (RFC 9103).
     pub tls: Option<TlsConfig>,
     /// The TSIG key (RFC 8945), if messages are signed.
-    pub key: Option<Arc<Key>>,
+    pub key: Option<Arc<TsigKey>>,
 }
 
 /// The result of transfers.
@@ -144,7 +144,7 @@ impl Secondary<'_> {
     fn transfer(&mut self, zone: &Name) -> Result<(), (u64, TransferError)> {
         let began = Instant::now();
         let mac = self.send_query(zone).map_err(|error| (0, error.into()))?;
-        let verifier = self.config.key.as_deref().zip(mac).map(|(key, mac)| Verifier::new(key, &mac));
+        let verifier = self.config.key.as_deref().zip(mac).map(|(key, mac)| TsigVerifier::new(key, &mac));
         let mut receiver = TransferReceiver::new(self.config.serial, verifier);
         let (mut buffered, mut is_first) = (0, true);
         loop {
@@ -180,7 +180,7 @@ impl Secondary<'_> {
     /// Sends the query for a zone; returns its MAC if it is signed.
     fn send_query(&mut self, zone: &Name) -> io::Result<Option<Mac>> {
         let mut query = query(zone, self.config.serial);
-        let sign = |key| Signer::of_query(key).sign(&mut query, 0, clock::real().as_secs());
+        let sign = |key| TsigSigner::for_query(key).sign(&mut query, 0, clock::real().as_secs());
         let mac = self.config.key.as_deref().map(sign).transpose().expect("queries are short");
         if self.stream.is_none() {
             self.stream = Some(self.config.connect()?);

@@ -5,7 +5,7 @@ use std::io;
 use netio::clock;
 use wire::message::Rcode;
 use wire::serial::{is_later, of_soa};
-use wire::tsig::{Fault, Verifier};
+use wire::tsig::{TsigError, TsigVerifier};
 use wire::{HEADER_LEN, Name, Rtype};
 
 use crate::records::records;
@@ -25,7 +25,7 @@ pub enum TransferError {
     #[error("a message is malformed")]
     Malformed,
     #[error("message {number}: {fault}")]
-    Tsig { number: u64, fault: Fault },
+    Tsig { number: u64, fault: TsigError },
 }
 
 /// The id of every query; a connection has only one at a time.
@@ -53,7 +53,7 @@ pub struct TransferReceiver<'k> {
     /// The serial of the client's version, in an IXFR.
     client_serial: Option<u32>,
     /// Set if messages must be signed.
-    tsig: Option<Verifier<'k>>,
+    tsig: Option<TsigVerifier<'k>>,
     pub messages: u64,
     pub records: u64,
     pub octets: u64,
@@ -68,7 +68,7 @@ pub struct TransferReceiver<'k> {
 
 impl<'k> TransferReceiver<'k> {
     /// A receiver for an AXFR, or for an IXFR from `client_serial`; with `tsig`, messages must be signed.
-    pub fn new(client_serial: Option<u32>, tsig: Option<Verifier<'k>>) -> TransferReceiver<'k> {
+    pub fn new(client_serial: Option<u32>, tsig: Option<TsigVerifier<'k>>) -> TransferReceiver<'k> {
         TransferReceiver { client_serial, tsig, ..TransferReceiver::default() }
     }
 
@@ -109,14 +109,14 @@ impl<'k> TransferReceiver<'k> {
     /// RFC 8945 5.3.1. An unsigned error response, as of a server without the key, is accepted to report its RCODE.
     fn verify(&mut self, message: &[u8]) -> Result<(), TransferError> {
         let Some(tsig) = &mut self.tsig else { return Ok(()) };
-        match tsig.take(message, clock::real().as_secs()) {
-            Err(Fault::Unsigned) if header_rcode(message) != Rcode::NOERROR => Ok(()),
+        match tsig.verify(message, clock::real().as_secs()) {
+            Err(TsigError::Unsigned) if header_rcode(message) != Rcode::NOERROR => Ok(()),
             Err(fault) => Err(self.tsig_error(fault)),
             Ok(()) => Ok(()),
         }
     }
 
-    fn tsig_error(&self, fault: Fault) -> TransferError {
+    fn tsig_error(&self, fault: TsigError) -> TransferError {
         TransferError::Tsig { number: self.messages, fault }
     }
 

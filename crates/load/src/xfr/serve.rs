@@ -11,7 +11,7 @@ use std::time::Duration;
 use netio::clock;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use wire::message::Rcode;
-use wire::tsig::{Key, Signer, verify_query};
+use wire::tsig::{TsigKey, TsigSigner, verify_query};
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
 
 use super::encode::EncodedZone;
@@ -56,7 +56,7 @@ const WRITE_LEN: usize = 256 << 10;
 
 impl Primary {
     /// Binds UDP and TCP to one port; with port 0 the kernel chooses it. With a key, transfers must be signed.
-    pub fn bind(address: SocketAddr, zones: EncodedZones, key: Option<Arc<Key>>) -> io::Result<Primary> {
+    pub fn bind(address: SocketAddr, zones: EncodedZones, key: Option<Arc<TsigKey>>) -> io::Result<Primary> {
         let tcp = TcpListener::bind(address)?;
         let udp = UdpSocket::bind(tcp.local_addr()?)?;
         udp.set_read_timeout(Some(STOP_INTERVAL))?;
@@ -134,7 +134,7 @@ impl Primary {
 /// Responds to queries of any transport.
 struct Responder {
     zones: EncodedZones,
-    key: Option<Arc<Key>>,
+    key: Option<Arc<TsigKey>>,
     counters: Arc<PrimaryCounters>,
     /// Open connections.
     connections: AtomicUsize,
@@ -145,7 +145,7 @@ enum Response<'d> {
     /// The message in the output buffer.
     Message,
     /// A zone transfer, signed if the query was.
-    Zone(&'d EncodedZone, Option<Signer<'d>>),
+    Zone(&'d EncodedZone, Option<TsigSigner<'d>>),
 }
 
 impl Responder {
@@ -253,7 +253,7 @@ impl<S: Read + Write> PrimaryConnection<'_, S> {
 
     /// Sends the encoded messages with the query's id and QTYPE, each signed if the query was (RFC 8945 5.3.1). The
     /// whole zone is a valid response to an IXFR (RFC 1995 4).
-    fn send_zone(&mut self, query: &[u8], zone: &EncodedZone, mut signer: Option<Signer<'_>>) -> io::Result<()> {
+    fn send_zone(&mut self, query: &[u8], zone: &EncodedZone, mut signer: Option<TsigSigner<'_>>) -> io::Result<()> {
         let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
         let qtype_at = HEADER_LEN + name_len;
         let mut rest = &zone.stream[..];

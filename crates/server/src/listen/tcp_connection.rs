@@ -8,7 +8,7 @@ use netio::epoll::Interest;
 use netio::tcp;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
-use zone::transfer::Transfer;
+use zone::axfr::AxfrStream;
 
 /// How much a turn reads at most, in octets.
 pub(super) const READ_LEN: usize = 64 << 10;
@@ -36,7 +36,7 @@ struct ActiveState {
     input: Buffer,
     /// Answers that the kernel would not take yet.
     output: Buffer,
-    transfer: Option<Box<Transfer>>,
+    transfer: Option<Box<AxfrStream>>,
     /// The kernel's memory for what was written, when it was last asked; 0 for what an idle connection may have, too.
     kernel: usize,
     /// The client has closed its half, everything is answered, and only the kernel still holds some of it.
@@ -65,7 +65,7 @@ impl TcpConnection {
     }
 
     /// The transfer under way.
-    pub(super) fn transfer(&self) -> Option<&Transfer> {
+    pub(super) fn transfer(&self) -> Option<&AxfrStream> {
         self.active.as_ref()?.transfer.as_deref()
     }
 

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use zone::transfer::Transfer;
+use zone::axfr::AxfrStream;
 
 /// The longest message over TCP, in octets, and the length that precedes it.
 const MESSAGE_MAX: usize = u16::MAX as usize;
@@ -66,7 +66,7 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Answers the whole messages in `input` into the empty output, in order, until the turn is used up or a transfer begins.
     /// Returns how many octets of the input are done, and the transfer.
-    pub(super) fn answer_messages(&mut self, peer: IpAddr, input: &[u8]) -> (usize, Option<Box<Transfer>>) {
+    pub(super) fn answer_messages(&mut self, peer: IpAddr, input: &[u8]) -> (usize, Option<Box<AxfrStream>>) {
         let mut used = 0;
         let digests_max = self.digests() + TURN_DIGESTS;
         for _ in 0..TURN_MESSAGES {
@@ -84,7 +84,7 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     #[inline]
-    fn answer_message(&mut self, peer: IpAddr, message: &[u8]) -> Option<Box<Transfer>> {
+    fn answer_message(&mut self, peer: IpAddr, message: &[u8]) -> Option<Box<AxfrStream>> {
         self.counters.queries.add(1);
         self.counters.query_octets.add(message.len());
         let request = Request { message, peer, transport: self.transport, now_s: self.now_s };
@@ -103,7 +103,7 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     /// Writes as many messages of a transfer as a turn may into the empty output; returns whether the transfer is complete.
-    pub(super) fn stream_transfer(&mut self, transfer: &mut Transfer) -> bool {
+    pub(super) fn stream_transfer(&mut self, transfer: &mut AxfrStream) -> bool {
         while self.output.has_room() {
             let Some(len) = transfer.next_message(self.output.room()) else { return true };
             self.output.push(len);
@@ -113,7 +113,7 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     /// Logs the end of a transfer.
-    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &Transfer, end: &str) {
+    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &AxfrStream, end: &str) {
         if let Some(left_out) = self.transfer_log.permit() {
             let (zone, serial, records) = (transfer.apex(), transfer.serial(), transfer.records());
             tracing::info!(%zone, serial, records, %peer, left_out, "{end}");

@@ -1,21 +1,21 @@
 //! Service parameters of SVCB and HTTPS records: the registry of keys, and the rules for values (RFC 9460 2.2, 7, 8).
 
-use Value::*;
+use ValueFormat::*;
 
 /// A key of the registry.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct SvcParamKey {
     /// The number.
     pub number: u16,
     /// The name, in lower case.
     pub name: &'static str,
     /// How the value looks.
-    pub value: Value,
+    pub value: ValueFormat,
 }
 
 /// How the value of a parameter looks, on the wire and in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum ValueFormat {
     /// Numbers of keys in ascending order, at least one; in text a list of names.
     Keys,
     /// Length-prefixed identifiers, none empty, at least so many; in text a list (RFC 9460 appendix A.1).
@@ -49,28 +49,28 @@ pub const DOHPATH: u16 = 7;
 
 /// The keys of the IANA registry "DNS SVCB Service Parameter Keys", in the order of the numbers.
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
-    Key { number: MANDATORY,       name: "mandatory",            value: Keys },           // RFC 9460 8
-    Key { number: ALPN,            name: "alpn",                 value: Identifiers(1) }, // RFC 9460 7.1
-    Key { number: NO_DEFAULT_ALPN, name: "no-default-alpn",      value: Empty },          // RFC 9460 7.1
-    Key { number: 3,               name: "port",                 value: Port },           // RFC 9460 7.2
-    Key { number: 4,               name: "ipv4hint",             value: Addrs4 },         // RFC 9460 7.3
-    Key { number: 5,               name: "ech",                  value: Base64 },         // RFC 9848 3
-    Key { number: 6,               name: "ipv6hint",             value: Addrs6 },         // RFC 9460 7.3
-    Key { number: DOHPATH,         name: "dohpath",              value: Text },           // RFC 9461 5
-    Key { number: 8,               name: "ohttp",                value: Empty },          // RFC 9540 4
-    Key { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction
-    Key { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953
-    Key { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config
+pub const KEYS: &[SvcParamKey] = &[
+    SvcParamKey { number: MANDATORY,       name: "mandatory",            value: Keys },           // RFC 9460 8
+    SvcParamKey { number: ALPN,            name: "alpn",                 value: Identifiers(1) }, // RFC 9460 7.1
+    SvcParamKey { number: NO_DEFAULT_ALPN, name: "no-default-alpn",      value: Empty },          // RFC 9460 7.1
+    SvcParamKey { number: 3,               name: "port",                 value: Port },           // RFC 9460 7.2
+    SvcParamKey { number: 4,               name: "ipv4hint",             value: Addrs4 },         // RFC 9460 7.3
+    SvcParamKey { number: 5,               name: "ech",                  value: Base64 },         // RFC 9848 3
+    SvcParamKey { number: 6,               name: "ipv6hint",             value: Addrs6 },         // RFC 9460 7.3
+    SvcParamKey { number: DOHPATH,         name: "dohpath",              value: Text },           // RFC 9461 5
+    SvcParamKey { number: 8,               name: "ohttp",                value: Empty },          // RFC 9540 4
+    SvcParamKey { number: 9,               name: "tls-supported-groups", value: Numbers },        // draft-ietf-tls-key-share-prediction
+    SvcParamKey { number: 10,              name: "docpath",              value: Identifiers(0) }, // RFC 9953
+    SvcParamKey { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config
 ];
 
 /// The registered key of that number.
-pub fn key(number: u16) -> Option<&'static Key> {
+pub fn key(number: u16) -> Option<&'static SvcParamKey> {
     KEYS.get(usize::from(number))
 }
 
 /// How the value of the key of that number looks.
-pub fn value_of(number: u16) -> Value {
+pub fn value_of(number: u16) -> ValueFormat {
     key(number).map_or(Opaque, |key| key.value)
 }
 

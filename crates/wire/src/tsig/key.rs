@@ -1,4 +1,4 @@
-//! Keys: a name, an algorithm and a secret.
+//! TSIG keys: name, algorithm and secret.
 
 use std::str::FromStr;
 
@@ -9,33 +9,33 @@ use base64::engine::general_purpose::STANDARD;
 use crate::name::NameError;
 use crate::{Name, NameRef};
 
-/// A shared secret with its name and algorithm. Its text form is `ALGORITHM:NAME:SECRET`, the secret in base64.
+/// A shared secret with its name and algorithm; in text `ALGORITHM:NAME:SECRET`, the secret in base64.
 #[derive(Clone, Debug)]
-pub struct Key {
-    /// In lower case, as digests have it (RFC 8945 4.3.3).
+pub struct TsigKey {
+    /// In lower case, as the digest needs it (RFC 8945 4.3.3).
     name: Name,
     algorithm: Name,
     hmac: hmac::Key,
 }
 
-/// Why a text is no key.
+/// Why text is not a TSIG key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// It has not three parts.
+pub enum TsigKeyError {
+    /// Fewer than three parts.
     #[error("not of the form ALGORITHM:NAME:SECRET")]
     Form,
-    /// The algorithm is not known.
+    /// Unknown algorithm.
     #[error("no algorithm of that name; there are hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 and hmac-sha512")]
     Algorithm,
-    /// The name is none.
+    /// Invalid key name.
     #[error("the name of the key: {0}")]
     Name(#[from] NameError),
-    /// The secret is not base64, or empty.
+    /// The secret is empty or not base64.
     #[error("the secret is not base64")]
     Secret,
 }
 
-/// RFC 8945 6: all that are not forbidden to use, but for the truncated forms. HMAC-MD5 is.
+/// RFC 8945 6: all algorithms except HMAC-MD5, which must not be used, and the truncated ones.
 const ALGORITHMS: [(&str, hmac::Algorithm); 5] = [
     ("hmac-sha1", hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
     ("hmac-sha224", hmac::HMAC_SHA224),
@@ -44,25 +44,27 @@ const ALGORITHMS: [(&str, hmac::Algorithm); 5] = [
     ("hmac-sha512", hmac::HMAC_SHA512),
 ];
 
-impl Key {
-    /// A key; `algorithm` is its name in any case, with or without a final dot.
-    pub fn new(algorithm: &str, name: NameRef<'_>, secret: &[u8]) -> Result<Key, KeyError> {
+impl TsigKey {
+    /// A key; `algorithm` is a name in any case, with or without the final dot.
+    pub fn new(algorithm: &str, name: NameRef<'_>, secret: &[u8]) -> Result<TsigKey, TsigKeyError> {
         let wanted = algorithm.trim_end_matches('.');
-        let (text, hmac) =
-            ALGORITHMS.into_iter().find(|(text, _)| text.eq_ignore_ascii_case(wanted)).ok_or(KeyError::Algorithm)?;
+        let (text, hmac) = ALGORITHMS
+            .into_iter()
+            .find(|(text, _)| text.eq_ignore_ascii_case(wanted))
+            .ok_or(TsigKeyError::Algorithm)?;
         if secret.is_empty() {
-            return Err(KeyError::Secret);
+            return Err(TsigKeyError::Secret);
         }
         let (name, algorithm) = (name.to_owned().to_lowercase(), text.parse()?);
-        Ok(Key { name, algorithm, hmac: hmac::Key::new(hmac, secret) })
+        Ok(TsigKey { name, algorithm, hmac: hmac::Key::new(hmac, secret) })
     }
 
-    /// Its name, in lower case.
+    /// The name of the key, in lower case.
     pub fn name(&self) -> NameRef<'_> {
         self.name.as_ref()
     }
 
-    /// The name of its algorithm, in lower case.
+    /// The name of the algorithm, in lower case.
     pub fn algorithm(&self) -> NameRef<'_> {
         self.algorithm.as_ref()
     }
@@ -71,22 +73,22 @@ impl Key {
         &self.hmac
     }
 
-    /// Octets of a whole MAC.
+    /// The length of a full MAC, in octets.
     pub(super) fn mac_len(&self) -> usize {
         self.hmac.algorithm().digest_algorithm().output_len()
     }
 }
 
-impl FromStr for Key {
-    type Err = KeyError;
+impl FromStr for TsigKey {
+    type Err = TsigKeyError;
 
-    fn from_str(text: &str) -> Result<Key, KeyError> {
+    fn from_str(text: &str) -> Result<TsigKey, TsigKeyError> {
         let mut parts = text.splitn(3, ':');
         let (Some(algorithm), Some(name), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(KeyError::Form);
+            return Err(TsigKeyError::Form);
         };
         let name: Name = name.parse()?;
-        let secret = STANDARD.decode(secret).map_err(|_| KeyError::Secret)?;
-        Key::new(algorithm, name.as_ref(), &secret)
+        let secret = STANDARD.decode(secret).map_err(|_| TsigKeyError::Secret)?;
+        TsigKey::new(algorithm, name.as_ref(), &secret)
     }
 }

@@ -1,51 +1,51 @@
 //! The TSIG record (RFC 8945 4.2) at the end of a message: found, read and written.
 
-use super::Fault;
+use super::TsigError;
 use crate::name::skip_name;
 use crate::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
-/// Octets of a record besides its two names, its MAC and its other data.
+/// Octets of a record without its two names, its MAC and its other data.
 const FIXED_LEN: usize = 10 + 16;
-/// Pointers that are followed in the name of a key, which nobody has a reason to compress twice.
+/// Compression pointers followed in a key name; no encoder needs more than one.
 const MAX_POINTERS: usize = 4;
 
 /// A TSIG record.
 #[derive(Clone, Copy, Debug)]
 pub struct Tsig<'m> {
     /// The name of the key, in lower case.
-    pub owner: Owner,
-    /// The algorithm, as it is written.
+    pub owner: KeyName,
+    /// The algorithm name, in its original case.
     pub algorithm: NameRef<'m>,
-    /// Seconds since 1970; 48 bits.
+    /// The time signed, in seconds since 1970; 48 bits.
     pub time_s: u64,
-    /// Seconds by which the clocks may differ.
+    /// How many seconds the clocks may differ.
     pub fudge_s: u16,
-    /// The MAC, maybe truncated; empty in refusals of keys.
+    /// The MAC, possibly truncated; empty in BADKEY and BADSIG responses.
     pub mac: &'m [u8],
-    /// The id that was signed.
+    /// The message ID that was signed.
     pub original_id: [u8; 2],
-    /// What was wrong with the query's signature.
+    /// The TSIG error code of a response.
     pub error: u16,
-    /// The time of the server where that is what was wrong.
+    /// Other data: the server's time in a BADTIME response.
     pub other: &'m [u8],
 }
 
-/// A name without compression, in lower case.
+/// The name of a key, uncompressed and in lower case.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner {
+pub struct KeyName {
     octets: [u8; MAX_NAME_LEN],
     len: u8,
 }
 
-impl Owner {
+impl KeyName {
     /// The wire form.
     pub fn wire(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
     }
 
-    /// Reads a name, whose pointers lead back (RFC 1035 4.1.4); with it comes where it ends.
-    fn read(message: &[u8], mut at: usize) -> Option<(Owner, usize)> {
-        let (mut owner, mut end, mut earliest) = (Owner { octets: [0; MAX_NAME_LEN], len: 0 }, None, at);
+    /// Reads the name at `at` and returns it with the offset of its end. Pointers must point backwards (RFC 1035 4.1.4).
+    fn read(message: &[u8], mut at: usize) -> Option<(KeyName, usize)> {
+        let (mut owner, mut end, mut earliest) = (KeyName { octets: [0; MAX_NAME_LEN], len: 0 }, None, at);
         let (mut len, mut pointers) = (0, 0);
         loop {
             match *message.get(at)? {
@@ -55,7 +55,7 @@ impl Owner {
                 }
                 label_len @ 1..=63 => {
                     let label = message.get(at..at + 1 + usize::from(label_len))?;
-                    // One octet is left for the root label.
+                    // One octet is reserved for the root label.
                     let room = owner.octets[..MAX_NAME_LEN - 1].get_mut(len..len + label.len())?;
                     room.copy_from_slice(label);
                     room.make_ascii_lowercase();
@@ -76,9 +76,9 @@ impl Owner {
     }
 }
 
-impl From<NameRef<'_>> for Owner {
-    fn from(name: NameRef<'_>) -> Owner {
-        let mut owner = Owner { octets: [0; MAX_NAME_LEN], len: name.wire().len() as u8 };
+impl From<NameRef<'_>> for KeyName {
+    fn from(name: NameRef<'_>) -> KeyName {
+        let mut owner = KeyName { octets: [0; MAX_NAME_LEN], len: name.wire().len() as u8 };
         let octets = &mut owner.octets[..name.wire().len()];
         octets.copy_from_slice(name.wire());
         octets.make_ascii_lowercase();
@@ -86,27 +86,27 @@ impl From<NameRef<'_>> for Owner {
     }
 }
 
-/// The TSIG record of a message, and where it begins; `None` for a message without one.
-/// RFC 8945 5.1, 5.2: it is the last record and the only one of its type; a message that has it elsewhere is malformed.
-pub fn find(message: &[u8]) -> Result<Option<(Tsig<'_>, usize)>, Fault> {
-    let header = message.first_chunk::<HEADER_LEN>().ok_or(Fault::Malformed)?;
+/// The TSIG record of a message and its offset; `None` for an unsigned message.
+/// RFC 8945 5.1, 5.2: a TSIG record that is not the last record, or not the only one, makes the message malformed.
+pub fn find(message: &[u8]) -> Result<Option<(Tsig<'_>, usize)>, TsigError> {
+    let header = message.first_chunk::<HEADER_LEN>().ok_or(TsigError::Malformed)?;
     let count = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
     if count(10) == 0 {
         return Ok(None);
     }
     let mut at = HEADER_LEN;
     for _ in 0..count(4) {
-        at = skip_name(message, at).ok_or(Fault::Malformed)? + 4;
+        at = skip_name(message, at).ok_or(TsigError::Malformed)? + 4;
     }
     let records = count(6) + count(8) + count(10);
     for index in 1..=records {
-        let (rtype, end) = skip_record(message, at).ok_or(Fault::Malformed)?;
+        let (rtype, end) = skip_record(message, at).ok_or(TsigError::Malformed)?;
         match (rtype == Rtype::TSIG, index == records) {
             (true, true) if end == message.len() => {
-                let tsig = Tsig::read(message, at).ok_or(Fault::Malformed)?;
+                let tsig = Tsig::read(message, at).ok_or(TsigError::Malformed)?;
                 return Ok(Some((tsig, at)));
             }
-            (true, _) => return Err(Fault::Malformed),
+            (true, _) => return Err(TsigError::Malformed),
             (false, _) => at = end,
         }
     }
@@ -114,16 +114,16 @@ pub fn find(message: &[u8]) -> Result<Option<(Tsig<'_>, usize)>, Fault> {
 }
 
 impl<'m> Tsig<'m> {
-    /// Reads the record at `at`, which was found to be whole. `None` where it is not of the form of RFC 8945 4.2.
+    /// Reads the complete record at `at`; `None` if it does not have the form of RFC 8945 4.2.
     fn read(message: &'m [u8], at: usize) -> Option<Tsig<'m>> {
-        let (owner, at) = Owner::read(message, at)?;
+        let (owner, at) = KeyName::read(message, at)?;
         let rdata = &message[at + 10..];
         let algorithm = NameRef::from_wire(rdata).ok()?;
         let (times, rest) = rdata[algorithm.wire().len()..].split_first_chunk::<8>()?;
         let (mac, rest) = split_sized(rest)?;
         let (codes, rest) = rest.split_first_chunk::<4>()?;
         let (other, rest) = split_sized(rest)?;
-        // Class ANY and a TTL of 0, which the MAC is over.
+        // Class ANY and TTL 0, as the MAC covers them.
         let is_proper = message[at + 2..at + 8] == [0, 255, 0, 0, 0, 0];
         let [time @ .., fudge_high, fudge_low] = *times;
         (is_proper && rest.is_empty()).then(|| Tsig {
@@ -138,17 +138,17 @@ impl<'m> Tsig<'m> {
         })
     }
 
-    /// Octets of the record.
+    /// The length of the record, in octets.
     pub fn len(&self) -> usize {
         self.owner.wire().len() + self.algorithm.wire().len() + FIXED_LEN + self.mac.len() + self.other.len()
     }
 
-    /// The record of an answer that refuses the query with this one; not signed yet.
-    pub fn refused(&self, fault: Fault, other: &'m [u8], original_id: [u8; 2]) -> Tsig<'m> {
-        Tsig { mac: &[], error: fault.code(), other, original_id, ..*self }
+    /// The unsigned TSIG record of the error response to the query that has this one.
+    pub fn error_response(&self, error: TsigError, other: &'m [u8], original_id: [u8; 2]) -> Tsig<'m> {
+        Tsig { mac: &[], error: error.code(), other, original_id, ..*self }
     }
 
-    /// Writes the record to the start of `out`, which holds [`Tsig::len`] octets.
+    /// Writes the record to `out`, which must hold [`Tsig::len`] octets.
     pub fn write(&self, out: &mut [u8]) {
         let rdata_len = self.len() - self.owner.wire().len() - 10;
         let mut at = 0;
@@ -172,7 +172,7 @@ impl<'m> Tsig<'m> {
         }
     }
 
-    /// Appends the record to the message that begins at `start`, and counts it in the header.
+    /// Appends the record to the message in `out[start..]` and increments ARCOUNT.
     pub fn append(&self, out: &mut Vec<u8>, start: usize) {
         let at = out.len();
         out.resize(at + self.len(), 0);
@@ -182,13 +182,13 @@ impl<'m> Tsig<'m> {
     }
 }
 
-/// What stands behind its length, and the rest.
+/// Splits off a field preceded by its 16-bit length.
 fn split_sized(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = octets.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
-/// The type of the record at `at`, and where it ends.
+/// The type of the record at `at` and the offset of its end.
 fn skip_record(message: &[u8], at: usize) -> Option<(Rtype, usize)> {
     let fixed_at = skip_name(message, at)?;
     let [type_high, type_low, .., len_high, len_low] = *message.get(fixed_at..)?.first_chunk::<10>()?;

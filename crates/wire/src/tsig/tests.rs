@@ -1,9 +1,9 @@
-//! Against messages that dnspython signed, and against what RFC 8945 asks for.
+//! Comparison with messages signed by dnspython, and the rules of RFC 8945.
 
 use super::*;
 use crate::message::Rcode;
 
-/// When dnspython signed.
+/// The time signed of the dnspython messages.
 const NOW_S: u64 = 1_700_000_000;
 
 /// A query for a transfer of `example.`, not signed.
@@ -47,21 +47,21 @@ fn octets(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect()
 }
 
-fn key(algorithm: &str) -> Key {
+fn key(algorithm: &str) -> TsigKey {
     let secret: Vec<u8> = (1..33).collect();
     let name: crate::Name = "Transfer.Key.example".parse().expect("a literal");
-    Key::new(algorithm, name.as_ref(), &secret).expect("a known algorithm")
+    TsigKey::new(algorithm, name.as_ref(), &secret).expect("a known algorithm")
 }
 
 /// QUERY, signed.
-fn signed_query(key: &Key) -> (Vec<u8>, Mac) {
+fn signed_query(key: &TsigKey) -> (Vec<u8>, Mac) {
     let mut query = octets(QUERY);
-    let mac = Signer::of_query(key).sign(&mut query, 0, NOW_S).expect("short");
+    let mac = TsigSigner::for_query(key).sign(&mut query, 0, NOW_S).expect("short");
     (query, mac)
 }
 
-fn verified<'k>(query: &[u8], key: &'k Key, now_s: u64) -> Result<Option<Signer<'k>>, Fault> {
-    verify_query(query, |name| (name == key.name()).then_some(key), now_s).map_err(|refusal| refusal.fault)
+fn verified<'k>(query: &[u8], key: &'k TsigKey, now_s: u64) -> Result<Option<TsigSigner<'k>>, TsigError> {
+    verify_query(query, |name| (name == key.name()).then_some(key), now_s).map_err(|failure| failure.error)
 }
 
 /// A message with a record as dnspython writes it: the name of the key is compressed.
@@ -89,8 +89,8 @@ fn signatures_are_those_of_dnspython() {
         let signed = signer.sign(&mut answer, 0, NOW_S).expect("short");
         assert_eq!(signed.octets(), octets(answer_mac), "{algorithm}");
         for answer in [answer, signed_by_dnspython(ANSWER, algorithm, answer_mac)] {
-            let mut verifier = Verifier::new(&key, &mac);
-            assert_eq!((verifier.take(&answer, NOW_S), verifier.finish()), (Ok(()), Ok(())), "{algorithm}");
+            let mut verifier = TsigVerifier::new(&key, &mac);
+            assert_eq!((verifier.verify(&answer, NOW_S), verifier.finish()), (Ok(()), Ok(())), "{algorithm}");
         }
         let query = signed_by_dnspython(QUERY, algorithm, query_mac);
         assert!(verified(&query, &key, NOW_S).is_ok_and(|signer| signer.is_some()), "{algorithm}");
@@ -100,26 +100,26 @@ fn signatures_are_those_of_dnspython() {
 #[test]
 fn rfc_8945_5_3_1_messages_between_signed_ones_need_no_signature() {
     let (key, (algorithm, query_mac, answer_mac)) = (key("hmac-sha256"), MACS[2]);
-    let mut first = Verifier::new(&key, &Mac::new(&octets(query_mac)).expect("short"));
-    assert_eq!(first.clone().take(&octets(ANSWER), NOW_S), Err(Fault::Unsigned), "the first one is signed");
-    assert_eq!(first.take(&signed_by_dnspython(ANSWER, algorithm, answer_mac), NOW_S), Ok(()));
+    let mut first = TsigVerifier::new(&key, &Mac::new(&octets(query_mac)).expect("short"));
+    assert_eq!(first.clone().verify(&octets(ANSWER), NOW_S), Err(TsigError::Unsigned), "the first one is signed");
+    assert_eq!(first.verify(&signed_by_dnspython(ANSWER, algorithm, answer_mac), NOW_S), Ok(()));
     let third = signed_by_dnspython(THIRD, algorithm, THIRD_MAC);
-    assert_eq!(first.clone().take(&third, NOW_S), Err(Fault::Mac), "the second one is missing");
+    assert_eq!(first.clone().verify(&third, NOW_S), Err(TsigError::BadSig), "the second one is missing");
 
     let mut good = first.clone();
-    assert_eq!(good.take(&octets(SECOND), NOW_S), Ok(()));
-    assert_eq!(good.finish(), Err(Fault::Unsigned), "the last one is signed");
-    assert_eq!((good.take(&third, NOW_S), good.finish()), (Ok(()), Ok(())));
+    assert_eq!(good.verify(&octets(SECOND), NOW_S), Ok(()));
+    assert_eq!(good.finish(), Err(TsigError::Unsigned), "the last one is signed");
+    assert_eq!((good.verify(&third, NOW_S), good.finish()), (Ok(()), Ok(())));
 
     let mut forged = octets(SECOND);
     *forged.last_mut().expect("not empty") ^= 1;
-    assert_eq!((first.clone().take(&forged, NOW_S), first.take(&forged, NOW_S)), (Ok(()), Ok(())));
-    assert_eq!(first.take(&third, NOW_S), Err(Fault::Mac));
+    assert_eq!((first.clone().verify(&forged, NOW_S), first.verify(&forged, NOW_S)), (Ok(()), Ok(())));
+    assert_eq!(first.verify(&third, NOW_S), Err(TsigError::BadSig));
 
     for _ in 0..99 {
-        assert_eq!(good.take(&octets(SECOND), NOW_S), Ok(()));
+        assert_eq!(good.verify(&octets(SECOND), NOW_S), Ok(()));
     }
-    assert_eq!(good.take(&octets(SECOND), NOW_S), Err(Fault::Unsigned), "the hundredth in a row");
+    assert_eq!(good.verify(&octets(SECOND), NOW_S), Err(TsigError::Unsigned), "the hundredth in a row");
 }
 
 #[test]
@@ -127,17 +127,17 @@ fn all_messages_of_an_exchange_can_be_signed() {
     let key = key("hmac-sha512");
     let (query, mac) = signed_query(&key);
     let mut signer = verified(&query, &key, NOW_S).expect("as signed").expect("signed");
-    let mut verifier = Verifier::new(&key, &mac);
+    let mut verifier = TsigVerifier::new(&key, &mac);
     let mut out = vec![9; 5];
     for (number, message) in [ANSWER, SECOND, THIRD].into_iter().enumerate() {
         let start = out.len();
         out.extend_from_slice(&octets(message));
         signer.sign(&mut out, start, NOW_S + number as u64).expect("short");
-        assert_eq!(verifier.take(&out[start..], NOW_S), Ok(()), "message {number}");
+        assert_eq!(verifier.verify(&out[start..], NOW_S), Ok(()), "message {number}");
     }
     assert_eq!(verifier.finish(), Ok(()));
     let mut long = vec![0; 65_450];
-    assert_eq!(signer.sign(&mut long, 0, NOW_S).map(drop), Err(TooLong));
+    assert_eq!(signer.sign(&mut long, 0, NOW_S).map(drop), Err(MessageTooLong));
     assert_eq!(long.len(), 65_450);
 }
 
@@ -146,40 +146,46 @@ fn all_messages_of_an_exchange_can_be_signed() {
 fn rfc_8945_5_2_queries_are_refused_as_they_are_wrong() {
     let (key, other) = (key("hmac-sha256"), key("hmac-sha1"));
     let (query, _) = signed_query(&key);
-    let told = |query: &[u8], known: Option<&Key>, now_s| {
-        let refusal = verify_query(query, |_| known, now_s).expect_err("it is wrong");
+    let outcome = |query: &[u8], known: Option<&TsigKey>, now_s| {
+        let failure = verify_query(query, |_| known, now_s).expect_err("it is wrong");
         let mut answer = octets(ANSWER);
-        refusal.sign(&mut answer, 0, now_s).expect("short");
+        failure.sign(&mut answer, 0, now_s).expect("short");
         let mac = record::find(query).map_or(None, |found| Mac::new(found?.0.mac));
-        let mac = mac.unwrap_or(Mac { octets: [0; 64], len: 0 });
-        let seen = Verifier::new(&key, &mac).take(&answer, NOW_S).expect_err("a refusal");
+        let mac = mac.unwrap_or(Mac::new(&[]).expect("short"));
+        let seen = TsigVerifier::new(&key, &mac).verify(&answer, NOW_S).expect_err("a failure");
         let mac_len = record::find(&answer).expect("well-formed").map_or(0, |(tsig, _)| tsig.mac.len());
-        (refusal.fault, refusal.rcode(), seen, mac_len)
+        (failure.error, failure.rcode(), seen, mac_len)
     };
     let mut forged = query.clone();
     forged[14] ^= 1;
     let late_s = NOW_S + u64::from(FUDGE_S) + 1;
-    assert_eq!(told(&query, None, NOW_S), (Fault::Key, Rcode::NOTAUTH, Fault::Refused(17), 0));
-    assert_eq!(told(&query, Some(&other), NOW_S), (Fault::Key, Rcode::NOTAUTH, Fault::Refused(17), 0));
-    assert_eq!(told(&forged, Some(&key), NOW_S), (Fault::Mac, Rcode::NOTAUTH, Fault::Refused(16), 0));
+    assert_eq!(outcome(&query, None, NOW_S), (TsigError::BadKey, Rcode::NOTAUTH, TsigError::FromPeer(17), 0));
+    assert_eq!(outcome(&query, Some(&other), NOW_S), (TsigError::BadKey, Rcode::NOTAUTH, TsigError::FromPeer(17), 0));
+    assert_eq!(outcome(&forged, Some(&key), NOW_S), (TsigError::BadSig, Rcode::NOTAUTH, TsigError::FromPeer(16), 0));
     // RFC 8945 5.3.2: signed, with the time of the query.
-    assert_eq!(told(&query, Some(&key), late_s), (Fault::Time, Rcode::NOTAUTH, Fault::Refused(18), 32));
+    assert_eq!(outcome(&query, Some(&key), late_s), (TsigError::BadTime, Rcode::NOTAUTH, TsigError::FromPeer(18), 32));
     assert!(verified(&query, &key, late_s - 1).is_ok());
     let truncated = |len: usize| signed_by_dnspython(QUERY, MACS[2].0, &MACS[2].1[..2 * len]);
-    assert_eq!(told(&truncated(16), Some(&key), NOW_S), (Fault::Truncation, Rcode::NOTAUTH, Fault::Refused(22), 32));
+    assert_eq!(
+        outcome(&truncated(16), Some(&key), NOW_S),
+        (TsigError::BadTrunc, Rcode::NOTAUTH, TsigError::FromPeer(22), 32)
+    );
     // RFC 8945 5.2.2.1: of lengths that no MAC may have.
-    assert_eq!(told(&truncated(15), Some(&key), NOW_S), (Fault::Malformed, Rcode::FORMERR, Fault::Unsigned, 0));
+    assert_eq!(
+        outcome(&truncated(15), Some(&key), NOW_S),
+        (TsigError::Malformed, Rcode::FORMERR, TsigError::Unsigned, 0)
+    );
     let long = signed_by_dnspython(QUERY, MACS[2].0, &format!("{}00", MACS[2].1));
-    assert_eq!(verified(&long, &key, NOW_S).map(drop), Err(Fault::Malformed));
+    assert_eq!(verified(&long, &key, NOW_S).map(drop), Err(TsigError::Malformed));
 }
 
 #[test]
 fn rfc_8945_5_2_3_a_wrong_time_is_answered_with_the_time_here() {
     let key = key("hmac-sha256");
     let (query, _) = signed_query(&key);
-    let refusal = verify_query(&query, |_| Some(&key), NOW_S + 1000).expect_err("late");
+    let failure = verify_query(&query, |_| Some(&key), NOW_S + 1000).expect_err("late");
     let mut answer = octets(ANSWER);
-    refusal.sign(&mut answer, 0, NOW_S + 1000).expect("short");
+    failure.sign(&mut answer, 0, NOW_S + 1000).expect("short");
     let (tsig, _) = record::find(&answer).expect("well-formed").expect("signed");
     assert_eq!((tsig.time_s, tsig.other), (NOW_S, &(NOW_S + 1000).to_be_bytes()[2..]));
 }
@@ -201,10 +207,10 @@ fn rfc_8945_5_1_the_record_is_the_last_one_and_alone() {
     let mut class_in = query.clone();
     class_in[start + key.name().wire().len() + 3] = 1;
     for wrong in [twice, trailing, in_answer, class_in] {
-        assert_eq!(verified(&wrong, &key, NOW_S).map(drop), Err(Fault::Malformed));
+        assert_eq!(verified(&wrong, &key, NOW_S).map(drop), Err(TsigError::Malformed));
     }
     for len in 0..query.len() {
-        assert_eq!(verified(&query[..len], &key, NOW_S).map(drop), Err(Fault::Malformed), "{len} octets");
+        assert_eq!(verified(&query[..len], &key, NOW_S).map(drop), Err(TsigError::Malformed), "{len} octets");
     }
     assert!(verified(&octets(QUERY), &key, NOW_S).is_ok_and(|signer| signer.is_none()), "not signed at all");
 }
@@ -234,13 +240,13 @@ fn every_bit_that_changes_is_noticed_but_those_of_the_id_and_the_case_of_names()
 #[test]
 fn keys_have_a_text_form() {
     let text = "HMAC-SHA256.:Transfer.key.example:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
-    let read: Key = text.parse().expect("a key");
+    let read: TsigKey = text.parse().expect("a key");
     let (query, _) = signed_query(&key("hmac-sha256"));
     assert!(verified(&query, &read, NOW_S).is_ok());
-    let wrong = |text: &str| text.parse::<Key>().map(drop).expect_err("wrong");
-    assert_eq!(wrong("hmac-sha256:name"), KeyError::Form);
-    assert_eq!(wrong("hmac-md5.sig-alg.reg.int:name:AAAA"), KeyError::Algorithm);
-    assert_eq!(wrong("hmac-sha1:a..b:AAAA"), KeyError::Name(crate::name::NameError::EmptyLabel));
-    assert_eq!((wrong("hmac-sha1:a:"), wrong("hmac-sha1:a:?")), (KeyError::Secret, KeyError::Secret));
+    let wrong = |text: &str| text.parse::<TsigKey>().map(drop).expect_err("wrong");
+    assert_eq!(wrong("hmac-sha256:name"), TsigKeyError::Form);
+    assert_eq!(wrong("hmac-md5.sig-alg.reg.int:name:AAAA"), TsigKeyError::Algorithm);
+    assert_eq!(wrong("hmac-sha1:a..b:AAAA"), TsigKeyError::Name(crate::name::NameError::EmptyLabel));
+    assert_eq!((wrong("hmac-sha1:a:"), wrong("hmac-sha1:a:?")), (TsigKeyError::Secret, TsigKeyError::Secret));
     assert!(!format!("{read:?}").contains("AQID"), "secrets are not shown");
 }

@@ -7,7 +7,7 @@ use crate::build_options::BuildOptions;
 use crate::check_list::{self, Check};
 use crate::encode::Raw;
 use crate::finding::Findings;
-use crate::rrset::Node;
+use crate::rrset::ZoneNode;
 use crate::zone::Zone;
 
 /// Checks the records of one owner each by itself.
@@ -105,7 +105,7 @@ pub(crate) fn check_child_keys(zone: &Zone, plan: &BuildOptions<'_>, found: &mut
     }
 }
 
-fn rdata_of(node: Node<'_>, rtype: Rtype) -> impl Iterator<Item = &[u8]> {
+fn rdata_of(node: ZoneNode<'_>, rtype: Rtype) -> impl Iterator<Item = &[u8]> {
     node.rrset(rtype).into_iter().flat_map(|rrset| rrset.stored()).map(|stored| stored.bytes)
 }
 

@@ -9,7 +9,7 @@ pub const MAX_POINTER: usize = 0x3fff;
 
 /// Where in a message the names stand that an RRset refers to.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct MessageOffsets {
     /// The offset of the owner, at most [`MAX_POINTER`].
     pub owner: usize,
     /// The offset of the apex, at most [`MAX_POINTER`].
@@ -20,7 +20,7 @@ impl Rrset<'_> {
     /// Writes the records at `at` and returns where they end. There must be room for [`Self::message_len`], and what
     /// the names of the set point to must be in the reach of pointers: see [`Self::has_compressed_names`].
     #[inline]
-    pub fn write(&self, place: Place, ttl: u32, out: &mut [u8], at: usize) -> usize {
+    pub fn write(&self, place: MessageOffsets, ttl: u32, out: &mut [u8], at: usize) -> usize {
         let head = record_head(place.owner, self.rtype, ttl);
         match shape(self.rtype) {
             Shape::Fixed(4) => write_fixed::<4>(self.data, &head, out, at),
@@ -32,7 +32,7 @@ impl Rrset<'_> {
     }
 
     #[inline]
-    fn write_name_last(&self, place: Place, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
+    fn write_name_last(&self, place: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
         let bases = [place.apex as u16, place.owner as u16, start as u16, 0];
         let (mut at, mut rest) = (start, self.data);
         while let Some((word, more)) = rest.split_first_chunk::<2>() {
@@ -51,7 +51,7 @@ impl Rrset<'_> {
         at
     }
 
-    fn write_two_names(&self, place: Place, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
+    fn write_two_names(&self, place: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
         let bases = [place.apex as u16, place.owner as u16, start as u16, 0];
         let mut at = start;
         for stored in self.stored() {

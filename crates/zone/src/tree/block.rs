@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use crate::key::{Key, label_count};
+use crate::canonical_key::{CanonicalKey, label_count};
 
 const HEADER_LEN: usize = 4;
 /// So many heads, or fewer, are counted instead of halved: two cache lines.
@@ -36,7 +36,7 @@ enum Offsets<'b> {
 
 /// One entry of a block.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'b> {
+pub struct TreeEntry<'b> {
     /// What all keys of the block begin with.
     pub prefix: &'b [u8],
     /// What follows it in this key.
@@ -80,11 +80,11 @@ impl<'b> Block<'b> {
 
     /// The entry at `index`.
     #[inline]
-    pub fn entry(&self, index: usize) -> Entry<'b> {
+    pub fn entry(&self, index: usize) -> TreeEntry<'b> {
         let start = self.offset(index);
         let end = if index + 1 < self.count() { self.offset(index + 1) } else { self.entries.len() };
         let (rest, value) = split_rest(&self.entries[start..end]);
-        Entry { prefix: self.prefix, rest, value }
+        TreeEntry { prefix: self.prefix, rest, value }
     }
 
     /// Finds where `key` stands.
@@ -160,7 +160,7 @@ fn head(rest: &[u8]) -> u32 {
     }
 }
 
-impl Entry<'_> {
+impl TreeEntry<'_> {
     /// How the key of this entry compares with `key`.
     pub fn cmp_key(&self, key: &[u8]) -> Ordering {
         match key.split_at_checked(self.prefix.len()) {
@@ -211,7 +211,7 @@ impl Entry<'_> {
     }
 
     /// Makes `key` the key. Handing out a new one would copy all the room that it has.
-    pub fn copy_key(&self, key: &mut Key) {
+    pub fn copy_key(&self, key: &mut CanonicalKey) {
         key.set_joined(self.prefix, self.rest);
     }
 

@@ -7,7 +7,7 @@ use super::{Children, FAN_OUT, Inner, LEAF_SIZE, Leaf, MAX_DEPTH, Root, Tree};
 
 /// Takes entries in the order of their keys and packs them into leaves.
 #[derive(Default)]
-pub struct Builder {
+pub struct TreeBuilder {
     encoder: Encoder,
     leaves: Vec<(Separator, Leaf)>,
     last_key: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Builder {
 /// A key at or before the first one of a node and behind all of the node before it.
 pub(crate) type Separator = Box<[u8]>;
 
-impl Builder {
+impl TreeBuilder {
     /// Adds an entry; its key must sort behind all before it.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         if self.encoder.count() > 0 && self.encoder.size() + key.len() + value.len() > LEAF_SIZE {
@@ -27,11 +27,11 @@ impl Builder {
 
     /// The tree of all entries.
     pub fn finish(self) -> Tree {
-        Builder::join([self])
+        TreeBuilder::join([self])
     }
 
     /// The tree of what several builders took, each a range of keys behind that of the one before.
-    pub fn join(builders: impl IntoIterator<Item = Builder>) -> Tree {
+    pub fn join(builders: impl IntoIterator<Item = TreeBuilder>) -> Tree {
         let mut leaves: Vec<(Separator, Leaf)> = Vec::new();
         let mut last_key = Vec::new();
         for builder in builders {

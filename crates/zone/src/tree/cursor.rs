@@ -1,14 +1,14 @@
 //! Walking through a tree in both directions.
 
-use super::block::{Block, Entry, Position};
+use super::block::{Block, Position, TreeEntry};
 use super::{Children, Inner, MAX_DEPTH, Root, Tree};
-use crate::key::Key;
+use crate::canonical_key::CanonicalKey;
 
 /// A place in a tree: at an entry, before the first one or behind the last one.
 ///
 /// It knows its leaf, not the way there: most searches end in one leaf, and who walks on finds the next one anew.
 #[derive(Clone)]
-pub struct Cursor<'t> {
+pub struct TreeCursor<'t> {
     tree: &'t Tree,
     block: Option<Block<'t>>,
     /// The index of the entry in the block, plus one; 0 is before the first.
@@ -19,14 +19,14 @@ pub struct Cursor<'t> {
 /// The inner nodes from the root to a leaf, each with the index of the child taken.
 type Path<'t> = ([Option<(&'t Inner, usize)>; MAX_DEPTH], usize);
 
-impl<'t> Cursor<'t> {
-    pub(super) fn front(tree: &'t Tree) -> Cursor<'t> {
-        Cursor { tree, block: tree.leaf(b""), place: 0, exact: false }
+impl<'t> TreeCursor<'t> {
+    pub(super) fn front(tree: &'t Tree) -> TreeCursor<'t> {
+        TreeCursor { tree, block: tree.leaf(b""), place: 0, exact: false }
     }
 
     #[inline]
-    pub(super) fn seek(tree: &'t Tree, key: &[u8]) -> Cursor<'t> {
-        let mut cursor = Cursor { tree, block: tree.leaf(key), place: 0, exact: false };
+    pub(super) fn seek(tree: &'t Tree, key: &[u8]) -> TreeCursor<'t> {
+        let mut cursor = TreeCursor { tree, block: tree.leaf(key), place: 0, exact: false };
         if let Some(block) = cursor.block {
             match block.search(key) {
                 Position::At(index) => (cursor.place, cursor.exact) = (index + 1, true),
@@ -48,16 +48,16 @@ impl<'t> Cursor<'t> {
 
     /// A cursor at the entry of `key`. Names that are near in the tree are mostly in this leaf: it is looked at first.
     #[inline]
-    pub fn find(&self, key: &[u8]) -> Option<Cursor<'t>> {
+    pub fn find(&self, key: &[u8]) -> Option<TreeCursor<'t>> {
         if let Some(Position::At(index)) = self.block.map(|block| block.search(key)) {
-            return Some(Cursor { place: index + 1, exact: true, ..self.clone() });
+            return Some(TreeCursor { place: index + 1, exact: true, ..self.clone() });
         }
-        Some(self.tree.seek(key)).filter(Cursor::is_exact)
+        Some(self.tree.seek(key)).filter(TreeCursor::is_exact)
     }
 
     /// The entry here; `None` before the first and behind the last.
     #[inline]
-    pub fn entry(&self) -> Option<Entry<'t>> {
+    pub fn entry(&self) -> Option<TreeEntry<'t>> {
         let block = self.block.as_ref()?;
         let index = self.place.checked_sub(1)?;
         (index < block.count()).then(|| block.entry(index))
@@ -66,7 +66,7 @@ impl<'t> Cursor<'t> {
     /// Moves to the next entry and returns it.
     #[inline]
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Option<Entry<'t>> {
+    pub fn next(&mut self) -> Option<TreeEntry<'t>> {
         self.exact = false;
         let count = self.block.as_ref()?.count();
         if self.place < count {
@@ -80,7 +80,7 @@ impl<'t> Cursor<'t> {
 
     /// Moves to the entry before and returns it.
     #[inline]
-    pub fn prev(&mut self) -> Option<Entry<'t>> {
+    pub fn prev(&mut self) -> Option<TreeEntry<'t>> {
         self.exact = false;
         if self.place > 1 {
             self.place -= 1;
@@ -110,7 +110,7 @@ impl<'t> Cursor<'t> {
     /// The way to the leaf at hand.
     fn path(&self) -> Option<Path<'t>> {
         let Root::Inner(root) = &self.tree.root else { return None };
-        let mut key = Key::new();
+        let mut key = CanonicalKey::new();
         self.block.as_ref()?.entry(0).copy_key(&mut key);
         let (mut path, mut depth): Path<'t> = ([None; MAX_DEPTH], 0);
         let mut inner: &Inner = root;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::build::{Builder, Separator, group, grow, grow_inner};
+use super::build::{Separator, TreeBuilder, group, grow, grow_inner};
 use super::{Children, Inner, LEAF_SIZE, Leaf, Root, Tree};
 
 /// One change: the new value of a key, or its removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edit {
+pub struct TreeEdit {
     /// The key.
     pub key: Box<[u8]>,
     /// The value it gets; `None` removes the entry.
@@ -19,7 +19,7 @@ const SMALL_LEAF: usize = LEAF_SIZE / 3;
 
 impl Tree {
     /// The tree with `edits` made, which must be sorted by key, each key once. O(edits), not O(tree).
-    pub fn apply(&self, edits: &[Edit]) -> Tree {
+    pub fn apply(&self, edits: &[TreeEdit]) -> Tree {
         debug_assert!(edits.is_sorted_by(|a, b| a.key < b.key), "edits are sorted, each key once");
         if edits.is_empty() {
             return self.clone();
@@ -50,7 +50,7 @@ fn collapse(mut root: Root) -> Root {
 }
 
 /// The nodes that take the place of `inner`: none, one, or more where it was split.
-fn rewrite(inner: &Inner, edits: &[Edit]) -> Vec<(Separator, Arc<Inner>)> {
+fn rewrite(inner: &Inner, edits: &[TreeEdit]) -> Vec<(Separator, Arc<Inner>)> {
     match &inner.children {
         Children::Inner(nodes) => match rewrite_children(inner, nodes, edits, |node, edits| rewrite(node, edits)) {
             Rewritten::InPlace(nodes) => same_shape(inner, Children::Inner(nodes)),
@@ -88,8 +88,8 @@ fn with_separators<N>(inner: &Inner, children: Box<[N]>) -> Vec<(Separator, N)> 
 fn rewrite_children<N: Clone>(
     inner: &Inner,
     children: &[N],
-    mut edits: &[Edit],
-    rewrite: impl Fn(&N, &[Edit]) -> Vec<(Separator, N)>,
+    mut edits: &[TreeEdit],
+    rewrite: impl Fn(&N, &[TreeEdit]) -> Vec<(Separator, N)>,
 ) -> Rewritten<N> {
     let mut changed: Vec<(usize, Vec<(Separator, N)>)> = Vec::new();
     while let Some(edit) = edits.first() {
@@ -120,8 +120,8 @@ fn rewrite_children<N: Clone>(
 }
 
 /// The leaves that take the place of `leaf`.
-fn pack(leaf: Option<&Leaf>, edits: &[Edit]) -> Vec<(Separator, Leaf)> {
-    let mut builder = Builder::default();
+fn pack(leaf: Option<&Leaf>, edits: &[TreeEdit]) -> Vec<(Separator, Leaf)> {
+    let mut builder = TreeBuilder::default();
     let mut edits = edits.iter().peekable();
     let mut key = Vec::new();
     let block = leaf.map(Leaf::block);
@@ -140,7 +140,7 @@ fn pack(leaf: Option<&Leaf>, edits: &[Edit]) -> Vec<(Separator, Leaf)> {
     builder.into_leaves().0
 }
 
-fn push(builder: &mut Builder, edit: &Edit) {
+fn push(builder: &mut TreeBuilder, edit: &TreeEdit) {
     if let Some(value) = &edit.value {
         builder.push(&edit.key, value);
     }

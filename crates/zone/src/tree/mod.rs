@@ -15,10 +15,10 @@ use std::sync::Arc;
 use block::{Block, Position};
 use build::Separator;
 
-pub use block::Entry;
-pub use build::Builder;
-pub use cursor::Cursor;
-pub use edit::Edit;
+pub use block::TreeEntry;
+pub use build::TreeBuilder;
+pub use cursor::TreeCursor;
+pub use edit::TreeEdit;
 
 /// A leaf is closed when its keys and values reach this size, in octets before compression.
 /// Leaves of 1, 2 and 4 KiB cost the same memory.
@@ -126,18 +126,18 @@ impl Tree {
 
     /// A cursor at the entry of `key` or, where there is none, at its predecessor.
     #[inline]
-    pub fn seek(&self, key: &[u8]) -> Cursor<'_> {
-        Cursor::seek(self, key)
+    pub fn seek(&self, key: &[u8]) -> TreeCursor<'_> {
+        TreeCursor::seek(self, key)
     }
 
     /// A cursor before the first entry.
-    pub fn front(&self) -> Cursor<'_> {
-        Cursor::front(self)
+    pub fn front(&self) -> TreeCursor<'_> {
+        TreeCursor::front(self)
     }
 
     /// The first entry.
     #[inline]
-    pub fn first(&self) -> Option<Entry<'_>> {
+    pub fn first(&self) -> Option<TreeEntry<'_>> {
         let mut inner = match &self.root {
             Root::Empty => return None,
             Root::Leaf(leaf) => return Some(leaf.block().entry(0)),
@@ -152,7 +152,7 @@ impl Tree {
     }
 
     /// All entries in order.
-    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = TreeEntry<'_>> {
         let mut cursor = self.front();
         std::iter::from_fn(move || cursor.next())
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, Value};
+use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, ValueFormat};
 use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
 
 use super::fields::RdataFields;
@@ -75,14 +75,14 @@ fn parse_param(input: &mut RdataFields<'_>) -> FieldResult<Param> {
             "write key and a number from 0 to 65534",
         );
     }
-    let form = if name.starts_with(b"key") { Value::Opaque } else { value_of(key) };
+    let form = if name.starts_with(b"key") { ValueFormat::Opaque } else { value_of(key) };
     let wrong = || format!("has a bad value for {}", name.escape_ascii());
     let mut wire = Vec::new();
     push_value(form, value, &mut wire).ok_or_else(|| input.wrong(wrong(), help(form)))?;
     if check_value(key, &wire).is_err() {
         // A value given as octets is as it is; BIND and NSD also take an empty ech.
         match form {
-            Value::Opaque | Value::Base64 => input.violates(wrong(), help(value_of(key))),
+            ValueFormat::Opaque | ValueFormat::Base64 => input.violates(wrong(), help(value_of(key))),
             _ => return Err(input.wrong(wrong(), help(form))),
         }
     }
@@ -108,17 +108,17 @@ fn unknown_key(name: &[u8], input: &RdataFields<'_>) -> Box<FieldError> {
 }
 
 /// Appends the wire form of a value, which `check_value` then looks at.
-fn push_value(form: Value, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+fn push_value(form: ValueFormat, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match form {
-        Value::Text | Value::Opaque => string::unescape(text, out),
-        Value::Empty => text.is_empty().then_some(()),
-        Value::Port => push_list(text, out, number16).filter(|()| out.len() == 2),
-        Value::Base64 => octets::push_base64(text, out).ok(),
-        Value::Addrs4 => push_list(text, out, address::addr4),
-        Value::Addrs6 => push_list(text, out, address::addr6),
-        Value::Numbers => push_list(text, out, number16),
-        Value::Keys => push_keys(text, out),
-        Value::Identifiers(_) => push_identifiers(text, out),
+        ValueFormat::Text | ValueFormat::Opaque => string::unescape(text, out),
+        ValueFormat::Empty => text.is_empty().then_some(()),
+        ValueFormat::Port => push_list(text, out, number16).filter(|()| out.len() == 2),
+        ValueFormat::Base64 => octets::push_base64(text, out).ok(),
+        ValueFormat::Addrs4 => push_list(text, out, address::addr4),
+        ValueFormat::Addrs6 => push_list(text, out, address::addr6),
+        ValueFormat::Numbers => push_list(text, out, number16),
+        ValueFormat::Keys => push_keys(text, out),
+        ValueFormat::Identifiers(_) => push_identifiers(text, out),
     }
 }
 
@@ -165,18 +165,18 @@ fn push_identifiers(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     identifier.is_empty().then_some(())
 }
 
-fn help(form: Value) -> &'static str {
+fn help(form: ValueFormat) -> &'static str {
     match form {
-        Value::Keys => "write other keys with commas between, none twice, \"mandatory\" not among them",
-        Value::Identifiers(_) => "write identifiers of 1 to 255 octets with commas between",
-        Value::Empty => "this key has no value",
-        Value::Port => "write a number from 0 to 65535",
-        Value::Addrs4 => "write IPv4 addresses with commas between",
-        Value::Addrs6 => "write IPv6 addresses with commas between",
-        Value::Base64 => "write base64",
-        Value::Text => "this key needs a value",
-        Value::Numbers => "write different numbers from 0 to 65535 with commas between",
-        Value::Opaque => "write the octets of the value, escaped as in strings",
+        ValueFormat::Keys => "write other keys with commas between, none twice, \"mandatory\" not among them",
+        ValueFormat::Identifiers(_) => "write identifiers of 1 to 255 octets with commas between",
+        ValueFormat::Empty => "this key has no value",
+        ValueFormat::Port => "write a number from 0 to 65535",
+        ValueFormat::Addrs4 => "write IPv4 addresses with commas between",
+        ValueFormat::Addrs6 => "write IPv6 addresses with commas between",
+        ValueFormat::Base64 => "write base64",
+        ValueFormat::Text => "this key needs a value",
+        ValueFormat::Numbers => "write different numbers from 0 to 65535 with commas between",
+        ValueFormat::Opaque => "write the octets of the value, escaped as in strings",
     }
 }
 
@@ -207,19 +207,19 @@ pub(super) fn print(bytes: &[u8], out: &mut String) {
     }
 }
 
-fn print_value(form: Value, value: &[u8], out: &mut String) {
+fn print_value(form: ValueFormat, value: &[u8], out: &mut String) {
     match form {
-        Value::Empty => {}
-        Value::Text | Value::Opaque => string::print_bare(value, out),
-        Value::Port => number::print(value, out),
-        Value::Base64 => octets::print_base64(value, out),
-        Value::Addrs4 => print_list(value.chunks(4), out, address::print_addr4),
-        Value::Addrs6 => print_list(value.chunks(16), out, address::print_addr6),
-        Value::Numbers => print_list(value.chunks(2), out, number::print),
-        Value::Keys => {
+        ValueFormat::Empty => {}
+        ValueFormat::Text | ValueFormat::Opaque => string::print_bare(value, out),
+        ValueFormat::Port => number::print(value, out),
+        ValueFormat::Base64 => octets::print_base64(value, out),
+        ValueFormat::Addrs4 => print_list(value.chunks(4), out, address::print_addr4),
+        ValueFormat::Addrs6 => print_list(value.chunks(16), out, address::print_addr6),
+        ValueFormat::Numbers => print_list(value.chunks(2), out, number::print),
+        ValueFormat::Keys => {
             print_list(numbers(value), out, |key, out| write!(out, "{}", KeyName(key)).expect("a String takes all"))
         }
-        Value::Identifiers(_) => print_list(identifiers(value), out, print_identifier),
+        ValueFormat::Identifiers(_) => print_list(identifiers(value), out, print_identifier),
     }
 }
 

@@ -16,20 +16,20 @@ const ESCAPE: u8 = 1;
 
 /// A buffer that holds one key; reused from name to name.
 #[derive(Clone)]
-pub struct Key {
+pub struct CanonicalKey {
     bytes: [u8; MAX_KEY_LEN],
     len: u16,
 }
 
-impl Key {
+impl CanonicalKey {
     /// The key of the apex.
-    pub fn new() -> Key {
-        Key { bytes: [0; MAX_KEY_LEN], len: 0 }
+    pub fn new() -> CanonicalKey {
+        CanonicalKey { bytes: [0; MAX_KEY_LEN], len: 0 }
     }
 
     /// The key of `name` below an apex that is the last `apex_len` octets of its wire form.
-    pub fn from_name(name: NameRef<'_>, apex_len: usize) -> Key {
-        let mut key = Key::new();
+    pub fn from_name(name: NameRef<'_>, apex_len: usize) -> CanonicalKey {
+        let mut key = CanonicalKey::new();
         key.set(name.wire(), apex_len);
         key
     }
@@ -105,9 +105,9 @@ impl Key {
     }
 }
 
-impl Default for Key {
-    fn default() -> Key {
-        Key::new()
+impl Default for CanonicalKey {
+    fn default() -> CanonicalKey {
+        CanonicalKey::new()
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     fn key(text: &str) -> Vec<u8> {
         let name: Name = text.parse().expect("a good name");
-        Key::from_name(name.as_ref(), 1).as_bytes().to_vec()
+        CanonicalKey::from_name(name.as_ref(), 1).as_bytes().to_vec()
     }
 
     #[test]

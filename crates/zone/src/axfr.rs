@@ -2,12 +2,12 @@
 
 use wire::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::rrset::{Names, Place, RECORD_HEAD_LEN, Rrset};
-use crate::tree::{Entry, Tree};
-use crate::zone::{OWNER_ROOM, Zone};
+use crate::rrset::{MessageOffsets, Names, RECORD_HEAD_LEN, Rrset};
+use crate::tree::{Tree, TreeEntry};
+use crate::zone::{OWNER_BUFFER_LEN, Zone};
 
 /// A transfer of one version of a zone, which it holds to the end, whatever is published meanwhile.
-pub struct Transfer {
+pub struct AxfrStream {
     zone: Zone,
     id: [u8; 2],
     question: Box<[u8]>,
@@ -48,14 +48,14 @@ const MESSAGE_LEN: usize = 16_000;
 /// The message is full.
 struct Full;
 
-impl Transfer {
+impl AxfrStream {
     /// A transfer that answers the query with this id and question: name, type and class in wire form. `opt` is the OPT
     /// record in wire form for a client that sent one, else empty.
-    pub fn new(zone: Zone, id: [u8; 2], question: &[u8], opt: &[u8]) -> Transfer {
+    pub fn new(zone: Zone, id: [u8; 2], question: &[u8], opt: &[u8]) -> AxfrStream {
         // RFC 5936 3.4: names are compressed in a case-preserving manner, and clients ask in any case.
         let is_exact = question.starts_with(zone.owner(&zone.apex_entry()).wire());
         let apex = is_exact.then_some(HEADER_LEN);
-        Transfer { zone, id, question: question.into(), apex, opt: opt.into(), state: State::FirstSoa, records: 0 }
+        AxfrStream { zone, id, question: question.into(), apex, opt: opt.into(), state: State::FirstSoa, records: 0 }
     }
 
     /// Writes the next message into `out`, which holds at least 65,535 octets, and returns its length, without the
@@ -141,7 +141,7 @@ impl<'z> Writer<'z, '_> {
         Ok(())
     }
 
-    fn write_rrset(&mut self, rrset: &Rrset<'_>, place: Place) {
+    fn write_rrset(&mut self, rrset: &Rrset<'_>, place: MessageOffsets) {
         self.at = rrset.write(place, rrset.ttl, self.out, self.at);
         self.count += rrset.count as u16;
     }
@@ -173,7 +173,7 @@ impl<'z> Writer<'z, '_> {
         Ok(())
     }
 
-    fn push_node(&mut self, entry: &Entry<'z>, progress: &mut Progress) -> Result<(), Full> {
+    fn push_node(&mut self, entry: &TreeEntry<'z>, progress: &mut Progress) -> Result<(), Full> {
         let mut owner = Owner::new(entry);
         for (index, rrset) in self.zone.node(entry).rrsets().enumerate() {
             if progress.parts <= 2 * index {
@@ -254,28 +254,28 @@ impl<'z> Writer<'z, '_> {
 
 /// The owner of a node and where it and the apex stand in the message at hand.
 struct Owner<'e, 'z> {
-    entry: &'e Entry<'z>,
-    place: Option<Place>,
+    entry: &'e TreeEntry<'z>,
+    place: Option<MessageOffsets>,
 }
 
 impl<'e, 'z> Owner<'e, 'z> {
-    fn new(entry: &'e Entry<'z>) -> Owner<'e, 'z> {
+    fn new(entry: &'e TreeEntry<'z>) -> Owner<'e, 'z> {
         Owner { entry, place: None }
     }
 
     /// Lets `write` write records that begin with a pointer to this owner. The first ones in a message get its name
     /// instead, written out before the apex, in the place of the pointer.
-    fn write(&mut self, writer: &mut Writer<'_, '_>, write: impl FnOnce(&mut Writer<'_, '_>, Place)) {
+    fn write(&mut self, writer: &mut Writer<'_, '_>, write: impl FnOnce(&mut Writer<'_, '_>, MessageOffsets)) {
         if let Some(place) = self.place {
             return write(writer, place);
         }
-        let mut name = [0; OWNER_ROOM];
+        let mut name = [0; OWNER_BUFFER_LEN];
         let (labels, len) = writer.zone.write_owner(self.entry, writer.apex, &mut name);
         let start = writer.at;
         let apex = *writer.apex.get_or_insert(start + labels);
         // The apex itself is never written twice.
         let owner = if labels == 0 { apex } else { start };
-        let place = Place { owner, apex };
+        let place = MessageOffsets { owner, apex };
         writer.at += len - 2;
         write(writer, place);
         writer.out[start..start + len].copy_from_slice(&name[..len]);
