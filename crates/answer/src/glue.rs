@@ -101,7 +101,7 @@ impl<'z> Glue<'_, 'z> {
             return false;
         }
         // What the key has below the cut; labels are taken from its end.
-        let Some(mut rest) = entry.rest.strip_prefix(cut.rest) else { return false };
+        let Some(mut rest) = entry.suffix.strip_prefix(cut.suffix) else { return false };
         // As many steps as a name has labels and pointers.
         for _ in 0..wire::MAX_NAME_LEN {
             let Some(&len) = message.get(at) else { return false };

@@ -1,25 +1,31 @@
-//! Blocks: sorted keys with their values in one run of bytes, written once and searched in place.
+//! Blocks: the leaves and the separators of inner nodes. A block is one byte string of sorted keys with their values, searched
+//! in place without decoding.
 //!
-//! ```text
-//! count u16 | prefix_len u16 | prefix | heads [u32; count] | offsets [u16 or u32; count] | entries
-//! entry: rest_len u8 (255: a u16 follows) | rest | value up to the next entry
-//! ```
-//! A key is prefix + rest. A head is the first four octets of the rest as a big-endian number, so that a search
-//! touches one dense array before it touches an entry. Offsets count from the first entry and have four octets where
-//! the block is larger than 64 KiB (the top bit of the count says so). Numbers are little-endian.
+//! | field | type | contents |
+//! | --- | --- | --- |
+//! | count | u16 | the number of entries; top bit set: offsets are u32 (blocks over 64 KiB) |
+//! | prefix length | u16 | |
+//! | prefix | bytes | the common prefix of all keys, stored once |
+//! | heads | u32 per entry | the first four octets of each suffix, big-endian order, zero-padded |
+//! | offsets | u16 or u32 per entry | where each entry starts, counted from the first one |
+//! | entries | | suffix length (u8; 255: a u16 follows), suffix, value (ends where the next entry starts) |
+//!
+//! A key is prefix + suffix. A search compares heads, a dense array of few cache lines, and reads suffixes only where heads are
+//! equal. All numbers are little-endian.
 
 use std::cmp::Ordering;
 
 use crate::canonical_key::{CanonicalKey, label_count};
 
 const HEADER_LEN: usize = 4;
-/// So many heads, or fewer, are counted instead of halved: two cache lines.
-const COUNTED: usize = 32;
+/// Binary search narrows to at most this many heads (two cache lines), which are then scanned linearly.
+const LINEAR_SCAN_LEN: usize = 32;
+/// In the count: offsets are u32.
 const WIDE: u16 = 0x8000;
-/// The most entries a block may have.
+/// The most entries of a block.
 pub const MAX_COUNT: usize = 0x7fff;
 
-/// A block taken apart, ready to be searched.
+/// A view of an encoded block.
 #[derive(Clone, Copy)]
 pub struct Block<'b> {
     heads: &'b [[u8; 4]],
@@ -37,27 +43,27 @@ enum Offsets<'b> {
 /// One entry of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEntry<'b> {
-    /// What all keys of the block begin with.
+    /// The common prefix of all keys in the block.
     pub prefix: &'b [u8],
-    /// What follows it in this key.
-    pub rest: &'b [u8],
+    /// The rest of this key.
+    pub suffix: &'b [u8],
     /// The value.
     pub value: &'b [u8],
 }
 
-/// Where a key stands in a block.
+/// The result of a search for a key in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// The key is that of this entry.
-    At(usize),
-    /// The key sorts behind this entry and before the next one.
-    Behind(usize),
+pub enum SearchResult {
+    /// This entry has the key.
+    Found(usize),
+    /// The key sorts after this entry and before the next one.
+    After(usize),
     /// The key sorts before all entries.
-    Front,
+    BeforeFirst,
 }
 
 impl<'b> Block<'b> {
-    /// Takes a block apart. The bytes must come from [`Encoder`].
+    /// A view of `bytes`, which must be written by [`BlockEncoder`].
     #[inline]
     pub fn new(bytes: &'b [u8]) -> Block<'b> {
         let (header, rest) = bytes.split_at(HEADER_LEN);
@@ -72,7 +78,7 @@ impl<'b> Block<'b> {
         Block { heads: heads.as_chunks().0, offsets, prefix, entries }
     }
 
-    /// How many entries there are; never 0.
+    /// The number of entries; never 0.
     #[inline]
     pub fn count(&self) -> usize {
         self.heads.len()
@@ -83,39 +89,39 @@ impl<'b> Block<'b> {
     pub fn entry(&self, index: usize) -> TreeEntry<'b> {
         let start = self.offset(index);
         let end = if index + 1 < self.count() { self.offset(index + 1) } else { self.entries.len() };
-        let (rest, value) = split_rest(&self.entries[start..end]);
-        TreeEntry { prefix: self.prefix, rest, value }
+        let (suffix, value) = split_suffix(&self.entries[start..end]);
+        TreeEntry { prefix: self.prefix, suffix, value }
     }
 
-    /// Finds where `key` stands.
+    /// Finds `key` or its predecessor.
     #[inline]
-    pub fn search(&self, key: &[u8]) -> Position {
-        let Some((lead, rest)) = key.split_at_checked(self.prefix.len()) else {
-            // A key shorter than the prefix sorts behind all only if it is greater where they differ.
-            return if key < self.prefix { Position::Front } else { Position::Behind(self.count() - 1) };
+    pub fn search(&self, key: &[u8]) -> SearchResult {
+        let Some((lead, suffix)) = key.split_at_checked(self.prefix.len()) else {
+            // A key shorter than the prefix sorts after all entries only if it is greater at the first difference.
+            return if key < self.prefix { SearchResult::BeforeFirst } else { SearchResult::After(self.count() - 1) };
         };
         if lead != self.prefix {
-            return if lead < self.prefix { Position::Front } else { Position::Behind(self.count() - 1) };
+            return if lead < self.prefix { SearchResult::BeforeFirst } else { SearchResult::After(self.count() - 1) };
         }
-        let head = head(rest);
+        let head = head(suffix);
         let mut low = self.count_below(head);
-        // Few entries share a head: walk through those.
+        // Few entries share a head: compare their suffixes one by one.
         while low < self.count() && u32::from_le_bytes(self.heads[low]) == head {
-            match self.rest(low).cmp(rest) {
+            match self.suffix(low).cmp(suffix) {
                 Ordering::Less => low += 1,
-                Ordering::Equal => return Position::At(low),
+                Ordering::Equal => return SearchResult::Found(low),
                 Ordering::Greater => break,
             }
         }
-        low.checked_sub(1).map_or(Position::Front, Position::Behind)
+        low.checked_sub(1).map_or(SearchResult::BeforeFirst, SearchResult::After)
     }
 
-    /// How many heads are below `head`. Halves down to a cache line or two and counts those: a vectorised loop whose
-    /// misses overlap beats the last steps of a search, each of which waits for the one before.
+    /// The number of heads less than `head`: binary search down to two cache lines, then a linear count. The vectorised count
+    /// overlaps its cache misses; the last steps of a binary search would wait for one after the other.
     #[inline]
     fn count_below(&self, head: u32) -> usize {
         let (mut start, mut heads) = (0, self.heads);
-        while heads.len() > COUNTED {
+        while heads.len() > LINEAR_SCAN_LEN {
             let half = heads.len() / 2;
             if u32::from_le_bytes(heads[half]) < head {
                 start += half;
@@ -128,8 +134,8 @@ impl<'b> Block<'b> {
     }
 
     #[inline]
-    fn rest(&self, index: usize) -> &'b [u8] {
-        split_rest(&self.entries[self.offset(index)..]).0
+    fn suffix(&self, index: usize) -> &'b [u8] {
+        split_suffix(&self.entries[self.offset(index)..]).0
     }
 
     #[inline]
@@ -142,7 +148,7 @@ impl<'b> Block<'b> {
 }
 
 #[inline]
-fn split_rest(entry: &[u8]) -> (&[u8], &[u8]) {
+fn split_suffix(entry: &[u8]) -> (&[u8], &[u8]) {
     match entry[0] {
         255 => {
             let len = u16::from_le_bytes([entry[1], entry[2]]) as usize;
@@ -153,109 +159,109 @@ fn split_rest(entry: &[u8]) -> (&[u8], &[u8]) {
 }
 
 #[inline]
-fn head(rest: &[u8]) -> u32 {
-    match rest.first_chunk::<4>() {
+fn head(suffix: &[u8]) -> u32 {
+    match suffix.first_chunk::<4>() {
         Some(&chunk) => u32::from_be_bytes(chunk),
-        None => rest.iter().enumerate().fold(0, |head, (i, &octet)| head | u32::from(octet) << (24 - 8 * i)),
+        None => suffix.iter().enumerate().fold(0, |head, (i, &octet)| head | u32::from(octet) << (24 - 8 * i)),
     }
 }
 
 impl TreeEntry<'_> {
-    /// How the key of this entry compares with `key`.
+    /// Compares the key of this entry with `key`.
     pub fn cmp_key(&self, key: &[u8]) -> Ordering {
         match key.split_at_checked(self.prefix.len()) {
-            Some((lead, rest)) => self.prefix.cmp(lead).then_with(|| self.rest.cmp(rest)),
-            // The key is shorter than the prefix: what decides is within the prefix, and a proper prefix sorts first.
+            Some((lead, rest)) => self.prefix.cmp(lead).then_with(|| self.suffix.cmp(rest)),
+            // `key` is shorter than the prefix, so the order is decided within the prefix; a proper prefix sorts first.
             None => self.prefix.cmp(key),
         }
     }
 
-    /// Whether the key of this entry begins with `key`: it is at or below that name.
+    /// Whether `key` is a prefix of this entry's key: the entry is at or below that name.
     #[inline]
     pub fn is_at_or_below(&self, key: &[u8]) -> bool {
         match key.split_at_checked(self.prefix.len()) {
-            Some((lead, rest)) => lead == self.prefix && self.rest.starts_with(rest),
+            Some((lead, rest)) => lead == self.prefix && self.suffix.starts_with(rest),
             None => self.prefix.starts_with(key),
         }
     }
 
-    /// Whether `key` begins with the key of this entry: it is at or below this name.
+    /// Whether this entry's key is a prefix of `key`: that name is at or below the entry.
     #[inline]
     pub fn is_prefix_of(&self, key: &[u8]) -> bool {
         key.split_at_checked(self.prefix.len())
-            .is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.rest))
+            .is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.suffix))
     }
 
-    /// Whether this is the entry of `key`.
+    /// Whether this entry has the key `key`.
     #[inline]
     pub fn is_key(&self, key: &[u8]) -> bool {
         self.key_len() == key.len() && self.is_prefix_of(key)
     }
 
-    /// How many labels the key has.
+    /// The number of labels in the key.
     pub fn label_count(&self) -> usize {
-        label_count(self.prefix) + label_count(self.rest)
+        label_count(self.prefix) + label_count(self.suffix)
     }
 
-    /// How many leading octets the key of this entry shares with `key`.
+    /// The length of the common prefix of this entry's key and `key`, in octets.
     #[inline]
     pub fn common_len(&self, key: &[u8]) -> usize {
         let common = common_len(self.prefix, key);
-        if common < self.prefix.len() { common } else { common + common_len(self.rest, &key[common..]) }
+        if common < self.prefix.len() { common } else { common + common_len(self.suffix, &key[common..]) }
     }
 
-    /// The length of the key.
+    /// The length of the key, in octets.
     #[inline]
     pub fn key_len(&self) -> usize {
-        self.prefix.len() + self.rest.len()
+        self.prefix.len() + self.suffix.len()
     }
 
-    /// Makes `key` the key. Handing out a new one would copy all the room that it has.
+    /// Copies the key into `key`. Returning a [`CanonicalKey`] would copy its whole buffer.
     pub fn copy_key(&self, key: &mut CanonicalKey) {
-        key.set_joined(self.prefix, self.rest);
+        key.set_joined(self.prefix, self.suffix);
     }
 
     /// Appends the key to `out`.
     pub fn append_key(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.prefix);
-        out.extend_from_slice(self.rest);
+        out.extend_from_slice(self.suffix);
     }
 }
 
-/// How many leading octets two strings share.
+/// The length of the common prefix of two byte strings.
 #[inline]
 pub fn common_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-//----------- Encoder ----------------------------------------------------------
+//----------- BlockEncoder ----------------------------------------------------------
 
-/// Collects entries in the order of their keys and writes blocks.
+/// Encodes blocks from entries in key order.
 #[derive(Default)]
-pub struct Encoder {
-    /// Keys and values, one after the other.
+pub struct BlockEncoder {
+    /// Keys and values, concatenated.
     bytes: Vec<u8>,
-    /// (key start, key length, end of the value) of each entry.
+    /// Per entry: start of the key, length of the key, end of the value.
     entries: Vec<(usize, usize, usize)>,
     block: Vec<u8>,
 }
 
-impl Encoder {
-    /// Adds an entry behind those that are there.
+impl BlockEncoder {
+    /// Appends an entry; its key must sort after all others.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
-        debug_assert!(self.entries.is_empty() || self.key(self.entries.len() - 1) < key, "keys come in order");
+        debug_assert!(self.entries.is_empty() || self.key(self.entries.len() - 1) < key, "keys are in order");
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.entries.push((start, key.len(), self.bytes.len()));
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many octets keys and values have; the block will have fewer.
+    /// The octets of all keys and values, before the common prefix is removed.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -266,7 +272,7 @@ impl Encoder {
         &self.bytes[start..start + len]
     }
 
-    /// Writes a block of the entries and forgets them; there must be at least one and at most [`MAX_COUNT`].
+    /// Encodes the entries, 1 to [`MAX_COUNT`] of them, as a block and clears the encoder.
     pub fn finish(&mut self) -> &[u8] {
         let count = self.entries.len();
         assert!((1..=MAX_COUNT).contains(&count), "a block has 1 to {MAX_COUNT} entries");
@@ -282,7 +288,7 @@ impl Encoder {
         }
         self.write_offsets(prefix_len, wide);
         for &(start, key_len, end) in &self.entries {
-            write_rest_len(key_len - prefix_len, &mut self.block);
+            write_suffix_len(key_len - prefix_len, &mut self.block);
             self.block.extend_from_slice(&self.bytes[start + prefix_len..end]);
         }
         self.bytes.clear();
@@ -297,13 +303,13 @@ impl Encoder {
                 true => self.block.extend_from_slice(&offset.to_le_bytes()),
                 false => self.block.extend_from_slice(&(offset as u16).to_le_bytes()),
             }
-            let rest_len = key_len - prefix_len;
-            offset += (if rest_len < 255 { 1 } else { 3 } + end - start - prefix_len) as u32;
+            let suffix_len = key_len - prefix_len;
+            offset += (if suffix_len < 255 { 1 } else { 3 } + end - start - prefix_len) as u32;
         }
     }
 }
 
-fn write_rest_len(len: usize, out: &mut Vec<u8>) {
+fn write_suffix_len(len: usize, out: &mut Vec<u8>) {
     match u8::try_from(len) {
         Ok(len) if len < 255 => out.push(len),
         _ => {
@@ -318,7 +324,7 @@ mod tests {
     use super::*;
 
     fn block(keys: &[&[u8]]) -> Vec<u8> {
-        let mut encoder = Encoder::default();
+        let mut encoder = BlockEncoder::default();
         for (i, key) in keys.iter().enumerate() {
             encoder.push(key, &[i as u8; 3]);
         }
@@ -329,36 +335,36 @@ mod tests {
     fn search_finds_the_entry_or_its_predecessor() {
         let bytes = block(&[b"aab", b"aabaaaa", b"aabaaab", b"aac", b"aad"]);
         let block = Block::new(&bytes);
-        for (key, position) in [
-            (&b"aab"[..], Position::At(0)),
-            (b"aabaaaa", Position::At(1)),
-            (b"aabaaaaz", Position::Behind(1)),
-            (b"aabaaab", Position::At(2)),
-            (b"aabb", Position::Behind(2)),
-            (b"aad", Position::At(4)),
-            (b"ab", Position::Behind(4)),
-            (b"a", Position::Front),
-            (b"aa", Position::Front),
-            (b"aaa", Position::Front),
-            (b"b", Position::Behind(4)),
-            (b"", Position::Front),
+        for (key, result) in [
+            (&b"aab"[..], SearchResult::Found(0)),
+            (b"aabaaaa", SearchResult::Found(1)),
+            (b"aabaaaaz", SearchResult::After(1)),
+            (b"aabaaab", SearchResult::Found(2)),
+            (b"aabb", SearchResult::After(2)),
+            (b"aad", SearchResult::Found(4)),
+            (b"ab", SearchResult::After(4)),
+            (b"a", SearchResult::BeforeFirst),
+            (b"aa", SearchResult::BeforeFirst),
+            (b"aaa", SearchResult::BeforeFirst),
+            (b"b", SearchResult::After(4)),
+            (b"", SearchResult::BeforeFirst),
         ] {
-            assert_eq!(block.search(key), position, "{key:?}");
+            assert_eq!(block.search(key), result, "{key:?}");
         }
-        assert_eq!(block.entry(2).rest, b"baaab");
+        assert_eq!(block.entry(2).suffix, b"baaab");
         assert_eq!(block.entry(4).value, [4; 3]);
     }
 
     #[test]
     fn large_values_and_long_keys() {
-        let mut encoder = Encoder::default();
+        let mut encoder = BlockEncoder::default();
         encoder.push(&[b'a'; 300], &vec![1; 70_000]);
         encoder.push(&[b'b'; 400], &vec![2; 70_000]);
         let bytes = encoder.finish().to_vec();
         let block = Block::new(&bytes);
-        assert_eq!(block.entry(1).rest.len(), 400);
+        assert_eq!(block.entry(1).suffix.len(), 400);
         assert_eq!(block.entry(1).value, vec![2; 70_000]);
-        assert_eq!(block.search(&[b'b'; 400]), Position::At(1));
+        assert_eq!(block.search(&[b'b'; 400]), SearchResult::Found(1));
     }
 
     #[test]

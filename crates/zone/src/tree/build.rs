@@ -1,23 +1,23 @@
-//! Building a tree from the bottom up, from entries that come in order.
+//! Bulk loading: builds a tree bottom-up from sorted entries.
 
 use std::sync::Arc;
 
-use super::block::{Encoder, common_len};
+use super::block::{BlockEncoder, common_len};
 use super::{Children, FAN_OUT, Inner, LEAF_SIZE, Leaf, MAX_DEPTH, Root, Tree};
 
-/// Takes entries in the order of their keys and packs them into leaves.
+/// Builds leaves from entries in key order.
 #[derive(Default)]
 pub struct TreeBuilder {
-    encoder: Encoder,
+    encoder: BlockEncoder,
     leaves: Vec<(Separator, Leaf)>,
     last_key: Vec<u8>,
 }
 
-/// A key at or before the first one of a node and behind all of the node before it.
+/// A lower bound: at or before the first key of a node, and after all keys of the preceding node.
 pub(crate) type Separator = Box<[u8]>;
 
 impl TreeBuilder {
-    /// Adds an entry; its key must sort behind all before it.
+    /// Appends an entry; its key must sort after all others.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         if self.encoder.count() > 0 && self.encoder.size() + key.len() + value.len() > LEAF_SIZE {
             self.close_leaf();
@@ -30,7 +30,7 @@ impl TreeBuilder {
         TreeBuilder::join([self])
     }
 
-    /// The tree of what several builders took, each a range of keys behind that of the one before.
+    /// The tree of the entries of several builders, whose key ranges are in ascending order.
     pub fn join(builders: impl IntoIterator<Item = TreeBuilder>) -> Tree {
         let mut leaves: Vec<(Separator, Leaf)> = Vec::new();
         let mut last_key = Vec::new();
@@ -44,7 +44,7 @@ impl TreeBuilder {
             }
             leaves.append(&mut more);
         }
-        Tree { root: grow(leaves) }
+        Tree { root: build_root(leaves) }
     }
 
     /// The leaves and the last key.
@@ -63,33 +63,33 @@ impl TreeBuilder {
     }
 }
 
-/// The shortest key that is greater than `last` and not greater than `first`.
+/// The shortest key greater than `last` and not greater than `first`.
 pub(super) fn separate(last: &[u8], first: &[u8]) -> Separator {
     let len = (common_len(last, first) + 1).min(first.len());
     first[..len].into()
 }
 
-/// Stacks inner nodes over leaves until there is one root.
-pub(super) fn grow(mut leaves: Vec<(Separator, Leaf)>) -> Root {
+/// Builds levels of inner nodes over `leaves` up to a single root.
+pub(super) fn build_root(mut leaves: Vec<(Separator, Leaf)>) -> Root {
     match leaves.len() {
         0 => Root::Empty,
         1 => Root::Leaf(leaves.remove(0).1),
-        _ => grow_inner(group(leaves, Children::Leaf)),
+        _ => build_levels(group(leaves, Children::Leaf)),
     }
 }
 
-/// Stacks inner nodes over inner nodes until there is one root; there must be at least one.
-pub(super) fn grow_inner(mut nodes: Vec<(Separator, Arc<Inner>)>) -> Root {
+/// Builds levels of inner nodes over `nodes`, at least one, up to a single root.
+pub(super) fn build_levels(mut nodes: Vec<(Separator, Arc<Inner>)>) -> Root {
     for _ in 0..MAX_DEPTH {
         if nodes.len() == 1 {
             return Root::Inner(nodes.remove(0).1);
         }
         nodes = group(nodes, Children::Inner);
     }
-    unreachable!("{MAX_DEPTH} levels hold more nodes than memory does")
+    unreachable!("{MAX_DEPTH} levels hold more nodes than fit in memory")
 }
 
-/// Makes inner nodes of at most [`FAN_OUT`] children, as even as can be.
+/// Groups nodes under inner nodes of at most [`FAN_OUT`] children, evenly.
 pub(super) fn group<N>(
     nodes: Vec<(Separator, N)>,
     wrap: impl Fn(Box<[N]>) -> Children,
@@ -107,7 +107,7 @@ pub(super) fn group<N>(
 }
 
 fn inner(mut separators: Vec<Separator>, children: Children) -> (Separator, Arc<Inner>) {
-    let mut encoder = Encoder::default();
+    let mut encoder = BlockEncoder::default();
     for separator in &separators[1..] {
         encoder.push(separator, &[]);
     }

@@ -1,38 +1,38 @@
-//! Walking through a tree in both directions.
+//! Cursors: search, and iteration in both directions.
 
-use super::block::{Block, Position, TreeEntry};
+use super::block::{Block, SearchResult, TreeEntry};
 use super::{Children, Inner, MAX_DEPTH, Root, Tree};
 use crate::canonical_key::CanonicalKey;
 
-/// A place in a tree: at an entry, before the first one or behind the last one.
+/// A position in a tree: at an entry, before the first or after the last one.
 ///
-/// It knows its leaf, not the way there: most searches end in one leaf, and who walks on finds the next one anew.
+/// It keeps its leaf but not the path from the root: most searches stay in one leaf, so stepping to the next leaf searches again.
 #[derive(Clone)]
 pub struct TreeCursor<'t> {
     tree: &'t Tree,
     block: Option<Block<'t>>,
     /// The index of the entry in the block, plus one; 0 is before the first.
-    place: usize,
+    position: usize,
     exact: bool,
 }
 
-/// The inner nodes from the root to a leaf, each with the index of the child taken.
+/// The inner nodes from the root to a leaf, each with the index of the child on the path, and their number.
 type Path<'t> = ([Option<(&'t Inner, usize)>; MAX_DEPTH], usize);
 
 impl<'t> TreeCursor<'t> {
     pub(super) fn front(tree: &'t Tree) -> TreeCursor<'t> {
-        TreeCursor { tree, block: tree.leaf(b""), place: 0, exact: false }
+        TreeCursor { tree, block: tree.leaf(b""), position: 0, exact: false }
     }
 
     #[inline]
     pub(super) fn seek(tree: &'t Tree, key: &[u8]) -> TreeCursor<'t> {
-        let mut cursor = TreeCursor { tree, block: tree.leaf(key), place: 0, exact: false };
+        let mut cursor = TreeCursor { tree, block: tree.leaf(key), position: 0, exact: false };
         if let Some(block) = cursor.block {
             match block.search(key) {
-                Position::At(index) => (cursor.place, cursor.exact) = (index + 1, true),
-                Position::Behind(index) => cursor.place = index + 1,
-                // All keys of this leaf are greater: separators are shortened, so the predecessor is next door.
-                Position::Front => {
+                SearchResult::Found(index) => (cursor.position, cursor.exact) = (index + 1, true),
+                SearchResult::After(index) => cursor.position = index + 1,
+                // All keys of this leaf are greater, as separators are shortened: the predecessor is in the preceding leaf.
+                SearchResult::BeforeFirst => {
                     cursor.step_leaf(false);
                 }
             }
@@ -40,26 +40,26 @@ impl<'t> TreeCursor<'t> {
         cursor
     }
 
-    /// Whether the key sought is that of the entry.
+    /// Whether the entry has exactly the key of the search.
     #[inline]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// A cursor at the entry of `key`. Names that are near in the tree are mostly in this leaf: it is looked at first.
+    /// A cursor at the entry of `key`, if it exists. Searches the current leaf first: nearby names are mostly in the same leaf.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<TreeCursor<'t>> {
-        if let Some(Position::At(index)) = self.block.map(|block| block.search(key)) {
-            return Some(TreeCursor { place: index + 1, exact: true, ..self.clone() });
+        if let Some(SearchResult::Found(index)) = self.block.map(|block| block.search(key)) {
+            return Some(TreeCursor { position: index + 1, exact: true, ..self.clone() });
         }
         Some(self.tree.seek(key)).filter(TreeCursor::is_exact)
     }
 
-    /// The entry here; `None` before the first and behind the last.
+    /// The entry at the cursor; `None` before the first and after the last.
     #[inline]
     pub fn entry(&self) -> Option<TreeEntry<'t>> {
         let block = self.block.as_ref()?;
-        let index = self.place.checked_sub(1)?;
+        let index = self.position.checked_sub(1)?;
         (index < block.count()).then(|| block.entry(index))
     }
 
@@ -69,29 +69,29 @@ impl<'t> TreeCursor<'t> {
     pub fn next(&mut self) -> Option<TreeEntry<'t>> {
         self.exact = false;
         let count = self.block.as_ref()?.count();
-        if self.place < count {
-            self.place += 1;
-        } else if self.place > count || !self.step_leaf(true) {
-            self.place = count + 1;
+        if self.position < count {
+            self.position += 1;
+        } else if self.position > count || !self.step_leaf(true) {
+            self.position = count + 1;
             return None;
         }
         self.entry()
     }
 
-    /// Moves to the entry before and returns it.
+    /// Moves to the preceding entry and returns it.
     #[inline]
     pub fn prev(&mut self) -> Option<TreeEntry<'t>> {
         self.exact = false;
-        if self.place > 1 {
-            self.place -= 1;
-        } else if self.place == 0 || !self.step_leaf(false) {
-            self.place = 0;
+        if self.position > 1 {
+            self.position -= 1;
+        } else if self.position == 0 || !self.step_leaf(false) {
+            self.position = 0;
             return None;
         }
         self.entry()
     }
 
-    /// Moves to the first entry of the next leaf or the last one of the leaf before; false where there is none.
+    /// Moves to the first entry of the next leaf, or to the last one of the preceding leaf; false if there is none.
     #[cold]
     fn step_leaf(&mut self, forward: bool) -> bool {
         let Some((path, depth)) = self.path() else { return false };
@@ -99,7 +99,7 @@ impl<'t> TreeCursor<'t> {
             let next = if forward { index + 1 } else { index.wrapping_sub(1) };
             if next < inner.child_count() {
                 let block = edge_leaf(inner, next, forward);
-                self.place = if forward { 1 } else { block.count() };
+                self.position = if forward { 1 } else { block.count() };
                 self.block = Some(block);
                 return true;
             }
@@ -107,7 +107,7 @@ impl<'t> TreeCursor<'t> {
         false
     }
 
-    /// The way to the leaf at hand.
+    /// The path to the current leaf.
     fn path(&self) -> Option<Path<'t>> {
         let Root::Inner(root) = &self.tree.root else { return None };
         let mut key = CanonicalKey::new();

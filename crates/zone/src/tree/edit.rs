@@ -1,8 +1,8 @@
-//! Changing a tree: a new version that shares all but the touched paths with the old one.
+//! Applying edits: a new version of the tree that shares all unchanged nodes with the old one.
 
 use std::sync::Arc;
 
-use super::build::{Separator, TreeBuilder, group, grow, grow_inner};
+use super::build::{Separator, TreeBuilder, build_levels, build_root, group};
 use super::{Children, Inner, LEAF_SIZE, Leaf, Root, Tree};
 
 /// One change: the new value of a key, or its removal.
@@ -10,33 +10,33 @@ use super::{Children, Inner, LEAF_SIZE, Leaf, Root, Tree};
 pub struct TreeEdit {
     /// The key.
     pub key: Box<[u8]>,
-    /// The value it gets; `None` removes the entry.
+    /// The new value; `None` removes the entry.
     pub value: Option<Box<[u8]>>,
 }
 
-/// A leaf that shrinks below this size, in octets, is joined with a small neighbour.
+/// Adjacent leaves smaller than this, in octets, are merged.
 const SMALL_LEAF: usize = LEAF_SIZE / 3;
 
 impl Tree {
-    /// The tree with `edits` made, which must be sorted by key, each key once. O(edits), not O(tree).
+    /// The tree after `edits`, which must be sorted by key without duplicates. The cost depends on the edits, not on the tree.
     pub fn apply(&self, edits: &[TreeEdit]) -> Tree {
-        debug_assert!(edits.is_sorted_by(|a, b| a.key < b.key), "edits are sorted, each key once");
+        debug_assert!(edits.is_sorted_by(|a, b| a.key < b.key), "edits are sorted, without duplicate keys");
         if edits.is_empty() {
             return self.clone();
         }
         let root = match &self.root {
-            Root::Empty => grow(pack(None, edits)),
-            Root::Leaf(leaf) => grow(pack(Some(leaf), edits)),
+            Root::Empty => build_root(rewrite_leaf(None, edits)),
+            Root::Leaf(leaf) => build_root(rewrite_leaf(Some(leaf), edits)),
             Root::Inner(inner) => match rewrite(inner, edits) {
                 nodes if nodes.is_empty() => Root::Empty,
-                nodes => collapse(grow_inner(nodes)),
+                nodes => collapse(build_levels(nodes)),
             },
         };
         Tree { root }
     }
 }
 
-/// Takes away levels that have a single child.
+/// Removes top levels that have a single child.
 fn collapse(mut root: Root) -> Root {
     loop {
         root = match &root {
@@ -49,28 +49,30 @@ fn collapse(mut root: Root) -> Root {
     }
 }
 
-/// The nodes that take the place of `inner`: none, one, or more where it was split.
+/// The replacements of `inner`: none if it became empty, several if it was split.
 fn rewrite(inner: &Inner, edits: &[TreeEdit]) -> Vec<(Separator, Arc<Inner>)> {
     match &inner.children {
         Children::Inner(nodes) => match rewrite_children(inner, nodes, edits, |node, edits| rewrite(node, edits)) {
             Rewritten::InPlace(nodes) => same_shape(inner, Children::Inner(nodes)),
             Rewritten::Reshaped(nodes) => group(nodes, Children::Inner),
         },
-        Children::Leaf(leaves) => match rewrite_children(inner, leaves, edits, |leaf, edits| pack(Some(leaf), edits)) {
-            Rewritten::InPlace(leaves) if !leaves.iter().any(Leaf::is_small) => {
-                same_shape(inner, Children::Leaf(leaves))
+        Children::Leaf(leaves) => {
+            match rewrite_children(inner, leaves, edits, |leaf, edits| rewrite_leaf(Some(leaf), edits)) {
+                Rewritten::InPlace(leaves) if !leaves.iter().any(Leaf::is_small) => {
+                    same_shape(inner, Children::Leaf(leaves))
+                }
+                Rewritten::InPlace(leaves) => group(merge_small(with_separators(inner, leaves)), Children::Leaf),
+                Rewritten::Reshaped(leaves) => group(merge_small(leaves), Children::Leaf),
             }
-            Rewritten::InPlace(leaves) => group(join_small(with_separators(inner, leaves)), Children::Leaf),
-            Rewritten::Reshaped(leaves) => group(join_small(leaves), Children::Leaf),
-        },
+        }
     }
 }
 
-/// The children of a node after a change.
+/// The children of a node after its edits.
 enum Rewritten<N> {
     /// One for each old one: the separators still hold.
     InPlace(Box<[N]>),
-    /// Split or emptied ones among them.
+    /// At least one child was split or became empty.
     Reshaped(Vec<(Separator, N)>),
 }
 
@@ -78,13 +80,13 @@ fn same_shape(inner: &Inner, children: Children) -> Vec<(Separator, Arc<Inner>)>
     vec![(Separator::default(), Arc::new(Inner { separators: inner.separators.clone(), children }))]
 }
 
-/// Children with their lower bounds, the first of which the caller knows.
+/// Pairs each child with its separator; that of the first child is left empty, as the caller knows it.
 fn with_separators<N>(inner: &Inner, children: Box<[N]>) -> Vec<(Separator, N)> {
     let separator = |index: usize| index.checked_sub(1).map_or(Separator::default(), |at| inner.separator(at));
     children.into_iter().enumerate().map(|(index, child)| (separator(index), child)).collect()
 }
 
-/// Hands each child its edits; children without any are shared.
+/// Applies to each child the edits in its key range; children without edits are shared.
 fn rewrite_children<N: Clone>(
     inner: &Inner,
     children: &[N],
@@ -110,7 +112,7 @@ fn rewrite_children<N: Clone>(
     }
     let mut nodes: Vec<_> = with_separators(inner, nodes.into()).into_iter().map(|node| vec![node]).collect();
     for (index, mut with) in changed {
-        // What stands first keeps the lower bound of the old child.
+        // The first replacement keeps the separator of the old child.
         if let Some((separator, _)) = with.first_mut() {
             *separator = std::mem::take(&mut nodes[index][0].0);
         }
@@ -119,8 +121,8 @@ fn rewrite_children<N: Clone>(
     Rewritten::Reshaped(nodes.into_iter().flatten().collect())
 }
 
-/// The leaves that take the place of `leaf`.
-fn pack(leaf: Option<&Leaf>, edits: &[TreeEdit]) -> Vec<(Separator, Leaf)> {
+/// The replacements of `leaf`: its entries merged with the edits.
+fn rewrite_leaf(leaf: Option<&Leaf>, edits: &[TreeEdit]) -> Vec<(Separator, Leaf)> {
     let mut builder = TreeBuilder::default();
     let mut edits = edits.iter().peekable();
     let mut key = Vec::new();
@@ -152,20 +154,20 @@ impl Leaf {
     }
 }
 
-/// Joins neighbours that have both become small.
-fn join_small(leaves: Vec<(Separator, Leaf)>) -> Vec<(Separator, Leaf)> {
+/// Merges adjacent leaves that are both small.
+fn merge_small(leaves: Vec<(Separator, Leaf)>) -> Vec<(Separator, Leaf)> {
     let mut out: Vec<(Separator, Leaf)> = Vec::with_capacity(leaves.len());
     for (separator, leaf) in leaves {
         match out.last_mut() {
-            Some((_, last)) if last.is_small() && leaf.is_small() => *last = join(last, &leaf),
+            Some((_, last)) if last.is_small() && leaf.is_small() => *last = merge(last, &leaf),
             _ => out.push((separator, leaf)),
         }
     }
     out
 }
 
-fn join(left: &Leaf, right: &Leaf) -> Leaf {
-    let mut encoder = super::block::Encoder::default();
+fn merge(left: &Leaf, right: &Leaf) -> Leaf {
+    let mut encoder = super::block::BlockEncoder::default();
     let mut key = Vec::new();
     for block in [left.block(), right.block()] {
         for entry in (0..block.count()).map(|index| block.entry(index)) {

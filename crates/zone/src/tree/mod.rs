@@ -1,8 +1,12 @@
-//! The tree: a persistent B+-tree from keys to values, both plain bytes.
+//! A persistent (copy-on-write) B+-tree from byte-string keys to byte-string values. It knows no DNS; used by [`crate::Zone`].
 //!
-//! Nodes never change: [`Tree::apply`] makes new ones along the touched paths and shares the rest, so that old
-//! versions stay whole for as long as somebody holds them. Leaves are blocks of some 3 KiB (see [`block`]).
-//! It knows nothing of DNS but that keys are ordered; used by [`crate::Zone`].
+//! | node | contents | size |
+//! | --- | --- | --- |
+//! | leaf | a [`block`] of sorted keys with their values | about 3 KiB |
+//! | inner node | a [`block`] of separator keys, and pointers to its children | up to 128 children |
+//!
+//! Nodes are immutable. [`Tree::apply`] copies the nodes on the paths from the root to the changed leaves and shares all others
+//! with the old version, which stays valid for as long as it is referenced.
 
 pub mod block;
 mod build;
@@ -12,7 +16,7 @@ mod prefetch;
 
 use std::sync::Arc;
 
-use block::{Block, Position};
+use block::{Block, SearchResult};
 use build::Separator;
 
 pub use block::TreeEntry;
@@ -20,15 +24,15 @@ pub use build::TreeBuilder;
 pub use cursor::TreeCursor;
 pub use edit::TreeEdit;
 
-/// A leaf is closed when its keys and values reach this size, in octets before compression.
-/// Leaves of 1, 2 and 4 KiB cost the same memory.
+/// The most octets of keys and values in a leaf, before the common prefix is removed; a single larger entry gets a leaf of its own.
+/// Leaves of 1, 2 and 4 KiB take the same memory per record.
 const LEAF_SIZE: usize = 3072;
-/// The most children of an inner node. An update copies one node a level, so wide is not free.
+/// The most children of an inner node. An update copies one node per level, so a higher fan-out costs more per update.
 const FAN_OUT: usize = 128;
-/// The most levels of inner nodes: nodes are split in halves, so six levels hold more leaves than memory does.
+/// The most levels of inner nodes. Split nodes are at least half full, so six levels hold more leaves than fit in memory.
 const MAX_DEPTH: usize = 6;
 
-/// A leaf: a block, shared between versions.
+/// A leaf: a block, shared between versions of the tree.
 #[derive(Clone)]
 pub(crate) struct Leaf(Arc<[u8]>);
 
@@ -41,8 +45,8 @@ impl Leaf {
 
 /// An inner node.
 pub(crate) struct Inner {
-    /// A block of separators without values: child `i + 1` holds the keys from separator `i` on.
-    /// Empty where there is one child. Shared with the versions before while no child is split.
+    /// A block of separator keys without values: all keys in child `i + 1` are at or after separator `i`, those in child `i` before.
+    /// Empty for a single child. Shared with older versions until a child is split or removed.
     separators: Arc<[u8]>,
     children: Children,
 }
@@ -60,8 +64,8 @@ impl Inner {
             return 0;
         }
         match Block::new(&self.separators).search(key) {
-            Position::At(index) | Position::Behind(index) => index + 1,
-            Position::Front => 0,
+            SearchResult::Found(index) | SearchResult::After(index) => index + 1,
+            SearchResult::BeforeFirst => 0,
         }
     }
 
@@ -86,14 +90,14 @@ enum Root {
     Inner(Arc<Inner>),
 }
 
-/// An immutable ordered map; cloning it is cheap and shares everything.
+/// An immutable ordered map. A clone shares all nodes.
 #[derive(Clone)]
 pub struct Tree {
     root: Root,
 }
 
 impl Tree {
-    /// A tree without entries.
+    /// The empty tree.
     pub const fn empty() -> Tree {
         Tree { root: Root::Empty }
     }
@@ -102,12 +106,12 @@ impl Tree {
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let leaf = self.leaf(key)?;
         match leaf.search(key) {
-            Position::At(index) => Some(leaf.entry(index).value),
+            SearchResult::Found(index) => Some(leaf.entry(index).value),
             _ => None,
         }
     }
 
-    /// The leaf that holds `key`, if it is anywhere.
+    /// The leaf whose key range includes `key`; `None` in an empty tree.
     #[inline]
     fn leaf(&self, key: &[u8]) -> Option<Block<'_>> {
         let mut inner = match &self.root {
@@ -124,7 +128,7 @@ impl Tree {
         }
     }
 
-    /// A cursor at the entry of `key` or, where there is none, at its predecessor.
+    /// A cursor at the entry of `key`, or at its predecessor if there is none.
     #[inline]
     pub fn seek(&self, key: &[u8]) -> TreeCursor<'_> {
         TreeCursor::seek(self, key)
@@ -151,18 +155,18 @@ impl Tree {
         }
     }
 
-    /// All entries in order.
+    /// All entries in key order.
     pub fn iter(&self) -> impl Iterator<Item = TreeEntry<'_>> {
         let mut cursor = self.front();
         std::iter::from_fn(move || cursor.next())
     }
 
-    /// Whether there are no entries.
+    /// Whether the tree has no entries.
     pub fn is_empty(&self) -> bool {
         matches!(self.root, Root::Empty)
     }
 
-    /// How many octets the nodes have on the heap, without the allocator's overhead.
+    /// The heap size of all nodes in octets, without allocator overhead.
     pub fn heap_size(&self) -> usize {
         fn inner_size(inner: &Inner) -> usize {
             size_of::<Inner>()

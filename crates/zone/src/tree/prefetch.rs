@@ -1,21 +1,21 @@
-//! Fetching a leaf before it is searched: in a zone that is larger than the caches the wait for memory is most of what a
-//! lookup costs, and the waits of several lookups can overlap. The benchmark `respond` shows what it is worth.
+//! Prefetching of leaves: in a zone larger than the CPU caches a lookup mostly waits for memory, and the waits of several lookups
+//! can overlap. The benchmark `respond` measures the gain.
 #![allow(unsafe_code)]
 
 use super::{Children, Inner, Root, Tree};
 
-/// Of a leaf the cache lines that a search begins with: header, heads and offsets of some 100 entries.
+/// How many cache lines of a leaf are prefetched: header, heads and offsets of about 100 entries.
 const LINES: usize = 12;
 const LINE_LEN: usize = 64;
 
 impl Tree {
-    /// Whether it has two levels of inner nodes or more: some hundred leaves, more than caches near the processor keep.
+    /// Whether the tree has at least two levels of inner nodes: more than 128 leaves, too large for the innermost caches.
     #[inline]
     pub fn is_deep(&self) -> bool {
         matches!(&self.root, Root::Inner(inner) if matches!(inner.children, Children::Inner(_)))
     }
 
-    /// Has the processor fetch the beginning of the leaf that holds `key`; does not wait for it.
+    /// Prefetches the start of the leaf whose key range includes `key`, without waiting for it.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         let Root::Inner(root) = &self.root else { return };
@@ -37,10 +37,10 @@ fn prefetch_line(line: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program could see and never faults; SSE is part of x86-64.
+        // SAFETY: a prefetch has no visible effect and never faults; SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
-    // Elsewhere the compiler has no stable way to say it.
+    // Other architectures have no stable intrinsic.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
 }
