@@ -1,6 +1,6 @@
-"""DNS messages as this tool sees them: queries to bytes, answers to values that compare equal when they mean the same.
+"""DNS messages: encodes queries, and parses responses into values that compare equal if they are equivalent.
 
-dnspython is not used here on purpose: a server under test may send anything, and half a million answers are read in a run.
+dnspython does not parse responses here: it rejects some malformed ones and is too slow for half a million in a run.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ RCODES = {
 # Flag bits of the header (RFC 1035 4.1.1, RFC 2535 6.1) and of the OPT TTL (RFC 3225 3).
 QR, AA, TC, RD, RA, Z, AD, CD = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x0040, 0x0020, 0x0010
 DO = 0x8000
-# Answers over UDP are no longer, so that they are not fragmented.
-UDP_MOST = 1232
+# Default maximum UDP response size of the servers, which avoids fragmentation (RFC 9715 3).
+UDP_SIZE_SERVED = 1232
 
-# Where names stand in the data of a type: octets before the first name, and how many names follow one another.
-# These are the types whose names a server may compress or lower-case (RFC 3597 4, RFC 4034 6.2), and SVCB and HTTPS.
-# NSEC is not among them: the case of its name is signed (RFC 6840 5.1).
+# Domain names in RDATA by type: offset of the first name, and number of consecutive names.
+# Lists the types whose names a server may compress or lower-case (RFC 3597 4, RFC 4034 6.2), plus SVCB and HTTPS.
+# NSEC is not listed: the case of its name is signed (RFC 6840 5.1).
 NAMES_IN_RDATA = {
     2: (0, 1),
     3: (0, 1),
@@ -72,7 +72,7 @@ NAMES_IN_RDATA = {
 
 
 class Record(NamedTuple):
-    """One resource record; `owner` and the names in `rdata` are uncompressed, lower-case wire format."""
+    """One resource record; `owner` and the names in `rdata` are in uncompressed, lower-case wire format."""
 
     owner: bytes
     rtype: int
@@ -85,7 +85,7 @@ class Record(NamedTuple):
 
 
 class Edns(NamedTuple):
-    """The OPT record of a message (RFC 6891 6.1)."""
+    """The contents of an OPT record (RFC 6891 6.1)."""
 
     payload: int
     version: int
@@ -94,11 +94,11 @@ class Edns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked and how. `name` is wire format in the case it is sent in; `payload` None means no EDNS.
+class Query:
+    """A query and its transport. `name` is in wire format, in the letter case to send; `payload` None means no EDNS.
 
-    A message with more to it than that is sent as it stands in `raw`. An odd one has a `note` of what is odd, the outcomes that are
-    right for it (an RCODE or "silence") and the RFC that says so.
+    `raw` overrides the encoded message. An unusual or malformed query has a description in `oddity`, its `acceptable` outcomes
+    (RCODEs or "silence") and the RFC that determines them.
     """
 
     name: bytes
@@ -108,13 +108,13 @@ class Question:
     dnssec: bool = False
     tcp: bool = False
     raw: bytes | None = None
-    note: str = ""
-    right: frozenset[str] = frozenset()
+    oddity: str = ""
+    acceptable: frozenset[str] = frozenset()
     rfc: str = ""
 
     @classmethod
-    def from_wire(cls, raw: bytes) -> Question:
-        """A query somebody else made, sent as it is; raises `Malformed` when it is not well-formed with one question."""
+    def from_wire(cls, raw: bytes) -> Query:
+        """A captured query, resent unchanged; raises `Malformed` unless it is well-formed and has one question."""
         if struct.unpack_from(">H", raw, 4)[0] != 1:
             raise Malformed("not one question")
         name, at = read_name(raw, 12, {})
@@ -131,25 +131,25 @@ class Question:
         return struct.pack(">6H", 0, 0, 1, 0, 0, 1 if opt else 0) + self.name + struct.pack(">HH", self.qtype, self.qclass) + opt
 
     @property
-    def room(self) -> int:
-        """How many octets the answer may have (RFC 1035 4.2.1, RFC 6891 6.2.3)."""
+    def size_limit(self) -> int:
+        """Maximum response size in octets (RFC 1035 4.2.1, RFC 6891 6.2.3)."""
         return 65535 if self.tcp else max(512, self.payload or 512)
 
     @property
-    def room_served(self) -> int:
-        """How many of these the servers under comparison use by their defaults (RFC 9715 3)."""
-        return self.room if self.tcp else min(self.room, UDP_MOST)
+    def size_limit_served(self) -> int:
+        """Maximum response size that the compared servers use by default (RFC 9715 3)."""
+        return self.size_limit if self.tcp else min(self.size_limit, UDP_SIZE_SERVED)
 
     def __str__(self) -> str:
-        if self.note:
-            return f"{self.note}: {self.wire().hex()} ({'TCP' if self.tcp else 'UDP'})"
+        if self.oddity:
+            return f"{self.oddity}: {self.wire().hex()} ({'TCP' if self.tcp else 'UDP'})"
         how = "no EDNS" if self.payload is None else f"EDNS {self.payload}" + (" DO" if self.dnssec else "")
         return f"{name_text(self.name)} {class_text(self.qclass)} {type_text(self.qtype)} ({how}, {'TCP' if self.tcp else 'UDP'})"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer in its comparable form: sections are sets, names lower-case, the OPT record apart."""
+class Response:
+    """A parsed response: sections are sets without the OPT record, names are lower-case."""
 
     rcode: int
     flags: int
@@ -160,47 +160,51 @@ class Answer:
     additional: frozenset[Record]
     edns: Edns | None
     size: int
-    core: int  # octets up to the end of the authority section
-    doubled: int = 0
+    authority_end: int  # offset of the end of the authority section
+    duplicates: int = 0
     wire: bytes = field(default=b"", compare=False, repr=False)
 
     def has(self, flag: int) -> bool:
         return bool(self.flags & flag)
 
     @property
+    def sections(self) -> tuple[frozenset[Record], ...]:
+        return self.answer, self.authority, self.additional
+
+    @property
     def records(self) -> frozenset[Record]:
         return self.answer | self.authority | self.additional
 
 
-def parse(wire: bytes) -> Answer:
-    """The comparable form of a message; raises `Malformed` when it has trailing octets, bad counts or bad pointers."""
+def parse(wire: bytes) -> Response:
+    """Parses a message; raises `Malformed` for trailing octets, wrong counts or bad compression pointers."""
     if len(wire) < 12:
         raise Malformed(f"only {len(wire)} octets, a header has 12")
     _, flags, questions, *counts = struct.unpack_from(">6H", wire)
     names: dict[int, tuple[bytes, int]] = {}
-    at, question, core = 12, b"", 0
+    at, question, authority_end = 12, b"", 0
     for _ in range(questions):
         name, at = read_name(wire, at, names)
         question += name.lower() + wire[at : at + 4]
         at += 4
     sections: list[frozenset[Record]] = []
     edns: list[Edns] = []
-    extended = doubled = 0
+    extended = duplicates = 0
     for count in counts:
-        core = at
+        authority_end = at
         records, at = read_records(wire, at, count, names)
         for record in [r for r in records if r.rtype == OPT]:
             records.remove(record)
             edns.append(read_edns(record))
             extended = record.ttl >> 24 << 4
         unique = frozenset(records)
-        doubled += len(records) - len(unique)
+        duplicates += len(records) - len(unique)
         sections.append(unique)
     if at != len(wire):
         raise Malformed(f"{len(wire) - at} octets after the last record")
     if len(edns) > 1:
         raise Malformed("two OPT records")
-    return Answer(
+    return Response(
         extended | flags & 15,
         flags & 0x87F0,
         flags >> 11 & 15,
@@ -210,14 +214,14 @@ def parse(wire: bytes) -> Answer:
         sections[2],
         edns[0] if edns else None,
         len(wire),
-        core,
-        doubled,
+        authority_end,
+        duplicates,
         wire,
     )
 
 
 def read_records(wire: bytes, at: int, count: int, names: dict[int, tuple[bytes, int]]) -> tuple[list[Record], int]:
-    """`count` records from offset `at`, and the offset behind them."""
+    """`count` records from offset `at`, and the offset of the octet after them."""
     records = []
     for _ in range(count):
         owner, at = read_name(wire, at, names)
@@ -226,51 +230,51 @@ def read_records(wire: bytes, at: int, count: int, names: dict[int, tuple[bytes,
         rtype, rclass, ttl, length = struct.unpack_from(">HHIH", wire, at)
         at += 10
         if at + length > len(wire):
-            raise Malformed("message ends within record data")
+            raise Malformed("message ends within RDATA")
         records.append(Record(owner.lower(), rtype, rclass, ttl, read_rdata(wire, at, length, rtype, names)))
         at += length
     return records, at
 
 
 def read_rdata(wire: bytes, at: int, length: int, rtype: int, names: dict[int, tuple[bytes, int]]) -> bytes:
-    """Record data with its names uncompressed and lower-cased."""
+    """RDATA with its names uncompressed and lower-cased."""
     if rtype == 35:
         return read_naptr(wire, at, length, names)
     if rtype not in NAMES_IN_RDATA:
         return wire[at : at + length]
-    before, count = NAMES_IN_RDATA[rtype]
-    end, out = at + length, wire[at : at + before]
-    at += before
+    first_name, count = NAMES_IN_RDATA[rtype]
+    end, out = at + length, wire[at : at + first_name]
+    at += first_name
     for _ in range(count):
         name, at = read_name(wire, at, names)
         out += name.lower()
     if at > end:
-        raise Malformed(f"a name leaves its {type_text(rtype)} data")
+        raise Malformed(f"a name exceeds its {type_text(rtype)} RDATA")
     return out + wire[at:end]
 
 
 def read_naptr(wire: bytes, at: int, length: int, names: dict[int, tuple[bytes, int]]) -> bytes:
-    """NAPTR data (RFC 3403 4.1): the name stands behind three character strings."""
+    """NAPTR RDATA (RFC 3403 4.1): the name follows three character strings."""
     name_at = at + 4
     for _ in range(3):
         if name_at >= at + length:
-            raise Malformed("a string leaves its NAPTR data")
+            raise Malformed("a string exceeds its NAPTR RDATA")
         name_at += 1 + wire[name_at]
     name, end = read_name(wire, name_at, names)
     if end != at + length:
-        raise Malformed("a name leaves its NAPTR data")
+        raise Malformed("a name does not end its NAPTR RDATA")
     return wire[at:name_at] + name.lower()
 
 
 def read_edns(record: Record) -> Edns:
-    """The parts of an OPT record (RFC 6891 6.1.2, 6.1.3)."""
+    """Decodes an OPT record (RFC 6891 6.1.2, 6.1.3)."""
     options, at = [], 0
     while at + 4 <= len(record.rdata):
         code, length = struct.unpack_from(">HH", record.rdata, at)
         options.append((code, record.rdata[at + 4 : at + 4 + length]))
         at += 4 + length
     if at != len(record.rdata) or record.owner != b"\0":
-        raise Malformed("ill-formed OPT record")
+        raise Malformed("malformed OPT record")
     return Edns(record.rclass, record.ttl >> 16 & 255, record.ttl & 0xFFFF, tuple(options))
 
 
@@ -284,7 +288,7 @@ def class_text(rclass: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def rdata_text(rtype: int, rdata: bytes) -> str:
-    """Presentation form of record data; RFC 3597 5 form when it cannot be read."""
+    """RDATA in presentation format; in the RFC 3597 5 format if dnspython rejects it."""
     try:
         return rdata_from_wire(rtype, rdata).to_text()
     except (dns.exception.DNSException, ValueError, IndexError):
@@ -292,7 +296,7 @@ def rdata_text(rtype: int, rdata: bytes) -> str:
 
 
 def rdata_from_wire(rtype: int, rdata: bytes) -> dns.rdata.Rdata:
-    """Record data as dnspython has them; raises its errors."""
+    """RDATA as a dnspython object; raises its errors."""
     return dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.RdataType.make(rtype), rdata, 0, len(rdata))
 
 

@@ -1,4 +1,4 @@
-"""Domain names in wire format, the form in which this tool keeps them."""
+"""Operations on domain names in wire format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dns.name
 
 
 class Malformed(ValueError):
-    """Bytes that are no DNS message: the text says where."""
+    """A malformed DNS message; the text says where."""
 
 
 def labels(name: bytes) -> list[bytes]:
@@ -39,26 +39,26 @@ def ancestors(name: bytes) -> list[bytes]:
     return out
 
 
-def is_below(name: bytes, top: bytes) -> bool:
-    """Whether `name` is `top` or stands under it (both in wire format, lower case)."""
+def is_at_or_below(name: bytes, top: bytes) -> bool:
+    """Whether `name` is `top` or a descendant of it (both lower-case)."""
     return name.endswith(top) and top in ancestors(name)
 
 
 def wire_name(text: str) -> bytes:
-    """Wire format, in the case given, of a name in presentation form; relative names are taken as absolute."""
+    """Converts a name from presentation to wire format, preserving case; a relative name is made absolute."""
     return to_wire(dns.name.from_text(text))
 
 
 def to_wire(name: dns.name.Name) -> bytes:
     wire = name.to_wire()
-    assert wire is not None, "without a file, dnspython gives the octets back"
+    assert wire is not None, "to_wire returns bytes when called without a file"
     return wire
 
 
 def read_name(wire: bytes, at: int, names: dict[int, tuple[bytes, int]]) -> tuple[bytes, int]:
-    """The uncompressed name at offset `at` and the offset behind it; `names` remembers those read before.
+    """The uncompressed name at offset `at`, and the offset of the octet after it; `names` caches earlier results.
 
-    RFC 1035 4.1.4: a pointer leads to a prior occurrence, so each one followed must lead further back.
+    RFC 1035 4.1.4: a pointer refers to a prior name, so each pointer followed must have a lower target.
     """
     if at in names:
         return names[at]
@@ -76,7 +76,7 @@ def read_name(wire: bytes, at: int, names: dict[int, tuple[bytes, int]]) -> tupl
         elif length >= 192 and at + 1 < len(wire):
             target = (length & 63) << 8 | wire[at + 1]
             if target >= limit:
-                raise Malformed(f"pointer at {at} does not lead back")
+                raise Malformed(f"pointer at {at} does not point backwards")
             end, limit = end or at + 2, target
             if target in names:
                 out += names[target][0]

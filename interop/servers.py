@@ -1,4 +1,4 @@
-"""Finds, configures, starts and stops the servers under comparison, each on a port of its own.
+"""Finds, configures, starts and stops the servers, each on a port of its own.
 
 All use 127.0.0.1: BIND listens only on addresses that an interface has.
 """
@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import ask
-from message import AA, SOA, Question, parse
+import client
+from message import AA, SOA, Query, parse
 from names import Malformed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,19 +25,19 @@ START_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Zone:
-    """A zone to serve: its apex in wire format, lower case, and its file."""
+    """A zone to serve: its apex in lower-case wire format, its name and its zone file."""
 
     apex: bytes
     name: str
     file: Path
 
 
-class Missing(RuntimeError):
-    """A server's program is not on this machine."""
+class ProgramNotFound(RuntimeError):
+    """A server that is not installed."""
 
 
 class Server:
-    """One server: a subclass knows its program and its configuration."""
+    """A server; each subclass has its program and configuration."""
 
     name = ""
     programs: tuple[str, ...] = ()
@@ -50,31 +50,31 @@ class Server:
 
     @classmethod
     def program(cls) -> str:
-        """The path of the server's program; raises `Missing`."""
+        """The path of the server's program; raises `ProgramNotFound`."""
         path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
         for program in cls.programs:
             if found := shutil.which(program, path=path):
                 return found
-        raise Missing(f"{cls.name} not found; {cls.remedy()}")
+        raise ProgramNotFound(f"{cls.name} not found; {cls.help_text()}")
 
     @classmethod
-    def remedy(cls) -> str:
+    def help_text(cls) -> str:
         return "run interop/install-peers, or put it on PATH"
 
     @classmethod
     def version(cls) -> str:
-        """What the program says of itself, in one line."""
+        """The first line of its version output."""
         done = subprocess.run([cls.program(), cls.version_flag], capture_output=True, text=True, check=False)
         return next((line for line in (done.stdout + done.stderr).splitlines() if line), "of unknown version")
 
     def arguments(self) -> list[str]:
-        """Writes the configuration and gives the command line."""
+        """Writes the configuration and returns the command line."""
         raise NotImplementedError
 
     def start(self, expected: list[Zone] | None = None) -> None:
-        """Starts the server and waits until every zone, or those expected, answers; raises `RuntimeError` with its log when one does not."""
+        """Starts the server and waits until each zone, or each expected one, answers; raises `RuntimeError` with the log otherwise."""
         self.folder.mkdir(parents=True)
-        # However this program ends, the server does too.
+        # The server ends with this program, even if that is killed.
         command = [*(("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()), *self.arguments()]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True)
@@ -83,19 +83,19 @@ class Server:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 names = ", ".join(z.name for z in waiting)
                 raise RuntimeError(f"{self.name} does not serve {names}:\n{self.log.read_text(errors='replace')[-4000:]}")
-            replies = ask.udp(self.address, [Question(z.apex, SOA).wire() for z in waiting], timeout_s=0.3, tries=1)
+            replies = client.udp(self.address, [Query(z.apex, SOA).wire() for z in waiting], timeout_s=0.3, tries=1)
             waiting = [z for z, reply in zip(waiting, replies) if not serves(reply)]
             if waiting:
                 time.sleep(0.05)
 
     def stop(self) -> None:
-        """Ends the server and its children, which share its process group."""
+        """Stops the server and its child processes, which share its process group."""
         if self.process is None:
             return
-        for signal_number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        for signal_number, timeout_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
             try:
                 os.killpg(self.process.pid, signal_number)
-                self.process.wait(patience_s)
+                self.process.wait(timeout_s)
                 break
             except ProcessLookupError:
                 break
@@ -114,7 +114,7 @@ class Server:
 
 
 class Zonda(Server):
-    """The server of this repository: `ZONDA`, or what cargo built last of release and debug."""
+    """Zonda: the binary in `ZONDA`, or the newer of the release and debug builds."""
 
     name = "zonda"
 
@@ -124,10 +124,10 @@ class Zonda(Server):
         builds = sorted((b for b in builds if b.exists()), key=lambda b: b.stat().st_mtime, reverse=True)
         if found := os.environ.get("ZONDA") or (str(builds[0]) if builds else None):
             return str(Path(found).resolve())
-        raise Missing(f"zonda not found; {cls.remedy()}")
+        raise ProgramNotFound(f"zonda not found; {cls.help_text()}")
 
     @classmethod
-    def remedy(cls) -> str:
+    def help_text(cls) -> str:
         return "run `cargo build -p zonda-server`, or name the binary in ZONDA"
 
     def arguments(self) -> list[str]:
@@ -256,7 +256,7 @@ SERVERS: dict[str, type[Server]] = {s.name: s for s in (Zonda, Nsd, Knot, Bind)}
 
 
 def serves(reply: bytes | None) -> bool:
-    """Whether this is the answer of a server that has loaded the zone."""
+    """Whether this is an authoritative answer, so that the zone is loaded."""
     try:
         message = parse(reply or b"")
     except Malformed:
@@ -265,7 +265,7 @@ def serves(reply: bytes | None) -> bool:
 
 
 def free_port() -> int:
-    """A port that is free for TCP and for UDP."""
+    """A port that is free for both TCP and UDP on 127.0.0.1."""
     while True:
         with socket.create_server((HOST, 0)) as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
             port = int(stream.getsockname()[1])

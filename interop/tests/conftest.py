@@ -13,44 +13,44 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import ask
-import zonedata
-from zonetext import ZONES, expanded
+import client
+import zone_data
+from zone_text import ZONES, expanded
 
 # What a server sends for a message: nothing, a message, or over TCP several and then the end.
 Responder = Callable[[bytes], bytes | list[bytes] | None]
 
 
 @pytest.fixture
-def zone_of(tmp_path: Path) -> Callable[[str, str], zonedata.ZoneData]:
+def zone_of(tmp_path: Path) -> Callable[[str, str], zone_data.ZoneData]:
     """Reads zone text under an apex."""
 
-    def read(apex: str, text: str) -> zonedata.ZoneData:
+    def read(apex: str, text: str) -> zone_data.ZoneData:
         file = tmp_path / "zone"
         file.write_text(text)
-        return zonedata.read(file, apex)
+        return zone_data.read(file, apex)
 
     return read
 
 
 @pytest.fixture(scope="session")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zonedata.ZoneData]:
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zone_data.ZoneData]:
     """Reads a zone of this repository under an apex."""
     folder = tmp_path_factory.mktemp("zones")
-    known: dict[str, zonedata.ZoneData] = {}
+    known: dict[str, zone_data.ZoneData] = {}
 
-    def read(apex: str, source: str) -> zonedata.ZoneData:
+    def read(apex: str, source: str) -> zone_data.ZoneData:
         if apex not in known:
             file = folder / apex
             file.write_text(expanded(ZONES / source))
-            known[apex] = zonedata.read(file, apex)
+            known[apex] = zone_data.read(file, apex)
         return known[apex]
 
     return read
 
 
 @contextmanager
-def serving(respond: Responder, respond_over_udp: Responder | None = None) -> Iterator[ask.Address]:
+def serving(respond: Responder, respond_over_udp: Responder | None = None) -> Iterator[client.Address]:
     """A server on 127.0.0.1 that answers with what `respond` gives for a message, or not at all; over UDP with its own responder if there is one."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         address = listener.getsockname()
@@ -87,9 +87,9 @@ def answer_streams(listener: socket.socket, respond: Responder) -> None:
 
 
 def answer_stream(stream: socket.socket, respond: Responder) -> None:
-    while (message := ask.receive_framed(stream)) is not None:
+    while (message := client.receive_framed(stream)) is not None:
         reply = respond(message)
         for part in reply if isinstance(reply, list) else [reply] if reply is not None else []:
-            stream.sendall(ask.framed(part))
+            stream.sendall(client.framed(part))
         if isinstance(reply, list):
             return

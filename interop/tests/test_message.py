@@ -5,7 +5,7 @@ import struct
 import pytest
 
 import message
-from message import AA, IN, MX, NS, OPT, QR, SOA, A, Question, parse
+from message import AA, IN, MX, NS, OPT, QR, SOA, A, Query, parse
 from names import Malformed, wire_name
 
 
@@ -55,7 +55,7 @@ def test_case_of_an_nsec_name_is_kept() -> None:
 
 
 def test_records_sent_twice_are_counted() -> None:
-    assert parse(header(an=3) + ASKED + FIRST + SECOND + FIRST).doubled == 1
+    assert parse(header(an=3) + ASKED + FIRST + SECOND + FIRST).duplicates == 1
 
 
 def test_opt_is_taken_apart() -> None:
@@ -66,7 +66,7 @@ def test_opt_is_taken_apart() -> None:
 
 
 def test_core_ends_with_the_authority_section() -> None:
-    assert parse(header(an=1, ar=1) + ASKED + FIRST + SECOND).core == 12 + len(ASKED) + len(FIRST)
+    assert parse(header(an=1, ar=1) + ASKED + FIRST + SECOND).authority_end == 12 + len(ASKED) + len(FIRST)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,19 @@ def test_what_is_no_message(wire: bytes) -> None:
 
 
 def test_a_query_is_read_as_it_was_made() -> None:
-    made = Question(wire_name("wWw.example."), A, IN, 1232, True)
-    found = Question.from_wire(made.wire())
+    made = Query(wire_name("wWw.example."), A, IN, 1232, True)
+    found = Query.from_wire(made.wire())
     assert (found.name, found.qtype, found.qclass, found.payload, found.dnssec) == (made.name, A, IN, 1232, True)
     assert found.wire() == made.wire()
 
 
-def test_room() -> None:
+def test_size_limit() -> None:
     """RFC 6891 6.2.3: less than 512 is taken as 512."""
     name = wire_name("a.")
-    rooms = [Question(name, A).room, Question(name, A, payload=300).room, Question(name, A, payload=4096).room, Question(name, A, tcp=True).room]
-    assert rooms == [512, 512, 4096, 65535]
+    limits = [
+        Query(name, A).size_limit,
+        Query(name, A, payload=300).size_limit,
+        Query(name, A, payload=4096).size_limit,
+        Query(name, A, tcp=True).size_limit,
+    ]
+    assert limits == [512, 512, 4096, 65535]

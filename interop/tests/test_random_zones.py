@@ -9,15 +9,15 @@ import pytest
 import random_zones
 from message import CNAME, DNAME, NS, SOA, A
 from names import labels
-from zonedata import ZoneData
+from zone_data import ZoneData
 
 APEX = "s1.random."
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_zone_by_chance_is_one(zone_of: Callable[[str, str], ZoneData], seed: int) -> None:
-    text = random_zones.text(seed, ["s2.random."])
-    assert text == random_zones.text(seed, ["s2.random."])
+    text = random_zones.random_zone(seed, ["s2.random."])
+    assert text == random_zones.random_zone(seed, ["s2.random."])
     zone = zone_of(APEX, text)
     assert len(zone.owners) > 10 and {SOA, NS} <= zone.owners[zone.apex]
     for owner, types in zone.owners.items():
@@ -27,9 +27,9 @@ def test_a_zone_by_chance_is_one(zone_of: Callable[[str, str], ZoneData], seed: 
 
 
 def test_all_that_can_meet_meets_somewhere(zone_of: Callable[[str, str], ZoneData]) -> None:
-    zones = [zone_of(APEX, random_zones.text(seed, ["s2.random."])) for seed in range(30)]
+    zones = [zone_of(APEX, random_zones.random_zone(seed, ["s2.random."])) for seed in range(30)]
     owners = [(zone, owner) for zone in zones for owner in zone.owners]
     assert any(zone.cut_above(owner) not in (None, owner) for zone, owner in owners), "names below cuts"
     assert any(b"*" in labels(owner)[1:] for _, owner in owners), "names below wildcards"
     assert any(name not in zone.owners for zone in zones for name in zone.names), "empty non-terminals"
-    assert any(len(zone.set_of(owner, A)) == 40 for zone, owner in owners), "answers that are truncated"
+    assert any(len(zone.rrset(owner, A)) == 40 for zone, owner in owners), "answers that are truncated"

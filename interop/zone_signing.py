@@ -1,6 +1,6 @@
-"""Signs zone texts with `dnssec-signzone` (BIND) so that the same text gives the same zone.
+"""Signs zones reproducibly with `dnssec-signzone` (BIND).
 
-The key is derived from a fixed text, Ed25519 signatures have no randomness, and the dates are fixed.
+The key is derived from a fixed seed, Ed25519 signatures are deterministic, and the dates are fixed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ else:
 
 SEED = hashlib.sha256(b"zonda interop: a key that protects nothing").digest()
 ED25519 = 15
-# RFC 4034 3.1.5 compares dates in 32-bit serial arithmetic: an end more than 68 years away would lie in the past.
-START, END = "20260101000000", "20890101000000"
-# What the program is told of the proofs that something is not there.
+# RFC 4034 3.1.5: dates use 32-bit serial number arithmetic, so the expiration must be less than 68 years away.
+INCEPTION, EXPIRATION = "20260101000000", "20890101000000"
+# Options of dnssec-signzone for each form of denial of existence.
 NSEC: Sequence[str] = ()
 NSEC3: Sequence[str] = ("-3", "5A4F4E44", "-H", "3")
 OPT_OUT: Sequence[str] = ("-3", "-", "-H", "0", "-A")
 
 
 def sign(scratch: Path, apex: str, records: str, denial: Sequence[str]) -> tuple[list[str], str]:
-    """Signs the zone of these records, given as text; gives its records and its DS record as text. Asks for `CAN_SIGN`."""
+    """Signs a zone; returns the lines of the signed zone, and its DS record. Requires `CAN_SIGN`."""
     key = Ed25519PrivateKey.from_private_bytes(SEED)
     public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     dnskey = dns.rdtypes.ANY.DNSKEY.DNSKEY(1, 48, 257, 3, ED25519, public)
@@ -46,7 +46,26 @@ def sign(scratch: Path, apex: str, records: str, denial: Sequence[str]) -> tuple
     stem.with_name(stem.name + ".private").write_text(private)
     text = scratch / "zone"
     text.write_text(f"{records}\n{apex} 3600 IN DNSKEY {dnskey}\n")
-    command = ["dnssec-signzone", "-P", "-z", "-n", "1", "-O", "full", "-s", START, "-e", END, *denial, "-o", apex, "-f", "-", text, stem.name]
+    command = [
+        "dnssec-signzone",
+        "-P",
+        "-z",
+        "-n",
+        "1",
+        "-O",
+        "full",
+        "-s",
+        INCEPTION,
+        "-e",
+        EXPIRATION,
+        *denial,
+        "-o",
+        apex,
+        "-f",
+        "-",
+        text,
+        stem.name,
+    ]
     done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{apex}: {done.stderr}")

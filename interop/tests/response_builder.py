@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from message import AA, IN, QR, Question
+from message import AA, IN, QR, Query
 from names import wire_name
 
 Entry = tuple[str, int, bytes] | tuple[str, int, bytes, int]
 
 
 def answer(
-    question: Question,
+    query: Query,
     answers: Sequence[Entry] = (),
     authority: Sequence[Entry] = (),
     additional: Sequence[Entry] = (),
@@ -21,10 +21,10 @@ def answer(
 ) -> bytes:
     """The answer to a question; entries are owner, type, data and TTL (60 unless given); EDNS as the question has it."""
     sections = [b"".join(map(record, entries)) for entries in (answers, authority, additional)]
-    opt = b"" if question.payload is None else b"\0" + struct.pack(">HHIH", 41, 1232, 0x8000 if question.dnssec else 0, 0)
+    opt = b"" if query.payload is None else b"\0" + struct.pack(">HHIH", 41, 1232, 0x8000 if query.dnssec else 0, 0)
     counts = len(answers), len(authority), len(additional) + bool(opt)
     head = struct.pack(">6H", 0, QR | flags | rcode, 1, *counts)
-    return head + question.name + struct.pack(">HH", question.qtype, question.qclass) + b"".join(sections) + opt
+    return head + query.name + struct.pack(">HH", query.qtype, query.qclass) + b"".join(sections) + opt
 
 
 def record(entry: Entry) -> bytes:

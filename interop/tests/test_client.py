@@ -6,10 +6,10 @@ import time
 from itertools import count
 
 import pytest
-from answers import record
 from conftest import serving
+from response_builder import record
 
-import ask
+import client
 from message import SOA, A
 from names import Malformed, wire_name
 
@@ -27,21 +27,21 @@ def bodies(answers: list[bytes | None]) -> list[bytes | None]:
 @pytest.mark.parametrize("window", [1, 7, 200, 500])
 def test_every_message_is_answered(window: int) -> None:
     with serving(echo) as server:
-        assert bodies(ask.udp(server, MESSAGES, window=window)) == [m[2:] for m in MESSAGES]
-        assert bodies(ask.tcp(server, MESSAGES, pipeline=window)) == [m[2:] for m in MESSAGES]
+        assert bodies(client.udp(server, MESSAGES, window=window)) == [m[2:] for m in MESSAGES]
+        assert bodies(client.tcp(server, MESSAGES, pipeline=window)) == [m[2:] for m in MESSAGES]
 
 
 def test_lost_messages_are_sent_again() -> None:
     turn = count()
     with serving(lambda m: m if next(turn) % 3 else None) as server:
-        assert bodies(ask.udp(server, MESSAGES[:30], timeout_s=0.1, tries=9)) == [m[2:] for m in MESSAGES[:30]]
+        assert bodies(client.udp(server, MESSAGES[:30], timeout_s=0.1, tries=9)) == [m[2:] for m in MESSAGES[:30]]
 
 
 def test_silence_is_none() -> None:
     with serving(lambda m: None if m[2] == 5 else m) as server:
-        answers = ask.udp(server, MESSAGES[:20], window=4, timeout_s=0.1, tries=2)
+        answers = client.udp(server, MESSAGES[:20], window=4, timeout_s=0.1, tries=2)
         assert [i for i, a in enumerate(answers) if a is None] == [5]
-        answers = ask.tcp(server, MESSAGES[:20], pipeline=1, timeout_s=0.1)
+        answers = client.tcp(server, MESSAGES[:20], pipeline=1, timeout_s=0.1)
         assert [i for i, a in enumerate(answers) if a is None] == [5]
 
 
@@ -54,16 +54,16 @@ def test_a_late_answer_is_not_taken_for_the_next() -> None:
         return message
 
     with serving(respond) as server:
-        assert bodies(ask.udp(server, MESSAGES[:2], window=1, timeout_s=0.1, tries=1)) == [None, MESSAGES[1][2:]]
+        assert bodies(client.udp(server, MESSAGES[:2], window=1, timeout_s=0.1, tries=1)) == [None, MESSAGES[1][2:]]
 
 
 def test_messages_too_short_for_an_id() -> None:
     with serving(lambda _: b"\1\2\3") as server:
-        assert ask.udp(server, [b"a"], timeout_s=1) == [b"\1\2\3"]
+        assert client.udp(server, [b"a"], timeout_s=1) == [b"\1\2\3"]
 
 
 def transfer(*parts: list[bytes]) -> list[bytes]:
-    """The messages of a transfer, each with some records and the question in the first."""
+    """The messages of a transfer, each with some records and the query in the first."""
     asked = wire_name("example.") + b"\0\xfc\0\1"
     heads = [b"\0\1\x84\0" + bytes([0, not i, 0, len(records), 0, 0, 0, 0]) for i, records in enumerate(parts)]
     return [head + (asked if not i else b"") + b"".join(records) for i, (head, records) in enumerate(zip(heads, parts))]
@@ -75,11 +75,11 @@ ADDRESS = record(("a.example.", A, bytes(4)))
 
 def test_a_transfer_of_several_messages() -> None:
     with serving(lambda _: transfer([START], [ADDRESS, ADDRESS], [START])) as server:
-        records = ask.axfr(server, wire_name("example."))
+        records = client.axfr(server, wire_name("example."))
     assert [r.rtype for r in records] == [SOA, A, A, SOA]
 
 
 @pytest.mark.parametrize("messages", [transfer([START, ADDRESS]), [b"\0\1\x84\5" + bytes(8)], []])
 def test_a_transfer_that_ends_early_or_is_refused(messages: list[bytes]) -> None:
     with serving(lambda _: messages) as server, pytest.raises(Malformed):
-        ask.axfr(server, wire_name("example."))
+        client.axfr(server, wire_name("example."))

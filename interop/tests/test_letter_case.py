@@ -8,7 +8,7 @@ import dns.query
 import pytest
 
 from names import wire_name
-from servers import HOST, Bind, Missing, Server, Zonda, Zone
+from servers import HOST, Bind, ProgramNotFound, Server, Zonda, Zone
 
 RECORDS = """\
 ExAmple.Com. 60 IN SOA Ns1.ExAmple.Com. Host.example.com. 1 7200 900 604800 300
@@ -26,26 +26,26 @@ Old.ExAmple.Com. 60 IN DNAME New.Example.COM.
 
 
 @pytest.mark.parametrize("server", [Bind, Zonda])
-@pytest.mark.parametrize("question", ["example.com.", "EXAMPLE.com."])
-def test_transfers_preserve_case_as_those_of_bind_do(server: type[Server], question: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("query", ["example.com.", "EXAMPLE.com."])
+def test_transfers_preserve_case_as_those_of_bind_do(server: type[Server], query: str, tmp_path: Path) -> None:
     try:
         server.program()
-    except Missing as missing:
+    except ProgramNotFound as missing:
         pytest.skip(str(missing))
     file = tmp_path / "zone"
     file.write_text(RECORDS)
     running = server([Zone(wire_name("example.com."), "example.com", file)], tmp_path)
     running.start()
     try:
-        assert transferred(running, question) == sorted(RECORDS.splitlines())
+        assert transferred(running, query) == sorted(RECORDS.splitlines())
     finally:
         running.stop()
 
 
-def transferred(server: Server, question: str) -> list[str]:
+def transferred(server: Server, query: str) -> list[str]:
     """The records of a transfer as lines, each once."""
     lines = set[str]()
-    for message in dns.query.xfr(HOST, question, port=server.address[1], relativize=False, lifetime=30):
+    for message in dns.query.xfr(HOST, query, port=server.address[1], relativize=False, lifetime=30):
         for rrset in message.answer:
             lines.update(rrset.to_text().splitlines())
     return sorted(lines)

@@ -5,36 +5,36 @@ from __future__ import annotations
 import dns.name
 import pytest
 
-from decisions import Case, Contents, Decision, Decisions, contents_of
-from mutations import MUTATIONS, ZONE, text
+from load_decisions import Contents, LoadCase, LoadComparison, LoadDecision, contents_of
+from zone_mutations import BASE_ZONE, MUTATIONS, mutated_zone
 
 ONE = frozenset({(dns.name.from_text("a."), 1, b"1")})
 TWO = frozenset({(dns.name.from_text("a."), 1, b"2")})
-REFUSES, UNKNOWN = Decision(False), Decision(None)
+REFUSES, UNKNOWN = LoadDecision(False), LoadDecision(None)
 
 
-def loads(contents: Contents = ONE, log: str = "") -> Decision:
-    return Decision(True, contents, log)
+def loads(contents: Contents = ONE, log: str = "") -> LoadDecision:
+    return LoadDecision(True, contents, log)
 
 
-def case(ours: Decision, *peers: Decision) -> Case:
-    return Case(1, "", ours, dict(zip(("nsd", "knot", "bind"), peers, strict=True)))
+def case(ours: LoadDecision, *peers: LoadDecision) -> LoadCase:
+    return LoadCase(1, "", ours, dict(zip(("nsd", "knot", "bind"), peers, strict=True)))
 
 
 @pytest.mark.parametrize(
     ("ours", "peers", "difference"),
     [
-        (REFUSES, (loads(), loads(), REFUSES), "refused, and at least two others load it"),
+        (REFUSES, (loads(), loads(), REFUSES), "refused, but at least two others load it"),
         (REFUSES, (loads(ONE), loads(TWO), REFUSES), None),  # they read it as something else each
         (REFUSES, (loads(), REFUSES, REFUSES), None),
         (loads(), (loads(), REFUSES, REFUSES), None),
-        (loads(), (REFUSES, REFUSES, REFUSES), "loaded, and all others refuse it"),
+        (loads(), (REFUSES, REFUSES, REFUSES), "loaded, but all others refuse it"),
         (loads(), (REFUSES, REFUSES, UNKNOWN), None),
-        (loads(TWO), (loads(ONE), loads(ONE), REFUSES), "loaded with other records than all others"),
+        (loads(TWO), (loads(ONE), loads(ONE), REFUSES), "loaded with records that no other has"),
         (loads(TWO), (loads(ONE), loads(ONE), loads(TWO)), None),
     ],
 )
-def test_two_others_decide(ours: Decision, peers: tuple[Decision, ...], difference: str | None) -> None:
+def test_two_others_decide(ours: LoadDecision, peers: tuple[LoadDecision, ...], difference: str | None) -> None:
     assert case(ours, *peers).difference() == difference
 
 
@@ -49,15 +49,15 @@ def test_two_others_decide(ours: Decision, peers: tuple[Decision, ...], differen
     ],
 )
 def test_oddities_explain_what_nobody_loads_together(log: str, is_explained: bool) -> None:
-    found = Decisions()
-    found.note(case(loads(log=log), REFUSES, REFUSES, REFUSES))
+    found = LoadComparison()
+    found.add(case(loads(log=log), REFUSES, REFUSES, REFUSES))
     assert (len(found.explained), len(found.unexplained)) == ((1, 0) if is_explained else (0, 1))
 
 
 def test_a_seed_makes_one_text() -> None:
-    assert text(7) == text(7)
-    texts = {text(seed) for seed in range(300)}
-    assert len(texts) > 250 and ZONE not in texts
+    assert mutated_zone(7) == mutated_zone(7)
+    texts = {mutated_zone(seed) for seed in range(300)}
+    assert len(texts) > 250 and BASE_ZONE not in texts
     assert len(set(MUTATIONS)) > 10
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from denial import Denial, denial, order
+from denial_of_existence import Denial, canonical_order, denial
 from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, TXT, A
-from names import ancestors, is_below, wire_name
-from questions import strangers
-from zonedata import ZoneData
+from names import ancestors, is_at_or_below, wire_name
+from query_generation import nearby_absent_names
+from zone_data import ZoneData
 
 Shipped = Callable[[str, str], ZoneData]
 SIGNED = ["nsec1.example.", "nsec3.example.", "n3out.example."]
@@ -40,14 +40,14 @@ def opted_out(zone: ZoneData) -> set[bytes]:
 @pytest.mark.parametrize("apex", SIGNED)
 def test_every_name_is_denied_or_not_as_the_zone_has_it(shipped: Shipped, apex: str) -> None:
     zone, proof = zone_and_denial(shipped, apex)
-    absent = {n for owner in zone.names for n in strangers(owner)} - zone.names
-    absent = {n for n in absent if is_below(n, zone.apex) and is_plain(n, zone)}
+    absent = {n for owner in zone.names for n in nearby_absent_names(owner)} - zone.names
+    absent = {n for n in absent if is_at_or_below(n, zone.apex) and is_plain(n, zone)}
     assert len(absent) > 1000
     for name in sorted(absent)[::5]:
-        assert proof.no_name(name) == (not has_wildcard(name, zone)), name
-        assert proof.no_closer(name, next(a for a in ancestors(name) if a in zone.names)), name
+        assert proof.proves_nxdomain(name) == (not has_wildcard(name, zone)), name
+        assert proof.proves_no_closer_match(name, next(a for a in ancestors(name) if a in zone.names)), name
     for name in zone.names - opted_out(zone):
-        assert not proof.no_name(name), name
+        assert not proof.proves_nxdomain(name), name
 
 
 @pytest.mark.parametrize("apex", SIGNED)
@@ -60,8 +60,8 @@ def test_what_opt_out_keeps_from_being_proved_is_told(shipped: Shipped, apex: st
         encloser = name[3:]
         left = next(a for a in ancestors(encloser) if a not in hidden)
         unprovable = encloser in hidden and b"\1*" + left in zone.names
-        assert proof.leaves_out(encloser, name) == unprovable, name
-        assert proof.no_name(name) == (not has_wildcard(name, zone) and not unprovable), name
+        assert proof.opt_out_hides_encloser(encloser, name) == unprovable, name
+        assert proof.proves_nxdomain(name) == (not has_wildcard(name, zone) and not unprovable), name
 
 
 @pytest.mark.parametrize("apex", SIGNED)
@@ -71,17 +71,17 @@ def test_types_are_denied_or_not_as_the_zone_has_them(shipped: Shipped, apex: st
     for name, types in zone.owners.items():
         if is_plain(name, zone):
             for qtype in (A, TXT, DNAME, 65399):
-                assert proof.no_data(name, qtype) == (qtype not in types and CNAME not in types), (name, qtype)
+                assert proof.proves_nodata(name, qtype) == (qtype not in types and CNAME not in types), (name, qtype)
         if NS in types and SOA not in types and zone.cut_above(name) == name:
-            assert proof.no_ds(name) == (DS not in types), name
-            assert name in unsure or not proof.no_data(name, A), name
+            assert proof.proves_no_ds(name) == (DS not in types), name
+            assert name in unsure or not proof.proves_nodata(name, A), name
 
 
 @pytest.mark.parametrize("apex", SIGNED)
 def test_an_empty_non_terminal_has_no_data(shipped: Shipped, apex: str) -> None:
     _, proof = zone_and_denial(shipped, apex)
-    assert proof.no_data(wire_name(f"c.ent.{apex}"), A)
-    assert proof.no_data(wire_name(f"nx.star3.{apex}"), A), "the asterisk of star3 is an empty non-terminal, and a wildcard without data"
+    assert proof.proves_nodata(wire_name(f"c.ent.{apex}"), A)
+    assert proof.proves_nodata(wire_name(f"nx.star3.{apex}"), A), "the asterisk of star3 is an empty non-terminal, and a wildcard without data"
 
 
 @pytest.mark.parametrize("apex", SIGNED)
@@ -89,14 +89,14 @@ def test_no_record_can_be_missed(shipped: Shipped, apex: str) -> None:
     zone = shipped(apex, f"signed/{apex}zone")
     name = wire_name(f"nx.{apex}")
     records = {r for r in zone.records if r.rtype in (NSEC, NSEC3)}
-    needed = [r for r in records if not denial(records - {r}, zone.apex).no_name(name)]
+    needed = [r for r in records if not denial(records - {r}, zone.apex).proves_nxdomain(name)]
     # RFC 5155 7.2.2: closest encloser, next closer name, wildcard. RFC 4035 3.1.3.2: name and wildcard.
     assert len(needed) == (2 if apex == "nsec1.example." else 3)
-    assert denial(needed, zone.apex).no_name(name)
+    assert denial(needed, zone.apex).proves_nxdomain(name)
 
 
 def test_order_is_canonical() -> None:
     """The example of RFC 4034 6.1."""
     above = ["example.", "a.example.", "yljkjljk.a.example.", "Z.a.example.", "zABC.a.EXAMPLE."]
     wires = [wire_name(n).lower() for n in (*above, "z.example.", r"\001.z.example.", "*.z.example.", r"\200.z.example.")]
-    assert sorted(wires[::-1], key=order) == wires
+    assert sorted(wires[::-1], key=canonical_order) == wires

@@ -12,8 +12,8 @@ import pytest
 
 from message import CNAME, DNAME, NS, TXT, A
 from names import from_labels, labels, wire_name
-from zonedata import ZoneData
-from zonetext import ZONES, generated
+from zone_data import ZoneData
+from zone_text import ZONES, generated
 
 Shipped = Callable[[str, str], ZoneData]
 
@@ -53,12 +53,12 @@ def test_facts_of_the_zone_data(shipped: Shipped) -> None:
     assert zone.cut_above(name("www")) is None and zone.cut_above(zone.apex) is None
     assert zone.dname_above(name("a.dname")) == name("dname") and zone.dname_above(name("dname")) is None
     assert name("b.c.ent") in zone.names and name("b.c.ent") not in zone.owners
-    assert zone.set_of(name("mixed.case"), TXT) and zone.set_of(name("loop1"), CNAME) and zone.set_of(name("dname"), DNAME)
+    assert zone.rrset(name("mixed.case"), TXT) and zone.rrset(name("loop1"), CNAME) and zone.rrset(name("dname"), DNAME)
     assert from_labels([b"dot.in.label", *labels(zone.apex)]) in zone.owners
-    assert len(zone.set_of(name("g512"), NS)) == 7 and len(zone.set_of(name("a3840"), A)) == 240
+    assert len(zone.rrset(name("g512"), NS)) == 7 and len(zone.rrset(name("a3840"), A)) == 240
 
 
 def test_each_ttl_is_kept(shipped: Shipped) -> None:
     zone = shipped("loose.example.", "loose.zone")
-    assert {r.ttl for r in zone.set_of(wire_name("ttls.loose.example."), A)} == {300, 100, 200}
-    assert len(zone.set_of(wire_name("twice.loose.example."), A)) == 1
+    assert {r.ttl for r in zone.rrset(wire_name("ttls.loose.example."), A)} == {300, 100, 200}
+    assert len(zone.rrset(wire_name("twice.loose.example."), A)) == 1

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-import malformed
-import questions
-from message import DS, NS, A, Question, parse
+import malformed_queries
+import query_generation
+from message import DS, NS, A, Query, parse
 from names import Malformed, labels, wire_name
-from zonedata import ZoneData
+from zone_data import ZoneData
 
 Shipped = Callable[[str, str], ZoneData]
 
 
 def test_every_name_and_type_of_a_zone_is_asked(shipped: Shipped) -> None:
     zone = shipped("plain.example.", "oddities.zone")
-    asked = {(q.name.lower(), q.qtype) for q in questions.of_zone(zone)}
-    names = questions.telling(zone)
+    asked = {(q.name.lower(), q.qtype) for q in query_generation.queries_for_zone(zone)}
+    names = query_generation.representative_names(zone)
     assert {(name, rtype) for name in names for rtype in zone.owners.get(name, ())} <= asked
     assert all(any(c in b"0123456789" for c in labels(name)[0]) for name in zone.names - set(names)), "only names alike but for a number are left out"
     for owner in ("plain.example.", "wild.plain.example.", "inzone.plain.example.", "ent.plain.example."):
@@ -31,23 +31,23 @@ def test_every_name_and_type_of_a_zone_is_asked(shipped: Shipped) -> None:
 
 def test_questions_are_well_formed_and_repeatable(shipped: Shipped) -> None:
     zone = shipped("x.", "deep.zone")
-    first, second = questions.of_zone(zone), questions.of_zone(zone)
-    assert first == second and questions.sample(first, 0.1) == questions.sample(second, 0.1)
+    first, second = query_generation.queries_for_zone(zone), query_generation.queries_for_zone(zone)
+    assert first == second and query_generation.sample(first, 0.1) == query_generation.sample(second, 0.1)
     assert max(len(q.name) for q in first) == 255
-    for question in first[::50]:
-        parse(question.wire())
+    for query in first[::50]:
+        parse(query.wire())
 
 
 def test_case_is_mixed() -> None:
     name = wire_name("www.example.org.")
-    mixed = {questions.recased(name, salt) for salt in range(20)}
+    mixed = {query_generation.mixed_case(name, salt) for salt in range(20)}
     assert len(mixed) > 10 and {m.lower() for m in mixed} == {name}
 
 
 def test_strangers_fit() -> None:
     for owner in (wire_name("a" * 63 + ".example."), wire_name(".".join(["a"] * 127) + "."), wire_name("example.")):
-        for name in questions.strangers(owner):
-            assert parse(Question(name, A).wire()).question[:-4] == name.lower()
+        for name in query_generation.nearby_absent_names(owner):
+            assert parse(Query(name, A).wire()).question[:-4] == name.lower()
 
 
 def test_a_log_is_read(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ query a. CLASS256 TYPE256
 query b. CH MD
 """)
     )
-    found = questions.of_root_log(log, 1232, True)
+    found = query_generation.queries_from_log(log, 1232, True)
     assert [q.name for q in found] == [wire_name("www.Example."), b"\6sp ace\0", b"\1a\0", b"\1b\0"]
     assert [(q.qtype, q.qclass) for q in found] == [(1, 1), (1, 1), (256, 256), (3, 3)]
-    assert [bool(q.note) for q in found] == [False, False, True, True]
+    assert [bool(q.oddity) for q in found] == [False, False, True, True]
     assert all(q.payload == 1232 and q.dnssec for q in found)
 
 
@@ -86,8 +86,8 @@ def ipv6(datagram: bytes) -> bytes:
 
 
 def test_a_capture_is_read(tmp_path: Path) -> None:
-    query = Question(wire_name("a."), A).wire()
-    other, response, broken = Question(wire_name("b."), A, payload=4096, dnssec=True).wire(), b"\0\1\x80" + query[3:], query[:-3]
+    query = Query(wire_name("a."), A).wire()
+    other, response, broken = Query(wire_name("b."), A, payload=4096, dnssec=True).wire(), b"\0\1\x80" + query[3:], query[:-3]
     update = query[:2] + b"\x28" + query[3:]
     frames = [
         ipv4(udp(b"\1\2" + query[2:])),
@@ -103,17 +103,17 @@ def test_a_capture_is_read(tmp_path: Path) -> None:
     capture = block(0x0A0D0D0A, bytes(16)) + b"".join(block(6, struct.pack("<5I", 0, 0, 0, len(f), len(f)) + f) for f in frames)
     file = tmp_path / "capture.xz"
     file.write_bytes(lzma.compress(capture))
-    found = questions.of_capture(file)
+    found = query_generation.queries_from_capture(file)
     assert [q.wire() for q in found] == [query, other, broken, update]
     assert (found[1].payload, found[1].dnssec) == (4096, True)
-    assert [q.right for q in found] == [frozenset(), frozenset(), {"FORMERR", "silence"}, {"NOTAUTH"}]
+    assert [q.acceptable for q in found] == [frozenset(), frozenset(), {"FORMERR", "silence"}, {"NOTAUTH"}]
 
 
 def test_odd_messages_are_what_they_are_called() -> None:
-    cases = {q.note: q for q in malformed.questions(wire_name("www.example."), wire_name("example."))}
-    assert len(cases) == len(malformed.questions(wire_name("www.example."), wire_name("example.")))
-    assert all(q.right and q.rfc for q in cases.values())
-    for note in ("two OPT", "name points to itself", "label of 64 octets", "name of 256 octets", "1 octet behind", "option header cut"):
+    cases = {q.oddity: q for q in malformed_queries.malformed_queries(wire_name("www.example."), wire_name("example."))}
+    assert len(cases) == len(malformed_queries.malformed_queries(wire_name("www.example."), wire_name("example.")))
+    assert all(q.acceptable and q.rfc for q in cases.values())
+    for note in ("two OPT", "name points to itself", "label of 64 octets", "name of 256 octets", "1 trailing octet", "option header cut"):
         with pytest.raises(Malformed):
             parse(cases[note].wire())
     for note in ("NOTIFY", "opcode 15", "EDNS version 1", "class CHAOS", "option unknown", "COOKIE of 8 octets", "TSIG with an unknown key"):

@@ -1,4 +1,4 @@
-"""Sends messages to one server and collects what comes back, over UDP (many at once), TCP (pipelined) and AXFR."""
+"""Sends queries to one server over UDP (many in parallel), TCP (pipelined) and AXFR."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from message import AXFR, IN, SOA, Record, read_records
 from names import Malformed, read_name
 
 Address = tuple[str, int]
-WINDOW = 64  # datagrams on their way at a time
+WINDOW = 64  # outstanding UDP queries
 
 
 @dataclass
-class Flight:
-    """A query on its way: which one, on which socket, how often it was sent, and when to give up waiting."""
+class PendingQuery:
+    """A query without a response: its index, socket, number of attempts and deadline."""
 
     index: int
     socket: socket.socket
@@ -27,66 +27,66 @@ class Flight:
 
 
 def udp(server: Address, messages: Sequence[bytes], window: int = WINDOW, timeout_s: float = 2.0, tries: int = 3) -> list[bytes | None]:
-    """The answer to each message, None for silence. At most `window` are on their way at a time."""
-    flights = Flights(server, messages, timeout_s, tries)
+    """The response to each message, None if there is none; at most `window` are outstanding at a time."""
+    pending = PendingQueries(server, messages, timeout_s, tries)
     for _ in range(window):
-        flights.launch_next()
-    while flights.ready.get_map():
-        for key, _ in flights.ready.select(0.05):
-            flights.receive(key.data)
-        flights.give_up()
-    return flights.answers
+        pending.send_next()
+    while pending.ready.get_map():
+        for key, _ in pending.ready.select(0.05):
+            pending.receive(key.data)
+        pending.expire()
+    return pending.responses
 
 
-class Flights:
-    """Queries on their way to one server.
+class PendingQueries:
+    """Outstanding queries to one server.
 
-    Every flight has a socket of its own, closed after a time-out, so a late answer never meets the next question;
-    messages too short to carry an ID can be sent for the same reason.
+    Each has a socket of its own, closed after a timeout, so that a late response is not taken for the next one
+    and messages without room for an ID can be sent.
     """
 
     def __init__(self, server: Address, messages: Sequence[bytes], timeout_s: float, tries: int) -> None:
         self.server, self.messages, self.timeout_s, self.tries = server, messages, timeout_s, tries
-        self.answers: list[bytes | None] = [None] * len(messages)
+        self.responses: list[bytes | None] = [None] * len(messages)
         self.ready = selectors.DefaultSelector()
-        self.waiting = iter(range(len(messages)))
+        self.unsent = iter(range(len(messages)))
 
-    def launch_next(self, sock: socket.socket | None = None) -> None:
-        """Sends the next message, over the socket given or a new one; with none left, closes the socket."""
-        index = next(self.waiting, None)
+    def send_next(self, sock: socket.socket | None = None) -> None:
+        """Sends the next message on `sock` or a new socket; closes `sock` if there is none left."""
+        index = next(self.unsent, None)
         if index is not None:
-            self.launch(index, 1, sock)
+            self.send(index, 1, sock)
         elif sock is not None:
             self.close(sock)
 
-    def launch(self, index: int, tries: int, sock: socket.socket | None) -> None:
+    def send(self, index: int, tries: int, sock: socket.socket | None) -> None:
         if is_new := sock is None:
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             sock.setblocking(False)
             sock.connect(self.server)
-        flight = Flight(index, sock, tries, time.monotonic() + self.timeout_s)
-        (self.ready.register if is_new else self.ready.modify)(sock, selectors.EVENT_READ, flight)
+        query = PendingQuery(index, sock, tries, time.monotonic() + self.timeout_s)
+        (self.ready.register if is_new else self.ready.modify)(sock, selectors.EVENT_READ, query)
         sock.send(with_id(self.messages[index], index))
 
-    def receive(self, flight: Flight) -> None:
+    def receive(self, query: PendingQuery) -> None:
         try:
-            wire = flight.socket.recv(65535)
+            wire = query.socket.recv(65535)
         except (BlockingIOError, ConnectionRefusedError):
             return
-        message = self.messages[flight.index]
-        if len(message) < 2 or wire[:2] == with_id(message, flight.index)[:2]:
-            self.answers[flight.index] = wire
-            self.launch_next(flight.socket)
+        message = self.messages[query.index]
+        if len(message) < 2 or wire[:2] == with_id(message, query.index)[:2]:
+            self.responses[query.index] = wire
+            self.send_next(query.socket)
 
-    def give_up(self) -> None:
-        """Sends once more, or leaves alone, what has waited too long."""
+    def expire(self) -> None:
+        """Resends queries past their deadline, or abandons them after `tries` attempts."""
         now = time.monotonic()
-        for flight in [key.data for key in self.ready.get_map().values() if key.data.deadline < now]:
-            self.close(flight.socket)
-            if flight.tries < self.tries:
-                self.launch(flight.index, flight.tries + 1, None)
+        for query in [key.data for key in self.ready.get_map().values() if key.data.deadline < now]:
+            self.close(query.socket)
+            if query.tries < self.tries:
+                self.send(query.index, query.tries + 1, None)
             else:
-                self.launch_next()
+                self.send_next()
 
     def close(self, sock: socket.socket) -> None:
         self.ready.unregister(sock)
@@ -94,13 +94,13 @@ class Flights:
 
 
 def with_id(message: bytes, index: int) -> bytes:
-    """The message with the ID it is sent under; the ID is never 0, and messages without room for one stay as they are."""
+    """Sets the ID of a message, which is never 0; a message too short for an ID is unchanged."""
     return message if len(message) < 2 else struct.pack(">H", index % 65535 + 1) + message[2:]
 
 
 def tcp(server: Address, messages: Sequence[bytes], pipeline: int = 50, timeout_s: float = 5.0) -> list[bytes | None]:
-    """The answer to each message over TCP, `pipeline` of them a connection (RFC 7766 6.2.1.1); answers may come in any order."""
-    answers: list[bytes | None] = [None] * len(messages)
+    """The response to each message over TCP, `pipeline` per connection (RFC 7766 6.2.1.1), in any order."""
+    responses: list[bytes | None] = [None] * len(messages)
     for start in range(0, len(messages), pipeline):
         chunk = range(start, min(start + pipeline, len(messages)))
         by_id = {with_id(messages[i], i)[:2]: i for i in chunk}
@@ -112,25 +112,25 @@ def tcp(server: Address, messages: Sequence[bytes], pipeline: int = 50, timeout_
                     if wire is None:
                         break
                     if (index := by_id.pop(wire[:2], None)) is not None:
-                        answers[index] = wire
+                        responses[index] = wire
             except OSError:
                 continue
-    return answers
+    return responses
 
 
 def framed(message: bytes) -> bytes:
-    """The message behind its length (RFC 1035 4.2.2)."""
+    """Prefixes a message with its length (RFC 1035 4.2.2)."""
     return struct.pack(">H", len(message)) + message
 
 
 def receive_framed(stream: socket.socket) -> bytes | None:
-    """One message from a stream, None at its end."""
+    """The next message of a stream, None at its end."""
     head = receive_exactly(stream, 2)
     return None if head is None else receive_exactly(stream, struct.unpack(">H", head)[0])
 
 
 def receive_exactly(stream: socket.socket, length: int) -> bytes | None:
-    """`length` octets from a stream, None when it ends before."""
+    """The next `length` octets of a stream, None if it ends before."""
     parts = bytearray()
     while len(parts) < length:
         part = stream.recv(length - len(parts))
@@ -141,7 +141,7 @@ def receive_exactly(stream: socket.socket, length: int) -> bytes | None:
 
 
 def axfr(server: Address, zone: bytes, timeout_s: float = 60.0) -> list[Record]:
-    """Every record of a zone transfer (RFC 5936 2.2), the SOA first and last; raises `Malformed` or `OSError` when it fails."""
+    """The records of a zone transfer (RFC 5936 2.2), with the SOA first and last; raises `Malformed` or `OSError`."""
     query = struct.pack(">6H", 1, 0, 1, 0, 0, 0) + zone + struct.pack(">HH", AXFR, IN)
     records: list[Record] = []
     with socket.create_connection(server, timeout=timeout_s) as stream:
@@ -155,12 +155,12 @@ def axfr(server: Address, zone: bytes, timeout_s: float = 60.0) -> list[Record]:
 
 
 def transferred(wire: bytes) -> list[Record]:
-    """The answer records of one transfer message."""
-    _, flags, questions, count, _, _ = struct.unpack_from(">6H", wire)
+    """The answer section of one transfer message."""
+    _, flags, queries, count, _, _ = struct.unpack_from(">6H", wire)
     if flags & 15:
         raise Malformed(f"transfer refused with rcode {flags & 15}")
     at = 12
     names: dict[int, tuple[bytes, int]] = {}
-    for _ in range(questions):
+    for _ in range(queries):
         at = read_name(wire, at, names)[1] + 4
     return read_records(wire, at, count, names)[0]

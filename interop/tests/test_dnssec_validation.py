@@ -1,0 +1,101 @@
+"""Answers made from the signed zones validate, and stop to when a record is taken away or touched."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from answer_comparison import Reply
+from dnssec_validation import CAN_VERIFY, Validator
+from message import AA, DS, NS, NSEC, NSEC3, QR, RRSIG, SOA, TXT, A, Query, Record
+from names import wire_name
+from zone_data import ZoneData
+from zone_set import ZoneSet, covered_type
+
+Shipped = Callable[[str, str], ZoneData]
+APEXES = ["nsec1.example.", "nsec3.example.", "n3out.example."]
+needs_cryptography = pytest.mark.skipif(not CAN_VERIFY, reason="the package cryptography is not there: signatures are not verified")
+
+
+def signed_set(zone: ZoneData, owner: bytes, rtype: int) -> list[Record]:
+    return [*zone.rrset(owner, rtype), *(r for r in zone.rrset(owner, RRSIG) if covered_type(r) == rtype)]
+
+
+def message(query: Query, answers: Iterable[Record] = (), authority: Iterable[Record] = (), rcode: int = 0, flags: int = AA) -> bytes:
+    sections = [list(answers), list(authority)]
+    body = b"".join(r.owner + struct.pack(">HHIH", r.rtype, 1, r.ttl, len(r.rdata)) + r.rdata for section in sections for r in section)
+    head = struct.pack(">6H", 0, QR | flags | rcode, 1, *map(len, sections), 1)
+    return head + query.name + struct.pack(">HH", query.qtype, 1) + body + b"\0" + struct.pack(">HHIH", 41, 1232, 0x8000, 0)
+
+
+def check(zone: ZoneData, query: Query, wire: bytes) -> str:
+    reply = Reply.of("zonda", wire)
+    assert reply.response is not None
+    return "; ".join(map(str, Validator(ZoneSet({zone.apex: zone})).violations(query, reply.response)))
+
+
+def all_denial(zone: ZoneData) -> list[Record]:
+    return [r for owner, types in zone.rrsets.items() for t in (NSEC, NSEC3) if t in types for r in signed_set(zone, owner, t)]
+
+
+@pytest.fixture(params=APEXES)
+def zone(request: pytest.FixtureRequest, shipped: Shipped) -> ZoneData:
+    return shipped(request.param, f"signed/{request.param}zone")
+
+
+def named(zone: ZoneData, relative: str) -> bytes:
+    return wire_name(relative + ".")[:-1] + zone.apex
+
+
+def test_a_signed_set_validates_and_an_unsigned_does_not(zone: ZoneData) -> None:
+    query = Query(named(zone, "www"), A, payload=1232, dnssec=True)
+    whole = signed_set(zone, query.name, A)
+    assert check(zone, query, message(query, whole)) == ""
+    assert "without RRSIG" in check(zone, query, message(query, [r for r in whole if r.rtype == A]))
+    assert "without the RRset it covers" in check(zone, query, message(query, [r for r in whole if r.rtype == RRSIG]))
+
+
+@needs_cryptography
+def test_a_touched_set_does_not_validate(zone: ZoneData) -> None:
+    query = Query(named(zone, "www"), A, payload=1232, dnssec=True)
+    whole = signed_set(zone, query.name, A)
+    assert "does not verify" in check(zone, query, message(query, whole[1:]))
+    assert "does not verify" in check(zone, query, message(query, [whole[0]._replace(rdata=b"\1\1\1\1"), *whole[1:]]))
+
+
+def test_a_wildcard_needs_its_proof(zone: ZoneData) -> None:
+    query = Query(named(zone, "some.wild"), TXT, payload=1232, dnssec=True)
+    made = [r._replace(owner=query.name) for r in signed_set(zone, named(zone, "*.wild"), TXT)]
+    assert check(zone, query, message(query, made, all_denial(zone))) == ""
+    assert "no proof that the wildcard applies" in check(zone, query, message(query, made))
+
+
+def test_negative_answers_need_their_proof(zone: ZoneData) -> None:
+    soa = signed_set(zone, zone.apex, SOA)
+    for relative, qtype, rcode in (("nx", A, 3), ("www", TXT, 0), ("c.ent", A, 0), ("some.wild", DS, 0), ("secure", 65399, 0)):
+        query = Query(named(zone, relative), qtype, payload=1232, dnssec=True)
+        whole = message(query, authority=[*soa, *all_denial(zone)], rcode=rcode)
+        assert ("no proof" in check(zone, query, whole)) == (relative == "secure"), relative
+        assert "no proof" in check(zone, query, message(query, authority=soa, rcode=rcode)), relative
+
+
+def test_a_name_that_exists_cannot_be_denied(zone: ZoneData) -> None:
+    query = Query(named(zone, "www"), A, payload=1232, dnssec=True)
+    wire = message(query, authority=[*signed_set(zone, zone.apex, SOA), *all_denial(zone)], rcode=3)
+    assert "no proof that the name does not exist: www" in check(zone, query, wire)
+
+
+def test_a_referral_needs_ds_or_its_absence(zone: ZoneData) -> None:
+    for relative, has_ds in (("secure", True), ("inzone", False)):
+        query = Query(named(zone, relative), A, payload=1232, dnssec=True)
+        servers = list(zone.rrset(query.name, NS))
+        proof = signed_set(zone, query.name, DS) if has_ds else all_denial(zone)
+        assert check(zone, query, message(query, authority=[*servers, *proof], flags=0)) == ""
+        assert "neither DS nor a proof of" in check(zone, query, message(query, authority=servers, flags=0))
+
+
+def test_without_do_nothing_is_asked_for(zone: ZoneData) -> None:
+    query = Query(named(zone, "www"), A, payload=1232)
+    assert check(zone, query, message(query, zone.rrset(query.name, A))) == ""

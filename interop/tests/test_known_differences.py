@@ -1,0 +1,183 @@
+"""The table excuses the peer it names, never the subject, and never a field it does not speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from response_builder import Entry, answer
+
+from answer_comparison import Reply, compare
+from answer_rules import Rule, Violation
+from known_differences import KNOWN_DIFFERENCES, explain
+from message import AA, ANY, CNAME, DS, NS, NSEC, NXDOMAIN, RD, SOA, TC, A, Query
+from names import wire_name
+from zone_data import ZoneData
+from zone_set import ZoneSet
+
+TEXT = """
+$TTL 60
+@ SOA ns host 1 2 3 4 5
+@ NS ns
+ns A 192.0.2.1
+www A 192.0.2.2
+alias CNAME www
+out CNAME www.other.
+cut NS ns.cut
+ns.cut A 192.0.2.3
+several 60 A 192.0.2.4
+several 90 A 192.0.2.5
+*.wild NS ns
+"""
+SOA_DATA = wire_name("ns.example.") + wire_name("host.example.") + bytes([0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5])
+NO_DATA: list[Entry] = [("example.", SOA, SOA_DATA, 5)]
+ADDRESS, OTHER_ADDRESS = bytes([192, 0, 2, 2]), bytes([192, 0, 2, 9])
+
+
+@pytest.fixture
+def zones(zone_of: Callable[[str, str], ZoneData]) -> ZoneSet:
+    other = zone_of("other.", "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nwww 60 A 192.0.2.2\n")
+    return ZoneSet({z.apex: z for z in (zone_of("example.", TEXT), other)})
+
+
+def left(zones: ZoneSet, query: Query, ours: Reply, theirs: Reply) -> tuple[list[str], set[str]]:
+    """The names of the classes found and the fields left over."""
+    difference = compare(query, ours, theirs)
+    assert difference is not None, "the replies were to differ"
+    rows, fields = explain(difference, zones, KNOWN_DIFFERENCES)
+    return [row.name for row in rows], set(fields)
+
+
+def asked(name: str, qtype: int, payload: int | None = None) -> Query:
+    return Query(wire_name(name), qtype, payload=payload)
+
+
+def test_same_answers_do_not_differ() -> None:
+    query = asked("www.example.", A)
+    one, two = ("www.example.", A, ADDRESS), ("www.example.", A, OTHER_ADDRESS)
+    assert compare(query, Reply.of("zonda", answer(query, [one, two])), Reply.of("nsd", answer(query, [two, one]))) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"answers": [("www.example.", A, OTHER_ADDRESS)]}, "answer"),
+        ({"answers": [("www.example.", A, ADDRESS, 61)]}, "answer"),
+        ({"answers": [("www.example.", A, ADDRESS)] * 2}, "duplicates"),
+        ({"answers": [("www.example.", A, ADDRESS)], "flags": 0}, "aa"),
+        ({"answers": [("www.example.", A, ADDRESS)], "flags": AA | TC}, "tc"),
+        ({"answers": [("www.example.", A, ADDRESS)], "flags": AA | RD}, "rd"),
+        ({"answers": [("www.example.", A, ADDRESS)], "rcode": 3}, "rcode"),
+        ({"answers": [("www.example.", A, ADDRESS)], "authority": NO_DATA}, "authority"),
+    ],
+)
+def test_a_wrong_answer_is_unexplained(zones: ZoneSet, wrong: dict[str, list[Entry]], field: str) -> None:
+    query = asked("www.example.", A)
+    right = Reply.of("nsd", answer(query, [("www.example.", A, ADDRESS)]))
+    assert left(zones, query, Reply.of("zonda", answer(query, **wrong)), right) == ([], {field})
+
+
+def test_silence_and_garbage_are_unexplained(zones: ZoneSet) -> None:
+    query = asked("www.example.", A)
+    right = Reply.of("nsd", answer(query, [("www.example.", A, ADDRESS)]))
+    assert left(zones, query, Reply.of("zonda", None), right) == ([], {"outcome"})
+    assert left(zones, query, Reply.of("zonda", b"\0" * 12 + b"x"), right) == ([], {"outcome"})
+
+
+def alias_case() -> tuple[Query, bytes, bytes]:
+    query = asked("alias.example.", NSEC)
+    return query, answer(query, authority=NO_DATA), answer(query, [("alias.example.", CNAME, wire_name("www.example."))], NO_DATA)
+
+
+def cut_case() -> tuple[Query, bytes, bytes]:
+    query = asked("cut.example.", NSEC)
+    referral = answer(query, authority=[("cut.example.", NS, wire_name("ns.cut.example."))], flags=0)
+    return query, referral, answer(query, [("cut.example.", NSEC, wire_name("ns.example.") + b"\0\1\x20")])
+
+
+def other_zone_case() -> tuple[Query, bytes, bytes]:
+    query, alias = asked("out.example.", A), ("out.example.", CNAME, wire_name("www.other."))
+    return query, answer(query, [alias, ("www.other.", A, ADDRESS)]), answer(query, [alias])
+
+
+def name_error_case() -> tuple[Query, bytes, bytes]:
+    query = asked("nothing.example.", A, 1232)
+    return query, answer(query, authority=NO_DATA, rcode=NXDOMAIN), answer(query, authority=NO_DATA, rcode=NXDOMAIN, flags=0)
+
+
+def test_a_name_error_without_authority_is_excused_if_nothing_is_said(zones: ZoneSet) -> None:
+    query, whole, bare = name_error_case()
+    empty = answer(query, rcode=NXDOMAIN, flags=0)
+    assert "NXDOMAIN that opt-out makes unprovable" in left(zones, query, Reply.of("zonda", whole), Reply.of("knot", empty))[0]
+    assert "aa" in left(zones, query, Reply.of("zonda", whole), Reply.of("knot", bare))[1]
+    assert "aa" in left(zones, query, Reply.of("zonda", empty), Reply.of("knot", whole))[1]
+
+
+@pytest.mark.parametrize(
+    ("case", "deviant", "name"),
+    [
+        (alias_case, "nsd", "QTYPE NSEC at a CNAME"),
+        (cut_case, "bind", "QTYPE NSEC at a delegation"),
+        (other_zone_case, "bind", "alias into another served zone or below a zone cut"),
+        (other_zone_case, "knot", "alias into another served zone or below a zone cut"),
+    ],
+)
+def test_a_habit_excuses_the_peer_that_has_it_only(zones: ZoneSet, case: Callable[[], tuple[Query, bytes, bytes]], deviant: str, name: str) -> None:
+    query, usual, odd = case()
+    peer = "knot" if deviant != "knot" else "nsd"
+    assert left(zones, query, Reply.of("zonda", usual), Reply.of(deviant, odd)) == ([name], set())
+    assert left(zones, query, Reply.of(peer, usual), Reply.of(deviant, odd)) == ([name], set())
+    assert name not in left(zones, query, Reply.of("zonda", odd), Reply.of(peer, usual))[0]
+    assert left(zones, query, Reply.of("zonda", odd), Reply.of(peer, usual))[1]
+
+
+def test_a_fault_of_a_peer_excuses_it_a_fault_of_ours_does_not(zones: ZoneSet) -> None:
+    query = asked("www.example.", A, 1232)
+    full = answer(query, authority=[*NO_DATA, ("example.", NSEC, wire_name("ns.example.") + b"\0\1\x20")])
+    less = answer(query, authority=NO_DATA)
+    broken = Reply("nsd", less, Reply.of("nsd", less).response, violations=(Violation(Rule.NODATA_UNPROVED),))
+    assert left(zones, query, Reply.of("zonda", full), broken) == (["denial of existence missing"], set())
+    assert left(zones, query, replace(broken, server="zonda"), Reply.of("knot", full)) == ([], {"authority"})
+
+
+def test_any_is_free_but_not_its_rcode(zones: ZoneSet) -> None:
+    query = asked("www.example.", ANY)
+    one, other = answer(query, [("www.example.", A, ADDRESS)]), answer(query, [("www.example.", 13, b"\7RFC8482\0")])
+    assert left(zones, query, Reply.of("zonda", one), Reply.of("nsd", other)) == (["QTYPE ANY"], set())
+    failed = answer(query, rcode=2)
+    assert left(zones, query, Reply.of("zonda", failed), Reply.of("nsd", other))[1] == {"rcode"}
+
+
+def test_loops_are_free(zones: ZoneSet) -> None:
+    query = asked("a.example.", A)
+    loop: list[Entry] = [("a.example.", CNAME, wire_name("b.example.")), ("b.example.", CNAME, wire_name("a.example."))]
+    ours, theirs = Reply.of("zonda", answer(query, loop)), Reply.of("bind", answer(query, loop, rcode=2))
+    assert left(zones, query, ours, theirs) == (["alias loop: RCODE"], set())
+
+
+def test_any_ttl_of_a_set_with_several(zones: ZoneSet) -> None:
+    query = asked("several.example.", A)
+    data = [bytes([192, 0, 2, 4]), bytes([192, 0, 2, 5])]
+    ours, theirs = (answer(query, [("several.example.", A, d, ttl) for d in data]) for ttl in (60, 90))
+    assert left(zones, query, Reply.of("zonda", ours), Reply.of("nsd", theirs)) == (["RRset with several TTLs in the zone file"], set())
+
+
+def test_ds_through_an_alias_is_free_of_the_same_name_not(zones: ZoneSet) -> None:
+    query = asked("www.example.", DS)
+    ours, theirs = answer(query, authority=NO_DATA), answer(query, authority=[("example.", SOA, SOA_DATA, 6)])
+    assert left(zones, query, Reply.of("zonda", ours), Reply.of("nsd", theirs)) == ([], {"authority"})
+
+
+def test_odd_messages_are_held_to_their_ruling(zones: ZoneSet) -> None:
+    query = Query(wire_name("www.example."), A, raw=b"\0\0", oddity="odd", acceptable=frozenset({"FORMERR", "silence"}), rfc="1035")
+    formerr, noerror = (Reply.of("nsd", answer(asked("www.example.", A), rcode=rcode)) for rcode in (1, 0))
+    silence = Reply.of("zonda", None)
+    assert left(zones, query, silence, formerr) == (["unusual query: several outcomes are acceptable"], set())
+    assert left(zones, query, silence, noerror) == (["unusual query: an outcome that the RFC excludes"], set())
+    ours = Reply.of("zonda", answer(asked("www.example.", A)))
+    assert left(zones, query, ours, formerr) == ([], {"outcome"})
+
+
+def test_names_are_unique() -> None:
+    assert len({row.name for row in KNOWN_DIFFERENCES}) == len(KNOWN_DIFFERENCES)
