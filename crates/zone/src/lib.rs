@@ -15,6 +15,7 @@ pub mod finding;
 pub mod load;
 pub mod rrset;
 mod stage;
+pub mod suggest;
 mod tables;
 pub mod text;
 pub mod tree;

@@ -134,7 +134,7 @@ impl ZoneLoad<'_> {
     /// Opens an included file; its path starts at the folder of the file that includes it.
     fn include(
         &self,
-        written: &str,
+        written: &Path,
         place: &FilePosition,
         folders: &IncludeFolders<'_>,
     ) -> Result<IncludedFile, ErrorText> {

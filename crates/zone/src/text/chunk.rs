@@ -1,4 +1,4 @@
-//! A big file read in chunks on several threads, each from a guess of what the text before it means. For `file` only.
+//! Parses the chunks of a big file in parallel, each from a guess of the parser's state at its start.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -7,75 +7,76 @@ use std::thread::{self, ScopedJoinHandle};
 use memchr::{memchr, memmem};
 
 use super::directive::{Include, origin};
-use super::file::{Checkpoint, InputFile};
+use super::entry::StopReason;
 use super::limits::RecordCounter;
-use super::record::{ParserState, RecordParser, StopReason};
+use super::record::{Checkpoint, ParserState, RecordParser};
 use super::scan::{LineStart, Scanner, count_lines};
+use super::source::InputFile;
 use super::window::Window;
 use super::{ParseOptions, RecordSink, ttl};
 use crate::finding::Findings;
 
-/// How a file is cut; in octets.
+/// How a file is split, in octets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkSizes {
-    /// Smaller files are read in one go.
-    pub big: usize,
-    /// Read before the rest is cut, as it most likely has the directives that hold for all of it; also the smallest chunk,
-    /// and what is read behind a chunk for an entry that goes on there.
+    /// Smaller files are parsed in order.
+    pub min_parallel: usize,
+    /// Parsed in order before the rest is split: it most likely has the directives for the whole file. Also the minimum
+    /// chunk, and how much is read after a chunk for an entry that continues there.
     pub head: usize,
-    /// The largest chunk.
+    /// The maximum chunk.
     pub chunk: usize,
-    /// The longest entry, and the most text that a thread holds. RDATA takes 320 KiB at most, comments in it left out: a
-    /// blank and `\DDD` for each octet.
-    pub longest: usize,
+    /// The maximum entry, and the most text that a thread holds. RDATA takes at most 320 KiB without comments: a blank and
+    /// `\DDD` for each octet.
+    pub max_entry: usize,
 }
 
 impl ChunkSizes {
-    pub const DEFAULT: ChunkSizes = ChunkSizes { big: 1 << 20, head: 64 << 10, chunk: 4 << 20, longest: 8 << 20 };
+    pub const DEFAULT: ChunkSizes =
+        ChunkSizes { min_parallel: 1 << 20, head: 64 << 10, chunk: 4 << 20, max_entry: 8 << 20 };
 
-    /// How much is held of a text that is read in order.
+    /// How much of a text parsed in order is in memory.
     pub fn window_len(&self) -> usize {
         self.chunk.saturating_add(self.head)
     }
 }
 
-/// A part of a file that was read from a guess.
+/// A chunk parsed from a guessed state.
 pub(super) struct Chunk<S> {
     guess: Checkpoint,
-    /// Entries that start before this offset were read.
+    /// Entries that start before this offset were parsed.
     pub stop: usize,
-    /// Where it ended.
     pub end: Checkpoint,
-    /// The `$INCLUDE` at the end, if it ended there.
+    /// The `$INCLUDE` at which parsing stopped.
     pub include: Option<Box<Include>>,
-    relied_on_last_ttl: bool,
-    /// Whether it has a last TTL of its own to pass on.
+    used_initial_ttl: bool,
+    /// Whether `last_ttl` at the end was stated in the chunk.
     pub stated_ttl: bool,
-    /// How many records there are in it.
+    /// The number of records.
     pub records: u64,
     pub sink: S,
     pub findings: Findings,
 }
 
-/// How to read, for all threads.
+/// Parses chunks.
 pub(super) struct ChunkParser<'a, M> {
     pub options: &'a ParseOptions<'a>,
     pub make_sink: &'a M,
-    pub plan: ChunkSizes,
+    pub sizes: ChunkSizes,
 }
 
 impl<S: RecordSink + Send, M: Fn() -> S + Sync> ChunkParser<'_, M> {
-    /// Reads the chunks of a file behind `from` on all threads; `known` is what is known before it.
-    pub fn guessed(&self, text: &InputFile<'_>, known: &Checkpoint, from: usize) -> Vec<Chunk<S>> {
-        let cutter = Mutex::new(ChunkSplitter::new(known, from, self.chunk_len(text.source.size()), self.plan));
+    /// Parses the chunks of a file from `start` on, on all threads. `known` is a checkpoint before it.
+    pub fn parse_chunks(&self, file: &InputFile<'_>, known: &Checkpoint, start: usize) -> Vec<Chunk<S>> {
+        let splitter = Mutex::new(ChunkSplitter::new(known, start, self.chunk_len(file.text.size()), self.sizes));
         let records = AtomicU64::new(0);
         let work = || {
             let mut chunks = Vec::new();
-            let mut window = Window::new(text.source, self.options.progress, self.plan.longest);
+            let mut window = Window::new(file.text, self.options.progress, self.sizes.max_entry);
             while records.load(Relaxed) <= self.options.limits.records {
-                let next = cutter.lock().unwrap_or_else(PoisonError::into_inner).next(&mut window);
+                let next = splitter.lock().unwrap_or_else(PoisonError::into_inner).next(&mut window);
                 let Some((guess, stop)) = next else { break };
-                let chunk = self.guess(text, &window, guess, stop);
+                let chunk = self.parse_chunk(file, &window, guess, stop);
                 records.fetch_add(chunk.records, Relaxed);
                 chunks.push(chunk);
             }
@@ -92,74 +93,75 @@ impl<S: RecordSink + Send, M: Fn() -> S + Sync> ChunkParser<'_, M> {
         chunks
     }
 
-    /// Small enough that all threads end at about the same time.
+    /// A length for which all threads finish at about the same time.
     fn chunk_len(&self, len: usize) -> usize {
-        (len / (4 * self.options.threads)).clamp(self.plan.head, self.plan.chunk)
+        (len / (4 * self.options.threads)).clamp(self.sizes.head, self.sizes.chunk)
     }
 
-    /// Reads a chunk, which the window holds, from a guess.
-    fn guess(&self, text: &InputFile<'_>, window: &Window<'_>, guess: Checkpoint, stop: usize) -> Chunk<S> {
+    /// Parses the chunk in the window.
+    fn parse_chunk(&self, file: &InputFile<'_>, window: &Window<'_>, guess: Checkpoint, stop: usize) -> Chunk<S> {
         let mut sink = (self.make_sink)();
         let mut findings = Findings::new(self.options.error_limit);
-        let mut budget = RecordCounter::new(self.options.limits);
+        let mut counter = RecordCounter::new(self.options.limits);
         let mut end = guess.clone();
         let (mut scanner, scanner_stop) = window.scanner(guess.position, stop);
         let state = &mut end.state;
-        let mut reader = RecordParser::new(self.options, text.file(), &mut sink, &mut findings, state, &mut budget);
-        reader.is_in_order = false;
-        let include = match reader.run(&mut scanner, scanner_stop) {
+        let mut parser = RecordParser::new(self.options, file.id, &mut sink, &mut findings, state, &mut counter);
+        parser.is_in_order = false;
+        let include = match parser.parse_entries(&mut scanner, scanner_stop) {
             StopReason::Include(include) => Some(include),
             _ => None,
         };
-        let (relied_on_last_ttl, stated_ttl) = (reader.relied_on_last_ttl, reader.stated_ttl);
+        let (used_initial_ttl, stated_ttl) = (parser.used_initial_ttl, parser.stated_ttl);
         end.position = window.position(&scanner);
-        let records = budget.records();
-        Chunk { guess, stop, end, include, relied_on_last_ttl, stated_ttl, records, sink, findings }
+        let records = counter.records();
+        Chunk { guess, stop, end, include, used_initial_ttl, stated_ttl, records, sink, findings }
     }
 }
 
 impl<S> Chunk<S> {
-    /// Whether it was read from what is known to be true. Its first line states an owner, so that the last one has no say.
-    pub fn is_right(&self, known: &Checkpoint) -> bool {
+    /// Whether the guess agrees with the known checkpoint, apart from the owner: a chunk starts with a line that states one.
+    pub fn is_valid_after(&self, known: &Checkpoint) -> bool {
         let (guess, truth) = (&self.guess.state, &known.state);
         self.guess.position == known.position
             && guess.origin.wire() == truth.origin.wire()
             && guess.default_ttl == truth.default_ttl
-            && (guess.last_ttl == truth.last_ttl || !self.relied_on_last_ttl)
+            && (guess.last_ttl == truth.last_ttl || !self.used_initial_ttl)
     }
 }
 
-/// Cuts a file into chunks and guesses what the text before each of them means: what `$ORIGIN` and `$TTL` lines say, be they
-/// in quotes or parentheses or not.
+/// Splits a file into chunks and guesses the state at the start of each from lines that look like `$ORIGIN` and `$TTL`,
+/// even those in quotes or parentheses.
 struct ChunkSplitter {
-    /// `None` at the end, and where the rest has to be read in order.
+    /// The start of the next chunk; `None` at the end, and where the rest must be parsed in order.
     next: Option<Checkpoint>,
     chunk_len: usize,
-    plan: ChunkSizes,
+    sizes: ChunkSizes,
 }
 
 impl ChunkSplitter {
-    fn new(known: &Checkpoint, from: usize, chunk_len: usize, plan: ChunkSizes) -> ChunkSplitter {
-        let position = LineStart { at: from, line: known.position.line };
-        ChunkSplitter { next: Some(Checkpoint { position, state: known.state.clone() }), chunk_len, plan }
+    fn new(known: &Checkpoint, start: usize, chunk_len: usize, sizes: ChunkSizes) -> ChunkSplitter {
+        let position = LineStart { at: start, line: known.position.line };
+        ChunkSplitter { next: Some(Checkpoint { position, state: known.state.clone() }), chunk_len, sizes }
     }
 
-    /// Reads the next chunk, and what is behind it as far as an entry may go on there; its guess and its end.
+    /// Loads the next chunk, and what its last entry may need; returns the checkpoint at its start and its end.
     fn next(&mut self, window: &mut Window<'_>) -> Option<(Checkpoint, usize)> {
         let guess = self.next.take()?;
         let start = guess.position.at;
         let stop = self.load(window, start)?;
-        let state = guessed_state(guess.state.clone(), window.octets_to(stop));
+        let state = guess_state(guess.state.clone(), window.octets_to(stop));
         let line = guess.position.line + count_lines(window.octets_to(stop));
         let is_end = window.is_last() && stop == window.end();
         self.next = (!is_end).then_some(Checkpoint { position: LineStart { at: stop, line }, state });
         Some((guess, stop))
     }
 
-    /// Loads a chunk; its end, unless it has none or cannot be read: reading in order will show.
+    /// Loads a chunk and returns its end; `None` if there is no line to split at, or on a read error, which parsing in order
+    /// meets again and reports.
     fn load(&self, window: &mut Window<'_>, start: usize) -> Option<usize> {
-        let len = self.chunk_len.saturating_add(self.plan.head);
-        for len in [len, self.plan.longest] {
+        let len = self.chunk_len.saturating_add(self.sizes.head);
+        for len in [len, self.sizes.max_entry] {
             window.load(start, len).ok()?;
             let stop = window.owner_line(start.saturating_add(self.chunk_len));
             if stop.is_some() || window.is_last() {
@@ -170,20 +172,19 @@ impl ChunkSplitter {
     }
 }
 
-/// What the text of a chunk means for what follows it, if all its directives are what they seem to be.
-fn guessed_state(mut state: ParserState, chunk: &[u8]) -> ParserState {
+/// The state after a chunk, if all lines in it that look like directives are.
+fn guess_state(mut state: ParserState, chunk: &[u8]) -> ParserState {
     for newline in memmem::find_iter(chunk, b"\n$") {
         let line = &chunk[newline + 1..];
-        obey(&mut state, &line[..memchr(b'\n', line).unwrap_or(line.len())]);
+        guess_directive(&mut state, &line[..memchr(b'\n', line).unwrap_or(line.len())]);
     }
     state
 }
 
-/// Obeys the directive in a line, if it can be.
-fn obey(state: &mut ParserState, line: &[u8]) {
+fn guess_directive(state: &mut ParserState, line: &[u8]) {
     let mut fields = Vec::new();
-    let read = Scanner::new(line, LineStart { at: 0, line: 1 }).entry(&mut fields);
-    let (Ok(()), Some((name, arguments))) = (read, fields.split_first()) else { return };
+    let scanned = Scanner::new(line, LineStart { at: 0, line: 1 }).entry(&mut fields);
+    let (Ok(()), Some((name, arguments))) = (scanned, fields.split_first()) else { return };
     if name.text.eq_ignore_ascii_case(b"$ORIGIN") {
         state.origin = origin(name, arguments, state.origin.as_ref()).unwrap_or_else(|_| state.origin.clone());
     } else if name.text.eq_ignore_ascii_case(b"$TTL") {

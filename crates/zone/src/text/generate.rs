@@ -1,87 +1,87 @@
-//! `$GENERATE`: records by number, in BIND's syntax.
+//! `$GENERATE`: numbered records, in BIND's syntax.
 //!
-//! `$GENERATE START-STOP[/STEP] OWNER [TTL] [CLASS] TYPE RDATA`, where `$` in OWNER and RDATA stands for the number, `${OFFSET,WIDTH,BASE}`
-//! for the number plus an offset, padded with zeros, in base `d`, `o`, `x`, `X`, or as nibbles (`n`, `N`: `f.0.1` for 0x10f).
+//! `$GENERATE START-STOP[/STEP] OWNER [TTL] [CLASS] TYPE RDATA`: in OWNER and RDATA, `$` is replaced by the number and
+//! `${OFFSET,WIDTH,BASE}` by the number plus an offset, padded with zeros, in base `d`, `o`, `x`, `X`, or as nibbles (`n`,
+//! `N`: `f.0.1` for 0x10f).
 
 use super::error::{LineColumn, ParseError};
 use super::record::{RecordHeader, RecordParser};
 use super::scan::{LineStart, QuotePlacement, Scanner};
 use super::{ErrorText, Field, RecordSink};
 
-/// The widest number: that of a name.
+/// The maximum width of a number: the length of a name.
 const MAX_WIDTH: usize = 255;
-/// The longest text of an owner or RDATA, in octets: a blank and `\DDD` for each octet of the longest RDATA.
+/// The maximum text of an owner or RDATA, in octets: a blank and `\DDD` for each octet of the longest RDATA.
 const MAX_TEXT_LEN: usize = 5 * 65_535;
 
 const HELP: &str = "as in $GENERATE 1-254 host$ A 192.0.2.$";
 
-/// A `$GENERATE` that is understood.
+/// A parsed `$GENERATE`.
 struct Generator<'f, 't> {
     line: u32,
     owner: Template,
     owner_field: &'f Field<'t>,
-    head: RecordHeader,
+    header: RecordHeader,
     rdata: Template,
     rdata_field: &'f Field<'t>,
 }
 
 impl<S: RecordSink> RecordParser<'_, S> {
-    /// Obeys `$GENERATE`; stops at the first record that is wrong.
+    /// Parses and delivers the records of a `$GENERATE`; stops at the first error.
     pub fn generate(&mut self, name: &Field<'_>, arguments: &[Field<'_>]) -> Result<(), Box<ParseError>> {
         let [range, owner_field, rest @ ..] = arguments else {
             let last = arguments.last().unwrap_or(name);
             return Err(ParseError::new(
                 LineColumn::after(last),
-                "a range, an owner, a type and RDATA must follow",
+                "a range, an owner, a type and RDATA are missing",
                 HELP,
             ));
         };
         let numbers = numbers(range.text).map_err(|message| ParseError::at(range, message, HELP))?;
-        let refused = |ErrorText { message, help }| ParseError::at(range, message, help);
-        self.budget.check_range(numbers.len() as u64).map_err(refused)?;
-        let head = self.head(owner_field, rest)?;
-        let [rdata_field, ..] = &rest[head.len..] else {
-            return Err(ParseError::new(LineColumn::after(&rest[head.len - 1]), "the RDATA is missing", HELP));
+        let over_limit = |ErrorText { message, help }| ParseError::at(range, message, help);
+        self.counter.check_range(numbers.len() as u64).map_err(over_limit)?;
+        let header = self.header(owner_field, rest)?;
+        let [rdata_field, ..] = &rest[header.len..] else {
+            return Err(ParseError::new(LineColumn::after(&rest[header.len - 1]), "the RDATA is missing", HELP));
         };
         let owner = Template::new(&arguments[1..2])?;
-        let rdata = Template::new(&rest[head.len..])?;
-        let generator = Generator { line: name.line, owner, owner_field, head, rdata, rdata_field };
-        // A record without owner that follows has the owner stated before.
+        let rdata = Template::new(&rest[header.len..])?;
+        let generator = Generator { line: name.line, owner, owner_field, header, rdata, rdata_field };
+        // A following record without an owner has the last owner before the directive.
         let stated_owner = self.state.owner.clone();
-        let is_generated = std::mem::replace(&mut self.budget.is_generated, true);
-        let done = numbers.into_iter().try_for_each(|number| self.generated(&generator, number));
-        self.budget.is_generated = is_generated;
+        let is_generated = std::mem::replace(&mut self.counter.is_generated, true);
+        let result = numbers.into_iter().try_for_each(|number| self.generate_record(&generator, number));
+        self.counter.is_generated = is_generated;
         self.state.owner = stated_owner;
-        done
+        result
     }
 
-    /// Reads the record with one number.
-    fn generated(&mut self, generator: &Generator<'_, '_>, number: u32) -> Result<(), Box<ParseError>> {
-        let Generator { line, head, owner_field, rdata_field, .. } = *generator;
+    fn generate_record(&mut self, generator: &Generator<'_, '_>, number: u32) -> Result<(), Box<ParseError>> {
+        let Generator { line, header, owner_field, rdata_field, .. } = *generator;
         let owner = generator.owner.expand(number, owner_field)?;
         self.owner(&Field { text: &owner, ..*owner_field })?;
         let rdata = generator.rdata.expand(number, rdata_field)?;
-        let refused = |ErrorText { message, help }| ParseError::at(rdata_field, message, help);
-        self.budget.text(owner.len() + rdata.len()).map_err(refused)?;
+        let over_limit = |ErrorText { message, help }| ParseError::at(rdata_field, message, help);
+        self.counter.count_text(owner.len() + rdata.len()).map_err(over_limit)?;
         let mut scanner = Scanner::new(&rdata, LineStart { at: 0, line });
         let fields = fields(&mut scanner, rdata_field)?;
-        let at_template = |spot: Option<LineColumn>| spot.map(|_| LineColumn::of(rdata_field));
-        let QuotePlacement { joined_quote, missing_blank } = scanner.oddities;
-        let oddities =
+        let at_template = |at: Option<LineColumn>| at.map(|_| LineColumn::of(rdata_field));
+        let QuotePlacement { joined_quote, missing_blank } = scanner.quotes;
+        let quotes =
             QuotePlacement { joined_quote: at_template(joined_quote), missing_blank: at_template(missing_blank) };
-        self.record(line, head, &fields, rdata_field, &oddities)
+        self.record(line, header, &fields, rdata_field, &quotes)
     }
 }
 
-/// The fields of generated RDATA, which is all that the scanner has; they stand where its template `origin` does.
-fn fields<'t>(scanner: &mut Scanner<'t>, origin: &Field<'_>) -> Result<Vec<Field<'t>>, Box<ParseError>> {
+/// The fields of generated RDATA, with the position of their template.
+fn fields<'t>(scanner: &mut Scanner<'t>, template: &Field<'_>) -> Result<Vec<Field<'t>>, Box<ParseError>> {
     let mut fields = Vec::new();
-    scanner.entry(&mut fields).map_err(|fault| ParseError::at(origin, fault.message, fault.help))?;
+    scanner.entry(&mut fields).map_err(|error| ParseError::at(template, error.message, error.help))?;
     if !scanner.is_at_end() {
-        return Err(ParseError::at(origin, "the RDATA has more than one line", "write it in one line"));
+        return Err(ParseError::at(template, "the RDATA has more than one line", "write it on one line"));
     }
     for field in &mut fields {
-        (field.line, field.column) = (origin.line, origin.column);
+        (field.line, field.column) = (template.line, template.column);
     }
     Ok(fields)
 }
@@ -91,7 +91,7 @@ fn numbers(range: &[u8]) -> Result<impl ExactSizeIterator<Item = u32>, &'static 
     let text = std::str::from_utf8(range).unwrap_or("");
     let (bounds, step) = text.split_once('/').unwrap_or((text, "1"));
     let (start, stop) = bounds.split_once('-').ok_or("the range is not START-STOP or START-STOP/STEP")?;
-    let number = |text| decimal(text).ok_or("the range has something else than numbers up to 2147483647");
+    let number = |text| decimal(text).ok_or("the range has something other than numbers up to 2147483647");
     let (start, stop, step) = (number(start)?, number(stop)?, number(step)?);
     if stop < start {
         return Err("the range ends before it starts");
@@ -111,7 +111,7 @@ fn decimal(text: &str) -> Option<u32> {
 
 //----------- Template ---------------------------------------------------------
 
-/// Text with places for the number.
+/// Text with placeholders for the number.
 struct Template(Vec<Piece>);
 
 enum Piece {
@@ -133,7 +133,7 @@ impl Template {
         }
     }
 
-    /// The text for one number; the template stands at `field`.
+    /// The text for a number. `field` is the template, for errors.
     fn expand(&self, number: u32, field: &Field<'_>) -> Result<Vec<u8>, Box<ParseError>> {
         let mut out = Vec::with_capacity(32);
         for piece in &self.0 {
@@ -151,17 +151,17 @@ impl Template {
 }
 
 impl Piece {
-    /// The length of the longest text that it stands for.
+    /// The maximum length of its text.
     fn max_len(&self) -> usize {
         match self {
             Piece::Text(text) => text.len(),
-            // Eight nibbles and their dots, or what fills the width, in which nibbles may take one more.
+            // Eight nibbles and their dots, or the width; nibbles may take one octet more.
             Piece::Number { width, .. } => 1 + width.max(&16),
         }
     }
 }
 
-/// The text of the fields. A single one in quotes is the text of several, as BIND has it: `MX "10 mail$"`.
+/// The text of the fields. A single quoted field is the text of several, as in BIND: `MX "10 mail$"`.
 fn joined(fields: &[Field<'_>]) -> Vec<u8> {
     if let [Field { text, quoted: true, .. }] = fields {
         return without_quote_escapes(text);
@@ -171,20 +171,20 @@ fn joined(fields: &[Field<'_>]) -> Vec<u8> {
     fields.iter().map(quoted).collect::<Vec<_>>().join(&b' ')
 }
 
-/// The text with `\"` turned into `"`.
+/// Replaces `\"` by `"`.
 fn without_quote_escapes(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
         match (byte, rest.split_first()) {
-            (b'\\', Some((b'"', behind))) => {
+            (b'\\', Some((b'"', after))) => {
                 plain.push(b'"');
-                rest = behind;
+                rest = after;
             }
-            (b'\\', Some((&escaped, behind))) => {
+            (b'\\', Some((&escaped, after))) => {
                 plain.extend([byte, escaped]);
-                rest = behind;
+                rest = after;
             }
             _ => plain.push(byte),
         }
@@ -192,7 +192,7 @@ fn without_quote_escapes(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Cuts text at its numbers. `$$` is a dollar sign; escapes are left to the parser of the record.
+/// Splits text at its placeholders. `$$` is a dollar sign; escapes are left to the record parser.
 fn pieces(text: &[u8]) -> Result<Vec<Piece>, &'static str> {
     let (mut pieces, mut plain, mut rest) = (Vec::new(), Vec::new(), text);
     loop {
@@ -221,7 +221,7 @@ fn pieces(text: &[u8]) -> Result<Vec<Piece>, &'static str> {
     Ok(pieces)
 }
 
-/// What follows a `$`: `{OFFSET}`, `{OFFSET,WIDTH}`, `{OFFSET,WIDTH,BASE}`, or something else.
+/// The placeholder after a `$`, `{OFFSET}`, `{OFFSET,WIDTH}`, `{OFFSET,WIDTH,BASE}` or empty, and the text after it.
 fn number_piece(rest: &[u8]) -> Result<(Piece, &[u8]), &'static str> {
     let Some(braced) = rest.strip_prefix(b"{") else {
         return Ok((Piece::Number { offset: 0, width: 0, base: b'd' }, rest));
@@ -253,7 +253,7 @@ fn signed(text: &str) -> Option<i64> {
     decimal(digits).map(|number| sign * i64::from(number))
 }
 
-/// Writes the number as BIND does: in other bases than ten a negative one is its two's complement of 32 bits.
+/// Writes the number as BIND does: except in decimal, a negative one is its 32-bit two's complement.
 fn write_number(value: i32, width: usize, base: u8, out: &mut Vec<u8>) {
     let text = match base {
         b'o' => format!("{value:0width$o}"),
@@ -266,7 +266,7 @@ fn write_number(value: i32, width: usize, base: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Hexadecimal digits with the last one first and dots between; the width counts the dots, as in BIND.
+/// Hexadecimal digits in reverse order, separated by dots; the width counts the dots, as in BIND.
 fn nibbles(digits: &str, width: usize) -> String {
     let zeros = width.div_ceil(2).saturating_sub(digits.len());
     let mut text = String::new();

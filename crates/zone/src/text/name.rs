@@ -1,11 +1,11 @@
-//! Names in zone text, the fast way. For the parser and for RDATA.
+//! Domain names in zone text; fast for names without escapes.
 
 use wire::name::{NameError, parse_text};
 use wire::{MAX_LABEL_LEN, MAX_NAME_LEN, NameRef};
 
-/// Appends the wire form of the text name to `out`; on an error `out` stays as it was.
+/// Appends the wire form of a name to `out`; on an error `out` is unchanged.
 ///
-/// `@` alone is the origin; a name without a final dot is completed by it (RFC 1035 5.1).
+/// `@` alone is the origin; a name without a final dot is completed with it (RFC 1035 5.1).
 pub(super) fn append(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
     let start = out.len();
     if append_plain(text, origin, out).is_some() {
@@ -18,9 +18,9 @@ pub(super) fn append(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-/// The same for names without escapes; `None` for these, for `@` and the root, and for mistakes.
+/// The same for names without escapes; `None` for other names, `@`, the root, and on errors.
 ///
-/// The wire form is the text moved by one octet, with the lengths of the labels in place of the dots.
+/// The wire form is the text shifted by one octet, with label lengths in place of the dots.
 fn append_plain(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Option<()> {
     if text.is_empty() || text.len() >= MAX_NAME_LEN || text == b"@" {
         return None;
@@ -37,10 +37,10 @@ fn append_plain(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Option<(
     };
     let (eights, rest) = text.as_chunks();
     for (number, eight) in eights.iter().enumerate() {
-        if places(eight, b'\\') != 0 {
+        if positions(eight, b'\\') != 0 {
             return None;
         }
-        let mut dots = places(eight, b'.');
+        let mut dots = positions(eight, b'.');
         while dots != 0 {
             end_label(number * 8 + dots.trailing_zeros() as usize / 8 + 1)?;
             dots &= dots - 1;
@@ -62,14 +62,14 @@ fn append_plain(text: &[u8], origin: NameRef<'_>, out: &mut Vec<u8>) -> Option<(
     (out.len() - start <= MAX_NAME_LEN).then_some(())
 }
 
-/// Where `byte` stands among the eight: the top bit of each of the same octets of the result.
-fn places(eight: &[u8; 8], byte: u8) -> u64 {
+/// The positions of `byte` among the eight, as the top bits of the octets of the result.
+fn positions(eight: &[u8; 8], byte: u8) -> u64 {
     const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let zero_where_equal = u64::from_le_bytes(*eight) ^ u64::from_le_bytes([byte; 8]);
     !((zero_where_equal & LOW_BITS).wrapping_add(LOW_BITS) | zero_where_equal | LOW_BITS)
 }
 
-/// The length octet of the label whose length octet is at `start` and whose end is `end`.
+/// The length octet, at `start`, of the label that ends at `end`.
 fn label_len(start: usize, end: usize) -> Option<u8> {
     let len = end - start - 1;
     (1..=MAX_LABEL_LEN).contains(&len).then_some(len as u8)
@@ -82,9 +82,9 @@ mod tests {
     use wire::Name;
 
     proptest! {
-        /// RFC 1035 5.1: the fast way and the careful way are one.
+        /// RFC 1035 5.1: agrees with the general parser.
         #[test]
-        fn agrees_with_the_careful_way(text in "([a@.*\\\\1]{0,8}|[ab.]{240,270}|a{60,66}(\\.|))") {
+        fn agrees_with_the_general_parser(text in "([a@.*\\\\1]{0,8}|[ab.]{240,270}|a{60,66}(\\.|))") {
             let origin = Name::from_text(b"example.", None).expect("a name");
             let mut out = b"before".to_vec();
             let result = append(text.as_bytes(), origin.as_ref(), &mut out);

@@ -1,4 +1,4 @@
-//! Records as zone text: one canonical line each, which the parser reads back to the same record.
+//! Prints records as zone text, one line each, which parses back to the same record.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use wire::NameRef;
 
 use super::{ZoneRecord, rdata};
 
-/// How owners are written.
+/// How owners are printed.
 #[derive(Clone, Copy, Debug)]
 pub enum OwnerStyle<'a> {
     /// In full, with the final dot.
     Absolute,
-    /// Without the origin, which an `$ORIGIN` or the reader's apex must supply; `@` is the origin itself.
+    /// Relative to the origin, which must be that of the parser; `@` is the origin itself.
     RelativeTo(NameRef<'a>),
 }
 

@@ -1,4 +1,4 @@
-//! Zone text cut into entries (a line, or several in parentheses) and fields (RFC 1035 5.1). For the parser only.
+//! Splits zone text into entries (a line, or several in parentheses) and fields: quotes, escapes, comments (RFC 1035 5.1).
 
 use memchr::{memchr_iter, memchr2};
 use wire::Rtype;
@@ -6,12 +6,12 @@ use wire::Rtype;
 use super::Field;
 use super::error::{LineColumn, ParseError};
 
-/// The longest field: 65,535 octets of RDATA, each written `\DDD`.
+/// The maximum field: 65,535 octets of RDATA, each written `\DDD`.
 const MAX_FIELD_LEN: usize = 4 * 65_535;
-/// The most fields of an entry: 65,535 octets of RDATA, each in a field of its own, and what stands before them.
+/// The maximum number of fields of an entry: 65,535 octets of RDATA, each in its own field, after owner, TTL, class, type.
 const MAX_FIELDS: usize = 65_535 + 8;
 
-/// What a byte does outside of quotes.
+/// The meaning of a byte outside quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     Plain,
@@ -51,7 +51,7 @@ pub(super) struct LineStart {
     pub line: u32,
 }
 
-/// A place within a line.
+/// A position within a line.
 #[derive(Clone, Copy)]
 struct ScanPosition {
     at: usize,
@@ -60,34 +60,34 @@ struct ScanPosition {
 }
 
 impl ScanPosition {
-    fn spot(self) -> LineColumn {
+    fn line_column(self) -> LineColumn {
         let column = u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX);
         LineColumn { line: self.line, column }
     }
 }
 
-/// Cuts text into entries and fields.
+/// Splits text into entries and fields.
 pub(super) struct Scanner<'t> {
     text: &'t [u8],
     now: ScanPosition,
-    /// The parenthesis that is open.
+    /// The open parenthesis.
     open: Option<ScanPosition>,
-    /// The first mistake in the entry at hand.
-    fault: Option<Box<ParseError>>,
-    /// What is odd with the entry at hand.
-    pub oddities: QuotePlacement,
-    /// Whether the end of the text had a say in the entry.
+    /// The first error in the current entry.
+    error: Option<Box<ParseError>>,
+    /// Unusual quotes in the current entry.
+    pub quotes: QuotePlacement,
+    /// Whether the entry may continue after the end of the text.
     reached_end: bool,
-    /// The text is a part, and an entry at its end is whole only if it is as long as this; 0 where the text is all.
-    longest: usize,
+    /// The maximum entry if more text follows, else 0. An entry at the end of the text is complete only if it is as long.
+    max_entry: usize,
 }
 
-/// What some types allow, or some servers read.
+/// Quotes that touch another field: some types allow them, and some servers accept them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuotePlacement {
-    /// Where a value in quotes is joined to its key, as in `alpn="h2,h3"`.
+    /// The first quoted value directly after its key, as in `alpn="h2,h3"`.
     pub joined_quote: Option<LineColumn>,
-    /// Where what is in quotes touches another field, as in `"x"y` or `x"y"`.
+    /// The first other one, as in `"x"y` or `x"y"`.
     pub missing_blank: Option<LineColumn>,
 }
 
@@ -97,14 +97,14 @@ impl<'t> Scanner<'t> {
         Scanner::of_part(text, from, 0)
     }
 
-    /// A scanner of a part of a text in which no entry is longer than `longest`.
-    pub fn of_part(text: &'t [u8], from: LineStart, longest: usize) -> Scanner<'t> {
+    /// A scanner of a part of a text; `max_entry` is the maximum entry if more text follows, else 0.
+    pub fn of_part(text: &'t [u8], from: LineStart, max_entry: usize) -> Scanner<'t> {
         let now = ScanPosition { at: from.at, line: from.line, line_start: from.at };
-        let (open, oddities) = (None, QuotePlacement::default());
-        Scanner { text, now, open, fault: None, oddities, reached_end: false, longest }
+        let (open, quotes) = (None, QuotePlacement::default());
+        Scanner { text, now, open, error: None, quotes, reached_end: false, max_entry }
     }
 
-    /// Where the next entry starts.
+    /// The start of the next entry.
     pub fn position(&self) -> LineStart {
         LineStart { at: self.now.at, line: self.now.line }
     }
@@ -114,17 +114,16 @@ impl<'t> Scanner<'t> {
         self.now.at >= self.text.len()
     }
 
-    /// Whether the next entry starts with a blank, and so has no owner of its own.
+    /// Whether the next entry starts with a blank: it states no owner.
     pub fn starts_blank(&self) -> bool {
         self.text.get(self.now.at).is_some_and(|&byte| class(byte) == ByteClass::Blank)
     }
 
-    /// Reads the fields of the next entry; none for an empty line and at the end of the text.
-    ///
-    /// After a mistake the scanner stands at the entry to go on with.
+    /// Reads the fields of the next entry; none for an empty line and at the end of the text. After an error the scanner is
+    /// at the entry to continue with.
     pub fn entry(&mut self, fields: &mut Vec<Field<'t>>) -> Result<(), Box<ParseError>> {
         fields.clear();
-        self.oddities = QuotePlacement::default();
+        self.quotes = QuotePlacement::default();
         self.reached_end = false;
         loop {
             let Some(&byte) = self.text.get(self.now.at) else {
@@ -148,7 +147,7 @@ impl<'t> Scanner<'t> {
         }
         match self.open {
             Some(open) => Err(self.unclosed_parenthesis(open)),
-            None => self.fault.take().map_or(Ok(()), Err),
+            None => self.error.take().map_or(Ok(()), Err),
         }
     }
 
@@ -159,14 +158,14 @@ impl<'t> Scanner<'t> {
         self.now = ScanPosition { at: start.at, line: start.line, line_start: start.at };
     }
 
-    /// Whether the entry that was read from `start` on may read otherwise with the text that follows.
+    /// Whether the entry read from `start` on may continue in the text that follows.
     pub fn is_cut_off(&self, start: LineStart) -> bool {
-        self.reached_end && self.text.len() - start.at < self.longest
+        self.reached_end && self.text.len() - start.at < self.max_entry
     }
 
-    /// Whether the entry that was read goes on although it is as long as an entry may be.
+    /// Whether the entry just read continues although it has the maximum length.
     pub fn is_too_long(&self) -> bool {
-        self.longest > 0 && self.now.at == self.text.len()
+        self.max_entry > 0 && self.now.at == self.text.len()
     }
 
     //----------- fields -------------------------------------------------------
@@ -175,16 +174,16 @@ impl<'t> Scanner<'t> {
         let rest = &self.text[self.now.at..];
         let mut len = plain_len(rest);
         if matches!(rest.get(len), Some(b'\\' | b'"')) {
-            len = self.odd_word_len(rest, len);
+            len = self.special_word_len(rest, len);
         }
         self.push(fields, &rest[..len], false);
-        // Mostly one blank follows.
+        // Most words are followed by one blank.
         self.now.at += len + usize::from(rest.get(len).is_some_and(|&byte| class(byte) == ByteClass::Blank));
     }
 
-    /// How long a word with escapes or quotes in it is, the first of them after `len` octets.
+    /// The length of a word with escapes or quotes, the first of them after `len` octets.
     #[cold]
-    fn odd_word_len(&mut self, word: &[u8], mut len: usize) -> usize {
+    fn special_word_len(&mut self, word: &[u8], mut len: usize) -> usize {
         while let Some(&byte) = word.get(len) {
             match byte {
                 b'\\' => len += self.escape_len(&word[len..], len),
@@ -199,34 +198,34 @@ impl<'t> Scanner<'t> {
         len
     }
 
-    /// How long the escape at the start of `rest` is, `behind` octets into the word.
-    fn escape_len(&mut self, rest: &[u8], behind: usize) -> usize {
+    /// The length of the escape at the start of `rest`, `offset` octets into the word.
+    fn escape_len(&mut self, rest: &[u8], offset: usize) -> usize {
         match rest.get(1) {
             Some(&byte) if class(byte) != ByteClass::Newline => 2,
             _ => {
                 let message = "a backslash at the end of the line escapes nothing";
-                self.error_after(behind, message, "write \\\\ for a backslash");
+                self.error_at(offset, message, "write \\\\ for a backslash");
                 1
             }
         }
     }
 
-    /// How long what starts with the quote `at` octets into the word is, or as an error where the word ends.
+    /// The length to skip for a quote `at` octets into the word, or, as `Err`, the length of the whole word.
     ///
-    /// Behind `=` it is a value (RFC 9460 2.1), else a string that lacks the blank before it.
+    /// After `=` it starts a value (RFC 9460 2.1), else a string without a blank before it.
     fn quote_in_word(&mut self, word: &[u8], at: usize) -> Result<usize, usize> {
         let value = &word[at + 1..];
         let Some(len) = self.closing_quote(value).filter(|&len| !has_newline(&value[..len])) else {
-            self.error_after(at, "a quote in the middle of a word", "put a blank before it, or write \\\"");
+            self.error_at(at, "a quote in the middle of a word", "write a space before it, or \\\"");
             return Ok(1);
         };
         if word[at - 1] != b'=' {
-            self.oddities.missing_blank.get_or_insert(self.spot_after(at));
+            self.quotes.missing_blank.get_or_insert(self.line_column_at(at));
             return Err(at);
         }
-        self.oddities.joined_quote.get_or_insert(self.spot_after(at));
+        self.quotes.joined_quote.get_or_insert(self.line_column_at(at));
         if is_word_part(value.get(len + 1)) {
-            self.oddities.missing_blank.get_or_insert(self.spot_after(at + len + 2));
+            self.quotes.missing_blank.get_or_insert(self.line_column_at(at + len + 2));
         }
         Err(at + len + 2)
     }
@@ -237,25 +236,25 @@ impl<'t> Scanner<'t> {
         let Some(len) = self.closing_quote(rest) else { return Err(self.unclosed_quote(opening)) };
         let content = &rest[..len];
         if is_word_part(rest.get(len + 1)) {
-            // A string over several lines that ends in front of a word: its end is rather the start of another string.
+            // A multi-line string that ends right before a word: that quote more likely starts another string.
             if has_newline(content) {
                 return Err(self.unclosed_quote(opening));
             }
-            self.oddities.missing_blank.get_or_insert(self.spot_after(len + 2));
+            self.quotes.missing_blank.get_or_insert(self.line_column_at(len + 2));
         }
         self.push(fields, content, true);
         self.skip_quoted(content);
         Ok(())
     }
 
-    /// Where the string that starts `text` ends; `None` if it does not, or is longer than a field may be.
+    /// The offset of the closing quote of the string at the start of `text`; `None` if there is none or the field is too long.
     fn closing_quote(&mut self, text: &[u8]) -> Option<usize> {
         let len = closing_quote(text);
         self.reached_end |= len.is_none() && text.len() <= MAX_FIELD_LEN;
         len
     }
 
-    /// Moves behind a quoted string, counting the lines in it.
+    /// Skips a quoted string, counting its lines.
     fn skip_quoted(&mut self, content: &[u8]) {
         let end = self.now.at + content.len() + 2;
         self.now.at += 1;
@@ -269,20 +268,20 @@ impl<'t> Scanner<'t> {
     #[inline(always)]
     fn push(&mut self, fields: &mut Vec<Field<'t>>, text: &'t [u8], quoted: bool) {
         if text.len() <= MAX_FIELD_LEN && fields.len() < MAX_FIELDS {
-            let LineColumn { line, column } = self.now.spot();
+            let LineColumn { line, column } = self.now.line_column();
             fields.push(Field { text, quoted, line, column });
         } else {
-            self.refuse_field(text);
+            self.reject_field(text);
         }
     }
 
     #[cold]
-    fn refuse_field(&mut self, text: &[u8]) {
+    fn reject_field(&mut self, text: &[u8]) {
         let message = match text.len() {
-            0..=MAX_FIELD_LEN => "the entry has more fields than any RDATA",
+            0..=MAX_FIELD_LEN => "the entry has more fields than any record",
             _ => "the field is longer than any RDATA",
         };
-        self.error_after(0, message, "RDATA has at most 65535 octets");
+        self.error_at(0, message, "RDATA has at most 65535 octets");
     }
 
     //----------- parentheses and lines ----------------------------------------
@@ -298,7 +297,7 @@ impl<'t> Scanner<'t> {
 
     fn close(&mut self) {
         if self.open.take().is_none() {
-            self.error_after(0, "a closing parenthesis without an opening one", "take it out, or write \\)");
+            self.error_at(0, "a closing parenthesis without an opening one", "remove it, or write \\)");
         }
         self.now.at += 1;
     }
@@ -326,44 +325,48 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    //----------- mistakes -----------------------------------------------------
+    //----------- errors -------------------------------------------------------
 
-    /// Notes a mistake `behind` octets further on in this line, unless the entry has one already.
-    fn error_after(&mut self, behind: usize, message: &'static str, help: &'static str) {
-        let spot = self.spot_after(behind);
-        self.fault.get_or_insert_with(|| ParseError::new(spot, message, help));
+    /// Notes an error `offset` octets further in the line, unless the entry has one already.
+    fn error_at(&mut self, offset: usize, message: &'static str, help: &'static str) {
+        let at = self.line_column_at(offset);
+        self.error.get_or_insert_with(|| ParseError::new(at, message, help));
     }
 
-    /// The place that many octets further on in this line.
-    fn spot_after(&self, behind: usize) -> LineColumn {
-        ScanPosition { at: self.now.at + behind, ..self.now }.spot()
+    /// The position `offset` octets further in the line.
+    fn line_column_at(&self, offset: usize) -> LineColumn {
+        ScanPosition { at: self.now.at + offset, ..self.now }.line_column()
     }
 
     fn unclosed_parenthesis(&mut self, opening: ScanPosition) -> Box<ParseError> {
-        self.go_on_behind(opening);
-        ParseError::new(opening.spot(), "this parenthesis is not closed", "close it with ) before the next record")
+        self.recover_after(opening);
+        ParseError::new(
+            opening.line_column(),
+            "this parenthesis is not closed",
+            "close it with ) before the next record",
+        )
     }
 
-    /// A quote that is not closed; or rather a parenthesis, if what follows the parenthesis looks like other records.
+    /// The error for an unclosed quote, or for the open parenthesis if lines after that look like other records.
     fn unclosed_quote(&mut self, opening: ScanPosition) -> Box<ParseError> {
         let between =
             self.text[self.open.unwrap_or(opening).at..opening.at].split(|&byte| class(byte) == ByteClass::Newline);
         if let Some(open) = self.open.filter(|_| between.skip(1).any(looks_like_entry)) {
             return self.unclosed_parenthesis(open);
         }
-        self.go_on_behind(opening);
+        self.recover_after(opening);
         ParseError::new(
-            opening.spot(),
+            opening.line_column(),
             "this quote is not closed",
             "close it with \", and write \\\" for a quote in a string",
         )
     }
 
-    /// Goes to the next line behind `opening` that looks like a record or directive.
-    fn go_on_behind(&mut self, opening: ScanPosition) {
+    /// Moves to the next line after `opening` that looks like a record or directive.
+    fn recover_after(&mut self, opening: ScanPosition) {
         self.now = opening;
         self.open = None;
-        self.fault = None;
+        self.error = None;
         self.skip_line();
         while self.now.at < self.text.len() {
             let line_end = self.line_end();
@@ -375,7 +378,7 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// How many plain bytes stand at the start of `text`; most words are short, so that eight at a time beat wider registers.
+/// The number of plain bytes at the start of `text`.
 fn plain_len(text: &[u8]) -> usize {
     text.iter().position(|&byte| class(byte) != ByteClass::Plain).unwrap_or(text.len())
 }
@@ -400,7 +403,7 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a line is a directive, or has a type where a record has it: behind owner, TTL and class.
+/// Whether a line is a directive, or has a type where a record has it: after owner, TTL and class.
 fn looks_like_entry(line: &[u8]) -> bool {
     let words = line.split(|&byte| class(byte) == ByteClass::Blank);
     let mut words = words.filter(|word| !word.is_empty()).take(4);
@@ -408,11 +411,10 @@ fn looks_like_entry(line: &[u8]) -> bool {
     owner.is_some_and(|owner| owner.starts_with(b"$")) || words.any(|word| Rtype::from_text(word).is_some())
 }
 
-//----------- cutting into chunks ----------------------------------------------
+//----------- splitting into chunks --------------------------------------------
 
-/// The first line at or behind `from` that starts with a word which is no directive.
-///
-/// Outside of parentheses and quotes such a line states its owner.
+/// The first line at or after `from` that starts with a word other than a directive: it states an owner, unless it is in
+/// parentheses or quotes.
 pub(super) fn owner_line(text: &[u8], from: usize) -> Option<usize> {
     let from = from.max(1);
     let newlines = memchr_iter(b'\n', text.get(from - 1..).unwrap_or_default());
@@ -421,7 +423,7 @@ pub(super) fn owner_line(text: &[u8], from: usize) -> Option<usize> {
     starts.find(|&at| text.get(at).is_some_and(states_owner))
 }
 
-/// How many lines end in `text`, by a line feed, a carriage return, or both together.
+/// The number of line ends in `text`: line feed, carriage return, or both together.
 pub(super) fn count_lines(text: &[u8]) -> u32 {
     let feeds = memchr_iter(b'\n', text).count();
     let lone_returns = memchr_iter(b'\r', text).filter(|&at| text.get(at + 1) != Some(&b'\n')).count();

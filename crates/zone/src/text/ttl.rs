@@ -1,20 +1,20 @@
-//! TTLs in zone text: seconds, or numbers with units as in `1w2d3h4m5s` (RFC 2308 4, as BIND has it).
+//! TTL syntax: seconds, or numbers with units as in `1w2d3h4m5s`, which BIND introduced.
 
 /// The largest TTL (RFC 2181 8).
 pub(super) const MAX: u32 = i32::MAX as u32;
 
-/// How one is written, for messages.
+/// Help for errors.
 pub(super) const HELP: &str = "write seconds, or numbers with units as in 1w2d3h4m5s";
 
-/// Reads a TTL or another interval of seconds, which may be larger than [`MAX`]; an error is what to say of it.
+/// Parses a TTL or another interval of seconds, which may be larger than [`MAX`]; an error is a predicate.
 pub(super) fn parse(text: &[u8]) -> Result<u32, &'static str> {
     let (mut total, mut number, mut is_number, mut has_units) = (0, 0, false, false);
     for &byte in text {
         if byte.is_ascii_digit() {
-            number = (number * 10 + u64::from(byte - b'0')).min(TOO_MUCH);
+            number = (number * 10 + u64::from(byte - b'0')).min(TOO_LARGE);
             is_number = true;
         } else if is_number {
-            total = (total + number * seconds(byte)?).min(TOO_MUCH);
+            total = (total + number * seconds(byte)?).min(TOO_LARGE);
             (number, is_number, has_units) = (0, false, true);
         } else {
             return Err("is not a number of seconds");
@@ -27,8 +27,8 @@ pub(super) fn parse(text: &[u8]) -> Result<u32, &'static str> {
     }
 }
 
-/// Stands for all larger numbers: does not fit in 32 bits, and times ten, or a week, still fits in 64.
-const TOO_MUCH: u64 = 1 << 32;
+/// Sums saturate at this value: it does not fit in 32 bits; ten times it, or times a week, fits in 64.
+const TOO_LARGE: u64 = 1 << 32;
 
 fn seconds(unit: u8) -> Result<u64, &'static str> {
     match unit.to_ascii_lowercase() {
@@ -45,9 +45,8 @@ fn seconds(unit: u8) -> Result<u64, &'static str> {
 mod tests {
     use super::*;
 
-    /// RFC 2308 4 and BIND: seconds, or units in either case.
     #[test]
-    fn good() {
+    fn seconds_and_units() {
         for (text, seconds) in [
             ("0", 0),
             ("3600", 3600),
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn bad() {
+    fn errors() {
         for (text, error) in [
             ("", "is not a number of seconds"),
             ("h", "is not a number of seconds"),

@@ -2,23 +2,34 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
 
 use super::super::generate::PIECE_HELP;
 use super::{Lines, ParseOptions, ParseOutcome, apex, parse, read, records, source};
 use crate::FilePosition;
 use crate::text::{ErrorText, IncludedFile, RecordLimits};
 
-/// A file that is told from others by its text.
-fn included(name: &str, text: &str) -> IncludedFile {
+/// A file identified by its text.
+fn included(name: impl AsRef<Path>, text: &str) -> IncludedFile {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
-    IncludedFile { name: name.into(), id: (0, hasher.finish()), text: Box::new(text.as_bytes().to_vec()) }
+    IncludedFile {
+        name: text_of(name.as_ref()).into(),
+        id: (0, hasher.finish()),
+        text: Box::new(text.as_bytes().to_vec()),
+    }
 }
 
-/// Reads `text`, which may include `files`.
+fn text_of(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// Parses `text`, which may include `files`.
 fn read_with(files: &[(&str, &str)], text: &str) -> ParseOutcome {
     let files: HashMap<_, _> = files.iter().copied().collect();
-    let include = |path: &str, _: &FilePosition| match files.get(path) {
+    let include = |path: &Path, _: &FilePosition| match files.get(text_of(path)) {
         Some(text) => Ok(included(path, text)),
         None => Err(ErrorText { message: "no such file".into(), help: "correct the path" }),
     };
@@ -31,7 +42,7 @@ fn read_with(files: &[(&str, &str)], text: &str) -> ParseOutcome {
     .into()
 }
 
-/// RFC 1035 5.1: `$ORIGIN` completes names behind it; a relative one is completed by the one before.
+/// RFC 1035 5.1: `$ORIGIN` completes the names after it; a relative one is completed with the previous one.
 #[test]
 fn rfc1035_5_1_origin() {
     let text = "$TTL 1\n$ORIGIN sub.example.\na NS b\n$origin deep\na NS @\n$ORIGIN .\na.example NS b";
@@ -45,7 +56,7 @@ fn rfc1035_5_1_origin() {
     );
 }
 
-/// RFC 1035 5.1: an included file has the origin that is stated, or that of the place; both are restored behind it.
+/// RFC 1035 5.1: an included file has the origin stated, or the current one; origin and owner are restored after it.
 #[test]
 fn rfc1035_5_1_include() {
     let files = [
@@ -70,17 +81,17 @@ fn rfc1035_5_1_include() {
     );
     assert_eq!(
         outcome.findings,
-        ["one:4:2: error: unknown type $INCLUDED (a directive stands at the start of its line)"]
+        ["one:4:2: error: unknown type $INCLUDED (write a directive at the start of its line)"]
     );
 }
 
 #[test]
 fn include_names_its_files() {
     let apex = apex();
-    let include = |path: &str, place: &FilePosition| match place.to_string().as_str() {
-        "zone:2:10" => Ok(included("folder/a b", &format!("{path} 1 A 192.0.2.1\n$INCLUDE c"))),
+    let include = |path: &Path, position: &FilePosition| match position.to_string().as_str() {
+        "zone:2:10" => Ok(included("folder/a b", &format!("{} 1 A 192.0.2.1\n$INCLUDE c", path.display()))),
         "folder/a b:2:10" => Ok(included("folder/c", "")),
-        place => Err(ErrorText { message: place.into(), help: "" }),
+        position => Err(ErrorText { message: position.into(), help: "" }),
     };
     let options = ParseOptions { include: &include, ..ParseOptions::new(apex.as_ref()) };
     let parsed = parse(source(b"\n$INCLUDE a\\032b"), &options, Lines::default);
@@ -97,9 +108,9 @@ fn includes_that_fail() {
         ("$INCLUDE", "zone:1:9: error: a file is missing (as in $INCLUDE hosts.zone sub.example.com.)"),
         (
             "$INCLUDE a b c",
-            "zone:1:14: error: something follows the origin (as in $INCLUDE hosts.zone sub.example.com.)",
+            "zone:1:14: error: unexpected field after the origin (as in $INCLUDE hosts.zone sub.example.com.)",
         ),
-        ("$INCLUDE \\255", "zone:1:10: error: the path is not UTF-8 (give the file another name)"),
+        ("$INCLUDE \\256", "zone:1:10: error: a backslash must be followed by one character or by three digits up to 255 (write \\\\ for a backslash)"),
     ] {
         assert_eq!(
             read_with(&files, text),
@@ -109,16 +120,36 @@ fn includes_that_fail() {
     }
 }
 
+/// Paths on Unix are octets: raw ones and escapes, also those that are not UTF-8.
+#[test]
+fn include_path_is_octets() {
+    let opened = Mutex::new(Vec::new());
+    let include = |path: &Path, _: &FilePosition| {
+        opened.lock().expect("no panic").push(path.as_os_str().as_bytes().to_vec());
+        Ok(included("file", ""))
+    };
+    let apex = apex();
+    let options = ParseOptions { include: &include, ..ParseOptions::new(apex.as_ref()) };
+    let text = b"$INCLUDE a\\255\\\\b\n$INCLUDE \xfe\xc3\xa4\n$INCLUDE \"\xff c\"\n";
+    let outcome = ParseOutcome::from(parse(source(text), &options, Lines::default));
+    assert_eq!(outcome.findings, [""; 0]);
+    let paths = opened.into_inner().expect("no panic");
+    assert_eq!(paths, [b"a\xff\\b".as_slice(), b"\xfe\xc3\xa4", b"\xff c"]);
+}
+
 #[test]
 fn includes_are_bounded_in_depth() {
     let apex = apex();
-    let include = |path: &str, _: &FilePosition| {
-        let next = path.parse::<u32>().expect("a number") + 1;
+    let include = |path: &Path, _: &FilePosition| {
+        let next = text_of(path).parse::<u32>().expect("a number") + 1;
         Ok(included(path, &format!("$INCLUDE {next}")))
     };
     let options = ParseOptions { include: &include, ..ParseOptions::new(apex.as_ref()) };
     let outcome = ParseOutcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));
-    assert_eq!(outcome.findings, ["16:1:10: error: 17 is not included: files include files 16 deep (nest them less)"]);
+    assert_eq!(
+        outcome.findings,
+        ["16:1:10: error: 17 is not included: files are included 16 levels deep (nest them less)"]
+    );
 }
 
 /// The syntax of BIND's reference manual, with its examples.
@@ -169,14 +200,14 @@ fn generate_leaves_the_owner_alone() {
 #[test]
 fn generate_is_checked() {
     for (arguments, column, message) in [
-        ("", 10, "a range, an owner, a type and RDATA must follow"),
-        (" 1-2", 14, "a range, an owner, a type and RDATA must follow"),
+        ("", 10, "a range, an owner, a type and RDATA are missing"),
+        (" 1-2", 14, "a range, an owner, a type and RDATA are missing"),
         (" 1-2 a", 16, "the type is missing"),
         (" 1-2 a A", 18, "the RDATA is missing"),
         (" 2-1 a A 1.2.3.4", 11, "the range ends before it starts"),
         (" 1 a A 1.2.3.4", 11, "the range is not START-STOP or START-STOP/STEP"),
-        (" 1-x a A 1.2.3.4", 11, "the range has something else than numbers up to 2147483647"),
-        (" 1-2147483648 a A 1.2.3.4", 11, "the range has something else than numbers up to 2147483647"),
+        (" 1-x a A 1.2.3.4", 11, "the range has something other than numbers up to 2147483647"),
+        (" 1-2147483648 a A 1.2.3.4", 11, "the range has something other than numbers up to 2147483647"),
         (" 1-2/0 a A 1.2.3.4", 11, "the step of the range is 0"),
         (
             " 0-1000000 a A 1.2.3.4",
@@ -205,7 +236,7 @@ fn generate_is_checked() {
 fn bad_directives() {
     for (text, error) in [
         ("$TTL", "zone:1:5: error: a TTL is missing (as in $TTL 3600 or $TTL 1h)"),
-        ("$TTL 1 2", "zone:1:8: error: something follows the directive (as in $TTL 3600 or $TTL 1h)"),
+        ("$TTL 1 2", "zone:1:8: error: unexpected field after the argument (as in $TTL 3600 or $TTL 1h)"),
         (
             "$TTL x",
             "zone:1:6: error: the TTL is not a number of seconds (write seconds, or numbers with units as in 1w2d3h4m5s)",
@@ -215,8 +246,8 @@ fn bad_directives() {
         ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (did you mean $ORIGIN?)"),
         (
             "$X",
-            "zone:1:1: error: unknown directive $X (there are $ORIGIN, $TTL, $INCLUDE and $GENERATE; \
-             an owner that starts with $ is written \\$)",
+            "zone:1:1: error: unknown directive $X (known are $ORIGIN, $TTL, $INCLUDE and $GENERATE; \
+             write \\$ for an owner that starts with $)",
         ),
     ] {
         assert_eq!(read(text.as_bytes()).findings, [error], "{text}");
@@ -225,10 +256,10 @@ fn bad_directives() {
 
 //----------- limits -----------------------------------------------------------
 
-/// Reads text, which may include `files`, within limits; returns the number of records and what was found.
+/// Parses text, which may include `files`, within limits; returns the number of records and the findings.
 fn within(limits: RecordLimits, files: &[(&str, &str)], text: &str) -> (usize, Vec<String>) {
     let files: HashMap<_, _> = files.iter().copied().collect();
-    let include = |path: &str, _: &FilePosition| Ok(included(path, files[path]));
+    let include = |path: &Path, _: &FilePosition| Ok(included(path, files[text_of(path)]));
     let apex = apex();
     let options = ParseOptions { include: &include, limits, ..ParseOptions::new(apex.as_ref()) };
     let ParseOutcome { records, findings } = parse(source(text.as_bytes()), &options, Lines::default).into();

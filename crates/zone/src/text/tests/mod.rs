@@ -1,11 +1,11 @@
-//! Tests of the zone text parser through its one door.
+//! Tests of the zone text parser.
 
 mod directives;
-mod mistakes;
+mod errors;
 mod random;
 mod real;
 mod records;
-mod windows;
+mod window;
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use wire::Name;
 use super::print::{OwnerStyle, write_record};
 use super::{ParseOptions, Parsed, RecordSink, Source, ZoneRecord, parse};
 
-/// Keeps records as lines of text.
+/// Collects records as lines of text.
 #[derive(Debug, Default, PartialEq)]
 struct Lines(Vec<String>);
 
@@ -26,7 +26,7 @@ impl RecordSink for Lines {
     }
 }
 
-/// What came of a text in all: records as `FILE:LINE OWNER TTL IN TYPE RDATA`, findings as they are shown.
+/// Records as `FILE:LINE OWNER TTL IN TYPE RDATA`, and findings as text.
 #[derive(Debug, PartialEq)]
 struct ParseOutcome {
     records: Vec<String>,
@@ -49,12 +49,12 @@ fn source(text: &[u8]) -> Source<'_> {
     Source { name: Arc::from("zone"), bytes: text }
 }
 
-/// Reads a text with apex `example.`.
+/// Parses a text with apex `example.`.
 fn read(text: &[u8]) -> ParseOutcome {
     parse(source(text), &ParseOptions::new(apex().as_ref()), Lines::default).into()
 }
 
-/// The records of a text without any mistake, without file and line.
+/// The records of a text without errors, without file and line.
 fn records(text: impl AsRef<[u8]>) -> Vec<String> {
     let outcome = read(text.as_ref());
     assert_eq!(outcome.findings, [""; 0], "{}", text.as_ref().escape_ascii());

@@ -1,5 +1,6 @@
 //! Random text and records.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use crate::text::chunk::ChunkSizes;
 use crate::text::print::{OwnerStyle, write_record};
 use crate::text::{Field, IncludedFile, RecordLimits, RecordSink, ZoneRecord, file, rdata};
 
-/// Lines that mean something to each other: directives, omitted owners and TTLs, open quotes and parentheses, mistakes.
+/// Lines that affect each other: directives, omitted owners and TTLs, open quotes and parentheses, errors.
 fn line() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "a",
@@ -92,25 +93,25 @@ fn octet() -> impl Strategy<Value = u8> {
 fn read_in_chunks(
     text: &[u8],
     threads: usize,
-    plan: ChunkSizes,
+    sizes: ChunkSizes,
     error_limit: usize,
     limits: RecordLimits,
 ) -> ParseOutcome {
     let apex = apex();
     let included = b"i NS i\n$ORIGIN in.example.\n 4 NS i\nj NS i\n A 192.0.2.7\n$TTL 8\nk A x";
-    let include = |path: &str, _: &FilePosition| {
-        Ok(IncludedFile { name: path.into(), id: (0, 0), text: Box::new(included.to_vec()) })
+    let include = |_: &Path, _: &FilePosition| {
+        Ok(IncludedFile { name: "included".into(), id: (0, 0), text: Box::new(included.to_vec()) })
     };
     let options = ParseOptions { threads, include: &include, error_limit, limits, ..ParseOptions::new(apex.as_ref()) };
-    file::parse(source(text), &options, &Lines::default, plan).into()
+    file::parse(source(text), &options, &Lines::default, sizes).into()
 }
 
-/// In one go.
-fn whole(longest: usize) -> ChunkSizes {
-    ChunkSizes { big: usize::MAX, head: 0, chunk: usize::MAX, longest }
+/// No chunks.
+fn whole(max_entry: usize) -> ChunkSizes {
+    ChunkSizes { min_parallel: usize::MAX, head: 0, chunk: usize::MAX, max_entry }
 }
 
-/// Often none, or so few that they are exceeded.
+/// Often none, often low enough to be exceeded.
 fn limit() -> impl Strategy<Value = u64> {
     prop_oneof![Just(u64::MAX), 0u64..12]
 }
@@ -118,28 +119,28 @@ fn limit() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
-    /// However a file is cut, what comes of it is what comes of one pass.
+    /// The result does not depend on how a file is split.
     #[test]
-    fn chunks_are_as_one_pass(
+    fn chunks_equal_one_pass(
         text in text(),
         head in 1usize..200,
         chunk in 1usize..100,
-        longest in prop_oneof![Just(usize::MAX), 1usize..400],
+        max_entry in prop_oneof![Just(usize::MAX), 1usize..400],
         error_limit in 0usize..6,
         (records, generated) in (limit(), limit()),
     ) {
         let limits = RecordLimits { records, generated };
-        let plan = ChunkSizes { big: 0, head, chunk: head.max(chunk), longest };
-        let once = read_in_chunks(text.as_bytes(), 1, whole(longest), error_limit, limits);
-        prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, plan, error_limit, limits), once);
+        let sizes = ChunkSizes { min_parallel: 0, head, chunk: head.max(chunk), max_entry };
+        let once = read_in_chunks(text.as_bytes(), 1, whole(max_entry), error_limit, limits);
+        prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, sizes, error_limit, limits), once);
     }
 
-    /// Any octets at all are read to their end.
+    /// Any octets are parsed to the end.
     #[test]
     fn random_octets_do_no_harm(text in prop::collection::vec(octet(), 0..400)) {
-        let plan = ChunkSizes { big: 0, head: 16, chunk: 16, longest: 64 };
-        let read = |threads, plan| read_in_chunks(&text, threads, plan, 100, RecordLimits::DEFAULT);
-        prop_assert_eq!(read(2, plan), read(1, whole(plan.longest)));
+        let sizes = ChunkSizes { min_parallel: 0, head: 16, chunk: 16, max_entry: 64 };
+        let read = |threads, sizes| read_in_chunks(&text, threads, sizes, 100, RecordLimits::DEFAULT);
+        prop_assert_eq!(read(2, sizes), read(1, whole(sizes.max_entry)));
     }
 
     /// What is printed is read back, with absolute and with relative owners.
@@ -206,8 +207,8 @@ fn rdata_octets() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
 fn progress_reaches_the_end() {
     let text = "a 1 A 192.0.2.1\n".repeat(200) + "$INCLUDE f\n";
     let included = "b 1 A 192.0.2.2\n".repeat(100);
-    let include = |path: &str, _: &FilePosition| {
-        Ok(IncludedFile { name: path.into(), id: (0, 1), text: Box::new(included.clone().into_bytes()) })
+    let include = |_: &Path, _: &FilePosition| {
+        Ok(IncludedFile { name: "included".into(), id: (0, 1), text: Box::new(included.clone().into_bytes()) })
     };
     for threads in [1, 3] {
         let read = AtomicU64::new(0);
@@ -215,8 +216,8 @@ fn progress_reaches_the_end() {
         let apex = apex();
         let options =
             ParseOptions { threads, include: &include, progress: &progress, ..ParseOptions::new(apex.as_ref()) };
-        let plan = ChunkSizes { big: 0, head: 100, chunk: 500, longest: 1000 };
-        let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
+        let sizes = ChunkSizes { min_parallel: 0, head: 100, chunk: 500, max_entry: 1000 };
+        let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, sizes);
         assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 300);
         let (least, read) = (text.len() + included.len(), read.into_inner() as usize);
         assert!((least..2 * least).contains(&read), "{read}, at least {least}");
@@ -232,10 +233,10 @@ fn right_guesses_are_taken() {
     let text: String = (0..100).map(part).collect();
     let apex = apex();
     let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
-    let plan = ChunkSizes { big: 0, head: 40, chunk: 200, longest: 1000 };
-    let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, plan);
+    let sizes = ChunkSizes { min_parallel: 0, head: 40, chunk: 200, max_entry: 1000 };
+    let parsed = file::parse(source(text.as_bytes()), &options, &Lines::default, sizes);
     assert_eq!(parsed.findings, []);
     assert_eq!(parsed.sinks.iter().map(|sink| sink.0.len()).sum::<usize>(), 300);
-    let chunks = text.len() / (plan.chunk + part(99).len());
+    let chunks = text.len() / (sizes.chunk + part(99).len());
     assert!(parsed.sinks.len() > chunks, "{} sinks, at least {chunks} chunks", parsed.sinks.len());
 }

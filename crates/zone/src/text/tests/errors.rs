@@ -1,35 +1,35 @@
-//! Mistakes: where they are reported, what is said, and where reading goes on.
+//! Errors and warnings: their positions and messages, and where parsing continues.
 
 use crate::CheckMode;
 
 use super::{Lines, ParseOptions, ParseOutcome, apex, parse, read, records, source};
 
-/// Every mistake on its own, with the start of what is said. A good record behind it is read.
+/// Each error alone, with the start of its message. A valid record after it is parsed.
 #[test]
-fn each_mistake_has_its_place_and_message() {
+fn each_error_has_its_position_and_message() {
     for (text, finding) in [
-        // Heads.
+        // Owner, TTL, class, type.
         (" 1 A 192.0.2.1", "zone:1:2: error: the first record has no owner"),
         ("a", "zone:1:2: error: the type is missing"),
         ("a 1 IN ; A", "zone:1:7: error: the type is missing"),
-        ("a 1 1 A 192.0.2.1", "zone:1:5: error: the TTL is stated twice (the type must follow)"),
+        ("a 1 1 A 192.0.2.1", "zone:1:5: error: the TTL is stated twice (the type comes next)"),
         ("a IN IN A 192.0.2.1", "zone:1:6: error: the class is stated twice"),
         ("a 1x A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
         ("a 99999999999 A 192.0.2.1", "zone:1:3: error: the TTL does not fit in 32 bits"),
-        ("a CH A 192.0.2.1", "zone:1:3: error: the class is CH (only records of class IN are served)"),
+        ("a CH A 192.0.2.1", "zone:1:3: error: the class is CH (only class IN is supported)"),
         ("a CLASS3 A 192.0.2.1", "zone:1:3: error: the class is CH"),
         ("a CLASS9 A 192.0.2.1", "zone:1:3: error: the class is CLASS9"),
         ("a NONE A 192.0.2.1", "zone:1:3: error: the class is NONE"),
-        ("a ANY A 192.0.2.1", "zone:1:3: error: ANY is a type of questions and messages, not of records"),
+        ("a ANY A 192.0.2.1", "zone:1:3: error: ANY is a QTYPE or meta-type, not the type of a record in a zone"),
         ("a 1 CNMAE b", "zone:1:5: error: unknown type CNMAE (did you mean CNAME?)"),
         ("a 1 \\A 192.0.2.1", "zone:1:5: error: unknown type \\\\A ("),
         ("A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
         (
             "MX mail",
-            "zone:1:4: error: unknown type mail (MX is taken as owner; put a blank before it if it is the type)",
+            "zone:1:4: error: unknown type mail (MX is taken as the owner; write a space before it if it is the type)",
         ),
-        ("a 1 \"A\" 192.0.2.1", "zone:1:5: error: TTL, class and type are not in quotes"),
-        ("a 1 AXFR x", "zone:1:5: error: AXFR is a type of questions and messages, not of records"),
+        ("a 1 \"A\" 192.0.2.1", "zone:1:5: error: TTL, class and type must not be quoted"),
+        ("a 1 AXFR x", "zone:1:5: error: AXFR is a QTYPE or meta-type, not the type of a record in a zone"),
         // Owners.
         ("a..b 1 A 192.0.2.1", "zone:1:1: error: the name has an empty label"),
         ("a\\300 1 A 192.0.2.1", "zone:1:1: error: a backslash must be followed by"),
@@ -177,10 +177,10 @@ fn long_fields_and_entries_are_refused() {
     for (text, place, message) in [
         (format!("a 1 TXT {}", "x".repeat(262_141)), "zone:1:9", "the field is longer than any RDATA"),
         (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),
-        (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any RDATA"),
+        (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any record"),
         (format!("a 1 TXT {}", ("x".repeat(255) + " ").repeat(257)), "zone:1:65545", "the text makes"),
         // Each quote looks no further than the next one.
-        (format!("a 1 TXT{}", " b=\"c".repeat(100_001)), "zone:1:327709", "the entry has more fields than any RDATA"),
+        (format!("a 1 TXT{}", " b=\"c".repeat(100_001)), "zone:1:327709", "the entry has more fields than any record"),
     ] {
         let outcome = read(text.as_bytes());
         assert_eq!(outcome.findings.len(), 1);

@@ -11,8 +11,8 @@ use crate::text::{ReadAt, Source, file};
 fn read(text: &[u8]) -> ParseOutcome {
     let apex = apex();
     let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
-    let plan = ChunkSizes { big: 0, head: 10, chunk: 30, longest: 100 };
-    file::parse(source(text), &options, &Lines::default, plan).into()
+    let sizes = ChunkSizes { min_parallel: 0, head: 10, chunk: 30, max_entry: 100 };
+    file::parse(source(text), &options, &Lines::default, sizes).into()
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn an_entry_has_a_greatest_length() {
     let ParseOutcome { records, findings } = read(text(200).as_bytes());
     assert_eq!(records, ["0:1 a.example. 1 IN A 192.0.2.1"]);
     let too_long = "zone:2:1: error: this entry is longer than any record \
-                    (close its quotes and parentheses; what follows is not read)";
+                    (close its quotes and parentheses; the rest of the file is not read)";
     assert_eq!(findings, [too_long]);
 }
 
@@ -52,11 +52,11 @@ fn text_that_cannot_be_read_is_an_error() {
     let text = "a 1 A 192.0.2.1\n".repeat(100).into_bytes();
     let apex = apex();
     let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
-    let plan = ChunkSizes { big: 0, head: 10, chunk: 30, longest: 100 };
+    let sizes = ChunkSizes { min_parallel: 0, head: 10, chunk: 30, max_entry: 100 };
     for readable in [0, 160, 700, 1599] {
         let broken = Broken(text.clone(), readable);
         let source = Source { name: "zone".into(), bytes: &broken };
-        let ParseOutcome { findings, .. } = file::parse(source, &options, &Lines::default, plan).into();
+        let ParseOutcome { findings, .. } = file::parse(source, &options, &Lines::default, sizes).into();
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].contains("error: the file cannot be read: "), "{findings:?}");
     }
