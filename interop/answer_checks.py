@@ -133,9 +133,9 @@ def zone_rrsets(owner: bytes, rtype: int, zones: ZoneSet) -> Iterator[frozenset[
 
 
 def wildcard_rrset(owner: bytes, rtype: int, zone: ZoneData) -> frozenset[Record]:
-    """The RRset of the wildcard at the closest encloser of a name that does not exist (RFC 4592 3.3.1)."""
-    encloser = next((a for a in ancestors(owner) if a in zone.names), owner)
-    return frozenset() if encloser == owner else zone.rrset(b"\1*" + encloser, rtype)
+    """The RRset of the wildcard that matches a name (RFC 4592 3.3.1)."""
+    source = zone.source_of_synthesis(owner)
+    return zone.rrset(source, rtype) if source else frozenset()
 
 
 def check_dnssec_types(query: Query, response: Response) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from answer_comparison import SECTIONS, Difference, section_of
 from answer_rules import PROOF_RULES, Rule
-from message import AA, ANY, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, TC, YXDOMAIN, Record, Response
+from message import AA, ANY, APL, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, TC, YXDOMAIN, Record, Response
 from names import ancestors
 from zone_set import ZoneSet, alias_chain, ends_in_referral, is_denial
 
@@ -227,6 +227,52 @@ def truncated_alias_chain(d: Difference, _: ZoneSet) -> bool:
     return any(r.has(TC) for r in responses) and any(record.rtype in (CNAME, DNAME) for r in responses for record in r.answer)
 
 
+def nxdomain_at_empty_wildcard(d: Difference, zones: ZoneSet) -> bool:
+    """They send NXDOMAIN, and we NOERROR, for a name that matches a wildcard that is an empty non-terminal."""
+    if not d.both_answer or (d.our_response.rcode, d.their_response.rcode) != (NOERROR, NXDOMAIN):
+        return False
+    name = alias_chain(d.query, d.our_response)[-1]
+    zone = zones.zone_of(name, d.query.qtype)
+    source = zone.source_of_synthesis(name) if zone else None
+    return zone is not None and source is not None and source not in zone.owners
+
+
+def nxdomain_at_wildcard_cname(d: Difference, zones: ZoneSet) -> bool:
+    r"""They send NXDOMAIN, and we follow the alias, for a name with first label `\000` that matches a wildcard with a CNAME."""
+    name = d.query.name.lower()
+    zone = zones.zone_of(name, d.query.qtype)
+    source = zone.source_of_synthesis(name) if zone else None
+    if zone is None or source is None or not (name.startswith(b"\1\0") and zone.rrset(source, CNAME)):
+        return False
+    return d.both_answer and d.their_response.rcode == NXDOMAIN and any(r.owner == name and r.rtype == CNAME for r in d.our_response.answer)
+
+
+def adds_zeros_to_apl(d: Difference, _: ZoneSet) -> bool:
+    """Only APL records differ, by trailing zero octets in theirs."""
+    if not d.both_answer:
+        return False
+    ours, theirs = d.only_ours("answer"), d.only_theirs("answer")
+    is_apl = all(r.rtype == APL for r in ours | theirs)
+    return (
+        is_apl
+        and all(r.rdata == without_trailing_zeros(r.rdata) for r in ours)
+        and ours == {r._replace(rdata=without_trailing_zeros(r.rdata)) for r in theirs}
+    )
+
+
+def without_trailing_zeros(rdata: bytes) -> bytes:
+    """APL RDATA without trailing zero octets in its AFDPARTs (RFC 3123 4)."""
+    out, at = b"", 0
+    while at + 4 <= len(rdata):
+        end = at + 4 + (rdata[at + 3] & 0x7F)
+        if end > len(rdata):
+            break
+        afd_part = rdata[at + 4 : end].rstrip(b"\0")
+        out += rdata[at : at + 3] + bytes([rdata[at + 3] & 0x80 | len(afd_part)]) + afd_part
+        at = end
+    return out + rdata[at:]
+
+
 def only_ttls_differ(d: Difference) -> bool:
     def without_ttl(records: frozenset[Record]) -> set[tuple[bytes, int, bytes]]:
         return {(r.owner, r.rtype, r.rdata) for r in records}
@@ -289,7 +335,16 @@ KNOWN_DIFFERENCES: list[KnownDifference] = [
     known("QTYPE RRSIG at a CNAME", "1034 4.3.2 3a, 4035 2.5", "all: RRSIGs of the name, or the CNAME followed", CONTENTS + " rcode", rrsig_at_alias),
     known("QTYPE ANY through a DNAME", "6672 3.2 3c", "nsd, knot: continue with the new name", CONTENTS + " rcode", any_stops_at_dname, "bind"),
     known("RCODE of a truncated alias chain", "2181 9", "all: the response over TCP counts", "rcode", truncated_alias_chain),
-    # Denial.
+    known(
+        "NXDOMAIN for a wildcard CNAME and first label \\000",
+        "4592 3.3.3",
+        "nsd, bind: the alias is followed",
+        "rcode aa answer authority",
+        nxdomain_at_wildcard_cname,
+        "knot",
+    ),
+    # Denial of existence.
+    known("NXDOMAIN for a wildcard that is an empty non-terminal", "4592 4.9", "nsd, knot: NOERROR", "rcode", nxdomain_at_empty_wildcard, "bind"),
     known("QTYPE NSEC at a delegation", "4035 3.1.4.1", "nsd, knot: referral", CONTENTS + " aa", nsec_query_answered_at_cut, "bind"),
     known("more denial of existence than needed", "5155 7.2.5", "knot: the minimum", "authority", sends_extra_denial, "nsd bind"),
     known(
@@ -318,6 +373,7 @@ KNOWN_DIFFERENCES: list[KnownDifference] = [
     known("address below a DNAME as sibling glue", "6672 2.4", "zonda: the DNAME hides it", "additional", sends_glue_below_dname, "bind"),
     known("additional section of an answer", "1034 4.3.2 6", "all: the choice is the server's", "additional", is_not_referral),
     # Records.
+    known("APL with trailing zero octets", "3123 4", "knot, bind: without them", "answer", adds_zeros_to_apl, "nsd"),
     known("duplicate record", "2181 5", "those that send it once", "duplicates", they_violate(Rule.DUPLICATE_RECORD), PEERS),
     known("RRset with several TTLs in the zone file", "2181 5.2", "all: any one of them", "answer authority additional", rrset_has_several_ttls),
     known("TTL of an RRSIG", "4034 3", "knot: that of the RRset", "answer authority additional", signature_has_its_own_ttl, "nsd bind"),

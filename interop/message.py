@@ -18,7 +18,7 @@ import dns.rdatatype
 from names import Malformed, name_text, read_name
 
 A, NS, CNAME, SOA, MX, TXT, AAAA, SRV = 1, 2, 5, 6, 15, 16, 28, 33
-DNAME, OPT, DS, RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM = 39, 41, 43, 46, 47, 48, 50, 51
+DNAME, OPT, APL, DS, RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM = 39, 41, 42, 43, 46, 47, 48, 50, 51
 AXFR, ANY = 252, 255
 IN, CH = 1, 3
 

@@ -39,6 +39,12 @@ class ZoneData:
         """The owner of the closest DNAME strictly above `name`, if any."""
         return next((a for a in ancestors(name)[1:] if is_at_or_below(a, self.apex) and self.rrset(a, DNAME)), None)
 
+    def source_of_synthesis(self, name: bytes) -> bytes | None:
+        """The wildcard at the closest encloser of a name that does not exist, if there is one (RFC 4592 3.3.1)."""
+        encloser = next((a for a in ancestors(name) if a in self.names), name)
+        wildcard = b"\1*" + encloser
+        return wildcard if encloser != name and wildcard in self.names else None
+
     @cached_property
     def owners(self) -> dict[bytes, set[int]]:
         """The types at each owner, without RRSIG, NSEC and NSEC3; owners with only these are omitted."""

@@ -11,7 +11,7 @@ from response_builder import Entry, answer
 from answer_comparison import Reply, compare
 from answer_rules import Rule, Violation
 from known_differences import KNOWN_DIFFERENCES, explain
-from message import AA, ANY, CNAME, DS, NS, NSEC, NXDOMAIN, RD, SOA, TC, A, Query
+from message import AA, ANY, APL, CNAME, DS, NS, NSEC, NXDOMAIN, RD, SOA, TC, TXT, A, Query
 from names import wire_name
 from zone_data import ZoneData
 from zone_set import ZoneSet
@@ -29,6 +29,9 @@ ns.cut A 192.0.2.3
 several 60 A 192.0.2.4
 several 90 A 192.0.2.5
 *.wild NS ns
+x.*.empty TXT "x"
+*.text TXT "x"
+*.aliases CNAME www
 """
 SOA_DATA = wire_name("ns.example.") + wire_name("host.example.") + bytes([0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5])
 NO_DATA: list[Entry] = [("example.", SOA, SOA_DATA, 5)]
@@ -177,6 +180,65 @@ def test_odd_messages_are_held_to_their_ruling(zones: ZoneSet) -> None:
     assert left(zones, query, silence, noerror) == (["unusual query: an outcome that the RFC excludes"], set())
     ours = Reply.of("zonda", answer(asked("www.example.", A)))
     assert left(zones, query, ours, formerr) == ([], {"outcome"})
+
+
+def nxdomain(query: Query) -> bytes:
+    return answer(query, authority=NO_DATA, rcode=NXDOMAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_explained"),
+    [
+        ("a.empty.example.", True),
+        ("b.a.empty.example.", True),
+        ("a.text.example.", False),  # the wildcard has data
+        ("a.x.*.empty.example.", False),  # no wildcard at the closest encloser
+        ("*.empty.example.", False),  # the empty non-terminal itself
+    ],
+)
+def test_bind_may_send_nxdomain_only_for_an_empty_wildcard(zones: ZoneSet, name: str, is_explained: bool) -> None:
+    query = asked(name, A)
+    nodata, absent = Reply.of("zonda", answer(query, authority=NO_DATA)), nxdomain(query)
+    expected = (["NXDOMAIN for a wildcard that is an empty non-terminal"], set()) if is_explained else ([], {"rcode"})
+    assert left(zones, query, nodata, Reply.of("bind", absent)) == expected
+    assert left(zones, query, nodata, Reply.of("nsd", absent)) == ([], {"rcode"})
+    assert left(zones, query, Reply.of("zonda", absent), Reply.of("bind", answer(query, authority=NO_DATA))) == ([], {"rcode"})
+
+
+@pytest.mark.parametrize(
+    ("name", "is_explained"),
+    [(r"\000.aliases.example.", True), ("a.aliases.example.", False), (r"a\000.aliases.example.", False), (r"\000.alias.example.", False)],
+)
+def test_knot_may_send_nxdomain_only_for_label_0_at_a_wildcard_cname(zones: ZoneSet, name: str, is_explained: bool) -> None:
+    query = asked(name, TXT)
+    followed = answer(query, [(name, CNAME, wire_name("www.example."))], NO_DATA)
+    absent = answer(query, [(name, CNAME, wire_name("www.example."))], NO_DATA, rcode=NXDOMAIN)
+    expected = ([r"NXDOMAIN for a wildcard CNAME and first label \000"], set()) if is_explained else ([], {"rcode"})
+    assert left(zones, query, Reply.of("zonda", followed), Reply.of("knot", absent)) == expected
+    assert left(zones, query, Reply.of("zonda", followed), Reply.of("nsd", absent)) == ([], {"rcode"})
+    assert left(zones, query, Reply.of("zonda", absent), Reply.of("knot", followed)) == ([], {"rcode"})
+
+
+SHORT_APL, LONG_APL, OTHER_APL = b"\0\1\x15\x03\xc0\xa8\x20", b"\0\1\x15\x04\xc0\xa8\x20\0", b"\0\1\x15\x04\xc0\xa8\x21\0"
+NEGATED_APL = b"\0\1\x15\x84\xc0\xa8\x20\0"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_explained"),
+    [
+        (SHORT_APL, LONG_APL, True),
+        (SHORT_APL + SHORT_APL, LONG_APL + SHORT_APL, True),
+        (LONG_APL, SHORT_APL, False),
+        (SHORT_APL, OTHER_APL, False),
+        (SHORT_APL, NEGATED_APL, False),
+        (SHORT_APL, LONG_APL[:-1], False),
+    ],
+)
+def test_nsd_may_add_only_trailing_zeros_to_apl(zones: ZoneSet, ours: bytes, theirs: bytes, is_explained: bool) -> None:
+    query = asked("apl.example.", APL)
+    replies = [Reply.of(server, answer(query, [("apl.example.", APL, rdata)])) for server, rdata in (("zonda", ours), ("nsd", theirs))]
+    assert left(zones, query, *replies) == ((["APL with trailing zero octets"], set()) if is_explained else ([], {"answer"}))
+    assert left(zones, query, replies[0], replace(replies[1], server="bind")) == ([], {"answer"})
 
 
 def test_names_are_unique() -> None:

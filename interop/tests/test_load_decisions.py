@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import dns.name
 import pytest
 
-from load_decisions import Contents, LoadCase, LoadComparison, LoadDecision, contents_of
+from load_decisions import ODDITIES, Contents, LoadCase, LoadComparison, LoadDecision, Oddity, check_logs, contents_of
+from names import wire_name
+from servers import ProgramNotFound, Zonda, Zone
 from zone_mutations import BASE_ZONE, MUTATIONS, mutated_zone
 
 ONE = frozenset({(dns.name.from_text("a."), 1, b"1")})
@@ -52,6 +56,33 @@ def test_oddities_explain_what_nobody_loads_together(log: str, is_explained: boo
     found = LoadComparison()
     found.add(case(loads(log=log), REFUSES, REFUSES, REFUSES))
     assert (len(found.explained), len(found.unexplained)) == ((1, 0) if is_explained else (0, 1))
+
+
+SOA, APEX_NS = "@ 60 SOA ns host 1 2 3 4 5\n", "@ 60 NS ns.elsewhere.test.\n"
+ZONES_WITH_ODDITIES = {
+    "no TTL before the SOA record": "@ SOA ns host 1 2 3 4 5\n" + APEX_NS,
+    "no blank beside a quote": SOA + APEX_NS + '@ 60 TXT "a"b\n',
+    "quoted owner": SOA + APEX_NS + '"q" 60 A 192.0.2.1\n',
+    "out-of-zone owner": SOA + APEX_NS + "out.test. 60 A 192.0.2.1\n",
+    "records below a DNAME": SOA + APEX_NS + "d 60 DNAME e\nx.d 60 A 192.0.2.1\n",
+    "DNAME and NS": SOA + APEX_NS + "d 60 DNAME e\nd 60 NS ns.elsewhere.test.\n",
+    "names below DNAME and NS": SOA + APEX_NS + "d 60 DNAME e\nd 60 NS ns.elsewhere.test.\nx.d 60 A 192.0.2.1\n",
+    "CAA tag that is not alphanumeric": SOA + APEX_NS + '@ 60 CAA 0 is-sue "ca.example"\n',
+    "no NS at the apex": SOA,
+    "KEY beside CNAME": SOA + APEX_NS + "c 60 CNAME d\nc 60 KEY 256 3 5 AQPSKmynfzW4kyBv015MUG2DeIQ3\n",
+}
+
+
+@pytest.mark.parametrize("oddity", [oddity for oddity in ODDITIES if oddity.zonda != "(?!)"], ids=lambda oddity: oddity.name)
+def test_oddities_match_the_messages_of_zonda(oddity: Oddity, tmp_path: Path) -> None:
+    try:
+        Zonda.program()
+    except ProgramNotFound as missing:
+        pytest.skip(str(missing))
+    zone = Zone(wire_name("a."), "a.", tmp_path / "zone")
+    zone.file.write_text(ZONES_WITH_ODDITIES[oddity.name])
+    log = check_logs(Zonda, [zone])["a."]
+    assert oddity.is_in(LoadCase(1, "", loads(log=log), {})), log
 
 
 def test_a_seed_makes_one_text() -> None:
