@@ -1,4 +1,4 @@
-//! The daemon: configuration, listeners, zone registry, control.
+//! The daemon `zonda`: configuration, listeners, zones, control socket, commands.
 #![forbid(unsafe_code)]
 
 pub mod cli;
@@ -10,7 +10,9 @@ pub mod input;
 pub mod listen;
 pub mod log;
 pub mod notify;
+mod open_files;
 pub mod printable;
+mod privileges;
 pub mod report;
 pub mod sources;
 pub mod state_dir;

@@ -1,4 +1,4 @@
-//! `zonda`: see [`server::cli`] for what it can be told.
+//! The program `zonda`; its commands are in [`server::cli`].
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

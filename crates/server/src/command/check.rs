@@ -65,10 +65,10 @@ fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Finding>)
     let (sender, results) = channel();
     let pool = ReadPool::new(
         threads,
-        move |task: &ReadTask<(usize, ZoneConfig)>, turn| {
+        move |task: &ReadTask<(usize, ZoneConfig)>, limits| {
             let ZoneConfig { name, source } = &task.job.1;
             let checks = if strict { CheckMode::Strict } else { source.policy.checks };
-            load(name.as_ref(), &task.file, &source.policy, LoadPurpose::Check(checks), turn, &task.progress)
+            load(name.as_ref(), &task.file, &source.policy, LoadPurpose::Check(checks), limits, &task.progress)
         },
         // The receiver is there until the last result.
         move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),
@@ -89,7 +89,7 @@ fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Finding>)
         let now = Instant::now();
         if now >= next_tick {
             next_tick = now + TICK;
-            let under_way = pool.watch(now).octets;
+            let under_way = pool.check_progress(now).octets;
             let progress = LoadProgress { done, total: zones.len(), octets: octets + under_way };
             display.show(now, progress, |line| eprintln!("{line}"));
         }

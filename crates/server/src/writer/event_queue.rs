@@ -1,4 +1,4 @@
-//! The queue of the writer: what makes it do something, and how others ask for it.
+//! The event queue of the writer, and how other threads request a reload through it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,54 +12,55 @@ use crate::control::{ControlRequest, ControlResponse};
 use crate::report::Report;
 use crate::zones::FinishedRead;
 
-/// What makes the writer do something.
+/// What the writer reacts to.
 pub(super) enum WriterEvent {
     ReloadRequested(ReloadRequest),
     ConfigurationRead(Box<Result<Config, Vec<Finding>>>),
     ZoneRead(FinishedRead),
 }
 
-/// A reload to be done, and who waits for its report.
+/// A request to reload.
 pub struct ReloadRequest {
-    /// Where the report goes, if anybody wants it.
+    /// Receives the report, if anybody waits for it.
     pub reply: Option<SyncSender<Report>>,
-    /// Since when.
-    pub asked: Instant,
+    /// When it was made.
+    pub requested_at: Instant,
 }
 
-/// The writer's end of the queue. It is bounded by those who write to it: [`WriterHandle`], the pool that reads zones, which is
-/// given so many at once, and one thread that reads the configuration.
+/// The writer's end of the queue. Its length is bounded by the senders: [`WriterHandle`] counts its requests, the read pool
+/// has a bounded number of tasks, and one thread at a time reads the configuration.
 pub struct EventQueue {
     events: Receiver<WriterEvent>,
     pub(super) sender: Sender<WriterEvent>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// Asks for reloads.
+/// Requests reloads of the writer.
 #[derive(Clone)]
 pub struct WriterHandle {
     events: Sender<WriterEvent>,
-    /// WriterHandle that the writer has not seen yet.
+    /// Requests that the writer has not received yet.
     waiting: Arc<AtomicUsize>,
-    most: usize,
+    max_waiting: usize,
 }
 
-/// A queue where at most so many jobs wait.
-pub fn queue(most: usize) -> (WriterHandle, EventQueue) {
+/// A queue in which at most `max_waiting` requests wait.
+pub fn queue(max_waiting: usize) -> (WriterHandle, EventQueue) {
     let (sender, events) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    (WriterHandle { events: sender.clone(), waiting: waiting.clone(), most }, EventQueue { events, sender, waiting })
+    let handle = WriterHandle { events: sender.clone(), waiting: waiting.clone(), max_waiting };
+    (handle, EventQueue { events, sender, waiting })
 }
 
 impl EventQueue {
-    /// Where the pool sends its results.
-    pub fn results(&self) -> impl Fn(FinishedRead) + Send + Sync + use<> {
+    /// Sends the results of the read pool to the writer.
+    pub fn zone_sender(&self) -> impl Fn(FinishedRead) + Send + Sync + use<> {
         let sender = self.sender.clone();
-        // The writer lives as long as the process.
-        move |done| _ = sender.send(WriterEvent::ZoneRead(done))
+        // Fails only if the writer has ended, and that ends with the process.
+        move |finished| _ = sender.send(WriterEvent::ZoneRead(finished))
     }
 
-    /// The next event, or none until `end`.
+    /// Waits for the next event; `None` if there is none until `end`.
     pub(super) fn next(&self, end: Option<Instant>) -> Option<WriterEvent> {
         let event = match end {
             None => self.events.recv().map_err(RecvTimeoutError::from),
@@ -73,40 +74,29 @@ impl EventQueue {
 }
 
 impl WriterHandle {
-    /// Asks for a reload. If the queue is full, those in it will see what this one would.
-    pub fn try_send(&self, job: ReloadRequest) -> Result<(), TrySendError<ReloadRequest>> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most {
+    /// Requests a reload. If the queue is full, the reloads in it have yet to begin and see all that this one would.
+    pub fn request_reload(&self, reply: Option<SyncSender<Report>>) -> Result<(), TrySendError<()>> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.max_waiting {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(TrySendError::Full(job));
+            return Err(TrySendError::Full(()));
         }
-        self.events.send(WriterEvent::ReloadRequested(job)).map_err(|error| match error.0 {
-            WriterEvent::ReloadRequested(job) => TrySendError::Disconnected(job),
-            _ => unreachable!("what was sent comes back"),
-        })
+        let request = ReloadRequest { reply, requested_at: Instant::now() };
+        self.events.send(WriterEvent::ReloadRequested(request)).map_err(|_| TrySendError::Disconnected(()))
     }
 }
 
-impl ReloadRequest {
-    /// A reload whose report goes there.
-    pub fn new(reply: Option<SyncSender<Report>>) -> ReloadRequest {
-        ReloadRequest { reply, asked: Instant::now() }
-    }
-}
-
-/// Answers a request by having the writer do it.
-pub fn ask(jobs: &WriterHandle, ControlRequest::Reload: ControlRequest) -> ControlResponse {
-    let (reply, answer) = sync_channel(1);
-    match jobs.try_send(ReloadRequest::new(Some(reply))) {
-        Err(TrySendError::Full(_)) => {
-            ControlResponse::Refused("too many reloads are waiting already; try again".into())
+/// Has the writer do what a client of the control socket requests; waits for the report.
+pub fn reload_and_wait(handle: &WriterHandle, ControlRequest::Reload: ControlRequest) -> ControlResponse {
+    let (reply, report) = sync_channel(1);
+    match handle.request_reload(Some(reply)) {
+        Err(TrySendError::Full(())) => ControlResponse::Refused("too many reloads are waiting; try again later".into()),
+        // The writer ends only with the process, or by a panic.
+        Err(TrySendError::Disconnected(())) => {
+            ControlResponse::Refused("this zonda can no longer reload; restart it".into())
         }
-        // The writer ends only with the process, or by a bug.
-        Err(TrySendError::Disconnected(_)) => {
-            ControlResponse::Refused("this zonda cannot reload any more; restart it".into())
-        }
-        Ok(()) => match answer.recv() {
+        Ok(()) => match report.recv() {
             Ok(report) => ControlResponse::Reloaded(report),
-            Err(_) => ControlResponse::Refused("the reload was broken off; the log says why".into()),
+            Err(_) => ControlResponse::Refused("the reload was aborted; the log says why".into()),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! Tells whether the files of a zone have changed since they were read, without reading them.
+//! Detects whether the files of a zone have changed since they were read, by their metadata.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -10,83 +10,81 @@ use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
 
-/// Device, inode, size and times of change of all files of a zone, in eight octets: two that differ are equal once in
-/// 2^64 times.
+/// A 64-bit hash of device, inode, size, mtime and ctime of all files of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
-/// A file written this shortly before it was read may be written again without its time changing: file systems keep
-/// times in steps of up to a second or so.
-const UNSURE_FOR: Duration = Duration::from_secs(1);
+/// A younger file may be written again without its mtime changing: some file systems keep times in whole seconds.
+const MIN_AGE: Duration = Duration::from_secs(1);
 
 impl Fingerprint {
-    /// Equal to no fingerprint of files: the zone has to be read.
+    /// Matches no files: the zone must be read.
     pub const NONE: Fingerprint = Fingerprint(0);
 
-    /// The fingerprint that these files have now.
-    pub fn of_now<'p>(paths: impl Iterator<Item = &'p Path>) -> Fingerprint {
+    /// The fingerprint of these files now.
+    pub fn current<'p>(paths: impl Iterator<Item = &'p Path>) -> Fingerprint {
         let files = FilesRead::default();
-        for path in paths {
-            files.note(path);
-        }
+        paths.for_each(|path| _ = files.add(path));
         files.fingerprint()
     }
 }
 
-/// The files of a zone as they are being read, by several threads and some of them twice.
+/// The files that a zone was read from. Several threads add to it, and some files are read twice.
 #[derive(Default)]
 pub struct FilesRead {
-    /// Zero is "to be read again in any case".
+    /// A hash of the metadata of each file; [`CHANGED`] if it must be read again.
     seen: Mutex<BTreeMap<PathBuf, u64>>,
 }
 
 impl FilesRead {
-    /// Call before the file is opened, so that a change while it is read shows. Returns its length in octets, 0 where
+    /// Adds a file, before it is opened so that a change while it is read is detected. Returns its length in octets, 0 if
     /// there is no such file.
-    pub fn note(&self, path: &Path) -> u64 {
+    pub fn add(&self, path: &Path) -> u64 {
         let metadata = std::fs::metadata(path).ok();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entry(path.to_owned()).or_insert_with(|| metadata.as_ref().map_or(0, of_file));
+        seen.entry(path.to_owned()).or_insert_with(|| metadata.as_ref().map_or(CHANGED, hash_of));
         metadata.map_or(0, |metadata| metadata.len())
     }
 
-    /// The path of the file noted that is called by this text in messages.
-    pub fn named(&self, text: &str) -> PathBuf {
+    /// The path of an added file, by its name in messages.
+    pub fn path_of(&self, text: &str) -> PathBuf {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // Only a path that is not UTF-8 differs from its text.
         let odd = || seen.keys().find(|path| path.to_str().is_none() && path_text(path) == text);
         if seen.contains_key(Path::new(text)) { text.into() } else { odd().cloned().unwrap_or_else(|| text.into()) }
     }
 
-    /// The fingerprint of all files noted.
+    /// The fingerprint of all added files.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hasher = DefaultHasher::new();
         for (path, fingerprint) in &*self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
-            if *fingerprint == 0 {
+            if *fingerprint == CHANGED {
                 return Fingerprint::NONE;
             }
             (path, fingerprint).hash(&mut hasher);
         }
-        // Zero has a meaning of its own.
+        // 0 is `NONE`.
         Fingerprint(hasher.finish().max(1))
     }
 
-    /// All files noted but `first`.
-    pub fn others(self, first: &Path) -> Box<[PathBuf]> {
+    /// All added files except `main`, the zone file itself.
+    pub fn includes(self, main: &Path) -> Box<[PathBuf]> {
         let seen = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
-        seen.into_keys().filter(|path| path != first).collect()
+        seen.into_keys().filter(|path| path != main).collect()
     }
 }
 
-/// Zero where the file was written too short a time ago to tell the next change.
-fn of_file(metadata: &Metadata) -> u64 {
+/// Hash of a file that must be read again, as it is missing or too young.
+const CHANGED: u64 = 0;
+
+fn hash_of(metadata: &Metadata) -> u64 {
     let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-    if age.is_none_or(|age| age < UNSURE_FOR) {
-        return 0;
+    if age.is_none_or(|age| age < MIN_AGE) {
+        return CHANGED;
     }
     let mut hasher = DefaultHasher::new();
     (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
-    // The time above can be set, as `cp -p` does to that of another file; this one cannot.
+    // Unlike mtime, ctime cannot be set to that of another file, as `cp -p` does.
     (metadata.ctime(), metadata.ctime_nsec()).hash(&mut hasher);
     hasher.finish().max(1)
 }
@@ -96,7 +94,7 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    /// Sets a time of change that is out of doubt.
+    /// Writes a file and sets its mtime.
     fn write(path: &Path, text: &str, age_s: u64) {
         std::fs::write(path, text).expect("a file");
         let time = SystemTime::now() - Duration::from_secs(age_s);
@@ -104,10 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_any_file_shows() {
+    fn a_change_of_any_file_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let (main, included) = (folder.path().join("main"), folder.path().join("included"));
-        let fingerprint = || Fingerprint::of_now([main.as_path(), included.as_path()].into_iter());
+        let fingerprint = || Fingerprint::current([main.as_path(), included.as_path()].into_iter());
         write(&main, "a", 100);
         write(&included, "b", 100);
         let first = fingerprint();
@@ -136,6 +134,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("main");
         write(&path, "a", 0);
-        assert_eq!(Fingerprint::of_now([path.as_path()].into_iter()), Fingerprint::NONE);
+        assert_eq!(Fingerprint::current([path.as_path()].into_iter()), Fingerprint::NONE);
     }
 }

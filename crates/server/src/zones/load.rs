@@ -1,4 +1,4 @@
-//! Reads one zone from its files into a version that can be served.
+//! Loads one zone from its files.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,65 +12,65 @@ use zone::{CheckMode, Difference, FilePosition, Finding, Severity, Zone, text};
 
 use super::change_detection::{FilesRead, Fingerprint};
 use super::load_progress::ReadProgress;
-use super::read_pool::{LaneLimits, TooLarge};
+use super::read_pool::{ReadLimits, TooLarge};
 use super::zone_file::{IncludeFolders, ZoneFile};
 use crate::config::{ZoneLimits, ZonePolicy};
 use crate::input;
 use crate::printable::path_text;
 
-/// What came of reading a zone's files.
+/// The result of reading a zone's files.
 pub struct LoadedZone {
     /// The zone, unless there were errors.
     pub zone: Option<Zone>,
     /// Whether it differs from the previous version.
     pub is_changed: bool,
-    /// What was found, errors and warnings.
+    /// Errors and warnings.
     pub findings: Vec<Finding>,
-    /// What the files were like.
+    /// Detects later changes of the files.
     pub fingerprint: Fingerprint,
-    /// The files included.
+    /// The included files.
     pub includes: Box<[PathBuf]>,
 }
 
-/// Errors listed for one zone; the first few explain the rest.
+/// Errors listed for one zone.
 const ERROR_LIMIT: usize = 100;
 
-/// What a zone is read for.
+/// What a zone is loaded for.
 #[derive(Clone, Copy)]
 pub enum LoadPurpose<'z> {
-    /// To be served, sharing with the version served now what is the same.
+    /// To be served; shares unchanged data with the version served now, if any.
     Serve(Option<&'z Zone>),
-    /// To find all that is wrong with it by these checks.
+    /// To report all problems that these checks find.
     Check(CheckMode),
 }
 
-/// Reads a zone from its file, unless that is too big for the turn.
+/// Loads a zone from its file, unless that is too large for the lane.
 pub fn load(
     apex: NameRef<'_>,
     path: &Path,
     policy: &ZonePolicy,
     purpose: LoadPurpose<'_>,
-    turn: LaneLimits,
+    limits: ReadLimits,
     progress: &ReadProgress,
 ) -> Result<LoadedZone, TooLarge> {
     let job = ZoneLoad { apex, path, policy, purpose, progress, files: FilesRead::default() };
-    let len = job.files.note(path);
-    if len >= turn.below {
+    let len = job.files.add(path);
+    if len >= limits.size_limit {
         return Err(TooLarge(len));
     }
-    // A mistake of ours in reading must not end the server.
-    let read = catch_unwind(AssertUnwindSafe(|| job.read(turn.threads)));
-    let read = read.unwrap_or_else(|_| failed(path, "reading it broke zonda".into(), REPORT));
-    // A zone that failed is tried again, whether its files have changed or not.
+    // A bug in the parser must not end the server.
+    let read = catch_unwind(AssertUnwindSafe(|| job.read(limits.threads)));
+    let read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
+    // A zone that failed is read again by the next reload even if its files are unchanged.
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
-    let includes = job.files.others(path);
+    let includes = job.files.includes(path);
     Ok(LoadedZone { zone: read.zone, is_changed, findings: read.findings, fingerprint, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";
 
-/// A zone to be read.
+/// The arguments of [`load`], and the files read.
 struct ZoneLoad<'j> {
     apex: NameRef<'j>,
     path: &'j Path,
@@ -99,14 +99,17 @@ impl ZoneLoad<'_> {
             progress: &|octets| self.progress.count_octets(octets),
             error_limit: ERROR_LIMIT,
             check_mode: checks,
-            limits: RecordLimits { records: unless_0(max_records), generated: unless_0(max_generated) },
+            limits: RecordLimits {
+                records: limit_or_unlimited(max_records),
+                generated: limit_or_unlimited(max_generated),
+            },
         };
         let text = WatchedText { text, progress: self.progress };
         let source = text::Source { name: path_text(self.path).into(), bytes: &text };
         zone::load::load(source, &LoadOptions { text: options, previous, thorough, nsec3_max_iterations })
     }
 
-    /// Opens the zone file. To be served, it must be a regular one: one zone's file must not hold up the others.
+    /// Opens the zone file. To be served it must be a regular file: a pipe would block.
     fn open(&self) -> Result<Box<dyn ReadAt>, ErrorText> {
         let unreadable = |error: io::Error| {
             let help = help_to_read(&error);
@@ -117,35 +120,35 @@ impl ZoneLoad<'_> {
         }
         match self.purpose {
             LoadPurpose::Serve(_) => {
-                let help = "write the zone to a file: it is read again with reloads";
-                Err(ErrorText { message: "the zone file is no regular file".into(), help })
+                let help = "write the zone to a regular file, as reloads read it again";
+                Err(ErrorText { message: "the zone file is not a regular file".into(), help })
             }
             LoadPurpose::Check(_) => input::read(self.path).map(|text| Box::new(text) as _).map_err(unreadable),
         }
     }
 
-    /// Where included files may be.
+    /// The folders that included files may be in.
     fn folders(&self) -> IncludeFolders<'_> {
         let own = self.path.parent().unwrap_or(Path::new(""));
         let others = self.policy.config_folder.iter().chain(&self.policy.include_paths);
         IncludeFolders::new(std::iter::once(own).chain(others.map(PathBuf::as_path)))
     }
 
-    /// Opens an included file; its path starts at the folder of the file that includes it.
+    /// Opens an included file; its path is relative to the folder of the including file.
     fn include(
         &self,
         written: &Path,
         place: &FilePosition,
         folders: &IncludeFolders<'_>,
     ) -> Result<IncludedFile, ErrorText> {
-        let includer = self.files.named(&place.file);
+        let includer = self.files.path_of(&place.file);
         let path = includer.parent().unwrap_or(Path::new("")).join(written);
-        self.files.note(&path);
+        self.files.add(&path);
         folders.open(&path)
     }
 }
 
-/// The text of a zone file, with a note of when nothing is left to be read of it and of those that it includes.
+/// The text of a zone file; records when all text is read, included files too.
 struct WatchedText<'j> {
     text: Box<dyn ReadAt>,
     progress: &'j ReadProgress,
@@ -167,8 +170,8 @@ impl ReadAt for WatchedText<'_> {
     }
 }
 
-/// A limit of the configuration, where 0 is none.
-fn unless_0(limit: u32) -> u64 {
+/// A configured limit, where 0 means unlimited.
+fn limit_or_unlimited(limit: u32) -> u64 {
     if limit == 0 { u64::MAX } else { limit.into() }
 }
 
@@ -181,8 +184,8 @@ fn failed(path: &Path, message: String, help: &str) -> LoadOutcome {
 
 fn help_to_read(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "make the file, or correct its path in the configuration",
-        io::ErrorKind::PermissionDenied => "let the user that zonda runs as read it",
+        io::ErrorKind::NotFound => "create the file, or correct its path in the configuration",
+        io::ErrorKind::PermissionDenied => "make it readable for the user that zonda runs as",
         _ => "",
     }
 }

@@ -1,5 +1,4 @@
-//! How far reading is, of one zone and of all, and its display: a line on a terminal, a line in the log every few
-//! seconds elsewhere.
+//! Progress of loading, of one zone and of all, and its display: a line on a terminal, or log lines.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::log;
 
-/// How far the reading of one zone is; counted by the threads that read it.
+/// Progress of reading one zone, updated by the threads that read it.
 #[derive(Default)]
 pub struct ReadProgress {
     octets: AtomicU64,
@@ -15,17 +14,17 @@ pub struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// So many octets of zone text more are read.
+    /// Adds octets of zone text that were read.
     pub fn count_octets(&self, octets: u64) {
         self.octets.fetch_add(octets, Ordering::Relaxed);
     }
 
-    /// All text is read.
+    /// Records that all text is read.
     pub fn end_reading(&self) {
         self.is_read.store(true, Ordering::Relaxed);
     }
 
-    /// Octets of zone text read so far, those of included files too.
+    /// Octets of zone text read so far, included files too.
     pub fn octets(&self) -> u64 {
         self.octets.load(Ordering::Relaxed)
     }
@@ -36,46 +35,46 @@ impl ReadProgress {
     }
 }
 
-/// How far a load of many zones is.
+/// Progress of loading all zones.
 #[derive(Clone, Copy)]
 pub struct LoadProgress {
-    /// Zones that are done.
+    /// Zones loaded.
     pub done: usize,
-    /// Zones altogether.
+    /// Zones in total.
     pub total: usize,
     /// Octets of zone text read.
     pub octets: u64,
 }
 
-/// Shows how far a load of many zones is.
+/// Shows the progress of loading all zones.
 pub struct ProgressDisplay {
     begun: Instant,
     next: Instant,
     is_terminal: bool,
 }
 
-/// How often a terminal is written to: as often as an eye can follow.
-const TERMINAL_EVERY: Duration = Duration::from_millis(100);
-/// How often the log is written to.
-const LOG_EVERY: Duration = Duration::from_secs(5);
+/// Between updates of a terminal.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
+/// Between log lines.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 impl ProgressDisplay {
-    /// For a load that begins now.
+    /// A display for loads that begin now.
     pub fn new(now: Instant) -> ProgressDisplay {
         let is_terminal = std::io::stderr().is_terminal();
-        ProgressDisplay { begun: now, next: now + ProgressDisplay::every(is_terminal), is_terminal }
+        ProgressDisplay { begun: now, next: now + ProgressDisplay::interval(is_terminal), is_terminal }
     }
 
-    fn every(is_terminal: bool) -> Duration {
-        if is_terminal { TERMINAL_EVERY } else { LOG_EVERY }
+    fn interval(is_terminal: bool) -> Duration {
+        if is_terminal { TERMINAL_INTERVAL } else { LOG_INTERVAL }
     }
 
-    /// Shows the progress when it is time for that: on a terminal, or as a line for the log, given to `log_line`.
+    /// Shows the progress if the interval has passed: on a terminal, or else by `log_line`.
     pub fn show(&mut self, now: Instant, progress: LoadProgress, log_line: impl FnOnce(&str)) {
         if now < self.next {
             return;
         }
-        self.next = now + ProgressDisplay::every(self.is_terminal);
+        self.next = now + ProgressDisplay::interval(self.is_terminal);
         let seconds = now.saturating_duration_since(self.begun).as_secs();
         let LoadProgress { done, total, octets } = progress;
         let line = format!("Loading: {done} of {total} zones, {} MB of zone text, {seconds} s", octets / 1_000_000);

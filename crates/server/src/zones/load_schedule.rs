@@ -1,68 +1,82 @@
-//! Whose turn it is to be looked at, where several reloads want to have all zones looked at.
+//! Which zone to load next, while several reloads each want every zone loaded once.
+//!
+//! Zones are loaded round-robin. A reload makes all zones due again, but the round goes on from where it is: no zone
+//! starves while reloads keep coming, and one load counts for every reload that began before it. The zones that a reload
+//! still waits for are therefore always a run that starts at the next zone.
 
-/// Goes round all zones, over and over again, as far as looks were asked for. Looks are numbered; who asks for one at
-/// every zone waits for all below an [`LoadSchedule::end`].
+use std::collections::VecDeque;
+
+/// The round, and the reloads that are not through with it.
 #[derive(Default)]
 pub struct LoadSchedule {
-    /// The zone whose turn is next.
+    /// The index of the zone to load next.
     next: usize,
     zones: usize,
-    /// The number of the next look.
-    looks: u64,
-    /// That of the first look that nobody asked for.
+    /// Loads started so far.
+    started: u64,
+    /// Reloads with zones left to start, oldest first.
+    pending: VecDeque<PendingReload>,
+    /// The number of the latest reload.
+    latest: u64,
+}
+
+struct PendingReload {
+    number: u64,
+    /// The value of [`LoadSchedule::started`] at which every zone was started for this reload.
     end: u64,
-    /// The end when the zones were numbered anew, and the one that stands for it and those before.
-    renumbered: (u64, u64),
 }
 
 impl LoadSchedule {
-    /// Asks for one look at every zone from now on, of so many zones. Where they are not the zones from before, `next` is the
-    /// number that the next zone has now: it goes on from there, so that no zone waits for ever while others come and go. Then
-    /// everybody who asked waits for all of them: who knows which of them were looked at.
-    pub fn ask(&mut self, zones: usize, next: Option<usize>) {
-        if let Some(next) = next {
-            // What was left is left out, so that numbers only grow.
-            (self.next, self.looks) = (if next < zones { next } else { 0 }, self.end);
-            self.renumbered = (self.end, self.end + zones as u64);
+    /// Begins a reload: makes `zones` zones due. `removed` are the indices of zones that are gone; `added` are those of the
+    /// zones that new ones were inserted before. Both count zones as they were numbered so far.
+    pub fn begin_reload(&mut self, zones: usize, removed: &[usize], added: &[usize]) {
+        let (next, old_zones) = (self.next, self.zones);
+        let distance = |index: usize| (index + old_zones - next) % old_zones;
+        for reload in &mut self.pending {
+            let due = (reload.end - self.started) as usize;
+            let gone = removed.iter().filter(|index| distance(**index) < due).count();
+            // A zone inserted into the run is loaded on the way.
+            let passed = added.iter().filter(|index| (1..due).contains(&distance(**index))).count();
+            reload.end = reload.end + passed as u64 - gone as u64;
         }
-        self.end = self.looks + zones as u64;
+        self.next += added.iter().filter(|index| **index <= next).count();
+        self.next -= removed.iter().filter(|index| **index < next).count();
+        self.next = if self.next < zones { self.next } else { 0 };
         self.zones = zones;
+        self.latest += 1;
+        self.pending.push_back(PendingReload { number: self.latest, end: self.started + zones as u64 });
+        self.drop_finished();
     }
 
-    /// The zone whose turn is next.
-    pub fn position(&self) -> usize {
-        self.next
+    /// The zone to load now.
+    pub fn next_zone(&mut self) -> Option<usize> {
+        self.pending.front()?;
+        let zone = self.next;
+        self.next = (zone + 1) % self.zones;
+        self.started += 1;
+        self.drop_finished();
+        Some(zone)
     }
 
-    /// The zone to look at now, and the number of the look.
-    pub fn next(&mut self) -> Option<(usize, u64)> {
-        if self.left() == 0 {
-            return None;
+    fn drop_finished(&mut self) {
+        while self.pending.front().is_some_and(|reload| reload.end <= self.started) {
+            self.pending.pop_front();
         }
-        let next = (self.next, self.looks);
-        self.next = (self.next + 1) % self.zones;
-        self.looks += 1;
-        Some(next)
     }
 
-    /// How many looks are left.
-    pub fn left(&self) -> usize {
-        (self.end - self.looks) as usize
+    /// How many zones are due.
+    pub fn due(&self) -> usize {
+        self.pending.back().map_or(0, |reload| (reload.end - self.started) as usize)
     }
 
-    /// The number below which all looks are that were asked for.
-    pub fn end(&self) -> u64 {
-        self.end
+    /// The number of the latest reload.
+    pub fn latest_reload(&self) -> u64 {
+        self.latest
     }
 
-    /// What stands for an earlier [`LoadSchedule::end`] now.
-    pub fn current(&self, end: u64) -> u64 {
-        if end <= self.renumbered.0 { self.renumbered.1 } else { end }
-    }
-
-    /// Whether the looks below this number are begun.
-    pub fn has_reached(&self, end: u64) -> bool {
-        self.looks >= end
+    /// Whether every zone was started since this reload began.
+    pub fn has_started_all(&self, reload: u64) -> bool {
+        self.pending.front().is_none_or(|pending| pending.number > reload)
     }
 }
 
@@ -70,36 +84,54 @@ impl LoadSchedule {
 mod tests {
     use super::*;
 
-    fn looks(schedule: &mut LoadSchedule, count: usize) -> Vec<usize> {
-        (0..count).map_while(|_| schedule.next()).map(|(zone, _)| zone).collect()
+    fn zones(schedule: &mut LoadSchedule, count: usize) -> Vec<usize> {
+        (0..count).map_while(|_| schedule.next_zone()).collect()
+    }
+
+    fn schedule(zones: usize) -> LoadSchedule {
+        let mut schedule = LoadSchedule::default();
+        schedule.begin_reload(zones, &[], &[]);
+        schedule
     }
 
     #[test]
-    fn every_zone_has_its_turn_for_everybody_who_asks() {
-        let mut schedule = LoadSchedule::default();
-        schedule.ask(4, Some(0));
-        let first = schedule.end();
-        assert_eq!(looks(&mut schedule, 3), [0, 1, 2]);
-        schedule.ask(4, None);
-        let second = schedule.end();
-        assert_eq!(looks(&mut schedule, 1), [3]);
-        assert!(schedule.has_reached(schedule.current(first)) && !schedule.has_reached(schedule.current(second)));
-        assert_eq!(looks(&mut schedule, 9), [0, 1, 2]);
-        assert!(schedule.has_reached(schedule.current(second)));
+    fn every_reload_gets_every_zone_once() {
+        let mut schedule = schedule(4);
+        assert_eq!(zones(&mut schedule, 3), [0, 1, 2]);
+        schedule.begin_reload(4, &[], &[]);
+        assert_eq!(zones(&mut schedule, 1), [3]);
+        assert!(schedule.has_started_all(1) && !schedule.has_started_all(2));
+        assert_eq!(zones(&mut schedule, 9), [0, 1, 2]);
+        assert!(schedule.has_started_all(2) && schedule.due() == 0);
     }
 
     #[test]
-    fn other_zones_are_looked_at_from_where_it_is() {
-        let mut schedule = LoadSchedule::default();
-        schedule.ask(9, Some(0));
-        let first = schedule.end();
-        assert_eq!(looks(&mut schedule, 2), [0, 1]);
-        schedule.ask(3, Some(1));
-        assert_eq!((schedule.left(), schedule.current(first)), (3, schedule.end()));
-        assert_eq!(looks(&mut schedule, 9), [1, 2, 0]);
-        assert!(schedule.has_reached(schedule.current(first)));
-        schedule.ask(0, Some(0));
-        assert_eq!(schedule.next(), None);
-        assert!(schedule.has_reached(schedule.current(first)));
+    fn the_round_goes_on_when_zones_come_and_go() {
+        let mut schedule = schedule(6);
+        assert_eq!(zones(&mut schedule, 2), [0, 1]);
+        // Zones 1 and 3 are removed; new ones come first, before zone 3 and last: 2, 4 and 5 are now 2, 4 and 5 of 7.
+        schedule.begin_reload(7, &[1, 3], &[0, 3, 6]);
+        assert_eq!(zones(&mut schedule, 3), [2, 3, 4]);
+        assert!(!schedule.has_started_all(1));
+        assert_eq!((zones(&mut schedule, 1), schedule.has_started_all(1)), (vec![5], true));
+        assert_eq!((zones(&mut schedule, 9), schedule.has_started_all(2)), (vec![6, 0, 1], true));
+        schedule.begin_reload(0, &[0, 1, 2, 3, 4, 5, 6], &[]);
+        assert_eq!((schedule.next_zone(), schedule.has_started_all(3)), (None, true));
+    }
+
+    #[test]
+    fn a_reload_needs_one_round_however_often_the_zones_change() {
+        let mut schedule = schedule(10);
+        for loads in 0..10 {
+            assert!(!schedule.has_started_all(1), "after {loads} loads");
+            schedule.next_zone();
+            // A zone is added after the last one, or removed again.
+            if loads % 2 == 0 {
+                schedule.begin_reload(11, &[], &[10]);
+            } else {
+                schedule.begin_reload(10, &[10], &[]);
+            }
+        }
+        assert!(schedule.has_started_all(1) && !schedule.has_started_all(2));
     }
 }

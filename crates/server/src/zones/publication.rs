@@ -1,81 +1,86 @@
-//! Publishes zones as they are read: at once where nothing else is going on, in steps where much is.
+//! Publication of loaded zones: at once where few are loaded, in batches while many are.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use answer::{Publisher, Served, ServedZone};
+use answer::{Publisher, Served, ServedZone, Subscriber};
 
-/// What is served, and what will be with the next step.
+/// Publishes zones in batches.
 pub struct BatchedPublisher {
     publisher: Publisher<Served>,
-    /// What is to be published next. It goes into the map all at once: zones stay and branches of the map are replaced
-    /// with each step, so that in turns they would leave a heap full of holes.
-    taken: Vec<Arc<ServedZone>>,
-    /// How many zones went into the map since it was compacted.
+    /// The next batch. It is inserted into the map all at once: zones stay and each batch replaces branches of the map, so
+    /// that allocating both alternately would fragment the heap.
+    batch: Vec<Arc<ServedZone>>,
+    /// Zones inserted into the map since it was compacted.
     inserted: usize,
-    /// Before this time there is no further step, unless asked for.
-    next_step: Instant,
+    /// When the next batch is due.
+    next_batch: Instant,
 }
 
-/// The least time from one step to the next.
-const STEP: Duration = Duration::from_millis(100);
+/// The minimum time between batches.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A step costs a copy of every branch of the map that changes. The next one is so many times as long in coming as this
-/// one took.
-const STEP_COST_FACTOR: u32 = 20;
+/// A batch copies every branch of the map that it changes. The next one waits this many times as long as that took.
+const COST_FACTOR: u32 = 20;
 
-/// Where more than one in so many zones were put into the map, it may as well be copied.
-const COMPACT_SHARE: usize = 4;
+/// The map is copied to compact it once more than 1/`COMPACT_FRACTION` of its zones were inserted.
+const COMPACT_FRACTION: usize = 4;
 
 impl BatchedPublisher {
     /// Publishes a first value.
     pub fn new(first: Served) -> BatchedPublisher {
         let publisher = Publisher::new(first);
-        BatchedPublisher { publisher, taken: Vec::new(), inserted: 0, next_step: Instant::now() }
+        BatchedPublisher { publisher, batch: Vec::new(), inserted: 0, next_batch: Instant::now() }
     }
 
-    /// The thread that publishes.
-    pub fn publisher(&self) -> &Publisher<Served> {
-        &self.publisher
+    /// Access to what is published.
+    pub fn subscribe(&self) -> Subscriber<Served> {
+        self.publisher.subscribe()
     }
 
-    /// Serves a zone from the next step on.
-    pub fn take(&mut self, zone: Arc<ServedZone>) {
-        self.taken.push(zone);
+    /// What is published now.
+    #[cfg(test)]
+    pub fn current(&self) -> Arc<Served> {
+        self.publisher.current()
     }
 
-    /// When the next step is due, if there is anything to publish.
+    /// Adds a zone to the next batch.
+    pub fn queue(&mut self, zone: Arc<ServedZone>) {
+        self.batch.push(zone);
+    }
+
+    /// When the next batch is due, if it is not empty.
     pub fn due(&self) -> Option<Instant> {
-        (!self.taken.is_empty()).then_some(self.next_step)
+        (!self.batch.is_empty()).then_some(self.next_batch)
     }
 
-    /// Publishes what was taken.
+    /// Publishes the batch now.
     pub fn publish(&mut self) {
-        if !self.taken.is_empty() {
+        if !self.batch.is_empty() {
             self.change(|_| ());
         }
     }
 
-    /// Publishes what was taken, with `change` done to it.
+    /// Publishes the batch and another change together.
     pub fn change(&mut self, change: impl FnOnce(&mut Served)) {
         let begin = Instant::now();
         let mut next = Served::clone(&self.publisher.current());
-        self.inserted += self.taken.len();
-        self.taken.drain(..).for_each(|zone| next.zones.insert(zone));
+        self.inserted += self.batch.len();
+        self.batch.drain(..).for_each(|zone| next.zones.insert(zone));
         change(&mut next);
         self.publisher.publish(next);
-        self.next_step = Instant::now() + STEP.max(begin.elapsed() * STEP_COST_FACTOR);
+        self.next_batch = Instant::now() + MIN_INTERVAL.max(begin.elapsed() * COST_FACTOR);
     }
 
-    /// Tidies up behind many steps.
+    /// Copies the map if many batches have fragmented it.
     pub fn compact(&mut self) {
-        if self.inserted > self.publisher.current().zones.len() / COMPACT_SHARE {
+        if self.inserted > self.publisher.current().zones.len() / COMPACT_FRACTION {
             self.change(|next| next.zones = next.zones.compacted());
         }
         self.inserted = 0;
     }
 
-    /// Frees versions that no thread reads any more; returns how many are still read.
+    /// Frees replaced values that no thread reads any more; returns how many are still read.
     pub fn reclaim(&mut self) -> usize {
         self.publisher.reclaim()
     }
@@ -93,21 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_published_in_steps() {
-        let mut publication = BatchedPublisher::new(Served::default());
-        let mut reader = publication.publisher().subscribe();
-        assert_eq!(publication.due(), None);
-        publication.take(zone("a."));
-        assert!(publication.due().is_some_and(|due| due <= Instant::now()), "the first step is due at once");
-        publication.publish();
-        assert_eq!((reader.refresh().zones.len(), publication.due()), (1, None));
-        publication.take(zone("b."));
-        publication.take(zone("c."));
-        assert!(publication.due().is_some_and(|due| due > Instant::now()));
-        assert_eq!(reader.refresh().zones.len(), 1);
-        publication.change(|next| _ = next.zones.remove(zone("b.").apex()));
-        assert_eq!((reader.refresh().zones.len(), publication.due()), (2, None));
-        publication.compact();
-        assert_eq!(reader.refresh().zones.len(), 2);
+    fn zones_are_published_in_batches() {
+        let mut publisher = BatchedPublisher::new(Served::default());
+        let mut subscriber = publisher.subscribe();
+        assert_eq!(publisher.due(), None);
+        publisher.queue(zone("a."));
+        assert!(publisher.due().is_some_and(|due| due <= Instant::now()), "the first batch is due at once");
+        publisher.publish();
+        assert_eq!((subscriber.refresh().zones.len(), publisher.due()), (1, None));
+        publisher.queue(zone("b."));
+        publisher.queue(zone("c."));
+        assert!(publisher.due().is_some_and(|due| due > Instant::now()));
+        assert_eq!(subscriber.refresh().zones.len(), 1);
+        publisher.change(|next| _ = next.zones.remove(zone("b.").apex()));
+        assert_eq!((subscriber.refresh().zones.len(), publisher.due()), (2, None));
+        publisher.compact();
+        assert_eq!(subscriber.refresh().zones.len(), 2);
     }
 }

@@ -1,8 +1,8 @@
-//! The registry: which zones there are, from which files, and what is published of them. One thread owns it.
+//! The zone registry: which zones are configured, what is served of each, and which loads are in flight.
 //!
-//! [`ZoneRegistry::configure`] compares what is to be served with what is and asks for a look at all files; [`ZoneRegistry::step`] hands
-//! zones to the [`ReadPool`] of threads that read, and each result goes to [`ZoneRegistry::apply`]. None of them waits for a file.
-//! A zone that fails keeps the version served before.
+//! The writer thread owns it and never waits in it. [`ZoneRegistry::configure`] compares a configuration with the zones
+//! there are and makes a load of every zone due; [`ZoneRegistry::step`] hands due zones to the [`ReadPool`] and publishes;
+//! [`ZoneRegistry::apply`] takes the result of a load. A zone that cannot be loaded keeps the version served before.
 
 #[cfg(test)]
 mod tests;
@@ -16,39 +16,40 @@ use answer::{Acl, Served, ServedZone, Subscriber, ZoneState};
 use wire::{Name, NameRef};
 use zone::Zone;
 
-use super::answer_options::{self, CookieSecret};
+use super::answer_config::{CookieSecret, answer_config};
 use super::change_detection::Fingerprint;
 use super::load::{LoadPurpose, LoadedZone, load};
 use super::load_progress::LoadProgress;
 use super::load_schedule::LoadSchedule;
 use super::publication::BatchedPublisher;
-use super::read_pool::{LaneLimits, ReadPool, ReadTask, TooLarge};
+use super::read_pool::{ReadLimits, ReadPool, ReadTask, TooLarge};
 use super::zone_entry::{Acls, ZoneEntry, change_of, zone_report};
 use crate::config::{Server, ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, ZoneReport};
 
 /// The zones of this daemon.
 pub struct ZoneRegistry {
-    /// By the octets of the apex, as in [`crate::config::Config`].
+    /// Ordered by the octets of the apex, as in [`crate::config::Config`].
     entries: Vec<ZoneEntry>,
-    /// The files that zone files include, for the few zones that have such.
+    /// The included files of the zones that have any.
     includes: HashMap<Name, Arc<[PathBuf]>>,
-    publication: BatchedPublisher,
-    secret: CookieSecret,
-    pool: ReadPool<LoadJob, LoadResult>,
-    /// The zones that the pool has. A result for any other look is stale: another file is configured now, or none.
-    reading: HashMap<Name, Reading>,
-    /// Tasks that the pool has, stale ones included; and how many of them are stuck.
-    handed_out: usize,
-    stuck: usize,
+    publisher: BatchedPublisher,
+    cookie_secret: CookieSecret,
     schedule: LoadSchedule,
-    /// Octets of zone text read since nothing was left to do.
-    octets: u64,
-    /// The same of reads under way.
-    octets_under_way: u64,
+    pool: ReadPool<LoadJob, LoadResult>,
+    /// The current load of each zone in the pool. The result of any other load is stale: the zone was removed or has
+    /// another file since.
+    loads: HashMap<Name, Load>,
+    /// Tasks in the pool, stale ones included, and how many of them are stuck.
+    in_flight: usize,
+    stuck: usize,
+    /// Octets of zone text read since the registry was last settled.
+    octets_read: u64,
+    /// Octets read so far of the files in the pool.
+    octets_in_flight: u64,
 }
 
-/// A look at a zone's files: what is needed for it.
+/// What a thread of the pool needs to load one zone.
 pub struct LoadJob {
     served: Arc<ServedZone>,
     policy: Arc<ZonePolicy>,
@@ -56,63 +57,62 @@ pub struct LoadJob {
     includes: Option<Arc<[PathBuf]>>,
 }
 
-/// A zone that the pool has.
-struct Reading {
-    task: Arc<ReadTask<LoadJob>>,
-    /// The number of the look, see [`LoadSchedule`].
-    look: u64,
-    /// The first look that was asked for meanwhile: the files may have changed since they were read.
-    again: Option<u64>,
-}
-
-/// What a look at the files of a zone led to.
+/// The result of a load.
 pub enum LoadResult {
-    /// They are as they were.
+    /// The files have not changed since they were last read.
     Unchanged,
-    /// They were read.
+    /// The files were read.
     Loaded(LoadedZone),
 }
 
-/// A look that is done.
+/// A zone in the pool.
+struct Load {
+    task: Arc<ReadTask<LoadJob>>,
+    /// The reload that it was started for.
+    reload: u64,
+    /// The first reload since then: the files may have changed after they were read, so that another load must follow.
+    again_for: Option<u64>,
+}
+
+/// A task of the pool that has ended.
 pub type FinishedRead = (Arc<ReadTask<LoadJob>>, LoadResult);
 
-/// Tasks that the pool is given in advance: enough to keep it busy while the map of zones is copied, few enough to be
-/// small.
-const WINDOW: usize = 512;
+/// Tasks handed to the pool in advance: enough to keep it busy while the zone map is copied, few enough to need little
+/// memory.
+const MAX_IN_FLIGHT: usize = 512;
 
 impl ZoneRegistry {
-    /// No zones, and the settings; `done` gets what was read, on any thread. Fails when the system gives no random
-    /// numbers.
+    /// A registry without zones. A pool thread passes each finished read to `done`. Fails without a random source.
     pub fn new(server: &Server, done: impl Fn(FinishedRead) + Send + Sync + 'static) -> std::io::Result<ZoneRegistry> {
-        ZoneRegistry::with_reader(server, read, done)
+        ZoneRegistry::with_reader(server, load_if_changed, done)
     }
 
     fn with_reader(
         server: &Server,
-        read: impl Fn(&ReadTask<LoadJob>, LaneLimits) -> Result<LoadResult, TooLarge> + Send + Sync + 'static,
+        read: impl Fn(&ReadTask<LoadJob>, ReadLimits) -> Result<LoadResult, TooLarge> + Send + Sync + 'static,
         done: impl Fn(FinishedRead) + Send + Sync + 'static,
     ) -> std::io::Result<ZoneRegistry> {
-        let secret = CookieSecret::random()?;
-        let config = answer_options::answer_config(server, &secret);
+        let cookie_secret = CookieSecret::random()?;
+        let config = answer_config(server, &cookie_secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(ZoneRegistry {
             entries: Vec::new(),
             includes: HashMap::new(),
-            publication: BatchedPublisher::new(Served { config, ..Served::default() }),
-            secret,
-            pool: ReadPool::new(threads, read, move |task, read| done((task, read))),
-            reading: HashMap::new(),
-            handed_out: 0,
-            stuck: 0,
+            publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
+            cookie_secret,
             schedule: LoadSchedule::default(),
-            octets: 0,
-            octets_under_way: 0,
+            pool: ReadPool::new(threads, read, move |task, result| done((task, result))),
+            loads: HashMap::new(),
+            in_flight: 0,
+            stuck: 0,
+            octets_read: 0,
+            octets_in_flight: 0,
         })
     }
 
-    /// For one more thread that answers.
+    /// Access to what is published, for one more answering thread.
     pub fn subscribe(&self) -> Subscriber<Served> {
-        self.publication.publisher().subscribe()
+        self.publisher.subscribe()
     }
 
     /// How many zones are served, and how many are answered with SERVFAIL.
@@ -121,75 +121,76 @@ impl ZoneRegistry {
         (served, self.entries.len() - served)
     }
 
-    /// Frees versions that no thread reads any more; returns how many are still read.
+    /// Frees replaced versions that no thread reads any more; returns how many are still read.
     pub fn reclaim(&mut self) -> usize {
-        self.publication.reclaim()
+        self.publisher.reclaim()
     }
 
-    /// Answers by these settings from now on.
-    pub fn take_settings(&mut self, server: &Server) {
-        let config = answer_options::answer_config(server, &self.secret);
-        self.publication.change(|served| served.config = config);
+    /// Publishes the settings that concern answers.
+    pub fn apply_settings(&mut self, server: &Server) {
+        let config = answer_config(server, &self.cookie_secret);
+        self.publisher.change(|served| served.config = config);
     }
 
-    //----------- which zones there are ----------------------------------------
+    //----------- configuration ------------------------------------------------
 
-    /// Adds what is new, answered with SERVFAIL until it is loaded; removes what is gone; takes over who may transfer.
-    /// Asks for a look at the files of every zone. Returns the changes of zones that were there before.
+    /// Adds new zones, answered with SERVFAIL until they are loaded; removes those that are gone; updates the others. Then
+    /// begins a reload: every zone is due to be loaded. Returns the zones that were removed or have other settings.
     pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
-        let (mut acls, mut changes) = (Acls::default(), Vec::new());
-        let (mut removed, mut inserted, mut has_new) = (Vec::new(), Vec::new(), false);
-        let next = self.entries.get(self.schedule.position()).map(|entry| entry.served.apex().to_owned());
-        let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
+        let (mut acls, mut reports) = (Acls::default(), Vec::new());
+        let (mut updated, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut old = std::mem::take(&mut self.entries).into_iter().enumerate().peekable();
+        let old_len = old.len();
         self.entries.reserve_exact(zones.len());
-        // Old and new are both ordered by the octets of their names, so one walk through both does it.
+        // Both lists are ordered by the octets of the apex, so that one pass merges them.
         for config in zones {
-            while let Some(gone) = old.next_if(|old| old.served.apex().wire() < config.name.wire()) {
+            while let Some(gone) = old.next_if(|(_, old)| old.served.apex().wire() < config.name.wire()) {
                 removed.push(gone);
             }
-            let access = acls.of(&config.source.policy);
-            let entry = match old.next_if(|old| old.served.apex() == config.name.as_ref()) {
-                None => {
-                    has_new = true;
-                    ZoneEntry::new(config, access)
-                }
-                Some(entry) if entry.source == config.source => {
+            let acl = acls.of(&config.source.policy);
+            let entry = match old.next_if(|(_, old)| old.served.apex() == config.name.as_ref()) {
+                Some((_, entry)) if entry.source == config.source => {
                     self.entries.push(entry);
                     continue;
                 }
-                Some(entry) => self.reconfigured(entry, config.source, access, &mut changes),
+                Some((_, entry)) => self.reconfigure(entry, config.source, acl, &mut reports),
+                None => {
+                    added.push(old.peek().map_or(old_len, |(index, _)| *index));
+                    ZoneEntry::new(config, acl)
+                }
             };
-            inserted.push(entry.served.clone());
+            updated.push(entry.served.clone());
             self.entries.push(entry);
         }
         removed.extend(old);
-        changes.extend(removed.iter().map(|gone| self.forget(gone.served.apex())));
-        self.octets = if self.is_idle() { 0 } else { self.octets };
-        let next = next.map_or(0, |apex| self.index(apex.as_ref()).unwrap_or_else(|next| next));
-        let is_renumbered = has_new || !removed.is_empty();
-        self.schedule.ask(self.entries.len(), is_renumbered.then_some(next));
-        self.publication.change(|served| {
-            removed.iter().for_each(|gone| _ = served.zones.remove(gone.served.apex()));
-            inserted.into_iter().for_each(|zone| served.zones.insert(zone));
+        reports.extend(removed.iter().map(|(_, gone)| self.forget(gone.served.apex())));
+        if self.is_settled() {
+            self.octets_read = 0;
+        }
+        let removed_indices: Vec<usize> = removed.iter().map(|(index, _)| *index).collect();
+        self.schedule.begin_reload(self.entries.len(), &removed_indices, &added);
+        self.publisher.change(|served| {
+            removed.iter().for_each(|(_, gone)| _ = served.zones.remove(gone.served.apex()));
+            updated.into_iter().for_each(|zone| served.zones.insert(zone));
         });
-        changes
+        reports
     }
 
-    /// The same zone from another source, with the content it has.
-    fn reconfigured(
+    /// Gives a zone another source; it keeps its content.
+    fn reconfigure(
         &mut self,
         old: ZoneEntry,
         source: ZoneSource,
         allow_transfer: Arc<Acl>,
-        changes: &mut Vec<ZoneReport>,
+        reports: &mut Vec<ZoneReport>,
     ) -> ZoneEntry {
         let apex = old.served.apex();
         let is_read_alike = source.is_read_like(&old.source);
         if !is_read_alike {
-            self.reading.remove(&apex.to_owned());
+            self.loads.remove(&apex.to_owned());
         }
         if source.policy != old.source.policy {
-            changes.push(zone_report(apex, Change::Settings));
+            reports.push(zone_report(apex, Change::Settings));
         }
         let state = match old.served.zone() {
             Some(zone) => ZoneState::Loaded(zone.clone()),
@@ -201,108 +202,60 @@ impl ZoneRegistry {
 
     fn forget(&mut self, apex: NameRef<'_>) -> ZoneReport {
         self.includes.remove(&apex.to_owned());
-        self.reading.remove(&apex.to_owned());
+        self.loads.remove(&apex.to_owned());
         zone_report(apex, Change::Removed)
     }
 
-    /// The number of a zone, or that of the first behind where it would be.
-    fn index(&self, apex: NameRef<'_>) -> Result<usize, usize> {
-        self.entries.binary_search_by(|entry| entry.served.apex().wire().cmp(apex.wire()))
-    }
+    //----------- loads --------------------------------------------------------
 
-    //----------- what is read -------------------------------------------------
-
-    /// The number below which all looks are that were asked for so far: see [`ZoneRegistry::is_settled`].
-    pub fn asked(&self) -> u64 {
-        self.schedule.end()
-    }
-
-    /// Whether the looks below this number are done, or stuck: see [`ZoneRegistry::stuck`].
-    pub fn is_settled(&self, asked: u64) -> bool {
-        let asked = self.schedule.current(asked);
-        let is_awaited = |reading: &Reading| reading.look < asked && !reading.task.is_stuck();
-        self.schedule.has_reached(asked) && !self.reading.values().any(is_awaited)
-    }
-
-    /// Whether nothing is left to do, but for what is stuck.
-    pub fn is_idle(&self) -> bool {
-        self.schedule.left() == 0 && self.handed_out <= self.stuck
-    }
-
-    /// Whether nothing is left to do, and nothing is stuck.
-    pub fn is_done(&self) -> bool {
-        self.schedule.left() == 0 && self.handed_out == 0
-    }
-
-    /// How far the load is.
-    pub fn progress(&self) -> LoadProgress {
-        let total = self.entries.len();
-        let done = total.saturating_sub(self.schedule.left() + self.handed_out);
-        LoadProgress { done, total, octets: self.octets + self.octets_under_way }
-    }
-
-    /// Does what is due without waiting for anything: hands out looks, publishes.
+    /// Starts loads that are due and publishes what is ready, without waiting for either.
     pub fn step(&mut self, now: Instant) {
-        while self.handed_out < WINDOW + self.stuck
-            && let Some((index, look)) = self.schedule.next()
+        while self.in_flight < MAX_IN_FLIGHT + self.stuck
+            && let Some(index) = self.schedule.next_zone()
         {
-            self.hand_out(index, look);
+            self.start_load(index, self.schedule.latest_reload());
         }
-        if self.is_idle() || self.publication.due().is_some_and(|due| due <= now) {
-            self.publication.publish();
+        if self.is_settled() || self.publisher.due().is_some_and(|due| due <= now) {
+            self.publisher.publish();
         }
     }
 
-    /// When [`ZoneRegistry::step`] has something to publish.
-    pub fn due(&self) -> Option<Instant> {
-        self.publication.due()
-    }
-
-    /// Publishes all results so far.
-    pub fn publish(&mut self) {
-        self.publication.publish();
-    }
-
-    /// Tidies up when a load is over.
-    pub fn compact(&mut self) {
-        self.publication.compact();
-    }
-
-    fn hand_out(&mut self, index: usize, look: u64) {
+    fn start_load(&mut self, index: usize, reload: u64) {
         let entry = &self.entries[index];
         let apex = entry.served.apex();
         let Some(file) = entry.source.file(apex) else { return };
         let apex = apex.to_owned();
-        if let Some(reading) = self.reading.get_mut(&apex) {
-            reading.again.get_or_insert(look);
+        if let Some(load) = self.loads.get_mut(&apex) {
+            load.again_for.get_or_insert(reload);
             return;
         }
         let includes = self.includes.get(&apex).cloned();
         let policy = entry.source.policy.clone();
         let job = LoadJob { served: entry.served.clone(), policy, fingerprint: entry.fingerprint, includes };
         let task = Arc::new(ReadTask::new(file, job));
-        self.reading.insert(apex, Reading { task: task.clone(), look, again: None });
-        self.handed_out += 1;
+        self.loads.insert(apex, Load { task: task.clone(), reload, again_for: None });
+        self.in_flight += 1;
         self.pool.submit(task);
     }
 
-    /// Applies a result: what was read is served soon. Returns the change of the zone, if there is one.
-    pub fn apply(&mut self, (task, read): FinishedRead) -> Option<ZoneReport> {
-        self.handed_out -= 1;
-        self.octets += task.progress.octets();
+    /// Takes the result of a load, to be published soon. Returns the change of the zone, if any.
+    pub fn apply(&mut self, (task, result): FinishedRead) -> Option<ZoneReport> {
+        self.in_flight -= 1;
+        self.octets_read += task.progress.octets();
         let apex = task.job.served.apex().to_owned();
-        let reading = self.reading.remove(&apex)?;
-        if !Arc::ptr_eq(&reading.task, &task) {
-            self.reading.insert(apex, reading);
+        let load = self.loads.remove(&apex)?;
+        if !Arc::ptr_eq(&load.task, &task) {
+            self.loads.insert(apex, load);
             return None;
         }
-        let index = self.index(apex.as_ref()).expect("a zone that is removed is not read any more");
-        let report = match read {
+        let index = self.entries.binary_search_by(|entry| entry.served.apex().wire().cmp(apex.wire()));
+        let index = index.expect("the loads of a removed zone are forgotten");
+        let report = match result {
             LoadResult::Unchanged => None,
             LoadResult::Loaded(loaded) => self.serve(index, loaded),
         };
-        if let Some(look) = reading.again {
-            self.hand_out(index, look);
+        if let Some(reload) = load.again_for {
+            self.start_load(index, reload);
         }
         report
     }
@@ -313,7 +266,7 @@ impl ZoneRegistry {
         if let Some(zone) = loaded.zone {
             let allow_transfer = entry.served.allow_transfer.clone();
             entry.served = Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer });
-            self.publication.take(entry.served.clone());
+            self.publisher.queue(entry.served.clone());
         }
         entry.fingerprint = loaded.fingerprint;
         let apex = entry.served.apex().to_owned();
@@ -324,43 +277,84 @@ impl ZoneRegistry {
         report
     }
 
-    //----------- what is stuck ------------------------------------------------
-
-    /// Looks for progress; returns the reads that are stuck since this call. Call several times a second until
-    /// [`ZoneRegistry::is_done`].
-    pub fn watch(&mut self, now: Instant) -> Vec<Arc<ReadTask<LoadJob>>> {
-        let watch = self.pool.watch(now);
-        (self.stuck, self.octets_under_way) = (watch.stuck, watch.octets);
-        watch.newly_stuck
+    /// When [`ZoneRegistry::step`] has something to publish.
+    pub fn publication_due(&self) -> Option<Instant> {
+        self.publisher.due()
     }
 
-    /// The zones that are stuck of those that were to be looked at before `asked`, see [`ZoneRegistry::asked`].
-    pub fn stuck(&self, asked: u64) -> impl Iterator<Item = ZoneReport> {
-        let asked = self.schedule.current(asked);
-        let stuck = self.reading.values().filter(move |reading| reading.look < asked && reading.task.is_stuck());
-        stuck.map(|Reading { task, .. }| {
+    /// Publishes all results so far.
+    pub fn publish(&mut self) {
+        self.publisher.publish();
+    }
+
+    /// Defragments the published zone map after a reload.
+    pub fn compact(&mut self) {
+        self.publisher.compact();
+    }
+
+    //----------- progress -----------------------------------------------------
+
+    /// The number of the latest reload.
+    pub fn latest_reload(&self) -> u64 {
+        self.schedule.latest_reload()
+    }
+
+    /// Whether every zone was loaded since this reload began, or is stuck.
+    pub fn is_complete(&self, reload: u64) -> bool {
+        self.schedule.has_started_all(reload)
+            && self.loads.values().all(|load| load.reload > reload || load.task.is_stuck())
+    }
+
+    /// The zones whose loads keep this reload incomplete because they are stuck.
+    pub fn stuck_zones(&self, reload: u64) -> impl Iterator<Item = ZoneReport> {
+        let stuck = self.loads.values().filter(move |load| load.reload <= reload && load.task.is_stuck());
+        stuck.map(|Load { task, .. }| {
             let served = &task.job.served;
             ZoneReport { serial: served.zone().map(Zone::serial), ..zone_report(served.apex(), Change::Stuck) }
         })
     }
+
+    /// Whether all loads are done or stuck.
+    pub fn is_settled(&self) -> bool {
+        self.schedule.due() == 0 && self.in_flight <= self.stuck
+    }
+
+    /// Whether all loads are done.
+    pub fn is_idle(&self) -> bool {
+        self.schedule.due() == 0 && self.in_flight == 0
+    }
+
+    /// How far the loads are.
+    pub fn progress(&self) -> LoadProgress {
+        let total = self.entries.len();
+        let done = total.saturating_sub(self.schedule.due() + self.in_flight);
+        LoadProgress { done, total, octets: self.octets_read + self.octets_in_flight }
+    }
+
+    /// Looks for reads without progress; returns those that are stuck since this call. To be called several times a second
+    /// until [`ZoneRegistry::is_idle`].
+    pub fn check_progress(&mut self, now: Instant) -> Vec<Arc<ReadTask<LoadJob>>> {
+        let status = self.pool.check_progress(now);
+        (self.stuck, self.octets_in_flight) = (status.stuck, status.octets);
+        status.newly_stuck
+    }
 }
 
 impl LoadJob {
-    /// The zone.
+    /// The name of the zone.
     pub fn apex(&self) -> NameRef<'_> {
         self.served.apex()
     }
 }
 
-/// Reads a zone if its file, or one it includes, is not as it was.
-fn read(task: &ReadTask<LoadJob>, turn: LaneLimits) -> Result<LoadResult, TooLarge> {
+/// Loads a zone unless its files, included ones too, are unchanged.
+fn load_if_changed(task: &ReadTask<LoadJob>, limits: ReadLimits) -> Result<LoadResult, TooLarge> {
     let LoadJob { served, policy, fingerprint, includes } = &task.job;
     let includes = includes.iter().flat_map(|includes| includes.iter()).map(PathBuf::as_path);
-    if *fingerprint != Fingerprint::NONE
-        && *fingerprint == Fingerprint::of_now(std::iter::once::<&Path>(&task.file).chain(includes))
-    {
+    let files = std::iter::once::<&Path>(&task.file).chain(includes);
+    if *fingerprint != Fingerprint::NONE && *fingerprint == Fingerprint::current(files) {
         return Ok(LoadResult::Unchanged);
     }
-    load(served.apex(), &task.file, policy, LoadPurpose::Serve(served.zone()), turn, &task.progress)
-        .map(LoadResult::Loaded)
+    let purpose = LoadPurpose::Serve(served.zone());
+    load(served.apex(), &task.file, policy, purpose, limits, &task.progress).map(LoadResult::Loaded)
 }

@@ -1,4 +1,4 @@
-//! A zone of the registry, and reports of what has happened to it.
+//! A zone of the registry, and the reports of its changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::load::LoadedZone;
 use crate::config::{ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
 
-/// A zone: what is served of it, and what tells whether it must be read again.
+/// A configured zone.
 pub struct ZoneEntry {
-    /// What is published, or will be with the next step.
+    /// What is published, or will be with the next batch.
     pub served: Arc<ServedZone>,
-    /// Where it comes from.
+    /// Its file and policy.
     pub source: ZoneSource,
-    /// What its files were like when they were read.
+    /// Detects changes of its files since they were read.
     pub fingerprint: Fingerprint,
 }
 
@@ -30,7 +30,7 @@ impl ZoneEntry {
     }
 }
 
-/// The change from the version served so far to what was read, if there is one.
+/// The change from the version served so far to the loaded one, if any.
 pub fn change_of(old: &ServedZone, loaded: &LoadedZone) -> Option<ZoneReport> {
     let change = match (old.zone(), &loaded.zone) {
         (None, None) => Change::Failed,
@@ -53,12 +53,12 @@ pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
     ZoneReport { zone: apex.to_string(), change, old_serial: None, serial: None, findings: Vec::new() }
 }
 
-/// The addresses that may transfer a zone, shared by the zones with one policy.
+/// The `allow-transfer` lists, shared by the zones with the same policy.
 #[derive(Default)]
 pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<Acl>>);
 
 impl Acls {
-    /// For the zones with this policy.
+    /// The list of this policy.
     pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Acl> {
         if let Some(acl) = self.0.get(policy) {
             return acl.clone();

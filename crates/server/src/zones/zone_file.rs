@@ -1,4 +1,4 @@
-//! The files that a zone is read from: where they may be, and whether they change while they are read.
+//! Opens zone files and included files, restricts where the latter may be, and detects changes while they are read.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -12,17 +12,17 @@ use crate::printable::path_text;
 use netio::file::PathHandle;
 use zone::text::{ErrorText, IncludedFile, ReadAt};
 
-/// A regular file, read in parts.
+/// A regular file, read in pieces.
 pub struct ZoneFile {
     file: File,
     begin: Metadata,
 }
 
-/// Times of files are as coarse as the kernel's ticks: within one, a second change does not show.
+/// Resolution of file times (kernel ticks): a second change within one does not alter the mtime.
 const TICK: Duration = Duration::from_millis(10);
 
 impl ZoneFile {
-    /// Opens a zone file; `None` where it is no regular file, which may have no end.
+    /// Opens a zone file; `None` if it is not a regular file, which may have no end.
     pub fn open(path: &Path) -> io::Result<Option<ZoneFile>> {
         let found = PathHandle::at(path)?;
         let metadata = found.metadata()?;
@@ -41,7 +41,7 @@ impl ZoneFile {
     }
 }
 
-/// Waits until the next change of a file has another time than the last; whether that took time.
+/// Waits until a further change of the file would alter its mtime; returns whether it had to wait.
 fn wait_for_tick(metadata: &Metadata) -> bool {
     let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
     let rest = age.and_then(|age| TICK.checked_sub(age));
@@ -55,7 +55,7 @@ impl ReadAt for ZoneFile {
 
     fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset as u64).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::other("it became shorter while it was read"),
+            io::ErrorKind::UnexpectedEof => io::Error::other("the file was truncated while it was read"),
             _ => error,
         })
     }
@@ -64,47 +64,51 @@ impl ReadAt for ZoneFile {
         let (begin, now) = (&self.begin, &self.file.metadata()?);
         let written = |metadata: &Metadata| (metadata.size(), metadata.mtime(), metadata.mtime_nsec());
         let changed = |metadata: &Metadata| (metadata.ctime(), metadata.ctime_nsec());
-        // Its ctime also changes when another file is put in its place, which takes away its name.
-        let is_renamed = now.nlink() != begin.nlink();
-        match written(now) == written(begin) && (is_renamed || changed(now) == changed(begin)) {
+        // Replacing the file by a rename unlinks this one, which alters its ctime, too.
+        let is_replaced = now.nlink() != begin.nlink();
+        match written(now) == written(begin) && (is_replaced || changed(now) == changed(begin)) {
             true => Ok(()),
-            false => Err(io::Error::other("it was written to while it was read")),
+            false => Err(io::Error::other("the file was modified while it was read")),
         }
     }
 }
 
-/// The folders that included files must be in, or below.
+/// The folders that included files must be in or below.
 pub struct IncludeFolders<'p> {
     named: Vec<&'p Path>,
     resolved: OnceLock<Vec<PathBuf>>,
-    /// Whether all files written before the load are old enough; one wait is enough for that.
+    /// One wait is enough for all files that were written before the load.
     has_waited: AtomicBool,
 }
 
-/// What to do about a file elsewhere.
-const ELSEWHERE: &str =
+const HELP_OUTSIDE: &str =
     "put it below the folder of the zone file or of the configuration, or add its folder to `include-paths`";
 
 impl<'p> IncludeFolders<'p> {
-    /// These folders, if they are there.
+    /// These folders; those that do not exist are ignored.
     pub fn new(named: impl Iterator<Item = &'p Path>) -> IncludeFolders<'p> {
         IncludeFolders { named: named.collect(), resolved: OnceLock::new(), has_waited: AtomicBool::new(false) }
     }
 
-    /// Opens an included file, wherever links and `..` lead to.
-    ///
-    /// A file elsewhere is not opened: messages quote words of what is read, and some devices act when they are opened.
+    /// Opens an included file, after links and `..` are resolved. A file outside of the folders is not even opened: error
+    /// messages quote what is read, and opening some devices has effects.
     pub fn open(&self, path: &Path) -> Result<IncludedFile, ErrorText> {
         let unreadable =
             |error: io::Error| ErrorText { message: error.to_string(), help: "correct the path or the file" };
         let found = PathHandle::at(path).map_err(unreadable)?;
         let real_path = found.real_path().map_err(unreadable)?;
         if !self.resolved().iter().any(|folder| real_path.starts_with(folder)) {
-            return Err(ErrorText { message: "it is outside of the folders for zone files".into(), help: ELSEWHERE });
+            return Err(ErrorText {
+                message: "it is outside of the folders for zone files".into(),
+                help: HELP_OUTSIDE,
+            });
         }
         let metadata = found.metadata().map_err(unreadable)?;
         if !metadata.is_file() {
-            return Err(ErrorText { message: "it is no regular file".into(), help: "write what it says to a file" });
+            return Err(ErrorText {
+                message: "it is not a regular file".into(),
+                help: "copy its content to a regular file",
+            });
         }
         if !self.has_waited.load(Ordering::Relaxed) {
             self.has_waited.store(wait_for_tick(&metadata), Ordering::Relaxed);
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_while_reading_shows() {
+    fn a_change_while_reading_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("zone");
         for change in ["longer text", "cut", "as long"] {
@@ -141,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_put_in_its_place_is_no_change() {
+    fn replacing_the_file_by_a_rename_is_not_a_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let [path, new] = ["zone", "new"].map(|name| folder.path().join(name));
         std::fs::write(&path, "old").expect("a file");
         std::fs::write(&new, "new").expect("a file");
         let file = ZoneFile::open(&path).expect("the file just written").expect("a regular file");
         let mut text = [0; 3];
-        std::fs::rename(&new, &path).expect("both are there");
-        file.read_at(0, &mut text).expect("the file is held");
+        std::fs::rename(&new, &path).expect("both exist");
+        file.read_at(0, &mut text).expect("the file is open");
         assert_eq!(&text, b"old");
         assert!(file.check_unchanged().is_ok());
     }

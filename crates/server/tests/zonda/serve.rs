@@ -102,8 +102,8 @@ fn a_zone_file_that_may_not_end_is_not_read() {
     bench.write("zonda.toml", "[template.default]\ninclude-paths = [\"/dev\"]\n");
     let daemon = bench.serve(&["--config", "zonda.toml", "--zone", "null.example=/dev/null", "zones"]);
     assert!(daemon.ask("www.good.example").has("192.0.2.1"));
-    daemon.wait_for_log("/dev/null: error: the zone file is no regular file");
-    daemon.wait_for_log("/dev/tty is not included: it is no regular file");
+    daemon.wait_for_log("/dev/null: error: the zone file is not a regular file");
+    daemon.wait_for_log("/dev/tty is not included: it is not a regular file");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_state_dir_is_not_shared_and_the_default_can_be_done_without() {
     assert_eq!(refused.status, 1);
     assert!(refused.err.contains("another zonda (process"), "{}", refused.err);
     let second = bench.serve(&["zones"]);
-    second.wait_for_log("no `zonda reload` for this one");
+    second.wait_for_log("`zonda reload` cannot reach this daemon");
     assert!(first.ask("www.example.com").has("192.0.2.1") && second.ask("www.example.com").has("192.0.2.1"));
 }
 

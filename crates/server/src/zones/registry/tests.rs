@@ -84,7 +84,7 @@ impl Bench {
         zones.iter().for_each(|(name, file)| reader.zone_argument(name.parse().expect("a name"), Path::new(file)));
         self.zones.configure(reader.finish().expect("no mistakes").zones);
         self.zones.step(Instant::now());
-        self.zones.asked()
+        self.zones.latest_reload()
     }
 
     /// Does what the writer does until `condition` holds; returns what became of zones meanwhile.
@@ -92,7 +92,7 @@ impl Bench {
         let (begin, mut reports) = (Instant::now(), Vec::new());
         while !condition(self) {
             assert!(begin.elapsed() < SOON, "too long");
-            self.zones.watch(Instant::now());
+            self.zones.check_progress(Instant::now());
             if let Ok(done) = self.results.recv_timeout(Duration::from_millis(10)) {
                 reports.extend(self.zones.apply(done));
             }
@@ -104,18 +104,18 @@ impl Bench {
     /// Reads that wait now are stuck from now on.
     fn let_time_pass(&mut self) -> Vec<String> {
         let later = Instant::now() + 2 * read_pool::STUCK_AFTER;
-        self.zones.watch(later).iter().map(|task| task.job.apex().to_string()).collect()
+        self.zones.check_progress(later).iter().map(|task| task.job.apex().to_string()).collect()
     }
 
     /// What is published of a zone: its serial, 0 for SERVFAIL.
     fn serial(&self, apex: &str) -> Option<u32> {
         let apex: Name = apex.parse().expect("a name");
-        let served = self.zones.publication.publisher().current();
+        let served = self.zones.publisher.current();
         served.zones.get(apex.wire()).map(|served| served.zone().map_or(0, Zone::serial))
     }
 
     fn stuck(&self, asked: u64) -> Vec<String> {
-        self.zones.stuck(asked).map(|report| report.zone).collect()
+        self.zones.stuck_zones(asked).map(|report| report.zone).collect()
     }
 }
 
@@ -124,16 +124,16 @@ fn a_read_that_blocks_delays_no_other_zone() {
     let names: Vec<String> = (0..40).map(|number| format!("z{number}.")).collect();
     let zones: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
     let mut bench = Bench::new(&zones);
-    let asked = bench.zones.asked();
+    let asked = bench.zones.latest_reload();
     names[1..].iter().for_each(|name| bench.gate.open(name, 7));
     bench.run_until(|bench| names[1..].iter().all(|name| bench.serial(name) == Some(7)));
-    assert_eq!((bench.serial("z0."), bench.zones.is_settled(asked)), (Some(0), false));
+    assert_eq!((bench.serial("z0."), bench.zones.is_complete(asked)), (Some(0), false));
     assert_eq!(bench.let_time_pass(), ["z0."]);
-    assert!(bench.zones.is_settled(asked) && !bench.zones.is_done());
+    assert!(bench.zones.is_complete(asked) && !bench.zones.is_idle());
     assert_eq!(bench.stuck(asked), ["z0."]);
     assert!(bench.let_time_pass().is_empty(), "it is reported once");
     bench.gate.open("z0.", 8);
-    let reports = bench.run_until(|bench| bench.zones.is_done());
+    let reports = bench.run_until(|bench| bench.zones.is_idle());
     assert_eq!((bench.serial("z0."), reports[0].change), (Some(8), Change::Added));
 }
 
@@ -150,13 +150,13 @@ fn a_reload_does_not_wait_for_what_is_stuck_and_does_not_read_it_twice() {
     let done = bench.results.recv_timeout(SOON).expect("b is read");
     bench.zones.apply(done);
     bench.zones.step(Instant::now());
-    assert!(bench.zones.is_settled(asked));
+    assert!(bench.zones.is_complete(asked));
     assert_eq!((bench.serial("b."), bench.stuck(asked).len(), bench.gate.begun("a")), (Some(2), 1, 1));
     // When it goes on at last it is looked at once more, for the reload that came meanwhile.
     bench.gate.open("a", 3);
     bench.run_until(|bench| bench.gate.begun("a") == 2);
     bench.gate.open("a", 4);
-    bench.run_until(|bench| bench.zones.is_done());
+    bench.run_until(|bench| bench.zones.is_idle());
     assert_eq!((bench.serial("a."), bench.gate.begun("a")), (Some(4), 2));
 }
 
@@ -164,17 +164,17 @@ fn a_reload_does_not_wait_for_what_is_stuck_and_does_not_read_it_twice() {
 fn a_reload_waits_for_a_look_that_began_after_it() {
     let zones = [("a.", "a")];
     let mut bench = Bench::new(&zones);
-    let first = bench.zones.asked();
+    let first = bench.zones.latest_reload();
     let second = bench.configure(&zones);
     bench.gate.open("a", 1);
     bench.run_until(|bench| bench.gate.begun("a") == 2);
-    assert!(bench.zones.is_settled(first) && !bench.zones.is_settled(second));
+    assert!(bench.zones.is_complete(first) && !bench.zones.is_complete(second));
     let third = bench.configure(&zones);
     bench.gate.open("a", 2);
     bench.run_until(|bench| bench.gate.begun("a") == 3);
-    assert!(bench.zones.is_settled(second) && !bench.zones.is_settled(third));
+    assert!(bench.zones.is_complete(second) && !bench.zones.is_complete(third));
     bench.gate.open("a", 3);
-    bench.run_until(|bench| bench.zones.is_settled(third));
+    bench.run_until(|bench| bench.zones.is_complete(third));
 }
 
 #[test]
@@ -188,21 +188,21 @@ fn what_was_read_too_late_is_not_served() {
     bench.gate.open("gone", 1);
     bench.gate.open("old", 1);
     bench.gate.open("stays", 1);
-    bench.run_until(|bench| bench.zones.is_done());
+    bench.run_until(|bench| bench.zones.is_idle());
     assert_eq!((bench.serial("moved."), bench.serial("gone.")), (Some(2), None));
-    assert!(bench.zones.is_settled(asked));
+    assert!(bench.zones.is_complete(asked));
 }
 
 #[test]
 fn zones_and_reloads_come_and_go_while_reads_are_under_way() {
     let mut bench = Bench::new(&[("a.", "a"), ("b.", "b")]);
-    let first = bench.zones.asked();
+    let first = bench.zones.latest_reload();
     let second = bench.configure(&[("b.", "b"), ("c.", "c"), ("d.", "d")]);
     for (file, serial) in [("a", 1), ("b", 1), ("b", 1), ("c", 1), ("d", 1)] {
         bench.gate.open(file, serial);
     }
-    bench.run_until(|bench| bench.zones.is_done());
-    assert!(bench.zones.is_settled(first) && bench.zones.is_settled(second));
+    bench.run_until(|bench| bench.zones.is_idle());
+    assert!(bench.zones.is_complete(first) && bench.zones.is_complete(second));
     let served = ["a.", "b.", "c.", "d."].map(|apex| bench.serial(apex));
     assert_eq!((served, bench.zones.counts()), ([None, Some(1), Some(1), Some(1)], (3, 0)));
 }

@@ -1,4 +1,4 @@
-//! From `[server]` to what the answerer wants to know.
+//! Converts `[server]` settings to the configuration of the answering code.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,11 +10,11 @@ use answer::rrl::RateLimitConfig;
 
 use crate::config::Server;
 
-/// The secret of server cookies where none is configured: random, and the same for as long as the process lives.
+/// The server cookie secret where none is configured: random, made once for the process.
 pub struct CookieSecret([u8; 16]);
 
 impl CookieSecret {
-    /// A new one from the kernel.
+    /// A new secret from the kernel's random source.
     pub fn random() -> io::Result<CookieSecret> {
         let mut secret = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut secret)?;
@@ -22,7 +22,7 @@ impl CookieSecret {
     }
 }
 
-/// How to answer with these settings.
+/// The configuration for these settings.
 pub fn answer_config(server: &Server, secret: &CookieSecret) -> Arc<AnswerConfig> {
     let unless_empty = |text: &str| (!text.is_empty()).then(|| text.as_bytes().into());
     let configured: Vec<[u8; 16]> = server.cookie_secrets.iter().map(|secret| secret.0).collect();

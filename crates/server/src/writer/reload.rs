@@ -1,0 +1,231 @@
+//! A reload, from the request to its report: read the configuration, apply it, wait for every zone, reply.
+//!
+//! Requests that come while a configuration is read share the next reading. Once its configuration is applied, a reload
+//! waits until every zone was loaded since, or is stuck ([`crate::zones::ZoneRegistry::is_complete`]).
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use tracing::{error, info, warn};
+use zone::{FilePosition, Finding, Severity};
+
+use super::{ReloadRequest, UNKNOWN, Writer, WriterEvent};
+use crate::config::section::{Section, Takes};
+use crate::config::{Config, Server};
+use crate::printable::path_text;
+use crate::report::{Change, FindingReport, Report, ZoneReport};
+use crate::zones::FinishedRead;
+
+/// A reload in progress, or the load at the start.
+pub(super) struct Reload {
+    requests: Vec<ReloadRequest>,
+    /// The report, without its zones.
+    report: Report,
+    /// The last report of each zone by name: while one zone is stuck, others may change over and over again.
+    zones: BTreeMap<String, ZoneReport>,
+    begun: Instant,
+    /// Its number in the registry; `None` if the configuration was rejected.
+    number: Option<u64>,
+    is_start: bool,
+}
+
+impl Writer {
+    pub(super) fn request_reload(&mut self, request: ReloadRequest) {
+        // Requests without a reply are alike: one is enough.
+        if request.reply.is_some() || self.requests.is_empty() {
+            self.requests.push(request);
+        }
+        if self.reading_for.is_none() {
+            self.read_configuration();
+        }
+    }
+
+    /// Starts a thread that reads the configuration: its files may block, too, or be long.
+    fn read_configuration(&mut self) {
+        info!("reloading");
+        if !self.is_starting() {
+            self.notifier.reloading();
+        }
+        self.reading_for = Some(std::mem::take(&mut self.requests));
+        let (sources, events) = (self.sources.clone(), self.queue.sender.clone());
+        let read = move || {
+            let config = catch_unwind(AssertUnwindSafe(|| sources.read()));
+            let config = config.unwrap_or_else(|_| Err(vec![unread("zonda panicked while reading the configuration")]));
+            // Fails only if the writer has ended, and that ends with the process.
+            _ = events.send(WriterEvent::ConfigurationRead(Box::new(config)));
+        };
+        if std::thread::Builder::new().name("configuration".into()).spawn(read).is_err() {
+            self.begin_reload(Err(vec![unread("cannot start a thread to read the configuration")]));
+        }
+    }
+
+    /// Applies a configuration that was read.
+    pub(super) fn begin_reload(&mut self, config: Result<Config, Vec<Finding>>) {
+        let requests = self.reading_for.take().unwrap_or_default();
+        let begun = requests.first().map_or_else(Instant::now, |request| request.requested_at);
+        let config = config.and_then(|config| match self.lost_zones(&config) {
+            Some(mistake) => Err(vec![mistake]),
+            None => Ok(config),
+        });
+        let (report, number) = match config {
+            Ok(config) => (self.apply_config(config), Some(self.zones.latest_reload())),
+            Err(mistakes) => {
+                let configuration = mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect();
+                (Report { configuration, ..Report::default() }, None)
+            }
+        };
+        report.configuration.iter().for_each(log_finding);
+        report.zones.iter().for_each(log_zone);
+        self.reloads.push(Reload::new(requests, report, begun, number));
+        if !self.requests.is_empty() {
+            self.read_configuration();
+        }
+    }
+
+    /// An error if a valid configuration has lost zones, probably by mistake: a folder became empty, or no zone is left.
+    fn lost_zones(&self, config: &Config) -> Option<Finding> {
+        const HELP: &str =
+            "put back what is missing; to remove the zones, set `allow-no-zones = true` in [server], or restart";
+        let (served, not_served) = self.zones.counts();
+        if config.server.allow_no_zones || served + not_served == 0 {
+            return None;
+        }
+        let mut emptied = config.empty_folders.iter().filter(|folder| !self.empty_folders.contains(folder));
+        let (file, message) = match emptied.next() {
+            Some(folder) => (path_text(folder).into(), "there is no zone file left in this folder".into()),
+            None if config.zones.is_empty() => {
+                let message = format!("no zone is left of the {} that are configured now", served + not_served);
+                (config.files.first().cloned().unwrap_or_default(), message)
+            }
+            None => return None,
+        };
+        let position = FilePosition { file, line: 0, column: 0 };
+        Some(Finding { severity: Severity::Error, position, message, help: HELP.into() })
+    }
+
+    fn apply_config(&mut self, config: Config) -> Report {
+        self.empty_folders = config.empty_folders;
+        let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
+        let waiting_for_restart = self.apply_settings(config.server);
+        let zones = self.zones.configure(config.zones);
+        Report { configuration, waiting_for_restart, zones, ..Report::default() }
+    }
+
+    /// Applies the settings that need no restart; returns the changed keys that need one.
+    fn apply_settings(&mut self, new: Server) -> Vec<String> {
+        let is_changed = |(index, _): &(usize, _)| self.server.toml(*index) != new.toml(*index);
+        let keys = Server::KEYS.iter().enumerate().filter(|(_, key)| key.takes == Takes::Restart);
+        let waiting = keys.filter(is_changed).map(|(_, key)| key.name.to_owned()).collect();
+        self.log.set_level(new.log_level);
+        self.zones.apply_settings(&new);
+        waiting
+    }
+
+    //----------- zones --------------------------------------------------------
+
+    fn is_starting(&self) -> bool {
+        self.reloads.iter().any(|reload| reload.is_start)
+    }
+
+    /// Takes the result of loading a zone. At the start, zones without findings are not logged.
+    pub(super) fn apply(&mut self, finished: FinishedRead) {
+        let Some(report) = self.zones.apply(finished) else { return };
+        self.unreclaimed = UNKNOWN;
+        let is_expected = report.change == Change::Added && report.findings.is_empty();
+        if !(is_expected && self.is_starting()) {
+            log_zone(&report);
+        }
+        self.reloads.iter_mut().for_each(|reload| reload.add([report.clone()]));
+    }
+
+    /// Ends the reloads that wait for nothing more.
+    pub(super) fn finish_reloads(&mut self) {
+        let zones = &self.zones;
+        let is_complete = |reload: &mut Reload| reload.number.is_none_or(|number| zones.is_complete(number));
+        let complete: Vec<Reload> = self.reloads.extract_if(.., is_complete).collect();
+        if complete.is_empty() {
+            return;
+        }
+        self.zones.publish();
+        if self.zones.is_settled() {
+            self.zones.compact();
+        }
+        self.unreclaimed = UNKNOWN;
+        complete.into_iter().for_each(|reload| self.finish(reload));
+    }
+
+    /// Logs the end of a reload and sends its report.
+    fn finish(&self, mut reload: Reload) {
+        let outcome = match (reload.is_start, reload.number) {
+            (true, _) => "ready",
+            (_, None) => "not reloaded",
+            (_, Some(_)) => "reloaded",
+        };
+        let (served, not_served) = self.zones.counts();
+        if let Some(number) = reload.number {
+            reload.add(self.zones.stuck_zones(number));
+        }
+        let Reload { requests, mut report, zones, begun, number, .. } = reload;
+        report.zones = zones.into_values().collect();
+        if number.is_some() {
+            let reported = report.zones.iter().filter(|zone| zone.change != Change::Removed).count();
+            // A later reload may have removed one of them.
+            report.unchanged = (served + not_served).saturating_sub(reported);
+        }
+        report.seconds = begun.elapsed().as_secs_f64();
+        if !report.waiting_for_restart.is_empty() {
+            warn!("waiting for a restart: {}", report.waiting_for_restart.join(", "));
+        }
+        info!(served, not_served, seconds = report.seconds, "{outcome}");
+        if self.reloads.is_empty() && self.reading_for.is_none() {
+            self.notifier.ready(&format!("{outcome}: {served} zones served, {not_served} not"));
+        }
+        // A client that has left gets no reply.
+        requests.into_iter().filter_map(|request| request.reply).for_each(|reply| _ = reply.send(report.clone()));
+    }
+}
+
+impl Reload {
+    /// The load at the start.
+    pub(super) fn at_start(number: u64, begun: Instant) -> Reload {
+        Reload { is_start: true, ..Reload::new(Vec::new(), Report::default(), begun, Some(number)) }
+    }
+
+    fn new(requests: Vec<ReloadRequest>, mut report: Report, begun: Instant, number: Option<u64>) -> Reload {
+        let zones = std::mem::take(&mut report.zones);
+        let mut reload = Reload { requests, report, zones: BTreeMap::new(), begun, number, is_start: false };
+        reload.add(zones);
+        reload
+    }
+
+    /// Adds zones to the report if anybody waits for it. At most [`crate::control::CLIENTS`] do, while signals may have caused
+    /// any number of reloads that all wait for one stuck zone.
+    fn add(&mut self, zones: impl IntoIterator<Item = ZoneReport>) {
+        if self.requests.iter().any(|request| request.reply.is_some()) {
+            self.zones.extend(zones.into_iter().map(|zone| (zone.zone.clone(), zone)));
+        }
+    }
+}
+
+/// The finding for a configuration that could not be read at all.
+fn unread(message: &str) -> Finding {
+    let (message, position) = (message.into(), FilePosition::default());
+    Finding { severity: Severity::Error, position, message, help: String::new() }
+}
+
+fn log_zone(zone: &ZoneReport) {
+    zone.findings.iter().for_each(log_finding);
+    match zone.change.is_failure() {
+        true => error!("{zone}"),
+        false => info!("{zone}"),
+    }
+}
+
+/// Logs a finding with its severity.
+pub fn log_finding(finding: &FindingReport) {
+    match finding.is_error() {
+        true => error!("{finding}"),
+        false => warn!("{finding}"),
+    }
+}
