@@ -204,26 +204,15 @@ impl<'a> NameRef<'a> {
         {
             return lowered(label_at(self.0, 0)).cmp(lowered(label_at(other.0, 0)));
         }
-        let (mut mine, mut theirs) = ([0u8; 128], [0u8; 128]);
-        let (n, m) = (self.label_starts(&mut mine), other.label_starts(&mut theirs));
-        for (a, b) in mine[..n].iter().rev().zip(theirs[..m].iter().rev()) {
+        let (mine, theirs) = (LabelOffsets::new(self.0), LabelOffsets::new(other.0));
+        let (mine, theirs) = (mine.as_slice(), theirs.as_slice());
+        for (a, b) in mine.iter().rev().zip(theirs.iter().rev()) {
             let order = lowered(label_at(self.0, *a)).cmp(lowered(label_at(other.0, *b)));
             if order.is_ne() {
                 return order;
             }
         }
-        n.cmp(&m)
-    }
-
-    /// Writes where each label starts into `starts`; returns how many there are (at most 127).
-    fn label_starts(self, starts: &mut [u8; 128]) -> usize {
-        let (mut at, mut count) = (0, 0);
-        while self.0[at] != 0 {
-            starts[count] = at as u8;
-            count += 1;
-            at += 1 + self.0[at] as usize;
-        }
-        count
+        mine.len().cmp(&theirs.len())
     }
 }
 
@@ -265,6 +254,34 @@ impl fmt::Display for NameRef<'_> {
 impl fmt::Debug for NameRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// The offsets of the labels in the wire form of a name, for walking it from the root label down.
+#[derive(Clone, Copy)]
+pub struct LabelOffsets {
+    offsets: [u8; 128],
+    count: u8,
+}
+
+impl LabelOffsets {
+    /// The label offsets of `wire`: a whole name, or its leading labels without the root label.
+    #[inline]
+    pub fn new(wire: &[u8]) -> LabelOffsets {
+        let (mut offsets, mut count, mut at) = ([0; 128], 0, 0);
+        while let Some(&len @ 1..) = wire.get(at) {
+            // A name has at most 127 labels: the mask only spares a bounds check.
+            offsets[count & 127] = at as u8;
+            count += 1;
+            at += 1 + usize::from(len);
+        }
+        LabelOffsets { offsets, count: count as u8 }
+    }
+
+    /// The offset of each label's length octet, from left to right.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.offsets[..usize::from(self.count)]
     }
 }
 

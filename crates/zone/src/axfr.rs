@@ -1,76 +1,84 @@
-//! Outgoing zone transfers (RFC 5936) as a state machine: whoever drives it gives a buffer and sends what is in it.
+//! Outgoing AXFR (RFC 5936) as a state machine: the caller provides a buffer for each message and sends it.
 
 use wire::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::rrset::{MessageOffsets, Names, RECORD_HEAD_LEN, Rrset};
+use crate::rrset::{MessageOffsets, PointerBases, RECORD_HEAD_LEN, Rrset};
 use crate::tree::{Tree, TreeEntry};
 use crate::zone::{OWNER_BUFFER_LEN, Zone};
 
-/// A transfer of one version of a zone, which it holds to the end, whatever is published meanwhile.
+/// The messages of one zone transfer. It keeps its version of the zone until the end, even if a newer one is published.
 pub struct AxfrStream {
     zone: Zone,
     id: [u8; 2],
     question: Box<[u8]>,
-    /// Where each message has the apex in its case from the beginning, if it does: in the question.
+    /// The message offset of the question, if it has the apex in its original case.
     apex: Option<usize>,
-    /// The OPT record of the first message, or nothing.
+    /// The OPT record of the first message, or empty.
     opt: Box<[u8]>,
-    state: State,
-    /// How many records were written, for the log.
+    state: AxfrState,
+    /// How many records were written.
     records: u64,
 }
 
-/// What comes next.
-enum State {
-    /// The SOA record that begins the transfer (RFC 5936 2.2).
+/// What is written next.
+enum AxfrState {
+    /// The first SOA record (RFC 5936 2.2).
     FirstSoa,
-    Names(Progress),
-    Nsec3(Progress),
-    /// The SOA record that ends it.
+    Names(TreePosition),
+    Nsec3(TreePosition),
+    /// The closing SOA record.
     LastSoa,
     Done,
 }
 
-/// How far a tree was written.
+/// The position in a tree.
 #[derive(Default)]
-struct Progress {
-    /// The owner that comes next; `None`: the first.
+struct TreePosition {
+    /// The key of the next owner; `None` for the first.
     key: Option<Vec<u8>>,
-    /// Its parts that were written: an RRset and its signatures are two.
+    /// How many of its parts were written: an RRset and its RRSIG records are two parts.
     parts: usize,
-    /// The records of the next part that were written.
+    /// How many records of the next part were written.
     records: usize,
 }
 
-/// Messages are filled up to this size, in octets: every owner in them is in the reach of pointers.
+/// The target size of messages, in octets: below the greatest compression offset, so that every owner can be pointed to.
 const MESSAGE_LEN: usize = 16_000;
 
 /// The message is full.
 struct Full;
 
 impl AxfrStream {
-    /// A transfer that answers the query with this id and question: name, type and class in wire form. `opt` is the OPT
-    /// record in wire form for a client that sent one, else empty.
+    /// The response to the query with this ID and question (name, type and class in wire form). `opt` is the OPT record in wire form,
+    /// empty for a client without EDNS.
     pub fn new(zone: Zone, id: [u8; 2], question: &[u8], opt: &[u8]) -> AxfrStream {
-        // RFC 5936 3.4: names are compressed in a case-preserving manner, and clients ask in any case.
+        // RFC 5936 3.4: compression preserves case, and the question may have another case than the apex.
         let is_exact = question.starts_with(zone.owner(&zone.apex_entry()).wire());
         let apex = is_exact.then_some(HEADER_LEN);
-        AxfrStream { zone, id, question: question.into(), apex, opt: opt.into(), state: State::FirstSoa, records: 0 }
+        AxfrStream {
+            zone,
+            id,
+            question: question.into(),
+            apex,
+            opt: opt.into(),
+            state: AxfrState::FirstSoa,
+            records: 0,
+        }
     }
 
-    /// Writes the next message into `out`, which holds at least 65,535 octets, and returns its length, without the
-    /// length prefix of TCP; `None` when all was written.
+    /// Writes the next message, without the TCP length prefix, into `out`, which must hold 65,535 octets. Returns its length; `None`
+    /// after the last message.
     pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
-        if matches!(self.state, State::Done) {
+        if matches!(self.state, AxfrState::Done) {
             return None;
         }
         let start = HEADER_LEN + self.question.len();
         out[HEADER_LEN..start].copy_from_slice(&self.question);
-        let mut writer = Writer { out, start, at: start, count: 0, apex: self.apex, zone: &self.zone };
-        // A message that is full ends here; the state says where the next one goes on.
+        let mut writer = MessageWriter { out, start, at: start, count: 0, apex: self.apex, zone: &self.zone };
+        // A full message ends here; the next one continues from `state`.
         let _ = fill(&mut self.state, &mut writer);
         let (len, count) = (writer.at, writer.count);
-        // RFC 5936 2.2.5: OPT answers OPT, in the first message.
+        // RFC 5936 2.2.5: the first message has the OPT record.
         let opt = std::mem::take(&mut self.opt);
         let has_opt = u8::from(!opt.is_empty());
         let header = [self.id[0], self.id[1], 0x84, 0, 0, 1, (count >> 8) as u8, count as u8, 0, 0, 0, has_opt];
@@ -85,64 +93,64 @@ impl AxfrStream {
         self.zone.apex()
     }
 
-    /// The serial of the version that is transferred.
+    /// The serial of the transferred version.
     pub fn serial(&self) -> u32 {
         self.zone.serial()
     }
 
-    /// How many records were written so far.
+    /// The number of records written so far.
     pub fn records(&self) -> u64 {
         self.records
     }
 }
 
-/// Writes as much as goes into one message.
-fn fill(state: &mut State, writer: &mut Writer<'_, '_>) -> Result<(), Full> {
+/// Fills one message.
+fn fill(state: &mut AxfrState, writer: &mut MessageWriter<'_, '_>) -> Result<(), Full> {
     let zone = writer.zone;
     loop {
         match state {
-            State::FirstSoa => {
+            AxfrState::FirstSoa => {
                 writer.push_soa()?;
-                *state = State::Names(Progress::default());
+                *state = AxfrState::Names(TreePosition::default());
             }
-            State::Names(progress) => {
-                writer.push_tree(&zone.names, progress)?;
-                *state = State::Nsec3(Progress::default());
+            AxfrState::Names(position) => {
+                writer.push_tree(&zone.names, position)?;
+                *state = AxfrState::Nsec3(TreePosition::default());
             }
-            State::Nsec3(progress) => {
-                writer.push_tree(zone.nsec3(), progress)?;
-                *state = State::LastSoa;
+            AxfrState::Nsec3(position) => {
+                writer.push_tree(zone.nsec3(), position)?;
+                *state = AxfrState::LastSoa;
             }
-            State::LastSoa => {
+            AxfrState::LastSoa => {
                 writer.push_soa()?;
-                *state = State::Done;
+                *state = AxfrState::Done;
             }
-            State::Done => return Ok(()),
+            AxfrState::Done => return Ok(()),
         }
     }
 }
 
-/// One message in the making.
-struct Writer<'z, 'o> {
+/// Writes one message.
+struct MessageWriter<'z, 'o> {
     out: &'o mut [u8],
     start: usize,
     at: usize,
     count: u16,
-    /// Where the apex stands in its case, once it does.
+    /// The offset of the apex in its original case, once it is in the message.
     apex: Option<usize>,
     zone: &'z Zone,
 }
 
-impl<'z> Writer<'z, '_> {
+impl<'z> MessageWriter<'z, '_> {
     fn push_soa(&mut self) -> Result<(), Full> {
         let soa = self.zone.soa();
         self.make_room(MAX_NAME_LEN + soa.message_len())?;
-        Owner::new(&self.zone.apex_entry()).write(self, |writer, place| writer.write_rrset(&soa, place));
+        Owner::new(&self.zone.apex_entry()).write(self, |writer, offsets| writer.write_rrset(&soa, offsets));
         Ok(())
     }
 
-    fn write_rrset(&mut self, rrset: &Rrset<'_>, place: MessageOffsets) {
-        self.at = rrset.write(place, rrset.ttl, self.out, self.at);
+    fn write_rrset(&mut self, rrset: &Rrset<'_>, offsets: MessageOffsets) {
+        self.at = rrset.write(offsets, rrset.ttl, self.out, self.at);
         self.count += rrset.count as u16;
     }
 
@@ -150,8 +158,8 @@ impl<'z> Writer<'z, '_> {
         if self.at + len > MESSAGE_LEN && self.at > self.start { Err(Full) } else { Ok(()) }
     }
 
-    fn push_tree(&mut self, tree: &'z Tree, progress: &mut Progress) -> Result<(), Full> {
-        let mut cursor = match &progress.key {
+    fn push_tree(&mut self, tree: &'z Tree, position: &mut TreePosition) -> Result<(), Full> {
+        let mut cursor = match &position.key {
             Some(key) => tree.seek(key),
             None => {
                 let mut cursor = tree.front();
@@ -160,32 +168,32 @@ impl<'z> Writer<'z, '_> {
             }
         };
         while let Some(entry) = cursor.entry() {
-            let pushed = self.push_node(&entry, progress);
+            let pushed = self.push_node(&entry, position);
             if pushed.is_err() {
-                let key = progress.key.get_or_insert_default();
+                let key = position.key.get_or_insert_default();
                 key.clear();
                 entry.append_key(key);
                 return pushed;
             }
-            (progress.parts, progress.records) = (0, 0);
+            (position.parts, position.records) = (0, 0);
             cursor.next();
         }
         Ok(())
     }
 
-    fn push_node(&mut self, entry: &TreeEntry<'z>, progress: &mut Progress) -> Result<(), Full> {
+    fn push_node(&mut self, entry: &TreeEntry<'z>, position: &mut TreePosition) -> Result<(), Full> {
         let mut owner = Owner::new(entry);
         for (index, rrset) in self.zone.node(entry).rrsets().enumerate() {
-            if progress.parts <= 2 * index {
-                // The SOA record stands at both ends of the transfer and nowhere else.
+            if position.parts <= 2 * index {
+                // The SOA record is only the first and the last record of a transfer.
                 if rrset.rtype != Rtype::SOA && rrset.count > 0 {
-                    self.push_rrset(&mut owner, &rrset, progress)?;
+                    self.push_rrset(&mut owner, &rrset, position)?;
                 }
-                (progress.parts, progress.records) = (2 * index + 1, 0);
+                (position.parts, position.records) = (2 * index + 1, 0);
             }
-            if progress.parts <= 2 * index + 1 {
-                self.push_signatures(&mut owner, &rrset, progress)?;
-                (progress.parts, progress.records) = (2 * index + 2, 0);
+            if position.parts <= 2 * index + 1 {
+                self.push_signatures(&mut owner, &rrset, position)?;
+                (position.parts, position.records) = (2 * index + 2, 0);
             }
         }
         Ok(())
@@ -195,32 +203,32 @@ impl<'z> Writer<'z, '_> {
         &mut self,
         owner: &mut Owner<'_, '_>,
         rrset: &Rrset<'z>,
-        progress: &mut Progress,
+        position: &mut TreePosition,
     ) -> Result<(), Full> {
         if self.start + MAX_NAME_LEN + rrset.message_len() > MESSAGE_LEN {
-            return self.push_large(owner, rrset, progress);
+            return self.push_large(owner, rrset, position);
         }
         self.make_room(MAX_NAME_LEN + rrset.message_len())?;
-        owner.write(self, |writer, place| writer.write_rrset(rrset, place));
+        owner.write(self, |writer, offsets| writer.write_rrset(rrset, offsets));
         Ok(())
     }
 
-    /// Writes a set that goes into no message of the usual size, record by record and without compression.
+    /// Writes a set that exceeds the target size of a message record by record, without compression.
     fn push_large(
         &mut self,
         owner: &mut Owner<'_, '_>,
         rrset: &Rrset<'z>,
-        progress: &mut Progress,
+        position: &mut TreePosition,
     ) -> Result<(), Full> {
         let [name, apex] = [owner.entry, &self.zone.apex_entry()].map(|entry| self.zone.owner(entry));
-        let names = Names { owner: name.as_ref(), apex: apex.as_ref() };
+        let bases = PointerBases { owner: name.as_ref(), apex: apex.as_ref() };
         let mut rdata = Vec::new();
-        for stored in rrset.stored().skip(progress.records) {
+        for stored in rrset.stored().skip(position.records) {
             rdata.clear();
-            rrset.append_rdata(&stored, names, &mut rdata);
+            rrset.append_rdata(&stored, bases, &mut rdata);
             self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
-            owner.write(self, |writer, place| writer.push_record(place.owner, rrset.rtype, rrset.ttl, &rdata));
-            progress.records += 1;
+            owner.write(self, |writer, offsets| writer.push_record(offsets.owner, rrset.rtype, rrset.ttl, &rdata));
+            position.records += 1;
         }
         Ok(())
     }
@@ -229,12 +237,12 @@ impl<'z> Writer<'z, '_> {
         &mut self,
         owner: &mut Owner<'_, '_>,
         rrset: &Rrset<'z>,
-        progress: &mut Progress,
+        position: &mut TreePosition,
     ) -> Result<(), Full> {
-        for rdata in rrset.signatures().rdatas().skip(progress.records) {
+        for rdata in rrset.signatures().rdatas().skip(position.records) {
             self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
-            owner.write(self, |writer, place| writer.push_record(place.owner, Rtype::RRSIG, rrset.ttl, rdata));
-            progress.records += 1;
+            owner.write(self, |writer, offsets| writer.push_record(offsets.owner, Rtype::RRSIG, rrset.ttl, rdata));
+            position.records += 1;
         }
         Ok(())
     }
@@ -252,33 +260,37 @@ impl<'z> Writer<'z, '_> {
     }
 }
 
-/// The owner of a node and where it and the apex stand in the message at hand.
+/// The owner of a node, with the offsets of owner and apex in the current message.
 struct Owner<'e, 'z> {
     entry: &'e TreeEntry<'z>,
-    place: Option<MessageOffsets>,
+    offsets: Option<MessageOffsets>,
 }
 
 impl<'e, 'z> Owner<'e, 'z> {
     fn new(entry: &'e TreeEntry<'z>) -> Owner<'e, 'z> {
-        Owner { entry, place: None }
+        Owner { entry, offsets: None }
     }
 
-    /// Lets `write` write records that begin with a pointer to this owner. The first ones in a message get its name
-    /// instead, written out before the apex, in the place of the pointer.
-    fn write(&mut self, writer: &mut Writer<'_, '_>, write: impl FnOnce(&mut Writer<'_, '_>, MessageOffsets)) {
-        if let Some(place) = self.place {
-            return write(writer, place);
+    /// Calls `write` to write records whose owner is a pointer. For the first records in a message, it then replaces the pointer of
+    /// the first one by the owner name.
+    fn write(
+        &mut self,
+        writer: &mut MessageWriter<'_, '_>,
+        write: impl FnOnce(&mut MessageWriter<'_, '_>, MessageOffsets),
+    ) {
+        if let Some(offsets) = self.offsets {
+            return write(writer, offsets);
         }
         let mut name = [0; OWNER_BUFFER_LEN];
         let (labels, len) = writer.zone.write_owner(self.entry, writer.apex, &mut name);
         let start = writer.at;
         let apex = *writer.apex.get_or_insert(start + labels);
-        // The apex itself is never written twice.
+        // The apex is written only once.
         let owner = if labels == 0 { apex } else { start };
-        let place = MessageOffsets { owner, apex };
+        let offsets = MessageOffsets { owner, apex };
         writer.at += len - 2;
-        write(writer, place);
+        write(writer, offsets);
         writer.out[start..start + len].copy_from_slice(&name[..len]);
-        self.place = Some(place);
+        self.offsets = Some(offsets);
     }
 }

@@ -1,6 +1,6 @@
-//! From records in any order to a version of a zone: staged, sorted, checked and encoded, on as many threads as given.
+//! Builds a version of a zone from staged records: sorts, checks and encodes them, on several threads.
 //!
-//! With a version before it, only what differs is built anew.
+//! A reload compares with the previous version and applies only the differences to its trees.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,39 +10,43 @@ use wire::{Name, NameRef, Rtype};
 use crate::build_options::BuildOptions;
 use crate::check::{Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
 use crate::check::{check_child_keys, check_records};
-use crate::encode::{NodeEncoder, Raw};
+use crate::denial::{Denial, DenialData};
 use crate::finding::Findings;
-use crate::rrset::{BELOW_DNAME, CUT, DNAME, OCCLUDED};
-use crate::stage::{Part, Run, Stage, Staged, gather};
-use crate::tables::{Numbering, Tables};
+use crate::intern::{InternTables, Interner};
+use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
+use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedRecord, gather_runs};
 use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
-use crate::zone::{Denial, Proofs, Zone, write_name};
+use crate::zone::{Zone, write_name};
 
-/// How a version differs from the one before.
+/// How a version differs from the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Owners that are new.
     pub added: u64,
-    /// Owners that are gone.
+    /// Owners that were removed.
     pub removed: u64,
     /// Owners whose records differ.
     pub changed: u64,
 }
 
-/// With fewer runs than this a zone is written in full: tables and threads would cost more than they save.
+/// A zone with fewer runs is built without interning and on one thread: both would cost more than they save.
 const SMALL_ZONE: usize = 256;
-/// With more edits than one in so many owners since its tables were made, the zone is built anew, with fresh ones: edits
-/// write in full what the tables lack, and leave in them what nobody needs any more.
-const REBUILD_SHARE: usize = 4;
+/// Rebuild the zone once edits exceed 1/`REBUILD_FRACTION` of the owners: edits do not intern new values, and leave unused ones in the
+/// tables.
+const REBUILD_FRACTION: usize = 4;
 
-/// Makes a zone of what was staged. `None` where there are errors among the findings.
-pub(crate) fn assemble(stages: Vec<Stage>, plan: &BuildOptions<'_>) -> (Option<(Zone, Option<Difference>)>, Findings) {
-    let (mut names, mut nsec3): (Vec<Part>, Vec<Part>) =
-        stages.into_iter().map(|stage| (stage.names, stage.nsec3)).unzip();
-    let mut name_runs = gather(&mut names);
-    let mut nsec3_runs = gather(&mut nsec3);
+/// Builds a zone from staged records; `None` if the findings include errors. A zone that shares its unchanged parts with the previous
+/// version comes with the [`Difference`].
+pub(crate) fn assemble(
+    chunks: Vec<StagedChunk>,
+    plan: &BuildOptions<'_>,
+) -> (Option<(Zone, Option<Difference>)>, Findings) {
+    let (mut names, mut nsec3): (Vec<OwnerRuns>, Vec<OwnerRuns>) =
+        chunks.into_iter().map(|chunk| (chunk.names, chunk.nsec3)).unzip();
+    let mut name_runs = gather_runs(&mut names);
+    let mut nsec3_runs = gather_runs(&mut nsec3);
     let (names, nsec3) = (Staged(&names), Staged(&nsec3));
-    let apex = apex_as_written(plan.apex, names, &name_runs);
+    let apex = apex_in_original_case(plan.apex, names, &name_runs);
     let plan = &BuildOptions { apex: apex.as_ref(), ..*plan };
     let mut found = Findings::default();
     let mut zone = None;
@@ -60,16 +64,16 @@ pub(crate) fn assemble(stages: Vec<Stage>, plan: &BuildOptions<'_>) -> (Option<(
     (zone, found)
 }
 
-/// The apex as its first record has it.
-fn apex_as_written(apex: NameRef<'_>, names: Staged<'_>, runs: &[Run]) -> Name {
+/// The apex in the case of its first record.
+fn apex_in_original_case(apex: NameRef<'_>, names: Staged<'_>, runs: &[Run]) -> Name {
     let mut wire = apex.wire().to_ascii_lowercase();
     if let Some(run) = runs.iter().find(|run| run.is_apex()) {
         names.case(run).apply(&mut wire);
     }
-    NameRef::from_wire(&wire).expect("the case of a name does not matter").to_owned()
+    NameRef::from_wire(&wire).expect("changing the case keeps a name valid").to_owned()
 }
 
-/// Builds everything.
+/// Builds all nodes.
 fn construct(
     plan: &BuildOptions<'_>,
     (names, name_runs): (Staged<'_>, &mut [Run]),
@@ -77,27 +81,27 @@ fn construct(
     found: &mut Findings,
 ) -> Option<Zone> {
     let small = name_runs.len() + nsec3_runs.len() < SMALL_ZONE;
-    let numbering = if small { Numbering::None } else { Numbering::new() };
+    let interner = if small { Interner::Disabled } else { Interner::new() };
     let threads = if small { 1 } else { plan.threads };
-    let build = |staged: Staged<'_>, runs: &mut [Run], cover: Cover| {
+    let build = |staged: Staged<'_>, runs: &mut [Run], occlusion: Occlusion| {
         let mut builder = TreeBuilder::default();
-        let walked = walk(plan, &numbering, staged, runs, cover, |key, value| builder.push(key, value));
-        (builder, walked)
+        let result = encode_range(plan, &interner, staged, runs, occlusion, |key, value| builder.push(key, value));
+        (builder, result)
     };
     let mut summary = Summary::default();
-    let apex_cover = Cover::at_apex(names, name_runs);
-    let parts = [(names, name_runs, apex_cover), (nsec3, nsec3_runs, Cover::default())];
-    let [names, nsec3] = parts.map(|(staged, runs, cover)| {
-        let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs, cover.clone()));
-        let (builders, walked): (Vec<_>, Vec<_>) = results.into_iter().unzip();
-        walked.into_iter().for_each(|walked| summary.add(walked, found));
+    let apex_occlusion = Occlusion::at_apex(names, name_runs);
+    let parts = [(names, name_runs, apex_occlusion), (nsec3, nsec3_runs, Occlusion::default())];
+    let [names, nsec3] = parts.map(|(staged, runs, occlusion)| {
+        let results = in_ranges(staged, runs, threads, &|runs| build(staged, runs, occlusion.clone()));
+        let (builders, result): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        result.into_iter().for_each(|result| summary.add(result, found));
         TreeBuilder::join(builders)
     });
-    let tables = numbering.finish();
+    let tables = interner.finish();
     finish(plan, names, nsec3, tables, summary, found)
 }
 
-/// Changes the version before where it differs; `None` where building anew is the better way.
+/// Applies the differences to the previous version; `None` if a rebuild is better.
 fn update(
     previous: &Zone,
     plan: &BuildOptions<'_>,
@@ -105,19 +109,20 @@ fn update(
     (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
     found: &mut Findings,
 ) -> Option<(Zone, Difference)> {
-    let numbering = Numbering::of(&previous.tables);
+    let interner = Interner::existing(&previous.tables);
     let mut summary = Summary::default();
     let mut difference = Difference::default();
     let [name_edits, nsec3_edits] =
         [(names, name_runs, &previous.names), (nsec3, nsec3_runs, previous.nsec3())].map(|(staged, runs, old)| {
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
-            let mut compare = Compare::new(old);
-            let walked = walk(plan, &numbering, staged, runs, Cover::default(), |key, value| compare.push(key, value));
-            summary.add(walked, found);
-            compare.finish(&mut difference)
+            let mut diff = TreeDiff::new(old);
+            let result =
+                encode_range(plan, &interner, staged, runs, Occlusion::default(), |key, value| diff.push(key, value));
+            summary.add(result, found);
+            diff.finish(&mut difference)
         });
     let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
-    let edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_SHARE)?;
+    let edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_FRACTION)?;
     let (names, nsec3) = (previous.names.apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
     let zone = finish(plan, names, nsec3, previous.tables.clone(), summary, found)?;
     Some((Zone { edits, ..zone }, difference))
@@ -127,7 +132,7 @@ fn finish(
     plan: &BuildOptions<'_>,
     names: Tree,
     nsec3: Tree,
-    tables: Arc<Tables>,
+    tables: Arc<InternTables>,
     summary: Summary,
     found: &mut Findings,
 ) -> Option<Zone> {
@@ -136,7 +141,7 @@ fn finish(
     let apex_has_upper_case = apex.wire() != plan.apex.wire();
     let has_wildcards = summary.has_wildcards;
     let mut zone =
-        Zone { apex, names, tables, proofs: None, has_wildcards, apex_has_upper_case, apex_labels, edits: 0 };
+        Zone { apex, names, tables, denial: None, has_wildcards, apex_has_upper_case, apex_labels, edits: 0 };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;
@@ -146,7 +151,7 @@ fn finish(
         return None;
     }
     if denial != Denial::None || !nsec3.is_empty() {
-        zone.proofs = Some(Arc::new(Proofs { denial, nsec3 }));
+        zone.denial = Some(Arc::new(DenialData { denial, nsec3 }));
     }
     check_wanted(&zone, plan, &summary.wanted, found);
     if plan.thorough {
@@ -157,12 +162,12 @@ fn finish(
 
 //----------- ranges -----------------------------------------------------------
 
-/// A range of fewer runs is not worth a thread.
+/// The fewest runs worth a thread.
 const RANGE_MIN: usize = 20_000;
-/// How many keys are looked at to find the middle.
+/// How many keys are sampled to estimate the median.
 const SAMPLE: usize = 255;
 
-/// Splits the runs into ranges of keys, sorts each and hands it to `work`, a thread a range; results in key order.
+/// Splits the runs into key ranges, and sorts and processes each on its own thread; results in key order.
 fn in_ranges<T: Send>(
     staged: Staged<'_>,
     runs: &mut [Run],
@@ -186,8 +191,7 @@ fn in_ranges<T: Send>(
     vec![work(runs)]
 }
 
-/// The first label of the key in the middle: with it a range begins, so that no cut lies in another range than
-/// what it covers.
+/// The top-most label of the median key. Ranges start there, so that a zone cut is in the same range as the names below it.
 fn middle_label<'s>(staged: Staged<'s>, runs: &[Run]) -> &'s [u8] {
     let step = runs.len().div_ceil(SAMPLE);
     let mut sample: Vec<_> = runs.iter().step_by(step).map(|run| staged.key(run)).collect();
@@ -208,27 +212,27 @@ fn partition(runs: &mut [Run], is_low: impl Fn(&Run) -> bool) -> usize {
     low
 }
 
-//----------- walking ----------------------------------------------------------
+//----------- encoding ---------------------------------------------------------
 
-/// What a walk over sorted runs found out.
+/// The result of encoding a range of runs.
 #[derive(Default)]
-struct Walked {
+struct RangeResult {
     summary: Summary,
     found: Findings,
 }
 
-/// What is known of a zone when all its nodes were seen.
+/// Totals of a zone.
 #[derive(Default)]
 struct Summary {
-    /// Owners, with those of NSEC3 records.
+    /// Owners, including those of NSEC3 records.
     names: usize,
     has_wildcards: bool,
     wanted: Vec<Wanted>,
 }
 
 impl Summary {
-    fn add(&mut self, walked: Walked, found: &mut Findings) {
-        let Walked { summary, found: more } = walked;
+    fn add(&mut self, result: RangeResult, found: &mut Findings) {
+        let RangeResult { summary, found: more } = result;
         self.names += summary.names;
         self.has_wildcards |= summary.has_wildcards;
         self.wanted.extend(summary.wanted);
@@ -236,59 +240,59 @@ impl Summary {
     }
 }
 
-/// Encodes node after node and hands each to `take`, in the order of keys.
-fn walk(
+/// Checks and encodes the nodes of sorted runs, and passes each to `take`, in key order.
+fn encode_range(
     plan: &BuildOptions<'_>,
-    numbering: &Numbering<'_>,
+    interner: &Interner<'_>,
     staged: Staged<'_>,
     runs: &[Run],
-    mut cover: Cover,
+    mut occlusion: Occlusion,
     mut take: impl FnMut(&[u8], &[u8]),
-) -> Walked {
-    let mut encoder = NodeEncoder::new(numbering, plan.apex);
-    let mut walked = Walked::default();
+) -> RangeResult {
+    let mut encoder = NodeEncoder::new(interner, plan.apex);
+    let mut result = RangeResult::default();
     let (mut records, mut room) = (Vec::new(), [0; _]);
     for same in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
         let key = staged.key(&same[0]);
         records.clear();
         same.iter().for_each(|run| staged.append_records(run, &mut records));
-        // RFC 4343 4.2: of an owner that is written in several ways the first one counts.
+        // RFC 4343 4.2: if an owner is written in several cases, the first one is kept.
         let case = staged.case(&same[0]);
         let owner = write_name(key, case, plan.apex, &mut room);
-        let flags = cover.flags(key, &records);
-        check_node(plan, owner, key, flags, &records, &mut walked.found);
+        let flags = occlusion.flags(key, &records);
+        check_node(plan, owner, key, flags, &records, &mut result.found);
         if plan.thorough {
-            collect_wanted(plan, key, flags, &records, &mut walked.summary.wanted);
-            check_records(plan, owner, &records, &mut walked.found);
+            collect_wanted(plan, key, flags, &records, &mut result.summary.wanted);
+            check_records(plan, owner, &records, &mut result.found);
         }
         take(key, encoder.encode(owner, case, flags, &mut records));
-        walked.summary.names += 1;
-        walked.summary.has_wildcards |=
+        result.summary.names += 1;
+        result.summary.has_wildcards |=
             key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*");
     }
-    walked
+    result
 }
 
-/// The cut or DNAME that the names at hand stand below.
+/// The zone cut or DNAME above the current names.
 #[derive(Clone, Default)]
-struct Cover {
+struct Occlusion {
     key: Option<Vec<u8>>,
     is_dname: bool,
 }
 
-impl Cover {
-    /// A DNAME at the apex, if there is one: it alone covers names of every range.
-    fn at_apex(staged: Staged<'_>, runs: &[Run]) -> Cover {
+impl Occlusion {
+    /// A DNAME at the apex, if any: the only record that occludes names in every range.
+    fn at_apex(staged: Staged<'_>, runs: &[Run]) -> Occlusion {
         let mut records = Vec::new();
         let apex_runs = runs.iter().filter(|run| run.is_apex());
         apex_runs.for_each(|run| staged.append_records(run, &mut records));
-        let is_dname = records.iter().any(|raw| raw.rtype == Rtype::DNAME);
-        Cover { key: is_dname.then(Vec::new), is_dname }
+        let is_dname = records.iter().any(|record| record.rtype == Rtype::DNAME);
+        Occlusion { key: is_dname.then(Vec::new), is_dname }
     }
 
     /// The flags of the next node.
-    fn flags(&mut self, key: &[u8], records: &[Raw<'_>]) -> u8 {
-        let has = |rtype| records.iter().any(|raw| raw.rtype == rtype);
+    fn flags(&mut self, key: &[u8], records: &[StagedRecord<'_>]) -> u8 {
+        let has = |rtype| records.iter().any(|record| record.rtype == rtype);
         let mut flags = 0;
         if has(Rtype::NS) && !key.is_empty() {
             flags |= CUT;
@@ -297,13 +301,13 @@ impl Cover {
             flags |= DNAME;
         }
         match &self.key {
-            Some(cover) if key.len() > cover.len() && key.starts_with(cover) => {
-                // RFC 6672 2.4: the topmost cut or DNAME decides.
+            Some(top) if key.len() > top.len() && key.starts_with(top) => {
+                // RFC 6672 2.4: the top-most cut or DNAME decides.
                 flags |= OCCLUDED | if self.is_dname { BELOW_DNAME } else { 0 };
             }
             _ if flags != 0 => {
                 self.key = Some(key.to_vec());
-                // RFC 6672 2.3: DNAME and NS exclude each other below the apex; where both stand, the delegation wins.
+                // RFC 6672 2.3: below the apex DNAME and NS exclude each other; if both exist, the delegation wins.
                 self.is_dname = flags & CUT == 0;
             }
             _ => {}
@@ -314,19 +318,19 @@ impl Cover {
 
 //----------- comparing --------------------------------------------------------
 
-/// Compares nodes that come in order with those of a tree and collects what differs.
-struct Compare<'t> {
+/// Compares encoded nodes, in key order, with a tree, and collects the edits.
+struct TreeDiff<'t> {
     old: TreeCursor<'t>,
     at: Option<TreeEntry<'t>>,
     edits: Vec<TreeEdit>,
     difference: Difference,
 }
 
-impl<'t> Compare<'t> {
-    fn new(tree: &'t Tree) -> Compare<'t> {
+impl<'t> TreeDiff<'t> {
+    fn new(tree: &'t Tree) -> TreeDiff<'t> {
         let mut old = tree.front();
         let at = old.next();
-        Compare { old, at, edits: Vec::new(), difference: Difference::default() }
+        TreeDiff { old, at, edits: Vec::new(), difference: Difference::default() }
     }
 
     fn push(&mut self, key: &[u8], value: &[u8]) {

@@ -1,20 +1,21 @@
-//! Keys: names in the order of DNSSEC as plain byte strings.
+//! Canonical keys: names as byte strings whose byte order is canonical name order (RFC 4034 6.1).
 //!
-//! A key holds the labels of a name below some apex from the top down, in lower case, each ended by 0x00. Inside a
-//! label 0x00 becomes 0x01 0x01 and 0x01 becomes 0x01 0x02. So byte order is canonical name order (RFC 4034 6.1),
-//! "is an ancestor of" is "is a prefix of", and the apex itself is the empty key.
+//! A key has the labels of a name below the apex, in lower case, from the top-most label down, each terminated by 0x00. Inside a label
+//! 0x00 is escaped as 0x01 0x01 and 0x01 as 0x01 0x02. An ancestor's key is a prefix of its descendants' keys; the apex has the
+//! empty key. `www.example.com.` below `com.` becomes `example\0www\0`.
 
+use wire::name::LabelOffsets;
 use wire::{MAX_NAME_LEN, NameRef};
 
-/// The longest key, in octets: every octet of the longest name escaped, and some.
+/// An upper bound for the length of a key, in octets: every octet of the longest name escaped.
 pub const MAX_KEY_LEN: usize = 2 * MAX_NAME_LEN;
 
 /// Ends a label.
 const END: u8 = 0;
-/// Stands before an escaped octet.
+/// Precedes an escaped octet.
 const ESCAPE: u8 = 1;
 
-/// A buffer that holds one key; reused from name to name.
+/// A buffer for one key, reused from name to name.
 #[derive(Clone)]
 pub struct CanonicalKey {
     bytes: [u8; MAX_KEY_LEN],
@@ -27,31 +28,23 @@ impl CanonicalKey {
         CanonicalKey { bytes: [0; MAX_KEY_LEN], len: 0 }
     }
 
-    /// The key of `name` below an apex that is the last `apex_len` octets of its wire form.
+    /// The key of `name` below the apex, which is the last `apex_len` octets of its wire form.
     pub fn from_name(name: NameRef<'_>, apex_len: usize) -> CanonicalKey {
         let mut key = CanonicalKey::new();
         key.set(name.wire(), apex_len);
         key
     }
 
-    /// Makes this the key of the name `wire`, which ends in an apex of `apex_len` octets.
+    /// Sets this to the key of the name `wire`, which ends in an apex of `apex_len` octets.
     pub fn set(&mut self, wire: &[u8], apex_len: usize) {
-        let mut starts = [0u8; 128];
-        let (mut at, mut count) = (0, 0);
-        let end = wire.len() - apex_len;
-        while at < end {
-            starts[count & 127] = at as u8;
-            count += 1;
-            at += 1 + wire[at] as usize;
-        }
         self.len = 0;
-        for &start in starts[..count].iter().rev() {
-            let start = start as usize;
-            self.push_label(&wire[start + 1..start + 1 + wire[start] as usize]);
+        for &start in LabelOffsets::new(&wire[..wire.len() - apex_len]).as_slice().iter().rev() {
+            let start = usize::from(start);
+            self.push_label(&wire[start + 1..start + 1 + usize::from(wire[start])]);
         }
     }
 
-    /// Appends a label: the key of a child.
+    /// Appends a label: this becomes the key of a child.
     #[inline]
     pub fn push_label(&mut self, label: &[u8]) {
         let start = self.len as usize;
@@ -85,7 +78,7 @@ impl CanonicalKey {
         self.len = at as u16 + 1;
     }
 
-    /// Makes this the key that two pieces make up.
+    /// Sets this to the concatenation of both parts.
     pub(crate) fn set_joined(&mut self, prefix: &[u8], rest: &[u8]) {
         let len = prefix.len() + rest.len();
         self.bytes[..prefix.len()].copy_from_slice(prefix);
@@ -93,7 +86,7 @@ impl CanonicalKey {
         self.len = len as u16;
     }
 
-    /// Cuts the key down to the ancestor that has `len` octets of it.
+    /// Truncates the key to that of an ancestor, `len` octets long.
     pub fn truncate(&mut self, len: usize) {
         debug_assert!(len <= self.len as usize);
         self.len = len as u16;
@@ -111,18 +104,17 @@ impl Default for CanonicalKey {
     }
 }
 
-/// How many labels a key has.
+/// The number of labels in a key.
 pub fn label_count(key: &[u8]) -> usize {
     key.iter().filter(|&&octet| octet == END).count()
 }
 
-/// The length of the longest common ancestor of two keys whose first `common` octets are equal.
+/// The length of the key of the closest common ancestor of two keys whose first `common` octets are equal.
 pub fn ancestor_len(key: &[u8], common: usize) -> usize {
     key[..common].iter().rposition(|&octet| octet == END).map_or(0, |at| at + 1)
 }
 
-/// Writes the labels of `key` as the leading part of a name's wire form, without what follows (the apex).
-/// Returns its length. `out` must hold [`MAX_NAME_LEN`] octets.
+/// Writes the labels of `key` in wire form, without the apex, and returns their length. `out` must hold [`MAX_NAME_LEN`] octets.
 pub fn write_labels(key: &[u8], out: &mut [u8]) -> usize {
     let mut at = 0;
     let mut rest = key;
@@ -189,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_give_the_name_back() {
+    fn keys_convert_back_to_names() {
         for text in [".", "www.example.", "\\000\\001\\002.x.", "*.a."] {
             let mut out = [0; MAX_NAME_LEN];
             let len = write_labels(&key(text), &mut out);

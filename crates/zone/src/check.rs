@@ -9,11 +9,12 @@ use wire::{NameRef, Rtype};
 use crate::build_options::BuildOptions;
 use crate::canonical_key::CanonicalKey;
 use crate::check_list::{self, Check};
-use crate::encode::Raw;
+use crate::denial::Denial;
 use crate::finding::Findings;
 use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
+use crate::stage::StagedRecord;
 use crate::tree::Tree;
-use crate::zone::{Denial, Zone, name_of_key};
+use crate::zone::{Zone, name_of_key};
 pub(crate) use records::{check_child_keys, check_records};
 
 //----------- one node ---------------------------------------------------------
@@ -24,13 +25,13 @@ pub(crate) fn check_node(
     owner: NameRef<'_>,
     key: &[u8],
     flags: u8,
-    records: &[Raw<'_>],
+    records: &[StagedRecord<'_>],
     found: &mut Findings,
 ) {
-    let is_simple = |raw: &Raw<'_>| {
+    let is_simple = |raw: &StagedRecord<'_>| {
         !matches!(raw.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::RRSIG) && raw.ttl == records[0].ttl
     };
-    let fits = records.iter().map(Raw::message_len).sum::<usize>() <= MAX_SET_LEN;
+    let fits = records.iter().map(StagedRecord::message_len).sum::<usize>() <= MAX_SET_LEN;
     if flags & OCCLUDED == 0 && fits && records.iter().all(is_simple) {
         return;
     }
@@ -54,20 +55,20 @@ const MAX_SET_LEN: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) 
 struct NodeCheck<'n> {
     plan: &'n BuildOptions<'n>,
     owner: NameRef<'n>,
-    records: &'n [Raw<'n>],
+    records: &'n [StagedRecord<'n>],
     found: &'n mut Findings,
 }
 
 impl<'n> NodeCheck<'n> {
-    fn of_type(&self, rtype: Rtype) -> impl Iterator<Item = &'n Raw<'n>> + use<'n> {
+    fn of_type(&self, rtype: Rtype) -> impl Iterator<Item = &'n StagedRecord<'n>> + use<'n> {
         self.records.iter().filter(move |raw| raw.rtype == rtype)
     }
 
-    fn first(&self, rtype: Rtype) -> Option<Raw<'n>> {
+    fn first(&self, rtype: Rtype) -> Option<StagedRecord<'n>> {
         self.of_type(rtype).next().copied()
     }
 
-    fn report(&mut self, rule: &Check, raw: &Raw<'_>) {
+    fn report(&mut self, rule: &Check, raw: &StagedRecord<'_>) {
         self.plan.report(self.found, rule, (raw.file, raw.line), self.owner);
     }
 
@@ -83,9 +84,9 @@ impl<'n> NodeCheck<'n> {
             }
         }
         if self.first(Rtype::CNAME).is_some() {
-            let is_other = |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
+            let is_other = |raw: &&StagedRecord<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
             // BIND loads these two, which RFC 2535 put beside a CNAME.
-            let is_old = |raw: &&Raw<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
+            let is_old = |raw: &&StagedRecord<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
             let mut others = self.records.iter().filter(is_other);
             if let Some(other) = others.clone().find(|raw| !is_old(raw)) {
                 self.report(&check_list::CNAME_AND_OTHER_DATA, other);
@@ -103,7 +104,7 @@ impl<'n> NodeCheck<'n> {
         if flags & BELOW_DNAME != 0 {
             return self.report(&check_list::BELOW_DNAME, first);
         }
-        let hidden = |raw: &&Raw<'_>| !matches!(raw.rtype, Rtype::A | Rtype::AAAA);
+        let hidden = |raw: &&StagedRecord<'_>| !matches!(raw.rtype, Rtype::A | Rtype::AAAA);
         if let Some(hidden) = self.records.iter().find(hidden) {
             self.report(&check_list::BELOW_CUT, hidden);
         }
@@ -207,7 +208,7 @@ pub(crate) fn collect_wanted(
     plan: &BuildOptions<'_>,
     key: &[u8],
     flags: u8,
-    records: &[Raw<'_>],
+    records: &[StagedRecord<'_>],
     wanted: &mut Vec<Wanted>,
 ) {
     if flags & OCCLUDED != 0 {

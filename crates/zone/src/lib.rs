@@ -1,26 +1,27 @@
-//! One zone's data: text in and out, the tree, building, checking, change sets.
+//! The data of a zone: parsing and printing zone text, building and checking, the tree of RRsets, outgoing AXFR.
 //!
-//! No sockets, no files of its own, no threads it did not get.
-#![deny(unsafe_code)] // but in `tree::prefetch`, where a benchmark earned it
+//! No sockets; files are opened by the caller; threads only as many as the caller allows.
+#![deny(unsafe_code)] // except in `tree::prefetch`, where a benchmark justifies it
 
 pub mod axfr;
 mod build;
 mod build_options;
 pub mod canonical_key;
-mod case;
 mod check;
 pub mod check_list;
-mod encode;
+mod denial;
 pub mod finding;
+mod intern;
 pub mod load;
+mod owner_case;
 pub mod rrset;
 mod stage;
 pub mod suggest;
-mod tables;
 pub mod text;
 pub mod tree;
 mod zone;
 
 pub use build::Difference;
+pub use denial::Denial;
 pub use finding::{CheckMode, FilePosition, Finding, Severity};
-pub use zone::{Counts, Denial, OWNER_BUFFER_LEN, Zone};
+pub use zone::{Counts, OWNER_BUFFER_LEN, Zone};

@@ -6,7 +6,7 @@ use wire::serial::is_later;
 
 use crate::build::{Difference, assemble};
 use crate::build_options::BuildOptions;
-use crate::stage::Stage;
+use crate::stage::StagedChunk;
 use crate::text::{self, ReadAt, Source};
 use crate::{CheckMode, FilePosition, Finding, Severity, Zone, check_list};
 
@@ -45,7 +45,7 @@ pub struct LoadOutcome {
 /// Reads, checks and builds a zone. Needs memory for the text's records besides the zone itself while it runs.
 pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>) -> LoadOutcome {
     let apex = options.text.apex;
-    let parsed = text::parse(source, &options.text, || Stage::new(apex));
+    let parsed = text::parse(source, &options.text, || StagedChunk::new(apex));
     let mut outcome = LoadOutcome { zone: None, difference: None, findings: parsed.findings, files: parsed.files };
     let is_readable = outcome.findings.iter().all(|finding| finding.severity < Severity::Error);
     // What could not be read would be missed again, at the apex above all.

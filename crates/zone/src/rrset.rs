@@ -1,115 +1,125 @@
-//! RRsets as a zone stores them, and how they become part of a message. Module `encode` writes what is read here.
+//! The stored form of RRsets, and access to it. `encode` writes it, `compression` compresses its names, `write` copies it into
+//! messages.
 //!
-//! ```text
-//! node    flags u8 | case | rrset...                  all RRsets of one owner, by type
-//! case    nothing, or which letters of the owner are in upper case: see module `case`
-//! rrset   type u8 (255: u16 follows) | ttl u8, a number in the tables (255: u32 follows)
-//!         form u8: SHARED | SIGNED | count (63: u32 follows) | data | signatures
-//! data    SHARED: the number of the set, 3 octets; A, AAAA: the addresses; else: length u8 (255: u32 follows) | rdata...
-//! rdata   length u16 big-endian | bytes               types without compressible names
-//!         IN_ZONE | POINTS | length | bytes           types whose last field is a compressible name
-//! signatures  count u8 (255: u32 follows) | length u8 (255: u32 follows) | rdata...
-//! ```
-//! Compressible names (RFC 3597 4: those of RFC 1035 alone) end in the root label or in a pointer of our own: two
-//! octets `11kkoooo oooooooo`, where kk says what it points to: the apex, the owner, or what stands o octets from the
-//! beginning of this RRset as written in a message. Writing adds the place of that in the message, no more.
+//! The value of a tree entry is a node, all RRsets of one owner by type. Sizes are in octets; 255 (or a count of 63) means that
+//! the number follows in full, little-endian.
+//!
+//! | part | fields |
+//! | --- | --- |
+//! | node | flags 1, owner case (see `owner_case`), RRsets |
+//! | RRset | type 1 or 1 + 2, TTL 1 (an interned number, see `intern`) or 1 + 4, form 1 or 1 + 4, data, RRSIG records if `SIGNED` |
+//! | form | `INTERNED`, `SIGNED`, number of records (6 bits) |
+//! | data, interned | number of the set, 3 |
+//! | data, A and AAAA | the addresses |
+//! | data, other types | length 1 or 1 + 4, RDATAs |
+//! | RDATA | length 2 big-endian, octets |
+//! | RDATA with compressible names | `IN_ZONE`, `ENDS_IN_POINTER` and a 14-bit length 2 big-endian, octets |
+//! | RRSIG records | count 1 or 1 + 4, length 1 or 1 + 4, RDATAs |
+//!
+//! A compressible name (RFC 3597 4: types of RFC 1035 only) ends in the root label or in a relocatable pointer, `11bboooo oooooooo`:
+//! the base bb (apex, owner, or the start of this RRset in the message) and an offset o. Writing the set into a message adds the
+//! message offset of the base.
 
+mod compression;
+mod encode;
 mod write;
 
 use wire::{NameRef, Rtype};
 
-use crate::case::{self, MIXED, UPPER};
-use crate::tables::Tables;
+use crate::intern::InternTables;
+use crate::owner_case::{self, MIXED, UPPER};
+pub(crate) use encode::NodeEncoder;
 pub use write::{MAX_POINTER, MessageOffsets};
 
 /// The owner is a zone cut: it has NS records and is not the apex.
 pub(crate) const CUT: u8 = 1;
 /// The owner has a DNAME record.
 pub(crate) const DNAME: u8 = 2;
-/// The owner stands below a zone cut or a DNAME: it is glue or hidden, and no answer (RFC 2136 7.18 calls it occluded).
+/// The owner is below a zone cut or a DNAME: occluded (RFC 2136 7.18), in answers only as glue.
 pub(crate) const OCCLUDED: u8 = 4;
-/// The owner is occluded by a DNAME, so that it is not glue either.
+/// The owner is below a DNAME, so it is not glue either.
 pub(crate) const BELOW_DNAME: u8 = 32;
-// The flags of a node are one octet; two of them say which case its owner has.
+// Two bits of the flag octet hold the owner case.
 const _: () = assert!((CUT | DNAME | OCCLUDED | BELOW_DNAME) & (UPPER | MIXED) == 0);
 
-pub(crate) const SHARED: u8 = 0x80;
-pub(crate) const SIGNED: u8 = 0x40;
-pub(crate) const COUNT: u8 = 0x3f;
+// The form octet of an RRset.
+const INTERNED: u8 = 0x80;
+const SIGNED: u8 = 0x40;
+const COUNT: u8 = 0x3f;
 
-/// The name in this RDATA is at or below the apex.
-pub(crate) const IN_ZONE: u16 = 0x8000;
-/// The name in this RDATA ends in a pointer.
-pub(crate) const POINTS: u16 = 0x4000;
+/// The name that this RDATA ends in is at or below the apex.
+const IN_ZONE: u16 = 0x8000;
+/// This RDATA ends in a relocatable pointer.
+const ENDS_IN_POINTER: u16 = 0x4000;
 const LEN: u16 = 0x3fff;
 
-/// What a stored pointer counts from.
-pub(crate) const FROM_APEX: u8 = 0;
-pub(crate) const FROM_OWNER: u8 = 1;
-pub(crate) const FROM_SET: u8 = 2;
+// The bases of relocatable pointers.
+const BASE_APEX: u8 = 0;
+const BASE_OWNER: u8 = 1;
+const BASE_RRSET: u8 = 2;
 
-/// The octets of a record in a message before its RDATA, with an owner that is a pointer.
+/// The octets of a record in a message before its RDATA, with a compressed owner.
 pub const RECORD_HEAD_LEN: usize = 12;
 
-/// How the names in RDATA are stored.
+/// How RDATA of a type is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Addresses without lengths, of this many octets each.
-    Fixed(usize),
-    /// The last field is a compressible name, behind this many octets.
+enum RdataLayout {
+    /// Addresses of this many octets each, without lengths.
+    Address(usize),
+    /// The last field is a compressible name, after this many octets.
     NameLast(usize),
-    /// Two compressible names come first.
+    /// The first two fields are compressible names.
     TwoNames,
-    /// Nothing to compress.
+    /// No compressible names.
     Opaque,
 }
 
 #[inline]
-pub(crate) fn shape(rtype: Rtype) -> Shape {
+fn rdata_layout(rtype: Rtype) -> RdataLayout {
     match rtype {
-        Rtype::A => Shape::Fixed(4),
-        Rtype::AAAA => Shape::Fixed(16),
-        Rtype::NS | Rtype::CNAME | Rtype::PTR => Shape::NameLast(0),
-        Rtype::MX => Shape::NameLast(2),
-        Rtype::SOA | Rtype::MINFO => Shape::TwoNames,
-        Rtype::MD | Rtype::MF | Rtype::MB | Rtype::MG | Rtype::MR => Shape::NameLast(0),
-        _ => Shape::Opaque,
+        Rtype::A => RdataLayout::Address(4),
+        Rtype::AAAA => RdataLayout::Address(16),
+        Rtype::NS | Rtype::CNAME | Rtype::PTR => RdataLayout::NameLast(0),
+        Rtype::MX => RdataLayout::NameLast(2),
+        Rtype::SOA | Rtype::MINFO => RdataLayout::TwoNames,
+        Rtype::MD | Rtype::MF | Rtype::MB | Rtype::MG | Rtype::MR => RdataLayout::NameLast(0),
+        _ => RdataLayout::Opaque,
     }
 }
 
-/// All RRsets of one owner.
+/// A node of the zone (RFC 1034 3.1): an owner name's RRsets.
 #[derive(Clone, Copy)]
 pub struct ZoneNode<'z> {
     value: &'z [u8],
-    tables: &'z Tables,
+    tables: &'z InternTables,
 }
 
-/// One RRset with its signatures.
+/// An RRset with the RRSIG records that cover it.
 #[derive(Clone, Copy)]
 pub struct Rrset<'z> {
     /// The type.
     pub rtype: Rtype,
     /// The TTL in seconds.
     pub ttl: u32,
-    /// How many records.
+    /// The number of records.
     pub count: usize,
     data: &'z [u8],
     signatures: Signatures<'z>,
 }
 
-/// The RRSIG records over one RRset; their TTL is that of the set (RFC 4034 3).
+/// The RRSIG records that cover an RRset; they have its TTL (RFC 4034 3).
 #[derive(Clone, Copy, Default)]
 pub struct Signatures<'z> {
-    /// How many records.
+    /// The number of records.
     pub count: usize,
-    /// length u16 big-endian | RDATA, for each.
+    /// Length (u16, big-endian) and RDATA of each.
     data: &'z [u8],
 }
 
 //----------- ZoneNode -------------------------------------------------------------
 
 impl<'z> ZoneNode<'z> {
-    pub(crate) fn new(value: &'z [u8], tables: &'z Tables) -> ZoneNode<'z> {
+    pub(crate) fn new(value: &'z [u8], tables: &'z InternTables) -> ZoneNode<'z> {
         ZoneNode { value, tables }
     }
 
@@ -125,25 +135,25 @@ impl<'z> ZoneNode<'z> {
         self.value[0] & DNAME != 0
     }
 
-    /// Whether the owner stands below a cut or a DNAME.
+    /// Whether the owner is below a zone cut or a DNAME.
     #[inline]
     pub fn is_occluded(&self) -> bool {
         self.value[0] & OCCLUDED != 0
     }
 
-    /// Whether the owner stands below a DNAME: it is transferred, and is in no answer (RFC 6672 2.4).
+    /// Whether the owner is below a DNAME: in transfers, but in no answer (RFC 6672 2.4).
     #[inline]
     pub fn is_below_dname(&self) -> bool {
         self.value[0] & BELOW_DNAME != 0
     }
 
-    /// Whether the names at or below this owner are all in the zone's own authority: neither cut, DNAME nor occluded.
+    /// Whether the owner is authoritative and has no DNAME: neither cut, DNAME owner nor occluded.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.value[0] & (CUT | DNAME | OCCLUDED) == 0
     }
 
-    /// Whether the owner has upper-case letters: below the apex, or at the apex in its own labels.
+    /// Whether the owner has upper-case letters in its labels below the apex; at the apex, in any label.
     #[inline]
     pub(crate) fn has_upper_case(&self) -> bool {
         self.value[0] & (UPPER | MIXED) != 0
@@ -155,10 +165,10 @@ impl<'z> ZoneNode<'z> {
         self.rrsets().find(|rrset| rrset.rtype == rtype).filter(|rrset| rrset.count > 0)
     }
 
-    /// All RRsets by type. One with a count of 0 holds signatures over a type that is not there.
+    /// All RRsets by type. A set with a count of 0 has only RRSIG records for its type.
     #[inline]
     pub fn rrsets(&self) -> Rrsets<'z> {
-        Rrsets { rest: case::skip(self.value), tables: self.tables }
+        Rrsets { rest: owner_case::skip(self.value), tables: self.tables }
     }
 }
 
@@ -166,7 +176,7 @@ impl<'z> ZoneNode<'z> {
 #[derive(Clone)]
 pub struct Rrsets<'z> {
     rest: &'z [u8],
-    tables: &'z Tables,
+    tables: &'z InternTables,
 }
 
 impl<'z> Iterator for Rrsets<'z> {
@@ -180,9 +190,9 @@ impl<'z> Iterator for Rrsets<'z> {
         let (ttl, rest) = if number < 255 { (self.tables.ttl(number), rest) } else { split_u32(rest) };
         let (&form, rest) = split_first(rest);
         let (count, rest) = if form & COUNT < COUNT { ((form & COUNT) as usize, rest) } else { long_count(rest) };
-        let (data, rest) = match shape(rtype) {
-            Shape::Fixed(size) => rest.split_at(size * count),
-            _ if form & SHARED != 0 => self.shared(rest),
+        let (data, rest) = match rdata_layout(rtype) {
+            RdataLayout::Address(size) => rest.split_at(size * count),
+            _ if form & INTERNED != 0 => self.interned(rest),
             _ => {
                 let (len, rest) = split_length(rest);
                 rest.split_at(len)
@@ -197,15 +207,15 @@ impl<'z> Iterator for Rrsets<'z> {
 
 impl<'z> Rrsets<'z> {
     #[inline]
-    fn shared(&self, rest: &'z [u8]) -> (&'z [u8], &'z [u8]) {
+    fn interned(&self, rest: &'z [u8]) -> (&'z [u8], &'z [u8]) {
         let (number, rest) = rest.split_at(3);
-        (self.tables.set(u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize), rest)
+        (self.tables.rrset(u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize), rest)
     }
 }
 
 #[inline]
 fn split_first(bytes: &[u8]) -> (&u8, &[u8]) {
-    bytes.split_first().expect("nodes are written whole")
+    bytes.split_first().expect("nodes are complete")
 }
 
 #[cold]
@@ -239,16 +249,16 @@ fn split_length(bytes: &[u8]) -> (usize, &[u8]) {
 //----------- Rrset ------------------------------------------------------------
 
 impl<'z> Rrset<'z> {
-    /// The octets that the records take in a message.
+    /// The octets of the records in a message.
     #[inline]
     pub fn message_len(&self) -> usize {
-        match shape(self.rtype) {
-            Shape::Fixed(size) => self.count * (RECORD_HEAD_LEN + size),
+        match rdata_layout(self.rtype) {
+            RdataLayout::Address(size) => self.count * (RECORD_HEAD_LEN + size),
             _ => self.data.len() + self.count * (RECORD_HEAD_LEN - 2),
         }
     }
 
-    /// Where the set is in memory: tells whether two are the same one of one version of a zone.
+    /// The memory address of the set, which identifies it within a version of a zone.
     pub fn address(&self) -> usize {
         self.data.as_ptr() as usize
     }
@@ -259,37 +269,37 @@ impl<'z> Rrset<'z> {
         self.signatures
     }
 
-    /// The RDATA as stored, in stored order. Names may end in pointers of our own: see [`Self::append_rdata`].
-    pub(crate) fn stored(&self) -> impl Iterator<Item = Stored<'z>> + use<'z> {
-        let (shape, mut rest) = (shape(self.rtype), self.data);
+    /// The RDATAs in stored form and order. Names may end in relocatable pointers: see [`Self::append_rdata`].
+    pub(crate) fn stored(&self) -> impl Iterator<Item = StoredRdata<'z>> + use<'z> {
+        let (layout, mut rest) = (rdata_layout(self.rtype), self.data);
         std::iter::from_fn(move || {
             if rest.is_empty() {
                 return None;
             }
-            if let Shape::Fixed(size) = shape {
+            if let RdataLayout::Address(size) = layout {
                 let (bytes, more) = rest.split_at(size);
                 rest = more;
-                return Some(Stored { bytes, in_zone: false });
+                return Some(StoredRdata { bytes, in_zone: false });
             }
             let (head, more) = rest.split_at(2);
             let word = u16::from_be_bytes([head[0], head[1]]);
-            let (bytes, more) = more.split_at(stored_len(shape, word));
+            let (bytes, more) = more.split_at(stored_len(layout, word));
             rest = more;
-            Some(Stored { bytes, in_zone: shape != Shape::Opaque && word & IN_ZONE != 0 })
+            Some(StoredRdata { bytes, in_zone: layout != RdataLayout::Opaque && word & IN_ZONE != 0 })
         })
     }
 
-    /// Whether names in the RDATA may point to places in the message, those of the set itself among them.
+    /// Whether the RDATA may have compression pointers when written into a message.
     #[inline]
     pub fn has_compressed_names(&self) -> bool {
-        matches!(shape(self.rtype), Shape::NameLast(_) | Shape::TwoNames)
+        matches!(rdata_layout(self.rtype), RdataLayout::NameLast(_) | RdataLayout::TwoNames)
     }
 
-    /// For each record whether the name in its RDATA is at or below the apex, and where that name will stand, in
-    /// octets from the beginning of the set as written in a message. For NS, MX and the like alone.
+    /// For each record: whether the name in its RDATA is at or below the apex, and the offset of that name from the start of the set
+    /// as written in a message. Only for types whose RDATA ends in a compressible name (NS, MX...).
     #[inline]
     pub fn targets(&self) -> impl Iterator<Item = (bool, usize)> + use<'z> {
-        let skip = if let Shape::NameLast(skip) = shape(self.rtype) { skip } else { 0 };
+        let skip = if let RdataLayout::NameLast(skip) = rdata_layout(self.rtype) { skip } else { 0 };
         let mut at = 0;
         self.stored().map(move |stored| {
             let target = at + RECORD_HEAD_LEN + skip;
@@ -298,42 +308,42 @@ impl<'z> Rrset<'z> {
         })
     }
 
-    /// The RDATA of each record, for types without compressible names: as it stands in a message.
+    /// The RDATA of each record, in wire form; only for types without compressible names.
     pub fn opaque(&self) -> impl Iterator<Item = &'z [u8]> + use<'z> {
         debug_assert!(!self.has_compressed_names());
         self.stored().map(|stored| stored.bytes)
     }
 
-    /// Appends one of [`Self::stored`] in uncompressed wire form.
-    pub(crate) fn append_rdata(&self, stored: &Stored<'_>, names: Names<'_>, out: &mut Vec<u8>) {
-        match shape(self.rtype) {
-            Shape::Fixed(_) | Shape::Opaque => out.extend_from_slice(stored.bytes),
-            Shape::NameLast(skip) => {
+    /// Appends an RDATA of [`Self::stored`] in uncompressed wire form.
+    pub(crate) fn append_rdata(&self, stored: &StoredRdata<'_>, bases: PointerBases<'_>, out: &mut Vec<u8>) {
+        match rdata_layout(self.rtype) {
+            RdataLayout::Address(_) | RdataLayout::Opaque => out.extend_from_slice(stored.bytes),
+            RdataLayout::NameLast(skip) => {
                 out.extend_from_slice(&stored.bytes[..skip]);
-                self.expand(&stored.bytes[skip..], names, out);
+                self.expand(&stored.bytes[skip..], bases, out);
             }
-            Shape::TwoNames => {
+            RdataLayout::TwoNames => {
                 let mut rest = stored.bytes;
                 for _ in 0..2 {
-                    rest = &rest[self.expand(rest, names, out)..];
+                    rest = &rest[self.expand(rest, bases, out)..];
                 }
                 out.extend_from_slice(rest);
             }
         }
     }
 
-    /// Appends the whole name that starts at `stored` and returns how many octets it is stored in.
-    fn expand(&self, stored: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> usize {
+    /// Appends the uncompressed name at the start of `stored` and returns the length of its stored form.
+    fn expand(&self, stored: &[u8], bases: PointerBases<'_>, out: &mut Vec<u8>) -> usize {
         let mut at = 0;
         loop {
             let len = stored[at] as usize;
             if len & 0xc0 != 0 {
-                let (kind, offset) = take_pointer([stored[at], stored[at + 1]]);
-                match kind {
-                    FROM_APEX => out.extend_from_slice(names.apex.wire()),
-                    FROM_OWNER => out.extend_from_slice(names.owner.wire()),
+                let (base, offset) = split_pointer([stored[at], stored[at + 1]]);
+                match base {
+                    BASE_APEX => out.extend_from_slice(bases.apex.wire()),
+                    BASE_OWNER => out.extend_from_slice(bases.owner.wire()),
                     _ => {
-                        self.expand(self.at_message_offset(offset), names, out);
+                        self.expand(self.at_message_offset(offset), bases, out);
                     }
                 }
                 return at + 2;
@@ -346,7 +356,7 @@ impl<'z> Rrset<'z> {
         }
     }
 
-    /// The stored bytes from what stands `offset` octets into the set as written in a message.
+    /// The stored octets from `offset` in the set as written in a message.
     fn at_message_offset(&self, offset: usize) -> &'z [u8] {
         let mut start = 0;
         for stored in self.stored() {
@@ -356,40 +366,40 @@ impl<'z> Rrset<'z> {
             }
             start = rdata + stored.bytes.len();
         }
-        unreachable!("pointers in a set lead to names before them in the set")
+        unreachable!("pointers in a set point to earlier names in the set")
     }
 }
 
-/// One RDATA as stored.
+/// An RDATA in stored form.
 #[derive(Clone, Copy)]
-pub(crate) struct Stored<'z> {
+pub(crate) struct StoredRdata<'z> {
     pub(crate) bytes: &'z [u8],
     pub(crate) in_zone: bool,
 }
 
-/// The names that stored pointers count from.
+/// The names that relocatable pointers refer to.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'n> {
+pub(crate) struct PointerBases<'n> {
     /// The owner of the RRset.
     pub(crate) owner: NameRef<'n>,
     /// The apex of the zone.
     pub(crate) apex: NameRef<'n>,
 }
 
-fn stored_len(shape: Shape, word: u16) -> usize {
-    match shape {
-        Shape::Opaque => word as usize,
+fn stored_len(layout: RdataLayout, word: u16) -> usize {
+    match layout {
+        RdataLayout::Opaque => word as usize,
         _ => (word & LEN) as usize,
     }
 }
 
 #[inline]
-fn take_pointer(pointer: [u8; 2]) -> (u8, usize) {
+fn split_pointer(pointer: [u8; 2]) -> (u8, usize) {
     (pointer[0] >> 4 & 3, (u16::from_be_bytes(pointer) & 0x0fff) as usize)
 }
 
-pub(crate) fn make_pointer(kind: u8, offset: usize) -> [u8; 2] {
-    (0xc000 | u16::from(kind) << 12 | offset as u16).to_be_bytes()
+fn make_pointer(base: u8, offset: usize) -> [u8; 2] {
+    (0xc000 | u16::from(base) << 12 | offset as u16).to_be_bytes()
 }
 
 //----------- Signatures -------------------------------------------------------
@@ -402,17 +412,17 @@ impl<'z> Signatures<'z> {
         (Signatures { count, data }, rest)
     }
 
-    /// The octets that the records take in a message.
+    /// The octets of the records in a message.
     pub fn message_len(&self) -> usize {
         self.data.len() + self.count * (RECORD_HEAD_LEN - 2)
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The RDATA of each.
+    /// The RDATA of each record.
     pub fn rdatas(&self) -> impl Iterator<Item = &'z [u8]> + use<'z> {
         let mut rest = self.data;
         std::iter::from_fn(move || {

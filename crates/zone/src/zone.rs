@@ -1,62 +1,39 @@
-//! One version of a zone: immutable, sharing all that did not change with the versions before it.
+//! A version of a zone: immutable; unchanged parts are shared with previous versions.
 
 use std::sync::Arc;
 
 use wire::{Name, NameRef, Rtype};
 
 use crate::canonical_key::{CanonicalKey, write_labels};
-use crate::case::{self, Case};
+use crate::denial::{Denial, DenialData};
+use crate::intern::InternTables;
+use crate::owner_case::{self, OwnerCase};
 use crate::rrset::{Rrset, ZoneNode};
-use crate::tables::Tables;
 use crate::tree::{Tree, TreeCursor, TreeEntry};
 
-/// A zone as it is served.
+/// A version of a zone.
 #[derive(Clone)]
 pub struct Zone {
     /// In lower case.
     pub(crate) apex: Name,
-    /// All owners but those of NSEC3 records.
+    /// All owners except those of NSEC3 records.
     pub(crate) names: Tree,
-    pub(crate) tables: Arc<Tables>,
-    /// `None`: the zone is not signed. Most zones are small and are not: they are not to pay for it.
-    pub(crate) proofs: Option<Arc<Proofs>>,
+    pub(crate) tables: Arc<InternTables>,
+    /// `None` for an unsigned zone, which most small zones are: they should not take the memory.
+    pub(crate) denial: Option<Arc<DenialData>>,
     pub(crate) has_wildcards: bool,
     pub(crate) apex_has_upper_case: bool,
     pub(crate) apex_labels: u8,
-    /// How many entries were edited since the tables were made.
+    /// Entries edited since the intern tables were built.
     pub(crate) edits: u32,
 }
 
-/// What proves that something is not there.
-pub(crate) struct Proofs {
-    pub(crate) denial: Denial,
-    /// The owners of NSEC3 records: one hash label each.
-    pub(crate) nsec3: Tree,
-}
-
-/// How a zone proves that something is not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Denial {
-    /// Not at all: the zone is not signed.
-    #[default]
-    None,
-    /// By NSEC records (RFC 4034 4).
-    Nsec,
-    /// By NSEC3 records (RFC 5155), hashed so.
-    Nsec3 {
-        /// Additional iterations.
-        iterations: u16,
-        /// The salt.
-        salt: Box<[u8]>,
-    },
-}
-
-/// How much a zone holds.
+/// The size of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Owner names, with those of NSEC3 records.
+    /// Owner names, including those of NSEC3 records.
     pub names: u64,
-    /// Records, as the zone text has them, each once.
+    /// Records, without duplicates.
     pub records: u64,
 }
 
@@ -67,7 +44,7 @@ impl Zone {
         self.apex.as_ref()
     }
 
-    /// How many labels the apex has.
+    /// The number of labels of the apex.
     #[inline]
     pub fn apex_labels(&self) -> usize {
         self.apex_labels.into()
@@ -78,7 +55,7 @@ impl Zone {
         soa_numbers(&self.soa())[0]
     }
 
-    /// How many seconds a secondary may serve the zone without hearing of it (RFC 1035 3.3.13).
+    /// The expire field of the SOA record, in seconds (RFC 1035 3.3.13).
     pub fn expire_s(&self) -> u32 {
         soa_numbers(&self.soa())[3]
     }
@@ -86,10 +63,10 @@ impl Zone {
     /// The SOA RRset.
     #[inline]
     pub fn soa(&self) -> Rrset<'_> {
-        self.apex_node().rrset(Rtype::SOA).expect("a zone is only made with a SOA record at its apex")
+        self.apex_node().rrset(Rtype::SOA).expect("the build checks that the apex has a SOA record")
     }
 
-    /// The SOA RRset and the TTL that it has in negative answers: the lesser of its own and its last field (RFC 2308 5).
+    /// The SOA RRset and its TTL in negative answers: the lower of its TTL and its minimum field (RFC 2308 5).
     #[inline]
     pub fn negative_soa(&self) -> (Rrset<'_>, u32) {
         let soa = self.soa();
@@ -102,19 +79,19 @@ impl Zone {
         self.node(&self.apex_entry())
     }
 
-    /// A cursor at the owner with this key (see [`crate::canonical_key`]) or at its predecessor.
+    /// A cursor at the owner with this [key](crate::canonical_key), or at its predecessor.
     #[inline]
     pub fn seek(&self, key: &[u8]) -> TreeCursor<'_> {
         self.names.seek(key)
     }
 
-    /// Whether it is so big that [`Self::prefetch`] is worth its while.
+    /// Whether the zone is large enough for [`Self::prefetch`] to pay off.
     #[inline]
     pub fn is_big(&self) -> bool {
         self.names.is_deep()
     }
 
-    /// Has the processor fetch what a search for this key begins with; does not wait for it.
+    /// Prefetches the leaf that a search for this key reads first, without waiting for it.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         self.names.prefetch(key);
@@ -125,7 +102,7 @@ impl Zone {
         self.names.get(key).map(|value| ZoneNode::new(value, &self.tables))
     }
 
-    /// A cursor at the NSEC3 owner with this key, the hash label, or at its predecessor.
+    /// A cursor at the NSEC3 owner with this key (its hash label), or at its predecessor.
     #[inline]
     pub fn seek_nsec3(&self, key: &[u8]) -> TreeCursor<'_> {
         self.nsec3().seek(key)
@@ -133,40 +110,40 @@ impl Zone {
 
     /// A cursor at the last NSEC3 owner.
     pub fn last_nsec3(&self) -> TreeCursor<'_> {
-        // No base32hex digit is as great.
+        // Greater than any base32hex digit.
         self.nsec3().seek(&[0xff])
     }
 
-    /// The RRsets behind a cursor's entry.
+    /// The node of an entry.
     #[inline]
     pub fn node<'z>(&'z self, entry: &TreeEntry<'z>) -> ZoneNode<'z> {
         ZoneNode::new(entry.value, &self.tables)
     }
 
-    /// All owners with their RRsets: the apex first, then in canonical order, then those of NSEC3 records.
+    /// All nodes: in canonical order, the apex first; then those of NSEC3 records.
     pub fn nodes(&self) -> impl Iterator<Item = (TreeEntry<'_>, ZoneNode<'_>)> {
         self.names.iter().chain(self.nsec3().iter()).map(|entry| (entry, self.node(&entry)))
     }
 
-    /// How the zone proves what is not there.
+    /// How the zone denies existence.
     #[inline]
     pub fn denial(&self) -> &Denial {
-        self.proofs.as_ref().map_or(&Denial::None, |proofs| &proofs.denial)
+        self.denial.as_ref().map_or(&Denial::None, |data| &data.denial)
     }
 
-    /// The owners of NSEC3 records: one hash label each.
+    /// The owners of NSEC3 records, by their hash label.
     pub(crate) fn nsec3(&self) -> &Tree {
         static EMPTY: Tree = Tree::empty();
-        self.proofs.as_ref().map_or(&EMPTY, |proofs| &proofs.nsec3)
+        self.denial.as_ref().map_or(&EMPTY, |data| &data.nsec3)
     }
 
-    /// Whether any owner has a label `*`: it makes a wildcard, be it an empty non-terminal (RFC 4592 2.2.3).
+    /// Whether any owner has a label `*`: such a zone has a wildcard, possibly an empty non-terminal (RFC 4592 2.2.3).
     #[inline]
     pub fn has_wildcards(&self) -> bool {
         self.has_wildcards
     }
 
-    /// How much it holds; walks through all of it.
+    /// The size of the zone; visits every node.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for (_, node) in self.nodes() {
@@ -176,7 +153,7 @@ impl Zone {
         counts
     }
 
-    /// How many octets it has on the heap, shared parts included, without the allocator's overhead.
+    /// The heap size in octets, including shared parts, without allocator overhead.
     pub fn heap_size(&self) -> usize {
         self.names.heap_size() + self.nsec3().heap_size() + self.tables.heap_size() + self.apex.wire().len()
     }
@@ -184,30 +161,30 @@ impl Zone {
     /// The entry of the apex.
     #[inline]
     pub fn apex_entry(&self) -> TreeEntry<'_> {
-        self.names.first().expect("a zone is only made with an apex")
+        self.names.first().expect("the build checks that the zone has an apex")
     }
 
-    /// Whether the apex has upper-case letters in the zone text.
+    /// Whether the apex has upper-case letters.
     #[inline]
     pub fn apex_has_upper_case(&self) -> bool {
         self.apex_has_upper_case
     }
 
-    /// Whether the owner of this node has, be it in the labels of the apex.
+    /// Whether the owner of this node has upper-case letters, in the labels of the apex or below.
     #[inline]
     pub fn has_upper_case(&self, node: &ZoneNode<'_>) -> bool {
         self.apex_has_upper_case || node.has_upper_case()
     }
 
-    /// The owner name of an entry as the zone text has it.
+    /// The owner name of an entry, in its original case.
     pub fn owner(&self, entry: &TreeEntry<'_>) -> Name {
         let mut out = [0; OWNER_BUFFER_LEN];
         let (_, len) = self.write_owner(entry, None, &mut out);
-        NameRef::from_wire(&out[..len]).expect("keys are made from names").to_owned()
+        NameRef::from_wire(&out[..len]).expect("keys represent valid names").to_owned()
     }
 
-    /// Writes the owner name of an entry as the zone text has it, the apex as a pointer to this offset of a message or else
-    /// in full. Returns how many octets the labels below the apex take, and how many all.
+    /// Writes the owner name of an entry in its original case; the apex as a compression pointer to the given message offset, or in
+    /// full if there is none. Returns the length of the labels below the apex, and the total length.
     #[inline]
     pub fn write_owner(
         &self,
@@ -218,9 +195,9 @@ impl Zone {
         let mut key = CanonicalKey::new();
         entry.copy_key(&mut key);
         let labels = write_labels(key.as_bytes(), out);
-        case::apply(entry.value, &mut out[..labels]);
+        owner_case::apply(entry.value, &mut out[..labels]);
         let end = match apex {
-            // The root label is shorter than a pointer, which a record without other labels begins with nevertheless.
+            // The root label is shorter than a pointer, but a record owned by the apex starts with a pointer in any case.
             Some(apex) if labels == 0 || !self.apex.as_ref().is_root() => {
                 out[labels..labels + 2].copy_from_slice(&(0xc000 | apex as u16).to_be_bytes());
                 labels + 2
@@ -235,33 +212,33 @@ impl Zone {
         let len = self.apex.wire().len();
         out[..len].copy_from_slice(self.apex.wire());
         if self.apex_has_upper_case {
-            case::apply(self.apex_entry().value, &mut out[..len]);
+            owner_case::apply(self.apex_entry().value, &mut out[..len]);
         }
         len
     }
 }
 
-/// Room for a name that is made of a key: what keys escape takes two octets in them.
+/// The size of a buffer for a name decoded from a key, whose escaped octets take two octets.
 pub const OWNER_BUFFER_LEN: usize = 2 * wire::MAX_NAME_LEN;
 
 /// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
 #[inline]
 fn soa_numbers(soa: &Rrset<'_>) -> [u32; 5] {
     let stored = soa.stored().next().expect("a SOA RRset has a record").bytes;
-    let numbers = stored.last_chunk::<20>().expect("SOA RDATA ends in five numbers").as_chunks::<4>().0;
+    let numbers = stored.last_chunk::<20>().expect("SOA RDATA has five numbers").as_chunks::<4>().0;
     std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
 }
 
-/// The name that a key stands for below `apex`.
+/// The name of a key below `apex`, in lower case.
 pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
-    write_name(key, Case::LOWER, apex, &mut [0; _]).to_owned()
+    write_name(key, OwnerCase::LOWER, apex, &mut [0; _]).to_owned()
 }
 
-/// Writes the name that a key stands for below `apex`, with its labels in this case.
+/// Writes the name of a key below `apex`, with its labels in this case.
 #[inline]
 pub(crate) fn write_name<'o>(
     key: &[u8],
-    case: Case<'_>,
+    case: OwnerCase<'_>,
     apex: NameRef<'_>,
     out: &'o mut [u8; OWNER_BUFFER_LEN],
 ) -> NameRef<'o> {
@@ -269,5 +246,5 @@ pub(crate) fn write_name<'o>(
     case.apply(&mut out[..len]);
     let end = len + apex.wire().len();
     out[len..end].copy_from_slice(apex.wire());
-    NameRef::from_wire(&out[..end]).expect("keys are made from names")
+    NameRef::from_wire(&out[..end]).expect("keys represent valid names")
 }

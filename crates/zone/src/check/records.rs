@@ -5,13 +5,18 @@ use wire::{NameRef, Rtype};
 
 use crate::build_options::BuildOptions;
 use crate::check_list::{self, Check};
-use crate::encode::Raw;
 use crate::finding::Findings;
 use crate::rrset::ZoneNode;
+use crate::stage::StagedRecord;
 use crate::zone::Zone;
 
 /// Checks the records of one owner each by itself.
-pub(crate) fn check_records(plan: &BuildOptions<'_>, owner: NameRef<'_>, records: &[Raw<'_>], found: &mut Findings) {
+pub(crate) fn check_records(
+    plan: &BuildOptions<'_>,
+    owner: NameRef<'_>,
+    records: &[StagedRecord<'_>],
+    found: &mut Findings,
+) {
     for raw in records {
         let rule = match raw.rtype {
             Rtype::SVCB => check_service(owner, raw.rdata),

@@ -1,13 +1,13 @@
-//! How a stored RRset becomes part of a message: a copy, and a sum for each pointer.
+//! Copies stored RRsets into messages and relocates their compression pointers.
 
 use wire::Rtype;
 
-use super::{LEN, POINTS, RECORD_HEAD_LEN, Rrset, Shape, Signatures, shape, take_pointer};
+use super::{ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, Signatures, rdata_layout, split_pointer};
 
-/// The farthest a compression pointer reaches (RFC 1035 4.1.4).
+/// The greatest offset of a compression pointer (RFC 1035 4.1.4).
 pub const MAX_POINTER: usize = 0x3fff;
 
-/// Where in a message the names stand that an RRset refers to.
+/// The message offsets of the names that an RRset may point to.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageOffsets {
     /// The offset of the owner, at most [`MAX_POINTER`].
@@ -17,23 +17,23 @@ pub struct MessageOffsets {
 }
 
 impl Rrset<'_> {
-    /// Writes the records at `at` and returns where they end. There must be room for [`Self::message_len`], and what
-    /// the names of the set point to must be in the reach of pointers: see [`Self::has_compressed_names`].
+    /// Writes the records at `at` and returns their end. Requires room for [`Self::message_len`], and offsets of all names that the
+    /// set points to of at most [`MAX_POINTER`]: see [`Self::has_compressed_names`].
     #[inline]
-    pub fn write(&self, place: MessageOffsets, ttl: u32, out: &mut [u8], at: usize) -> usize {
-        let head = record_head(place.owner, self.rtype, ttl);
-        match shape(self.rtype) {
-            Shape::Fixed(4) => write_fixed::<4>(self.data, &head, out, at),
-            Shape::Fixed(_) => write_fixed::<16>(self.data, &head, out, at),
-            Shape::Opaque => write_opaque(self.data, &head, out, at),
-            Shape::NameLast(_) => self.write_name_last(place, &head, out, at),
-            Shape::TwoNames => self.write_two_names(place, &head, out, at),
+    pub fn write(&self, offsets: MessageOffsets, ttl: u32, out: &mut [u8], at: usize) -> usize {
+        let head = record_head(offsets.owner, self.rtype, ttl);
+        match rdata_layout(self.rtype) {
+            RdataLayout::Address(4) => write_addresses::<4>(self.data, &head, out, at),
+            RdataLayout::Address(_) => write_addresses::<16>(self.data, &head, out, at),
+            RdataLayout::Opaque => write_opaque(self.data, &head, out, at),
+            RdataLayout::NameLast(_) => self.write_name_last(offsets, &head, out, at),
+            RdataLayout::TwoNames => self.write_two_names(offsets, &head, out, at),
         }
     }
 
     #[inline]
-    fn write_name_last(&self, place: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
-        let bases = [place.apex as u16, place.owner as u16, start as u16, 0];
+    fn write_name_last(&self, offsets: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
+        let bases = [offsets.apex as u16, offsets.owner as u16, start as u16, 0];
         let (mut at, mut rest) = (start, self.data);
         while let Some((word, more)) = rest.split_first_chunk::<2>() {
             let word = u16::from_be_bytes(*word);
@@ -43,7 +43,7 @@ impl Rrset<'_> {
             out[at + 10..at + 12].copy_from_slice(&(word & LEN).to_be_bytes());
             out[at + RECORD_HEAD_LEN..at + RECORD_HEAD_LEN + len].copy_from_slice(rdata);
             at += RECORD_HEAD_LEN + len;
-            if word & POINTS != 0 {
+            if word & ENDS_IN_POINTER != 0 {
                 relocate(&mut out[at - 2..at], &bases);
             }
             rest = more;
@@ -51,8 +51,8 @@ impl Rrset<'_> {
         at
     }
 
-    fn write_two_names(&self, place: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
-        let bases = [place.apex as u16, place.owner as u16, start as u16, 0];
+    fn write_two_names(&self, offsets: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
+        let bases = [offsets.apex as u16, offsets.owner as u16, start as u16, 0];
         let mut at = start;
         for stored in self.stored() {
             let len = stored.bytes.len();
@@ -72,15 +72,15 @@ impl Rrset<'_> {
 }
 
 impl Signatures<'_> {
-    /// Writes the records at `at` and returns where they end; there must be room for [`Self::message_len`].
+    /// Writes the records at `at` and returns their end. Requires room for [`Self::message_len`].
     pub fn write(&self, owner: usize, ttl: u32, out: &mut [u8], at: usize) -> usize {
         write_opaque(self.data, &record_head(owner, Rtype::RRSIG, ttl), out, at)
     }
 }
 
-//----------- parts ------------------------------------------------------------
+//----------- records ----------------------------------------------------------
 
-/// Everything of a record before the length of its RDATA; the class is IN.
+/// A record up to RDLENGTH, of class IN.
 #[inline]
 fn record_head(owner: usize, rtype: Rtype, ttl: u32) -> [u8; 10] {
     let owner = (0xc000 | owner as u16).to_be_bytes();
@@ -90,7 +90,7 @@ fn record_head(owner: usize, rtype: Rtype, ttl: u32) -> [u8; 10] {
 
 /// Writes addresses of `SIZE` octets.
 #[inline]
-fn write_fixed<const SIZE: usize>(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
+fn write_addresses<const SIZE: usize>(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
     for rdata in data.as_chunks::<SIZE>().0 {
         let record = &mut out[at..at + RECORD_HEAD_LEN + SIZE];
         record[..10].copy_from_slice(head);
@@ -115,14 +115,14 @@ fn write_opaque(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> 
     at
 }
 
-/// Turns a stored pointer into one of the message.
+/// Replaces a relocatable pointer by a compression pointer of the message.
 #[inline]
 fn relocate(pointer: &mut [u8], bases: &[u16; 4]) {
-    let (kind, offset) = take_pointer([pointer[0], pointer[1]]);
-    pointer.copy_from_slice(&(0xc000 | (bases[kind as usize] + offset as u16)).to_be_bytes());
+    let (base, offset) = split_pointer([pointer[0], pointer[1]]);
+    pointer.copy_from_slice(&(0xc000 | (bases[base as usize] + offset as u16)).to_be_bytes());
 }
 
-/// Relocates the pointer that ends the name at `at`, if one does; returns where the name ends.
+/// Relocates the pointer at the end of the name at `at`, if it has one; returns the end of the name.
 fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
     loop {
         let len = rdata[at] as usize;

@@ -1,39 +1,43 @@
-//! The case of owner names (RFC 4343 4): keys are in lower case, so a node says which letters of its owner are not.
+//! The original case of owner names (RFC 4343 4). Keys are in lower case, so each node stores the case of its owner: of the labels below
+//! the apex, or of the whole apex.
 //!
-//! Two bits of its flags tell: neither is set where the owner has no upper-case letters, [`UPPER`] where it has no others,
-//! and [`MIXED`] where a bitmap follows the flags. It is about the labels below the apex; at the apex about its own.
+//! | flags of the node | owner | stored |
+//! | --- | --- | --- |
+//! | none | no upper-case letters | nothing |
+//! | `UPPER` | no lower-case letters | nothing |
+//! | `MIXED` | both | length (u8) and a bitmap after the flags |
 
-/// All letters of the labels are in upper case.
+/// All letters are in upper case.
 pub(crate) const UPPER: u8 = 8;
-/// Some letters are, as a bitmap says: length u8 | a bit for each octet of the labels' wire form, the first one in the
-/// highest bit, up to the last octet of bits that are not all zero.
+/// Some letters are in upper case. The bitmap has one bit per octet of the labels' wire form, most significant bit first, without
+/// trailing zero octets.
 pub(crate) const MIXED: u8 = 16;
 
-/// Which letters of some labels are in upper case.
+/// The case of an owner: which of its letters are in upper case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Case<'b> {
+pub(crate) struct OwnerCase<'b> {
     flags: u8,
     bitmap: &'b [u8],
 }
 
-impl<'b> Case<'b> {
-    /// No letter is.
-    pub(crate) const LOWER: Case<'static> = Case { flags: 0, bitmap: &[] };
+impl<'b> OwnerCase<'b> {
+    /// No upper-case letters.
+    pub(crate) const LOWER: OwnerCase<'static> = OwnerCase { flags: 0, bitmap: &[] };
 
-    /// What stands at the beginning of `bytes` with these flags, of which others are ignored; and what stands behind it.
+    /// Reads the case from the flags (others are ignored) and the start of `bytes`; returns it with the rest of `bytes`.
     #[inline]
-    pub(crate) fn read(flags: u8, bytes: &'b [u8]) -> (Case<'b>, &'b [u8]) {
+    pub(crate) fn read(flags: u8, bytes: &'b [u8]) -> (OwnerCase<'b>, &'b [u8]) {
         let len = if flags & MIXED == 0 { 0 } else { 1 + usize::from(bytes[0]) };
         let (stored, rest) = bytes.split_at(len);
-        (Case { flags: flags & (UPPER | MIXED), bitmap: stored.get(1..).unwrap_or_default() }, rest)
+        (OwnerCase { flags: flags & (UPPER | MIXED), bitmap: stored.get(1..).unwrap_or_default() }, rest)
     }
 
-    /// The flags that stand for it.
+    /// The flags of this case.
     pub(crate) fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// Appends what its flags do not say.
+    /// Appends the stored bitmap, if there is one.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
         if self.flags & MIXED != 0 {
             out.push(self.bitmap.len() as u8);
@@ -41,7 +45,7 @@ impl<'b> Case<'b> {
         }
     }
 
-    /// Gives labels in lower case this case.
+    /// Applies this case to lower-case labels.
     #[inline]
     pub(crate) fn apply(&self, labels: &mut [u8]) {
         if self.flags & UPPER != 0 {
@@ -55,16 +59,16 @@ impl<'b> Case<'b> {
     }
 }
 
-/// The bit of the bitmap's octet that stands for the octet `at` of the labels.
+/// The bit for octet `at` of the labels, in its octet of the bitmap.
 fn bit(at: usize) -> u8 {
     0x80 >> (at % 8)
 }
 
-/// Appends the case of the labels of `owner` below an apex of `apex_len` octets, or of the apex itself; returns the flags.
+/// Appends the case of `owner`, which ends in an apex of `apex_len` octets, and returns its flags.
 #[inline]
 pub(crate) fn append_of(owner: &[u8], apex_len: usize, out: &mut Vec<u8>) -> u8 {
     let labels = if owner.len() == apex_len { owner } else { &owner[..owner.len() - apex_len] };
-    // Length octets are at most 63 and so no letters. Eight octets at a time, as every owner of a zone comes this way.
+    // Length octets are at most 63, so never letters. Eight octets at a time: this runs for every owner of a zone.
     let (eights, rest) = labels.as_chunks::<8>();
     let has_upper_case = |octets: &[u8]| octets.iter().fold(false, |any, octet| any | octet.is_ascii_uppercase());
     let is_cased = eights.iter().any(|eight| has_upper_case(eight)) || has_upper_case(rest);
@@ -86,7 +90,7 @@ fn append_upper(labels: &[u8], out: &mut Vec<u8>) -> u8 {
     MIXED
 }
 
-/// Gives labels in lower case the case that a node's value has for them.
+/// Applies the case stored in a node's value to lower-case labels.
 #[inline]
 pub(crate) fn apply(value: &[u8], labels: &mut [u8]) {
     if value[0] & (UPPER | MIXED) != 0 {
@@ -96,10 +100,10 @@ pub(crate) fn apply(value: &[u8], labels: &mut [u8]) {
 
 #[cold]
 fn apply_stored(value: &[u8], labels: &mut [u8]) {
-    Case::read(value[0], &value[1..]).0.apply(labels);
+    OwnerCase::read(value[0], &value[1..]).0.apply(labels);
 }
 
-/// The rest of a node's value behind its flags and its case.
+/// The RRsets of a node's value, after its flags and its case.
 #[inline]
 pub(crate) fn skip(value: &[u8]) -> &[u8] {
     if value[0] & MIXED == 0 { &value[1..] } else { skip_bitmap(value) }
@@ -115,7 +119,7 @@ mod tests {
     use super::*;
     use wire::Name;
 
-    /// The case of a name below `example.`, or of that, written and read again; and what was written of it.
+    /// The name, at or below `example.`, with its case encoded and decoded, and the encoded form.
     fn round_trip(text: &str) -> (String, Vec<u8>) {
         let name: Name = text.parse().expect("a good name");
         let mut value = vec![0];
@@ -123,7 +127,7 @@ mod tests {
         let len = value.len();
         value.extend_from_slice(b"rest");
         assert_eq!(skip(&value), b"rest");
-        let (case, rest) = Case::read(value[0], &value[1..]);
+        let (case, rest) = OwnerCase::read(value[0], &value[1..]);
         assert_eq!(rest, b"rest");
         let mut again = vec![7 | case.flags()];
         case.append(&mut again);
@@ -135,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn names_without_upper_case_letters_or_without_lower_case_ones_cost_nothing() {
+    fn names_in_one_case_take_no_space() {
         for (text, flags) in [("example.", 0), ("a-1.b.example.", 0), ("EXAMPLE.", UPPER), ("A-1.B.example.", UPPER)] {
             assert_eq!(round_trip(text), (text.to_string(), vec![7 | flags]));
         }
     }
 
     #[test]
-    fn the_case_of_other_names_is_kept_letter_for_letter() {
+    fn mixed_case_is_kept_letter_by_letter() {
         for text in ["ExamplE.", "wWw.example.", "\\000A.\\200b.example.", "*.Sub.example.", "a.b.c.D.example."] {
             assert_eq!(round_trip(text).0, text);
         }

@@ -1,0 +1,223 @@
+//! Encoding: from the records of an owner to the stored form of [`rrset`](super).
+
+use wire::{NameRef, Rtype};
+
+use super::compression::{NameCompressor, SplitName};
+use super::{COUNT, INTERNED, RECORD_HEAD_LEN, RdataLayout, SIGNED, rdata_layout};
+use crate::intern::Interner;
+use crate::owner_case::OwnerCase;
+use crate::stage::StagedRecord;
+
+/// Encodes nodes, reusing its buffers.
+pub(crate) struct NodeEncoder<'e> {
+    interner: &'e Interner<'e>,
+    apex_len: usize,
+    out: Vec<u8>,
+    rrset: RrsetEncoder,
+}
+
+impl<'e> NodeEncoder<'e> {
+    pub(crate) fn new(interner: &'e Interner<'e>, apex: NameRef<'_>) -> NodeEncoder<'e> {
+        NodeEncoder { interner, apex_len: apex.wire().len(), out: Vec::new(), rrset: RrsetEncoder::default() }
+    }
+
+    /// The stored form of all `records` of `owner`, which has its original case. Sorts the records.
+    pub(crate) fn encode(
+        &mut self,
+        owner: NameRef<'_>,
+        case: OwnerCase<'_>,
+        flags: u8,
+        records: &mut [StagedRecord<'_>],
+    ) -> &[u8] {
+        self.out.clear();
+        self.out.push(flags | case.flags());
+        case.append(&mut self.out);
+        // RFC 4592 3.3.1: records of a wildcard are synthesized with another owner, so they must not point to this one.
+        let base_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
+        let owner = SplitName::new(&owner.wire()[owner.wire().len() - base_len..]);
+        records.sort_unstable_by_key(|record| (record.set_rtype(), record.rtype == Rtype::RRSIG));
+        for set in records.chunk_by_mut(|a, b| a.set_rtype() == b.set_rtype()) {
+            let signatures = set.iter().position(|record| record.rtype == Rtype::RRSIG).unwrap_or(set.len());
+            let (data, signatures) = set.split_at_mut(signatures);
+            self.write_rrset(&owner, data, signatures);
+        }
+        &self.out
+    }
+
+    fn write_rrset(
+        &mut self,
+        owner: &SplitName<'_>,
+        records: &mut [StagedRecord<'_>],
+        signatures: &mut [StagedRecord<'_>],
+    ) {
+        // RFC 2181 5.2: records of a set with different TTLs all get the lowest one.
+        let Some(ttl) =
+            records.iter().map(|record| record.ttl).min().or(signatures.iter().map(|record| record.ttl).min())
+        else {
+            return;
+        };
+        let rtype = records.first().map_or_else(|| signatures[0].set_rtype(), |record| record.rtype);
+        let records = sort_and_dedup(rtype, records);
+        self.rrset.encode(rtype, owner, self.apex_len, records);
+        let interned = self.rrset.is_worth_interning(rtype).then(|| self.interner.rrset(&self.rrset.data)).flatten();
+        self.write_head(rtype, ttl, records.len(), interned.is_some(), !signatures.is_empty());
+        match interned {
+            Some(number) => self.out.extend_from_slice(&number.to_le_bytes()[..3]),
+            None => {
+                if !matches!(rdata_layout(rtype), RdataLayout::Address(_)) {
+                    write_length(self.rrset.data.len(), &mut self.out);
+                }
+                self.out.extend_from_slice(&self.rrset.data);
+            }
+        }
+        self.write_signatures(signatures);
+    }
+
+    fn write_head(&mut self, rtype: Rtype, ttl: u32, count: usize, interned: bool, signed: bool) {
+        match u8::try_from(rtype.0) {
+            Ok(code) if code < 255 => self.out.push(code),
+            _ => {
+                self.out.push(255);
+                self.out.extend_from_slice(&rtype.0.to_le_bytes());
+            }
+        }
+        match self.interner.ttl(ttl) {
+            Some(number) => self.out.push(number),
+            None => {
+                self.out.push(255);
+                self.out.extend_from_slice(&ttl.to_le_bytes());
+            }
+        }
+        let flags = if interned { INTERNED } else { 0 } | if signed { SIGNED } else { 0 };
+        if count < usize::from(COUNT) {
+            self.out.push(flags | count as u8);
+        } else {
+            self.out.push(flags | COUNT);
+            self.out.extend_from_slice(&(count as u32).to_le_bytes());
+        }
+    }
+
+    fn write_signatures(&mut self, signatures: &mut [StagedRecord<'_>]) {
+        if signatures.is_empty() {
+            return;
+        }
+        let signatures = sort_and_dedup(Rtype::RRSIG, signatures);
+        write_length(signatures.len(), &mut self.out);
+        write_length(signatures.iter().map(|record| 2 + record.rdata.len()).sum(), &mut self.out);
+        for record in signatures {
+            self.out.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
+            self.out.extend_from_slice(record.rdata);
+        }
+    }
+}
+
+/// Sorts the records of a set and removes duplicates (RFC 2181 5): the order in the file does not matter. Records that end in a name
+/// are in canonical order of the names, so that lookups of name server addresses move forward through the tree.
+fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [StagedRecord<'r>]) -> &'s [StagedRecord<'r>] {
+    if records.len() < 2 {
+        return records;
+    }
+    let compare = |a: &StagedRecord<'_>, b: &StagedRecord<'_>| match rdata_layout(rtype) {
+        RdataLayout::NameLast(skip) => {
+            let [x, y] = [a, b].map(|record| NameRef::from_wire(&record.rdata[skip..]).expect("RDATA is checked"));
+            x.canonical_cmp(y).then_with(|| a.rdata[..skip].cmp(&b.rdata[..skip]))
+        }
+        // The numbers after the names decide first: two SOA records that differ only in the case of names are equal.
+        RdataLayout::TwoNames => {
+            let [(x, x_numbers), (y, y_numbers)] = [a, b].map(|record| two_names(record.rdata));
+            x_numbers.cmp(y_numbers).then_with(|| x.to_ascii_lowercase().cmp(&y.to_ascii_lowercase()))
+        }
+        _ => a.rdata.cmp(b.rdata),
+    };
+    records.sort_unstable_by(compare);
+    let mut kept = 1;
+    for index in 1..records.len() {
+        if compare(&records[index], &records[kept - 1]).is_ne() {
+            records[kept] = records[index];
+            kept += 1;
+        }
+    }
+    &records[..kept]
+}
+
+/// Splits RDATA after its two leading names.
+fn two_names(rdata: &[u8]) -> (&[u8], &[u8]) {
+    let len = |at: usize| NameRef::from_wire(&rdata[at..]).expect("RDATA is checked").wire().len();
+    rdata.split_at(len(0) + len(len(0)))
+}
+
+fn write_length(len: usize, out: &mut Vec<u8>) {
+    match u8::try_from(len) {
+        Ok(len) if len < 255 => out.push(len),
+        _ => {
+            out.push(255);
+            out.extend_from_slice(&(len as u32).to_le_bytes());
+        }
+    }
+}
+
+//----------- RrsetEncoder -----------------------------------------------------
+
+/// Encodes the data of one RRset.
+#[derive(Default)]
+struct RrsetEncoder {
+    data: Vec<u8>,
+    compressor: NameCompressor,
+    /// The length of the records so far in a message.
+    message_len: usize,
+}
+
+impl RrsetEncoder {
+    fn encode(&mut self, rtype: Rtype, owner: &SplitName<'_>, apex_len: usize, records: &[StagedRecord<'_>]) {
+        self.data.clear();
+        self.compressor.clear();
+        self.message_len = 0;
+        for record in records {
+            match rdata_layout(rtype) {
+                RdataLayout::Address(_) => self.data.extend_from_slice(record.rdata),
+                RdataLayout::Opaque => {
+                    self.data.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
+                    self.data.extend_from_slice(record.rdata);
+                }
+                RdataLayout::NameLast(skip) => {
+                    self.push_names(owner, apex_len, record.rdata, skip, 1, records.len());
+                }
+                RdataLayout::TwoNames => self.push_names(owner, apex_len, record.rdata, 0, 2, records.len()),
+            }
+        }
+    }
+
+    /// Appends RDATA that has `names` names after the first `skip` octets.
+    fn push_names(
+        &mut self,
+        owner: &SplitName<'_>,
+        apex_len: usize,
+        rdata: &[u8],
+        skip: usize,
+        names: usize,
+        count: usize,
+    ) {
+        let start = self.data.len();
+        self.data.extend_from_slice(&[0, 0]);
+        self.data.extend_from_slice(&rdata[..skip]);
+        let mut rest = &rdata[skip..];
+        let mut flags = 0;
+        for _ in 0..names {
+            let name = NameRef::from_wire(rest).expect("RDATA is checked").wire();
+            let message_offset = self.message_len + RECORD_HEAD_LEN + self.data.len() - start - 2;
+            let is_target = count * names > 1;
+            flags = self.compressor.push(owner, apex_len, name, message_offset, is_target, &mut self.data);
+            rest = &rest[name.len()..];
+        }
+        self.data.extend_from_slice(rest);
+        let len = self.data.len() - start - 2;
+        self.data[start..start + 2].copy_from_slice(&(flags | len as u16).to_be_bytes());
+        self.message_len += RECORD_HEAD_LEN + len;
+    }
+
+    /// Whether to intern the set: only types that recur on many owners, and only if the number is shorter than the data.
+    fn is_worth_interning(&self, rtype: Rtype) -> bool {
+        const RECURRING: [Rtype; 6] = [Rtype::NS, Rtype::MX, Rtype::TXT, Rtype::HTTPS, Rtype::SVCB, Rtype::CNAME];
+        self.data.len() > 8 && RECURRING.contains(&rtype)
+    }
+}
