@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use answer::cookie::CookieSecrets;
+use answer::CookieSecrets;
 use answer::{Acl, ZoneState, AnswerConfig, Served, Transport};
 use libfuzzer_sys::fuzz_target;
 use wire::message::{Message, Rcode};

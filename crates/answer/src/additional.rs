@@ -1,17 +1,18 @@
-//! Addresses that a client will want next: of mail exchangers, servers and services that stand in the same zone.
+//! Additional section: the addresses of the names in NS, MX, SRV, SVCB and HTTPS records, as far as the zone has them.
 
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::canonical_key::CanonicalKey;
-use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
+use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
 
-use crate::message::{Message, Section};
+use crate::message_writer::{MessageWriter, Section};
+use crate::name_writer::OwnerName;
 use crate::qname::Qname;
 
-/// How many records of a set are looked at: more addresses than of so many names fit in few messages.
+/// How many records of an RRset get addresses: few messages have room for those of more.
 const MAX_TARGETS: usize = 32;
 
-/// Adds the addresses of the names that `rrset`, written at `at`, points to, as far as they fit (RFC 1035 3.3, RFC 2782,
+/// Adds the addresses of the targets of `rrset`, written at `at`, as far as they fit (RFC 1035 3.3, RFC 2782,
 /// RFC 9460 4.2).
 #[inline]
 pub(crate) fn add_addresses(
@@ -21,105 +22,107 @@ pub(crate) fn add_addresses(
     dnssec: bool,
     qname: &Qname,
     key: &mut CanonicalKey,
-    message: &mut Message<'_>,
+    message: &mut MessageWriter<'_>,
 ) {
     if !matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV | Rtype::SVCB | Rtype::HTTPS) {
         return;
     }
     let apex = qname.offset(zone.apex_labels());
-    let mut addresses = Addresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], count: 0 };
+    let mut addresses = TargetAddresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], count: 0 };
     match rrset.rtype {
-        Rtype::NS | Rtype::MX => addresses.of_compressed(rrset, at),
-        // RFC 2782: three numbers, then the target.
-        Rtype::SRV => addresses.of_opaque(rrset, at, 6, qname),
+        Rtype::NS | Rtype::MX => addresses.add_compressed(rrset, at),
+        // RFC 2782: priority, weight and port, then the target.
+        Rtype::SRV => addresses.add_uncompressed(rrset, at, 6, qname),
         // RFC 9460 2.2: the priority, then the target.
-        _ => addresses.of_opaque(rrset, at, 2, qname),
+        _ => addresses.add_uncompressed(rrset, at, 2, qname),
     }
 }
 
-/// The addresses of the targets of one set, each once (RFC 2181 5).
-struct Addresses<'a, 'o> {
+/// Adds the addresses of the targets of one RRset, each once (RFC 2181 5).
+struct TargetAddresses<'a, 'o> {
     zone: &'a Zone,
-    /// Where the apex stands in the message.
+    /// Where the message has the apex.
     apex: usize,
     dnssec: bool,
     key: &'a mut CanonicalKey,
-    message: &'a mut Message<'o>,
-    /// What was added: the address in memory of the first set of each target.
+    message: &'a mut MessageWriter<'o>,
+    /// The targets whose addresses were added, by the memory address of their first RRset.
     added: [usize; MAX_TARGETS],
     count: usize,
 }
 
-impl Addresses<'_, '_> {
-    fn of_compressed(&mut self, rrset: &Rrset<'_>, at: usize) {
+impl TargetAddresses<'_, '_> {
+    fn add_compressed(&mut self, rrset: &Rrset<'_>, at: usize) {
         let mut target = None;
         for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
             let target = target.get_or_insert_with(Qname::new);
-            if target.read_written(self.message.out, at + offset).is_some() {
+            if target.read_compressed(self.message.out, at + offset).is_some() {
                 self.add(target.wire(), at + offset);
             }
         }
     }
 
-    /// Of names that stand behind `skip` octets of the RDATA.
-    fn of_opaque(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize, qname: &Qname) {
-        let mut owner = at + RECORD_HEAD_LEN + skip;
+    /// For targets that follow `skip` octets of the RDATA.
+    fn add_uncompressed(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize, qname: &Qname) {
+        let mut target_at = at + RECORD_HEAD_LEN + skip;
         for rdata in rrset.opaque().take(MAX_TARGETS) {
             match (rrset.rtype, rdata) {
-                (Rtype::SRV, _) => self.add(&rdata[skip..], owner),
-                // RFC 9460 2.5.1, 2.5.2: the target "." is the owner itself, or for an alias nothing at all.
+                (Rtype::SRV, _) => self.add(&rdata[skip..], target_at),
+                // RFC 9460 2.5.1, 2.5.2: the target "." is the owner in ServiceMode, and nothing in AliasMode.
                 (_, [0, 0, 0, ..]) => {}
                 (_, [_, _, 0, ..]) => self.add(qname.wire(), qname.offset(qname.labels())),
-                _ => self.add(&rdata[skip..], owner),
+                _ => self.add(&rdata[skip..], target_at),
             }
-            owner += RECORD_HEAD_LEN + rdata.len();
+            target_at += RECORD_HEAD_LEN + rdata.len();
         }
     }
 
-    /// Adds the addresses of the name that `target` begins with, which stands at `owner` of the message.
-    fn add(&mut self, target: &[u8], owner: usize) {
+    /// Adds the addresses of the name that `target` starts with; the message has it at `target_at`.
+    fn add(&mut self, target: &[u8], target_at: usize) {
         let Ok(name) = NameRef::from_wire(target) else { return };
-        if owner > MAX_POINTER || !name.is_at_or_below(self.zone.apex()) {
+        if !name.is_at_or_below(self.zone.apex()) {
             return;
         }
         self.key.set(name.wire(), self.zone.apex().wire().len());
         let Some(node) = self.zone.get(self.key.as_bytes()) else { return };
-        let Some(first) = address_sets(&node).next() else { return };
+        let Some(first) = address_rrsets(&node).next() else { return };
         if self.added[..self.count].contains(&first.address()) {
             return;
         }
         self.added[self.count] = first.address();
         self.count += 1;
-        // What does not fit is left out: RFC 2181 9 keeps TC for what was asked.
-        push_addresses(&node, MessageOffsets { owner, apex: self.apex }, self.dnssec, self.message);
+        // RFC 2181 9: addresses that do not fit are left out, without TC.
+        push_addresses(&node, MessageOffsets { owner: target_at, apex: self.apex }, self.dnssec, self.message);
     }
 }
 
-/// Adds the addresses of a node to the additional section; returns whether all of it fits, signatures included.
+/// Adds the addresses of a node to the additional section; returns whether they all fit, signatures included.
 ///
-/// RFC 4035 3.1.1: with their signatures if the zone is their authority; without where those do not fit.
+/// RFC 4035 3.1.1: with signatures if the zone is authoritative for them; without where those do not fit.
 pub(crate) fn push_addresses(
     node: &ZoneNode<'_>,
     place: MessageOffsets,
     dnssec: bool,
-    message: &mut Message<'_>,
+    message: &mut MessageWriter<'_>,
 ) -> bool {
     let signatures = dnssec && !node.is_occluded() && !node.is_cut();
-    let mut is_complete = true;
-    for rrset in address_sets(node) {
-        let mut push = |signatures| message.push(Section::Additional, &rrset, rrset.ttl, place, signatures).is_ok();
+    let mut all_fit = true;
+    let mut owner = OwnerName::at(place);
+    for rrset in address_rrsets(node) {
+        let mut push =
+            |signatures| message.push(Section::Additional, &rrset, rrset.ttl, &mut owner, signatures).is_ok();
         if !push(signatures) {
-            is_complete = false;
+            all_fit = false;
             if signatures {
                 push(false);
             }
         }
     }
-    is_complete
+    all_fit
 }
 
-/// RFC 6672 2.4: what stands below a DNAME is no address of its name.
-pub(crate) fn address_sets<'z>(node: &ZoneNode<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
+/// The A and AAAA RRsets of a node; none below a DNAME (RFC 6672 2.4).
+fn address_rrsets<'z>(node: &ZoneNode<'z>) -> impl Iterator<Item = Rrset<'z>> + use<'z> {
     let is_hidden = node.is_below_dname();
     node.rrsets().filter(move |rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA) && rrset.count > 0 && !is_hidden)
 }

@@ -1,31 +1,37 @@
-//! Class CHAOS: who and what this server is, for those who may know (RFC 4892).
+//! Class CHAOS: the server's version and identity (RFC 4892).
 
-use wire::Rtype;
+use wire::message::Rcode;
+use wire::{Class, Rtype};
+use zone::rrset::MessageOffsets;
 
-use crate::lookup::{NOERROR, Outcome, REFUSED};
-use crate::message::{Message, Section};
+use crate::config::AnswerConfig;
+use crate::message_writer::{MessageWriter, Section};
+use crate::name_writer::OwnerName;
 use crate::qname::Qname;
-use crate::served::AnswerConfig;
+use crate::response_status::ResponseStatus;
 
-/// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind` where the configuration has a text.
-pub(crate) fn answer(config: &AnswerConfig, qname: &Qname, qtype: Rtype, message: &mut Message<'_>) -> Outcome {
+/// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind` if the configuration has a text for it.
+pub(crate) fn answer(
+    config: &AnswerConfig,
+    qname: &Qname,
+    qtype: Rtype,
+    message: &mut MessageWriter<'_>,
+) -> ResponseStatus {
     let text = match qname.wire() {
         b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => &config.version,
         b"\x02id\x06server\x00" | b"\x08hostname\x04bind\x00" => &config.identity,
         _ => &None,
     };
-    let Some(text) = text else { return Outcome::empty(REFUSED) };
+    let Some(text) = text else { return ResponseStatus::empty(Rcode::REFUSED) };
     if matches!(qtype, Rtype::TXT | Rtype::ANY) {
         let mut rdata = [0; 256];
         let len = text.len().min(255);
         rdata[0] = len as u8;
         rdata[1..1 + len].copy_from_slice(&text[..len]);
-        let at = message.at;
-        let owner = qname.offset(qname.labels());
-        match message.push_raw(Section::Answer, owner, Rtype::TXT, 0, &rdata[..1 + len]) {
-            Ok(()) => message.out[at + 4..at + 6].copy_from_slice(&[0, 3]),
-            Err(_) => message.truncated = true,
-        }
+        let asked = qname.offset(qname.labels());
+        let mut owner = OwnerName::at(MessageOffsets { owner: asked, apex: asked });
+        let pushed = message.push_record(Section::Answer, &mut owner, Class::CH, Rtype::TXT, 0, &rdata[..1 + len]);
+        message.truncated = pushed.is_err();
     }
-    Outcome { rcode: NOERROR, authoritative: true, alike_len: qname.wire().len() as u8 }
+    ResponseStatus { rcode: Rcode::NOERROR, authoritative: true, rrl_suffix_len: qname.wire().len() as u8 }
 }

@@ -1,11 +1,11 @@
-//! Server cookies (RFC 7873) in the interoperable form of RFC 9018.
+//! DNS cookies (RFC 7873): server cookies in the interoperable form of RFC 9018.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher24;
 
-/// The secrets: cookies are made with the first and taken from all, so that secrets can be rolled (RFC 9018 5).
+/// The server secrets: the first makes cookies, all of them validate cookies, for rollover (RFC 9018 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CookieSecrets(pub Vec<[u8; 16]>);
 
@@ -14,13 +14,13 @@ pub type ClientCookie = [u8; 8];
 /// A server cookie.
 pub type ServerCookie = [u8; 16];
 
-/// RFC 9018 4.3: cookies from the last hour are good, and such as are at most five minutes ahead.
+/// RFC 9018 4.3: cookies are valid for an hour, and up to five minutes before their time.
 const MAX_AGE_S: u32 = 3600;
 const MAX_AHEAD_S: u32 = 300;
 
 impl CookieSecrets {
-    /// The cookie for a client at this time, in seconds since 1970 (RFC 9018 4.1 to 4.4).
-    pub fn make(&self, client: &ClientCookie, peer: IpAddr, now_s: u32) -> ServerCookie {
+    /// The server cookie for a client at this time, in seconds since 1970 (RFC 9018 4.1 to 4.4).
+    pub fn server_cookie(&self, client: &ClientCookie, peer: IpAddr, now_s: u32) -> ServerCookie {
         let mut cookie = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         cookie[4..8].copy_from_slice(&now_s.to_be_bytes());
         if let Some(secret) = self.0.first() {
@@ -30,11 +30,11 @@ impl CookieSecrets {
         cookie
     }
 
-    /// Whether this server, or one with the same secrets, made the cookie for this client not long ago.
-    pub fn accept(&self, client: &ClientCookie, server: &[u8], peer: IpAddr, now_s: u32) -> bool {
+    /// Whether a server with one of these secrets made the cookie for this client, and it has not expired.
+    pub fn is_valid(&self, client: &ClientCookie, server: &[u8], peer: IpAddr, now_s: u32) -> bool {
         let Ok(server) = ServerCookie::try_from(server) else { return false };
         let time = u32::from_be_bytes([server[4], server[5], server[6], server[7]]);
-        // Serial number arithmetic (RFC 1982), so that the year 2106 passes unnoticed.
+        // Serial number arithmetic (RFC 1982), which survives the year 2106.
         let age_s = now_s.wrapping_sub(time) as i32;
         let is_fresh = age_s <= MAX_AGE_S as i32 && age_s >= -(MAX_AHEAD_S as i32);
         server[0] == 1
@@ -64,7 +64,7 @@ mod tests {
 
     /// RFC 9018 appendix A.1 and the renewed cookie of A.4.
     #[test]
-    fn cookies_are_those_of_rfc_9018_appendix_a() {
+    fn rfc_9018_appendix_a_test_vectors() {
         for (secret, client, peer, time, cookie) in [
             (
                 "e5e973e5a6b2a43f48e7dc849e37bfcf",
@@ -83,23 +83,23 @@ mod tests {
         ] {
             let secrets = CookieSecrets(vec![hex(secret)]);
             let peer = peer.parse().expect("an address");
-            assert_eq!(secrets.make(&hex(client), peer, time), hex::<16>(cookie));
-            assert!(secrets.accept(&hex(client), &hex::<16>(cookie), peer, time));
+            assert_eq!(secrets.server_cookie(&hex(client), peer, time), hex::<16>(cookie));
+            assert!(secrets.is_valid(&hex(client), &hex::<16>(cookie), peer, time));
         }
     }
 
     #[test]
-    fn old_foreign_and_forged_cookies_are_refused() {
+    fn expired_foreign_and_forged_cookies_are_invalid() {
         let (old, new) = (CookieSecrets(vec![[1; 16]]), CookieSecrets(vec![[2; 16], [1; 16]]));
         let peer = "192.0.2.1".parse().expect("an address");
-        let cookie = old.make(&[7; 8], peer, 10_000);
-        assert!(new.accept(&[7; 8], &cookie, peer, 10_000 + MAX_AGE_S), "a secret that is rolled out still counts");
-        assert!(!new.accept(&[7; 8], &cookie, peer, 10_001 + MAX_AGE_S));
-        assert!(new.accept(&[7; 8], &cookie, peer, 10_000 - MAX_AHEAD_S));
-        assert!(!new.accept(&[7; 8], &cookie, peer, 9_999 - MAX_AHEAD_S));
-        assert!(!new.accept(&[8; 8], &cookie, peer, 10_000));
-        assert!(!new.accept(&[7; 8], &cookie, "192.0.2.2".parse().expect("an address"), 10_000));
-        assert!(!CookieSecrets(vec![[2; 16]]).accept(&[7; 8], &cookie, peer, 10_000));
-        assert!(!new.accept(&[7; 8], &cookie[..15], peer, 10_000));
+        let cookie = old.server_cookie(&[7; 8], peer, 10_000);
+        assert!(new.is_valid(&[7; 8], &cookie, peer, 10_000 + MAX_AGE_S), "the previous secret still validates");
+        assert!(!new.is_valid(&[7; 8], &cookie, peer, 10_001 + MAX_AGE_S));
+        assert!(new.is_valid(&[7; 8], &cookie, peer, 10_000 - MAX_AHEAD_S));
+        assert!(!new.is_valid(&[7; 8], &cookie, peer, 9_999 - MAX_AHEAD_S));
+        assert!(!new.is_valid(&[8; 8], &cookie, peer, 10_000));
+        assert!(!new.is_valid(&[7; 8], &cookie, "192.0.2.2".parse().expect("an address"), 10_000));
+        assert!(!CookieSecrets(vec![[2; 16]]).is_valid(&[7; 8], &cookie, peer, 10_000));
+        assert!(!new.is_valid(&[7; 8], &cookie[..15], peer, 10_000));
     }
 }

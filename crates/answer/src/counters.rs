@@ -1,42 +1,38 @@
-//! What a worker counts: plain numbers with one writer, added up by whoever publishes them.
+//! The counters of one worker: plain integers with one writer; the server sums them up.
 
-/// Counts since the worker began.
+use wire::message::Rcode;
+
+/// Counts since the worker started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Queries that were understood.
+    /// Well-formed queries.
     pub queries: u64,
-    /// Messages that got no answer: too short, or answers themselves.
+    /// Messages that must not be answered: too short, or responses.
     pub ignored: u64,
-    /// Answers by response code; code 15 and above share the last.
+    /// Responses by response code.
     pub rcodes: [u64; 16],
-    /// Answers with EDNS version other than 0 (BADVERS).
+    /// BADVERS responses, to EDNS versions other than 0.
     pub bad_versions: u64,
-    /// Answers with TC set because they did not fit.
+    /// Responses with TC set because something did not fit.
     pub truncated: u64,
-    /// Answers dropped by rate limits.
+    /// Responses dropped by RRL.
     pub rate_limited: u64,
-    /// Answers truncated by rate limits.
+    /// Responses truncated by RRL (slip).
     pub slipped: u64,
-    /// Zone transfers begun.
+    /// Zone transfers started.
     pub transfers: u64,
-    /// SHA-1 digests computed for NSEC3 proofs, additional iterations included: the work that one query can demand.
+    /// SHA-1 digests computed for NSEC3 proofs, additional iterations included.
     pub nsec3_digests: u64,
 }
 
 impl Counters {
     #[inline]
-    pub(crate) fn count(&mut self, rcode: u8, truncated: bool, bad_version: bool) {
+    pub(crate) fn count(&mut self, rcode: Rcode, truncated: bool) {
         self.truncated += u64::from(truncated);
-        if bad_version {
-            self.bad_versions += 1;
-        } else {
-            self.count_rcode(rcode);
+        match self.rcodes.get_mut(usize::from(rcode.0)) {
+            Some(count) => *count += 1,
+            None => self.bad_versions += 1,
         }
-    }
-
-    #[inline]
-    pub(crate) fn count_rcode(&mut self, rcode: u8) {
-        self.rcodes[usize::from(rcode & 15)] += 1;
     }
 
     /// Adds the counts of another worker.

@@ -1,43 +1,119 @@
-//! The OPT record of an answer (RFC 6891) and its options.
+//! EDNS (RFC 6891): the OPT record of a query and that of its response.
 
-use crate::message::Message;
-use crate::query::{OPT_COOKIE, OPT_ERROR, OPT_EXPIRE, OPT_KEEPALIVE, OPT_NSID, OPT_ZONE_VERSION, Query};
-use crate::served::AnswerConfig;
-use crate::{Request, Transport};
+use wire::Rtype;
+use wire::message::Rcode;
+use zone::Zone;
 
-/// What an answer says in its OPT record beyond what the client asked for.
+use crate::config::AnswerConfig;
+use crate::cookie::ClientCookie;
+use crate::extended_error::ExtendedError;
+use crate::message_writer::MessageWriter;
+use crate::request::{Request, Transport};
+
+const NSID: u16 = 3;
+const EXPIRE: u16 = 9;
+const COOKIE: u16 = 10;
+const KEEPALIVE: u16 = 11;
+const EXTENDED_ERROR: u16 = 15;
+const ZONE_VERSION: u16 = 19;
+
+//----------- queries ----------------------------------------------------------
+
+/// The OPT record of a query.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct QueryEdns<'m> {
+    pub(crate) payload: u16,
+    pub(crate) version: u8,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) wants_nsid: bool,
+    pub(crate) wants_zone_version: bool,
+    pub(crate) wants_keepalive: bool,
+    pub(crate) wants_expire: bool,
+    /// The client cookie, and the server cookie or nothing (RFC 7873 4).
+    pub(crate) cookie: Option<(ClientCookie, &'m [u8])>,
+}
+
+impl<'m> QueryEdns<'m> {
+    /// Reads an OPT record by its class, TTL and RDATA; `None` where an option is malformed.
+    pub(crate) fn read(class: u16, ttl: u32, rdata: &'m [u8]) -> Option<QueryEdns<'m>> {
+        let mut edns = QueryEdns {
+            payload: class,
+            version: (ttl >> 16) as u8,
+            dnssec_ok: ttl & 0x8000 != 0,
+            ..QueryEdns::default()
+        };
+        // RFC 6891 6.1.3: another version gets BADVERS, whatever its options look like.
+        let mut rest = if edns.version == 0 { rdata } else { &[] };
+        while !rest.is_empty() {
+            let (head, more) = rest.split_first_chunk::<4>()?;
+            let code = u16::from_be_bytes([head[0], head[1]]);
+            let (data, more) = more.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])))?;
+            edns.read_option(code, data)?;
+            rest = more;
+        }
+        Some(edns)
+    }
+
+    fn read_option(&mut self, code: u16, data: &'m [u8]) -> Option<()> {
+        match code {
+            NSID => self.wants_nsid = true,
+            // RFC 7314 3.1: empty in a query; any data is ignored.
+            EXPIRE => self.wants_expire = true,
+            // RFC 7873 5.2: the first cookie counts. 5.2.2: 8 octets, then a server cookie of 8 to 32 octets or none.
+            COOKIE if self.cookie.is_none() => {
+                let (client, server) = data.split_first_chunk::<8>()?;
+                if !(server.is_empty() || (8..=32).contains(&server.len())) {
+                    return None;
+                }
+                self.cookie = Some((*client, server));
+            }
+            KEEPALIVE => self.wants_keepalive = true,
+            // RFC 9660 3.1: empty in a query.
+            ZONE_VERSION if data.is_empty() => self.wants_zone_version = true,
+            ZONE_VERSION => return None,
+            // RFC 6891 6.1.2: unknown options are ignored.
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+//----------- responses --------------------------------------------------------
+
+/// What the OPT record of a response says about the answer.
 #[derive(Default)]
-pub(crate) struct Extended {
-    /// RFC 8914: the code of an extended error.
-    pub(crate) error: Option<u16>,
-    /// RFC 9660: how many labels the apex of the zone has, and its serial.
+pub(crate) struct ResponseEdns {
+    pub(crate) error: Option<ExtendedError>,
+    /// RFC 9660: the label count of the zone's apex, and its serial.
     pub(crate) zone_version: Option<(u8, u32)>,
-    /// RFC 7314: how many seconds a secondary may serve the zone, which here is a primary's.
+    /// RFC 7314: the zone's EXPIRE time in seconds; this server is a primary.
     pub(crate) expire_s: Option<u32>,
 }
 
-/// RFC 8914 4.15: the server cannot answer yet.
-pub(crate) const NOT_READY: u16 = 14;
-/// RFC 8914 4.21: asked for what it has no authority over.
-pub(crate) const NOT_AUTHORITATIVE: u16 = 20;
-/// RFC 8914 4.25: the data of the zone makes no answer.
-pub(crate) const INVALID_DATA: u16 = 24;
-/// RFC 9276 6: the NSEC3 iterations of the zone cost too much.
-pub(crate) const NSEC3_ITERATIONS: u16 = 27;
+impl ResponseEdns {
+    /// Sets what the query wants to know about the zone that answers.
+    #[inline]
+    pub(crate) fn describe(&mut self, zone: &Zone, qtype: Rtype, edns: &QueryEdns<'_>) {
+        self.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
+        // RFC 7314 2: in responses to queries for SOA, AXFR and IXFR.
+        let is_about_zone = matches!(qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
+        self.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
+    }
+}
 
-/// An OPT record without options.
+/// The length of an OPT record without options.
 const OPT_LEN: usize = 11;
-/// The code and length of an option.
+/// The length of an option's code and length.
 const OPTION_HEAD_LEN: usize = 4;
-const COOKIE_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
+const COOKIE_OPTION_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
 
-/// How many octets the OPT record must be able to take: errors are left out where they do not fit.
+/// The octets to reserve for the OPT record. Extended errors are not counted: they are left out where they do not fit.
 #[inline]
-pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, query: &Query<'_>) -> usize {
-    let Some(edns) = &query.edns else { return 0 };
+pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, edns: Option<&QueryEdns<'_>>) -> usize {
+    let Some(edns) = edns else { return 0 };
     let mut len = OPT_LEN;
     if edns.cookie.is_some() && config.cookies.is_some() {
-        len += COOKIE_LEN;
+        len += COOKIE_OPTION_LEN;
     }
     if edns.wants_nsid && !config.nsid.is_empty() {
         len += OPTION_HEAD_LEN + config.nsid.len();
@@ -54,48 +130,46 @@ pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, query: &
     len
 }
 
-/// Adds the OPT record; the response code is in the header already.
-// Always: it stands on the way of nearly every answer, and rare ones call it too.
+/// Adds the OPT record with the upper bits of `rcode`; the header has the lower ones.
+// Nearly every response comes through here: inlined even though rare callers share it.
 #[inline(always)]
 pub(crate) fn write_opt(
-    message: &mut Message<'_>,
+    message: &mut MessageWriter<'_>,
     config: &AnswerConfig,
     request: &Request<'_>,
-    query: &Query<'_>,
-    extended: &Extended,
+    edns: &QueryEdns<'_>,
+    rcode: Rcode,
+    response: &ResponseEdns,
 ) {
-    let Some(edns) = &query.edns else { return };
     let start = message.at;
     let payload = config.udp_payload.to_be_bytes();
-    // RFC 6891 9: BADVERS is 16, its upper bits stand here.
-    let upper = u8::from(query.has_bad_version());
     // RFC 3225 3: DO is copied.
     let flags = u8::from(edns.dnssec_ok) << 7;
-    let opt = [0, 0, 41, payload[0], payload[1], upper, 0, flags, 0, 0, 0];
+    let opt = [0, 0, 41, payload[0], payload[1], (rcode.0 >> 4) as u8, 0, flags, 0, 0, 0];
     message.out[start..start + OPT_LEN].copy_from_slice(&opt);
     message.at += OPT_LEN;
     if let (Some((client, _)), Some(secrets)) = (edns.cookie, &config.cookies) {
         let mut cookie = [0; 24];
         cookie[..8].copy_from_slice(&client);
-        cookie[8..].copy_from_slice(&secrets.make(&client, request.peer, request.now_s));
-        push_option(message, OPT_COOKIE, &cookie);
+        cookie[8..].copy_from_slice(&secrets.server_cookie(&client, request.peer, request.now_s));
+        push_option(message, COOKIE, &cookie);
     }
     if edns.wants_nsid && !config.nsid.is_empty() {
-        push_option(message, OPT_NSID, &config.nsid);
+        push_option(message, NSID, &config.nsid);
     }
     if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, request.transport) {
-        push_option(message, OPT_KEEPALIVE, &idle_ds.to_be_bytes());
+        push_option(message, KEEPALIVE, &idle_ds.to_be_bytes());
     }
-    if let Some(expire_s) = extended.expire_s {
-        push_option(message, OPT_EXPIRE, &expire_s.to_be_bytes());
+    if let Some(expire_s) = response.expire_s {
+        push_option(message, EXPIRE, &expire_s.to_be_bytes());
     }
-    if let Some((labels, serial)) = extended.zone_version {
+    if let Some((labels, serial)) = response.zone_version {
         let serial = serial.to_be_bytes();
-        // RFC 9660 2: the labels of the apex, the type SOA-SERIAL, the serial.
-        push_option(message, OPT_ZONE_VERSION, &[labels, 0, serial[0], serial[1], serial[2], serial[3]]);
+        // RFC 9660 2: the label count of the apex, the type SOA-SERIAL (0), the serial.
+        push_option(message, ZONE_VERSION, &[labels, 0, serial[0], serial[1], serial[2], serial[3]]);
     }
-    if let Some(code) = extended.error {
-        push_option(message, OPT_ERROR, &code.to_be_bytes());
+    if let Some(error) = response.error {
+        push_option(message, EXTENDED_ERROR, &(error as u16).to_be_bytes());
     }
     let len = (message.at - start - OPT_LEN) as u16;
     message.out[start + 9..start + OPT_LEN].copy_from_slice(&len.to_be_bytes());
@@ -103,7 +177,7 @@ pub(crate) fn write_opt(
 }
 
 /// Adds an option if it fits.
-fn push_option(message: &mut Message<'_>, code: u16, data: &[u8]) {
+fn push_option(message: &mut MessageWriter<'_>, code: u16, data: &[u8]) {
     if OPTION_HEAD_LEN + data.len() > message.room() {
         return;
     }
@@ -112,12 +186,4 @@ fn push_option(message: &mut Message<'_>, code: u16, data: &[u8]) {
     option[2..4].copy_from_slice(&(data.len() as u16).to_be_bytes());
     option[4..].copy_from_slice(data);
     message.at += OPTION_HEAD_LEN + data.len();
-}
-
-/// Whether the client showed a cookie of this server (RFC 7873 5.2.4): its address is not forged.
-pub(crate) fn has_good_cookie(config: &AnswerConfig, request: &Request<'_>, query: &Query<'_>) -> bool {
-    match (&config.cookies, query.edns.and_then(|edns| edns.cookie)) {
-        (Some(secrets), Some((client, server))) => secrets.accept(&client, server, request.peer, request.now_s),
-        _ => false,
-    }
 }

@@ -1,25 +1,25 @@
-//! The one published value: written by one thread, looked at once per batch by every worker.
+//! The one published value: replaced by one thread, refreshed once per batch by every worker (read-copy-update).
 //!
-//! Readers never wait for the writer and never free what they read: the [`Publisher`] keeps each value
-//! until no reader holds it and drops it on its own thread. All atomics of the data path are ordered here.
+//! Subscribers never wait for the publisher and never free a value: the [`Publisher`] keeps each value until no subscriber
+//! holds it and drops it on its own thread. All atomic operations of the data path are here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 struct Shared<T> {
-    /// Counts publications, so that a reader sees with one load whether there is news.
+    /// Counts publications: one load shows whether there is a new value.
     generation: AtomicU64,
     current: Mutex<Arc<T>>,
 }
 
-/// The writer's end.
+/// The writing end.
 pub struct Publisher<T> {
     shared: Arc<Shared<T>>,
-    /// Values that were replaced and that a reader may still hold.
+    /// Replaced values that a subscriber may still hold.
     retired: Vec<Arc<T>>,
 }
 
-/// A worker's end; make one per worker with [`Publisher::subscribe`].
+/// A reading end, one per worker; made by [`Publisher::subscribe`].
 pub struct Subscriber<T> {
     shared: Arc<Shared<T>>,
     generation: u64,
@@ -33,28 +33,28 @@ impl<T> Publisher<T> {
         Publisher { shared: Arc::new(Shared { generation: AtomicU64::new(0), current }), retired: Vec::new() }
     }
 
-    /// A further reader.
+    /// Adds a subscriber.
     pub fn subscribe(&self) -> Subscriber<T> {
         let generation = self.shared.generation.load(Ordering::Acquire);
         Subscriber { shared: self.shared.clone(), generation, value: self.current() }
     }
 
-    /// The value published now.
+    /// The current value.
     pub fn current(&self) -> Arc<T> {
         self.shared.load()
     }
 
-    /// Replaces the published value; readers see it with their next batch.
+    /// Replaces the value; subscribers see it at their next batch.
     pub fn publish(&mut self, next: T) {
         let next = Arc::new(next);
         let old = std::mem::replace(&mut *self.shared.current.lock().unwrap_or_else(PoisonError::into_inner), next);
-        // Release pairs with the Acquire in `refresh`: whoever sees the new number finds the new value.
+        // Release pairs with the Acquire in `refresh`: a subscriber that sees the new generation finds the new value.
         self.shared.generation.fetch_add(1, Ordering::Release);
         self.retired.push(old);
         self.reclaim();
     }
 
-    /// Frees replaced values that no reader holds any more; returns how many are still held.
+    /// Frees replaced values that no subscriber holds; returns how many are still held.
     pub fn reclaim(&mut self) -> usize {
         self.retired.retain(|value| Arc::strong_count(value) > 1);
         self.retired.len()
@@ -68,7 +68,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Subscriber<T> {
-    /// The newest value; one relaxed-cost load when there is no news. Call once per batch.
+    /// The current value; costs one load if there is no new one. Call it once per batch.
     pub fn refresh(&mut self) -> &Arc<T> {
         let generation = self.shared.generation.load(Ordering::Acquire);
         if generation != self.generation {
@@ -78,7 +78,7 @@ impl<T> Subscriber<T> {
         &self.value
     }
 
-    /// The value that [`Subscriber::refresh`] saw last.
+    /// The value of the last [`Subscriber::refresh`].
     pub fn last(&self) -> &Arc<T> {
         &self.value
     }
@@ -89,12 +89,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_see_news_and_the_writer_frees() {
+    fn subscribers_see_new_values_and_the_publisher_frees_old_ones() {
         let mut publisher = Publisher::new(1);
         let mut subscriber = publisher.subscribe();
         assert_eq!(**subscriber.refresh(), 1);
         publisher.publish(2);
-        assert_eq!(publisher.reclaim(), 1, "the reader has not looked yet");
+        assert_eq!(publisher.reclaim(), 1, "the subscriber has not refreshed yet");
         assert_eq!(**subscriber.refresh(), 2);
         assert_eq!(publisher.reclaim(), 0);
     }

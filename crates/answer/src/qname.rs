@@ -1,9 +1,9 @@
-//! The name that is being looked up: first that of the question, then what its aliases lead to.
+//! The name being looked up: that of the question, then the targets of its CNAME chain.
 
 use wire::{MAX_LABEL_LEN, MAX_NAME_LEN};
 use zone::rrset::MAX_POINTER;
 
-/// A name in lower case, with the places of its labels in itself and in the message where it stands.
+/// A name in lower case, with the offsets of its labels in itself and in the message.
 pub(crate) struct Qname {
     wire: [u8; MAX_NAME_LEN],
     len: usize,
@@ -14,18 +14,24 @@ pub(crate) struct Qname {
     offsets: [u16; MAX_LABELS + 1],
 }
 
-/// Labels of one octet each in 255 octets, less the root label.
+/// 255 octets hold 127 labels of one octet, and the root label.
 const MAX_LABELS: usize = 127;
-/// A name that is written without loops has fewer pointers than labels.
+/// This server writes no pointer to a pointer, so a name has at most one for each label.
 const MAX_POINTERS: usize = MAX_LABELS;
 
+impl Default for Qname {
+    fn default() -> Qname {
+        Qname::new()
+    }
+}
+
 impl Qname {
+    /// The root name.
     pub(crate) fn new() -> Qname {
-        Qname { wire: [0; MAX_NAME_LEN], len: 1, labels: 0, starts: [0; 128], offsets: [0; 128] }
+        Qname { wire: [0; MAX_NAME_LEN], len: 1, labels: 0, starts: [0; _], offsets: [0; _] }
     }
 
-    /// Reads the name at `at` of `message`, which follows no pointers: that of a question.
-    /// Returns where it ends, or `None` where it is no such name.
+    /// Reads the uncompressed name at `start` of `message`, that of a question. Returns where it ends; `None` if malformed.
     #[inline]
     pub(crate) fn read_question(&mut self, message: &[u8], start: usize) -> Option<usize> {
         let (mut at, mut labels) = (start, 0);
@@ -51,8 +57,8 @@ impl Qname {
         Some(at)
     }
 
-    /// Reads the name at `at` of a message that this server has written, following its pointers.
-    pub(crate) fn read_written(&mut self, message: &[u8], at: usize) -> Option<()> {
+    /// Reads the name at `at` of a message that this server writes, following pointers.
+    pub(crate) fn read_compressed(&mut self, message: &[u8], at: usize) -> Option<()> {
         let (mut at, mut len, mut labels, mut pointers) = (at, 0, 0, 0);
         loop {
             let octet = *message.get(at)? as usize;
@@ -89,19 +95,19 @@ impl Qname {
         &self.wire[..self.len]
     }
 
-    /// How many labels it has, without the root label.
+    /// The label count, without the root label.
     #[inline]
     pub(crate) fn labels(&self) -> usize {
         self.labels
     }
 
-    /// The last `labels` labels of it, in wire form.
+    /// The last `labels` labels, in wire form.
     #[inline]
     pub(crate) fn suffix(&self, labels: usize) -> &[u8] {
         &self.wire[self.starts[self.labels - labels] as usize..self.len]
     }
 
-    /// Where in the message its last `labels` labels stand; too far for a pointer if over [`MAX_POINTER`].
+    /// Where the message has the last `labels` labels; no pointer reaches offsets over [`MAX_POINTER`].
     #[inline]
     pub(crate) fn offset(&self, labels: usize) -> usize {
         self.offsets[self.labels - labels] as usize

@@ -1,8 +1,8 @@
-//! ReferralCache that a worker gave of late, ready to be copied: a root or a busy TLD gives few of them very often.
+//! A cache of referrals: a root or busy TLD server sends few different ones very often, and their glue is most of the work.
 //!
-//! What a referral says behind the question depends on the cut alone. Below a longer name it stands farther back, and
-//! every pointer in it is greater by the same number. What was given whole is kept, from the second time on: so a
-//! stream of cuts that do not come again costs next to nothing.
+//! The records of a referral depend on the cut alone. After a longer name in the question they start later, and every
+//! pointer in them is greater by the same number. A worker caches complete referrals from the second time they are sent,
+//! so that a stream of different cuts costs next to nothing.
 
 use std::sync::{Arc, Weak};
 
@@ -10,56 +10,56 @@ use wire::Rtype;
 use zone::rrset::RECORD_HEAD_LEN;
 use zone::tree::TreeEntry;
 
-use crate::MAX_UDP;
-use crate::message::{Message, Section};
+use crate::message_writer::{MessageWriter, Section};
+use crate::request::MAX_UDP;
 use crate::served::Served;
 
-/// How many places there are for referrals: with DNSSEC and without, the root needs two thirds of those that may be used.
-const PLACES: usize = 1 << PLACE_BITS;
-const PLACE_BITS: u32 = 12;
-/// Fewer free places would make searches long.
-const MAX_KEPT: usize = PLACES / 4 * 3;
-/// The octets of all that is kept.
-const ROOM: usize = 1 << 20;
-/// How many cuts are known to have been asked for once.
-const NOTICED: usize = 1 << NOTICED_BITS;
-const NOTICED_BITS: u32 = 9;
+/// The slots of the hash table. With and without DNSSEC, the root zone needs two thirds of [`MAX_USED_SLOTS`].
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 12;
+/// Fewer free slots would make probe sequences long.
+const MAX_USED_SLOTS: usize = SLOTS / 4 * 3;
+/// The octets of all cached records and pointer offsets.
+const MAX_OCTETS: usize = 1 << 20;
+/// How many cuts are remembered as sent once.
+const CANDIDATES: usize = 1 << CANDIDATE_BITS;
+const CANDIDATE_BITS: u32 = 9;
 
-/// What one worker keeps. What is not used of it yet costs no memory.
+/// The referral cache of one worker. Capacity that is not used costs no memory.
 pub(crate) struct ReferralCache {
-    /// The version that the cuts are of. As long as it is known here, no later one has its address.
+    /// The published value that the cuts are from. While this refers to it, no other has its address.
     version: Weak<Served>,
-    /// A hash table with linear probing: [`PLACES`], or none as long as nothing is kept.
-    places: Vec<Place>,
-    kept: usize,
-    /// The records of each referral, and behind them where its pointers stand, two octets each. Never longer than [`ROOM`].
+    /// A hash table with linear probing: [`SLOTS`] slots, or none while the cache is empty.
+    slots: Vec<Slot>,
+    used_slots: usize,
+    /// For each referral its records, and then the offsets of their compression pointers, two octets each.
     octets: Vec<u8>,
-    /// The last cuts that were not kept.
-    noticed: [Cut; NOTICED],
+    /// The last cuts that were sent and not cached.
+    candidates: [CutId; CANDIDATES],
 }
 
-/// The referral of a cut; free if it has no octets.
+/// A cached referral; free if `len` is 0.
 #[derive(Clone, Copy, Default)]
-struct Place {
-    cut: Cut,
-    /// Where its records are among the octets.
+struct Slot {
+    cut: CutId,
+    /// Where its records start in `octets`.
     start: u32,
     len: u16,
     pointers: u16,
     authorities: u16,
     additionals: u16,
-    /// Where the name of the cut stood in the message.
-    owner: u16,
+    /// Where the cached message had the name of the cut.
+    cut_at: u16,
 }
 
-/// A cut of the version at hand, with or without DNSSEC.
+/// Identifies a cut of the current version, with or without DNSSEC.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Cut(u64);
+pub(crate) struct CutId(u64);
 
-impl Cut {
+impl CutId {
     #[inline]
-    pub(crate) fn new(entry: &TreeEntry<'_>, dnssec: bool) -> Cut {
-        Cut((entry.value.as_ptr() as u64) << 1 | u64::from(dnssec))
+    pub(crate) fn new(entry: &TreeEntry<'_>, dnssec: bool) -> CutId {
+        CutId((entry.value.as_ptr() as u64) << 1 | u64::from(dnssec))
     }
 
     /// Fibonacci hashing: the high bits of the product depend on all bits.
@@ -69,98 +69,100 @@ impl Cut {
     }
 }
 
-impl ReferralCache {
-    pub(crate) fn new() -> ReferralCache {
+impl Default for ReferralCache {
+    fn default() -> ReferralCache {
         ReferralCache {
             version: Weak::new(),
-            places: Vec::with_capacity(PLACES),
-            kept: 0,
-            octets: Vec::with_capacity(ROOM),
-            noticed: [Cut::default(); NOTICED],
+            slots: Vec::with_capacity(SLOTS),
+            used_slots: 0,
+            octets: Vec::with_capacity(MAX_OCTETS),
+            candidates: [CutId::default(); CANDIDATES],
         }
     }
+}
 
-    /// Forgets what is not of this version.
+impl ReferralCache {
+    /// Clears the cache if it is not of this version.
     #[inline]
     pub(crate) fn keep_to(&mut self, version: &Arc<Served>) {
         if !std::ptr::eq(self.version.as_ptr(), Arc::as_ptr(version)) {
             self.version = Arc::downgrade(version);
-            self.noticed.fill(Cut::default());
-            self.forget();
+            self.candidates.fill(CutId::default());
+            self.clear();
         }
     }
 
     #[cold]
-    fn forget(&mut self) {
-        self.places.clear();
+    fn clear(&mut self) {
+        self.slots.clear();
         self.octets.clear();
-        self.kept = 0;
+        self.used_slots = 0;
     }
 
-    /// The place of the cut, or the free one where it would be; `None` as long as nothing is kept.
+    /// The slot of the cut, or the free one where it belongs; `None` while the cache is empty.
     #[inline]
-    fn place(&self, cut: Cut) -> Option<usize> {
-        let mut index = cut.hash(PLACE_BITS);
+    fn slot(&self, cut: CutId) -> Option<usize> {
+        let mut index = cut.hash(SLOT_BITS);
         loop {
-            let place = self.places.get(index)?;
-            if place.cut == cut || place.len == 0 {
+            let slot = self.slots.get(index)?;
+            if slot.cut == cut || slot.len == 0 {
                 return Some(index);
             }
-            index = (index + 1) % PLACES;
+            index = (index + 1) % SLOTS;
         }
     }
 
-    /// Adds the referral to a message that has the question alone, with the name of the cut at `owner`; returns whether
-    /// it was known and fits.
+    /// Writes the cached referral to a message that has the question alone, with the name of the cut at `cut_at`; returns
+    /// whether there is one and it fits.
     #[inline]
-    pub(crate) fn add(&self, cut: Cut, owner: usize, message: &mut Message<'_>) -> bool {
-        let Some(place) = self.place(cut).map(|index| &self.places[index]) else { return false };
-        let len = usize::from(place.len);
+    pub(crate) fn write(&self, cut: CutId, cut_at: usize, message: &mut MessageWriter<'_>) -> bool {
+        let Some(slot) = self.slot(cut).map(|index| &self.slots[index]) else { return false };
+        let len = usize::from(slot.len);
         if len == 0 || len > message.room() {
             return false;
         }
-        let (records, pointers) = self.octets[place.start as usize..].split_at(len);
-        let added = &mut message.out[message.at..message.at + len];
-        added.copy_from_slice(records);
-        let shift = (owner as u16).wrapping_sub(place.owner);
+        let (records, pointers) = self.octets[slot.start as usize..].split_at(len);
+        let written = &mut message.out[message.at..message.at + len];
+        written.copy_from_slice(records);
+        let shift = (cut_at as u16).wrapping_sub(slot.cut_at);
         if shift != 0 {
-            for at in &pointers.as_chunks().0[..usize::from(place.pointers)] {
-                if let Some(pointer) = added[usize::from(u16::from_ne_bytes(*at))..].first_chunk_mut() {
+            for at in &pointers.as_chunks().0[..usize::from(slot.pointers)] {
+                if let Some(pointer) = written[usize::from(u16::from_ne_bytes(*at))..].first_chunk_mut() {
                     *pointer = u16::from_be_bytes(*pointer).wrapping_add(shift).to_be_bytes();
                 }
             }
         }
         message.at += len;
-        message.counts[Section::Authority as usize] = place.authorities;
-        message.counts[Section::Additional as usize] = place.additionals;
+        message.counts[Section::Authority as usize] = slot.authorities;
+        message.counts[Section::Additional as usize] = slot.additionals;
         true
     }
 
-    /// Takes note of a referral that was given whole, as what `message` has from `start` on; keeps it the second time.
-    pub(crate) fn note(&mut self, cut: Cut, owner: usize, message: &Message<'_>, start: usize) {
+    /// Notes a complete referral, which `message` has from `start` on; caches it the second time.
+    pub(crate) fn note(&mut self, cut: CutId, cut_at: usize, message: &MessageWriter<'_>, start: usize) {
         let records = &message.out[start..message.at];
-        let last = std::mem::replace(&mut self.noticed[cut.hash(NOTICED_BITS)], cut);
+        let last = std::mem::replace(&mut self.candidates[cut.hash(CANDIDATE_BITS)], cut);
         if last != cut || records.is_empty() || records.len() > MAX_UDP {
             return;
         }
-        // A pointer takes two octets of the records, and two behind them.
-        if self.kept == MAX_KEPT || self.octets.len() + 2 * records.len() > ROOM {
-            self.forget();
+        // A pointer is two octets, and its offset two more.
+        if self.used_slots == MAX_USED_SLOTS || self.octets.len() + 2 * records.len() > MAX_OCTETS {
+            self.clear();
         }
-        self.places.resize(PLACES, Place::default());
-        let Some(index) = self.place(cut).filter(|index| self.places[*index].len == 0) else { return };
+        self.slots.resize(SLOTS, Slot::default());
+        let Some(index) = self.slot(cut).filter(|index| self.slots[*index].len == 0) else { return };
         let [_, authorities, additionals] = message.counts;
         let (start, len) = (self.octets.len() as u32, records.len() as u16);
         self.octets.extend_from_slice(records);
         let pointers = append_pointers(records, &mut self.octets);
-        self.places[index] = Place { cut, start, len, pointers, authorities, additionals, owner: owner as u16 };
-        self.kept += 1;
+        self.slots[index] = Slot { cut, start, len, pointers, authorities, additionals, cut_at: cut_at as u16 };
+        self.used_slots += 1;
     }
 }
 
-/// Appends where the compression pointers stand in the records of a referral; returns how many there are.
-/// NS is the one type in there with names that may be compressed (RFC 3597 4).
-fn append_pointers(records: &[u8], found: &mut Vec<u8>) -> u16 {
+/// Appends the offsets of the compression pointers in the records of a referral; returns how many there are.
+/// NS is the only type in a referral whose RDATA may be compressed (RFC 3597 4).
+fn append_pointers(records: &[u8], offsets: &mut Vec<u8>) -> u16 {
     let (mut at, mut count) = (0, 0);
     let mut skip_name = |mut at: usize| {
         while records[at] & 0xc0 == 0 {
@@ -170,7 +172,7 @@ fn append_pointers(records: &[u8], found: &mut Vec<u8>) -> u16 {
                 return at;
             }
         }
-        found.extend_from_slice(&(at as u16).to_ne_bytes());
+        offsets.extend_from_slice(&(at as u16).to_ne_bytes());
         count += 1;
         at + 2
     };

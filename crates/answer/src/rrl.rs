@@ -1,29 +1,22 @@
-//! Response rate limiting: a server that answers forged queries must not become somebody's flood.
+//! Response rate limiting (RRL): keeps the server from amplifying floods of queries with forged source addresses.
 //!
-//! After the design of ISC and Vernon Schryver: answers to one network that say the same are counted, and what is too
-//! much is dropped, or now and then answered truncated ("slip") so that a real client comes back over TCP.
+//! After the design of Paul Vixie and Vernon Schryver: identical responses to one client network are counted; those over
+//! the limit are dropped, but every `slip`-th is sent truncated so that a real client retries over TCP.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::MAX_NAME_LEN;
+use wire::message::Rcode;
 
-/// The limits, per second and network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimitConfig {
-    /// Answers of one kind about one name; 0: no limit.
-    pub responses_per_second: u32,
-    /// Every `slip`-th answer over the limit is sent truncated, the others are dropped; 0: all are dropped.
-    pub slip: u32,
-    /// How many leading bits of an IPv4 address name a network.
-    pub ipv4_prefix_len: u8,
-    /// How many leading bits of an IPv6 address name a network.
-    pub ipv6_prefix_len: u8,
-}
+use crate::config::{AnswerConfig, RateLimitConfig};
+use crate::query::Query;
+use crate::request::{Request, Transport};
+use crate::response_status::ResponseStatus;
 
-/// What to do with an answer.
+/// What to do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RrlAction {
     /// Send it.
     Send,
     /// Send it truncated.
@@ -32,83 +25,128 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// What makes answers to one network alike. Whatever random names are asked for, denials in a zone are alike, and so are
-/// referrals to one zone, the answers of one wildcard or DNAME, and errors with the same response code.
+/// Counts a response and decides whether it is sent.
+#[inline(always)]
+pub(crate) fn action(
+    config: &AnswerConfig,
+    limiter: &mut RateLimiter,
+    request: &Request<'_>,
+    query: &Query<'_>,
+    status: ResponseStatus,
+) -> RrlAction {
+    match &config.rate_limit {
+        Some(limits) => limited_action(limits, config, limiter, request, query, status),
+        None => RrlAction::Send,
+    }
+}
+
+/// Exempts TCP and clients with a valid server cookie (RFC 7873 5.2.4): their addresses are not forged.
+#[inline(never)]
+fn limited_action(
+    limits: &RateLimitConfig,
+    config: &AnswerConfig,
+    limiter: &mut RateLimiter,
+    request: &Request<'_>,
+    query: &Query<'_>,
+    status: ResponseStatus,
+) -> RrlAction {
+    if request.transport != Transport::Udp || has_valid_cookie(config, request, query) {
+        return RrlAction::Send;
+    }
+    let name_suffix = query.name_suffix(request.message, status.rrl_suffix_len.into());
+    let identity = ResponseIdentity { rcode: status.rcode, name_suffix };
+    limiter.count(limits, request.peer, identity, request.now_s)
+}
+
+fn has_valid_cookie(config: &AnswerConfig, request: &Request<'_>, query: &Query<'_>) -> bool {
+    match (&config.cookies, query.edns.and_then(|edns| edns.cookie)) {
+        (Some(secrets), Some((client, server))) => secrets.is_valid(&client, server, request.peer, request.now_s),
+        _ => false,
+    }
+}
+
+/// What makes responses to one network identical: negative answers of one zone are, whatever the names, and so are
+/// referrals at one cut, answers from one wildcard or DNAME, and errors with one response code.
 #[derive(Clone, Copy)]
-pub(crate) struct Alike<'n> {
-    pub(crate) rcode: u8,
-    /// The suffix of the question that they share, in either case; empty for errors and where there is no question.
-    pub(crate) suffix: &'n [u8],
+struct ResponseIdentity<'n> {
+    rcode: Rcode,
+    /// The suffix of the question's name that they share, in any case; empty for errors.
+    name_suffix: &'n [u8],
 }
 
-/// The accounts of one worker, in constant memory.
+/// The rate accounts of one worker, in constant memory.
 ///
-/// A stream of like answers has a bucket in the set that its hash names. Streams that share a bucket share its credit: one
-/// that takes over a bucket gets no more than was left in it, so what leaves a worker is bounded whatever is asked.
+/// A set-associative table: a stream of identical responses has a bucket in the set that its hash selects. A stream that
+/// evicts another inherits its bucket's credit, so the total that a worker sends is bounded whatever is queried.
 #[derive(Default)]
-pub(crate) struct Table {
-    /// The key of the hash, from the system's random numbers: else anyone could find streams that share a bucket.
-    key: RandomState,
-    /// Made with the first answer that is limited.
-    sets: Vec<Set>,
+pub(crate) struct RateLimiter {
+    /// Randomly keyed, so that nobody can find streams that share a bucket.
+    hasher: RandomState,
+    /// Allocated with the first response that is counted.
+    sets: Vec<BucketSet>,
 }
 
-/// 2^14 sets of 64 octets: 1 MiB a worker. Ordinary load is spread over many streams, and drains no set as long as it has
-/// fewer than 65,536 times the limit of answers a second.
+/// 2^14 sets of 64 octets: 1 MiB per worker. Queries spread over many streams exhaust no set below 65,536 times the limit.
 const SET_BITS: u32 = 14;
 
-/// The buckets where a stream may be: a cache line.
+/// The buckets that a stream may use: one cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Set([Bucket; 4]);
+struct BucketSet([Bucket; 4]);
 
-/// The account of one stream.
+/// A token bucket.
 #[derive(Clone, Copy)]
 struct Bucket {
     /// Identifies the stream in its set.
     tag: u32,
-    /// The second up to which credit was given.
+    /// When the bucket was last refilled, in seconds.
     time_s: u32,
-    /// Answers that may still be sent; below zero: how far the stream is over its limit.
+    /// Responses that may still be sent; negative while the stream is over its limit.
     balance: i32,
-    /// Counts what was over the limit.
-    over: u32,
+    /// Responses over the limit; every `slip`-th is sent truncated.
+    limited: u32,
 }
 
-/// How many seconds of answers a stream may be in debt.
+/// The most debt of a stream, in seconds of its rate (`window` in BIND).
 const WINDOW_S: i32 = 15;
 
-impl Table {
-    /// Counts an answer to `peer` and decides what is done with it.
-    pub(crate) fn judge(&mut self, limits: &RateLimitConfig, peer: IpAddr, alike: Alike<'_>, now_s: u32) -> Verdict {
+impl RateLimiter {
+    /// Counts a response to `peer` and decides whether it is sent.
+    fn count(
+        &mut self,
+        limits: &RateLimitConfig,
+        peer: IpAddr,
+        identity: ResponseIdentity<'_>,
+        now_s: u32,
+    ) -> RrlAction {
         let rate = i32::try_from(limits.responses_per_second).unwrap_or(i32::MAX).min(i32::MAX / WINDOW_S);
         if rate == 0 {
-            return Verdict::Send;
+            return RrlAction::Send;
         }
         if self.sets.is_empty() {
-            let full = Bucket { tag: 0, time_s: now_s, balance: rate, over: 0 };
-            self.sets = vec![Set([full; 4]); 1 << SET_BITS];
+            let full = Bucket { tag: 0, time_s: now_s, balance: rate, limited: 0 };
+            self.sets = vec![BucketSet([full; 4]); 1 << SET_BITS];
         }
-        let hash = self.hash(limits, peer, alike);
+        let hash = self.hash(limits, peer, identity);
         let set = &mut self.sets[(hash >> (64 - SET_BITS)) as usize];
-        set.bucket(hash as u32, rate, now_s).judge(rate, limits.slip)
+        set.bucket(hash as u32, rate, now_s).take(rate, limits.slip)
     }
 
-    fn hash(&self, limits: &RateLimitConfig, peer: IpAddr, alike: Alike<'_>) -> u64 {
-        let mut suffix = [0; MAX_NAME_LEN];
-        let suffix = &mut suffix[..alike.suffix.len()];
-        suffix.copy_from_slice(alike.suffix);
+    fn hash(&self, limits: &RateLimitConfig, peer: IpAddr, identity: ResponseIdentity<'_>) -> u64 {
+        let mut buffer = [0; MAX_NAME_LEN];
+        let suffix = &mut buffer[..identity.name_suffix.len()];
+        suffix.copy_from_slice(identity.name_suffix);
         suffix.make_ascii_lowercase();
-        self.key.hash_one((network(limits, peer), alike.rcode, suffix))
+        self.hasher.hash_one((network(limits, peer), identity.rcode.0, suffix))
     }
 }
 
-impl Set {
-    /// The bucket of a stream; if it has none, the one with the most credit becomes its own, as it is.
+impl BucketSet {
+    /// The stream's bucket; a stream without one takes over the fullest, with its balance.
     fn bucket(&mut self, tag: u32, rate: i32, now_s: u32) -> &mut Bucket {
         self.0.iter_mut().for_each(|bucket| bucket.refill(rate, now_s));
-        let own_or_richest = self.0.iter_mut().max_by_key(|bucket| (bucket.tag == tag, bucket.balance));
-        let bucket = own_or_richest.expect("a set has buckets");
+        let own_or_fullest = self.0.iter_mut().max_by_key(|bucket| (bucket.tag == tag, bucket.balance));
+        let bucket = own_or_fullest.expect("a set has buckets");
         bucket.tag = tag;
         bucket
     }
@@ -116,23 +154,23 @@ impl Set {
 
 impl Bucket {
     fn refill(&mut self, rate: i32, now_s: u32) {
-        // A clock that was set back gives no credit.
-        let passed_s = (now_s.wrapping_sub(self.time_s) as i32).clamp(0, WINDOW_S);
+        // A clock that is set back gives no credit.
+        let elapsed_s = (now_s.wrapping_sub(self.time_s) as i32).clamp(0, WINDOW_S);
         self.time_s = now_s;
-        self.balance = self.balance.saturating_add(passed_s * rate).min(rate);
+        self.balance = self.balance.saturating_add(elapsed_s * rate).min(rate);
     }
 
-    fn judge(&mut self, rate: i32, slip: u32) -> Verdict {
+    fn take(&mut self, rate: i32, slip: u32) -> RrlAction {
         self.balance = (self.balance - 1).max(-rate * WINDOW_S);
         if self.balance >= 0 {
-            return Verdict::Send;
+            return RrlAction::Send;
         }
-        self.over = self.over.wrapping_add(1);
-        if slip > 0 && self.over.is_multiple_of(slip) { Verdict::Slip } else { Verdict::Drop }
+        self.limited = self.limited.wrapping_add(1);
+        if slip > 0 && self.limited.is_multiple_of(slip) { RrlAction::Slip } else { RrlAction::Drop }
     }
 }
 
-/// The address with all bits cleared that do not name its network.
+/// The client network: the address with all host bits cleared.
 fn network(limits: &RateLimitConfig, peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => {
@@ -153,58 +191,57 @@ mod tests {
     const LIMITS: RateLimitConfig =
         RateLimitConfig { responses_per_second: 5, slip: 2, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
 
-    fn judge(table: &mut Table, peer: &str, name: &[u8], now_s: u32) -> Verdict {
-        table.judge(&LIMITS, peer.parse().expect("an address"), Alike { rcode: 0, suffix: name }, now_s)
+    fn count(limiter: &mut RateLimiter, peer: &str, name_suffix: &[u8], now_s: u32) -> RrlAction {
+        let identity = ResponseIdentity { rcode: Rcode::NOERROR, name_suffix };
+        limiter.count(&LIMITS, peer.parse().expect("an address"), identity, now_s)
     }
 
     #[test]
-    fn what_is_too_much_is_dropped_and_slips() {
-        let mut table = Table::default();
-        let mut verdicts = Vec::new();
-        for n in 0..9 {
-            verdicts.push(judge(&mut table, &format!("192.0.2.{n}"), b"\x01a\0", 100));
-        }
-        use Verdict::{Drop, Send, Slip};
-        assert_eq!(verdicts, [Send, Send, Send, Send, Send, Drop, Slip, Drop, Slip]);
-        assert_eq!(judge(&mut table, "192.0.2.1", b"\x01A\0", 100), Drop, "the same name");
-        assert_eq!(judge(&mut table, "192.0.3.1", b"\x01a\0", 100), Send, "another network");
-        assert_eq!(judge(&mut table, "192.0.2.1", b"\x01b\0", 100), Send, "another answer");
-        assert_eq!(judge(&mut table, "192.0.2.1", b"\x01a\0", 102), Send, "two seconds later");
+    fn responses_over_the_limit_are_dropped_or_slip() {
+        let mut limiter = RateLimiter::default();
+        let actions: Vec<_> = (0..9).map(|n| count(&mut limiter, &format!("192.0.2.{n}"), b"\x01a\0", 100)).collect();
+        use RrlAction::{Drop, Send, Slip};
+        assert_eq!(actions, [Send, Send, Send, Send, Send, Drop, Slip, Drop, Slip]);
+        assert_eq!(count(&mut limiter, "192.0.2.1", b"\x01A\0", 100), Drop, "the same name");
+        assert_eq!(count(&mut limiter, "192.0.3.1", b"\x01a\0", 100), Send, "another network");
+        assert_eq!(count(&mut limiter, "192.0.2.1", b"\x01b\0", 100), Send, "another name");
+        assert_eq!(count(&mut limiter, "192.0.2.1", b"\x01a\0", 102), Send, "two seconds later");
     }
 
     #[test]
-    fn a_flood_is_forgiven_after_the_window() {
-        let mut table = Table::default();
+    fn debt_ends_after_the_window() {
+        let mut limiter = RateLimiter::default();
         for _ in 0..10_000 {
-            judge(&mut table, "2001:db8::1", b"\0", 100);
+            count(&mut limiter, "2001:db8::1", b"\0", 100);
         }
-        assert_ne!(judge(&mut table, "2001:db8:0:ff::9", b"\0", 110), Verdict::Send, "the same /56, still in debt");
-        assert_eq!(judge(&mut table, "2001:db8::1", b"\0", 110 + WINDOW_S as u32 + 1), Verdict::Send);
+        assert_ne!(count(&mut limiter, "2001:db8:0:ff::9", b"\0", 110), RrlAction::Send, "the same /56, in debt");
+        assert_eq!(count(&mut limiter, "2001:db8::1", b"\0", 110 + WINDOW_S as u32 + 1), RrlAction::Send);
     }
 
-    /// However many streams there are, those of a set are not sent more than its buckets have credit for.
+    /// However many streams share a set, no more is sent than its buckets have credit for.
     #[test]
-    fn streams_that_take_over_a_bucket_get_no_fresh_credit() {
-        let full = Bucket { tag: 0, time_s: 100, balance: 5, over: 0 };
-        let mut set = Set([full; 4]);
+    fn a_stream_that_evicts_another_gets_no_fresh_credit() {
+        let full = Bucket { tag: 0, time_s: 100, balance: 5, limited: 0 };
+        let mut set = BucketSet([full; 4]);
         for seconds in 0..3 {
-            let sent = (0..4000).filter(|n| set.bucket(n % 8, 5, 100 + seconds).judge(5, 0) == Verdict::Send);
+            let sent = (0..4000).filter(|n| set.bucket(n % 8, 5, 100 + seconds).take(5, 0) == RrlAction::Send);
             assert!(sent.count() <= 4 * 5, "in second {seconds}");
         }
     }
 
     #[test]
     fn a_clock_that_is_set_back_gives_no_credit() {
-        let mut table = Table::default();
-        let sent = (0..100).filter(|n| judge(&mut table, "192.0.2.1", b"\0", 1000 - n) == Verdict::Send);
+        let mut limiter = RateLimiter::default();
+        let sent = (0..100).filter(|n| count(&mut limiter, "192.0.2.1", b"\0", 1000 - n) == RrlAction::Send);
         assert_eq!(sent.count(), 5);
     }
 
-    /// Each table has a key of its own: streams that share a set in one table do not in another.
+    /// Every limiter has its own hash key: streams that share a set in one do not in another.
     #[test]
-    fn no_hash_is_known_beforehand() {
+    fn hashes_are_unpredictable() {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let hash = |table: Table| table.hash(&LIMITS, peer, Alike { rcode: 0, suffix: b"\0" });
-        assert_ne!(hash(Table::default()), hash(Table::default()));
+        let identity = ResponseIdentity { rcode: Rcode::NOERROR, name_suffix: b"\0" };
+        let hash = |limiter: RateLimiter| limiter.hash(&LIMITS, peer, identity);
+        assert_ne!(hash(RateLimiter::default()), hash(RateLimiter::default()));
     }
 }

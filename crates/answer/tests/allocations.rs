@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use answer::cookie::CookieSecrets;
-use answer::rrl::RateLimitConfig;
+use answer::CookieSecrets;
+use answer::RateLimitConfig;
 use answer::{
     AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneState, prefetch, respond,
 };

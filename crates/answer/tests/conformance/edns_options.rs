@@ -1,8 +1,8 @@
 //! EDNS options: NSID (RFC 5001), EXPIRE (RFC 7314), keepalive (RFC 7828), cookies (RFC 7873, RFC 9018),
 //! extended errors (RFC 8914), ZONEVERSION (RFC 9660).
 
+use answer::CookieSecrets;
 use answer::Transport::Udp;
-use answer::cookie::CookieSecrets;
 use answer::{AnswerConfig, Transport};
 use wire::message::{Edns, EdnsOption, Message, Rcode};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use answer::CookieSecrets;
+use answer::RateLimitConfig;
 use answer::Transport::Udp;
-use answer::cookie::CookieSecrets;
-use answer::rrl::RateLimitConfig;
 use answer::{Acl, AnswerConfig, Response, Served, WorkerState, ZoneState};
 use wire::message::{Edns, EdnsOption, Message};
 

@@ -1,6 +1,6 @@
 //! Queries that are broken in every way: `respond` stays within its limits, and what it sends is a message.
 
-use answer::cookie::CookieSecrets;
+use answer::CookieSecrets;
 use answer::{Acl, AddressPrefix, AnswerConfig, MAX_UDP, Response, Transport, ZoneState};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use answer::AnswerConfig;
-use answer::cookie::CookieSecrets;
-use answer::rrl::RateLimitConfig;
+use answer::CookieSecrets;
+use answer::RateLimitConfig;
 
 use crate::config::Server;
 

@@ -110,7 +110,10 @@ fn includes_that_fail() {
             "$INCLUDE a b c",
             "zone:1:14: error: unexpected field after the origin (as in $INCLUDE hosts.zone sub.example.com.)",
         ),
-        ("$INCLUDE \\256", "zone:1:10: error: a backslash must be followed by one character or by three digits up to 255 (write \\\\ for a backslash)"),
+        (
+            "$INCLUDE \\256",
+            "zone:1:10: error: a backslash must be followed by one character or by three digits up to 255 (write \\\\ for a backslash)",
+        ),
     ] {
         assert_eq!(
             read_with(&files, text),

@@ -1,0 +1,53 @@
+//! Denial of existence by NSEC records (RFC 4035 3.1.3).
+
+use wire::Rtype;
+use zone::Zone;
+use zone::canonical_key::CanonicalKey;
+use zone::tree::{TreeCursor, TreeEntry};
+
+use super::{DenialProofs, Denied, MAX_SKIPPED};
+use crate::qname::Qname;
+use crate::zone_cut::find_cut_above;
+
+/// Collects the NSEC records that prove `denied`.
+pub(super) fn prove<'z>(
+    proofs: &mut DenialProofs<'z>,
+    zone: &'z Zone,
+    qname: &Qname,
+    key: &mut CanonicalKey,
+    denied: Denied<'_, 'z>,
+) {
+    match denied {
+        // RFC 4035 3.1.3.1, 3.1.4.1: the name's own record.
+        Denied::Type { entry, node, .. } => proofs.add(zone, qname, node.rrset(Rtype::NSEC).map(|_| *entry)),
+        // RFC 4035 3.1.3.3: no closer match than the wildcard.
+        Denied::EmptyNonTerminal { predecessor } | Denied::WildcardAnswer { predecessor, .. } => {
+            proofs.add(zone, qname, covering(zone, predecessor));
+        }
+        // RFC 4035 3.1.3.2, 3.1.3.4: the record that covers the name, and the one that covers or matches the wildcard.
+        Denied::Name { encloser_len, predecessor } | Denied::WildcardType { encloser_len, predecessor } => {
+            proofs.add(zone, qname, covering(zone, predecessor));
+            key.truncate(encloser_len);
+            key.push_label(b"*");
+            proofs.add(zone, qname, covering(zone, zone.seek(key.as_bytes())));
+        }
+    }
+}
+
+/// The entry whose NSEC record covers or matches the name that `cursor` was sought for.
+fn covering<'z>(zone: &'z Zone, mut cursor: TreeCursor<'z>) -> Option<TreeEntry<'z>> {
+    let mut entry = cursor.entry()?;
+    for _ in 0..MAX_SKIPPED {
+        if zone.node(&entry).is_occluded() && zone.node(&entry).rrset(Rtype::NSEC).is_none() {
+            // Glue has no NSEC record, its cut has; there may be any number of entries between them.
+            let mut key = CanonicalKey::new();
+            entry.copy_key(&mut key);
+            (cursor, entry, _) = find_cut_above(zone, &cursor, key.as_bytes())?;
+        }
+        if zone.node(&entry).rrset(Rtype::NSEC).is_some() {
+            return Some(entry);
+        }
+        entry = cursor.prev()?;
+    }
+    None
+}

@@ -1,0 +1,58 @@
+//! Names below a DNAME: the redirection and the synthesized CNAME (RFC 6672).
+
+use wire::message::Rcode;
+use wire::{Class, Rtype};
+use zone::Zone;
+use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset, ZoneNode};
+use zone::tree::TreeEntry;
+
+use super::{Lookup, Step};
+use crate::message_writer::{Full, Section};
+use crate::name_writer::OwnerName;
+
+impl<'z> Lookup<'_, 'z, '_> {
+    /// RFC 6672 3.2: adds the DNAME record and the CNAME record synthesized from it.
+    pub(super) fn redirect(
+        &mut self,
+        zone: &'z Zone,
+        node: &ZoneNode<'z>,
+        entry: &TreeEntry<'z>,
+    ) -> Result<Step, Full> {
+        self.authoritative = true;
+        let owner_labels = zone.apex_labels() + entry.label_count();
+        self.count_for(owner_labels);
+        let owner = self.owner(zone, node, entry, owner_labels);
+        let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(Rcode::NOERROR)) };
+        let target_at = self.push_dname(&dname, owner)?;
+        let Some(target) = dname.opaque().next() else { return Ok(Step::Done(Rcode::NOERROR)) };
+        let wire = self.qname.wire();
+        let prefix = &wire[..wire.len() - self.qname.suffix(owner_labels).len()];
+        if prefix.len() + target.len() > wire::MAX_NAME_LEN {
+            // RFC 6672 2.2: the name would be too long.
+            return Ok(Step::Done(Rcode::YXDOMAIN));
+        }
+        let pointer = (0xc000 | target_at as u16).to_be_bytes();
+        let suffix = if target.len() > 2 && target_at <= MAX_POINTER { &pointer } else { target };
+        let mut buffer = [0; wire::MAX_NAME_LEN];
+        let len = prefix.len() + suffix.len();
+        buffer[..prefix.len()].copy_from_slice(prefix);
+        buffer[prefix.len()..len].copy_from_slice(suffix);
+        let mut owner = OwnerName::at(self.place(zone, self.qname.labels()));
+        self.message.push_record(Section::Answer, &mut owner, Class::IN, Rtype::CNAME, dname.ttl, &buffer[..len])?;
+        let cname_target = self.message.at - len;
+        Ok(if self.qtype == Rtype::CNAME { Step::Done(Rcode::NOERROR) } else { Step::Cname(cname_target) })
+    }
+
+    /// Adds a DNAME RRset unless the answer has it; returns where its target is.
+    pub(super) fn push_dname(&mut self, dname: &Rrset<'z>, mut owner: OwnerName<'_, 'z>) -> Result<usize, Full> {
+        if let Some((_, target)) = self.dnames.iter().find(|(address, _)| *address == dname.address()) {
+            return Ok(usize::from(*target));
+        }
+        let at = self.message.push(Section::Answer, dname, dname.ttl, &mut owner, self.dnssec)?;
+        let target = at + RECORD_HEAD_LEN;
+        if let Some(free) = self.dnames.iter_mut().find(|(address, _)| *address == 0) {
+            *free = (dname.address(), target as u16);
+        }
+        Ok(target)
+    }
+}

@@ -1,0 +1,187 @@
+//! Writing a response: sections in order, whole RRsets or nothing.
+
+use wire::{Class, HEADER_LEN, Rtype};
+use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset};
+
+use crate::name_writer::OwnerName;
+
+/// A response being written.
+pub(crate) struct MessageWriter<'o> {
+    pub(crate) out: &'o mut [u8],
+    /// Where the next record goes.
+    pub(crate) at: usize,
+    /// The length limit, less what is reserved for OPT.
+    pub(crate) limit: usize,
+    /// Records by [`Section`].
+    pub(crate) counts: [u16; 3],
+    /// Something required did not fit: TC.
+    pub(crate) truncated: bool,
+}
+
+/// The sections after the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer = 0,
+    Authority = 1,
+    Additional = 2,
+}
+
+/// The records do not fit.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+/// After this offset, compression pointers within one RRset may not reach its names.
+const MAX_COMPRESSED_RRSET: usize = MAX_POINTER - 0x0fff;
+
+impl<'o> MessageWriter<'o> {
+    pub(crate) fn new(out: &'o mut [u8], at: usize, limit: usize) -> MessageWriter<'o> {
+        MessageWriter { out, at, limit, counts: [0; 3], truncated: false }
+    }
+
+    /// Removes everything after the question, which ends at `question_end`.
+    #[cold]
+    pub(crate) fn clear(&mut self, question_end: usize) {
+        (self.at, self.counts, self.truncated) = (question_end, [0; 3], false);
+    }
+
+    /// How many octets are left.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.at)
+    }
+
+    /// Adds an RRset, with its signatures if asked for; all of it or nothing.
+    ///
+    /// Returns the offset from which [`Rrset::targets`] counts: where its first record would start with a pointer as owner.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        section: Section,
+        rrset: &Rrset<'_>,
+        ttl: u32,
+        owner: &mut OwnerName<'_, '_>,
+        signatures: bool,
+    ) -> Result<usize, Full> {
+        if !owner.is_pointer() {
+            return self.push_spelled(section, rrset, ttl, owner, signatures);
+        }
+        let start = self.at;
+        self.push_at(section, rrset, ttl, owner.place, signatures)?;
+        Ok(start)
+    }
+
+    /// Adds an RRset whose owner the message has within the reach of pointers.
+    #[inline]
+    pub(crate) fn push_at(
+        &mut self,
+        section: Section,
+        rrset: &Rrset<'_>,
+        ttl: u32,
+        place: MessageOffsets,
+        signatures: bool,
+    ) -> Result<(), Full> {
+        debug_assert!(place.owner <= MAX_POINTER);
+        let signatures = Some(rrset.signatures()).filter(|set| signatures && !set.is_empty());
+        let len = rrset.message_len() + signatures.map_or(0, |set| set.message_len());
+        if len > self.room() || self.at > MAX_COMPRESSED_RRSET && rrset.has_compressed_names() {
+            return Err(Full);
+        }
+        self.at = rrset.write(place, ttl, self.out, self.at);
+        self.counts[section as usize] += rrset.count as u16;
+        if let Some(set) = signatures {
+            self.at = set.write(place.owner, ttl, self.out, self.at);
+            self.counts[section as usize] += set.count as u16;
+        }
+        Ok(())
+    }
+
+    /// Adds an RRset whose first record spells the owner. The others point there, or spell it too where no pointer reaches.
+    #[inline(never)]
+    fn push_spelled(
+        &mut self,
+        section: Section,
+        rrset: &Rrset<'_>,
+        ttl: u32,
+        owner: &mut OwnerName<'_, '_>,
+        signatures: bool,
+    ) -> Result<usize, Full> {
+        let (start, counts) = (self.at, self.counts);
+        let name = owner.spell(self.out);
+        // The name ends over the pointer with which the first record would start.
+        let first = start + name.octets().len() - 2;
+        let pushed = if start <= MAX_POINTER {
+            let mut written = *owner;
+            written.written(&name, start);
+            self.at = first;
+            self.push_at(section, rrset, ttl, written.place, signatures).map(|()| {
+                self.out[start..first + 2].copy_from_slice(name.octets());
+                *owner = written;
+            })
+        } else if rrset.has_compressed_names() {
+            Err(Full)
+        } else {
+            let signatures = Some(rrset.signatures()).filter(|_| signatures).into_iter().flat_map(|set| set.rdatas());
+            let mut records =
+                rrset.opaque().map(|rdata| (rrset.rtype, rdata)).chain(signatures.map(|rdata| (Rtype::RRSIG, rdata)));
+            records.try_for_each(|(rtype, rdata)| self.push_record(section, owner, Class::IN, rtype, ttl, rdata))
+        };
+        if pushed.is_err() {
+            (self.at, self.counts) = (start, counts);
+        }
+        pushed.map(|()| first)
+    }
+
+    /// Adds one record.
+    pub(crate) fn push_record(
+        &mut self,
+        section: Section,
+        owner: &mut OwnerName<'_, '_>,
+        class: Class,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        let start = self.at;
+        if owner.is_pointer() {
+            let pointer = (0xc000 | owner.place.owner as u16).to_be_bytes();
+            return self.push_named(section, &pointer, class, rtype, ttl, rdata);
+        }
+        let name = owner.spell(self.out);
+        self.push_named(section, name.octets(), class, rtype, ttl, rdata)?;
+        owner.written(&name, start);
+        Ok(())
+    }
+
+    fn push_named(
+        &mut self,
+        section: Section,
+        owner: &[u8],
+        class: Class,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        let len = owner.len() + RECORD_HEAD_LEN - 2 + rdata.len();
+        if len > self.room() {
+            return Err(Full);
+        }
+        let (name, record) = self.out[self.at..self.at + len].split_at_mut(owner.len());
+        name.copy_from_slice(owner);
+        record[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        record[2..4].copy_from_slice(&class.0.to_be_bytes());
+        record[4..8].copy_from_slice(&ttl.to_be_bytes());
+        record[8..10].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
+        record[10..].copy_from_slice(rdata);
+        self.at += len;
+        self.counts[section as usize] += 1;
+        Ok(())
+    }
+
+    /// Writes the section counts into the header.
+    #[inline]
+    pub(crate) fn write_counts(&mut self, has_opt: bool) {
+        let [answers, authorities, additionals] = self.counts;
+        self.out[6..8].copy_from_slice(&answers.to_be_bytes());
+        self.out[8..10].copy_from_slice(&authorities.to_be_bytes());
+        self.out[10..HEADER_LEN].copy_from_slice(&(additionals + u16::from(has_opt)).to_be_bytes());
+    }
+}

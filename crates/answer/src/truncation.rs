@@ -1,0 +1,44 @@
+//! How long a response may be, and the truncated response to a rate-limited query.
+//!
+//! TC is set in [`crate::lookup`] where a required RRset does not fit (RFC 2181 9).
+
+use wire::HEADER_LEN;
+use wire::message::Rcode;
+
+use crate::config::AnswerConfig;
+use crate::edns::{QueryEdns, ResponseEdns, write_opt};
+use crate::message_writer::MessageWriter;
+use crate::query::Query;
+use crate::request::{MAX_UDP, MIN_UDP, Request, Transport};
+
+/// The longest response to a query.
+#[inline]
+pub(crate) fn max_response_len(config: &AnswerConfig, transport: Transport, edns: Option<&QueryEdns<'_>>) -> usize {
+    match transport {
+        Transport::Tcp { .. } => usize::from(u16::MAX),
+        // RFC 6891 6.2.3, 6.2.5: the client's payload size, at least 512, at most the server's own.
+        Transport::Udp => {
+            let wanted = edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
+            wanted.clamp(MIN_UDP, usize::from(config.udp_payload).clamp(MIN_UDP, MAX_UDP))
+        }
+    }
+}
+
+/// Reduces the response in `out` to header, question and OPT, with TC set, so that a real client retries over TCP.
+/// Returns its length.
+#[cold]
+pub(crate) fn truncate(
+    config: &AnswerConfig,
+    request: &Request<'_>,
+    query: &Query<'_>,
+    rcode: Rcode,
+    out: &mut [u8],
+) -> usize {
+    out[2] |= 2;
+    out[6..HEADER_LEN].fill(0);
+    let mut message = MessageWriter::new(out, query.question_end, MIN_UDP);
+    if let Some(edns) = &query.edns {
+        write_opt(&mut message, config, request, edns, rcode, &ResponseEdns::default());
+    }
+    message.at
+}

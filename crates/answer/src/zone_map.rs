@@ -1,0 +1,310 @@
+//! The zones by apex: a persistent hash trie whose versions share every unchanged branch.
+
+use std::sync::Arc;
+
+use wire::NameRef;
+use zone::Zone;
+
+use crate::served::ServedZone;
+
+/// A persistent map from apex to zone.
+#[derive(Clone)]
+pub struct ZoneMap {
+    root: Branch,
+    len: usize,
+    /// The number of zones by the label count of their apex.
+    depths: Arc<Depths>,
+    /// The label counts that any apex has, as bits: only those are searched.
+    used_depths: u128,
+    /// Whether any zone is or was worth [`Zone::prefetch`].
+    has_big: bool,
+}
+
+impl Default for ZoneMap {
+    fn default() -> ZoneMap {
+        ZoneMap { root: Branch::default(), len: 0, depths: Arc::new([0; _]), used_depths: 0, has_big: false }
+    }
+}
+
+type Depths = [u32; wire::MAX_NAME_LEN / 2 + 1];
+
+/// A node of the trie: the used ones of 32 slots, selected by five bits of the hash. Below [`MAX_LEVEL`], where no bits of
+/// the hash are left, a list.
+#[derive(Clone, Default)]
+struct Branch {
+    used: u32,
+    slots: Arc<[Slot]>,
+}
+
+#[derive(Clone)]
+enum Slot {
+    Branch(Branch),
+    Zone(Arc<ServedZone>),
+}
+
+const BITS: u32 = 5;
+/// The last level that has bits of the hash.
+const MAX_LEVEL: u32 = 64 / BITS;
+
+impl ZoneMap {
+    /// The zone with this apex. `apex` is the lower-case wire form.
+    #[inline]
+    pub fn get(&self, apex: &[u8]) -> Option<&Arc<ServedZone>> {
+        let hash = hash(apex);
+        let mut branch = &self.root;
+        for level in 0.. {
+            match &branch.slots[branch.index(apex, hash, level).ok()?] {
+                Slot::Branch(next) => branch = next,
+                Slot::Zone(zone) => return Some(zone).filter(|zone| zone.apex().wire() == apex),
+            }
+        }
+        None
+    }
+
+    /// The label counts of apexes, in descending order from `max_labels`.
+    #[inline]
+    pub(crate) fn depths(&self, max_labels: usize) -> impl Iterator<Item = usize> + use<> {
+        let mut left = self.used_depths & u128::MAX >> (127 - max_labels.min(127));
+        std::iter::from_fn(move || {
+            let depth = left.checked_ilog2()?;
+            left ^= 1 << depth;
+            Some(depth as usize)
+        })
+    }
+
+    /// Adds a zone or replaces the one with the same apex. The apex must be in lower case.
+    pub fn insert(&mut self, zone: Arc<ServedZone>) {
+        let labels = zone.apex().label_count();
+        let hash = hash(zone.apex().wire());
+        self.has_big |= zone.zone().is_some_and(Zone::is_big);
+        if self.root.insert(zone, hash, 0) {
+            self.len += 1;
+            Arc::make_mut(&mut self.depths)[labels] += 1;
+            self.used_depths |= 1 << labels;
+        }
+    }
+
+    /// Removes a zone; returns whether there was one.
+    pub fn remove(&mut self, apex: NameRef<'_>) -> bool {
+        let apex = apex.to_owned().to_lowercase();
+        let removed = self.root.remove(apex.wire(), hash(apex.wire()), 0);
+        if removed {
+            self.len -= 1;
+            let labels = apex.as_ref().label_count();
+            let count = &mut Arc::make_mut(&mut self.depths)[labels];
+            *count -= 1;
+            if *count == 0 {
+                self.used_depths &= !(1 << labels);
+            }
+        }
+        removed
+    }
+
+    /// All zones, in unspecified order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ServedZone>> {
+        let mut stack: Vec<&[Slot]> = vec![&self.root.slots];
+        std::iter::from_fn(move || {
+            loop {
+                let Some((slot, rest)) = stack.pop()?.split_first() else { continue };
+                stack.push(rest);
+                match slot {
+                    Slot::Branch(branch) => stack.push(&branch.slots),
+                    Slot::Zone(zone) => return Some(zone),
+                }
+            }
+        })
+    }
+
+    /// A copy that shares no branch with another version. A map that was built in many steps is fragmented in memory.
+    pub fn compacted(&self) -> ZoneMap {
+        ZoneMap { root: self.root.compacted(), ..self.clone() }
+    }
+
+    /// Whether any zone may be worth [`Zone::prefetch`].
+    #[inline]
+    pub(crate) fn has_big(&self) -> bool {
+        self.has_big
+    }
+
+    /// How many zones there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Branch {
+    /// The bit of `used`; 0 below [`MAX_LEVEL`].
+    fn bit(hash: u64, level: u32) -> u32 {
+        if level > MAX_LEVEL { 0 } else { 1 << (hash >> (level * BITS) & 31) }
+    }
+
+    /// The index of the slot for `apex`; as an error, where to insert it.
+    #[inline]
+    fn index(&self, apex: &[u8], hash: u64, level: u32) -> Result<usize, usize> {
+        if level > MAX_LEVEL {
+            let is_same = |slot: &Slot| matches!(slot, Slot::Zone(zone) if zone.apex().wire() == apex);
+            return self.slots.iter().position(is_same).ok_or(self.slots.len());
+        }
+        let bit = Branch::bit(hash, level);
+        let index = (self.used & (bit - 1)).count_ones() as usize;
+        if self.used & bit != 0 { Ok(index) } else { Err(index) }
+    }
+
+    fn compacted(&self) -> Branch {
+        let slots = self.slots.iter().map(|slot| match slot {
+            Slot::Branch(branch) => Slot::Branch(branch.compacted()),
+            Slot::Zone(zone) => Slot::Zone(zone.clone()),
+        });
+        Branch { used: self.used, slots: slots.collect() }
+    }
+
+    /// Returns whether the apex is new.
+    fn insert(&mut self, zone: Arc<ServedZone>, hash: u64, level: u32) -> bool {
+        let index = match self.index(zone.apex().wire(), hash, level) {
+            Ok(index) => index,
+            Err(index) => {
+                let (low, high) = self.slots.split_at(index);
+                self.slots = low.iter().cloned().chain([Slot::Zone(zone)]).chain(high.iter().cloned()).collect();
+                self.used |= Branch::bit(hash, level);
+                return true;
+            }
+        };
+        let slots = Arc::make_mut(&mut self.slots);
+        match &mut slots[index] {
+            Slot::Branch(branch) => branch.insert(zone, hash, level + 1),
+            Slot::Zone(old) if old.apex() == zone.apex() => {
+                *old = zone;
+                false
+            }
+            Slot::Zone(old) => {
+                let mut branch = Branch::default();
+                branch.insert(old.clone(), self::hash(old.apex().wire()), level + 1);
+                branch.insert(zone, hash, level + 1);
+                slots[index] = Slot::Branch(branch);
+                true
+            }
+        }
+    }
+
+    /// Returns whether the apex was there.
+    fn remove(&mut self, apex: &[u8], hash: u64, level: u32) -> bool {
+        let Ok(index) = self.index(apex, hash, level) else { return false };
+        let slots = Arc::make_mut(&mut self.slots);
+        let (removed, is_empty) = match &mut slots[index] {
+            Slot::Branch(branch) => (branch.remove(apex, hash, level + 1), branch.slots.is_empty()),
+            Slot::Zone(zone) => {
+                let is_same = zone.apex().wire() == apex;
+                (is_same, is_same)
+            }
+        };
+        if removed && is_empty {
+            self.used &= !Branch::bit(hash, level);
+            self.slots =
+                slots.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, slot)| slot.clone()).collect();
+        }
+        removed
+    }
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A hash of a lower-case name. An operator can make zones collide, which costs those zones a linear search.
+#[inline]
+fn hash(apex: &[u8]) -> u64 {
+    let mut hash = apex.len() as u64;
+    let (chunks, rest) = apex.as_chunks::<8>();
+    for &chunk in chunks {
+        hash = mix(hash ^ u64::from_le_bytes(chunk), MULTIPLIER);
+    }
+    let last = rest.iter().rev().fold(0, |last, &octet| last << 8 | u64::from(octet));
+    mix(hash ^ last, MULTIPLIER)
+}
+
+#[inline]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Name;
+
+    use super::*;
+    use crate::served::ZoneState;
+
+    fn unavailable(text: &str) -> Arc<ServedZone> {
+        let state = ZoneState::Unavailable(text.parse().expect("a name"));
+        Arc::new(ServedZone { state, allow_transfer: Arc::default() })
+    }
+
+    fn find<'z>(zones: &'z ZoneMap, text: &str) -> Option<&'z Arc<ServedZone>> {
+        zones.get(text.parse::<Name>().expect("a name").wire())
+    }
+
+    #[test]
+    fn edits_leave_old_versions_unchanged() {
+        let mut zones = ZoneMap::default();
+        let names: Vec<String> = (0..5000).map(|n| format!("z{n}.test.")).collect();
+        names.iter().for_each(|name| zones.insert(unavailable(name)));
+        zones.insert(unavailable("."));
+        zones.insert(unavailable("z7.test."));
+        assert_eq!(zones.len(), 5001);
+        assert_eq!(zones.depths(127).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(zones.depths(1).collect::<Vec<_>>(), [0]);
+        let old = zones.clone();
+        assert!(names.iter().step_by(2).all(|name| zones.remove(name.parse::<Name>().expect("a name").as_ref())));
+        assert!(!zones.remove(NameRef::from_wire(b"\x01x\x00").expect("a name")));
+        assert_eq!((zones.len(), zones.iter().count()), (2501, 2501));
+        for (n, name) in names.iter().enumerate() {
+            assert_eq!(find(&zones, name).is_some(), n % 2 == 1, "{name}");
+            assert!(find(&old, name).is_some_and(|zone| zone.apex().to_string() == *name));
+        }
+        assert_eq!(old.iter().count(), 5001);
+        let compacted = zones.compacted();
+        assert_eq!((compacted.len(), compacted.iter().count()), (2501, 2501));
+        assert!(zones.iter().all(|zone| compacted.get(zone.apex().wire()).is_some_and(|same| Arc::ptr_eq(same, zone))));
+    }
+
+    /// Zones whose names have the same hash: the second eight octets cancel out the first.
+    fn colliding() -> impl Iterator<Item = Arc<ServedZone>> {
+        let names = (0u64..).filter_map(|n| {
+            let mut wire = *b"\x0f.......--------\0";
+            wire[1..8].copy_from_slice(&n.to_be_bytes()[1..]);
+            let first = u64::from_le_bytes(*wire.first_chunk().expect("eight octets"));
+            let second = mix(wire.len() as u64 ^ first, MULTIPLIER);
+            wire[8..16].copy_from_slice(&second.to_le_bytes());
+            Name::from_wire(&wire).ok().filter(|name| name.to_lowercase().wire() == wire)
+        });
+        names.map(|name| Arc::new(ServedZone { state: ZoneState::Unavailable(name), allow_transfer: Arc::default() }))
+    }
+
+    #[test]
+    fn zones_with_colliding_hashes_are_distinct() {
+        let (mut zones, same) = (ZoneMap::default(), colliding().take(4).collect::<Vec<_>>());
+        assert!(same.iter().all(|zone| hash(zone.apex().wire()) == hash(same[0].apex().wire())));
+        for zone in &same[..3] {
+            zones.insert(zone.clone());
+            zones.insert(zone.clone());
+        }
+        assert_eq!((zones.len(), zones.iter().count()), (3, 3));
+        assert!(zones.remove(same[1].apex()) && !zones.remove(same[3].apex()));
+        let found =
+            |zone: &Arc<ServedZone>| zones.get(zone.apex().wire()).is_some_and(|found| Arc::ptr_eq(found, zone));
+        assert_eq!([0, 1, 2, 3].map(|number| found(&same[number])), [true, false, true, false]);
+        assert!(zones.remove(same[0].apex()) && zones.remove(same[2].apex()));
+        assert!(zones.is_empty() && zones.iter().next().is_none());
+    }
+
+    /// The memory of a zone beside its name, its records and two reference counts.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn small_zones_are_small() {
+        assert_eq!((size_of::<Slot>(), size_of::<ServedZone>()), (24, 72));
+    }
+}
