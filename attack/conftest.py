@@ -10,7 +10,7 @@ from daemon import Daemon
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Makes daemons, each in a folder of its own, that end with the test."""
+    """Creates daemons, each in a folder of its own, which stop at the end of the test."""
     made: list[Daemon] = []
 
     def make(*arguments, **named) -> Daemon:

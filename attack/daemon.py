@@ -1,10 +1,9 @@
-"""A `zonda serve` of one test: its folder, its process, questions to it."""
+"""Runs `zonda serve` for one test: its folder, its process, and queries to it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,9 +11,8 @@ from pathlib import Path
 import dns.message
 import dns.query
 import dns.rcode
+from servers import HOST, Zonda, free_port
 
-ROOT = Path(__file__).resolve().parent.parent
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
 
 TINY_ZONE = """\
@@ -25,30 +23,13 @@ www A 192.0.2.1
 """
 
 
-def program() -> Path:
-    """`ZONDA`, or what cargo built last of release and debug."""
-    builds = [ROOT / "target" / kind / "zonda" for kind in ("release", "debug")]
-    builds = sorted((b for b in builds if b.exists()), key=lambda b: b.stat().st_mtime, reverse=True)
-    found = os.environ.get("ZONDA") or (builds[0] if builds else None)
-    if not found:
-        raise RuntimeError("no zonda to attack; help: run `cargo build -p zonda-server`, or name the program in ZONDA")
-    return Path(found).resolve()
-
-
-def free_port() -> int:
-    """A port that is free for TCP and for UDP."""
-    while True:
-        with socket.create_server((HOST, 0)) as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-            port = int(stream.getsockname()[1])
-            try:
-                datagrams.bind((HOST, port))
-            except OSError:
-                continue
-            return port
+def program() -> str:
+    """The path of the zonda under attack; raises `ProgramNotFound`."""
+    return Zonda.program()
 
 
 class Daemon:
-    """A server with its own folder; `zones` maps zone names to zone text, `server` is what `[server]` gets besides."""
+    """A server with a folder of its own; `zones` maps zone names to zone files, `server` has more lines for `[server]`."""
 
     def __init__(self, folder: Path, zones: dict[str, str] | None = None, server: str = "", top: str = "") -> None:
         self.folder, self.port = folder, free_port()
@@ -75,7 +56,7 @@ class Daemon:
         return self
 
     def wait_until(self, condition, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Waits for a condition; one that raises an error of the network does not hold yet."""
+        """Waits for a condition; a network error counts as false."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -88,18 +69,18 @@ class Daemon:
             time.sleep(0.02)
 
     def ask(self, name: str, rtype: str = "A", timeout_s: float = 1.0, tcp: bool = False) -> dns.message.Message:
-        """The answer to one question; raises `dns.exception.Timeout` when there is none."""
+        """The response to one query; raises `dns.exception.Timeout` if there is none."""
         query = dns.message.make_query(name, rtype)
         send = dns.query.tcp if tcp else dns.query.udp
         return send(query, HOST, timeout=timeout_s, port=self.port)
 
     def reload(self, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """`zonda reload`, whatever its exit status."""
+        """Runs `zonda reload`; the exit status is not checked."""
         command = [program(), "reload", "--config", self.config]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     def cpu_s(self) -> float:
-        """CPU time that the process has used, in seconds."""
+        """CPU time of the process, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -109,7 +90,7 @@ class Daemon:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def log_text(self) -> str:
-        """What the server logged so far."""
+        """The end of the log."""
         return self.log.read_text(errors="replace")[-8000:]
 
     @property
@@ -118,7 +99,7 @@ class Daemon:
         return self.process.pid
 
     def stop(self, timeout_s: float = 10.0) -> int | None:
-        """Ends the server with SIGTERM, with SIGKILL where that does not help; returns its exit status."""
+        """Stops the server with SIGTERM, then SIGKILL after `timeout_s`; returns its exit status."""
         if self.process is None:
             return None
         if self.process.poll() is None:

@@ -1,4 +1,4 @@
-"""Queries that make the server answer too much, or too dearly."""
+"""Queries that cause too many or too costly responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOOD = 4000
 
 
 def old_hash(name: str, host: str) -> int:
-    """The hash of positive answers about `name` to the /24 of `host` when it had no key: FNV, then a product."""
+    """The former unkeyed RRL hash of positive answers about `name` to the /24 of `host`: FNV, then a product."""
     kind = 0xCBF29CE484222325
     for octet in dns.name.from_text(name).to_wire():
         kind = ((kind ^ octet) * 0x100000001B3) % 2**64
@@ -31,7 +31,7 @@ def old_hash(name: str, host: str) -> int:
 
 
 def colliding(names: Iterator[str], host: str) -> tuple[str, str]:
-    """Two names that shared one of the 2^14 buckets."""
+    """Two names with the same one of 2^14 buckets."""
     seen: dict[int, str] = {}
     for name in names:
         if other := seen.setdefault(old_hash(name, host) >> 50, name):
@@ -41,13 +41,13 @@ def colliding(names: Iterator[str], host: str) -> tuple[str, str]:
 
 
 def flood(server: Daemon, queries: list[bytes], sources: tuple[str, ...] = (HOST,), count: int = FLOOD) -> float:
-    """Sends `count` datagrams round robin; returns the answers received for each second that it took, at least one."""
+    """Sends `count` datagrams round robin; returns the responses per second, with two seconds of tolerance."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in sources]
     for sock, source in zip(sockets, sources):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         sock.bind((source, 0))
         sock.connect((HOST, server.port))
-    start, answers = time.monotonic(), 0
+    start, responses = time.monotonic(), 0
     for n in range(count):
         sock = sockets[n % len(sockets)]
         sock.send(queries[n % len(queries)])
@@ -56,9 +56,9 @@ def flood(server: Daemon, queries: list[bytes], sources: tuple[str, ...] = (HOST
     time.sleep(0.2)
     for sock in sockets:
         sock.setblocking(False)
-        answers += sum(1 for _ in received(sock))
+        responses += sum(1 for _ in received(sock))
         sock.close()
-    return answers / (2 + time.monotonic() - start)
+    return responses / (2 + time.monotonic() - start)
 
 
 def received(sock: socket.socket) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ def test_errors_are_limited(daemon, queries):
 
 
 def test_queries_without_a_question_are_limited(daemon):
-    """Each follows a query for another name, whose account it must not use."""
+    """Each follows a query for another name, whose bucket it must not use."""
     server = daemon(server=LIMITS.replace("cookies = false", "cookies = true")).start()
     cookie = dns.edns.GenericOption(10, bytes(range(8)))
     empty = dns.message.make_query(".", "A", use_edns=0, options=[cookie])
@@ -116,7 +116,7 @@ def test_queries_without_a_question_are_limited(daemon):
 
 
 def test_nsec3_work_of_a_query_is_bounded(daemon):
-    """A zone of 65,535 iterations and the longest salt, whether it is served or not: a query costs no CPU second."""
+    """With 65,535 iterations and the longest salt, a query costs little CPU time, whether the zone is served or not."""
     salt = "ab" * 255
     zone = TINY_ZONE + f"@ NSEC3PARAM 1 0 65535 {salt}\n" + "".join(
         f"{hashed} NSEC3 1 0 65535 {salt} {following} A\n"
@@ -133,8 +133,8 @@ def test_nsec3_work_of_a_query_is_bounded(daemon):
     assert server.cpu_s() - before < 0.5
 
 
-def test_a_shortened_referral_is_not_sent_to_those_with_room(daemon):
-    """A referral whose signatures did not fit must not be remembered for clients that have room for them."""
+def test_a_shortened_referral_is_not_sent_to_clients_with_larger_buffers(daemon):
+    """A referral without the signatures that did not fit is not cached for clients with larger buffers."""
     signature = "13 2 60 20300101000000 20200101000000 1 example. " + "A" * 86 + "=="
     zone = TINY_ZONE + "cut NS n.cut\n"
     zone += "".join(f"cut NS ns{n}\nns{n} A 192.0.2.{n}\nns{n} RRSIG A {signature}\n" for n in range(4))
@@ -150,7 +150,7 @@ def test_a_shortened_referral_is_not_sent_to_those_with_room(daemon):
         assert signatures(1232) == 4, payload
 
 
-def test_a_set_that_no_message_has_room_for_is_an_error_over_tcp(daemon):
+def test_an_rrset_that_exceeds_any_message_is_an_error_over_tcp(daemon):
     zone = TINY_ZONE + "".join(f'large TXT "{number:03}{"x" * 250}"\n' for number in range(260))
     server = daemon({"example": zone}).start()
     assert "fits in no message" in server.log_text()

@@ -1,4 +1,4 @@
-"""Local users, full pipes, descriptor limits and odd files: the parts of the server that are not the network."""
+"""Attacks by local users: links in the state-dir, full pipes, descriptor limits, odd files and configurations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a
 
 
 class Privileged:
-    """A server started as root that becomes `nobody`, and what `nobody` owns."""
+    """A server started as root that switches to `nobody`, and files of both."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Privileged:
         return path
 
     def run_with(self, state_dir: Path) -> None:
-        """Starts with this state-dir; whether the server runs or refuses to, it ends again."""
+        """Starts with this state-dir, then stops the server, whether it started or refused to."""
         server = Daemon(self.folder, server='user = "nobody"')
         server.state_dir = state_dir
         server.config.write_text(server.config.read_text().replace(str(self.folder / "state"), str(state_dir)))
@@ -67,7 +67,7 @@ class Privileged:
 
 @pytest.fixture
 def privileged() -> Iterator[Privileged]:
-    # Not pytest's folder, which only root can enter.
+    # Only root can enter the folder that pytest creates.
     folder = Path(tempfile.mkdtemp(prefix="zonda-attack-"))
     folder.chmod(0o755)
     yield Privileged(folder)
@@ -77,7 +77,7 @@ def privileged() -> Iterator[Privileged]:
 @needs_root
 @pytest.mark.parametrize("name", ["lock", "control.sock"])
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_links_in_the_state_dir_reach_no_file_of_root(privileged, name, link):
+def test_links_in_the_state_dir_do_not_change_files_of_root(privileged, name, link):
     state_dir = privileged.own(privileged.folder / "theirs")
     link(privileged.precious, state_dir / name)
     privileged.run_with(state_dir)
@@ -86,7 +86,7 @@ def test_links_in_the_state_dir_reach_no_file_of_root(privileged, name, link):
 
 @needs_root
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_link_on_the_way_to_the_state_dir_gives_no_folder_of_root_away(privileged, exists):
+def test_a_link_above_the_state_dir_does_not_change_the_owner_of_a_folder(privileged, exists):
     secrets = privileged.folder / "secrets"
     secrets.mkdir(mode=0o755)
     if exists:
@@ -112,7 +112,7 @@ def test_a_state_dir_that_is_a_link_is_not_followed(privileged):
 # ---------- the log ----------
 
 
-def test_a_log_that_nobody_reads_stops_nothing(daemon):
+def test_an_unread_log_does_not_block_the_server(daemon):
     server = daemon()
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, SMALL_PIPE)
@@ -125,14 +125,14 @@ def test_a_log_that_nobody_reads_stops_nothing(daemon):
         dns.query.tcp(query, HOST, timeout=5, port=server.port)
     assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
     assert server.reload(timeout_s=5).returncode == 0
-    assert server.stop(timeout_s=8) == 0, "SIGTERM did not end it"
+    assert server.stop(timeout_s=8) == 0, "SIGTERM did not stop it"
     os.close(reader)
 
 
 @pytest.mark.slow
-def test_lines_that_find_no_room_are_counted(daemon):
+def test_dropped_log_lines_are_counted(daemon):
     server = daemon()
-    # Each of them logs that its file is missing, with every load.
+    # Every load logs that each of these files is missing.
     absent = "".join(f'[[zone]]\nname = "z{number}"\nfile = "absent/{number}"\n' for number in range(30_000))
     server.config.write_text(server.config.read_text() + absent)
     reader, writer = os.pipe()
@@ -148,13 +148,13 @@ def test_lines_that_find_no_room_are_counted(daemon):
     os.close(reader)
     log = server.log.read_text()
     assert "log lines were dropped: standard error was not read" in log
-    assert "zonda has stopped" in log.splitlines()[-1], "what was logged last is written"
+    assert "zonda has stopped" in log.splitlines()[-1], "the last line is written"
 
 
 # ---------- the control socket and descriptors ----------
 
 
-def test_silent_control_clients_keep_nobody_waiting(daemon):
+def test_silent_control_clients_do_not_delay_others(daemon):
     server = daemon().start()
     silent = [socket.socket(socket.AF_UNIX) for _ in range(5)]
     for one in silent:
@@ -164,7 +164,7 @@ def test_silent_control_clients_keep_nobody_waiting(daemon):
         one.close()
 
 
-def test_reloads_asked_for_together_are_all_done(daemon):
+def test_concurrent_reload_requests_are_all_answered(daemon):
     server = daemon().start()
     command = [program(), "reload", "--config", server.config]
     asking = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(40)]
@@ -188,7 +188,7 @@ def test_connections_leave_descriptors_for_reloads(daemon):
             connections = []
             for _ in range(2 * FEW_DESCRIPTORS):
                 connections.append(socket.create_connection((HOST, server.port)))
-                connections[-1].sendall(framed)  # without a query it is not accepted at once
+                connections[-1].sendall(framed)  # not accepted at once without a query
             for one in connections:
                 one.close()
 
@@ -209,7 +209,7 @@ def test_connections_leave_descriptors_for_reloads(daemon):
 
 
 def check(*arguments: str | Path, cwd: Path | None = None, **run: object) -> subprocess.CompletedProcess[str]:
-    """`zonda check` with a gigabyte of memory and five seconds."""
+    """Runs `zonda check` with a limit of 1 GiB of memory and five seconds."""
 
     def little_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
@@ -228,7 +228,7 @@ def test_check_refuses_files_without_an_end(tmp_path, device):
         assert "regular file" in checked.stdout, (arguments, checked.stdout)
 
 
-def test_check_reads_a_pipe_named_as_such_but_not_for_ever(tmp_path):
+def test_check_reads_a_named_pipe_up_to_a_limit(tmp_path):
     zone = "@ 60 SOA a. b. 1 1 1 1 1\n@ 60 NS a.\n"
     checked = check("--zone", "example=/dev/stdin", input=zone)
     assert checked.returncode == 0, checked.stdout
@@ -241,7 +241,7 @@ def test_check_reads_a_pipe_named_as_such_but_not_for_ever(tmp_path):
 
 
 def control_characters(text: str) -> list[str]:
-    """What could steer a terminal; a line feed ends lines."""
+    """Control characters that a terminal may interpret, except line feeds."""
     return [one for one in text if (ord(one) < 32 and one != "\n") or 126 < ord(one) < 160 or one == "\u202e"]
 
 

@@ -1,4 +1,4 @@
-"""Zones whose files are big, or block the one who opens them: no other zone waits for them."""
+"""Zone files that are big or block on open must not delay other zones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 from daemon import TINY_ZONE, Daemon
 
-# Past this time without progress a read is reported as stuck.
+# A read without progress for this time is reported as stuck.
 STUCK_S = 10
-# What a tiny zone may take to be served, on a busy machine.
+# Maximum time until a tiny zone is served, on a busy machine.
 SOON_S = 2.0
 TINY_NAMES = [f"tiny{number}" for number in range(4)]
 TINY_ZONES = dict.fromkeys(TINY_NAMES, TINY_ZONE)
@@ -25,7 +25,7 @@ TINY_ZONES = dict.fromkeys(TINY_NAMES, TINY_ZONE)
 
 @contextmanager
 def blocked(path: Path) -> Iterator[None]:
-    """Makes whoever opens the file wait, as on a hung mount: the kernel asks the holder of a lease first (fcntl(2))."""
+    """Blocks `open` of the file, as on a hung mount, with a lease that is not released (fcntl(2))."""
     handler = signal.signal(signal.SIGIO, signal.SIG_IGN)
     holder = os.open(path, os.O_RDWR)
     try:
@@ -37,8 +37,8 @@ def blocked(path: Path) -> Iterator[None]:
 
 
 def serial(server: Daemon, name: str) -> int | None:
-    """The serial that is served for a zone, `None` where it is answered with SERVFAIL."""
-    # A query that comes before the server gets no answer: not to be waited for.
+    """The served serial of a zone, `None` for SERVFAIL."""
+    # A query sent before the server listens gets no response.
     answer = server.ask(f"{name}.", "SOA", timeout_s=0.2)
     return answer.answer[0][0].serial if answer.rcode() == dns.rcode.NOERROR else None
 
@@ -75,7 +75,7 @@ def test_a_blocked_read_delays_no_other_zone(daemon):
     expect_within(SOON_S, server, lambda: serial(server, "a") == serial(server, "zzz") == 1)
 
 
-def test_a_blocked_read_does_not_delay_the_end(daemon):
+def test_a_blocked_read_does_not_delay_shutdown(daemon):
     server = daemon(TINY_ZONES | {"a": TINY_ZONE})
     with blocked(server.zones / "a.zone"):
         server.start("tiny0")
@@ -84,7 +84,7 @@ def test_a_blocked_read_does_not_delay_the_end(daemon):
         assert time.monotonic() - begin < SOON_S
 
 
-def test_a_zone_is_not_published_from_a_file_it_no_longer_has(daemon):
+def test_a_zone_is_not_published_from_its_former_file(daemon):
     server = daemon(TINY_ZONES | {"moved": TINY_ZONE, "gone": TINY_ZONE})
     old, gone = server.zones / "moved.zone", server.zones / "gone.zone"
     with blocked(old), blocked(gone):
@@ -127,7 +127,7 @@ def test_a_blocked_included_file_of_a_big_zone_is_stuck_as_well(daemon):
     server = daemon({"big": TINY_ZONE} | TINY_ZONES)
     (server.zones / "part").write_text("part A 192.0.2.1\n")
     server.start("big")
-    # Big enough to be read in chunks: its own text is read before the file is opened.
+    # Big enough to be read in chunks: its own text is read before the included file is opened.
     write_zone(server, "big", 2, big_zone(6_000_000) + "$INCLUDE part\n")
     with blocked(server.zones / "part"):
         reload = server.reload(timeout_s=STUCK_S + 5)
@@ -144,7 +144,7 @@ def test_many_blocked_reads_in_one_folder_delay_no_other_folder(daemon):
     (other / "zz.zone").write_text(TINY_ZONE)
     text = f'[[zone]]\nname = "zz"\nfile = "{other}/zz.zone"\n'
     server.config.write_text(server.config.read_text() + text)
-    # Ended in reverse order: the first one puts back the handler of the signal that each broken lease sends.
+    # Exits in reverse order: the first one restores the handler of the signal that each broken lease sends.
     with ExitStack() as blocks:
         for name in hung:
             blocks.enter_context(blocked(server.zones / f"{name}.zone"))
@@ -161,19 +161,19 @@ def test_tiny_zones_do_not_wait_for_a_big_one(daemon):
     server.start(wait_for=None)
     for name in TINY_NAMES:
         expect_within(SOON_S, server, lambda name=name: serial(server, name) == 1)
-    assert serial(server, "big") is None, "a bigger zone is needed to see anything"
+    assert serial(server, "big") is None, "the zone is too small for this test"
     # A changed tiny zone is served while the big one is still being read for the first time.
     write_zone(server, "tiny1", 2)
     os.kill(server.pid, signal.SIGHUP)
     expect_within(SOON_S, server, lambda: serial(server, "tiny1") == 2)
-    assert serial(server, "big") is None, "a bigger zone is needed to see anything"
+    assert serial(server, "big") is None, "the zone is too small for this test"
     server.wait_until(lambda: serial(server, "big") == 1, timeout_s=120)
     # A changed tiny zone is served while the big one is read again.
     write_zone(server, "big", 2, big)
     write_zone(server, "tiny3", 3)
     os.kill(server.pid, signal.SIGHUP)
     expect_within(SOON_S, server, lambda: serial(server, "tiny3") == 3)
-    assert serial(server, "big") == 1, "a bigger zone is needed to see anything"
+    assert serial(server, "big") == 1, "the zone is too small for this test"
     begin = time.monotonic()
     assert server.stop() == 0
     assert time.monotonic() - begin < SOON_S

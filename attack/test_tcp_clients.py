@@ -1,4 +1,4 @@
-"""Clients over TCP that send, hold or leave unread what costs the server something."""
+"""TCP clients that send, hold open or leave unread more than they should."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import pytest
 from daemon import HOST, TINY_ZONE
 
 IDLE_TIMEOUT_MS = 1000
-# What the connections of one TCP thread may hold, here and in the kernel (docs/manual/zonda.md, "Limits").
-HELD_MB = 67
+# Memory limit of the connections of one TCP thread, kernel buffers included (docs/manual/zonda.md, "Limits").
+TCP_BUFFER_LIMIT_MB = 67
 TRANSFERS_PER_CLIENT = 100
 
 
 def framed(name: str, rtype: str = "A", **options: bool) -> bytes:
-    """A query as it goes over TCP, preceded by its length."""
+    """A query with the length prefix of TCP."""
     wire = dns.message.make_query(name, rtype, **options).to_wire()
     return struct.pack("!H", len(wire)) + wire
 
@@ -34,13 +34,13 @@ def big_rrset_zone() -> str:
 
 
 def long_zone() -> str:
-    """A zone whose transfer is longer than what sockets hold."""
+    """A zone whose transfer exceeds the socket buffers."""
     return TINY_ZONE + "".join(f"host{number} A 192.0.2.{number % 256}\n" for number in range(100_000))
 
 
 @contextlib.contextmanager
 def clients(count: int, port: int, receive_buffer: int = 0, source: str = HOST) -> Iterator[list[socket.socket]]:
-    """Open connections, closed at the end; a small `receive_buffer` leaves what is unread with the server."""
+    """Open connections, closed at the end; with a small `receive_buffer`, unread data stays with the server."""
     opened = []
     try:
         for _ in range(count):
@@ -58,13 +58,13 @@ def clients(count: int, port: int, receive_buffer: int = 0, source: str = HOST) 
 
 
 def queues(port: int) -> list[int]:
-    """What the kernel holds for each connection of the server, orphans included: unacknowledged and unread octets."""
-    held = []
+    """Octets in the kernel for each connection of the server, orphans included: unacknowledged and unread."""
+    sizes = []
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, octets = line.split()[:5]
         if int(local.split(":")[1], 16) == port and state not in ("06", "0A"):  # TIME_WAIT, LISTEN
-            held.append(sum(int(queue, 16) for queue in octets.split(":")))
-    return held
+            sizes.append(sum(int(queue, 16) for queue in octets.split(":")))
+    return sizes
 
 
 def queued_mb(port: int) -> float:
@@ -72,7 +72,7 @@ def queued_mb(port: int) -> float:
 
 
 def most_queued_mb(port: int, seconds: float) -> float:
-    """The most that the kernel held during some time."""
+    """The maximum of `queued_mb` during some seconds."""
     most, end = 0.0, time.monotonic() + seconds
     while time.monotonic() < end:
         most = max(most, queued_mb(port))
@@ -81,7 +81,7 @@ def most_queued_mb(port: int, seconds: float) -> float:
 
 
 def is_closed(client: socket.socket) -> bool:
-    """Whether the server closes the connection within the client's timeout, whatever it sends before that."""
+    """Whether the server closes the connection within the client's timeout, after sending any data."""
     try:
         while client.recv(65536):
             pass
@@ -101,7 +101,7 @@ def ask_on(client: socket.socket, name: str = "www.example.") -> bool:
         return False
 
 
-def test_half_a_query_stalls_nobody(daemon):
+def test_half_a_query_does_not_stall_others(daemon):
     server = daemon().start()
     with socket.create_connection((HOST, server.port)) as half:
         half.sendall(b"\x00\x20half")
@@ -110,7 +110,7 @@ def test_half_a_query_stalls_nobody(daemon):
 
 
 @pytest.mark.parametrize("half_closed", [False, True])
-def test_unread_answers_hold_little_kernel_memory(daemon, half_closed):
+def test_unread_answers_take_little_kernel_memory(daemon, half_closed):
     server = daemon({"example": big_rrset_zone()}, server=f"tcp-idle-timeout-ms = {IDLE_TIMEOUT_MS}").start()
     queries = framed("big.example.", "TXT") * 200
     with clients(200, server.port, receive_buffer=4096) as greedy:
@@ -119,15 +119,15 @@ def test_unread_answers_hold_little_kernel_memory(daemon, half_closed):
             if half_closed:
                 client.shutdown(socket.SHUT_WR)
         most = most_queued_mb(server.port, 0.3)
-        assert most < HELD_MB, f"{most:.0f} MB for 200 clients"
+        assert most < TCP_BUFFER_LIMIT_MB, f"{most:.0f} MB for 200 clients"
         assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
-        # They are given up, and what the kernel holds for them goes with them.
+        # These connections are closed, which frees their kernel buffers.
         server.wait_until(lambda: queued_mb(server.port) < 0.1, timeout_s=10)
 
 
 @pytest.mark.slow
-def test_one_unread_answer_of_each_of_many_clients_is_counted(daemon):
-    """The kernel takes each of the answers whole: the server holds nothing itself."""
+def test_one_unread_answer_for_each_of_many_clients_is_counted(daemon):
+    """Each answer fits in the kernel buffers, so the server itself holds nothing."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = daemon({"example": big_rrset_zone()}).start()
@@ -138,7 +138,7 @@ def test_one_unread_answer_of_each_of_many_clients_is_counted(daemon):
                 with contextlib.suppress(OSError):
                     client.sendall(query)
         most = most_queued_mb(server.port, 0.5)
-        assert most < HELD_MB * 1.1, f"{most:.0f} MB for 3,600 clients"
+        assert most < TCP_BUFFER_LIMIT_MB * 1.1, f"{most:.0f} MB for 3,600 clients"
         assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -203,13 +203,13 @@ def test_unread_transfers_cost_only_their_connections(daemon):
 
 
 def nsec3_zone(iterations: int) -> str:
-    """A zone whose denials need as many digests as those of a signed one; the salt is as long as it may be."""
+    """A zone whose negative answers cost as many digests as in a signed one, with the longest salt."""
     salt, hashed = "ab" * 255, "0" * 32
     chain = f"{hashed} NSEC3 1 0 {iterations} {salt} {hashed} A NS SOA NSEC3PARAM\n"
     return TINY_ZONE + f"@ NSEC3PARAM 1 0 {iterations} {salt}\n" + chain
 
 
-def test_costly_denials_leave_other_connections_their_turns(daemon):
+def test_costly_denials_do_not_starve_other_connections(daemon):
     server = daemon({"example": nsec3_zone(150)}).start()
     queries = framed("a.b.c.d.e.f.g.h.example.", want_dnssec=True) * 2000
     with clients(20, server.port) as costly, clients(1, server.port) as [polite]:

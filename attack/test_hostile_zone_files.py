@@ -17,7 +17,7 @@ MEMORY_LIMIT = 1 << 30
 
 
 def limit_memory() -> None:
-    """In the child: allocations fail above `MEMORY_LIMIT`, which ends a Rust program."""
+    """Runs in the child: allocations above `MEMORY_LIMIT` fail, which aborts a Rust program."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
 
 
@@ -33,7 +33,7 @@ def rewrite(server: Daemon, text: str, zone: str = "example") -> None:
 
 
 def assert_refused(server: Daemon, *words: str) -> str:
-    """A reload reports all `words` and keeps the old version of the zone; returns what it reports."""
+    """A reload reports all `words` and keeps the old version of the zone; returns the report."""
     result = server.reload()
     report = result.stdout + result.stderr
     assert result.returncode != 0, report
@@ -46,7 +46,7 @@ def assert_refused(server: Daemon, *words: str) -> str:
 
 
 def version(serial: int, hosts: int) -> str:
-    """A zone whose every address is its serial."""
+    """A zone in which every address contains the serial."""
     return APEX.format(serial=serial) + "".join(f"h{n} A 10.0.0.{serial}\n" for n in range(hosts))
 
 

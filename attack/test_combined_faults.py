@@ -1,4 +1,4 @@
-"""Faults of the daemon that appear when several things go wrong at once: a stuck file, a full disk, slow local clients."""
+"""Several faults at once: a stuck file and reloads, a full disk, slow local clients, changing configurations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import time
 import pytest
 
 from daemon import TINY_ZONE, program
-from test_daemon import needs_root
-from test_publish import blocked, serial
+from test_local_users import needs_root
+from test_slow_zone_files import blocked, serial
 
 
-def test_reloads_behind_a_stuck_file_take_little_memory(daemon):
+def test_reloads_during_a_stuck_read_take_little_memory(daemon):
     server = daemon({"example": TINY_ZONE, "stuck": TINY_ZONE})
-    # Each of them is reported by every load that is under way.
+    # Every pending load reports each of these.
     absent = "".join(f'[[zone]]\nname = "absent{number}"\nfile = "absent/{number}"\n' for number in range(300))
     server.config.write_text(server.config.read_text() + absent)
     server.start()
@@ -31,7 +31,7 @@ def test_reloads_behind_a_stuck_file_take_little_memory(daemon):
 
 
 @pytest.mark.slow
-def test_control_clients_that_send_little_by_little_keep_nobody_waiting(daemon):
+def test_slow_control_clients_do_not_delay_others(daemon):
     server = daemon().start()
     slow = [socket.socket(socket.AF_UNIX) for _ in range(8)]
     for one in slow:
@@ -57,7 +57,7 @@ def test_control_clients_that_send_little_by_little_keep_nobody_waiting(daemon):
             one.close()
 
 
-def test_a_state_dir_with_a_long_path_can_be_asked(daemon):
+def test_a_state_dir_with_a_long_path_accepts_reloads(daemon):
     server = daemon()
     deep = server.folder / ("deep/" * 30)
     server.config.write_text(server.config.read_text().replace(str(server.state_dir), str(deep)))
@@ -76,14 +76,14 @@ def test_a_full_disk_does_not_keep_the_server_from_starting(daemon):
     server.wait_until(lambda: serial(server, "example") == 1, timeout_s=5)
 
 
-def test_a_zone_file_that_gets_back_its_old_time_is_read(daemon):
+def test_a_changed_zone_file_with_its_old_mtime_is_read(daemon):
     server = daemon()
     zone = server.zones / "example.zone"
     long_ago = time.time() - 1000
     os.utime(zone, (long_ago, long_ago))
     server.start()
     assert server.reload().returncode == 0
-    # As `cp -p` and `rsync --inplace --times` write, with an equal time in both files.
+    # As `cp -p` and `rsync --inplace --times` do if both files have the same mtime.
     zone.write_text(TINY_ZONE.replace(" 1 3600", " 2 3600"))
     os.utime(zone, (long_ago, long_ago))
     assert server.reload().returncode == 0
@@ -91,8 +91,8 @@ def test_a_zone_file_that_gets_back_its_old_time_is_read(daemon):
 
 
 @pytest.mark.slow
-def test_zones_that_come_and_go_keep_no_other_waiting(daemon):
-    # Zones are looked at in the order of their lengths; a look at one that fails takes long with each reload.
+def test_added_and_removed_zones_do_not_delay_others(daemon):
+    # Zones are checked in order of size; checking a broken one takes long at each reload.
     server = daemon({"a": TINY_ZONE, "lastofthem": TINY_ZONE})
     broken = server.folder / "broken"
     broken.write_text(TINY_ZONE + "".join(f"h{number} A 192.0.2.1\n" for number in range(20_000)) + "h A 1.2.3\n")
