@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a first corpus for each fuzz target: well-formed input, from which the fuzzer goes on."""
+"""Writes the seed corpus of each fuzz target: well-formed input for the fuzzer to mutate."""
 
 import itertools
 import random
@@ -62,13 +62,13 @@ def query(name: str, rtype: int, additional: bytes = b"") -> bytes:
 
 
 def edns_input(payload: int, version: int, flags: int, copies: int, options: int) -> bytes:
-    """What the target `edns` reads: payload, version, flags, number of OPT records, then their RDATA."""
+    """Input of the target `edns`: payload size, version, flags, number of OPT records, then their RDATA."""
     fixed = struct.pack("!HBHB", payload, version, flags, copies)
     return fixed + opt(0, 0, 0, OPTIONS[:options])[11:]
 
 
 def answer() -> bytes:
-    """An answer with compressed names in owner and RDATA."""
+    """A response with compressed names in owner and RDATA."""
     record = b"\xc0\x0c" + struct.pack("!HHIH", 15, 1, 3600, 7) + b"\0\x0a\x02mx\xc0\x10"
     return struct.pack("!6H", 0x1234, 0x8400, 1, 1, 0, 0) + wire_name("www.z.") + struct.pack("!HH", 15, 1) + record
 

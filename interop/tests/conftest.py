@@ -1,4 +1,4 @@
-"""Makes the modules of the tool importable, and gives tests small zones and servers of their own."""
+"""Makes the modules of interop importable; fixtures for small zones and servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Responder = Callable[[bytes], bytes | list[bytes] | None]
 
 @pytest.fixture
 def zone_of(tmp_path: Path) -> Callable[[str, str], zone_data.ZoneData]:
-    """Reads zone text under an apex."""
+    """Parses a zone file with an apex."""
 
     def read(apex: str, text: str) -> zone_data.ZoneData:
         file = tmp_path / "zone"
@@ -35,7 +35,7 @@ def zone_of(tmp_path: Path) -> Callable[[str, str], zone_data.ZoneData]:
 
 @pytest.fixture(scope="session")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zone_data.ZoneData]:
-    """Reads a zone of this repository under an apex."""
+    """Parses a zone file of this folder with an apex."""
     folder = tmp_path_factory.mktemp("zones")
     known: dict[str, zone_data.ZoneData] = {}
 
@@ -51,7 +51,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zo
 
 @contextmanager
 def serving(respond: Responder, respond_over_udp: Responder | None = None) -> Iterator[client.Address]:
-    """A server on 127.0.0.1 that answers with what `respond` gives for a message, or not at all; over UDP with its own responder if there is one."""
+    """A server on 127.0.0.1 that sends what `respond` returns for a message; over UDP `respond_over_udp`, if given."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         address = listener.getsockname()
         datagrams.bind(address)

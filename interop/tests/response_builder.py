@@ -1,4 +1,4 @@
-"""Builds answers for tests, octet by octet, without the code under test."""
+"""Builds responses for tests without the code under test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answer(
     flags: int = AA,
     rcode: int = 0,
 ) -> bytes:
-    """The answer to a question; entries are owner, type, data and TTL (60 unless given); EDNS as the question has it."""
+    """The response to a query; entries are owner, type, RDATA and TTL (default 60); EDNS as in the query."""
     sections = [b"".join(map(record, entries)) for entries in (answers, authority, additional)]
     opt = b"" if query.payload is None else b"\0" + struct.pack(">HHIH", 41, 1232, 0x8000 if query.dnssec else 0, 0)
     counts = len(answers), len(authority), len(additional) + bool(opt)

@@ -1,4 +1,4 @@
-"""Each law is broken once, by an answer that is right but for that."""
+"""Each rule is violated once by an otherwise correct response."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check(validator: Validator, query: Query, wire: bytes | None) -> str:
         ),
     ],
 )
-def test_right_answers_break_no_law(validator: Validator, query: Query, wire: bytes) -> None:
+def test_correct_responses_have_no_violations(validator: Validator, query: Query, wire: bytes) -> None:
     assert check(validator, query, wire) == ""
 
 
@@ -92,11 +92,11 @@ def test_right_answers_break_no_law(validator: Validator, query: Query, wire: by
         (q := Query(WWW, TXT), answer(q, [("www.example.", TXT, bytes([255]) * 256)] * 3), "exceeds the client's maximum size"),
     ],
 )
-def test_each_law(validator: Validator, query: Query, wire: bytes | None, violation: str) -> None:
+def test_each_rule_violation_is_found(validator: Validator, query: Query, wire: bytes | None, violation: str) -> None:
     assert violation in check(validator, query, wire)
 
 
-def test_an_odd_question_has_its_own_law(validator: Validator) -> None:
+def test_only_the_outcome_of_an_unusual_query_is_checked(validator: Validator) -> None:
     query = Query(WWW, A, raw=b"\0", oddity="odd", acceptable=frozenset({"silence"}), rfc="1035")
     assert check(validator, query, None) == ""
     assert "odd: NOERROR, not silence, RFC 1035" in check(validator, query, answer(Query(WWW, A)))

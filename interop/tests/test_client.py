@@ -1,4 +1,4 @@
-"""Every message gets the answer that belongs to it, whatever is lost, late, reordered or never comes."""
+"""Every message gets its own response, even if messages are lost, delayed, reordered or unanswered."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_message_is_answered(window: int) -> None:
         assert bodies(client.tcp(server, MESSAGES, pipeline=window)) == [m[2:] for m in MESSAGES]
 
 
-def test_lost_messages_are_sent_again() -> None:
+def test_lost_messages_are_resent() -> None:
     turn = count()
     with serving(lambda m: m if next(turn) % 3 else None) as server:
         assert bodies(client.udp(server, MESSAGES[:30], timeout_s=0.1, tries=9)) == [m[2:] for m in MESSAGES[:30]]
@@ -45,8 +45,8 @@ def test_silence_is_none() -> None:
         assert [i for i, a in enumerate(answers) if a is None] == [5]
 
 
-def test_a_late_answer_is_not_taken_for_the_next() -> None:
-    """The server keeps the first message for longer than the client waits; the client has moved on when the answer comes."""
+def test_a_late_response_is_not_taken_for_the_next() -> None:
+    """The server delays the first response until the client has timed out and sent the next query."""
 
     def respond(message: bytes) -> bytes:
         if message[2] == 0:

@@ -1,4 +1,4 @@
-"""A server that answers wrongly is caught, whatever the kind of mistake, and one that answers rightly is not."""
+"""Every kind of wrong response is caught, and correct responses pass."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Change = Callable[[bytes, bytes], bytes | None]
 
 
 class Fake(Server):
-    """Stands for a server that runs already."""
+    """A server that is already running."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         self.name, self.address = name, address
 
 
 def right_answers(zone: ZoneData) -> Callable[[bytes], bytes]:
-    """Answers of the little zone, without the server under test: positive, no data, no name, and the whole zone for AXFR."""
+    """Correct responses from the test zone: positive, NODATA, NXDOMAIN and AXFR."""
 
     def respond(query: bytes) -> bytes:
         name, at = read_name(query, 12, {})
@@ -84,8 +84,8 @@ def scene(tmp_path: Path) -> Iterator[tuple[Scene, ZoneSet]]:
     yield Scene("test", [zone], suites), ZoneSet({EXAMPLE: read(file, "example.")})
 
 
-def campaign(scene: tuple[Scene, ZoneSet], changes: dict[str, Change], over_udp: Change | None = None) -> Tally:
-    """Runs the comparison among fakes of these names, each with its mistakes, and one that all make over UDP."""
+def compare_fakes(scene: tuple[Scene, ZoneSet], changes: dict[str, Change], over_udp: Change | None = None) -> Tally:
+    """Compares fake servers of these names, each with its mistakes, plus one of all servers over UDP."""
     found, zones = scene
     tally, respond = Tally(), right_answers(zones.zones[EXAMPLE])
     with ExitStack() as stack:
@@ -103,7 +103,7 @@ def same(_: bytes, reply: bytes) -> bytes:
 
 
 def for_www(change: Callable[[bytes], bytes | None]) -> Change:
-    """The change for the addresses of www only."""
+    """Applies the change only to the addresses of www."""
     return lambda query, reply: change(reply) if query[12:].lower().startswith(b"\3www\7example\0\0\1") else reply
 
 
@@ -112,15 +112,15 @@ MISTAKES: dict[str, Change] = {
     "not authoritative": for_www(lambda reply: reply[:2] + bytes([reply[2] & ~4]) + reply[3:]),
     "another address": for_www(lambda reply: reply.replace(bytes([192, 0, 2, 2]), bytes([192, 0, 2, 9]))),
     "another TTL": for_www(lambda reply: reply.replace(struct.pack(">IH", 60, 4), struct.pack(">IH", 59, 4))),
-    "truncated without need": for_www(lambda reply: reply[:2] + bytes([reply[2] | 2]) + reply[3:]),
+    "unnecessarily truncated": for_www(lambda reply: reply[:2] + bytes([reply[2] | 2]) + reply[3:]),
     "recursion available": for_www(lambda reply: reply[:3] + bytes([reply[3] | 0x80]) + reply[4:]),
     "cut": for_www(lambda reply: reply[:-3]),
     "SOA with its own TTL": lambda _, reply: reply.replace(struct.pack(">HHI", SOA, 1, 5), struct.pack(">HHI", SOA, 1, 60)),
 }
 
 
-def test_right_answers_pass(scene: tuple[Scene, ZoneSet]) -> None:
-    tally = campaign(scene, {"zonda": same, "nsd": same, "knot": same})
+def test_correct_responses_pass(scene: tuple[Scene, ZoneSet]) -> None:
+    tally = compare_fakes(scene, {"zonda": same, "nsd": same, "knot": same})
     assert is_clean(tally, "zonda"), report.text(tally, "zonda")
     assert sum(tally.asked.values()) == 2 * len(QUESTIONS)
     assert "No unexplained differences" in report.text(tally, "zonda")
@@ -128,7 +128,7 @@ def test_right_answers_pass(scene: tuple[Scene, ZoneSet]) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_each_mistake_is_caught(scene: tuple[Scene, ZoneSet], mistake: str) -> None:
-    tally = campaign(scene, {"zonda": MISTAKES[mistake], "nsd": same, "knot": same})
+    tally = compare_fakes(scene, {"zonda": MISTAKES[mistake], "nsd": same, "knot": same})
     assert not is_clean(tally, "zonda")
     assert {(a, b) for a, b, _ in tally.unexplained} == {("zonda", "nsd"), ("zonda", "knot")}
     shown = report.text(tally, "zonda")
@@ -136,26 +136,26 @@ def test_each_mistake_is_caught(scene: tuple[Scene, ZoneSet], mistake: str) -> N
 
 
 @pytest.mark.parametrize("mistake", ["rcode", "another address", "cut"])
-def test_a_peer_alone_with_its_mistake_is_not_excused_either(scene: tuple[Scene, ZoneSet], mistake: str) -> None:
-    """No RFC explains it, so somebody must look: it may be the subject's mistake, shared with the other peer."""
-    tally = campaign(scene, {"zonda": same, "nsd": MISTAKES[mistake], "knot": same})
+def test_a_mistake_of_one_peer_is_not_excused(scene: tuple[Scene, ZoneSet], mistake: str) -> None:
+    """No RFC explains it, and it could be a mistake that the subject shares with the other peer."""
+    tally = compare_fakes(scene, {"zonda": same, "nsd": MISTAKES[mistake], "knot": same})
     assert {(a, b) for a, b, _ in tally.unexplained} == {("zonda", "nsd")}
 
 
-def test_the_same_mistake_of_all_is_caught_where_a_law_forbids_it(scene: tuple[Scene, ZoneSet]) -> None:
+def test_a_mistake_of_all_servers_is_caught_by_a_rule(scene: tuple[Scene, ZoneSet]) -> None:
     wrong = MISTAKES["another address"]
-    tally = campaign(scene, {"zonda": wrong, "nsd": wrong})
+    tally = compare_fakes(scene, {"zonda": wrong, "nsd": wrong})
     assert not tally.unexplained and not is_clean(tally, "zonda")
 
 
 def test_silence_is_caught(scene: tuple[Scene, ZoneSet], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comparison_run.TIMEOUT_S", 0.1)
-    tally = campaign(scene, {"zonda": for_www(lambda _: None), "nsd": same})
+    tally = compare_fakes(scene, {"zonda": for_www(lambda _: None), "nsd": same})
     assert not is_clean(tally, "zonda") and ("zonda", Rule.NO_RESPONSE, "") in tally.violations
 
 
-def test_without_a_subject_each_is_compared_with_each(scene: tuple[Scene, ZoneSet]) -> None:
-    tally = campaign(scene, {"nsd": same, "knot": MISTAKES["rcode"], "bind": same})
+def test_without_a_subject_all_pairs_are_compared(scene: tuple[Scene, ZoneSet]) -> None:
+    tally = compare_fakes(scene, {"nsd": same, "knot": MISTAKES["rcode"], "bind": same})
     assert {(a, b) for a, b, _ in tally.unexplained} == {("nsd", "knot"), ("knot", "bind")}
 
 
@@ -171,13 +171,13 @@ def test_a_transfer_that_lacks_a_record_is_caught(scene: tuple[Scene, ZoneSet], 
             return reply
         return reply[:6] + struct.pack(">H", struct.unpack_from(">H", reply, 6)[0] - 1) + reply[8:].replace(gone, b"")
 
-    tally = campaign(scene, {"zonda": without, "nsd": same})
+    tally = compare_fakes(scene, {"zonda": without, "nsd": same})
     assert not tally.unexplained and not is_clean(tally, "zonda")
     assert [line for line in tally.transfers if line.startswith("zonda: missing")]
 
 
-def test_truncation_with_need_is_explained(scene: tuple[Scene, ZoneSet]) -> None:
-    """A set fits where its owner is compressed, and does not where it is not."""
+def test_necessary_truncation_is_explained(scene: tuple[Scene, ZoneSet]) -> None:
+    """An RRset fits only if its owner names are compressed."""
     found, zones = scene
     big = wire_name("big.example.")
     zones.zones[EXAMPLE].rrsets[big] = {TXT: frozenset(Record(big, TXT, 1, 60, bytes([20]) + bytes([i]) * 20) for i in range(13))}
@@ -189,6 +189,6 @@ def test_truncation_with_need_is_explained(scene: tuple[Scene, ZoneSet]) -> None
     def truncate(query: bytes, reply: bytes) -> bytes:
         return query[:2] + struct.pack(">5H", QR | AA | TC, 1, 0, 0, 0) + query[12:] if len(reply) > 512 else reply
 
-    tally = campaign(scene, {"zonda": compress, "nsd": same}, over_udp=truncate)
+    tally = compare_fakes(scene, {"zonda": compress, "nsd": same}, over_udp=truncate)
     assert is_clean(tally, "zonda"), report.text(tally, "zonda")
     assert [entry.name for entry, _, _ in tally.classes] == ["truncation: different contents or compression"]

@@ -1,4 +1,4 @@
-"""The proofs that the signed zones allow: with all denial records at hand each name is denied or not as the zone has it; with one missing, not."""
+"""What the NSEC and NSEC3 records of the signed zones prove: with all records, and with one missing."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def zone_and_denial(shipped: Shipped, apex: str) -> tuple[ZoneData, Denial]:
 
 
 def is_plain(name: bytes, zone: ZoneData) -> bool:
-    """Neither occluded nor under a DNAME."""
+    """Neither below a zone cut nor below a DNAME."""
     return zone.cut_above(name) is None and zone.dname_above(name) is None
 
 
@@ -30,7 +30,7 @@ def has_wildcard(name: bytes, zone: ZoneData) -> bool:
 
 
 def opted_out(zone: ZoneData) -> set[bytes]:
-    """RFC 5155 6: with opt-out nothing tells an unsigned delegation, and the empty names above it alone, from a name that does not exist."""
+    """Unsigned delegations and empty non-terminals above only these: opt-out makes them look nonexistent (RFC 5155 6)."""
     if zone.apex != wire_name("n3out.example."):
         return set()
     secure = {a for owner, types in zone.owners.items() for a in ancestors(owner) if zone.cut_above(owner) is None or DS in types}
@@ -38,7 +38,7 @@ def opted_out(zone: ZoneData) -> set[bytes]:
 
 
 @pytest.mark.parametrize("apex", SIGNED)
-def test_every_name_is_denied_or_not_as_the_zone_has_it(shipped: Shipped, apex: str) -> None:
+def test_only_names_that_do_not_exist_are_denied(shipped: Shipped, apex: str) -> None:
     zone, proof = zone_and_denial(shipped, apex)
     absent = {n for owner in zone.names for n in nearby_absent_names(owner)} - zone.names
     absent = {n for n in absent if is_at_or_below(n, zone.apex) and is_plain(n, zone)}
@@ -51,7 +51,7 @@ def test_every_name_is_denied_or_not_as_the_zone_has_it(shipped: Shipped, apex: 
 
 
 @pytest.mark.parametrize("apex", SIGNED)
-def test_what_opt_out_keeps_from_being_proved_is_told(shipped: Shipped, apex: str) -> None:
+def test_names_that_opt_out_makes_unprovable_are_recognized(shipped: Shipped, apex: str) -> None:
     zone, proof = zone_and_denial(shipped, apex)
     hidden = {n for n in opted_out(zone) - zone.owners.keys() if is_plain(n, zone)}
     assert bool(hidden) == (apex == "n3out.example.")
@@ -65,7 +65,7 @@ def test_what_opt_out_keeps_from_being_proved_is_told(shipped: Shipped, apex: st
 
 
 @pytest.mark.parametrize("apex", SIGNED)
-def test_types_are_denied_or_not_as_the_zone_has_them(shipped: Shipped, apex: str) -> None:
+def test_only_types_that_do_not_exist_are_denied(shipped: Shipped, apex: str) -> None:
     zone, proof = zone_and_denial(shipped, apex)
     unsure = opted_out(zone)
     for name, types in zone.owners.items():
@@ -85,7 +85,7 @@ def test_an_empty_non_terminal_has_no_data(shipped: Shipped, apex: str) -> None:
 
 
 @pytest.mark.parametrize("apex", SIGNED)
-def test_no_record_can_be_missed(shipped: Shipped, apex: str) -> None:
+def test_every_record_of_a_proof_is_needed(shipped: Shipped, apex: str) -> None:
     zone = shipped(apex, f"signed/{apex}zone")
     name = wire_name(f"nx.{apex}")
     records = {r for r in zone.records if r.rtype in (NSEC, NSEC3)}

@@ -1,4 +1,4 @@
-"""Answers made from the signed zones validate, and stop to when a record is taken away or touched."""
+"""Responses from the signed zones validate, and no longer do if a record is removed or modified."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zone_set import ZoneSet, covered_type
 
 Shipped = Callable[[str, str], ZoneData]
 APEXES = ["nsec1.example.", "nsec3.example.", "n3out.example."]
-needs_cryptography = pytest.mark.skipif(not CAN_VERIFY, reason="the package cryptography is not there: signatures are not verified")
+needs_cryptography = pytest.mark.skipif(not CAN_VERIFY, reason="the Python package cryptography is not installed")
 
 
 def signed_set(zone: ZoneData, owner: bytes, rtype: int) -> list[Record]:
@@ -49,7 +49,7 @@ def named(zone: ZoneData, relative: str) -> bytes:
     return wire_name(relative + ".")[:-1] + zone.apex
 
 
-def test_a_signed_set_validates_and_an_unsigned_does_not(zone: ZoneData) -> None:
+def test_an_rrset_needs_its_signature(zone: ZoneData) -> None:
     query = Query(named(zone, "www"), A, payload=1232, dnssec=True)
     whole = signed_set(zone, query.name, A)
     assert check(zone, query, message(query, whole)) == ""
@@ -58,7 +58,7 @@ def test_a_signed_set_validates_and_an_unsigned_does_not(zone: ZoneData) -> None
 
 
 @needs_cryptography
-def test_a_touched_set_does_not_validate(zone: ZoneData) -> None:
+def test_a_modified_rrset_does_not_validate(zone: ZoneData) -> None:
     query = Query(named(zone, "www"), A, payload=1232, dnssec=True)
     whole = signed_set(zone, query.name, A)
     assert "does not verify" in check(zone, query, message(query, whole[1:]))
@@ -87,7 +87,7 @@ def test_a_name_that_exists_cannot_be_denied(zone: ZoneData) -> None:
     assert "no proof that the name does not exist: www" in check(zone, query, wire)
 
 
-def test_a_referral_needs_ds_or_its_absence(zone: ZoneData) -> None:
+def test_a_referral_needs_ds_or_a_proof_of_its_absence(zone: ZoneData) -> None:
     for relative, has_ds in (("secure", True), ("inzone", False)):
         query = Query(named(zone, relative), A, payload=1232, dnssec=True)
         servers = list(zone.rrset(query.name, NS))
@@ -96,6 +96,6 @@ def test_a_referral_needs_ds_or_its_absence(zone: ZoneData) -> None:
         assert "neither DS nor a proof of" in check(zone, query, message(query, authority=servers, flags=0))
 
 
-def test_without_do_nothing_is_asked_for(zone: ZoneData) -> None:
+def test_without_do_nothing_is_validated(zone: ZoneData) -> None:
     query = Query(named(zone, "www"), A, payload=1232)
     assert check(zone, query, message(query, zone.rrset(query.name, A))) == ""

@@ -1,4 +1,4 @@
-"""The case of names: a transfer from Zonda has that of the zone text, letter for letter, as one from BIND has."""
+"""Zone transfers from Zonda preserve the letter case of the zone file, as in BIND."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Old.ExAmple.Com. 60 IN DNAME New.Example.COM.
 
 @pytest.mark.parametrize("server", [Bind, Zonda])
 @pytest.mark.parametrize("query", ["example.com.", "EXAMPLE.com."])
-def test_transfers_preserve_case_as_those_of_bind_do(server: type[Server], query: str, tmp_path: Path) -> None:
+def test_transfers_preserve_letter_case_as_in_bind(server: type[Server], query: str, tmp_path: Path) -> None:
     try:
         server.program()
     except ProgramNotFound as missing:
@@ -43,7 +43,7 @@ def test_transfers_preserve_case_as_those_of_bind_do(server: type[Server], query
 
 
 def transferred(server: Server, query: str) -> list[str]:
-    """The records of a transfer as lines, each once."""
+    """The distinct records of a transfer as lines."""
     lines = set[str]()
     for message in dns.query.xfr(HOST, query, port=server.address[1], relativize=False, lifetime=30):
         for rrset in message.answer:

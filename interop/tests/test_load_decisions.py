@@ -1,4 +1,4 @@
-"""What the comparison of load decisions asks of Zonda, and what it leaves free."""
+"""Which load decisions of Zonda are accepted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def case(ours: LoadDecision, *peers: LoadDecision) -> LoadCase:
         (loads(TWO), (loads(ONE), loads(ONE), loads(TWO)), None),
     ],
 )
-def test_two_others_decide(ours: LoadDecision, peers: tuple[LoadDecision, ...], difference: str | None) -> None:
+def test_two_peers_decide(ours: LoadDecision, peers: tuple[LoadDecision, ...], difference: str | None) -> None:
     assert case(ours, *peers).difference() == difference
 
 
@@ -52,7 +52,7 @@ def test_two_others_decide(ours: LoadDecision, peers: tuple[LoadDecision, ...], 
         ("", False),
     ],
 )
-def test_oddities_explain_what_nobody_loads_together(log: str, is_explained: bool) -> None:
+def test_oddities_explain_zones_that_no_peer_loads(log: str, is_explained: bool) -> None:
     found = LoadComparison()
     found.add(case(loads(log=log), REFUSES, REFUSES, REFUSES))
     assert (len(found.explained), len(found.unexplained)) == ((1, 0) if is_explained else (0, 1))
@@ -85,7 +85,7 @@ def test_oddities_match_the_messages_of_zonda(oddity: Oddity, tmp_path: Path) ->
     assert oddity.is_in(LoadCase(1, "", loads(log=log), {})), log
 
 
-def test_a_seed_makes_one_text() -> None:
+def test_mutations_are_deterministic() -> None:
     assert mutated_zone(7) == mutated_zone(7)
     texts = {mutated_zone(seed) for seed in range(300)}
     assert len(texts) > 250 and BASE_ZONE not in texts

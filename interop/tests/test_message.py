@@ -1,4 +1,4 @@
-"""Answers that mean the same compare equal, those that do not differ, and what is no message is said to be none."""
+"""Equivalent messages compare equal, others differ, and malformed messages are rejected."""
 
 import struct
 
@@ -43,29 +43,29 @@ def test_ttl_data_and_section_matter() -> None:
         (35, b"\0\1\0\2\1S\0\3!a!\2ns\xc0\x10", b"\0\1\0\2\1S\0\3!a!" + wire_name("ns.example.")),
     ],
 )
-def test_names_in_data_are_uncompressed(rtype: int, compressed: bytes, plain: bytes) -> None:
+def test_names_in_rdata_are_uncompressed(rtype: int, compressed: bytes, plain: bytes) -> None:
     one, other = (parse(header(an=1) + ASKED + record(b"\xc0\x0c", rtype, rdata)) for rdata in (compressed, plain))
     assert one.answer == other.answer
 
 
 def test_case_of_an_nsec_name_is_kept() -> None:
-    """RFC 6840 5.1: it is signed as it stands."""
+    """RFC 6840 5.1: it is signed in its original case."""
     lower, upper = (parse(header(an=1) + ASKED + record(b"\xc0\x0c", 47, wire_name(n) + b"\0\1\x40")) for n in ("a.", "A."))
     assert lower.answer != upper.answer
 
 
-def test_records_sent_twice_are_counted() -> None:
+def test_duplicate_records_are_counted() -> None:
     assert parse(header(an=3) + ASKED + FIRST + SECOND + FIRST).duplicates == 1
 
 
-def test_opt_is_taken_apart() -> None:
+def test_opt_is_decoded() -> None:
     opt = b"\0" + struct.pack(">HHIH", OPT, 1232, 0x01008000, 6) + struct.pack(">HH", 3, 2) + b"ab"
     found = parse(header(ar=1) + ASKED + opt)
     assert found.rcode == 16 and not found.additional
     assert found.edns == message.Edns(1232, 0, 0x8000, ((3, b"ab"),))
 
 
-def test_core_ends_with_the_authority_section() -> None:
+def test_end_of_the_authority_section() -> None:
     assert parse(header(an=1, ar=1) + ASKED + FIRST + SECOND).authority_end == 12 + len(ASKED) + len(FIRST)
 
 
@@ -85,12 +85,12 @@ def test_core_ends_with_the_authority_section() -> None:
         header(ar=1) + ASKED + b"\0" + struct.pack(">HHIH", OPT, 512, 0, 3) + b"\0\3\0",
     ],
 )
-def test_what_is_no_message(wire: bytes) -> None:
+def test_malformed_messages_are_rejected(wire: bytes) -> None:
     with pytest.raises(Malformed):
         parse(wire)
 
 
-def test_a_query_is_read_as_it_was_made() -> None:
+def test_a_query_is_decoded() -> None:
     made = Query(wire_name("wWw.example."), A, IN, 1232, True)
     found = Query.from_wire(made.wire())
     assert (found.name, found.qtype, found.qclass, found.payload, found.dnssec) == (made.name, A, IN, 1232, True)
@@ -98,7 +98,7 @@ def test_a_query_is_read_as_it_was_made() -> None:
 
 
 def test_size_limit() -> None:
-    """RFC 6891 6.2.3: less than 512 is taken as 512."""
+    """RFC 6891 6.2.3: less than 512 is treated as 512."""
     name = wire_name("a.")
     limits = [
         Query(name, A).size_limit,

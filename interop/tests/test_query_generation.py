@@ -1,4 +1,4 @@
-"""No corner of a zone is left out, the same questions come each time, and captures give what was sent."""
+"""Queries cover a whole zone, are deterministic, and match logs and captures."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from zone_data import ZoneData
 Shipped = Callable[[str, str], ZoneData]
 
 
-def test_every_name_and_type_of_a_zone_is_asked(shipped: Shipped) -> None:
+def test_every_name_and_type_of_a_zone_is_queried(shipped: Shipped) -> None:
     zone = shipped("plain.example.", "oddities.zone")
     asked = {(q.name.lower(), q.qtype) for q in query_generation.queries_for_zone(zone)}
     names = query_generation.representative_names(zone)
     assert {(name, rtype) for name in names for rtype in zone.owners.get(name, ())} <= asked
-    assert all(any(c in b"0123456789" for c in labels(name)[0]) for name in zone.names - set(names)), "only names alike but for a number are left out"
+    assert all(any(c in b"0123456789" for c in labels(name)[0]) for name in zone.names - set(names)), "omits only names that differ in a number"
     for owner in ("plain.example.", "wild.plain.example.", "inzone.plain.example.", "ent.plain.example."):
         for name in ("nx." + owner, "*." + owner, owner):
             assert {(wire_name(name), t) for t in (A, NS, DS)} <= asked, name
 
 
-def test_questions_are_well_formed_and_repeatable(shipped: Shipped) -> None:
+def test_queries_are_well_formed_and_deterministic(shipped: Shipped) -> None:
     zone = shipped("x.", "deep.zone")
     first, second = query_generation.queries_for_zone(zone), query_generation.queries_for_zone(zone)
     assert first == second and query_generation.sample(first, 0.1) == query_generation.sample(second, 0.1)
@@ -38,13 +38,13 @@ def test_questions_are_well_formed_and_repeatable(shipped: Shipped) -> None:
         parse(query.wire())
 
 
-def test_case_is_mixed() -> None:
+def test_letter_case_is_mixed() -> None:
     name = wire_name("www.example.org.")
     mixed = {query_generation.mixed_case(name, salt) for salt in range(20)}
     assert len(mixed) > 10 and {m.lower() for m in mixed} == {name}
 
 
-def test_strangers_fit() -> None:
+def test_nearby_names_are_valid() -> None:
     for owner in (wire_name("a" * 63 + ".example."), wire_name(".".join(["a"] * 127) + "."), wire_name("example.")):
         for name in query_generation.nearby_absent_names(owner):
             assert parse(Query(name, A).wire()).question[:-4] == name.lower()
@@ -109,7 +109,7 @@ def test_a_capture_is_read(tmp_path: Path) -> None:
     assert [q.acceptable for q in found] == [frozenset(), frozenset(), {"FORMERR", "silence"}, {"NOTAUTH"}]
 
 
-def test_odd_messages_are_what_they_are_called() -> None:
+def test_malformed_queries_match_their_descriptions() -> None:
     cases = {q.oddity: q for q in malformed_queries.malformed_queries(wire_name("www.example."), wire_name("example."))}
     assert len(cases) == len(malformed_queries.malformed_queries(wire_name("www.example."), wire_name("example.")))
     assert all(q.acceptable and q.rfc for q in cases.values())

@@ -1,4 +1,4 @@
-"""What is printed shows what was sent, and how to send it again."""
+"""The report shows complete messages and commands that repeat the queries."""
 
 from response_builder import answer
 
@@ -16,7 +16,7 @@ def test_dig_style_shows_everything() -> None:
     assert "malformed" in report.dig_style(b"abc") and "no response" in report.dig_style(None)
 
 
-def test_commands_ask_the_same_again() -> None:
+def test_commands_repeat_the_query() -> None:
     assert report.repeat_command(Query(WWW, A)) == "dig @127.0.0.1 -p $PORT +norec +nocookie +noedns +notcp +ignore -q 'www.example.' -t A"
     dnssec = report.repeat_command(Query(WWW, A, payload=512, dnssec=True, tcp=True))
     assert dnssec == "dig @127.0.0.1 -p $PORT +norec +nocookie +bufsize=512 +dnssec +tcp -q 'www.example.' -t A"

@@ -1,4 +1,4 @@
-"""The zones of this repository are what their makers say, and independent readers agree on them."""
+"""The zone files of this folder are current, and are parsed correctly."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from zone_text import ZONES, generated
 Shipped = Callable[[str, str], ZoneData]
 
 
-def test_signed_zones_are_those_of_the_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A zone text that was changed needs `sign-zones`."""
+def test_signed_zones_are_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `sign-zones` after changing a zone file."""
     pytest.importorskip("cryptography")
     if not shutil.which("dnssec-signzone"):
         pytest.skip("dnssec-signzone is not installed; help: apt-get install bind9-utils")
@@ -38,7 +38,7 @@ def test_generate() -> None:
     assert generated("a A 192.0.2.1") == ["a A 192.0.2.1"]
 
 
-def test_the_deepest_name_is_the_deepest_there_can_be(shipped: Shipped) -> None:
+def test_the_deepest_name_has_the_maximum_length(shipped: Shipped) -> None:
     deepest = max(shipped("x.", "deep.zone").owners, key=len)
     assert len(deepest) == 255 and len(labels(deepest)) == 127
 
