@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::cli;
 use crate::command::{complain, read_config};
+use crate::config::value::FilePath;
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
 use crate::listen::{self, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
@@ -138,7 +139,7 @@ fn log_counters(threads: &ListenerThreads) {
 /// Creates the state-dir for the user that zonda will run as; returns its path. The default one may fail:
 /// [`open_control_socket`] reports that.
 fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
-    let path = server.state_dir.clone().unwrap_or_else(state_dir::default_path);
+    let path = server.state_dir.clone().map_or_else(state_dir::default_path, |FilePath(path)| path);
     let user = privileges::configured_user(server)?;
     let prepared = user.map_or(Ok(()), |user| state_dir::prepare(&path, &user));
     match prepared {

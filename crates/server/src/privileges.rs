@@ -6,7 +6,7 @@ use netio::privilege::{self, Identity};
 use tracing::info;
 
 use crate::config::Server;
-use crate::config::value::Text;
+use crate::config::value::BoundedText;
 
 /// Privileges cannot be dropped to the configured user.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,6 @@ pub fn drop_to_user(server: &Server) -> Result<(), UserError> {
 }
 
 fn user_and_group(server: &Server) -> Option<(&str, Option<&str>)> {
-    let Text(user) = server.user.as_ref()?;
+    let BoundedText(user) = server.user.as_ref()?;
     Some(user.split_once(':').map_or((user, None), |(user, group)| (user, Some(group))))
 }

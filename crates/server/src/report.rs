@@ -53,7 +53,7 @@ impl FindingReport {
 }
 
 impl fmt::Display for FindingReport {
-    /// `FILE:LINE:COLUMN: error: MESSAGE (HELP) [zone NAME]`, the form that editors understand, on one line.
+    /// `FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]`, the form that editors understand, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.file.is_empty() {
             Printable(&self.file).fmt(f)?;
@@ -66,7 +66,7 @@ impl fmt::Display for FindingReport {
         }
         write!(f, "{}: {}", Printable(&self.severity), Printable(&self.message))?;
         if !self.help.is_empty() {
-            write!(f, " ({})", Printable(&self.help))?;
+            write!(f, " (help: {})", Printable(&self.help))?;
         }
         match &self.zone {
             Some(zone) => write!(f, " [zone {}]", Printable(zone)),

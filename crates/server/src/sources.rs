@@ -10,8 +10,9 @@ use wire::Name;
 use zone::{FilePosition, Finding, Severity};
 
 use crate::cli::{ConfigFile, Serve, ZoneArguments};
-use crate::config::zones::name_of_stem;
-use crate::config::{self, Config, Endpoint, LogFormat, LogLevel, read::Reader};
+use crate::config::value::FilePath;
+use crate::config::zone_path::name_of_stem;
+use crate::config::{self, Config, Endpoint, LogFormat, LogLevel, reader::ConfigReader};
 use crate::input;
 use crate::printable::path_text;
 use crate::state_dir;
@@ -62,19 +63,19 @@ impl Sources {
 
     /// Reads everything.
     pub fn read(&self) -> Result<Config, Vec<Finding>> {
-        let mut reader = Reader::default();
+        let mut reader = ConfigReader::default();
         if let Some(file) = &self.file {
-            reader.file(file);
+            reader.read_file(file);
         }
         for zone in &self.zones.named {
-            reader.zone_argument(zone.name.clone(), &zone.file);
+            reader.add_argument(zone.name.clone(), &zone.file);
         }
         let mut empty_folders = Vec::new();
         for path in &self.zones.paths {
             match add_path(&mut reader, path) {
                 Ok(0) => empty_folders.push(path.clone()),
                 Ok(_) => (),
-                Err(diagnostic) => reader.problem(diagnostic),
+                Err(diagnostic) => reader.add_finding(diagnostic),
             }
         }
         let mut config = Config { empty_folders, ..reader.finish()? };
@@ -89,11 +90,11 @@ impl Sources {
 
 /// The state-dir that a configuration names, whatever else is wrong with it, or else the default.
 pub fn state_dir(config: &ConfigFile) -> PathBuf {
-    let mut reader = Reader::default();
+    let mut reader = ConfigReader::default();
     if let Some(file) = config.path.clone().or_else(config::find) {
-        reader.file(&file);
+        reader.read_file(&file);
     }
-    reader.server.state_dir.unwrap_or_else(state_dir::default_path)
+    reader.server.state_dir.map_or_else(state_dir::default_path, |FilePath(path)| path)
 }
 
 /// Where a configuration is looked for, for a message that none was found.
@@ -108,7 +109,7 @@ pub fn nothing_found() -> Finding {
 }
 
 /// Adds the zone of a file, or those of a folder; returns how many files there are.
-fn add_path(reader: &mut Reader, path: &Path) -> Result<usize, Finding> {
+fn add_path(reader: &mut ConfigReader, path: &Path) -> Result<usize, Finding> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_dir() {
         add_file(reader, path);
@@ -125,15 +126,15 @@ fn add_path(reader: &mut Reader, path: &Path) -> Result<usize, Finding> {
     }
     if count == 0 {
         let message = "there is no zone file in this folder".into();
-        reader.problem(found(Severity::Warning, path, message, "name the files like example.com.zone"));
+        reader.add_finding(found(Severity::Warning, path, message, "name the files like example.com.zone"));
     }
     Ok(count)
 }
 
-fn add_file(reader: &mut Reader, path: &Path) {
+fn add_file(reader: &mut ConfigReader, path: &Path) {
     match name_of_file(path) {
-        Ok(name) => reader.zone_argument(name, path),
-        Err(diagnostic) => reader.problem(diagnostic),
+        Ok(name) => reader.add_argument(name, path),
+        Err(diagnostic) => reader.add_finding(diagnostic),
     }
 }
 

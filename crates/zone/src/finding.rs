@@ -92,7 +92,7 @@ impl fmt::Display for Finding {
 
 /// A list of at most `limit` errors and `limit` warnings; further ones are counted.
 #[derive(Debug)]
-pub(crate) struct Findings {
+pub struct Findings {
     limit: usize,
     list: Vec<Finding>,
     /// By severity, including those not listed.
@@ -109,16 +109,18 @@ impl Default for Findings {
 }
 
 impl Findings {
-    pub(crate) fn new(limit: usize) -> Findings {
+    /// An empty list with this limit.
+    pub fn new(limit: usize) -> Findings {
         Findings { limit, list: Vec::new(), counts: [0; 2] }
     }
 
-    pub(crate) fn has_errors(&self) -> bool {
+    /// Whether there is an error, listed or not.
+    pub fn has_errors(&self) -> bool {
         self.counts[Severity::Error as usize] > 0
     }
 
     /// Adds what `finding` returns, which is not called once the limit is reached.
-    pub(crate) fn add_with(&mut self, severity: Severity, finding: impl FnOnce() -> Finding) {
+    pub fn add_with(&mut self, severity: Severity, finding: impl FnOnce() -> Finding) {
         let count = &mut self.counts[severity as usize];
         *count += 1;
         if *count <= self.limit {
@@ -127,7 +129,7 @@ impl Findings {
     }
 
     /// Appends `later`, as if its findings had been added one by one.
-    pub(crate) fn append(&mut self, later: Findings) {
+    pub fn append(&mut self, later: Findings) {
         let unlisted = [Severity::Warning, Severity::Error].map(|severity| later.unlisted(severity));
         for finding in later.list {
             self.add_with(finding.severity, || finding);
@@ -135,12 +137,13 @@ impl Findings {
         self.counts.iter_mut().zip(unlisted).for_each(|(count, unlisted)| *count += unlisted);
     }
 
-    pub(crate) fn sort_by_position(&mut self) {
+    /// Sorts the list by file name, line and column.
+    pub fn sort_by_position(&mut self) {
         self.list.sort_by(|a, b| a.position.cmp(&b.position));
     }
 
     /// The list, with one more finding about `file` for each severity that reached the limit.
-    pub(crate) fn finish(mut self, file: &Arc<str>) -> Vec<Finding> {
+    pub fn finish(mut self, file: &Arc<str>) -> Vec<Finding> {
         for (severity, plural) in [(Severity::Warning, "warnings"), (Severity::Error, "errors")] {
             let unlisted = self.unlisted(severity);
             if unlisted > 0 {

@@ -23,5 +23,5 @@ mod zone;
 
 pub use build::Difference;
 pub use denial::Denial;
-pub use finding::{CheckMode, FilePosition, Finding, Severity};
+pub use finding::{CheckMode, FilePosition, Finding, Findings, Severity};
 pub use zone::{Counts, OWNER_BUFFER_LEN, Zone};

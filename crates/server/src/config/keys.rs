@@ -1,208 +1,214 @@
-//! The keys of the configuration: the one table that parsing, messages, `zonda config` and the manual are made from.
+//! The keys of the configuration: the one table that the reader, messages, `zonda config` and the manual are made from.
 //!
-//! A key's documentation starts with one sentence that says all in short; `zonda config` prints that sentence.
+//! The first paragraph of a key's documentation is one or two sentences that sum it up; `zonda config` prints it.
 
-use std::path::PathBuf;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
-use wire::Name;
-use zone::CheckMode;
+use super::key_table::{ConfigValue, key_table};
+use super::value::{
+    BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, Prefix, WholeNumber, one_of,
+};
 
-use super::section::section;
-use super::value::{CookieSecret, Endpoint, Prefix, Text, Whole, Word};
-
-section! {
-    /// The keys that stand before the first table.
-    pub struct Top {
+key_table! {
+    /// The keys before the first table of a file.
+    pub struct TopLevelKeys {
         /// More configuration files to read after this one.
         ///
-        /// The last part of a path may hold `*` (any characters) and `?` (one character); the files that match are read
-        /// in the order of their names, and no match is no error. An included file may hold everything but `include`.
-        Reload "include" include: Vec<PathBuf> = "[]";
+        /// The last part of a path may contain `*` (any characters) and `?` (one character); matching files are read in the
+        /// order of their names, and no match is not an error. An included file may set every key but `include`.
+        Reload "include" include: Vec<Spanned<FilePath>> = "[]";
+
+        /// Files that list zones, one zone per line: `NAME [TEMPLATE]`.
+        ///
+        /// For very many zones: a list is read faster than `[[zone]]` tables and takes less space. `#` starts a comment (write
+        /// `\035` for a `#` in a name). A zone takes all its keys from its template, `default` if none is named, so the
+        /// template needs a `file` with `{name}` in it. `*` and `?` work as in `include`; included files may have lists
+        /// of their own. A reload reads the lists again.
+        Reload "zone-list" zone_list: Vec<Spanned<FilePath>> = "[]";
     }
 }
 
-section! {
-    /// `[server]`: what the daemon listens on, its limits, its logs.
+key_table! {
+    /// `[server]`: listeners, limits, logs.
     pub struct Server {
-        /// Addresses and ports to answer on, over UDP and TCP; port 53 where none is written.
+        /// Addresses and ports to listen on, over UDP and TCP; the default port is 53.
         Restart "listen" listen: Vec<Endpoint> = r#"["0.0.0.0:53", "[::]:53"]"#;
 
-        /// Threads that answer over UDP, for each address; 0 is one for each CPU that the process may use.
-        Restart "workers" workers: Whole<0, 1024> = "0";
+        /// UDP threads for each address to listen on; 0 means one for each CPU that the process may use.
+        Restart "workers" workers: WholeNumber<0, 1024> = "0";
 
-        /// Threads that answer over TCP; 0 is one for every two CPUs, at least one.
-        Restart "tcp-workers" tcp_workers: Whole<0, 1024> = "0";
+        /// TCP threads; 0 means one for every two CPUs, at least one.
+        Restart "tcp-workers" tcp_workers: WholeNumber<0, 1024> = "0";
 
-        /// The folder for the control socket and for what must outlive a restart.
+        /// The folder for the control socket and for data that must survive a restart.
         ///
-        /// Made if it is missing, and given to `user`, unless others than root could change the way to it: then make it for
-        /// that user. It must belong to the user that zonda runs as, or to root, and not be writable for all. Two daemons
-        /// cannot share it. Unset, it is `$STATE_DIRECTORY` if systemd gives one,
-        /// `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`.
-        Restart "state-dir" state_dir: Option<PathBuf> = "";
+        /// If it is missing, it is created and given to `user`, unless a user other than root can change the path to it: then
+        /// create it for that user yourself. It must belong to the user that zonda runs as, or to root, and must not be
+        /// writable for everybody. Two daemons cannot share it. If it is not set, it is `$STATE_DIRECTORY` if systemd sets
+        /// that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`.
+        Restart "state-dir" state_dir: Option<FilePath> = "";
 
-        /// The user to become, as `USER` or `USER:GROUP`, once the sockets are open.
+        /// The user to run as once the sockets are open: `USER` or `USER:GROUP`.
         ///
-        /// Zone files are read as this user, at the start as well as later. Unset, the user is kept.
-        Restart "user" user: Option<Text<255>> = "";
+        /// Zone files are read as this user, at the start as well as later. If it is not set, the user does not change.
+        Restart "user" user: Option<BoundedText<255>> = "";
 
         /// Whether a reload may remove the last zone, or the last zone file of a folder on the command line.
         ///
-        /// Otherwise such a reload is refused: mostly a file was cut short or a folder is not mounted.
+        /// If it may not, such a reload is refused: usually a file was truncated or a folder is not mounted.
         Reload "allow-no-zones" allow_no_zones: bool = "false";
 
-        /// The name of this server, told to clients that ask with the NSID option (RFC 5001); empty, none is told.
-        Reload "nsid" nsid: Text<255> = r#""""#;
+        /// The name of this server for clients that ask with the NSID option (RFC 5001); empty disables NSID.
+        Reload "nsid" nsid: BoundedText<255> = r#""""#;
 
-        /// The answer to `id.server` and `hostname.bind` in class CHAOS (RFC 4892); empty, they are refused.
-        Reload "identity" identity: Text<255> = r#""""#;
+        /// The answer to `id.server` and `hostname.bind` in class CHAOS (RFC 4892); if empty, such queries are refused.
+        Reload "identity" identity: BoundedText<255> = r#""""#;
 
-        /// The answer to `version.bind` and `version.server` in class CHAOS (RFC 4892); empty, they are refused.
-        Reload "version" version: Text<255> = r#""""#;
+        /// The answer to `version.bind` and `version.server` in class CHAOS (RFC 4892); if empty, such queries are refused.
+        Reload "version" version: BoundedText<255> = r#""""#;
 
-        /// The largest UDP answer in octets, whatever a client offers; 1232 fits every path (RFC 9715).
-        Reload "udp-payload" udp_payload: Whole<512, 4096> = "1232";
+        /// The maximum size of a UDP response in octets, whatever size a client offers; 1232 avoids fragmentation (RFC 9715).
+        Reload "udp-payload" udp_payload: WholeNumber<512, 4096> = "1232";
 
-        /// How long an idle TCP connection is kept, in milliseconds; told to clients that ask (RFC 7828).
-        Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: Whole<100, 6_553_500> = "10000";
+        /// How long an idle TCP connection stays open, in milliseconds; sent to clients that ask for it (RFC 7828).
+        Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
 
-        /// How many TCP connections are kept at most; a stuck one, else the longest idle one, makes room for a new one.
+        /// The maximum number of TCP connections. For a new one, a stuck connection is closed, else the longest idle one.
         ///
-        /// Fewer where the limit of open files (`LimitNOFILE=`, `ulimit -n`) is low: some are reserved for zone files,
-        /// reloads and the sockets to listen on. A warning at the start says how many are left.
-        Restart "tcp-connections" tcp_connections: Whole<1, 10_000_000> = "10000";
+        /// The maximum is lower where the limit of open files (`LimitNOFILE=`, `ulimit -n`) is low: some files are reserved for
+        /// zone files, reloads and the sockets to listen on. A warning at the start gives the number that is left.
+        Restart "tcp-connections" tcp_connections: WholeNumber<1, 10_000_000> = "10000";
 
-        /// How many TCP connections one client may keep to a thread; a client is an IPv4 address or an IPv6 /56.
-        Restart "tcp-connections-per-client" tcp_connections_per_client: Whole<1, 10_000_000> = "1000";
+        /// The maximum number of TCP connections of one client to each TCP thread; a client is an IPv4 address or an IPv6 /56.
+        Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
 
-        /// Whether DNS cookies are answered (RFC 7873, RFC 9018).
+        /// Whether to use DNS cookies (RFC 7873, RFC 9018).
         Reload "cookies" cookies: bool = "true";
 
-        /// The secrets of DNS cookies: the first makes new cookies, the others are still taken.
+        /// The secrets of DNS cookies: the first makes new cookies, all of them verify cookies.
         ///
-        /// Servers that share an address must share the secrets (RFC 9018 5). Empty, a random secret is made at the start.
+        /// Servers that share an address must share the secrets (RFC 9018 5). If the list is empty, a random secret is
+        /// generated at the start.
         Reload "cookie-secrets" cookie_secrets: Vec<CookieSecret> = "[]";
 
-        /// Response rate limiting: like answers per second to one client network over UDP; 0 is no limit.
+        /// Response rate limiting (RRL): similar UDP responses per second to one client network; 0 disables it.
         ///
         /// Clients with a valid cookie are never limited.
-        Reload "rrl-rate" rrl_rate: Whole<0, 1_000_000> = "0";
+        Reload "rrl-rate" rrl_rate: WholeNumber<0, 1_000_000> = "0";
 
-        /// Every n-th limited answer is sent truncated, so that a real client can come by TCP; 0 sends none, 1 all.
-        Reload "rrl-slip" rrl_slip: Whole<0, 100> = "2";
+        /// RRL: every `rrl-slip`-th limited response is sent with TC set, so that a real client can retry over TCP; the others
+        /// are dropped. 0 drops all, 1 truncates all.
+        Reload "rrl-slip" rrl_slip: WholeNumber<0, 100> = "2";
 
-        /// How many leading bits of an IPv4 address make a client network for rate limiting.
-        Reload "rrl-ipv4-prefix" rrl_ipv4_prefix: Whole<1, 32> = "24";
+        /// RRL: the prefix length of an IPv4 client network.
+        Reload "rrl-ipv4-prefix" rrl_ipv4_prefix: WholeNumber<1, 32> = "24";
 
-        /// How many leading bits of an IPv6 address make a client network for rate limiting.
-        Reload "rrl-ipv6-prefix" rrl_ipv6_prefix: Whole<1, 128> = "56";
+        /// RRL: the prefix length of an IPv6 client network.
+        Reload "rrl-ipv6-prefix" rrl_ipv6_prefix: WholeNumber<1, 128> = "56";
 
         /// The least severe messages to log.
         Reload "log-level" log_level: LogLevel = r#""info""#;
 
-        /// The form of the log on standard error.
+        /// The format of the log on standard error.
         Restart "log-format" log_format: LogFormat = r#""text""#;
     }
 }
 
-section! {
+key_table! {
     /// `[[zone]]`: a zone to serve. `[template.NAME]`: the same keys but `name` and `template`, for many zones.
-    pub struct Zone {
-        /// The name of the zone, its apex. Needed.
-        Reload "name" name: Option<Name> = "";
+    pub struct ZoneKeys {
+        /// The name of the zone, its apex. Required.
+        Reload "name" name: Option<DomainName> = "";
 
-        /// The template whose keys this zone takes where it does not set them itself.
+        /// The template whose values this zone takes for the keys that it does not set itself.
         ///
-        /// Unset, it is `[template.default]` if there is one.
-        Reload "template" template: Option<Text<255>> = "";
+        /// If it is not set, the template is `[template.default]`, if there is one.
+        Reload "template" template: Option<BoundedText<255>> = "";
 
-        /// The zone file; `{name}` in it stands for the zone's name without its final dot, `root` for the root.
-        Reload "file" file: Option<PathBuf> = "";
+        /// The zone file; `{name}` in it is replaced by the zone's name without its final dot, `root` for the root.
+        Reload "file" file: Option<FilePath> = "";
 
         /// More folders whose files the zone file may include with `$INCLUDE`, subfolders too.
         ///
         /// It may always include files below its own folder and below the folder of the configuration file that names the
-        /// zone. Links and `..` may lead out of a folder only into another one. `["/"]` allows every file that zonda can read;
-        /// messages about mistakes quote what is read.
-        Reload "include-paths" include_paths: Option<Vec<PathBuf>> = "";
+        /// zone or its list. Links and `..` may lead out of a folder only into another one of these. `["/"]` allows every
+        /// file that zonda can read; messages about mistakes quote what they read.
+        Reload "include-paths" include_paths: Option<Vec<FilePath>> = "[]";
 
-        /// The most records of the zone, those that are left out included; 0 is no limit. A zone with more is not loaded, and the
-        /// version before it is kept.
-        Reload "max-records" max_records: Option<Whole<0, { u32::MAX }>> = "0";
+        /// The maximum number of records of the zone, ignored ones included; 0 means no limit. If a zone has more, it is not
+        /// loaded, and the version served before stays.
+        Reload "max-records" max_records: Option<WholeNumber<0, { u32::MAX }>> = "0";
 
-        /// The most records that `$GENERATE` and files included more than once may make; 0 is no limit.
+        /// The maximum number of records from `$GENERATE` and from files that are included more than once; 0 means no limit.
         ///
-        /// All of a zone count together, those that are left out included, and one of more than 256 octets, in text or as data,
-        /// counts as several. Without the limit, a few lines of zone text take all memory, or hours.
-        Reload "max-generated" max_generated: Option<Whole<0, { u32::MAX }>> = "1000000";
+        /// All such records of a zone count together, ignored ones included; a record of more than 256 octets, as text or as
+        /// data, counts as several. Without a limit, a few lines of zone text can take all memory, or hours.
+        Reload "max-generated" max_generated: Option<WholeNumber<0, { u32::MAX }>> = "1000000";
 
-        /// The most NSEC3 iterations of the zone; with more it is not loaded, and the version before it is kept.
+        /// The maximum number of NSEC3 iterations. If a zone has more, it is not loaded, and the version served before stays.
         ///
-        /// Each iteration makes every answer that denies a name dearer. RFC 9276 asks for 0, and validators take zones with more
-        /// than 100 or 150 for unsigned.
-        Reload "nsec3-max-iterations" nsec3_max_iterations: Option<Whole<0, 65_535>> = "150";
+        /// Each iteration makes every negative answer more expensive. RFC 9276 recommends 0, and validators treat zones with
+        /// more than 100 or 150 as unsigned.
+        Reload "nsec3-max-iterations" nsec3_max_iterations: Option<WholeNumber<0, 65_535>> = "150";
 
         /// Servers to transfer the zone from.
         ///
-        /// NOT YET SERVED: transfers in come with a later release. Until then a zone with `primaries` is served from
-        /// `file` if it has one, as it stands there, and answered with SERVFAIL if it has none; a warning says so.
-        Reload "primaries" primaries: Option<Vec<Endpoint>> = "";
+        /// NOT YET USED: inbound transfers come with a later release. Until then a zone with `primaries` is served from its
+        /// `file`, and answered with SERVFAIL if it has none; a warning says so.
+        Reload "primaries" primaries: Option<Vec<Endpoint>> = "[]";
 
-        /// Who may transfer the zone from here (AXFR, RFC 5936); nobody where it is not set.
-        Reload "allow-transfer" allow_transfer: Option<Vec<Prefix>> = "";
+        /// Who may transfer the zone from this server (AXFR, RFC 5936); nobody by default.
+        Reload "allow-transfer" allow_transfer: Option<Vec<Prefix>> = "[]";
 
-        /// Servers to tell when the zone has changed.
+        /// Servers to notify when the zone has changed.
         ///
         /// NOT YET SENT: NOTIFY comes with a later release; a warning says so.
-        Reload "notify" notify: Option<Vec<Endpoint>> = "";
+        Reload "notify" notify: Option<Vec<Endpoint>> = "[]";
 
-        /// Whether a zone with records that break a rule of their RFC, but can be served, is loaded; unset, it is.
+        /// Whether to load a zone with records that break a rule of their RFC but can be served.
         ///
         /// With `lenient` such a record is a warning. With `strict` it is an error: the zone is not loaded, and the version
-        /// served before stays. The table of all checks is in `docs/manual/checks.md` (`zonda check --list`).
-        Reload "checks" checks: Option<CheckMode> = "";
+        /// served before stays. `docs/manual/checks.md` (`zonda check --list`) lists all checks.
+        Reload "checks" checks: Option<CheckSetting> = r#""lenient""#;
     }
 }
 
-impl Word for CheckMode {
-    const WORDS: &'static [(&'static str, CheckMode)] =
-        &[("lenient", CheckMode::Lenient), ("strict", CheckMode::Strict)];
-}
-
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// The least severe messages to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What needs somebody to act.
+    /// Needs an operator now.
     Error,
-    /// What will need somebody to act.
+    /// May need an operator later.
     Warn,
     /// Starts, stops, changes of zones.
     Info,
-    /// What explains the rest.
+    /// Details that explain the rest.
     Debug,
     /// Everything.
     Trace,
 }
 
-impl Word for LogLevel {
-    const WORDS: &'static [(&'static str, LogLevel)] = &[
-        ("error", LogLevel::Error),
-        ("warn", LogLevel::Warn),
-        ("info", LogLevel::Info),
-        ("debug", LogLevel::Debug),
-        ("trace", LogLevel::Trace),
-    ];
-}
-
-/// The form of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// The format of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// A line for people.
+    /// A line of text.
     Text,
-    /// A JSON object a line.
+    /// A JSON object on one line.
     Json,
 }
 
-impl Word for LogFormat {
-    const WORDS: &'static [(&'static str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+impl ConfigValue for LogLevel {
+    fn expected() -> String {
+        one_of::<LogLevel>()
+    }
+}
+
+impl ConfigValue for LogFormat {
+    fn expected() -> String {
+        one_of::<LogFormat>()
+    }
 }

@@ -1,19 +1,19 @@
-//! The reference of configuration keys, from the table: zonda.toml(5) for `man`, and Markdown.
+//! The reference of all keys, from the key table: the manual page zonda.toml(5), and Markdown.
 
 use std::fmt::Write;
 
-use super::keys::{Server, Top, Zone};
-use super::section::{Key, Section, Takes};
+use super::key_table::{EffectiveAfter, KeySpec, KeyTable};
+use super::keys::{Server, TopLevelKeys, ZoneKeys};
 
 const INTRODUCTION: &str = "\
-`zonda serve` reads a TOML file: the one named with `--config`, else the first that exists of \
+`zonda serve` reads a TOML file: the one that `--config` names, else the first that exists of \
 `$XDG_CONFIG_HOME/zonda/zonda.toml` (or `~/.config/zonda/zonda.toml`) and `/etc/zonda/zonda.toml`.
 
-A key that is not listed here is an error. `zonda check` finds all mistakes in one run; `zonda config` prints what is in force. \
-Relative paths start at the folder of the file they stand in.
+An unknown key is an error. `zonda check` finds all mistakes in one run; `zonda config` prints the effective configuration. \
+Relative paths start at the folder of the file that contains them.
 
-With SIGHUP or `zonda reload` the files are read again. A file with mistakes changes nothing. \
-A changed key takes effect at once unless it says otherwise; `zonda reload` names those that wait for a restart.";
+SIGHUP and `zonda reload` read the files again. If they have mistakes, nothing changes. \
+A changed key takes effect at once unless its description says otherwise; `zonda reload` names the keys that wait for a restart.";
 
 const EXAMPLE: &str = r#"include = ["zones.d/*.toml"]
 
@@ -39,17 +39,18 @@ file = "elsewhere/example.net.signed"
 struct Chapter {
     heading: &'static str,
     about: &'static str,
-    keys: &'static [Key],
+    keys: &'static [KeySpec],
 }
 
 const CHAPTERS: [Chapter; 3] = [
-    Chapter { heading: "Before the first table", about: "", keys: Top::KEYS },
-    Chapter { heading: "[server]", about: "What the daemon listens on, its limits, its logs.", keys: Server::KEYS },
+    Chapter { heading: "Before the first table", about: "", keys: TopLevelKeys::KEYS },
+    Chapter { heading: "[server]", about: "Listeners, limits, logs.", keys: Server::KEYS },
     Chapter {
         heading: "[[zone]] and [template.NAME]",
-        about: "A `[[zone]]` table for each zone to serve. A `[template.NAME]` holds keys for many zones: a zone takes \
-                each key from its own table, else from its template, else from `[template.default]` if it names none.",
-        keys: Zone::KEYS,
+        about: "Each zone to serve has a `[[zone]]` table or a line in a file of `zone-list`. A `[template.NAME]` table sets \
+                keys for many zones. The value of a key is that of the zone's table, else that of its template \
+                (`[template.default]` if it names none), else the default.",
+        keys: ZoneKeys::KEYS,
     },
 ];
 
@@ -69,7 +70,7 @@ pub fn markdown() -> String {
     out
 }
 
-/// The manual page zonda.toml(5) in the language of `man`.
+/// The manual page zonda.toml(5), in roff.
 pub fn man() -> String {
     let mut out = String::from(
         ".TH zonda.toml 5 \"\" zonda \"File formats\"\n.SH NAME\nzonda.toml \\- the configuration of zonda\n",
@@ -94,20 +95,20 @@ pub fn man() -> String {
 }
 
 /// Type, default and when a change takes effect, as one paragraph.
-fn facts(key: &Key) -> String {
+fn facts(key: &KeySpec) -> String {
     let default = match key.default {
         "" => "Default: not set.".into(),
         default => format!("Default: `{default}`."),
     };
-    let takes = match key.takes {
-        Takes::Reload => "",
-        Takes::Restart => " A change takes effect with a restart.",
+    let restart = match key.effective_after {
+        EffectiveAfter::Reload => "",
+        EffectiveAfter::Restart => " A change takes effect after a restart.",
     };
-    format!("Value: {}. {default}{takes}", (key.expected)())
+    format!("Value: {}. {default}{restart}", (key.expected)())
 }
 
 /// The paragraphs of documentation, each on one line.
-fn paragraphs(doc: &str) -> Vec<String> {
+pub(super) fn paragraphs(doc: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     for line in doc.lines().map(str::trim) {
         let last = paragraphs.last_mut().expect("there is always one");
@@ -128,7 +129,7 @@ fn roff_paragraphs(text: &str, out: &mut String) {
     }
 }
 
-/// Text with what `man` would take for commands escaped, and what stands in backquotes in bold.
+/// Text with roff commands escaped, and text between backquotes in bold.
 fn roff(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut is_bold = false;
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_documented_in_one_sentence_first() {
+    fn every_key_has_a_summary() {
         for key in CHAPTERS.iter().flat_map(|chapter| chapter.keys) {
             let first = paragraphs(key.doc).swap_remove(0);
             assert!(first.len() > 10, "{}: {first}", key.name);
@@ -171,8 +172,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("zonda.toml");
         std::fs::write(&path, EXAMPLE).expect("a file");
-        let mut reader = crate::config::read::Reader::default();
-        reader.file(&path);
+        let mut reader = crate::config::reader::ConfigReader::default();
+        reader.read_file(&path);
         let config = reader.finish().expect("no mistakes");
         assert_eq!(config.zones.len(), 2);
     }

@@ -1,19 +1,21 @@
-//! The configuration: TOML files to a [`Config`], with every mistake of all files found in one run.
+//! The configuration: reads TOML files and zone lists into a [`Config`], and finds every mistake of all files in one run.
 //!
-//! [`keys`] is the table of what may be written; [`read::Reader`] walks the files with it; [`render`] prints what is in
-//! force; [`manual`] is the reference for people.
+//! [`keys`] is the table of all keys; [`reader::ConfigReader`] reads files with it; [`render`] prints the effective
+//! configuration; [`manual`] prints the reference.
 
 mod blocks;
-mod include;
+mod file_patterns;
+pub mod key_table;
 pub mod keys;
 pub mod manual;
-pub mod read;
+pub mod reader;
 pub mod render;
 mod resolve;
-pub mod section;
 mod suggest;
 pub mod value;
-pub mod zones;
+pub mod zone_config;
+mod zone_list;
+pub mod zone_path;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,9 +24,9 @@ use zone::Finding;
 
 pub use keys::{LogFormat, LogLevel, Server};
 pub use value::{Endpoint, Prefix};
-pub use zones::{ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
+pub use zone_config::{ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
 
-/// All that the files say, with templates resolved.
+/// The configuration of all files and of the command line, with templates resolved.
 #[derive(Debug, Default)]
 pub struct Config {
     /// `[server]`.
@@ -35,11 +37,11 @@ pub struct Config {
     pub files: Vec<Arc<str>>,
     /// The folders on the command line that hold no zone file.
     pub empty_folders: Vec<PathBuf>,
-    /// What deserves a look but stops nothing.
+    /// Findings that are not errors.
     pub warnings: Vec<Finding>,
 }
 
-/// Where a configuration is looked for when none is named; the first that exists is read.
+/// The default configuration files, in the order of preference.
 pub fn search_path() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let personal = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));

@@ -1,14 +1,13 @@
-//! The effective configuration as TOML that can be read back: every key with its value and the first sentence about it.
+//! The effective configuration as TOML that zonda can read: every key with its value and a summary.
 
 use std::fmt::Write;
 
-use zone::CheckMode;
-
 use super::Config;
-use super::keys::{Server, Zone};
-use super::section::{Key, Section};
-use super::value::Whole;
-use super::zones::{ZoneConfig, ZoneLimits};
+use super::key_table::KeyTable;
+use super::keys::{Server, ZoneKeys};
+use super::manual::paragraphs;
+use super::value::{CheckSetting, DomainName, FilePath, WholeNumber};
+use super::zone_config::{ZoneConfig, ZonePolicy};
 use crate::printable::Printable;
 
 /// The configuration as one TOML text. Secrets are hidden; defaults are marked.
@@ -18,20 +17,19 @@ pub fn toml(config: &Config) -> String {
         _ = writeln!(out, "# Read from {}", Printable(file));
     }
     out.push_str("\n[server]\n");
-    server(&config.server, &mut out);
+    write_server(&config.server, &mut out);
     let mut zones: Vec<&ZoneConfig> = config.zones.iter().collect();
     zones.sort_by(|a, b| a.name.cmp(&b.name));
     for zone in zones {
-        zone_table(zone, &mut out);
+        write_zone(zone, &mut out);
     }
     out
 }
 
-fn server(server: &Server, out: &mut String) {
-    for (index, key) in Server::KEYS.iter().enumerate() {
-        let value = server.toml(index);
-        let is_default = value == Server::default().toml(index);
-        _ = writeln!(out, "\n# {}{}", summary(key), if is_default { " (default)" } else { "" });
+fn write_server(server: &Server, out: &mut String) {
+    for ((key, value), (_, default)) in server.values().zip(Server::default().values()) {
+        let summary = paragraphs(key.doc).swap_remove(0);
+        _ = writeln!(out, "\n# {summary}{}", if value == default { " (default)" } else { "" });
         _ = match value {
             Some(value) => writeln!(out, "{} = {value}", key.name),
             None => writeln!(out, "# {} is not set", key.name),
@@ -39,38 +37,28 @@ fn server(server: &Server, out: &mut String) {
     }
 }
 
-fn zone_table(zone: &ZoneConfig, out: &mut String) {
-    fn unless_empty<T: Clone>(list: &[T]) -> Option<Vec<T>> {
-        (!list.is_empty()).then(|| list.to_vec())
-    }
-    fn unless_default(limit: u32, default: u32) -> Option<Whole<0, { u32::MAX }>> {
-        (limit != default).then_some(Whole(limit))
-    }
-    let (limits, default) = (&zone.source.policy.limits, ZoneLimits::default());
-    let iterations = limits.nsec3_max_iterations;
-    let keys = Zone {
-        name: Some(zone.name.clone()),
-        template: None,
-        file: zone.source.file(zone.name.as_ref()),
-        primaries: unless_empty(&zone.source.policy.primaries),
-        allow_transfer: unless_empty(&zone.source.policy.allow_transfer),
-        notify: unless_empty(&zone.source.policy.notify),
-        include_paths: unless_empty(&zone.source.policy.include_paths),
-        max_records: unless_default(limits.max_records, default.max_records),
-        max_generated: unless_default(limits.max_generated, default.max_generated),
-        nsec3_max_iterations: (iterations != default.nsec3_max_iterations).then_some(Whole(iterations.into())),
-        checks: Some(zone.source.policy.checks).filter(|checks| *checks != CheckMode::default()),
-    };
+fn write_zone(zone: &ZoneConfig, out: &mut String) {
     out.push_str("\n[[zone]]\n");
-    for (index, key) in Zone::KEYS.iter().enumerate() {
-        if let Some(value) = keys.toml(index) {
+    for (key, value) in zone_keys(zone).values() {
+        if let Some(value) = value.filter(|value| value != key.default) {
             _ = writeln!(out, "{} = {value}", key.name);
         }
     }
 }
 
-/// The first sentence of a key's documentation: its first paragraph on one line.
-fn summary(key: &Key) -> String {
-    let lines = key.doc.lines().map(str::trim).take_while(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
+fn zone_keys(zone: &ZoneConfig) -> ZoneKeys {
+    let ZonePolicy { primaries, allow_transfer, notify, include_paths, limits, checks, .. } = &*zone.source.policy;
+    ZoneKeys {
+        name: Some(DomainName(zone.name.clone())),
+        template: None,
+        file: zone.source.file(zone.name.as_ref()).map(FilePath),
+        include_paths: Some(include_paths.iter().cloned().map(FilePath).collect()),
+        max_records: Some(WholeNumber(limits.max_records)),
+        max_generated: Some(WholeNumber(limits.max_generated)),
+        nsec3_max_iterations: Some(WholeNumber(limits.nsec3_max_iterations.into())),
+        primaries: Some(primaries.clone()),
+        allow_transfer: Some(allow_transfer.clone()),
+        notify: Some(notify.clone()),
+        checks: Some(CheckSetting(*checks)),
+    }
 }

@@ -1,133 +1,116 @@
-//! The end of reading: pending zones and templates become [`ZoneConfig`]s, or mistakes.
+//! Combines zones with their templates: [`ConfigReader::finish`] returns the configuration, or every mistake.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use zone::{FilePosition, Finding, Severity};
 
 use super::Config;
-use super::read::{PendingZone, Reader, Template, diagnostic, folder_of};
+use super::key_table::KeyTable;
+use super::keys::ZoneKeys;
+use super::reader::{ConfigReader, PendingZone, SharedKeys};
 use super::suggest::nearest;
-use super::value::Text;
-use super::zones::{ZoneConfig, ZonePolicy, ZoneSource};
+use super::value::{BoundedText, FilePath};
+use super::zone_config::{PolicyCache, ZoneConfig, ZonePolicy, ZoneSource};
+use super::zone_path::template_pattern;
 
 /// The template of zones that name none.
 const DEFAULT_TEMPLATE: &str = "default";
 
-impl Reader {
+/// [`SharedKeys`] with those of the template and the defaults.
+struct ResolvedKeys {
+    /// The pattern of the template's zone file.
+    pattern: Option<Arc<[u8]>>,
+    policy: Arc<ZonePolicy>,
+    /// The template's name, if there is no such template.
+    unknown_template: Option<String>,
+}
+
+/// A zone setting without effect in this release.
+type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
+
+const UNUSED_SETTINGS: [UnusedSetting; 2] = [
+    (
+        |policy| !policy.primaries.is_empty(),
+        "zones with `primaries` are not transferred in yet",
+        "they are served from their `file`, or answered with SERVFAIL if they have none",
+    ),
+    (|policy| !policy.notify.is_empty(), "NOTIFY is not sent yet: `notify` has no effect", ""),
+];
+
+impl ConfigReader {
     /// The configuration, unless there were mistakes.
     pub fn finish(mut self) -> Result<Config, Vec<Finding>> {
-        let zones = self.resolve();
-        if self.server.listen.is_empty() {
-            let place = self.set.get(&("server", "listen")).cloned().unwrap_or_default();
-            self.error(place, "`listen` is empty".into(), "name an address, or leave the key out");
-        }
-        if !self.has_errors {
-            let (files, warnings) = (self.files, self.problems);
-            return Ok(Config { server: self.server, zones, files, warnings, ..Config::default() });
-        }
-        let number =
-            |place: &FilePosition| self.files.iter().position(|file| *file == place.file).unwrap_or(usize::MAX);
-        self.problems
-            .sort_by_key(|problem| (number(&problem.position), problem.position.line, problem.position.column));
-        if self.more_problems > 0 {
-            let message = format!("{} more mistakes are not shown", self.more_problems);
-            self.problems.push(diagnostic(Severity::Error, FilePosition::default(), message, ""));
-        }
-        Err(self.problems)
-    }
-
-    fn resolve(&mut self) -> Vec<ZoneConfig> {
+        let (mut policies, defaults) = (PolicyCache::default(), ZoneKeys::with_defaults());
+        let resolve = |shared| self.resolve(shared, &defaults, &mut policies);
+        let resolved: Vec<ResolvedKeys> = self.shared.iter().map(resolve).collect();
         let mut pending = std::mem::take(&mut self.zones);
-        pending.sort_by(|a, b| a.name.wire().cmp(b.name.wire()));
-        self.find_doubles(&pending);
-        let mut notices = Notices::default();
-        let mut zones = Vec::with_capacity(pending.len());
-        for zone in pending {
-            let place = self.place(&zone);
-            let zone = self.resolve_zone(zone, &place);
-            notices.look_at(&zone, &place);
-            zones.push(zone);
+        let order = |zone: &PendingZone| (zone.file, zone.line);
+        pending.sort_unstable_by(|a, b| a.name.wire().cmp(b.name.wire()).then_with(|| order(a).cmp(&order(b))));
+        self.check_zones(&pending, &resolved);
+        if self.server.listen.is_empty() {
+            let position = self.server_keys.get("listen").cloned().unwrap_or_default();
+            self.add_error(position, "`listen` is empty", "name an address, or remove the key");
         }
-        notices.tell(self);
-        zones
-    }
-
-    fn resolve_zone(&mut self, zone: PendingZone, place: &FilePosition) -> ZoneConfig {
-        let keys = &self.kept[zone.kept as usize];
-        let named = keys.template.as_ref().map(|Text(name)| name.as_str());
-        let template = self.templates.get(named.unwrap_or(DEFAULT_TEMPLATE));
-        let unknown = named.filter(|_| template.is_none()).map(str::to_owned);
-        // A zone of the command line has no line.
-        let config = (zone.line > 0).then(|| Path::new(&*self.files[zone.source as usize]));
-        let config_folder = config.map(|file| folder_of(file).to_owned());
-        let policy = ZonePolicy::of(keys, template.map(|template| &template.keys), config_folder);
-        let file = |template: &Template| Some(template.folder.join(template.keys.file.as_ref()?));
-        let inherited = if zone.pattern.is_none() { template.and_then(file) } else { None };
-        let inherited = inherited.map(|file| self.interner.pattern(&file, zone.name.as_ref()));
-        let policy = self.interner.policy(policy);
-        if let Some(name) = unknown {
-            self.unknown_template(&name, place);
+        let has_errors = self.findings.has_errors();
+        self.findings.sort_by_position();
+        let findings = self.findings.finish(self.files.first().unwrap_or(&"".into()));
+        if has_errors {
+            return Err(findings);
         }
-        let source = ZoneSource { pattern: zone.pattern.or(inherited), policy };
-        if !source.has_file() && source.policy.primaries.is_empty() {
-            let help = "add file = \"PATH\", here or in its template";
-            self.error(place.clone(), format!("zone {} has no file", zone.name), help);
-        }
-        ZoneConfig { name: zone.name, source }
-    }
-
-    fn unknown_template(&mut self, name: &str, place: &FilePosition) {
-        let help = match nearest(name, self.templates.keys().map(String::as_str)) {
-            Some(known) => format!("did you mean `{known}`?"),
-            None => format!("write [template.{name}], or leave `template` out"),
+        let configured = |zone: PendingZone| {
+            let ResolvedKeys { pattern, policy, .. } = &resolved[zone.shared as usize];
+            let source = ZoneSource { pattern: zone.pattern.or_else(|| pattern.clone()), policy: policy.clone() };
+            ZoneConfig { name: zone.name, source }
         };
-        self.error(place.clone(), format!("there is no template `{name}`"), &help);
+        let zones = pending.into_iter().map(configured).collect();
+        Ok(Config { server: self.server, zones, files: self.files, warnings: findings, ..Config::default() })
     }
 
-    fn find_doubles(&mut self, zones: &[PendingZone]) {
+    fn resolve(&self, shared: &SharedKeys, defaults: &ZoneKeys, policies: &mut PolicyCache) -> ResolvedKeys {
+        let named = shared.keys.template.as_ref().map(|BoundedText(name)| name.as_str());
+        let template = self.templates.get(named.unwrap_or(DEFAULT_TEMPLATE));
+        let mut keys = shared.keys.clone();
+        if let Some(template) = template {
+            keys.inherit(&template.keys);
+        }
+        keys.inherit(defaults);
+        ResolvedKeys {
+            pattern: keys.file.as_ref().map(|FilePath(file)| template_pattern(file)),
+            policy: policies.share(ZonePolicy::new(keys, shared.config_folder.as_deref())),
+            unknown_template: named.filter(|_| template.is_none()).map(str::to_owned),
+        }
+    }
+
+    /// Reports zones that are named twice or incomplete.
+    fn check_zones(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
         for pair in zones.windows(2).filter(|pair| pair[0].name == pair[1].name) {
-            let help = format!("it was first named at {}; take one of them out", self.place(&pair[0]));
-            self.error(self.place(&pair[1]), format!("zone {} is named twice", pair[1].name), &help);
+            let help = format!("it was first named at {}; remove one of them", self.position(&pair[0]));
+            self.add_error(self.position(&pair[1]), format!("zone {} is named twice", pair[1].name), help);
         }
-    }
-
-    fn place(&self, zone: &PendingZone) -> FilePosition {
-        FilePosition { file: self.files[zone.source as usize].clone(), line: zone.line, column: 1 }
-    }
-}
-
-/// What is accepted and not yet done: of each kind the first zone, and how many there are.
-#[derive(Default)]
-struct Notices {
-    primaries: Option<(FilePosition, String, usize)>,
-    notify: Option<(FilePosition, String, usize)>,
-}
-
-impl Notices {
-    fn look_at(&mut self, zone: &ZoneConfig, place: &FilePosition) {
-        for (is_so, notice) in [
-            (!zone.source.policy.primaries.is_empty(), &mut self.primaries),
-            (!zone.source.policy.notify.is_empty(), &mut self.notify),
-        ] {
-            if is_so {
-                notice.get_or_insert_with(|| (place.clone(), zone.name.to_string(), 0)).2 += 1;
+        for zone in zones {
+            let ResolvedKeys { pattern, policy, unknown_template } = &resolved[zone.shared as usize];
+            if let Some(name) = unknown_template {
+                let known = nearest(name, self.templates.keys().map(String::as_str));
+                let help = known.map(|known| format!("did you mean `{known}`?"));
+                let help = help.unwrap_or_else(|| format!("add [template.{name}], or name no template"));
+                self.add_error(self.position(zone), format!("there is no template `{name}`"), help);
+            }
+            if zone.pattern.is_none() && pattern.is_none() && policy.primaries.is_empty() {
+                let help = "set `file` in the zone's table or in its template";
+                self.add_error(self.position(zone), format!("zone {} has no file", zone.name), help);
+            }
+        }
+        for (is_set, message, help) in UNUSED_SETTINGS {
+            let mut affected = zones.iter().filter(|zone| is_set(&resolved[zone.shared as usize].policy));
+            if let Some(first) = affected.next() {
+                let message = format!("{message} ({} in all, the first is {})", affected.count() + 1, first.name);
+                let (severity, position, help) = (Severity::Warning, self.position(first), help.into());
+                self.add_finding(Finding { severity, position, message, help });
             }
         }
     }
 
-    fn tell(self, reader: &mut Reader) {
-        for (notice, message, help) in [
-            (
-                self.primaries,
-                "zones with `primaries` are not transferred in yet",
-                "they are served from their `file` as it stands, or answered with SERVFAIL if they have none",
-            ),
-            (self.notify, "NOTIFY is not sent yet: `notify` does nothing", ""),
-        ] {
-            if let Some((place, first, count)) = notice {
-                let message = format!("{message} ({count} in all, the first is {first})");
-                reader.problem(diagnostic(Severity::Warning, place, message, help));
-            }
-        }
+    fn position(&self, zone: &PendingZone) -> FilePosition {
+        FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 }
     }
 }

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use zone::{FilePosition, Finding, Severity};
 
 use super::{ReloadRequest, UNKNOWN, Writer, WriterEvent};
-use crate::config::section::{Section, Takes};
+use crate::config::key_table::KeyTable;
 use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
@@ -114,9 +114,7 @@ impl Writer {
 
     /// Applies the settings that need no restart; returns the changed keys that need one.
     fn apply_settings(&mut self, new: Server) -> Vec<String> {
-        let is_changed = |(index, _): &(usize, _)| self.server.toml(*index) != new.toml(*index);
-        let keys = Server::KEYS.iter().enumerate().filter(|(_, key)| key.takes == Takes::Restart);
-        let waiting = keys.filter(is_changed).map(|(_, key)| key.name.to_owned()).collect();
+        let waiting = self.server.waiting_for_restart(&new);
         self.log.set_level(new.log_level);
         self.zones.apply_settings(&new);
         waiting

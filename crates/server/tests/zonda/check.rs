@@ -53,30 +53,30 @@ nofity = []
     let outcome = bench.run(&["check", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     for expected in [
-        "zonda.toml:1:1: error: there is no key `colour` here (zonda.toml(5) lists the keys: `zonda man zonda.toml`)",
-        "zonda.toml:4:1: error: there is no key `lisen` here (did you mean `listen`?)",
-        "zonda.toml:5:11: error: `workers`: -1 is out of range (write a whole number from 0 to 1024)",
-        "zonda.toml:6:15: error: `tcp-workers`: this has the type string (write a whole number from 0 to 1024)",
-        "zonda.toml:7:24: error: `listen`: `nowhere` is no address with a port",
-        "zonda.toml:7:35: error: `listen`: this has the type integer",
-        "zonda.toml:8:15: error: `udp-payload`: 100 is out of range (write a whole number from 512 to 4096)",
-        "zonda.toml:9:19: error: `cookie-secrets`: this is no cookie secret (write 32 hexadecimal digits",
-        "zonda.toml:10:1: error: there is no key `allow-transfer` here (`allow-transfer` belongs in [[zone]] or [template.NAME])",
-        "zonda.toml:11:13: error: `log-level`: `loud` is not known here (write one of \"error\", \"warn\"",
-        "zonda.toml:12:2: error: there is no section `sever` (did you mean `server`?)",
-        "zonda.toml:13:2: error: `zone` is a list of tables (write [[zone]])",
-        "zonda.toml:16:8: error: `name`: `a..b` is no domain name",
-        "zonda.toml:18:1: error: this zone has no name (add name = \"example.com\")",
-        "zonda.toml:23:1: error: zone twice.example. is named twice (it was first named at zonda.toml:20:1",
-        "zonda.toml:23:1: error: there is no template `custmer` (did you mean `customer`?)",
+        "zonda.toml:1:1: error: there is no key `colour` here (help: zonda.toml(5) lists the keys: `zonda man zonda.toml`)",
+        "zonda.toml:4:1: error: there is no key `lisen` here (help: did you mean `listen`?)",
+        "zonda.toml:5:11: error: `workers`: -1 is out of range (help: write a whole number from 0 to 1024)",
+        "zonda.toml:6:15: error: `tcp-workers`: this has the type string (help: write a whole number from 0 to 1024)",
+        "zonda.toml:7:24: error: `listen`: `nowhere` is not an address with an optional port (help: write an address with",
+        "zonda.toml:7:35: error: `listen`: this has the type integer (help: write an address with",
+        "zonda.toml:8:15: error: `udp-payload`: 100 is out of range (help: write a whole number from 512 to 4096)",
+        "zonda.toml:9:19: error: `cookie-secrets`: this is not a cookie secret (help: write a string of 32 hexadecimal digits",
+        "zonda.toml:10:1: error: there is no key `allow-transfer` here (help: `allow-transfer` belongs in [[zone]] or [template.NAME])",
+        "zonda.toml:11:13: error: `log-level`: unknown value `loud` (help: write one of \"error\", \"warn\"",
+        "zonda.toml:12:2: error: there is no section `sever` (help: did you mean `server`?)",
+        "zonda.toml:13:2: error: `zone` is not written as [[zone]] (help: write [[zone]])",
+        "zonda.toml:16:8: error: `name`: `a..b` is not a domain name",
+        "zonda.toml:18:1: error: this zone has no name (help: add name = \"example.com\")",
+        "zonda.toml:23:1: error: zone twice.example. is named twice (help: it was first named at zonda.toml:20:1",
+        "zonda.toml:23:1: error: there is no template `custmer` (help: did you mean `customer`?)",
         "zonda.toml:27:1: error: zone fileless.example. has no file",
-        "zonda.toml:29:19: error: `allow-transfer`: `192.0.2.1/24` is no block of addresses",
-        "zonda.toml:31:1: error: a template has no `name` (it belongs in [[zone]])",
-        "zonda.toml:32:1: error: there is no key `nofity` here (did you mean `notify`?)",
-        "zonda.toml:2:1: error: the included `absent.toml` cannot be read",
+        "zonda.toml:29:19: error: `allow-transfer`: the address of `192.0.2.1/24` has bits set after the prefix length",
+        "zonda.toml:31:1: error: a template cannot set `name` (help: set it in [[zone]])",
+        "zonda.toml:32:1: error: there is no key `nofity` here (help: did you mean `notify`?)",
+        "zonda.toml:2:27: error: `absent.toml` cannot be read",
         "more/a.toml:1:8: error: ",
         "more/b.toml:1:1: error: an included file cannot include others",
-        "more/b.toml:3:1: error: `listen` is set twice (it was first set at zonda.toml:7:1)",
+        "more/b.toml:3:1: error: `listen` is set twice (help: it was first set at zonda.toml:7:1)",
     ] {
         assert!(outcome.out.contains(expected), "{expected}\nis not in\n{}", outcome.out);
     }
@@ -109,7 +109,7 @@ fn what_is_odd_fails_with_strict_checks_alone() {
     let bench = Bench::new();
     bench.write("zones/odd.example.zone", &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
     let finding = |severity| {
-        format!("zones/odd.example.zone:5:1: {severity}: a record out of the zone is left out: elsewhere.test. (")
+        format!("zones/odd.example.zone:5:1: {severity}: a record out of the zone is left out: elsewhere.test. (help: ")
     };
     let lenient = bench.run(&["check", "zones"]);
     assert!(lenient.out.starts_with(&finding("warning")), "{}", lenient.out);
@@ -145,7 +145,7 @@ fn missing_things_are_named() {
         (&["check", "absent.zone"], "absent.zone: error: this cannot be read: No such file"),
         (&["check", "--zone", "example.com=absent"], "absent: error: the zone file cannot be read: No such file"),
         (&["check"], "error: there is no configuration: "),
-        (&["check", "db"], "db: error: nothing says which zone this file is for (call it NAME.zone"),
+        (&["check", "db"], "db: error: nothing says which zone this file is for (help: call it NAME.zone"),
     ];
     bench.write("db", &zone_text(1, "192.0.2.1"));
     for (arguments, expected) in cases {

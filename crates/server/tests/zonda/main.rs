@@ -6,3 +6,4 @@ mod config;
 mod manual;
 mod reload;
 mod serve;
+mod zone_list;

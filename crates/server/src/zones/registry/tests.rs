@@ -8,7 +8,7 @@ use std::time::Duration;
 use zone::text::{self, Source};
 
 use super::*;
-use crate::config::read;
+use crate::config::reader::ConfigReader;
 use crate::zones::read_pool;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -80,8 +80,8 @@ impl Bench {
 
     /// Returns what [`ZoneRegistry::is_settled`] wants to know.
     fn configure(&mut self, zones: &[(&str, &str)]) -> u64 {
-        let mut reader = read::Reader::default();
-        zones.iter().for_each(|(name, file)| reader.zone_argument(name.parse().expect("a name"), Path::new(file)));
+        let mut reader = ConfigReader::default();
+        zones.iter().for_each(|(name, file)| reader.add_argument(name.parse().expect("a name"), Path::new(file)));
         self.zones.configure(reader.finish().expect("no mistakes").zones);
         self.zones.step(Instant::now());
         self.zones.latest_reload()

@@ -1,10 +1,10 @@
-//! The files that an `include` pattern stands for.
+//! The files that match a pattern of `include` or `zone-list`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The files that a path with `*` and `?` in its last part stands for, by name; a path without them must exist.
-pub fn matches(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The files that match a path with `*` and `?` in its last part, ordered by name; a path without these must exist.
+pub fn matching_files(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some(last) = pattern.file_name() else { return Ok(vec![pattern.to_owned()]) };
     if !last.as_bytes().iter().any(|octet| b"*?".contains(octet)) {
         return std::fs::metadata(pattern).map(|_| vec![pattern.to_owned()]);
@@ -17,7 +17,7 @@ pub fn matches(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let name = entry?.file_name();
-        if fits(last.as_bytes(), name.as_bytes()) {
+        if matches(last.as_bytes(), name.as_bytes()) {
             found.push(folder.join(name));
         }
     }
@@ -25,14 +25,14 @@ pub fn matches(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether `name` fits a pattern with `*` and `?`. A leading dot must be written (files that begin with one are hidden).
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
+/// Whether `name` matches a pattern with `*` and `?`. Only a leading dot matches one: such files are hidden.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
     }
     let (mut in_pattern, mut in_name) = (0, 0);
-    // The offset in the pattern after the last `*`, and that in the name from which the rest was tried last. Only the last `*`
-    // is tried with more: what an earlier one could match, the last can match as well.
+    // The offset in the pattern after the last `*`, and the offset in the name where the rest was tried last. Only the last `*`
+    // needs to be tried with more characters: it can match whatever an earlier one could.
     let mut last_star = None;
     loop {
         match (pattern.get(in_pattern), name.get(in_name)) {
@@ -54,17 +54,17 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// The offset after the character that starts here: an octet and those that continue it in UTF-8.
+/// The offset after the UTF-8 character that starts at `start`.
 fn after_character(name: &[u8], start: usize) -> usize {
     start + 1 + name[start + 1..].iter().take_while(|&&octet| octet & 0b1100_0000 == 0b1000_0000).count()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::matches;
 
     #[test]
-    fn patterns_fit() {
+    fn patterns_match() {
         for (pattern, name, expected) in [
             ("*.toml", "a.toml", true),
             ("*.toml", ".a.toml", false),
@@ -81,15 +81,15 @@ mod tests {
             ("", "a", false),
             ("a*", "", false),
         ] {
-            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
         }
     }
 
-    /// Would take longer than the universe if every `*` were tried with all that it could take.
+    /// Backtracking over every `*` would take exponential time.
     #[test]
-    fn many_stars_take_no_exponential_time() {
+    fn many_stars_take_linear_time() {
         let name = "a".repeat(255);
-        assert!(fits("*a".repeat(100).as_bytes(), name.as_bytes()));
-        assert!(!fits(("*a".repeat(100) + "*b").as_bytes(), name.as_bytes()));
+        assert!(matches("*a".repeat(100).as_bytes(), name.as_bytes()));
+        assert!(!matches(("*a".repeat(100) + "*b").as_bytes(), name.as_bytes()));
     }
 }

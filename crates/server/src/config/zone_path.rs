@@ -1,0 +1,140 @@
+//! Paths of zone files, as patterns that the zones of a folder share.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use wire::{Name, NameRef};
+
+/// What users write for the zone's name in a path.
+const NAME: &str = "{name}";
+/// What a pattern has for the zone's name and for its first label; no path can contain NUL.
+const NAME_HOLE: &str = "\0n";
+const LABEL_HOLE: &str = "\0l";
+
+/// Keeps equal patterns once.
+#[derive(Default)]
+pub(super) struct PatternCache(HashSet<Arc<[u8]>>);
+
+impl PatternCache {
+    /// The pattern for the file of one zone; `{name}` in it is replaced by the zone's name.
+    pub(super) fn of_file(&mut self, file: &Path, zone: NameRef<'_>) -> Arc<[u8]> {
+        let pattern = generalized(file.as_os_str().as_bytes(), zone);
+        if let Some(known) = self.0.get(&pattern[..]) {
+            return known.clone();
+        }
+        let pattern: Arc<[u8]> = pattern.into();
+        self.0.insert(pattern.clone());
+        pattern
+    }
+}
+
+/// The pattern for the `file` of a template.
+pub(super) fn template_pattern(file: &Path) -> Arc<[u8]> {
+    replaced(file.as_os_str().as_bytes(), NAME, NAME_HOLE, usize::MAX).into()
+}
+
+/// The file of the zone with this name.
+pub(super) fn expand(pattern: &[u8], name: NameRef<'_>) -> PathBuf {
+    let stem = stem(name);
+    let path = replaced(pattern, NAME_HOLE, &stem, usize::MAX);
+    OsString::from_vec(replaced(&path, LABEL_HOLE, first_label(&stem), usize::MAX)).into()
+}
+
+/// The pattern for `file`: the zone's name, or its first label, is replaced in the last part of the path, so that the zones
+/// of a folder share one pattern.
+fn generalized(file: &[u8], name: NameRef<'_>) -> Vec<u8> {
+    let pattern = replaced(file, NAME, NAME_HOLE, usize::MAX);
+    if pattern != file {
+        return pattern;
+    }
+    let (folder, base) = file.split_at(file.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1));
+    let stem = stem(name);
+    let holes = [(stem.as_str(), NAME_HOLE), (first_label(&stem), LABEL_HOLE)];
+    let patterns = holes.map(|(part, hole)| replaced(base, part, hole, 1));
+    let pattern = patterns.into_iter().find(|pattern| pattern != base);
+    [folder, pattern.as_deref().unwrap_or(base)].concat()
+}
+
+/// `text` with the first `count` occurrences of `part` replaced; not a `str`, as a path need not be UTF-8.
+fn replaced(text: &[u8], part: &str, with: &str, count: usize) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    for _ in 0..count {
+        let Some(at) = rest.windows(part.len()).position(|window| window == part.as_bytes()) else { break };
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(with.as_bytes());
+        rest = &rest[at + part.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+fn first_label(stem: &str) -> &str {
+    stem.split('.').next().unwrap_or_default()
+}
+
+/// The zone's name in a file name: without the final dot, `root` for the root, with `/` escaped.
+pub fn stem(name: NameRef<'_>) -> String {
+    if name.is_root() {
+        return "root".into();
+    }
+    let mut text = name.to_string().replace('/', "\\047");
+    text.pop();
+    text
+}
+
+/// The zone of the file `STEM.zone`; `root` and `@` are the root.
+pub fn name_of_stem(stem: &[u8]) -> Option<Name> {
+    match stem {
+        b"root" | b"@" => Some(Name::root()),
+        _ => Name::from_text(stem, Some(NameRef::ROOT)).ok().map(|name| name.to_lowercase()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::printable::path_text;
+
+    fn file(cache: &mut PatternCache, name: &str, file: &str) -> String {
+        let name: Name = name.parse().expect("a name");
+        let pattern = cache.of_file(Path::new(file), name.as_ref());
+        path_text(&expand(&pattern, name.as_ref()))
+    }
+
+    #[test]
+    fn zones_of_a_folder_share_one_pattern() {
+        let mut cache = PatternCache::default();
+        for (name, written, meant) in [
+            ("a.example", "/zones/a.example.zone", "/zones/a.example.zone"),
+            ("b.example", "/zones/{name}.zone", "/zones/b.example.zone"),
+            (".", "/zones/root.zone", "/zones/root.zone"),
+            ("z1.test", "/many/z1.zone", "/many/z1.zone"),
+            ("z2.test", "/many/z2.zone", "/many/z2.zone"),
+        ] {
+            assert_eq!(file(&mut cache, name, written), meant);
+        }
+        assert_eq!(cache.0.len(), 2);
+    }
+
+    #[test]
+    fn odd_files_stay_as_they_are() {
+        let mut cache = PatternCache::default();
+        for written in ["/zones/other", "db", "/a.example/a.example/db.a.example.signed", "/b.example.zone/x"] {
+            assert_eq!(file(&mut cache, "a.example", written), written);
+        }
+    }
+
+    #[test]
+    fn stems_go_both_ways() {
+        for (name, text) in [(".", "root"), ("example.com.", "example.com"), ("a/b.example.", "a\\047b.example")] {
+            let name: Name = name.parse().expect("a name");
+            assert_eq!(stem(name.as_ref()), text);
+            assert_eq!(name_of_stem(text.as_bytes()), Some(name));
+        }
+        assert_eq!(name_of_stem(b"a..b"), None);
+        assert_eq!(name_of_stem(b"\xff").map(|name| name.to_string()), Some("\\255.".into()));
+    }
+}
