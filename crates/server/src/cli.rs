@@ -1,4 +1,4 @@
-//! The command line of `zonda`: declarations only; help, completions and manual pages are made from them.
+//! The command line of `zonda`: declarations, from which help, completions and manual pages are generated.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ pub struct Cli {
 }
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 all is well; 1 something is not, and standard error says what; 2 the command line is wrong.";
+Exit status: 0 success; 1 failure, explained on standard error or in the report; 2 wrong command line.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -30,17 +30,17 @@ pub enum Command {
     /// Serve zones in the foreground until SIGTERM or SIGINT.
     ///
     /// The log goes to standard error. SIGHUP reads the configuration and changed zone files again, as `zonda reload`
-    /// does. Under systemd readiness and reloads are told (Type=notify or notify-reload).
+    /// does. Under systemd, use Type=notify or Type=notify-reload.
     ///
-    /// A zone that cannot be loaded is answered with SERVFAIL, and the others are served. With --zone or PATH and
-    /// without --config no configuration file is read.
+    /// Queries for a zone that cannot be loaded are answered with SERVFAIL; the other zones are served. With --zone or PATH
+    /// and without --config no configuration file is read.
     #[command(after_help = EXIT_STATUS)]
     Serve(Serve),
     /// Find every mistake in a configuration and in zones.
     ///
-    /// Without FILE the configuration is checked, and every zone it names. Findings go to standard output, one a line:
-    /// FILE:LINE:COLUMN: error: WHAT (HELP) [zone NAME]. The status is 1 if there is an error: then `zonda serve` does
-    /// not take the zone either. Warnings leave it 0.
+    /// Without --zone or PATH, checks the configuration and every zone it names. Findings go to standard output, one per
+    /// line: FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]. The exit status is 1 if there is an error, in which
+    /// case `zonda serve` does not load the zone either; warnings do not change it.
     #[command(after_help = EXIT_STATUS)]
     Check(Check),
     /// Print the effective configuration as TOML.
@@ -48,8 +48,8 @@ pub enum Command {
     Config(Config),
     /// Make a running zonda read its configuration and changed zone files again.
     ///
-    /// Waits until that is done and prints what changed. The status is 1 when the configuration or a zone has mistakes;
-    /// what was served before is served still.
+    /// Waits until that is done and prints what changed. The exit status is 1 if the configuration or a zone has mistakes;
+    /// the version served before stays.
     #[command(after_help = EXIT_STATUS)]
     Reload(Reload),
     /// Print completions for a shell.
@@ -57,12 +57,12 @@ pub enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print a manual page in the language of man(1): `zonda man serve | man -l -`.
+    /// Print a manual page in roff: `zonda man serve | man -l -`.
     #[command(after_help = EXIT_STATUS)]
     Man(Man),
 }
 
-/// Which configuration file.
+/// The option that names a configuration file.
 #[derive(Debug, Default, Args)]
 pub struct ConfigFile {
     /// The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and
@@ -74,13 +74,13 @@ pub struct ConfigFile {
 /// Zones named on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ZoneArguments {
-    /// Take the zone NAME from FILE; can be given several times.
+    /// Serve the zone NAME from FILE; can be repeated.
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = OsStringValueParser::new().try_map(named_zone))]
     pub named: Vec<NamedZone>,
     /// Zone files, and folders of files called NAME.zone.
     ///
-    /// A file NAME.zone holds the zone NAME; root.zone and @.zone hold the root zone. A file with another name must have
-    /// a line $ORIGIN NAME. before its first record.
+    /// A file NAME.zone contains the zone NAME; root.zone and @.zone contain the root zone. A file with another name must
+    /// have a line $ORIGIN NAME. before its first record.
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }
@@ -100,14 +100,14 @@ pub struct Serve {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Answer on this address and port, instead of those of the configuration; can be given several times.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = endpoint)]
+    /// Listen on this address and port, instead of those of the configuration; can be repeated.
+    #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Vec<Endpoint>,
     /// The zones.
     #[command(flatten)]
     pub zones: ZoneArguments,
-    /// The form of the log, instead of the configuration's.
-    #[arg(long, value_name = "FORM")]
+    /// The format of the log, instead of the configuration's.
+    #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
     /// The least severe messages to log, instead of the configuration's.
     #[arg(long, value_name = "LEVEL")]
@@ -123,13 +123,13 @@ pub struct Check {
     /// The zones.
     #[command(flatten)]
     pub zones: ZoneArguments,
-    /// Take records that break a rule of their RFC, but can be served, for errors, as `checks = "strict"` does.
+    /// Report records that break a rule of their RFC but can be served as errors, as `checks = "strict"` does.
     #[arg(long)]
     pub strict: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Print the table of all checks as Markdown instead: what is found, how bad it is, and the RFC.
+    /// Print the table of all checks as Markdown instead: finding, severity, RFC.
     #[arg(long, conflicts_with_all = ["strict", "json"])]
     pub list: bool,
 }
@@ -140,7 +140,7 @@ pub struct Config {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Print JSON.
+    /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
 }
@@ -179,15 +179,11 @@ fn named_zone(argument: OsString) -> Result<NamedZone, String> {
     let equals = octets.iter().position(|&octet| octet == b'=').ok_or("write it like example.com=path/to/file")?;
     let (name, file) = (&octets[..equals], &octets[equals + 1..]);
     let parsed = Name::from_text(name, Some(NameRef::ROOT));
-    let name = parsed.map_err(|error| format!("`{}` is no domain name: {error}", String::from_utf8_lossy(name)))?;
+    let name = parsed.map_err(|error| format!("`{}` is not a domain name: {error}", String::from_utf8_lossy(name)))?;
     if file.is_empty() {
-        return Err("there is no file after the `=`".into());
+        return Err("the file after the `=` is missing".into());
     }
     Ok(NamedZone { name: name.to_lowercase(), file: OsStr::from_bytes(file).into() })
-}
-
-fn endpoint(text: &str) -> Result<Endpoint, String> {
-    text.parse().map_err(String::from)
 }
 
 #[cfg(test)]

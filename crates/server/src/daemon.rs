@@ -15,7 +15,7 @@ use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
 
 use crate::cli;
-use crate::command::{complain, read_config};
+use crate::command::{print_findings, read_config};
 use crate::config::value::FilePath;
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
@@ -60,7 +60,7 @@ pub fn serve(arguments: &cli::Serve) -> ExitCode {
     let config = match read_config(&sources) {
         Ok(config) => config,
         Err(mistakes) => {
-            complain(&mistakes);
+            print_findings(&mistakes);
             return ExitCode::FAILURE;
         }
     };

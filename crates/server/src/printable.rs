@@ -1,10 +1,10 @@
-//! Text from files, paths and other programs, made fit for a terminal and for a log of lines.
+//! Escapes text from files, paths and other programs for terminals and for line-based logs.
 
 use std::fmt::{self, Display, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Text that is written with its control characters escaped: they could steer a terminal or fake a line of the log.
+/// Displays text with control characters escaped, which could control a terminal or forge a line of the log.
 pub struct Printable<'t>(pub &'t str);
 
 impl Display for Printable<'_> {
@@ -16,12 +16,12 @@ impl Display for Printable<'_> {
     }
 }
 
-/// JSON, or a string of TOML written like one of JSON, with what [`Printable`] escapes escaped in its own way.
+/// JSON with the characters that [`Printable`] escapes as JSON escapes.
 pub fn printable_json(json: &str) -> String {
     let mut printable = String::with_capacity(json.len());
     for char in json.chars() {
         match is_harmful(char) && char != '\n' {
-            // All of them have four digits.
+            // All harmful characters are in the basic multilingual plane.
             true => printable += &format!("\\u{:04x}", u32::from(char)),
             false => printable.push(char),
         }
@@ -29,7 +29,7 @@ pub fn printable_json(json: &str) -> String {
     printable
 }
 
-/// Control characters, line ends, and what makes a terminal write from right to left.
+/// Control characters, line separators, and characters that change the direction of writing.
 pub fn is_harmful(char: char) -> bool {
     char.is_control() || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -44,7 +44,7 @@ pub fn path_text(path: &Path) -> String {
     text
 }
 
-/// A path for a message to people.
+/// A path for a message.
 pub fn printable_path(path: &Path) -> String {
     Printable(&path_text(path)).to_string()
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_steer_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         let text = "a\u{1b}[2J\nb\u{9b}\u{202e}\u{7f}ä\\";
         assert_eq!(Printable(text).to_string(), "a\\u{1b}[2J\\u{a}b\\u{9b}\\u{202e}\\u{7f}ä\\");
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_themselves_as_far_as_they_are_utf8() {
+    fn only_octets_that_are_not_utf8_are_escaped_in_paths() {
         for (path, text) in [(&b"/a/\xc3\xa4.zone"[..], "/a/ä.zone"), (b"\xff/a\xc3", "\\xff/a\\xc3")] {
             assert_eq!(path_text(Path::new(std::ffi::OsStr::from_bytes(path))), text);
         }

@@ -1,4 +1,4 @@
-//! What `zonda check` and `zonda reload` tell: findings and changes, as text for people and as JSON for programs.
+//! Reports of `zonda check` and `zonda reload`: findings and changed zones, as text and as JSON.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use zone::{Finding, Severity};
 
 use crate::printable::Printable;
 
-/// A mistake or a warning in a configuration or a zone, with its place and help.
+/// An error or a warning about a configuration or a zone, as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingReport {
     /// `error` or `warning`.
@@ -24,7 +24,7 @@ pub struct FindingReport {
     pub column: u32,
     /// What is wrong.
     pub message: String,
-    /// What to do; empty where the message says it.
+    /// How to fix it; empty if the message makes it obvious.
     pub help: String,
 }
 
@@ -46,14 +46,14 @@ impl FindingReport {
         }
     }
 
-    /// Whether it keeps the configuration or the zone from being taken.
+    /// Whether it is an error: the configuration or the zone is not loaded.
     pub fn is_error(&self) -> bool {
         self.severity == "error"
     }
 }
 
 impl fmt::Display for FindingReport {
-    /// `FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]`, the form that editors understand, on one line.
+    /// `FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]`, a form that editors parse, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.file.is_empty() {
             Printable(&self.file).fmt(f)?;
@@ -75,27 +75,27 @@ impl fmt::Display for FindingReport {
     }
 }
 
-/// What a load or a reload has done.
+/// The result of the initial load or of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Mistakes in the configuration; with any of them nothing was changed.
+    /// Findings in the configuration; if one is an error, nothing was changed.
     pub configuration: Vec<FindingReport>,
-    /// Keys that were changed and wait for a restart.
+    /// Changed keys that take effect after a restart.
     pub waiting_for_restart: Vec<String>,
-    /// The zones that something happened to.
+    /// The zones that were changed or could not be loaded.
     pub zones: Vec<ZoneReport>,
-    /// How many zones stayed as they were.
+    /// The number of unchanged zones.
     pub unchanged: usize,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
 }
 
-/// What has happened to one zone.
+/// The change of one zone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ZoneReport {
     /// The zone.
     pub zone: String,
-    /// What has happened.
+    /// The kind of change.
     pub change: Change,
     /// The serial served before (RFC 1035 3.3.13).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,52 +103,52 @@ pub struct ZoneReport {
     /// The serial served now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
-    /// What was found in its files.
+    /// The findings in its files.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub findings: Vec<FindingReport>,
 }
 
-/// What can happen to a zone.
+/// How a load or a reload changed a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// It is served from now on.
+    /// It is new, and loaded.
     Added,
     /// It has new content.
     Changed,
-    /// It is not served any more.
+    /// It is no longer in the configuration.
     Removed,
-    /// It could not be loaded: the version served before stays.
+    /// It could not be loaded; the version served before stays.
     Kept,
-    /// It could not be loaded and there is no version from before: it is answered with SERVFAIL.
+    /// It could not be loaded and has no earlier version; queries are answered with SERVFAIL.
     Failed,
-    /// It is still being read, and that does not go on: the version served before stays, if there is one.
+    /// Reading its file makes no progress; the version served before stays, if there is one.
     Stuck,
-    /// It has other settings, and the content it had.
+    /// It has other settings and the same content.
     Settings,
 }
 
 impl Report {
-    /// Whether everything asked for is served.
+    /// Whether the configuration and every zone were loaded.
     pub fn is_good(&self) -> bool {
         !self.configuration.iter().any(FindingReport::is_error) && self.failures() == 0
     }
 
-    /// How many zones could not be loaded.
+    /// The number of zones that could not be loaded.
     pub fn failures(&self) -> usize {
         self.zones.iter().filter(|zone| zone.change.is_failure()).count()
     }
 }
 
 impl Change {
-    /// Whether the zone was meant to be served and is not, or not as it should be.
+    /// Whether the zone, or its new version, could not be loaded.
     pub fn is_failure(self) -> bool {
         matches!(self, Change::Kept | Change::Failed | Change::Stuck)
     }
 }
 
 impl fmt::Display for ZoneReport {
-    /// `NAME: WHAT HAS HAPPENED, serial OLD -> NEW`, without the findings.
+    /// `NAME: CHANGE, serial OLD -> NEW`, without the findings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let change = match self.change {
             Change::Added => "added",

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: a file, the command line, or both; read at the start and again at each reload.
+//! The sources of the configuration: a file, the command line, or both. They are read at the start and by each reload.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -17,36 +17,36 @@ use crate::input;
 use crate::printable::path_text;
 use crate::state_dir;
 
-/// All that can say how to serve.
+/// The configuration file and the options that replace or complete it.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The configuration file.
     pub file: Option<PathBuf>,
     /// Zones of the command line.
     pub zones: ZoneArguments,
-    /// What stands in for `listen`, if any.
+    /// Replaces `listen`, unless empty.
     pub listen: Vec<Endpoint>,
-    /// What stands in for `log-format`.
+    /// Replaces `log-format`.
     pub log_format: Option<LogFormat>,
-    /// What stands in for `log-level`.
+    /// Replaces `log-level`.
     pub log_level: Option<LogLevel>,
 }
 
 /// The ending of a zone file in a folder.
 const ZONE_FILE_ENDING: &str = "zone";
 
-/// How far into a file an `$ORIGIN` is looked for, in octets: behind the longest licence.
+/// How far into a file to look for `$ORIGIN`, in octets: enough for a licence at the start.
 const ORIGIN_WITHIN: u64 = 1 << 16;
 
 impl Sources {
-    /// The file named or found, and the zones; a file is only looked for where no zones are named.
+    /// The named file, or else the default file if there are no zones on the command line; and these zones.
     pub fn new(config: &ConfigFile, zones: &ZoneArguments) -> Sources {
         let has_zones = !zones.named.is_empty() || !zones.paths.is_empty();
         let found = || if has_zones { None } else { config::find() };
         Sources { file: config.path.clone().or_else(found), zones: zones.clone(), ..Sources::default() }
     }
 
-    /// What `zonda serve` was given.
+    /// The sources for `zonda serve`.
     pub fn of_serve(arguments: &Serve) -> Sources {
         Sources {
             listen: arguments.listen.clone(),
@@ -56,12 +56,12 @@ impl Sources {
         }
     }
 
-    /// Whether nothing says what to serve.
+    /// Whether there is neither a file nor a zone.
     pub fn is_empty(&self) -> bool {
         self.file.is_none() && self.zones.named.is_empty() && self.zones.paths.is_empty()
     }
 
-    /// Reads everything.
+    /// Reads the file and the folders, and applies the options.
     pub fn read(&self) -> Result<Config, Vec<Finding>> {
         let mut reader = ConfigReader::default();
         if let Some(file) = &self.file {
@@ -88,7 +88,7 @@ impl Sources {
     }
 }
 
-/// The state-dir that a configuration names, whatever else is wrong with it, or else the default.
+/// The state-dir of a configuration, whatever else is wrong with it, or the default.
 pub fn state_dir(config: &ConfigFile) -> PathBuf {
     let mut reader = ConfigReader::default();
     if let Some(file) = config.path.clone().or_else(config::find) {
@@ -97,18 +97,18 @@ pub fn state_dir(config: &ConfigFile) -> PathBuf {
     reader.server.state_dir.map_or_else(state_dir::default_path, |FilePath(path)| path)
 }
 
-/// Where a configuration is looked for, for a message that none was found.
+/// The error that no default configuration file exists.
 pub fn nothing_found() -> Finding {
     let paths: Vec<String> = config::search_path().iter().map(|path| path_text(path)).collect();
     Finding {
         severity: Severity::Error,
         position: FilePosition::default(),
         message: format!("there is no configuration: {} do not exist", paths.join(" and ")),
-        help: "name a folder of zone files, or a configuration with --config".into(),
+        help: "name a folder of zone files, or name a configuration file with --config".into(),
     }
 }
 
-/// Adds the zone of a file, or those of a folder; returns how many files there are.
+/// Adds the zone of a file or the zones of a folder; returns the number of files.
 fn add_path(reader: &mut ConfigReader, path: &Path) -> Result<usize, Finding> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_dir() {
@@ -138,22 +138,22 @@ fn add_file(reader: &mut ConfigReader, path: &Path) {
     }
 }
 
-/// The zone that a file is for: by the file's name `NAME.zone`, else by the first `$ORIGIN` in it.
+/// The zone of a file, by its name `NAME.zone`, else by its first `$ORIGIN`.
 fn name_of_file(path: &Path) -> Result<Name, Finding> {
-    let help = "call it NAME.zone, begin it with $ORIGIN NAME., or use --zone NAME=FILE";
+    let help = "rename it to NAME.zone, start it with $ORIGIN NAME., or use --zone NAME=FILE";
     if path.extension().is_some_and(|ending| ending == ZONE_FILE_ENDING) {
         let stem = path.file_stem().map(OsStr::as_bytes);
-        let message = || "this file's name is no domain name before its `.zone`".to_owned();
+        let message = || "the name of this file is not a domain name followed by `.zone`".to_owned();
         return stem.and_then(name_of_stem).ok_or_else(|| found(Severity::Error, path, message(), help));
     }
     match first_origin(path) {
         Ok(Some(name)) => Ok(name),
-        Ok(None) => Err(found(Severity::Error, path, "nothing says which zone this file is for".into(), help)),
+        Ok(None) => Err(found(Severity::Error, path, "the zone of this file is unknown".into(), help)),
         Err(error) => Err(unreadable(path, &error)),
     }
 }
 
-/// The name in the first `$ORIGIN` line of a file, if that is absolute and no record stands before it.
+/// The name in the first `$ORIGIN` line of a file, if it is absolute and precedes all records.
 fn first_origin(path: &Path) -> std::io::Result<Option<Name>> {
     let start = BufReader::new(input::open(path)?.take(ORIGIN_WITHIN));
     for line in start.split(b'\n') {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_tell_their_zone() {
+    fn the_zone_of_a_file_is_in_its_name_or_its_origin() {
         let folder = tempfile::tempdir().expect("a folder");
         for (file, text, expected) in [
             ("example.com.zone", "", Some("example.com.")),

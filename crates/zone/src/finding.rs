@@ -129,7 +129,7 @@ impl Findings {
     }
 
     /// Appends `later`, as if its findings had been added one by one.
-    pub fn append(&mut self, later: Findings) {
+    pub(crate) fn append(&mut self, later: Findings) {
         let unlisted = [Severity::Warning, Severity::Error].map(|severity| later.unlisted(severity));
         for finding in later.list {
             self.add_with(finding.severity, || finding);
@@ -137,8 +137,7 @@ impl Findings {
         self.counts.iter_mut().zip(unlisted).for_each(|(count, unlisted)| *count += unlisted);
     }
 
-    /// Sorts the list by file name, line and column.
-    pub fn sort_by_position(&mut self) {
+    pub(crate) fn sort_by_position(&mut self) {
         self.list.sort_by(|a, b| a.position.cmp(&b.position));
     }
 

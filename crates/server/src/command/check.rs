@@ -1,4 +1,4 @@
-//! `zonda check`: every mistake of a configuration and of zones, in one run.
+//! `zonda check`: finds every mistake of a configuration and of zones in one run.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::zones::load::{LoadPurpose, load};
 use crate::zones::load_progress::{LoadProgress, ProgressDisplay};
 use crate::zones::read_pool::{ReadPool, ReadTask};
 
-/// How often the progress is looked at.
+/// How often to update the progress display.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What was found.
+/// The result as it is printed.
 #[derive(Serialize)]
-struct Outcome {
+struct CheckReport {
     /// How many zones were read.
     zones: usize,
     errors: usize,
@@ -30,24 +30,24 @@ struct Outcome {
     findings: Vec<FindingReport>,
 }
 
-/// Checks what the command line names; the status tells whether there are errors.
+/// Checks the zones of the command line or of the configuration; fails if there are errors.
 pub fn run(arguments: &Check) -> ExitCode {
     if arguments.list {
         return print(&check_list::markdown());
     }
-    let outcome = match read_config(&Sources::new(&arguments.config, &arguments.zones)) {
+    let report = match read_config(&Sources::new(&arguments.config, &arguments.zones)) {
         Ok(config) => check_zones(&config, arguments.strict),
-        Err(mistakes) => Outcome::of(0, mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect()),
+        Err(mistakes) => CheckReport::of(0, mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect()),
     };
     let text = match arguments.json {
-        true => json(&outcome),
-        false => outcome.text(),
+        true => json(&report),
+        false => report.text(),
     };
-    if outcome.errors == 0 { print(&text) } else { print_failure(&text) }
+    if report.errors == 0 { print(&text) } else { print_failure(&text) }
 }
 
-/// Reads the zones; with the checks of each zone, or with strict ones.
-fn check_zones(config: &Config, strict: bool) -> Outcome {
+/// Reads the zones, with strict checks or with those of each zone.
+fn check_zones(config: &Config, strict: bool) -> CheckReport {
     let mut findings: Vec<FindingReport> =
         config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
     let zones: Vec<&ZoneConfig> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
@@ -56,7 +56,7 @@ fn check_zones(config: &Config, strict: bool) -> Outcome {
     for (number, found) in by_zone {
         findings.extend(found.iter().map(|finding| FindingReport::new(finding, Some(zones[number].name.as_ref()))));
     }
-    Outcome::of(zones.len(), findings)
+    CheckReport::of(zones.len(), findings)
 }
 
 /// Reads the files of zones and shows the progress; returns the findings with the index of their zone.
@@ -70,11 +70,11 @@ fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Finding>)
             let checks = if strict { CheckMode::Strict } else { source.policy.checks };
             load(name.as_ref(), &task.file, &source.policy, LoadPurpose::Check(checks), limits, &task.progress)
         },
-        // The receiver is there until the last result.
+        // The receiver lives until the last result.
         move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),
     );
     for (number, zone) in zones.iter().enumerate() {
-        let file = zone.source.file(zone.name.as_ref()).expect("zones without a file are not checked");
+        let file = zone.source.file(zone.name.as_ref()).expect("zones without a file were filtered out");
         pool.submit(Arc::new(ReadTask::new(file, (number, ZoneConfig::clone(zone)))));
     }
     let begin = Instant::now();
@@ -97,13 +97,13 @@ fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Finding>)
     found
 }
 
-impl Outcome {
-    fn of(zones: usize, findings: Vec<FindingReport>) -> Outcome {
+impl CheckReport {
+    fn of(zones: usize, findings: Vec<FindingReport>) -> CheckReport {
         let errors = findings.iter().filter(|finding| finding.is_error()).count();
-        Outcome { zones, errors, warnings: findings.len() - errors, findings }
+        CheckReport { zones, errors, warnings: findings.len() - errors, findings }
     }
 
-    /// The findings, a line each, and a summary.
+    /// The findings, one per line, and a summary.
     fn text(&self) -> String {
         let mut text: String = self.findings.iter().map(|finding| format!("{finding}\n")).collect();
         text += &format!("{} zones read, {} errors, {} warnings\n", self.zones, self.errors, self.warnings);

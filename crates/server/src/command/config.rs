@@ -1,22 +1,22 @@
-//! `zonda config`: what is in force, as TOML or JSON.
+//! `zonda config`: prints the effective configuration as TOML or JSON.
 
 use std::process::ExitCode;
 
-use super::{complain, json, print, read_config};
+use super::{json, print, print_findings, read_config};
 use crate::cli::{Config, ZoneArguments};
 use crate::config::render;
 use crate::sources::Sources;
 
-/// Prints the effective configuration; mistakes and warnings go to standard error.
+/// Prints the effective configuration, or its mistakes on standard error.
 pub fn run(arguments: &Config) -> ExitCode {
     let sources = Sources::new(&arguments.config, &ZoneArguments::default());
     match read_config(&sources) {
         Err(mistakes) => {
-            complain(&mistakes);
+            print_findings(&mistakes);
             ExitCode::FAILURE
         }
         Ok(config) => {
-            complain(&config.warnings);
+            print_findings(&config.warnings);
             let toml = render::toml(&config);
             match arguments.json {
                 true => print(&json(&from_toml(&toml))),
@@ -27,5 +27,5 @@ pub fn run(arguments: &Config) -> ExitCode {
 }
 
 fn from_toml(toml: &str) -> serde_json::Value {
-    toml::from_str(toml).expect("what render::toml prints is TOML")
+    toml::from_str(toml).expect("render::toml prints TOML")
 }

@@ -1,4 +1,4 @@
-//! `zonda man` and `zonda completions`: what is made from the command line's and the configuration's declarations.
+//! `zonda man` and `zonda completions`: generated from the declarations of the command line and the configuration.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::config::manual;
 /// The page of the configuration file.
 const CONFIG_PAGE: &str = "zonda.toml";
 
-/// What the foot of a page says.
+/// The footer of a page.
 const SOURCE: &str = concat!("zonda ", env!("CARGO_PKG_VERSION"));
 
 /// Prints a manual page, the Markdown reference, or the names of all pages.
@@ -25,7 +25,7 @@ pub fn run(arguments: &Man) -> ExitCode {
     match page(&arguments.page) {
         Some(page) => print(&page),
         None => {
-            eprintln!("zonda: there is no page {}; `zonda man --list` names them", arguments.page);
+            eprintln!("zonda: there is no page {}; help: `zonda man --list` lists them", arguments.page);
             ExitCode::FAILURE
         }
     }
@@ -38,20 +38,20 @@ pub fn completions(shell: clap_complete::Shell) -> ExitCode {
     print(&String::from_utf8_lossy(&script))
 }
 
-/// The files of the manual pages: `zonda.1`, `zonda-serve.1` and so on, and `zonda.toml.5`.
+/// The file names of the manual pages: `zonda.1`, `zonda-serve.1` and so on, `zonda.toml.5`.
 pub fn pages() -> Vec<String> {
     let command = Cli::command();
     let commands = command.get_subcommands().map(|command| format!("zonda-{}.1", command.get_name()));
     ["zonda.1".to_owned()].into_iter().chain(commands).chain([format!("{CONFIG_PAGE}.5")]).collect()
 }
 
-/// A manual page, by the name of its file with or without the section, or by the command alone.
+/// A manual page, by its file name with or without the section, or by the command alone.
 pub fn page(name: &str) -> Option<String> {
     let name = name.strip_suffix(".1").or(name.strip_suffix(".5")).unwrap_or(name);
     if name == CONFIG_PAGE {
         return Some(manual::man());
     }
-    // Built, the commands know their full names and the options they share.
+    // `build` sets the full names of commands and the options they share.
     let mut command = Cli::command();
     command.build();
     let command = match name.strip_prefix("zonda-").unwrap_or(name) {

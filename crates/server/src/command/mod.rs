@@ -1,4 +1,4 @@
-//! The commands of `zonda` that end by themselves; `serve` is [`crate::daemon`].
+//! The commands of `zonda` except `serve`, which is [`crate::daemon`].
 
 pub mod check;
 pub mod config;
@@ -16,7 +16,7 @@ use crate::printable::printable_json;
 use crate::report::FindingReport;
 use crate::sources::{Sources, nothing_found};
 
-/// Writes a command's result to standard output. A reader that left early (`zonda config | head`) is no failure.
+/// Writes a result to standard output. A reader that closes the pipe early (`zonda config | head`) is not a failure.
 fn print(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -33,13 +33,13 @@ fn json(result: &impl Serialize) -> String {
     printable_json(&serde_json::to_string_pretty(result).expect("results are JSON")) + "\n"
 }
 
-/// What is said with [`print`], with the status of a failure.
+/// [`print`] with the exit status of a failure.
 fn print_failure(text: &str) -> ExitCode {
     print(text);
     ExitCode::FAILURE
 }
 
-/// Reads the configuration; what is wrong with it, or that there is none, is the error.
+/// Reads the configuration; its mistakes, or that there is none, are the error.
 pub fn read_config(sources: &Sources) -> Result<Config, Vec<Finding>> {
     if sources.is_empty() {
         return Err(vec![nothing_found()]);
@@ -47,8 +47,8 @@ pub fn read_config(sources: &Sources) -> Result<Config, Vec<Finding>> {
     sources.read()
 }
 
-/// Tells on standard error what is wrong with the configuration.
-pub fn complain(findings: &[Finding]) {
+/// Prints findings on standard error, one per line.
+pub fn print_findings(findings: &[Finding]) {
     for finding in findings {
         eprintln!("{}", FindingReport::new(finding, None));
     }

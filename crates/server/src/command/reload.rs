@@ -1,4 +1,4 @@
-//! `zonda reload`: asks the running daemon to reload and tells what came of it.
+//! `zonda reload`: asks the running daemon to reload and prints the result.
 
 use std::process::ExitCode;
 
@@ -8,9 +8,9 @@ use crate::control::{self, ControlRequest, ControlResponse};
 use crate::printable::Printable;
 use crate::sources::state_dir;
 
-/// Asks, waits, prints the report.
+/// Asks the daemon, waits, and prints its report.
 pub fn run(arguments: &Reload) -> ExitCode {
-    // The daemon says better what is wrong with the configuration; only where it is must be known here.
+    // Only the state-dir is needed here; the daemon reports mistakes of the configuration.
     let state_dir = arguments.state_dir.clone().unwrap_or_else(|| state_dir(&arguments.config));
     match control::ask(&state_dir, ControlRequest::Reload) {
         Ok(ControlResponse::Reloaded(report)) => {

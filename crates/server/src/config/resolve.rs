@@ -52,9 +52,12 @@ impl ConfigReader {
             self.add_error(position, "`listen` is empty", "name an address, or remove the key");
         }
         let has_errors = self.findings.has_errors();
-        self.findings.sort_by_position();
-        let findings = self.findings.finish(self.files.first().unwrap_or(&"".into()));
+        let mut findings = self.findings.finish(&Arc::default());
         if has_errors {
+            let file_index = |file: &Arc<str>| self.files.iter().position(|known| known == file).unwrap_or(usize::MAX);
+            findings.sort_by_cached_key(|Finding { position: FilePosition { file, line, column }, .. }| {
+                (file_index(file), *line, *column)
+            });
             return Err(findings);
         }
         let configured = |zone: PendingZone| {

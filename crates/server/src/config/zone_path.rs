@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_files_stay_as_they_are() {
+    fn other_file_names_are_kept() {
         let mut cache = PatternCache::default();
         for written in ["/zones/other", "db", "/a.example/a.example/db.a.example.signed", "/b.example.zone/x"] {
             assert_eq!(file(&mut cache, "a.example", written), written);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn stems_go_both_ways() {
+    fn stems_are_parsed_back_to_names() {
         for (name, text) in [(".", "root"), ("example.com.", "example.com"), ("a/b.example.", "a\\047b.example")] {
             let name: Name = name.parse().expect("a name");
             assert_eq!(stem(name.as_ref()), text);

@@ -145,7 +145,7 @@ fn missing_things_are_named() {
         (&["check", "absent.zone"], "absent.zone: error: this cannot be read: No such file"),
         (&["check", "--zone", "example.com=absent"], "absent: error: the zone file cannot be read: No such file"),
         (&["check"], "error: there is no configuration: "),
-        (&["check", "db"], "db: error: nothing says which zone this file is for (help: call it NAME.zone"),
+        (&["check", "db"], "db: error: the zone of this file is unknown (help: rename it to NAME.zone"),
     ];
     bench.write("db", &zone_text(1, "192.0.2.1"));
     for (arguments, expected) in cases {

@@ -1,4 +1,4 @@
-//! What is generated: manual pages, the reference, completions. And that the documents tell commands that exist.
+//! Generated manual pages, reference and completions are fresh, and the commands in documents work.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn the_generated_files_are_fresh() {
 }
 
 #[test]
-fn pages_go_by_short_names_too() {
+fn pages_have_short_names() {
     let bench = Bench::new();
     assert_eq!(bench.run(&["man"]).out, bench.run(&["man", "zonda.1"]).out);
     assert_eq!(bench.run(&["man", "serve"]).out, bench.run(&["man", "zonda-serve.1"]).out);
@@ -51,11 +51,11 @@ fn pages_go_by_short_names_too() {
 }
 
 #[test]
-fn the_documents_tell_commands_that_exist() {
+fn commands_in_documents_exist() {
     let mut count = 0;
     for file in ["README.md", "docs/manual/zonda.md"] {
         let text = fs::read_to_string(workspace().join(file)).expect("the document");
-        // Every second part stands between fences.
+        // Every second part is between fences.
         for command in text.split("```").skip(1).step_by(2).flat_map(str::lines).filter_map(command) {
             count += 1;
             let parsed = server::cli::Cli::try_parse_from(&command);
@@ -76,31 +76,31 @@ fn command(line: &str) -> Option<Vec<String>> {
     line.starts_with("zonda ").then(|| line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
-/// What stands between fences: the word behind the first, and the lines.
+/// The fenced blocks: the language and the lines.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
 }
 
 #[test]
-fn the_commands_of_the_manual_do_what_it_says() {
+fn the_commands_of_the_manual_succeed_as_it_says() {
     let text = fs::read_to_string(workspace().join("docs/manual/zonda.md")).expect("the manual");
     let bench = Bench::new();
-    let mut reader = Follower { bench: &bench, daemon: None, count: 0 };
+    let mut follower = Follower { bench: &bench, daemon: None, count: 0 };
     for (language, lines) in blocks(&text) {
         match language {
             // The first line is a comment that names the file.
-            "toml" | "dns" => {
+            "toml" | "dns" | "conf" => {
                 let name = lines.lines().next().expect("a name").trim_start_matches(['#', ';', ' ']);
                 bench.write(name, lines);
             }
-            "sh" => lines.lines().for_each(|line| reader.follow(line)),
+            "sh" => lines.lines().for_each(|line| follower.follow(line)),
             _ => (),
         }
     }
-    assert!(reader.count >= 15, "only {} commands were run", reader.count);
+    assert!(follower.count >= 15, "only {} commands were run", follower.count);
 }
 
-/// Somebody who reads the manual and types what stands there; what is served, is served on another port.
+/// Runs the commands of the manual in their order; `serve` on another port.
 struct Follower<'b> {
     bench: &'b Bench,
     daemon: Option<Daemon>,
@@ -124,11 +124,11 @@ impl Follower<'_> {
                 assert_eq!(outcome.status, expected, "{line}: {}{}", outcome.out, outcome.err);
             }
             ["dig", "@127.0.0.1", "-p", "5300", name, qtype, ref class @ ..] => {
-                let daemon = self.daemon.as_ref().unwrap_or_else(|| panic!("{line}: nobody serves"));
+                let daemon = self.daemon.as_ref().unwrap_or_else(|| panic!("{line}: no server is running"));
                 let answer = dig(daemon.address, name, qtype, class.first().copied());
                 assert!(answer.rcode == Rcode::NOERROR && !answer.answer.is_empty(), "{line}: {answer:?}");
             }
-            _ => panic!("nobody knows how to test {line}"),
+            _ => panic!("{line}: this command cannot be tested"),
         }
     }
 }
@@ -173,7 +173,7 @@ fn over_tcp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_examples_have_no_mistakes() {
+fn the_examples_pass_zonda_check() {
     let bench = Bench::new();
     let config = workspace().join("examples/zonda.toml");
     let outcome = bench.run(&["check", "--config", config.to_str().expect("a path")]);
