@@ -5,7 +5,7 @@
 //! Each block is a TOML document: the keys before the first header, or one header with its keys.
 
 use toml_parser::Source;
-use toml_parser::lexer::{Lexer, TokenKind};
+use toml_parser::lexer::TokenKind;
 
 /// Part of a configuration file: a TOML document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,56 +27,34 @@ impl Block<'_> {
 
 /// The blocks of `text`, in order; the first may be empty.
 pub fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
-    Blocks { text, tokens: Source::new(text).lex(), start: Some(0), line: 1, depth: 0, at_line_start: true }
-}
-
-struct Blocks<'t> {
-    text: &'t str,
-    tokens: Lexer<'t>,
-    /// Where the next block starts; `None` at the end.
-    start: Option<usize>,
-    line: u32,
-    /// Open brackets; headers are outside of all brackets.
-    depth: u32,
-    at_line_start: bool,
-}
-
-impl<'t> Iterator for Blocks<'t> {
-    type Item = Block<'t>;
-
-    fn next(&mut self) -> Option<Block<'t>> {
-        let start = self.start?;
-        self.start = self.next_header();
-        let text = &self.text[start..self.start.unwrap_or(self.text.len())];
-        let block = Block { text, line: self.line };
-        self.line += newlines(text.as_bytes());
+    let mut headers = headers(text);
+    let (mut next_start, mut line) = (Some(0), 1);
+    std::iter::from_fn(move || {
+        let start = next_start?;
+        next_start = headers.next();
+        let block = Block { text: &text[start..next_start.unwrap_or(text.len())], line };
+        line += newlines(block.text.as_bytes());
         Some(block)
-    }
+    })
 }
 
-impl Blocks<'_> {
-    /// Where the next header starts.
-    fn next_header(&mut self) -> Option<usize> {
-        for token in self.tokens.by_ref() {
-            let is_header = token.kind() == TokenKind::LeftSquareBracket && self.depth == 0 && self.at_line_start;
-            match token.kind() {
-                TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => self.depth += 1,
-                TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => {
-                    self.depth = self.depth.saturating_sub(1)
-                }
-                _ => (),
-            }
-            self.at_line_start = match token.kind() {
-                TokenKind::Newline => true,
-                TokenKind::Whitespace => self.at_line_start,
-                _ => false,
-            };
-            if is_header {
-                return Some(token.span().start());
-            }
+/// The offsets of table headers: brackets at the start of a line and outside of all brackets.
+fn headers(text: &str) -> impl Iterator<Item = usize> {
+    let (mut depth, mut at_line_start) = (0u32, true);
+    Source::new(text).lex().filter_map(move |token| {
+        let is_header = token.kind() == TokenKind::LeftSquareBracket && depth == 0 && at_line_start;
+        match token.kind() {
+            TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => depth += 1,
+            TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => depth = depth.saturating_sub(1),
+            _ => (),
         }
-        None
-    }
+        at_line_start = match token.kind() {
+            TokenKind::Newline => true,
+            TokenKind::Whitespace => at_line_start,
+            _ => false,
+        };
+        is_header.then(|| token.span().start())
+    })
 }
 
 fn newlines(bytes: &[u8]) -> u32 {

@@ -6,10 +6,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::key_table::{ConfigValue, key_table};
-use super::value::{
-    BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, Prefix, WholeNumber, one_of,
-};
+use super::key_table::key_table;
+use super::value::{BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, Prefix, WholeNumber};
 
 key_table! {
     /// The keys before the first table of a file.
@@ -199,16 +197,4 @@ pub enum LogFormat {
     Text,
     /// A JSON object on one line.
     Json,
-}
-
-impl ConfigValue for LogLevel {
-    fn expected() -> String {
-        one_of::<LogLevel>()
-    }
-}
-
-impl ConfigValue for LogFormat {
-    fn expected() -> String {
-        one_of::<LogFormat>()
-    }
 }

@@ -70,28 +70,22 @@ pub fn markdown() -> String {
     out
 }
 
-/// The manual page zonda.toml(5), in roff.
+/// The manual page zonda.toml(5): the Markdown in roff.
 pub fn man() -> String {
     let mut out = String::from(
-        ".TH zonda.toml 5 \"\" zonda \"File formats\"\n.SH NAME\nzonda.toml \\- the configuration of zonda\n",
+        ".TH zonda.toml 5 \"\" zonda \"File formats\"\n.SH NAME\nzonda.toml \\- the configuration of zonda\n.SH DESCRIPTION\n",
     );
-    out.push_str(".SH DESCRIPTION\n");
-    roff_paragraphs(INTRODUCTION, &mut out);
-    for chapter in &CHAPTERS {
-        _ = writeln!(out, ".SH {}", roff(&chapter.heading.to_uppercase().replace("TEMPLATE.NAME", "template.NAME")));
-        roff_paragraphs(chapter.about, &mut out);
-        for key in chapter.keys {
-            _ = writeln!(out, ".TP\n.B {}", roff(key.name));
-            _ = writeln!(
-                out,
-                "{}",
-                paragraphs(key.doc).iter().map(|text| roff(text)).collect::<Vec<_>>().join("\n.IP\n")
-            );
-            _ = writeln!(out, ".IP\n{}", roff(&facts(key)));
-        }
+    for line in markdown().lines().skip(2) {
+        _ = match line.split_once(' ') {
+            _ if line.is_empty() => writeln!(out, ".PP"),
+            _ if line == "```toml" => writeln!(out, ".nf"),
+            _ if line == "```" => writeln!(out, ".fi"),
+            Some(("##", heading)) => writeln!(out, ".SH {}", roff(heading)),
+            Some(("###", heading)) => writeln!(out, ".SS {}", roff(heading)),
+            _ => writeln!(out, "{}", roff(line)),
+        };
     }
-    _ = write!(out, ".SH EXAMPLE\n.nf\n{}\n.fi\n.SH SEE ALSO\n.BR zonda (1)\n", roff(EXAMPLE.trim_end()));
-    out
+    out + ".SH SEE ALSO\n.BR zonda (1)\n"
 }
 
 /// Type, default and when a change takes effect, as one paragraph.
@@ -123,22 +117,15 @@ pub(super) fn paragraphs(doc: &str) -> Vec<String> {
     paragraphs
 }
 
-fn roff_paragraphs(text: &str, out: &mut String) {
-    for paragraph in paragraphs(text) {
-        _ = writeln!(out, ".PP\n{}", roff(&paragraph));
-    }
-}
-
-/// Text with roff commands escaped, and text between backquotes in bold.
-fn roff(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+/// A line with roff commands escaped, and text between backquotes in bold.
+fn roff(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
     let mut is_bold = false;
-    for (at, character) in text.char_indices() {
-        let starts_line = at == 0 || text[..at].ends_with('\n');
+    for (at, character) in line.char_indices() {
         match character {
             '\\' => out.push_str("\\e"),
             '-' => out.push_str("\\-"),
-            '.' | '\'' if starts_line => _ = write!(out, "\\&{character}"),
+            '.' | '\'' if at == 0 => _ = write!(out, "\\&{character}"),
             '~' => out.push_str("\\(ti"),
             '`' => {
                 is_bold = !is_bold;

@@ -11,7 +11,6 @@ pub mod manual;
 pub mod reader;
 pub mod render;
 mod resolve;
-mod suggest;
 pub mod value;
 pub mod zone_config;
 mod zone_list;

@@ -1,16 +1,17 @@
 //! Combines zones with their templates: [`ConfigReader::finish`] returns the configuration, or every mistake.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Severity};
 
 use super::Config;
 use super::key_table::KeyTable;
 use super::keys::ZoneKeys;
 use super::reader::{ConfigReader, PendingZone, SharedKeys};
-use super::suggest::nearest;
 use super::value::{BoundedText, FilePath};
-use super::zone_config::{PolicyCache, ZoneConfig, ZonePolicy, ZoneSource};
+use super::zone_config::{ZoneConfig, ZonePolicy, ZoneSource, share};
 use super::zone_path::template_pattern;
 
 /// The template of zones that name none.
@@ -40,7 +41,7 @@ const UNUSED_SETTINGS: [UnusedSetting; 2] = [
 impl ConfigReader {
     /// The configuration, unless there were mistakes.
     pub fn finish(mut self) -> Result<Config, Vec<Finding>> {
-        let (mut policies, defaults) = (PolicyCache::default(), ZoneKeys::with_defaults());
+        let (mut policies, defaults) = (HashSet::new(), ZoneKeys::with_defaults());
         let resolve = |shared| self.resolve(shared, &defaults, &mut policies);
         let resolved: Vec<ResolvedKeys> = self.shared.iter().map(resolve).collect();
         let mut pending = std::mem::take(&mut self.zones);
@@ -48,7 +49,7 @@ impl ConfigReader {
         pending.sort_unstable_by(|a, b| a.name.wire().cmp(b.name.wire()).then_with(|| order(a).cmp(&order(b))));
         self.check_zones(&pending, &resolved);
         if self.server.listen.is_empty() {
-            let position = self.server_keys.get("listen").cloned().unwrap_or_default();
+            let position = self.set_at.get("listen").cloned().unwrap_or_default();
             self.add_error(position, "`listen` is empty", "name an address, or remove the key");
         }
         let has_errors = self.findings.has_errors();
@@ -69,17 +70,22 @@ impl ConfigReader {
         Ok(Config { server: self.server, zones, files: self.files, warnings: findings, ..Config::default() })
     }
 
-    fn resolve(&self, shared: &SharedKeys, defaults: &ZoneKeys, policies: &mut PolicyCache) -> ResolvedKeys {
+    fn resolve(
+        &self,
+        shared: &SharedKeys,
+        defaults: &ZoneKeys,
+        policies: &mut HashSet<Arc<ZonePolicy>>,
+    ) -> ResolvedKeys {
         let named = shared.keys.template.as_ref().map(|BoundedText(name)| name.as_str());
         let template = self.templates.get(named.unwrap_or(DEFAULT_TEMPLATE));
         let mut keys = shared.keys.clone();
         if let Some(template) = template {
-            keys.inherit(&template.keys);
+            keys.inherit(template);
         }
         keys.inherit(defaults);
         ResolvedKeys {
             pattern: keys.file.as_ref().map(|FilePath(file)| template_pattern(file)),
-            policy: policies.share(ZonePolicy::new(keys, shared.config_folder.as_deref())),
+            policy: share(policies, ZonePolicy::new(keys, shared.config_folder.as_deref())),
             unknown_template: named.filter(|_| template.is_none()).map(str::to_owned),
         }
     }

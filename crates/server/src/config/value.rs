@@ -1,4 +1,4 @@
-//! The types of configuration keys: their text forms, and the phrases that describe them in messages and in the manual.
+//! The types of configuration keys: how they are written in TOML, and the phrases that describe them in help and manual.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +12,7 @@ use wire::Name;
 use zone::CheckMode;
 
 use super::key_table::{ConfigValue, LIST_OF};
+use super::keys::{LogFormat, LogLevel};
 use crate::printable::path_text;
 
 /// The port of DNS (RFC 1035 4.2).
@@ -56,7 +57,102 @@ pub struct CheckSetting(pub CheckMode);
 #[derive(Clone, PartialEq, Eq)]
 pub struct CookieSecret(pub [u8; 16]);
 
-//----------- text forms -------------------------------------------------------
+impl fmt::Debug for CookieSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What types accept, as a phrase.
+macro_rules! expected {
+    ($([$($generics:tt)*] $Type:ty: $expected:expr;)*) => {$(
+        impl<$($generics)*> ConfigValue for $Type {
+            fn expected() -> String {
+                $expected.into()
+            }
+        }
+    )*};
+}
+
+/// The types that are TOML strings: what they accept, their parser, and their text.
+macro_rules! strings {
+    ($($Type:ident: $expected:literal, $parse:ident, $print:expr;)*) => {$(
+        impl FromStr for $Type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$Type, String> {
+                $parse(text)
+            }
+        }
+
+        impl fmt::Display for $Type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let print: fn(&$Type) -> String = $print;
+                f.write_str(&print(self))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $Type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$Type, D::Error> {
+                $parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl Serialize for $Type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        expected! { [] $Type: $expected; }
+    )*};
+}
+
+strings! {
+    FilePath: "a path as a string, relative to the folder of the configuration file",
+        parse_path, |FilePath(path)| path_text(path);
+    DomainName: "a domain name as a string; the final dot is optional",
+        parse_name, |DomainName(name)| name.to_string();
+    Endpoint: "an address with an optional port as a string, like `192.0.2.1:53`, `[2001:db8::1]:53` or `192.0.2.1`",
+        parse_endpoint, |Endpoint(address)| address.to_string();
+    Prefix: "an address or a prefix as a string, like `192.0.2.1` or `2001:db8::/32`",
+        parse_prefix, |Prefix { address, length }| format!("{address}/{length}");
+    CheckSetting: "one of \"lenient\", \"strict\"",
+        parse_check_setting, |CheckSetting(mode)| format!("{mode:?}").to_lowercase();
+    CookieSecret: "a string of 32 hexadecimal digits, as `openssl rand -hex 16` prints",
+        parse_secret, |_| "(hidden)".into();
+}
+
+expected! {
+    [] bool: "true or false";
+    [] LogLevel: one_of::<LogLevel>();
+    [] LogFormat: one_of::<LogFormat>();
+    [const MIN: u32, const MAX: u32] WholeNumber<MIN, MAX>: format!("a whole number from {MIN} to {MAX}");
+    [const MAX: usize] BoundedText<MAX>: format!("a string of at most {MAX} octets");
+    [T: ConfigValue] Vec<T>: format!("{LIST_OF}{}", T::expected());
+    [T: ConfigValue] Spanned<T>: T::expected();
+}
+
+impl<T: ConfigValue + Clone> ConfigValue for Option<T> {
+    fn expected() -> String {
+        T::expected()
+    }
+
+    fn from_default(_default: &str) -> Option<T> {
+        None
+    }
+
+    fn inherit(&mut self, other: &Option<T>) {
+        if self.is_none() {
+            self.clone_from(other);
+        }
+    }
+}
+
+fn one_of<W: ValueEnum>() -> String {
+    let words = W::value_variants().iter().filter_map(W::to_possible_value);
+    format!("one of {}", words.map(|word| format!("\"{}\"", word.get_name())).collect::<Vec<_>>().join(", "))
+}
 
 impl<const MIN: u32, const MAX: u32> TryFrom<i64> for WholeNumber<MIN, MAX> {
     type Error = String;
@@ -78,222 +174,56 @@ impl<const MAX: usize> TryFrom<String> for BoundedText<MAX> {
     }
 }
 
-impl FromStr for FilePath {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<FilePath, &'static str> {
-        match text {
-            "" => Err("the path is empty"),
-            text if text.contains('\0') => Err("a path cannot contain the character NUL"),
-            text => Ok(FilePath(text.into())),
-        }
+fn parse_path(text: &str) -> Result<FilePath, String> {
+    match text {
+        "" => Err("the path is empty".into()),
+        text if text.contains('\0') => Err("a path cannot contain the character NUL".into()),
+        text => Ok(FilePath(text.into())),
     }
 }
 
-impl fmt::Display for FilePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&path_text(&self.0))
+fn parse_name(text: &str) -> Result<DomainName, String> {
+    let name = text.parse::<Name>().map_err(|error| format!("`{text}` is not a domain name: {error}"))?;
+    Ok(DomainName(name.to_lowercase()))
+}
+
+fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(Endpoint(SocketAddr::new(address, DNS_PORT)));
+    }
+    text.parse().map(Endpoint).map_err(|_| format!("`{text}` is not an address with an optional port"))
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, String> {
+    let malformed = || format!("`{text}` is not an address or a prefix");
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().map_err(|_| malformed())?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let length: u8 = length.map_or(Ok(bits), str::parse).map_err(|_| malformed())?;
+    if length > bits {
+        return Err(format!("the prefix length of `{text}` is greater than {bits}"));
+    }
+    let has_host_bits = match address {
+        IpAddr::V4(address) => address.to_bits().checked_shl(length.into()).is_some_and(|bits| bits != 0),
+        IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).is_some_and(|bits| bits != 0),
+    };
+    match has_host_bits {
+        true => Err(format!("the address of `{text}` has bits set after the prefix length")),
+        false => Ok(Prefix { address, length }),
     }
 }
 
-impl FromStr for DomainName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<DomainName, String> {
-        let name = text.parse::<Name>().map_err(|error| format!("`{text}` is not a domain name: {error}"))?;
-        Ok(DomainName(name.to_lowercase()))
-    }
+fn parse_check_setting(text: &str) -> Result<CheckSetting, String> {
+    let modes = [CheckMode::Lenient, CheckMode::Strict].map(CheckSetting);
+    modes.into_iter().find(|mode| mode.to_string() == text).ok_or_else(|| format!("unknown value `{text}`"))
 }
 
-impl fmt::Display for DomainName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for Endpoint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Endpoint, String> {
-        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-        if let Ok(address) = bare.parse::<IpAddr>() {
-            return Ok(Endpoint(SocketAddr::new(address, DNS_PORT)));
-        }
-        text.parse().map(Endpoint).map_err(|_| format!("`{text}` is not an address with an optional port"))
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Prefix, String> {
-        let malformed = || format!("`{text}` is not an address or a prefix");
-        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let address: IpAddr = address.parse().map_err(|_| malformed())?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let length: u8 = length.map_or(Ok(bits), str::parse).map_err(|_| malformed())?;
-        if length > bits {
-            return Err(format!("the prefix length of `{text}` is greater than {bits}"));
-        }
-        match (Prefix { address, length }) {
-            prefix if prefix.masked() == address => Ok(prefix),
-            _ => Err(format!("the address of `{text}` has bits set after the prefix length")),
-        }
-    }
-}
-
-impl Prefix {
-    fn masked(&self) -> IpAddr {
-        fn mask(bits: u32, length: u8) -> u128 {
-            u128::MAX.checked_shl(bits - u32::from(length)).unwrap_or(0)
-        }
-        match self.address {
-            IpAddr::V4(address) => IpAddr::V4((address.to_bits() & mask(32, self.length) as u32).into()),
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & mask(128, self.length)).into()),
-        }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
-    }
-}
-
-impl FromStr for CheckSetting {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<CheckSetting, String> {
-        match text {
-            "lenient" => Ok(CheckSetting(CheckMode::Lenient)),
-            "strict" => Ok(CheckSetting(CheckMode::Strict)),
-            _ => Err(format!("unknown value `{text}`")),
-        }
-    }
-}
-
-impl fmt::Display for CheckSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            CheckMode::Lenient => "lenient",
-            CheckMode::Strict => "strict",
-        })
-    }
-}
-
-impl FromStr for CookieSecret {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<CookieSecret, &'static str> {
-        // The message must not show the secret.
-        match u128::from_str_radix(text, 16) {
-            Ok(secret) if text.len() == 32 && !text.starts_with('+') => Ok(CookieSecret(secret.to_be_bytes())),
-            _ => Err("this is not a cookie secret"),
-        }
-    }
-}
-
-impl fmt::Display for CookieSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
-impl fmt::Debug for CookieSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-//----------- in TOML and in the manual ----------------------------------------
-
-/// Types that are TOML strings in their text form, and the phrases for them.
-macro_rules! strings {
-    ($($Type:ty: $expected:literal;)*) => {$(
-        impl<'de> Deserialize<'de> for $Type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$Type, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl Serialize for $Type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl ConfigValue for $Type {
-            fn expected() -> String {
-                $expected.into()
-            }
-        }
-    )*};
-}
-
-strings! {
-    FilePath: "a path as a string, relative to the folder of the configuration file";
-    DomainName: "a domain name as a string; the final dot is optional";
-    Endpoint: "an address with an optional port as a string, like `192.0.2.1:53`, `[2001:db8::1]:53` or `192.0.2.1`";
-    Prefix: "an address or a prefix as a string, like `192.0.2.1` or `2001:db8::/32`";
-    CheckSetting: "one of \"lenient\", \"strict\"";
-    CookieSecret: "a string of 32 hexadecimal digits, as `openssl rand -hex 16` prints";
-}
-
-impl ConfigValue for bool {
-    fn expected() -> String {
-        "true or false".into()
-    }
-}
-
-impl<const MIN: u32, const MAX: u32> ConfigValue for WholeNumber<MIN, MAX> {
-    fn expected() -> String {
-        format!("a whole number from {MIN} to {MAX}")
-    }
-}
-
-impl<const MAX: usize> ConfigValue for BoundedText<MAX> {
-    fn expected() -> String {
-        format!("a string of at most {MAX} octets")
-    }
-}
-
-/// The phrase for a word out of a list.
-pub fn one_of<W: ValueEnum>() -> String {
-    let words = W::value_variants().iter().filter_map(W::to_possible_value);
-    format!("one of {}", words.map(|word| format!("\"{}\"", word.get_name())).collect::<Vec<_>>().join(", "))
-}
-
-impl<T: ConfigValue> ConfigValue for Vec<T> {
-    fn expected() -> String {
-        format!("{LIST_OF}{}", T::expected())
-    }
-}
-
-impl<T: ConfigValue> ConfigValue for Spanned<T> {
-    fn expected() -> String {
-        T::expected()
-    }
-}
-
-impl<T: ConfigValue + Clone> ConfigValue for Option<T> {
-    fn expected() -> String {
-        T::expected()
-    }
-
-    fn from_default(_default: &str) -> Option<T> {
-        None
-    }
-
-    fn inherit(&mut self, other: &Option<T>) {
-        if self.is_none() {
-            self.clone_from(other);
-        }
+/// The message must not show the secret.
+fn parse_secret(text: &str) -> Result<CookieSecret, String> {
+    match u128::from_str_radix(text, 16) {
+        Ok(secret) if text.len() == 32 && !text.starts_with('+') => Ok(CookieSecret(secret.to_be_bytes())),
+        _ => Err("this is not a cookie secret".into()),
     }
 }
 

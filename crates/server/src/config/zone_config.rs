@@ -1,13 +1,14 @@
 //! The configuration of one zone, small enough to be kept for a million of them.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use wire::{Name, NameRef};
 use zone::CheckMode;
 
-use super::key_table::KeyTable;
 use super::keys::ZoneKeys;
 use super::value::{CheckSetting, Endpoint, FilePath, Prefix};
 use super::zone_path::expand;
@@ -80,19 +81,17 @@ impl ZoneSource {
     }
 }
 
-/// Keeps equal policies once.
-#[derive(Default)]
-pub(super) struct PolicyCache(HashSet<Arc<ZonePolicy>>);
-
-impl PolicyCache {
-    pub(super) fn share(&mut self, policy: ZonePolicy) -> Arc<ZonePolicy> {
-        if let Some(known) = self.0.get(&policy) {
-            return known.clone();
-        }
-        let policy = Arc::new(policy);
-        self.0.insert(policy.clone());
-        policy
+/// The known value that equals this one; a new value becomes known.
+pub(super) fn share<T: ?Sized + Eq + Hash>(
+    known: &mut HashSet<Arc<T>>,
+    value: impl Into<Arc<T>> + Borrow<T>,
+) -> Arc<T> {
+    if let Some(known) = known.get(value.borrow()) {
+        return known.clone();
     }
+    let value = value.into();
+    known.insert(value.clone());
+    value
 }
 
 impl ZonePolicy {
@@ -111,19 +110,5 @@ impl ZonePolicy {
             },
             checks: keys.checks.map_or(CheckMode::default(), |CheckSetting(checks)| checks),
         }
-    }
-}
-
-impl Default for ZonePolicy {
-    /// The policy by the defaults of the key table.
-    fn default() -> ZonePolicy {
-        static DEFAULT: LazyLock<ZonePolicy> = LazyLock::new(|| ZonePolicy::new(ZoneKeys::with_defaults(), None));
-        DEFAULT.clone()
-    }
-}
-
-impl Default for ZoneLimits {
-    fn default() -> ZoneLimits {
-        ZonePolicy::default().limits
     }
 }

@@ -14,8 +14,7 @@ use super::value::BoundedText;
 impl ConfigReader {
     /// Adds the zones of a list that a configuration file in `config_folder` names.
     pub(super) fn read_zone_list(&mut self, path: &Path, config_folder: &Arc<Path>) {
-        let Some((file, text)) = self.open(path) else { return };
-        let file_index = self.files.len() as u32 - 1;
+        let Some((file, file_index, text)) = self.open(path) else { return };
         let mut templates = HashMap::new();
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let number = index as u32 + 1;

@@ -1,6 +1,5 @@
 //! Paths of zone files, as patterns that the zones of a folder share.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -14,23 +13,6 @@ const NAME: &str = "{name}";
 const NAME_HOLE: &str = "\0n";
 const LABEL_HOLE: &str = "\0l";
 
-/// Keeps equal patterns once.
-#[derive(Default)]
-pub(super) struct PatternCache(HashSet<Arc<[u8]>>);
-
-impl PatternCache {
-    /// The pattern for the file of one zone; `{name}` in it is replaced by the zone's name.
-    pub(super) fn of_file(&mut self, file: &Path, zone: NameRef<'_>) -> Arc<[u8]> {
-        let pattern = generalized(file.as_os_str().as_bytes(), zone);
-        if let Some(known) = self.0.get(&pattern[..]) {
-            return known.clone();
-        }
-        let pattern: Arc<[u8]> = pattern.into();
-        self.0.insert(pattern.clone());
-        pattern
-    }
-}
-
 /// The pattern for the `file` of a template.
 pub(super) fn template_pattern(file: &Path) -> Arc<[u8]> {
     replaced(file.as_os_str().as_bytes(), NAME, NAME_HOLE, usize::MAX).into()
@@ -43,9 +25,10 @@ pub(super) fn expand(pattern: &[u8], name: NameRef<'_>) -> PathBuf {
     OsString::from_vec(replaced(&path, LABEL_HOLE, first_label(&stem), usize::MAX)).into()
 }
 
-/// The pattern for `file`: the zone's name, or its first label, is replaced in the last part of the path, so that the zones
-/// of a folder share one pattern.
-fn generalized(file: &[u8], name: NameRef<'_>) -> Vec<u8> {
+/// The pattern for the file of one zone: the zone's name, or else its first label, is replaced in the last part of the path,
+/// so that the zones of a folder share one pattern. `{name}` is replaced as in a template.
+pub(super) fn file_pattern(file: &Path, name: NameRef<'_>) -> Vec<u8> {
+    let file = file.as_os_str().as_bytes();
     let pattern = replaced(file, NAME, NAME_HOLE, usize::MAX);
     if pattern != file {
         return pattern;
@@ -95,18 +78,21 @@ pub fn name_of_stem(stem: &[u8]) -> Option<Name> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use super::super::zone_config::share;
     use super::*;
     use crate::printable::path_text;
 
-    fn file(cache: &mut PatternCache, name: &str, file: &str) -> String {
+    fn file(cache: &mut HashSet<Arc<[u8]>>, name: &str, file: &str) -> String {
         let name: Name = name.parse().expect("a name");
-        let pattern = cache.of_file(Path::new(file), name.as_ref());
+        let pattern = share(cache, file_pattern(Path::new(file), name.as_ref()));
         path_text(&expand(&pattern, name.as_ref()))
     }
 
     #[test]
     fn zones_of_a_folder_share_one_pattern() {
-        let mut cache = PatternCache::default();
+        let mut cache = HashSet::new();
         for (name, written, meant) in [
             ("a.example", "/zones/a.example.zone", "/zones/a.example.zone"),
             ("b.example", "/zones/{name}.zone", "/zones/b.example.zone"),
@@ -116,12 +102,12 @@ mod tests {
         ] {
             assert_eq!(file(&mut cache, name, written), meant);
         }
-        assert_eq!(cache.0.len(), 2);
+        assert_eq!(cache.len(), 2);
     }
 
     #[test]
     fn other_file_names_are_kept() {
-        let mut cache = PatternCache::default();
+        let mut cache = HashSet::new();
         for written in ["/zones/other", "db", "/a.example/a.example/db.a.example.signed", "/b.example.zone/x"] {
             assert_eq!(file(&mut cache, "a.example", written), written);
         }

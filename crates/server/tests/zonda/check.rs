@@ -1,4 +1,4 @@
-//! `zonda check`: every mistake, each with its place.
+//! `zonda check`: every mistake, each with its position.
 
 use crate::bench::{Bench, skipped, zone_text};
 
@@ -63,8 +63,8 @@ nofity = []
         "zonda.toml:9:19: error: `cookie-secrets`: this is not a cookie secret (help: write a string of 32 hexadecimal digits",
         "zonda.toml:10:1: error: there is no key `allow-transfer` here (help: `allow-transfer` belongs in [[zone]] or [template.NAME])",
         "zonda.toml:11:13: error: `log-level`: unknown value `loud` (help: write one of \"error\", \"warn\"",
-        "zonda.toml:12:2: error: there is no section `sever` (help: did you mean `server`?)",
-        "zonda.toml:13:2: error: `zone` is not written as [[zone]] (help: write [[zone]])",
+        "zonda.toml:12:2: error: there is no key `sever` here (help: did you mean [server]?)",
+        "zonda.toml:13:2: error: there is no key `zone` here (help: did you mean [[zone]]?)",
         "zonda.toml:16:8: error: `name`: `a..b` is not a domain name",
         "zonda.toml:18:1: error: this zone has no name (help: add name = \"example.com\")",
         "zonda.toml:23:1: error: zone twice.example. is named twice (help: it was first named at zonda.toml:20:1",
@@ -105,7 +105,7 @@ fn every_mistake_of_zones_is_found_with_its_zone() {
 }
 
 #[test]
-fn what_is_odd_fails_with_strict_checks_alone() {
+fn records_that_break_a_rule_are_errors_with_strict_checks_only() {
     let bench = Bench::new();
     bench.write("zones/odd.example.zone", &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
     let finding = |severity| {
@@ -120,11 +120,11 @@ fn what_is_odd_fails_with_strict_checks_alone() {
     let config =
         "[template.default]\nchecks = \"strict\"\n[[zone]]\nname = \"odd.example\"\nfile = \"zones/{name}.zone\"\n";
     bench.write("zonda.toml", config);
-    assert_eq!(bench.run(&["check", "--config", "zonda.toml"]).status, 1, "as serving takes it");
+    assert_eq!(bench.run(&["check", "--config", "zonda.toml"]).status, 1, "as `zonda serve` does");
 }
 
 #[test]
-fn json_says_the_same() {
+fn json_has_the_same_findings() {
     let bench = Bench::new();
     bench.write("zones/broken.example.zone", &(zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\n"));
     let outcome = bench.run(&["check", "--json", "zones"]);
@@ -138,7 +138,7 @@ fn json_says_the_same() {
 }
 
 #[test]
-fn missing_things_are_named() {
+fn missing_files_are_named() {
     let bench = Bench::new();
     let cases: [(&[&str], &str); 5] = [
         (&["check", "--config", "absent.toml"], "absent.toml: error: the configuration cannot be read: No such file"),
@@ -157,7 +157,7 @@ fn missing_things_are_named() {
 }
 
 #[test]
-fn to_listen_nowhere_is_a_mistake() {
+fn an_empty_listen_is_an_error() {
     let bench = Bench::new();
     bench.write("zonda.toml", "[server]\nlisten = []\n");
     let outcome = bench.run(&["check", "--config", "zonda.toml"]);
@@ -175,7 +175,7 @@ fn a_folder_without_zones_is_a_warning() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_named() {
+fn an_unreadable_file_is_named() {
     let bench = Bench::new();
     let path = bench.write("zones/secret.example.zone", &zone_text(1, "192.0.2.1"));
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o0)).expect("it is ours");

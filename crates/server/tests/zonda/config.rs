@@ -1,4 +1,4 @@
-//! `zonda config`: what is in force.
+//! `zonda config`: the effective configuration.
 
 use crate::bench::{Bench, skipped};
 
@@ -53,7 +53,7 @@ fn limits_come_from_templates() {
     bench.write("etc/zonda.toml", &format!("{template}{zone}"));
     let outcome = bench.run(&["config", "--config", "etc/zonda.toml", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
-    // 0 is the default of max-records and stands for itself.
+    // 0, the default of max-records, overrides the template and is not printed.
     let expected = serde_json::json!([{
         "name": "a.", "file": "etc/a.zone", "include-paths": ["etc/shared"], "max-generated": 7, "nsec3-max-iterations": 0,
     }]);
@@ -61,7 +61,7 @@ fn limits_come_from_templates() {
 }
 
 #[test]
-fn what_is_printed_can_be_read_back() {
+fn the_printed_configuration_can_be_read() {
     let bench = Bench::new();
     bench.write("zonda.toml", &TEXT.replace("cookie-secrets", "# cookie-secrets"));
     let first = bench.run(&["config", "--config", "zonda.toml"]).out;
@@ -73,7 +73,7 @@ fn what_is_printed_can_be_read_back() {
 }
 
 #[test]
-fn the_configuration_is_found() {
+fn the_default_configuration_is_found() {
     let bench = Bench::new();
     let nothing = bench.run(&["config"]);
     if nothing.status == 0 {
