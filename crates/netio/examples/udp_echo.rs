@@ -1,6 +1,6 @@
-//! The limit for a UDP server on [`netio::udp_server::ServerBatch`]: answers every query with a 200-octet copy of itself.
+//! The upper limit for a UDP server on [`netio::udp_server::ServerBatch`]: answers every query with its copy, padded to 200 octets.
 //!
-//! usage: `udp_echo ADDRESS PORT`; measured beside the same program in C, it tells what the batch costs.
+//! usage: `udp_echo ADDRESS PORT`; the difference to the same program in C is the cost of the batch.
 
 use netio::udp_server::{ServerBatch, ServerSocket, ServerSocketOptions};
 use std::io;

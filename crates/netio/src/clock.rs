@@ -1,30 +1,31 @@
-//! Clocks, read without a system call; the coarse ones are exact to a tick of the kernel (1 to 10 ms) and cheap enough for once a batch.
+//! Clocks (clock_gettime(2)). The coarse ones have the resolution of a kernel tick (1 to 10 ms) and are cheap enough to read once per
+//! batch.
 
 use std::time::Duration;
 
-/// Time since some fixed moment, never going back. For intervals.
+/// The monotonic clock, coarse. For intervals.
 pub fn monotonic() -> Duration {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-/// The same clock as [`monotonic`], not coarse: for comparison with what other processes read.
+/// The monotonic clock, exact: comparable with the readings of other processes.
 pub fn monotonic_exact() -> Duration {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Time since 1970-01-01 UTC. For what the world is told.
+/// Time since 1970-01-01 UTC, coarse. For logs and protocols.
 pub fn real() -> Duration {
     read(libc::CLOCK_REALTIME_COARSE)
 }
 
-/// Processor time that the calling thread has had.
+/// CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Lets timed waits of the calling thread end when they should: the kernel may else add 50 us (prctl(2), PR_SET_TIMERSLACK).
+/// Minimizes the timer slack of the calling thread, by which the kernel may prolong its waits: 50 us by default (PR_SET_TIMERSLACK(2const)).
 pub fn minimize_timer_slack() {
-    // SAFETY: no pointers. It fails only for options that the kernel does not know.
+    // SAFETY: no pointers. It only fails for options unknown to the kernel.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 

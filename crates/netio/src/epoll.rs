@@ -5,16 +5,16 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// What is waited for.
+/// The readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Octets, a connection or the end can be read.
+    /// Data, a connection or end of file can be read.
     Readable,
-    /// Octets can be written.
+    /// Data can be written.
     Writable,
-    /// Either of them.
+    /// Readable or writable.
     Both,
-    /// Nothing; only errors are told.
+    /// Only errors and hang-ups.
     Nothing,
 }
 
@@ -29,30 +29,30 @@ impl Interest {
     }
 }
 
-/// Waits for many descriptors at once (epoll), level-triggered: what was not read is told again, so that one read a turn
-/// is enough, none has to fail to find the end, and no connection can keep the others waiting.
+/// A level-triggered epoll instance: unread data is reported again, so that one read per event is enough, no read has to fail, and
+/// no connection starves the others.
 pub struct Poll(OwnedFd);
 
 impl Poll {
-    /// Waits for nothing yet.
+    /// An instance without descriptors.
     pub fn new() -> io::Result<Poll> {
         // SAFETY: no pointers.
         let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the descriptor was just made and nobody else has it.
+        // SAFETY: the descriptor is new and owned by nothing else.
         Ok(Poll(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Adds a descriptor; its events carry `token`. Closing it takes it out again.
+    /// Adds a descriptor, whose events carry `token`. Closing it removes it.
     pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, source.as_fd(), token, interest)
     }
 
-    /// Changes what is waited for.
+    /// Changes the interest of a descriptor.
     pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
     }
 
-    /// Takes a descriptor out that stays open.
+    /// Removes a descriptor that stays open.
     pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, source.as_fd(), 0, Interest::Nothing)
     }
@@ -64,57 +64,57 @@ impl Poll {
         Ok(())
     }
 
-    /// As [`Poll::wait`], to the nanosecond as far as the kernel's timers go (see [`crate::clock::minimize_timer_slack`]).
+    /// As [`Poll::wait`], with the full resolution of `timeout` (epoll_pwait2(2); see [`crate::clock::minimize_timer_slack`]).
     pub fn wait_precise(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: timeout.subsec_nanos() as _,
         };
         let (fd, capacity) = (self.0.as_raw_fd(), events.list.len() as libc::c_int);
-        // SAFETY: `list` and `timeout` live through the call, `list` has the length told; no signal mask is given.
+        // SAFETY: `list` and `timeout` live through the call, `list` has the length passed; no signal mask is given.
         let result = unsafe { libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null()) };
-        events.take(result)
+        events.set_count(result)
     }
 
-    /// Waits until something is ready, at most `timeout` (rounded up to a millisecond); then `events` has it.
+    /// Waits for events for at most `timeout`, rounded up to a millisecond, and stores them in `events`.
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
         let capacity = events.list.len() as libc::c_int;
-        // SAFETY: `list` lives through the call and has the length told.
+        // SAFETY: `list` lives through the call and has the length passed.
         let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
-        events.take(result)
+        events.set_count(result)
     }
 }
 
-/// What [`Poll::wait`] found.
+/// The events of a [`Poll::wait`].
 pub struct Events {
     list: Vec<libc::epoll_event>,
     count: usize,
 }
 
-/// One ready descriptor.
+/// The event of a ready descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What the descriptor was added with.
+    /// The token of the descriptor.
     pub token: u64,
-    /// Whether it can be read, or has come to its end or to an error that reading will tell.
+    /// Whether it can be read, is at end of file, or has an error that a read returns.
     pub readable: bool,
-    /// Whether it can be written, or has come to an error that writing will tell.
+    /// Whether it can be written, or has an error that a write returns.
     pub writable: bool,
 }
 
 impl Events {
-    /// Room for `capacity` events a wait.
+    /// A buffer for `capacity` events per wait.
     ///
     /// # Panics
     /// When `capacity` is 0.
     pub fn with_capacity(capacity: usize) -> Events {
-        assert!(capacity > 0, "waiting needs room for one event");
+        assert!(capacity > 0, "epoll_wait(2) needs room for one event");
         Events { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], count: 0 }
     }
 
-    /// Takes what a wait returned.
-    fn take(&mut self, result: libc::c_int) -> io::Result<()> {
+    /// Stores the number of events that a wait returned.
+    fn set_count(&mut self, result: libc::c_int) -> io::Result<()> {
         self.count = 0;
         self.count = match checked(result) {
             Ok(count) => count as usize,
@@ -124,12 +124,12 @@ impl Events {
         Ok(())
     }
 
-    /// How many there are.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -146,27 +146,27 @@ impl Events {
     }
 }
 
-/// Ends the waiting of a thread from another one (eventfd). Add it to the thread's [`Poll`] as [`Interest::Readable`].
+/// Wakes a waiting thread from another one (eventfd(2)). Add it to the thread's [`Poll`] as [`Interest::Readable`].
 pub struct Waker(std::fs::File);
 
 impl Waker {
-    /// A waker that was not used yet.
+    /// A waker in the cleared state.
     pub fn new() -> io::Result<Waker> {
         // SAFETY: no pointers.
         let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: the descriptor was just made and nobody else has it.
+        // SAFETY: the descriptor is new and owned by nothing else.
         Ok(Waker(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
     }
 
-    /// Wakes the thread, now or when it next waits, until [`Waker::clear`].
+    /// Ends the current and all further waits of the thread, until [`Waker::clear`].
     pub fn wake(&self) {
-        // It only fails when 2^64 - 2 wakes were not cleared, and then the thread is awake anyway.
+        // Fails only after 2^64 - 2 wakes without a clear: the thread is awake anyway.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Forgets the wakes so far.
+    /// Resets the waker.
     pub fn clear(&self) {
-        // It only fails when there was none.
+        // Fails only if the waker is already clear.
         let _ = (&self.0).read(&mut [0; 8]);
     }
 }

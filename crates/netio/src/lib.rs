@@ -1,6 +1,7 @@
-//! Kernel edges and nearly all unsafe code: batched UDP, stream polling, socket options, pinning, files. Knows no DNS.
+//! Safe wrappers of Linux system calls, with nearly all unsafe code: batched UDP, TCP, epoll, CPU affinity, files, signals, privileges.
+//! No DNS.
 //!
-//! Linux only. Used by the server and the load generator; everything here is a thin, safe face of a system call.
+//! Used by the server and the load generator.
 
 mod socket_address;
 mod socket_options;
@@ -17,7 +18,7 @@ pub mod tcp;
 pub mod udp_client;
 pub mod udp_server;
 
-/// Turns the `-1` of a system call into the error it left behind.
+/// Converts the -1 of a system call into the error in errno(3).
 fn checked(result: libc::c_int) -> std::io::Result<libc::c_int> {
     if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
 }

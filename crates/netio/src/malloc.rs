@@ -1,13 +1,13 @@
-//! Giving memory back to the kernel: glibc keeps what was freed unless it is told otherwise.
+//! Returning free memory to the kernel: by default glibc keeps much of it (mallopt(3), malloc_trim(3)).
 
-/// Serves every allocation of at least this size, in octets, from a map of its own.
+/// Allocations of at least this size, in octets, are mapped separately (M_MMAP_THRESHOLD).
 #[cfg(target_env = "gnu")]
 const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 
-/// Fixes the size from which allocations are maps of their own, which freeing gives back at once.
+/// Fixes the size from which allocations are mapped separately, so that freeing unmaps them at once.
 ///
-/// glibc raises that size by itself to as much as 32 MiB after the first large block is freed; the many large blocks
-/// of loading a zone would then leave holes in the heap. Call once, at the start. Does nothing with other libraries.
+/// By default glibc raises this size up to 32 MiB when large blocks are freed; the large blocks of zone loading would then fragment
+/// the heap. Call once, at startup. Does nothing with other C libraries.
 pub fn fix_mmap_threshold() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointers; glibc locks its own state.
@@ -16,7 +16,7 @@ pub fn fix_mmap_threshold() {
     }
 }
 
-/// Gives free pages of all heaps back to the kernel. Takes milliseconds a gigabyte: for after a load, never for a query.
+/// Returns free pages of all heaps to the kernel. Takes milliseconds per gigabyte: call it after a load, never on the query path.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointers; glibc locks its own state.
@@ -35,11 +35,11 @@ mod tests {
     }
 
     #[test]
-    fn freed_memory_goes_back() {
+    fn freed_memory_is_returned() {
         fix_mmap_threshold();
         let before = resident_pages();
         let mut blocks: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 16 << 10]).collect();
-        // Every second block stays for a while, so that the heap cannot simply be cut at its end.
+        // Every second block stays allocated, so that the heap cannot just shrink at its end.
         let mut number = 0;
         blocks.retain(|_| {
             number += 1;
@@ -47,8 +47,8 @@ mod tests {
         });
         let holey = resident_pages();
         trim();
-        let given_back = holey.saturating_sub(resident_pages());
-        assert!(holey > before + 8192 && given_back > 4096, "{before} pages, {holey} in use, {given_back} given back");
+        let returned = holey.saturating_sub(resident_pages());
+        assert!(holey > before + 8192 && returned > 4096, "{before} pages, {holey} in use, {returned} returned");
         drop(blocks);
     }
 }

@@ -1,4 +1,4 @@
-//! Giving up root, for good, once the ports are bound.
+//! Dropping root privileges permanently, once the ports are bound (credentials(7), capabilities(7)).
 
 use crate::checked;
 use std::ffi::{CStr, CString};
@@ -6,46 +6,46 @@ use std::io;
 use std::mem;
 use std::ptr;
 
-/// Who a process becomes.
+/// The user and group of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The user's number.
+    /// The user ID.
     pub user: u32,
-    /// The group's number.
+    /// The group ID.
     pub group: u32,
 }
 
-/// Becomes `user` (a name or a number) with the group's name or number given, or else the user's own group,
-/// and with that user's supplementary groups. No privilege is left and none can be had again.
+/// Changes to `user` (a name or ID), to `group` (a name or ID; by default the user's primary group) and to the user's supplementary
+/// groups, irrevocably and without capabilities.
 ///
-/// Applies to all threads, but that no program they start may gain privileges (PR_SET_NO_NEW_PRIVS) only to the calling
-/// one and those it starts. Fails without effect when the process may not, or when there is no such user or group.
+/// Applies to all threads, except PR_SET_NO_NEW_PRIVS: only to the calling thread and those it starts. Without permission, or if the
+/// user or group does not exist, it fails and changes nothing.
 pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<Identity> {
     let account = Account::named(user)?;
     let Identity { user, group } = account.identity(group)?;
     let groups = account.supplementary_groups(group);
-    // The order matters: a process that is not root any more cannot change its groups.
-    // SAFETY: `groups` lives through the call and has the length told.
+    // The order matters: only root can change groups.
+    // SAFETY: `groups` lives through the call and has the length passed.
     checked(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
     // SAFETY: no pointers; the C library applies it to all threads.
     checked(unsafe { libc::setresgid(group, group, group) })?;
-    // SAFETY: as above. Leaving user 0 empties the sets of capabilities (capabilities(7)).
+    // SAFETY: as above. Leaving user ID 0 clears the capability sets (capabilities(7)).
     checked(unsafe { libc::setresuid(user, user, user) })?;
     // SAFETY: no pointers.
     checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
-    // SAFETY: no pointers. That root cannot be had again is the point of all this, so it is tried.
+    // SAFETY: no pointers. Verifies that the drop is permanent: regaining root must fail.
     if user != 0 && unsafe { libc::setresuid(libc::uid_t::MAX, 0, libc::uid_t::MAX) } == 0 {
-        return Err(io::Error::other("the process could become root again"));
+        return Err(io::Error::other("the process could regain root"));
     }
     Ok(Identity { user, group })
 }
 
-/// Who the process would become by [`drop_privileges`], for instance to give it files while it still can. Changes nothing.
+/// The identity that [`drop_privileges`] would change to, for instance to change the owner of files before. Changes nothing.
 pub fn resolve_identity(user: &str, group: Option<&str>) -> io::Result<Identity> {
     Account::named(user)?.identity(group)
 }
 
-/// The user that the process runs as.
+/// The effective user ID of the process.
 pub fn current_user() -> u32 {
     // SAFETY: no pointers; it cannot fail.
     unsafe { libc::geteuid() }
@@ -64,7 +64,7 @@ impl Account {
         let mut entry: libc::passwd = unsafe { mem::zeroed() };
         let found = with_growing_buffer(|buffer| {
             let mut result = ptr::null_mut();
-            // SAFETY: all live through the call; the buffer has the length told.
+            // SAFETY: all live through the call; the buffer has the length passed.
             let error = unsafe {
                 libc::getpwnam_r(name.as_ptr(), &mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &mut result)
             };
@@ -84,7 +84,7 @@ impl Account {
         Ok(Identity { user: self.user, group })
     }
 
-    /// All groups of the account, `group` among them.
+    /// All groups of the account, including `group`.
     fn supplementary_groups(&self, group: libc::gid_t) -> Vec<libc::gid_t> {
         let Some(name) = &self.name else { return vec![group] };
         groups_of(name, group)
@@ -95,7 +95,7 @@ fn groups_of(name: &CStr, group: libc::gid_t) -> Vec<libc::gid_t> {
     let mut groups = vec![group; 32];
     loop {
         let mut count = groups.len() as libc::c_int;
-        // SAFETY: all live through the call; `groups` has the length told.
+        // SAFETY: all live through the call; `groups` has the length passed.
         let result = unsafe { libc::getgrouplist(name.as_ptr(), group, groups.as_mut_ptr(), &mut count) };
         let fitted = result >= 0;
         groups.resize(count as usize, group);
@@ -111,7 +111,7 @@ fn group_number(group: &str) -> io::Result<libc::gid_t> {
     let mut entry: libc::group = unsafe { mem::zeroed() };
     let found = with_growing_buffer(|buffer| {
         let mut result = ptr::null_mut();
-        // SAFETY: all live through the call; the buffer has the length told.
+        // SAFETY: all live through the call; the buffer has the length passed.
         let error = unsafe {
             libc::getgrnam_r(name.as_ptr(), &mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &mut result)
         };
@@ -123,7 +123,7 @@ fn group_number(group: &str) -> io::Result<libc::gid_t> {
     group.parse().map_err(|_| io::Error::new(io::ErrorKind::NotFound, format!("there is no group {group:?}")))
 }
 
-/// Runs a lookup of the C library with more and more room until it says that the room was enough. Tells whether it found anything.
+/// Runs a lookup of the C library with a growing buffer until it fits; returns whether it found an entry.
 fn with_growing_buffer(mut lookup: impl FnMut(&mut [u8]) -> (libc::c_int, bool)) -> io::Result<bool> {
     let mut buffer = vec![0; 1024];
     // A mebibyte holds a group of some 30,000 members; a longer entry is an error.
@@ -131,7 +131,7 @@ fn with_growing_buffer(mut lookup: impl FnMut(&mut [u8]) -> (libc::c_int, bool))
         match lookup(&mut buffer) {
             (0, found) => return Ok(found),
             (libc::ERANGE, _) => buffer.resize(buffer.len() * 4, 0),
-            // "Not found" has many numbers, see getpwnam(3).
+            // getpwnam(3): "not found" has several error codes.
             (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(false),
             (error, _) => return Err(io::Error::from_raw_os_error(error)),
         }
@@ -145,11 +145,11 @@ mod tests {
     use std::io::Write as _;
     use std::process::Command;
 
-    /// What the child of `root_is_given_up_for_good` runs: in a process of its own, as it cannot be undone.
+    /// Runs in a child process of `root_is_dropped_permanently`, as it cannot be undone.
     #[test]
-    #[ignore = "run by root_is_given_up_for_good in a child process"]
-    fn child_gives_up_root() {
-        let identity = drop_privileges("nobody", None).expect("root may do that, and every system has the user nobody");
+    #[ignore = "run by root_is_dropped_permanently in a child process"]
+    fn child_drops_root() {
+        let identity = drop_privileges("nobody", None).expect("root may, and every system has the user nobody");
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("procfs");
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).expect("a known field").trim();
         assert_eq!(field("Uid:"), [identity.user.to_string().as_str(); 4].join("\t"));
@@ -161,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn root_is_given_up_for_good() {
+    fn root_is_dropped_permanently() {
         if current_user() != 0 {
-            let _ = writeln!(std::io::stderr(), "skipped: only root can give up root");
+            let _ = writeln!(std::io::stderr(), "skipped: needs root");
             return;
         }
         let output = Command::new(std::env::current_exe().expect("a running program"))
-            .args(["--exact", "privilege::tests::child_gives_up_root", "--ignored", "--nocapture"])
+            .args(["--exact", "privilege::tests::child_drops_root", "--ignored", "--nocapture"])
             .output()
             .expect("this program again");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

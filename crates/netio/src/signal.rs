@@ -1,4 +1,4 @@
-//! Signals as something one thread waits for, so that no handler ever runs.
+//! Signals, received by waiting (sigtimedwait(2)) instead of handlers.
 
 use crate::checked;
 use std::io;
@@ -6,16 +6,16 @@ use std::mem;
 use std::ptr;
 use std::time::Duration;
 
-/// The signals that the programs know.
+/// The signals that the programs handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: finish and leave.
+    /// SIGTERM: terminate in an orderly way.
     Terminate,
-    /// SIGINT, from the keyboard: the same.
+    /// SIGINT, from the keyboard: as SIGTERM.
     Interrupt,
-    /// SIGHUP: read the configuration and the zones again.
+    /// SIGHUP: reload the configuration and the zones.
     Hangup,
-    /// SIGUSR1: for the program to give a meaning.
+    /// SIGUSR1: its meaning is up to the program.
     User1,
 }
 
@@ -26,38 +26,37 @@ const NUMBERS: [(libc::c_int, Signal); 4] = [
     (libc::SIGUSR1, Signal::User1),
 ];
 
-/// The right to wait for signals; they are blocked from when it was made.
+/// Receives the signals, which are blocked since [`Signals::block`].
 pub struct Signals {
     set: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks the signals in the calling thread and in all it starts from now on: call it first in `main`.
-    /// They stay blocked in programs that the process starts, too.
+    /// Blocks the signals in the calling thread and in threads and programs it starts afterwards: call it first in `main`.
     pub fn block() -> io::Result<Signals> {
-        // SAFETY: integers, for which zero is a value; `sigemptyset` gives it meaning.
+        // SAFETY: integers, for which zero is a value; `sigemptyset` initializes it.
         let mut set: libc::sigset_t = unsafe { mem::zeroed() };
-        // SAFETY: `set` lives through the calls, the numbers are those of signals.
+        // SAFETY: `set` lives through the calls; the numbers are valid signals.
         unsafe {
             libc::sigemptyset(&mut set);
             for (number, _) in NUMBERS {
                 libc::sigaddset(&mut set, number);
             }
         }
-        // SAFETY: `set` lives through the call; the old mask is not asked for.
+        // SAFETY: `set` lives through the call; the old mask is not requested.
         match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) } {
             0 => Ok(Signals { set }),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
 
-    /// Waits for one of the signals, at most as long as `timeout`; `None` when none came.
+    /// Waits for one of the signals for at most `timeout`; `None` after that, or when interrupted.
     pub fn wait(&self, timeout: Duration) -> Option<Signal> {
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: timeout.subsec_nanos() as _,
         };
-        // SAFETY: both live through the call; the details of the signal are not asked for.
+        // SAFETY: both live through the call; the details of the signal are not requested.
         let number = checked(unsafe { libc::sigtimedwait(&self.set, ptr::null_mut(), &timeout) }).ok()?;
         NUMBERS.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)
     }
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signal_is_told_once_and_time_runs_out() {
+    fn each_signal_is_received_once_and_waits_time_out() {
         let signals = Signals::block().expect("blocking is always allowed");
         for (number, signal) in NUMBERS {
             // SAFETY: no pointers; the signal is blocked in this thread, to which alone it goes.

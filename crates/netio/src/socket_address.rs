@@ -1,9 +1,9 @@
-//! Socket addresses as the kernel has them, turned into `std` ones only when somebody asks.
+//! Socket addresses in kernel form (`sockaddr_in`, `sockaddr_in6`), converted to `std` types on demand.
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An IPv4 or IPv6 socket address in the kernel's form.
+/// An IPv4 or IPv6 socket address in kernel form.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union RawAddress {
@@ -13,13 +13,13 @@ pub(crate) union RawAddress {
 }
 
 impl RawAddress {
-    /// No address; room for the kernel to write one.
+    /// No address: space for the kernel to write one.
     pub(crate) fn unspecified() -> RawAddress {
         // SAFETY: all members are plain integers, for which zero is a value.
         unsafe { mem::zeroed() }
     }
 
-    /// The octets that an address of this family has: what the kernel is told and what it tells.
+    /// The `socklen_t` of addresses of this family.
     pub(crate) fn len_for(address: SocketAddr) -> libc::socklen_t {
         match address {
             SocketAddr::V4(_) => mem::size_of::<libc::sockaddr_in>() as libc::socklen_t,
@@ -27,11 +27,11 @@ impl RawAddress {
         }
     }
 
-    /// The address; a family that is neither counts as IPv4, so only use it where the kernel wrote one.
+    /// The address. Any family but AF_INET6 is read as IPv4: call only after the kernel wrote an address.
     #[inline]
     pub(crate) fn socket_addr(&self) -> SocketAddr {
-        // SAFETY: `family` lies at the same place in all members and tells which one the kernel wrote;
-        // every bit pattern is a value of each.
+        // SAFETY: `family` has the same offset in all members and says which one the kernel wrote;
+        // every bit pattern is valid for each.
         unsafe {
             if libc::c_int::from(self.family) == libc::AF_INET6 {
                 let port = u16::from_be(self.v6.sin6_port);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_the_round_trip() {
+    fn addresses_round_trip() {
         for text in
             ["192.0.2.1:53", "0.0.0.0:0", "255.255.255.255:65535", "[2001:db8::1]:53", "[::]:0", "[fe80::1%7]:853"]
         {

@@ -1,4 +1,4 @@
-//! Making sockets and setting their options, with errors that name the option.
+//! Creating sockets and setting their options (socket(7), ip(7), ipv6(7)); errors name the option.
 
 use crate::checked;
 use crate::socket_address::RawAddress;
@@ -7,21 +7,21 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A socket of the address's family that is closed on exec; `kind` is `SOCK_DGRAM` or `SOCK_STREAM` with flags.
+/// A close-on-exec socket of the address's family; `kind` is `SOCK_DGRAM` or `SOCK_STREAM`, with flags.
 pub(crate) fn socket(address: SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: no pointers.
     let fd = checked(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: `fd` was just made and nobody else has it.
+    // SAFETY: `fd` is new and owned by nothing else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     if address.is_ipv6() {
-        // RFC 3493 5.3: the IPv4 wildcard has a socket of its own, and no IPv4-mapped peers turn up.
+        // RFC 3493 5.3: IPv4 has sockets of its own, and peers never have IPv4-mapped addresses.
         set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1, "IPV6_V6ONLY")?;
     }
     Ok(fd)
 }
 
-/// Gives the socket its local address.
+/// bind(2).
 pub(crate) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddress::from(address);
     // SAFETY: `raw` lives through the call and has at least `len_for` octets.
@@ -29,7 +29,7 @@ pub(crate) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the socket its peer; a socket that does not block may still be connecting when this returns.
+/// connect(2); a non-blocking socket may still be connecting when this returns.
 pub(crate) fn connect(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddress::from(address);
     // SAFETY: `raw` lives through the call and has at least `len_for` octets.
@@ -40,7 +40,7 @@ pub(crate) fn connect(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Sets an option that takes an `int`; `name` is for the error.
+/// Sets an option of type `int`; `name` is for the error.
 pub(crate) fn set(
     fd: &OwnedFd,
     level: libc::c_int,
@@ -55,7 +55,7 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// Sets a buffer's size in octets, beyond the system's limit where the process may, else up to it.
+/// Sets the size of a socket buffer in octets: beyond net.core.rmem_max or wmem_max if the process may, else up to it.
 pub(crate) fn set_buffer(
     fd: &OwnedFd,
     force: libc::c_int,

@@ -1,6 +1,6 @@
-//! Streams: a listener that never blocks, and waiting for many descriptors at once.
+//! TCP: non-blocking listeners and connections, and their socket options (tcp(7)).
 //!
-//! Accepted connections are plain [`TcpStream`]s; reading and writing them needs nothing from here.
+//! Connections are plain [`TcpStream`]s.
 
 use crate::checked;
 use crate::socket_address::RawAddress;
@@ -11,19 +11,19 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// How a listener is set up.
+/// The options of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
-    /// Whether further listeners may have the same address, the kernel spreading connections over them (SO_REUSEPORT).
+    /// SO_REUSEPORT: several listeners share the address, and the kernel distributes connections over them.
     pub reuse_port: bool,
-    /// How many connections may wait to be accepted; the kernel may know a lower limit (net.core.somaxconn).
+    /// The length of the accept queue; net.core.somaxconn is an upper limit.
     pub backlog: u32,
-    /// How long the kernel keeps a connection to itself while its first octets are awaited; zero for not at all.
+    /// TCP_DEFER_ACCEPT: how long the kernel holds a new connection back until its first data; zero to disable.
     pub defer_accept: Duration,
-    /// How many octets the kernel takes at most beyond those that it has sent (TCP_NOTSENT_LOWAT); zero for its own choice.
+    /// TCP_NOTSENT_LOWAT: the most unsent octets in the kernel's send buffer; zero for the system default.
     pub unsent: u32,
-    /// How long sent octets may stay unacknowledged before the kernel gives the connection up, also after it was closed
-    /// (TCP_USER_TIMEOUT); zero for its own choice.
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged before the kernel drops the connection, also after close; zero for
+    /// the system default.
     pub user_timeout: Duration,
 }
 
@@ -39,18 +39,18 @@ impl Default for ListenerOptions {
     }
 }
 
-/// A listening socket that never blocks. Connections inherit its options, which costs no system call for each.
+/// A non-blocking listening socket. Connections inherit its options without further system calls.
 pub struct Listener(TcpListener);
 
 impl Listener {
-    /// Binds and listens. Errors are those of the system calls; a failed option is named.
+    /// Binds and listens. Errors are those of the system calls and name the option that failed.
     pub fn bind(address: SocketAddr, options: &ListenerOptions) -> io::Result<Listener> {
         let fd = socket_options::socket(address, libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
         socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1, "SO_REUSEADDR")?;
         if options.reuse_port {
             socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
         }
-        // Answers are written whole: there is nothing to wait for.
+        // Responses are written whole, so Nagle's algorithm would only delay them.
         socket_options::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
         for (option, value, name) in [
             (libc::TCP_DEFER_ACCEPT, options.defer_accept.as_secs().into(), "TCP_DEFER_ACCEPT"),
@@ -69,19 +69,19 @@ impl Listener {
         Ok(Listener(TcpListener::from(fd)))
     }
 
-    /// Where it is bound, with the port the kernel chose if none was asked for.
+    /// The local address, with the port that the kernel chose if it was 0.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// The next connection, set up not to block, and its peer; [`io::ErrorKind::WouldBlock`] when none waits.
+    /// The next connection, non-blocking, and its peer; [`io::ErrorKind::WouldBlock`] if none is pending.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let mut peer = RawAddress::unspecified();
         let mut len = mem::size_of::<RawAddress>() as libc::socklen_t;
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: `peer` and `len` live through the call; `len` is the room in `peer`.
+        // SAFETY: `peer` and `len` live through the call; `len` is the size of `peer`.
         let fd = unsafe { libc::accept4(self.0.as_raw_fd(), (&raw mut peer).cast(), &mut len, flags) };
-        // SAFETY: the descriptor was just made and nobody else has it.
+        // SAFETY: the descriptor is new and owned by nothing else.
         let fd = unsafe { OwnedFd::from_raw_fd(checked(fd)?) };
         Ok((TcpStream::from(fd), peer.socket_addr()))
     }
@@ -93,13 +93,13 @@ impl AsFd for Listener {
     }
 }
 
-/// Begins a connection that does not block: writable as soon as it stands, with [`TcpStream::take_error`] where it does not.
-/// `local` is the address it comes from, with port 0 for one that the kernel chooses.
+/// Starts a non-blocking connection: it becomes writable when it is established or has failed; see [`TcpStream::take_error`].
+/// `local` is the source address; with port 0 the kernel chooses the port.
 pub fn connect(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpStream> {
     let fd = socket_options::socket(server, libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
     socket_options::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
     if let Some(local) = local {
-        // ip(7): the port is chosen by the whole connection, so that each peer gives all ports anew.
+        // ip(7): the port is chosen at connect time, so that it only has to be unique per peer.
         socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT")?;
         socket_options::bind(&fd, local)?;
     }
@@ -107,7 +107,7 @@ pub fn connect(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpS
     Ok(TcpStream::from(fd))
 }
 
-/// Closes a connection by RST, at once and without TIME_WAIT (socket(7), SO_LINGER).
+/// Closes a connection with a RST, without TIME_WAIT (socket(7), SO_LINGER).
 pub fn reset(stream: TcpStream) -> io::Result<()> {
     let fd = OwnedFd::from(stream);
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
@@ -118,21 +118,21 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
     checked(result).map(drop)
 }
 
-/// The memory of the kernel that holds what was written and is not acknowledged yet, in octets: more than the data, as its
-/// buffers are counted whole (SO_MEMINFO).
+/// The kernel memory of written but unacknowledged data, in octets (SO_MEMINFO): more than the data itself, as it counts whole
+/// buffers.
 pub fn send_memory(stream: &TcpStream) -> io::Result<usize> {
-    // sock_diag(7): SK_MEMINFO_WMEM_QUEUED is the sixth of the figures.
-    let mut figures = [0u32; 6];
-    let mut len = mem::size_of_val(&figures) as libc::socklen_t;
-    // SAFETY: `figures` and `len` live through the call; `len` is the room in `figures`.
+    // sock_diag(7): SK_MEMINFO_WMEM_QUEUED is the sixth value.
+    let mut values = [0u32; 6];
+    let mut len = mem::size_of_val(&values) as libc::socklen_t;
+    // SAFETY: `values` and `len` live through the call; `len` is the size of `values`.
     let result = unsafe {
-        let figures = (&raw mut figures).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, figures, &mut len)
+        let values = (&raw mut values).cast();
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, values, &mut len)
     };
-    checked(result).map(|_| figures[5] as usize)
+    checked(result).map(|_| values[5] as usize)
 }
 
-/// Whether an error says that the process or the system is out of descriptors or memory for a further one.
+/// Whether an error means that the process or system has no descriptors, or memory for them, left.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_turns_up_with_its_first_octets() {
+    fn a_connection_is_accepted_with_its_first_data() {
         let (listener, address) = listener();
         let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
         poll.add(&listener, 7, Interest::Readable).expect("a fresh descriptor");
@@ -161,12 +161,12 @@ mod tests {
 
         let mut client = TcpStream::connect(address).expect("loopback");
         poll.wait(&mut events, Duration::from_millis(50)).expect("epoll");
-        assert!(events.is_empty(), "TCP_DEFER_ACCEPT holds back a connection that says nothing");
+        assert!(events.is_empty(), "TCP_DEFER_ACCEPT holds back an idle connection");
         client.write_all(b"hello").expect("loopback");
         poll.wait(&mut events, SOON).expect("epoll");
         assert_eq!((events.len(), events.at(0).token, events.at(0).readable), (1, 7, true));
 
-        let (mut stream, peer) = listener.accept().expect("it was announced");
+        let (mut stream, peer) = listener.accept().expect("pending");
         assert_eq!(peer, client.local_addr().expect("bound"));
         assert!(stream.nodelay().expect("an option"));
         let mut octets = [0; 16];
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_connects_without_waiting_and_can_reset() {
+    fn a_client_connects_without_blocking_and_can_reset() {
         let (listener, server) = listener();
         let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
         let local = "127.0.0.77:0".parse().expect("a literal");
@@ -183,7 +183,7 @@ mod tests {
         poll.add(&client, 1, Interest::Both).expect("a fresh descriptor");
         poll.wait_precise(&mut events, SOON).expect("epoll");
         assert_eq!(events.at(0), Event { token: 1, readable: false, writable: true });
-        client.write_all(b"x").expect("it stands");
+        client.write_all(b"x").expect("established");
         let mut accepted = listener.accept();
         while accepted.is_err() {
             accepted = listener.accept();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_output_is_bounded_and_its_memory_known() {
+    fn unsent_data_is_bounded_and_its_memory_reported() {
         let options =
             ListenerOptions { unsent: 16 << 10, user_timeout: Duration::from_secs(1), ..ListenerOptions::default() };
         let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &options).expect("loopback");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_share_an_address_only_when_asked_to() {
+    fn listeners_share_an_address_only_with_reuse_port() {
         let (_listener, address) = listener();
         assert!(Listener::bind(address, &ListenerOptions::default()).is_ok());
         let alone = Listener::bind(address, &ListenerOptions { reuse_port: false, ..ListenerOptions::default() });

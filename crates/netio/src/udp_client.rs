@@ -1,6 +1,6 @@
-//! The asking side of UDP: many sockets, many source addresses on each, and batches shared between them.
+//! Batched UDP for clients: many sockets, each with many source addresses.
 //!
-//! A thread has one [`SendBatch`] and one [`ReceiveBatch`] for all its [`ClientSocket`]s, so that few buffers stay in the caches.
+//! A thread has one [`SendBatch`] and one [`ReceiveBatch`] for all its [`ClientSocket`]s, which keeps the buffers in the CPU caches.
 
 mod control_messages;
 mod receive_batch;
@@ -15,12 +15,12 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The addresses that queries come from: `count` of them from `first` on, each local to this host.
+/// The source addresses of queries: `count` consecutive ones from `first`, all local to this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// The lowest address.
     pub first: IpAddr,
-    /// How many there are, at least one.
+    /// Their number, at least one.
     pub count: u32,
 }
 
@@ -33,7 +33,7 @@ impl Sources {
         }
     }
 
-    /// The index of an address; `None` for one that is not among them.
+    /// The index of an address; `None` if it is not a source address.
     pub fn index_of(&self, address: IpAddr) -> Option<u32> {
         let distance = match (self.first, address) {
             (IpAddr::V4(first), IpAddr::V4(ip)) => u128::from(ip.to_bits().checked_sub(first.to_bits())?),
@@ -44,21 +44,21 @@ impl Sources {
     }
 }
 
-/// A socket that asks one server.
+/// A UDP socket for queries to one server.
 pub struct ClientSocket {
     fd: OwnedFd,
     server: SocketAddr,
-    /// Set where the socket is bound to the wildcard and the source is told with every datagram.
+    /// If set, the socket is bound to the wildcard address and each datagram states its source (IP_PKTINFO).
     sources: Option<Sources>,
 }
 
 impl ClientSocket {
-    /// A socket with a port of its own. Without `sources` the kernel chooses the address once, by its route to the server.
+    /// A socket with its own port. Without `sources` the kernel chooses the source address once, by the route to the server.
     pub fn open(server: SocketAddr, sources: Option<Sources>, buffer_len: usize) -> io::Result<ClientSocket> {
         let fd = socket_options::socket(server, libc::SOCK_DGRAM)?;
         socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
         socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
-        // Kernels before Linux 5.0 do not know it, and give each datagram for itself.
+        // Linux before 5.0 does not support UDP_GRO and delivers each datagram on its own.
         let _ = socket_options::set(&fd, libc::SOL_UDP, libc::UDP_GRO, 1, "UDP_GRO");
         match (sources, server) {
             (None, _) => socket_options::connect(&fd, server)?,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
 
-    /// Sends datagrams and has them echoed; returns who asked, and the sources that the echoes came back to.
+    /// Sends datagrams and echoes them; returns their senders, and the source indexes that received the echoes.
     fn exchange(sources: Option<Sources>, segmented: bool, datagrams: &[(u32, &[u8])]) -> (Vec<SocketAddr>, Vec<u32>) {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let socket = ClientSocket::open(server.local_addr().expect("bound"), sources, 1 << 20).expect("loopback");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_socket_asks_from_many_addresses() {
+    fn one_socket_has_many_source_addresses() {
         let sources = Sources { first: "127.9.0.250".parse().expect("a literal"), count: 300 };
         let (peers, returned) =
             exchange(Some(sources), true, &[(0, b"one"), (7, b"two"), (7, b"six"), (299, b"three")]);
@@ -140,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_leave_in_segments_leaves_singly() {
+    fn rejected_segment_bursts_are_sent_as_single_datagrams() {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let socket = ClientSocket::open(server.local_addr().expect("bound"), None, 1 << 20).expect("loopback");
-        // Segments need checksums, so that the kernel refuses them.
+        // UDP_SEGMENT needs checksums, so the kernel rejects it.
         socket_options::set(&socket.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1, "SO_NO_CHECK")
             .expect("known to all kernels");
         let mut batch = SendBatch::new(8, 64, true);
@@ -162,9 +162,9 @@ mod tests {
         assert!(!batch.is_segmented());
     }
 
-    /// On loopback a segmented send reaches a socket with UDP_GRO in one piece.
+    /// On loopback a segment burst reaches a socket with UDP_GRO coalesced.
     #[test]
-    fn pieces_are_taken_apart() {
+    fn coalesced_datagrams_are_split() {
         let sources = Sources { first: "127.9.1.1".parse().expect("a literal"), count: 9 };
         for sources in [None, Some(sources)] {
             let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
@@ -182,19 +182,19 @@ mod tests {
                 batch.push(0, answer);
             }
             assert_eq!(batch.send(&answering), SendResult { datagrams: 4, refused: 0 });
-            let (mut batch, mut found, mut pieces) = (ReceiveBatch::new(8), Vec::new(), 0);
+            let (mut batch, mut found, mut buffers) = (ReceiveBatch::new(8), Vec::new(), 0);
             while found.len() < answers.len() {
                 let take = |answer: ReceivedDatagram<'_>| found.push((answer.bytes.to_vec(), answer.source));
-                pieces += batch.receive(&socket, take).expect("open");
+                buffers += batch.receive(&socket, take).expect("open");
             }
             let source = if sources.is_some() { 4 } else { 0 };
             assert_eq!(found, answers.map(|answer| (answer.to_vec(), Some(source))));
-            assert_eq!(pieces, 1, "the kernel left them together");
+            assert_eq!(buffers, 1, "coalesced by the kernel");
         }
     }
 
     #[test]
-    fn answers_from_others_have_no_source() {
+    fn datagrams_from_other_peers_have_no_source() {
         let (server, other) =
             (UdpSocket::bind("127.0.0.1:0").expect("loopback"), UdpSocket::bind("127.0.0.1:0").expect("loopback"));
         let sources = Sources { first: "127.9.0.1".parse().expect("a literal"), count: 1 };

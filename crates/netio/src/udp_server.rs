@@ -1,6 +1,6 @@
-//! UDP in batches: many datagrams a system call, received and answered in fixed buffers, without allocation.
+//! Batched UDP for servers: receives and answers many datagrams per system call (recvmmsg(2), sendmmsg(2)) in fixed buffers.
 //!
-//! One [`ServerBatch`] a thread: [`ServerBatch::receive`], then for each slot [`ServerBatch::slot`] and [`ServerBatch::set_reply`], then [`ServerBatch::send`].
+//! One [`ServerBatch`] per thread: [`ServerBatch::receive`], then for each slot [`ServerBatch::slot`] and [`ServerBatch::set_reply`], then [`ServerBatch::send`].
 
 mod pktinfo;
 
@@ -14,27 +14,27 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
-/// The longest datagram that is received whole, in octets; a longer one is flagged as truncated.
+/// The longest datagram received whole, in octets; longer ones are flagged as truncated.
 pub const REQUEST_LEN: usize = 2048;
-/// A cache line more than a power of two, so that the slots do not fight for the same cache sets.
+/// A cache line more than a power of two, so that slots do not map to the same cache sets.
 const REQUEST_STRIDE: usize = REQUEST_LEN + CACHE_LINE;
 const CACHE_LINE: usize = 64;
 
-/// How a socket is set up.
+/// The options of a server socket.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSocketOptions {
-    /// Whether further sockets may have the same address, the kernel spreading peers over them (SO_REUSEPORT).
+    /// SO_REUSEPORT: several sockets share the address, and the kernel distributes clients over them.
     pub reuse_port: bool,
-    /// Room for datagrams that wait to be received, in octets.
+    /// SO_RCVBUF, in octets.
     pub receive_buffer: usize,
-    /// Room for datagrams that wait to be sent, in octets.
+    /// SO_SNDBUF, in octets.
     pub send_buffer: usize,
-    /// How long [`ServerBatch::receive`] and [`ServerBatch::send`] block at most.
+    /// The longest time that [`ServerBatch::receive`] and [`ServerBatch::send`] block.
     pub wake_interval: Duration,
 }
 
 impl Default for ServerSocketOptions {
-    /// 8 MiB are some 10,000 datagrams: 10 ms at a million a second.
+    /// 8 MiB hold about 10,000 datagrams: 10 ms at a million per second.
     fn default() -> ServerSocketOptions {
         ServerSocketOptions {
             reuse_port: true,
@@ -45,14 +45,14 @@ impl Default for ServerSocketOptions {
     }
 }
 
-/// A bound UDP socket, set up for serving.
+/// A bound UDP socket of a server.
 pub struct ServerSocket {
     inner: UdpSocket,
     local: SocketAddr,
 }
 
 impl ServerSocket {
-    /// Binds a socket. Errors are those of the system calls; a failed option is named.
+    /// Binds a socket. Errors are those of the system calls and name the option that failed.
     pub fn bind(address: SocketAddr, options: &ServerSocketOptions) -> io::Result<ServerSocket> {
         let fd = socket_options::socket(address, libc::SOCK_DGRAM)?;
         if options.reuse_port {
@@ -60,8 +60,8 @@ impl ServerSocket {
         }
         socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
         socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
-        // OMIT: neither DF nor the path MTU. Anybody can forge the latter, and small fragments with it (RFC 9715);
-        // that answers need no fragments at all is up to their size.
+        // OMIT: no DF bit, and the path MTU is ignored, as a forged one would make the kernel send small fragments (RFC 9715).
+        // The response size limit avoids fragmentation.
         if address.is_ipv4() {
             socket_options::set(
                 &fd,
@@ -91,15 +91,15 @@ impl ServerSocket {
         Ok(ServerSocket { inner, local })
     }
 
-    /// Where it is bound, with the port the kernel chose if none was asked for.
+    /// The local address, with the port that the kernel chose if it was 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 }
 
-/// A socket with the buffers to receive and answer many datagrams per system call. Stays on the thread that made it.
+/// A socket with the buffers to receive and answer many datagrams per system call. Stays on the thread that created it.
 ///
-/// The headers point into the other vectors, which are therefore filled in [`ServerBatch::new`] and never resized.
+/// The headers point into the other vectors, which [`ServerBatch::new`] fills and nothing resizes.
 pub struct ServerBatch {
     socket: ServerSocket,
     reply_len: usize,
@@ -107,39 +107,39 @@ pub struct ServerBatch {
     /// Replies lie one behind the other, so that small ones touch little memory.
     replies: Vec<u8>,
     peers: Vec<RawAddress>,
-    /// Where datagrams came to; empty unless the socket is bound to a wildcard address.
+    /// The destination addresses of datagrams; empty unless the socket is bound to a wildcard address.
     controls: Vec<PktInfoControl>,
     incoming: Vec<libc::mmsghdr>,
     _incoming_parts: Vec<libc::iovec>,
     outgoing: Vec<libc::mmsghdr>,
     outgoing_parts: Vec<libc::iovec>,
-    /// How many datagrams the last `receive` got.
+    /// The number of datagrams in the batch.
     received: usize,
-    /// How many replies wait in `outgoing`.
+    /// The number of queued replies.
     queued: usize,
-    /// Where in `replies` the next one goes.
+    /// The offset in `replies` of the next one.
     reply_at: usize,
 }
 
-/// One received datagram and the room for its reply.
+/// A received datagram and the buffer for its reply.
 pub struct Slot<'a> {
     /// The datagram, up to [`REQUEST_LEN`] octets of it.
     pub request: &'a [u8],
-    /// Whether the datagram was longer than that.
+    /// Whether the datagram was longer.
     pub truncated: bool,
-    /// Room for the reply; what it holds before is unspecified.
+    /// The buffer for the reply; its initial contents are unspecified.
     pub reply: &'a mut [u8],
     peer: &'a RawAddress,
 }
 
 impl Slot<'_> {
-    /// Who sent it.
+    /// The sender.
     #[inline]
     pub fn peer(&self) -> SocketAddr {
         self.peer.socket_addr()
     }
 
-    /// Who sent it, without the port.
+    /// The sender's address without the port.
     #[inline]
     pub fn peer_ip(&self) -> IpAddr {
         self.peer.ip()
@@ -147,7 +147,7 @@ impl Slot<'_> {
 }
 
 impl ServerBatch {
-    /// Buffers for `slots` datagrams a call and replies of up to `reply_len` octets each.
+    /// A batch of up to `slots` datagrams, and replies of up to `reply_len` octets each.
     pub fn new(socket: ServerSocket, slots: usize, reply_len: usize) -> ServerBatch {
         let wildcard = socket.local.ip().is_unspecified();
         let mut batch = ServerBatch {
@@ -169,13 +169,13 @@ impl ServerBatch {
         batch
     }
 
-    /// Where the socket is bound.
+    /// The local address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.socket.local
     }
 
-    /// Points the headers at their buffers. What the kernel does not change is set here once and for all:
-    /// the length of a peer's address is the same for all peers of a socket.
+    /// Points the headers at their buffers and sets all fields that the kernel does not change. The length of the address is the
+    /// same for all peers of a socket.
     fn link(&mut self) {
         let name_len = RawAddress::len_for(self.socket.local);
         for slot in 0..self.incoming.len() {
@@ -198,14 +198,14 @@ impl ServerBatch {
         }
     }
 
-    /// Waits for datagrams and takes what is there, at most as many as there are slots.
+    /// Waits for datagrams and receives those that are available, at most one per slot.
     ///
-    /// Returns how many; 0 when none came within the wake interval or a signal arrived. Forgets replies that were not sent.
+    /// Returns their number; 0 after the wake interval or a signal. Drops replies that were not sent.
     pub fn receive(&mut self) -> io::Result<usize> {
         self.receive_with(libc::MSG_WAITFORONE)
     }
 
-    /// Takes the datagrams that are there already, at most as many as there are slots; returns how many.
+    /// Receives the datagrams that are available, at most one per slot, without waiting; returns their number.
     pub fn receive_ready(&mut self) -> io::Result<usize> {
         self.receive_with(libc::MSG_DONTWAIT)
     }
@@ -216,12 +216,12 @@ impl ServerBatch {
         }
         (self.received, self.queued, self.reply_at) = (0, 0, 0);
         let (fd, slots) = (self.socket.inner.as_raw_fd(), self.incoming.len() as libc::c_uint);
-        // SAFETY: `incoming` has `slots` headers; they point at buffers of the lengths they tell (`link`),
-        // which live as long as `self` and which nobody borrows during the call.
+        // SAFETY: `incoming` has `slots` headers, which point at buffers of the lengths they state (`link`); the buffers live as
+        // long as `self` and are not borrowed during the call.
         let result = unsafe { libc::recvmmsg(fd, self.incoming.as_mut_ptr(), slots, flags as _, ptr::null_mut()) };
         self.received = match usize::try_from(result) {
             Ok(count) => count,
-            Err(_) => passing(io::Error::last_os_error())?,
+            Err(_) => transient_as_zero(io::Error::last_os_error())?,
         };
         Ok(self.received)
     }
@@ -236,7 +236,7 @@ impl ServerBatch {
         request(&self.requests, index, &self.incoming[index])
     }
 
-    /// The datagram in a slot of the last [`ServerBatch::receive`] and the room for its reply.
+    /// The datagram in a slot of the last [`ServerBatch::receive`] and the buffer for its reply.
     ///
     /// # Panics
     /// When `index` is not below what `receive` returned.
@@ -252,10 +252,10 @@ impl ServerBatch {
         }
     }
 
-    /// Queues the first `len` octets of the reply written into the slot; once per slot at most, before the next slot is looked at.
+    /// Queues the first `len` octets of the slot's reply: at most once per slot, and before [`ServerBatch::slot`] of the next one.
     ///
     /// # Panics
-    /// When `index` is not below what `receive` returned, or `len` is more than the reply has room for.
+    /// When `index` is not below what `receive` returned, or `len` exceeds the reply buffer.
     #[inline]
     pub fn set_reply(&mut self, index: usize, len: usize) {
         assert!(index < self.received && self.queued < self.received && len <= self.reply_len);
@@ -266,7 +266,7 @@ impl ServerBatch {
         header.msg_name = (&raw mut self.peers[index]).cast();
         if let Some(control) = self.controls.get_mut(index) {
             let len = self.incoming[index].msg_hdr.msg_controllen;
-            control.forget_interface();
+            control.clear_interface();
             header.msg_control = (&raw mut *control).cast();
             header.msg_controllen = len;
         }
@@ -274,19 +274,19 @@ impl ServerBatch {
         self.queued += 1;
     }
 
-    /// Sends the queued replies, each from the address that the datagram came to; returns how many the kernel would not take.
+    /// Sends the queued replies, each from the destination address of its query; returns how many the kernel rejected.
     pub fn send(&mut self) -> usize {
         let (mut next, mut unsent) = (0, 0);
         while next < self.queued {
             match self.send_from(next) {
                 Ok(count) => next += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The buffer did not drain for a whole wake interval: waiting for each reply would stall the thread.
+                // The send buffer was full for a whole wake interval: waiting again for each reply would stall the thread.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     unsent += self.queued - next;
                     break;
                 }
-                // The error belongs to the first one; the others may well get through.
+                // The error concerns the first reply only.
                 Err(_) => {
                     next += 1;
                     unsent += 1;
@@ -300,21 +300,21 @@ impl ServerBatch {
     fn send_from(&mut self, first: usize) -> io::Result<usize> {
         let headers = &mut self.outgoing[first..self.queued];
         let (fd, count) = (self.socket.inner.as_raw_fd(), headers.len() as libc::c_uint);
-        // SAFETY: `headers` are `count` headers; `link` and `set_reply` pointed them at buffers of the lengths
-        // they tell, which live as long as `self`.
+        // SAFETY: `headers` are `count` headers; `link` and `set_reply` pointed them at buffers of the lengths they state, which
+        // live as long as `self`.
         let result = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, 0) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 }
 
-/// What was received into a slot, whose header tells its length.
+/// The datagram in a slot.
 #[inline]
 fn request<'a>(requests: &'a [u8], index: usize, header: &libc::mmsghdr) -> &'a [u8] {
     &requests[index * REQUEST_STRIDE..][..header.msg_len as usize]
 }
 
-/// No datagrams instead of an error where the error passes by itself.
-fn passing(error: io::Error) -> io::Result<usize> {
+/// 0 datagrams for transient errors.
+fn transient_as_zero(error: io::Error) -> io::Result<usize> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
         _ => Err(error),
@@ -344,7 +344,7 @@ mod tests {
         ServerBatch::new(socket, slots, 512)
     }
 
-    /// A client whose socket takes answers from `server` only.
+    /// A client that receives from `server` only.
     fn client(local: &str, server: SocketAddr) -> UdpSocket {
         let client = UdpSocket::bind(local).expect("loopback");
         client.connect(server).expect("loopback");
@@ -352,7 +352,7 @@ mod tests {
         client
     }
 
-    /// Receives until `wanted` datagrams were answered with their own octets reversed, except those that begin with `-`.
+    /// Receives `wanted` datagrams and replies with their octets reversed, except to those that start with `-`.
     fn serve(batch: &mut ServerBatch, wanted: usize) {
         let mut seen = 0;
         while seen < wanted {
@@ -371,9 +371,9 @@ mod tests {
         }
     }
 
-    fn exchange(listen: &str, local: &str, ask: &str) {
+    fn exchange(listen: &str, local: &str, server: &str) {
         let mut batch = batch(listen, 8);
-        let mut server: SocketAddr = ask.parse().expect("a literal");
+        let mut server: SocketAddr = server.parse().expect("a literal");
         server.set_port(batch.local_addr().port());
         let client = client(local, server);
         for text in [&b"one"[..], b"-", b"three"] {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_leave_from_the_address_the_query_came_to() {
+    fn replies_come_from_the_destination_address_of_the_query() {
         exchange("0.0.0.0:0", "127.0.0.1:0", "127.0.0.7:0");
         if !without_v6() {
             exchange("[::]:0", "[::1]:0", "[::1]:0");
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_keeps_every_peer_and_its_answer_apart() {
+    fn a_full_batch_sends_each_peer_its_reply() {
         let mut batch = batch("127.0.0.1:0", 16);
         let server = batch.local_addr();
         let clients: Vec<UdpSocket> = (0..40).map(|_| client("127.0.0.1:0", server)).collect();
@@ -444,14 +444,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_with_the_wake_interval() {
+    fn receive_returns_after_the_wake_interval() {
         let mut batch = batch("127.0.0.1:0", 4);
         assert_eq!(batch.receive().expect("a time-out is no error"), 0);
         assert_eq!(batch.receive_ready().expect("nothing there is no error"), 0);
     }
 
     #[test]
-    fn a_reply_that_cannot_be_sent_costs_no_other() {
+    fn a_rejected_reply_does_not_affect_others() {
         let mut batch = batch("127.0.0.1:0", 4);
         let client = client("127.0.0.1:0", batch.local_addr());
         for text in [b"a", b"b"] {
@@ -461,7 +461,7 @@ mod tests {
             batch.receive().expect("an open socket");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Port 0 cannot be sent to.
+        // Sending to port 0 fails.
         batch.peers[0] = RawAddress::from(SocketAddr::from(([127, 0, 0, 1], 0)));
         for index in 0..2 {
             batch.slot(index).reply[0] = b'0' + index as u8;
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_share_an_address_only_when_asked_to() {
+    fn sockets_share_an_address_only_with_reuse_port() {
         let shared = ServerSocket::bind("127.0.0.1:0".parse().expect("a literal"), &options()).expect("loopback");
         assert!(ServerSocket::bind(shared.local_addr(), &options()).is_ok());
         let alone = ServerSocket::bind(shared.local_addr(), &ServerSocketOptions { reuse_port: false, ..options() });

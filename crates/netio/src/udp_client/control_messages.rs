@@ -1,9 +1,10 @@
-//! What is told to the kernel beside a datagram, and by it: control messages as cmsg(3) lays them out.
+//! Control messages of client datagrams in the layout of cmsg(3): segment length (UDP_SEGMENT, UDP_GRO in udp(7)) and local address
+//! (IP_PKTINFO in ip(7), IPV6_PKTINFO in RFC 3542 6.2).
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Room for a segment length and an address with its interface.
+/// The size of a segment length and an address with its interface.
 pub(super) const CONTROL_LEN: usize = 64;
 const HEAD: usize = mem::size_of::<libc::cmsghdr>();
 
@@ -11,12 +12,12 @@ const HEAD: usize = mem::size_of::<libc::cmsghdr>();
 #[repr(C, align(8))]
 pub(super) struct ControlMessages(pub(super) [u8; CONTROL_LEN]);
 
-/// What the kernel told with received octets.
+/// The control messages of a received buffer.
 #[derive(Default)]
 pub(super) struct ReceivedControl {
-    /// The local address that they came to.
+    /// The destination address.
     pub(super) destination: Option<IpAddr>,
-    /// How long each datagram is, but the last, where there are several (UDP_GRO).
+    /// The length of each datagram but the last, if several were coalesced (UDP_GRO).
     pub(super) segment_len: Option<usize>,
 }
 
@@ -25,7 +26,7 @@ impl ControlMessages {
         ControlMessages([0; CONTROL_LEN])
     }
 
-    /// Writes the control messages that are wanted; returns how many octets they take.
+    /// Writes the requested control messages; returns their length.
     pub(super) fn fill(&mut self, segment_len: Option<u16>, source: Option<IpAddr>) -> usize {
         let mut len = 0;
         if let Some(segment_len) = segment_len {
@@ -59,27 +60,28 @@ impl ControlMessages {
 
     /// Reads the messages in the first `len` octets.
     pub(super) fn read(&self, len: usize) -> ReceivedControl {
-        let (mut told, mut rest) = (ReceivedControl::default(), &self.0[..len.min(CONTROL_LEN)]);
+        let (mut received, mut rest) = (ReceivedControl::default(), &self.0[..len.min(CONTROL_LEN)]);
         while let Some((head, _)) = rest.split_at_checked(HEAD) {
-            let message_len = usize::from_ne_bytes(*head.first_chunk().expect("a head is longer")).max(HEAD);
+            let message_len = usize::from_ne_bytes(*head.first_chunk().expect("a header is longer")).max(HEAD);
             let Some(data) = rest.get(HEAD..message_len) else { break };
-            let number = |at: usize| libc::c_int::from_ne_bytes(*head[at..].first_chunk().expect("inside the head"));
+            let number = |at: usize| libc::c_int::from_ne_bytes(*head[at..].first_chunk().expect("inside the header"));
             match (number(8), number(12)) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    told.destination = data.get(8..).and_then(<[u8]>::first_chunk).map(|ip| Ipv4Addr::from(*ip).into());
+                    received.destination =
+                        data.get(8..).and_then(<[u8]>::first_chunk).map(|ip| Ipv4Addr::from(*ip).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    told.destination = data.first_chunk::<16>().map(|ip| Ipv6Addr::from(*ip).into());
+                    received.destination = data.first_chunk::<16>().map(|ip| Ipv6Addr::from(*ip).into());
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let segment_len = data.first_chunk().map(|len| libc::c_int::from_ne_bytes(*len));
-                    told.segment_len = segment_len.and_then(|len| usize::try_from(len).ok()).filter(|&len| len > 0);
+                    received.segment_len = segment_len.and_then(|len| usize::try_from(len).ok()).filter(|&len| len > 0);
                 }
                 _ => {}
             }
             rest = rest.get(message_len.next_multiple_of(8)..).unwrap_or_default();
         }
-        told
+        received
     }
 }
 

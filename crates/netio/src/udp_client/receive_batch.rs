@@ -1,4 +1,4 @@
-//! Receiving answers.
+//! Receiving batches of responses (recvmmsg(2)).
 
 use super::ClientSocket;
 use super::control_messages::{CONTROL_LEN, ControlMessages, ReceivedControl};
@@ -8,15 +8,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// Room for what comes in one piece: as much as the kernel joins, and the longest datagram there is.
-const PIECE_LEN: usize = 1 << 16;
-/// A cache line more than a power of two, so that the slots do not fight for the same cache sets.
-const STRIDE: usize = PIECE_LEN + 64;
+/// The size of a buffer: the most that UDP_GRO coalesces, and the longest datagram.
+const BUFFER_LEN: usize = 1 << 16;
+/// A cache line more than a power of two, so that buffers do not map to the same cache sets.
+const STRIDE: usize = BUFFER_LEN + 64;
 
-/// Datagrams that were received, from one socket at a time. Of those that came in a row from one peer with one length the
-/// kernel may make one piece (UDP_GRO), which is taken apart here.
+/// Buffers for datagrams received from one socket at a time. The kernel may coalesce consecutive datagrams of one peer and length
+/// (UDP_GRO); they are split here.
 ///
-/// The headers point into the other vectors, which are filled in [`ReceiveBatch::new`] and never resized.
+/// The headers point into the other vectors, which [`ReceiveBatch::new`] fills and nothing resizes.
 pub struct ReceiveBatch {
     bytes: Vec<u8>,
     peers: Vec<RawAddress>,
@@ -30,21 +30,21 @@ unsafe impl Send for ReceiveBatch {}
 
 /// One received datagram.
 pub struct ReceivedDatagram<'a> {
-    /// Its octets.
+    /// The payload.
     pub bytes: &'a [u8],
-    /// The index of the source that it came to; `None` when it did not come from the server, or came to another address.
+    /// The index of the source address that it was sent to; `None` if that is no source address, or the sender is not the server.
     pub source: Option<u32>,
 }
 
 impl ReceiveBatch {
-    /// Room for `slots` pieces a call: 64 KiB each, of which only those pages take memory that were written to.
+    /// `slots` buffers of 64 KiB each, of which only the pages written to take memory.
     pub fn new(slots: usize) -> ReceiveBatch {
         let mut batch = ReceiveBatch {
             bytes: vec![0; slots * STRIDE],
             peers: vec![RawAddress::unspecified(); slots],
             controls: vec![ControlMessages::empty(); slots],
             headers: vec![empty_header(); slots],
-            _parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: PIECE_LEN }; slots],
+            _parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: BUFFER_LEN }; slots],
         };
         for slot in 0..slots {
             let part = &mut batch._parts[slot];
@@ -58,8 +58,8 @@ impl ReceiveBatch {
         batch
     }
 
-    /// Takes what is there, at most as many pieces as there are slots, and gives each datagram to `take`; returns how many
-    /// pieces there were.
+    /// Receives what is available, at most one buffer per slot, and passes each datagram to `take`; returns the number of buffers
+    /// received.
     pub fn receive(&mut self, socket: &ClientSocket, mut take: impl FnMut(ReceivedDatagram<'_>)) -> io::Result<usize> {
         let name_len = if socket.sources.is_some() { RawAddress::len_for(socket.server) } else { 0 };
         for header in &mut self.headers {
@@ -68,8 +68,8 @@ impl ReceiveBatch {
         }
         let slots = self.headers.len() as libc::c_uint;
         let (fd, flags) = (socket.fd.as_raw_fd(), libc::MSG_DONTWAIT as _);
-        // SAFETY: `headers` has `slots` headers; `new` pointed them at buffers that have at least the lengths told and live
-        // as long as `self`; nobody borrows them during the call.
+        // SAFETY: `headers` has `slots` headers; `new` pointed them at buffers of at least the lengths they state, which live
+        // as long as `self` and are not borrowed during the call.
         let result = unsafe { libc::recvmmsg(fd, self.headers.as_mut_ptr(), slots, flags, ptr::null_mut()) };
         let count = match usize::try_from(result) {
             Ok(count) => count,
@@ -83,19 +83,19 @@ impl ReceiveBatch {
             }
         };
         for index in 0..count {
-            self.take_apart(index, socket, &mut take);
+            self.split(index, socket, &mut take);
         }
         Ok(count)
     }
 
     #[inline]
-    fn take_apart(&self, index: usize, socket: &ClientSocket, take: &mut impl FnMut(ReceivedDatagram<'_>)) {
+    fn split(&self, index: usize, socket: &ClientSocket, take: &mut impl FnMut(ReceivedDatagram<'_>)) {
         let header = &self.headers[index];
         let bytes = &self.bytes[index * STRIDE..][..header.msg_len as usize];
         let controls_len = header.msg_hdr.msg_controllen;
         let ReceivedControl { destination, segment_len } = self.controls[index].read(controls_len);
         let source = match socket.sources {
-            // The kernel lets nothing through to a connected socket but what its server sends.
+            // A connected socket only receives from its server.
             None => Some(0),
             Some(sources) if self.peers[index].socket_addr() == socket.server => {
                 destination.and_then(|ip| sources.index_of(ip))

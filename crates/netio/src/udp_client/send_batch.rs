@@ -1,4 +1,4 @@
-//! Sending queries.
+//! Sending batches of queries (sendmmsg(2)), with generic segmentation offload (UDP_SEGMENT in udp(7)).
 
 use super::ClientSocket;
 use super::control_messages::ControlMessages;
@@ -8,18 +8,18 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// The kernel's limit of datagrams in one segmented send (UDP_MAX_SEGMENTS was 64 before Linux 6.9).
+/// The kernel's limit of datagrams per segment burst (UDP_MAX_SEGMENTS was 64 before Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
-/// The kernel's limit of octets in one segmented send, with room for the headers.
+/// Below the kernel's limit of octets per segment burst, which includes the headers.
 const MAX_SEGMENTED_LEN: usize = 60_000;
 
-/// Datagrams on their way to one socket. Neighbours of the same length and source, and a shorter one behind them, leave as
-/// one segmented send (UDP_SEGMENT), if that is wanted, until the kernel refuses one.
+/// Datagrams queued for one socket. If segmentation is enabled, consecutive datagrams of the same length and source, and a shorter one
+/// after them, form a segment burst (UDP_SEGMENT); the first burst that the kernel rejects disables segmentation.
 ///
-/// The headers point into the other vectors, which are filled in [`SendBatch::new`] and never resized.
+/// The headers point into the other vectors, which [`SendBatch::new`] fills and nothing resizes.
 pub struct SendBatch {
     bytes: Vec<u8>,
-    /// Where in `bytes` the next datagram goes.
+    /// The offset in `bytes` of the next datagram.
     at: usize,
     sends: Vec<SegmentBurst>,
     headers: Vec<libc::mmsghdr>,
@@ -30,10 +30,10 @@ pub struct SendBatch {
     datagrams: usize,
 }
 
-// SAFETY: the pointers lead into vectors that `self` owns, which move with it and are touched by nobody else.
+// SAFETY: the pointers point into vectors that `self` owns, which move with it and are accessed by nothing else.
 unsafe impl Send for SendBatch {}
 
-/// One send: one datagram, or several that the kernel cuts apart.
+/// One message of sendmmsg(2): one datagram, or several that the kernel splits.
 #[derive(Clone, Copy)]
 struct SegmentBurst {
     start: usize,
@@ -43,17 +43,17 @@ struct SegmentBurst {
     source: u32,
 }
 
-/// What came of [`SendBatch::send`].
+/// The result of [`SendBatch::send`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendResult {
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub datagrams: usize,
-    /// Datagrams that it did not take.
+    /// Datagrams that the kernel rejected.
     pub refused: usize,
 }
 
 impl SendBatch {
-    /// Room for `slots` datagrams of up to `datagram_len` octets.
+    /// A batch of up to `slots` datagrams of up to `datagram_len` octets.
     pub fn new(slots: usize, datagram_len: usize, segmented: bool) -> SendBatch {
         SendBatch {
             bytes: vec![0; slots * datagram_len],
@@ -68,20 +68,20 @@ impl SendBatch {
         }
     }
 
-    /// Whether neighbours leave together: wanted, and not refused so far.
+    /// Whether segmentation is enabled and was not rejected so far.
     pub fn is_segmented(&self) -> bool {
         self.segmented
     }
 
-    /// Whether there is no room for a further datagram of `len` octets.
+    /// Whether another datagram of `len` octets does not fit.
     pub fn is_full(&self, len: usize) -> bool {
         self.datagrams == self.headers.len() || self.at + len > self.bytes.len()
     }
 
-    /// Queues a datagram from the source of that index (0 without sources) and returns it, to be changed before it leaves.
+    /// Queues a datagram from the source address of that index (0 without sources) and returns its octets, which may still be changed.
     ///
     /// # Panics
-    /// When [`SendBatch::is_full`].
+    /// If [`SendBatch::is_full`].
     #[inline]
     pub fn push(&mut self, source: u32, datagram: &[u8]) -> &mut [u8] {
         let (start, len) = (self.at, datagram.len());
@@ -99,7 +99,7 @@ impl SendBatch {
         bytes
     }
 
-    /// Sends what is queued, all of it by the one socket; blocks while the kernel's buffer is full.
+    /// Sends all queued datagrams through one socket; blocks while the kernel's send buffer is full.
     pub fn send(&mut self, socket: &ClientSocket) -> SendResult {
         self.link(socket);
         let (mut next, mut refused, mut tries) = (0, 0, 0);
@@ -109,12 +109,12 @@ impl SendBatch {
                     next += count;
                     tries = 0;
                 }
-                // A connected socket tells of an earlier datagram that found no server: the same call again goes through.
+                // A connected socket reports that an earlier datagram was refused (ICMP): retry.
                 Err(error) if tries < 2 && is_transient(&error) => tries += 1,
-                // udp(7): no checksum offload on the way, or a path too narrow for the segments. One by one they may pass.
+                // udp(7): no checksum offload on the route, or the path MTU is smaller than the segments. Single datagrams may pass.
                 Err(_) if self.sends[next].count > 1 => {
                     self.segmented = false;
-                    self.sends = self.sends[next..].iter().flat_map(SegmentBurst::singly).collect();
+                    self.sends = self.sends[next..].iter().flat_map(SegmentBurst::split).collect();
                     next = 0;
                     self.link(socket);
                 }
@@ -156,7 +156,7 @@ impl SendBatch {
     fn send_from(&mut self, first: usize, socket: &ClientSocket) -> io::Result<usize> {
         let headers = &mut self.headers[first..self.sends.len()];
         let count = headers.len() as libc::c_uint;
-        // SAFETY: `headers` are `count` headers; `link` pointed them at buffers of the lengths they tell, which live as
+        // SAFETY: `headers` are `count` headers; `link` pointed them at buffers of the lengths they state, which live as
         // long as `self`.
         let result = unsafe { libc::sendmmsg(socket.fd.as_raw_fd(), headers.as_mut_ptr(), count, 0) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -164,7 +164,7 @@ impl SendBatch {
 }
 
 impl SegmentBurst {
-    /// udp(7), UDP_SEGMENT: all datagrams of a send are equally long, but the last may be shorter.
+    /// udp(7), UDP_SEGMENT: all datagrams of a burst have the same length, except that the last may be shorter.
     fn can_take(&self, len: usize, source: u32) -> bool {
         len <= self.datagram_len
             && self.len == self.count * self.datagram_len
@@ -173,8 +173,8 @@ impl SegmentBurst {
             && self.len + len <= MAX_SEGMENTED_LEN
     }
 
-    /// The same datagrams, each for itself.
-    fn singly(&self) -> impl Iterator<Item = SegmentBurst> + use<> {
+    /// The same datagrams as single ones.
+    fn split(&self) -> impl Iterator<Item = SegmentBurst> + use<> {
         let (whole, source) = (*self, self.source);
         (0..whole.count).map(move |index| {
             let start = whole.start + index * whole.datagram_len;

@@ -1,9 +1,9 @@
-//! The control message of a datagram: where it came to, so that the reply goes out from there.
+//! The destination address of a datagram (IP_PKTINFO in ip(7), IPV6_PKTINFO in RFC 3542 6.2), used as the source of its reply.
 
 use std::mem;
 use std::net::Ipv6Addr;
 
-/// Room for one control message: the local address of a datagram (RFC 3542 6.2, ip(7)).
+/// A control message (cmsg(3)) with the local address of a datagram.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct PktInfoControl {
@@ -20,7 +20,7 @@ union PacketInfo {
 
 // SAFETY: only computes a size.
 const _: () =
-    assert!(mem::size_of::<PktInfoControl>() == unsafe { libc::CMSG_SPACE(20) } as usize, "as cmsg(3) lays it out");
+    assert!(mem::size_of::<PktInfoControl>() == unsafe { libc::CMSG_SPACE(20) } as usize, "the layout of cmsg(3)");
 
 impl PktInfoControl {
     pub(super) fn empty() -> PktInfoControl {
@@ -28,11 +28,11 @@ impl PktInfoControl {
         unsafe { mem::zeroed() }
     }
 
-    /// Takes out the interface and leaves the address, so that the reply goes out from where the datagram came to but by
-    /// the route the kernel has. A link-local address means nothing without its interface and keeps it.
+    /// Clears the interface, so that the kernel routes the reply, and keeps the source address. A link-local address keeps its
+    /// interface, as it is meaningless without.
     #[inline]
-    pub(super) fn forget_interface(&mut self) {
-        // SAFETY: the header tells which member the kernel wrote; every bit pattern is a value of each.
+    pub(super) fn clear_interface(&mut self) {
+        // SAFETY: the header says which member the kernel wrote; every bit pattern is valid for each.
         unsafe {
             match (self.header.cmsg_level, self.header.cmsg_type) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => self.data.v4.ipi_ifindex = 0,
