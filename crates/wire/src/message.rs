@@ -1,9 +1,7 @@
-//! Whole messages that own their data: for tests, clients and tools.
-//!
-//! The server's hot path has a reader and a writer of its own; nothing here is called per query served.
+//! Messages as owned structures, for tests, clients and tools. The server's hot path reads and writes messages in place instead.
 
 mod codes;
-mod read;
+mod parse;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -12,16 +10,16 @@ pub use codes::{Opcode, Rcode};
 
 use crate::{Class, Name, Rtype};
 
-/// A message (RFC 1035 4.1) with its EDNS (RFC 6891) taken out of the additional section.
+/// A message (RFC 1035 4.1). Its OPT record is in `edns`, not in the additional section.
 ///
-/// [`Message::parse`] reads one, [`Message::to_wire`] writes one; a query is made with [`Message::query`].
+/// See [`Message::parse`], [`Message::to_wire`] and [`Message::query`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Chosen by whoever asks, repeated by whoever answers.
+    /// The message ID; a response repeats that of its query.
     pub id: u16,
-    /// The kind of query; 4 bits.
+    /// The opcode; 4 bits.
     pub opcode: Opcode,
-    /// The bits of the header.
+    /// The header flags.
     pub flags: Flags,
     /// The response code: 12 bits with EDNS, 4 without.
     pub rcode: Rcode,
@@ -33,7 +31,7 @@ pub struct Message {
     pub authority: Vec<Record>,
     /// The additional section without its OPT record.
     pub additional: Vec<Record>,
-    /// What the OPT record says, if there is one.
+    /// The OPT record, if there is one.
     pub edns: Option<Edns>,
 }
 
@@ -46,7 +44,7 @@ pub struct Flags {
     pub truncated: bool,
     pub recursion_desired: bool,
     pub recursion_available: bool,
-    /// The one bit without a meaning, Z.
+    /// The reserved bit Z.
     pub reserved: bool,
     pub authentic_data: bool,
     pub checking_disabled: bool,
@@ -55,15 +53,15 @@ pub struct Flags {
 /// One entry of the question section (RFC 1035 4.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The name asked for.
+    /// QNAME.
     pub name: Name,
-    /// The type asked for.
+    /// QTYPE.
     pub qtype: Rtype,
-    /// The class asked for.
+    /// QCLASS.
     pub qclass: Class,
 }
 
-/// A record of a message (RFC 1035 4.1.3).
+/// A resource record (RFC 1035 4.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The owner name.
@@ -74,22 +72,22 @@ pub struct Record {
     pub class: Class,
     /// The time to live, in seconds.
     pub ttl: u32,
-    /// The RDATA with all its names uncompressed.
+    /// The RDATA, with uncompressed names.
     pub rdata: Vec<u8>,
 }
 
-/// What an OPT record says (RFC 6891 6.1), but for the upper bits of the response code, which [`Message::rcode`] has.
+/// The contents of an OPT record (RFC 6891 6.1), except the upper RCODE bits, which are in [`Message::rcode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edns {
-    /// The largest datagram that the sender takes, in octets.
+    /// The requestor's UDP payload size, in octets.
     pub payload: u16,
-    /// The version; 0 is the only one.
+    /// The EDNS version; only 0 is defined.
     pub version: u8,
     /// DO: the sender wants DNSSEC records (RFC 3225).
     pub dnssec_ok: bool,
-    /// The 15 flag bits without a meaning.
+    /// The 15 reserved flag bits.
     pub reserved: u16,
-    /// The options in their order.
+    /// The options, in order.
     pub options: Vec<EdnsOption>,
 }
 
@@ -102,43 +100,43 @@ impl Default for Edns {
 /// An EDNS option (RFC 6891 6.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdnsOption {
-    /// Its code.
+    /// The option code.
     pub code: u16,
-    /// Its data, as it stands on the wire.
+    /// The option data, in wire form.
     pub data: Vec<u8>,
 }
 
-/// Why bytes are no message.
+/// Why octets are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// The bytes end within the message.
+    /// The message is incomplete.
     #[error("the message ends too early")]
     Short,
-    /// Bytes are left behind the last record.
-    #[error("bytes are left behind the last record")]
+    /// Octets follow the last record.
+    #[error("octets follow the last record")]
     Trailing,
-    /// A label that is neither a length up to 63 nor a pointer (RFC 1035 4.1.4).
-    #[error("a label has a type that does not exist")]
+    /// A label that is neither at most 63 octets long nor a pointer (RFC 1035 4.1.4).
+    #[error("a label has an unknown type")]
     LabelType,
     /// A name of more than 255 octets (RFC 1035 2.3.4).
     #[error("a name is longer than 255 octets")]
     LongName,
-    /// A compression pointer to itself, forwards, into the header, or one too many (RFC 1035 4.1.4).
+    /// A compression pointer to itself, forwards or into the header, or too many pointers (RFC 1035 4.1.4).
     #[error("a compression pointer does not point to an earlier name")]
     Pointer,
     /// RDATA that is too short or too long for its type.
     #[error("the RDATA of a record of type {0} does not fit its type")]
     Rdata(Rtype),
-    /// A second OPT record, or one with a wrong owner, in a wrong section or with broken options (RFC 6891 6.1.1).
-    #[error("the OPT record is misplaced or broken")]
+    /// A second OPT record, or one with a wrong owner, in a wrong section or with malformed options (RFC 6891 6.1.1).
+    #[error("the OPT record is misplaced or malformed")]
     Opt,
 }
 
-/// DO among the flags of an OPT record (RFC 3225 3).
+/// The DO flag of an OPT record (RFC 3225 3).
 const DNSSEC_OK: u16 = 0x8000;
 
 impl Flags {
-    /// The flags in the second 16 bits of a header.
+    /// The flags from the second 16 bits of a header.
     fn from_bits(bits: u16) -> Flags {
         let bit = |position: u16| bits >> position & 1 == 1;
         Flags {
@@ -153,7 +151,7 @@ impl Flags {
         }
     }
 
-    /// The flags as they stand in the second 16 bits of a header.
+    /// The flags as in the second 16 bits of a header.
     fn bits(self) -> u16 {
         u16::from(self.response) << 15
             | u16::from(self.authoritative) << 10

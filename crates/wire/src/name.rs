@@ -1,23 +1,23 @@
-//! Domain names in uncompressed wire form: owned [`Name`], borrowed [`NameRef`], and their text form.
+//! Domain names in uncompressed wire form, owned ([`Name`]) and borrowed ([`NameRef`]), their text form and canonical order.
 //!
-//! Comparison ignores ASCII case (RFC 4343); the bytes keep the case they came with.
+//! Comparison ignores ASCII case (RFC 4343); the octets keep their original case.
 
 use std::fmt;
 
 use crate::{MAX_LABEL_LEN, MAX_NAME_LEN};
 
-/// An absolute name that owns its bytes: length-prefixed labels, ending in the root label.
+/// An absolute name, owned: length-prefixed labels up to the root label.
 #[derive(Clone)]
 pub struct Name(Box<[u8]>);
 
-/// An absolute name borrowed from somewhere: length-prefixed labels, ending in the root label.
+/// An absolute name, borrowed: length-prefixed labels up to the root label.
 #[derive(Clone, Copy)]
 pub struct NameRef<'a>(&'a [u8]);
 
-/// Why bytes or text are no name.
+/// Why octets or text are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The wire form ends within the name.
+    /// The wire form is incomplete.
     #[error("the name ends too early")]
     Short,
     /// A label of more than 63 octets (RFC 1035 2.3.4).
@@ -32,7 +32,7 @@ pub enum NameError {
     /// A backslash that is followed by neither one character nor three digits up to 255 (RFC 1035 5.1).
     #[error("a backslash must be followed by one character or by three digits up to 255")]
     BadEscape,
-    /// A relative name where there is no origin to complete it.
+    /// A relative name without an origin.
     #[error("the name is relative and there is no origin; end it in a dot")]
     Relative,
 }
@@ -45,19 +45,19 @@ impl Name {
         Name(Box::new([0]))
     }
 
-    /// Reads a name that starts at the beginning of `bytes`, uncompressed; bytes behind it are left alone.
+    /// The uncompressed name at the start of `bytes`.
     pub fn from_wire(bytes: &[u8]) -> Result<Name, NameError> {
         NameRef::from_wire(bytes).map(NameRef::to_owned)
     }
 
-    /// Reads the text form (RFC 1035 5.1); `@` and relative names are completed by `origin`.
+    /// Parses the text form (RFC 1035 5.1); `origin` completes relative names and replaces `@`.
     pub fn from_text(text: &[u8], origin: Option<NameRef<'_>>) -> Result<Name, NameError> {
         let mut wire = [0; MAX_NAME_LEN];
         let len = parse_text(text, origin, &mut wire)?;
         Ok(Name(wire[..len].into()))
     }
 
-    /// The name borrowed.
+    /// Borrows the name.
     pub fn as_ref(&self) -> NameRef<'_> {
         NameRef(&self.0)
     }
@@ -69,7 +69,7 @@ impl Name {
 
     /// The name in lower case.
     pub fn to_lowercase(&self) -> Name {
-        // Length octets are at most 63, so lower-casing leaves them alone ('A' is 65).
+        // Length octets are at most 63, so lower-casing does not change them ('A' is 65).
         Name(self.0.to_ascii_lowercase().into())
     }
 }
@@ -77,7 +77,7 @@ impl Name {
 impl std::str::FromStr for Name {
     type Err = NameError;
 
-    /// The text form; a missing final dot is forgiven.
+    /// Parses the text form; the final dot is optional.
     fn from_str(text: &str) -> Result<Name, NameError> {
         Name::from_text(text.as_bytes(), Some(NameRef::ROOT))
     }
@@ -128,7 +128,7 @@ impl<'a> NameRef<'a> {
     /// The root name.
     pub const ROOT: NameRef<'static> = NameRef(&[0]);
 
-    /// Takes the name at the beginning of `bytes`, uncompressed; bytes behind it are left alone.
+    /// The uncompressed name at the start of `bytes`.
     pub fn from_wire(bytes: &'a [u8]) -> Result<NameRef<'a>, NameError> {
         let mut at = 0;
         loop {
@@ -151,7 +151,7 @@ impl<'a> NameRef<'a> {
         self.0
     }
 
-    /// A copy that owns its bytes.
+    /// An owned copy.
     pub fn to_owned(self) -> Name {
         Name(self.0.into())
     }
@@ -161,7 +161,7 @@ impl<'a> NameRef<'a> {
         Labels(self.0)
     }
 
-    /// How many labels the name has, without the root label.
+    /// The number of labels, without the root label.
     pub fn label_count(self) -> usize {
         self.labels().count()
     }
@@ -184,7 +184,7 @@ impl<'a> NameRef<'a> {
         self.0.starts_with(b"\x01*")
     }
 
-    /// Whether this name is `ancestor` or stands below it.
+    /// Whether this name is `ancestor` or below it.
     pub fn is_at_or_below(self, ancestor: NameRef<'_>) -> bool {
         let mut name = self;
         while name.0.len() > ancestor.0.len() {
@@ -198,7 +198,7 @@ impl<'a> NameRef<'a> {
 
     /// Canonical DNS name order (RFC 4034 6.1).
     pub fn canonical_cmp(self, other: NameRef<'_>) -> std::cmp::Ordering {
-        // Siblings are what is mostly compared: the names in one RRset.
+        // Fast path for siblings, the most common case: the names in one RRset.
         if let (Some(parent), Some(others)) = (self.parent(), other.parent())
             && parent.0 == others.0
         {
@@ -305,7 +305,7 @@ impl<'a> Iterator for Labels<'a> {
 
 //----------- in messages ------------------------------------------------------
 
-/// Where the name at `start` of a message ends. Pointers are not followed, but must lead back (RFC 1035 4.1.4).
+/// The end of the name at `start` of a message. Pointers are not followed, but must point backwards (RFC 1035 4.1.4).
 #[inline]
 pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
@@ -324,9 +324,9 @@ pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
 
 //----------- text -------------------------------------------------------------
 
-/// Writes the wire form of the text name into `out` and returns its length.
+/// Writes the wire form of a name in text form into `out` and returns its length.
 ///
-/// `@` alone is the origin; a name without a final dot is completed by it (RFC 1035 5.1).
+/// The origin completes names without a final dot, and `@` stands for it (RFC 1035 5.1).
 pub fn parse_text(text: &[u8], origin: Option<NameRef<'_>>, out: &mut [u8; MAX_NAME_LEN]) -> Result<usize, NameError> {
     if text == b"." {
         out[0] = 0;
@@ -350,7 +350,7 @@ pub fn parse_text(text: &[u8], origin: Option<NameRef<'_>>, out: &mut [u8; MAX_N
     wire.finish(origin.ok_or(NameError::Relative)?)
 }
 
-/// The byte that an escape stands for, after its backslash: `\X` or `\DDD` (RFC 1035 5.1).
+/// Decodes an escape after its backslash: `X` or `DDD` (RFC 1035 5.1).
 pub fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
     let first = bytes.next().ok_or(NameError::BadEscape)?;
     if !first.is_ascii_digit() {
@@ -366,7 +366,7 @@ pub fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
     u8::try_from(value).map_err(|_| NameError::BadEscape)
 }
 
-/// A name being written: the open label starts at `start`, its next byte goes to `at`.
+/// A name being written: the current label starts at `start`, and its next octet goes to `at`.
 struct TextName<'o> {
     out: &'o mut [u8; MAX_NAME_LEN],
     start: usize,
@@ -378,7 +378,7 @@ impl TextName<'_> {
         if self.at - self.start > MAX_LABEL_LEN {
             return Err(NameError::LongLabel);
         }
-        // One octet must stay free for the root label.
+        // One octet is reserved for the root label.
         if self.at + 1 >= MAX_NAME_LEN {
             return Err(NameError::LongName);
         }
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn wire_is_checked() {
+    fn malformed_wire_form_is_refused() {
         assert_eq!(Name::from_wire(b"\x01a\x00rest"), Ok(name("a.")));
         assert_eq!(Name::from_wire(b"\x01a"), Err(NameError::Short));
         assert_eq!(Name::from_wire(b"\xc0\x0c"), Err(NameError::LongLabel));

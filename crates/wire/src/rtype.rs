@@ -1,14 +1,15 @@
-//! RR types and classes: numbers, mnemonics, and the table that says what the RDATA of each type consists of.
+//! RR types and classes: numbers, mnemonics, and the RDATA fields of each type.
 //!
-//! The table follows the IANA registry "Domain Name System (DNS) Parameters", and has ALIAS, which several servers share.
-//! A type without an entry is unknown in the sense of RFC 3597. So are types of drafts to which IANA has not assigned a
-//! code yet, such as DELEG (61440) and DELEGPARAM (65433).
+//! The table has the types of the IANA registry "Domain Name System (DNS) Parameters", and ALIAS, which several servers support. All
+//! other types are unknown in the sense of RFC 3597, such as the drafts DELEG (61440) and DELEGPARAM (65433).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::rdata::Form::*;
-use crate::rdata::{ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, Part, SSHFP_DIGESTS, ZONEMD_DIGESTS};
+use crate::rdata::{
+    ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, RdataField, SSHFP_DIGESTS, ZONEMD_DIGESTS,
+};
 
 /// An RR type or query type (RFC 1035 3.2.2, 3.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,18 +19,18 @@ pub struct Rtype(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u16);
 
-/// What the registry says about a type.
+/// The table entry of a type.
 #[derive(Debug)]
 pub struct RtypeInfo {
     /// The mnemonic, in upper case.
     pub mnemonic: &'static str,
     /// The document that defines the type.
     pub reference: &'static str,
-    /// What the RDATA consists of.
-    pub parts: &'static [Part],
+    /// The fields of the RDATA.
+    pub fields: &'static [RdataField],
 }
 
-/// The text is neither a mnemonic of the registry nor of the form `TYPE12345` or `CLASS12345` (RFC 3597 5).
+/// The text is neither a registered mnemonic nor of the form `TYPE12345` or `CLASS12345` (RFC 3597 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such mnemonic")]
 pub struct UnknownMnemonic;
@@ -37,7 +38,7 @@ pub struct UnknownMnemonic;
 //----------- the table --------------------------------------------------------
 
 macro_rules! rtypes {
-    ($($name:ident $code:literal $mnemonic:literal $reference:literal [$($part:literal $form:expr),*];)*) => {
+    ($($name:ident $code:literal $mnemonic:literal $reference:literal [$($field:literal $form:expr),*];)*) => {
         impl Rtype {
             $(
                 #[doc = concat!("The type ", $mnemonic, ": ", $reference, ".")]
@@ -54,7 +55,7 @@ macro_rules! rtypes {
                         &RtypeInfo {
                             mnemonic: $mnemonic,
                             reference: $reference,
-                            parts: &[$(Part { name: $part, form: $form }),*],
+                            fields: &[$(RdataField { name: $field, form: $form }),*],
                         }
                     }),)*
                     _ => None,
@@ -203,7 +204,7 @@ rtypes! {
     ALIAS      65401 "ALIAS"      "PowerDNS, private use" ["target" Name];
 }
 
-/// The mnemonic in upper case as a number, to be compared in one go; 0 where it is longer than any mnemonic.
+/// The mnemonic in upper case as a number, for fast comparison; 0 if it is longer than any mnemonic.
 const fn pack(mnemonic: &[u8]) -> u128 {
     if mnemonic.len() > 15 {
         return 0;
@@ -221,17 +222,17 @@ const fn pack(mnemonic: &[u8]) -> u128 {
 //----------- Rtype ------------------------------------------------------------
 
 impl Rtype {
-    /// The type of that mnemonic in any case, or of the form `TYPE12345` (RFC 3597 5).
+    /// The type of this mnemonic in any case, or of the form `TYPE12345` (RFC 3597 5).
     pub fn from_text(text: &[u8]) -> Option<Rtype> {
         from_packed(pack(text)).or_else(|| numbered(text, b"TYPE").map(Rtype))
     }
 
-    /// Whether the code is that of a query or meta type, or reserved (0 and 65535): no data type (RFC 6895 3.1).
+    /// Whether the code is a QTYPE, a meta-TYPE or reserved (0 and 65535), so not a data type (RFC 6895 3.1).
     pub fn is_meta(self) -> bool {
         matches!(self.0, 0 | 41 | 128..=255 | 65535)
     }
 
-    /// Whether no zone can have records of the type, because messages use it otherwise: OPT (RFC 6891 6.1.1), NXNAME
+    /// Whether the type cannot be in a zone, as it has another use in messages: OPT (RFC 6891 6.1.1), NXNAME
     /// (RFC 9824), TKEY (RFC 2930 2), TSIG (RFC 8945 4), IXFR (RFC 1995), AXFR (RFC 5936), ANY (RFC 8482).
     pub fn is_reserved_for_messages(self) -> bool {
         matches!(self, Rtype::OPT | Rtype::NXNAME | Rtype::TKEY | Rtype::TSIG | Rtype::IXFR | Rtype::AXFR | Rtype::ANY)
@@ -266,7 +267,7 @@ impl fmt::Debug for Rtype {
 impl Class {
     /// The Internet.
     pub const IN: Class = Class(1);
-    /// Chaosnet, used to ask a server about itself.
+    /// Chaosnet, used for queries about the server itself.
     pub const CH: Class = Class(3);
     /// Hesiod.
     pub const HS: Class = Class(4);
@@ -278,7 +279,7 @@ impl Class {
     const NAMED: [(Class, &str); 5] =
         [(Class::IN, "IN"), (Class::CH, "CH"), (Class::HS, "HS"), (Class::NONE, "NONE"), (Class::ANY, "ANY")];
 
-    /// The class of that mnemonic in any case, or of the form `CLASS12345` (RFC 3597 5).
+    /// The class of this mnemonic in any case, or of the form `CLASS12345` (RFC 3597 5).
     pub fn from_text(text: &[u8]) -> Option<Class> {
         let named = Class::NAMED.iter().find(|(_, mnemonic)| text.eq_ignore_ascii_case(mnemonic.as_bytes()));
         named.map(|&(class, _)| class).or_else(|| numbered(text, b"CLASS").map(Class))
@@ -308,7 +309,7 @@ impl fmt::Debug for Class {
     }
 }
 
-/// The number behind `prefix`: one to five digits, up to 65535.
+/// The number after `prefix`: one to five digits, up to 65535.
 fn numbered(text: &[u8], prefix: &[u8]) -> Option<u16> {
     let (head, digits) = text.split_at_checked(prefix.len())?;
     if !head.eq_ignore_ascii_case(prefix) || !(1..=5).contains(&digits.len()) {

@@ -1,12 +1,12 @@
-//! Serial numbers of zones, which wrap around.
+//! Zone serial number arithmetic (RFC 1982).
 
-/// Whether serial `a` is of a later version than `b` (RFC 1982 3.2). Of two that are 2^31 apart neither is.
+/// Whether serial `a` is greater than `b` (RFC 1982 3.2). If they differ by 2^31, neither is.
 #[inline]
 pub fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// The serial in the RDATA of a SOA record: the first of the five numbers that it ends in (RFC 1035 3.3.13).
+/// The serial of SOA RDATA: the first of the five numbers at its end (RFC 1035 3.3.13).
 pub fn of_soa(rdata: &[u8]) -> Option<u32> {
     let numbers = rdata.last_chunk::<20>()?;
     numbers.first_chunk().map(|serial| u32::from_be_bytes(*serial))

@@ -1,15 +1,15 @@
-//! Opcodes and response codes with their mnemonics (IANA registry "DNS Parameters", RFC 6895 2.2 and 2.3).
+//! Opcodes and RCODEs with their mnemonics (IANA registry "DNS Parameters", RFC 6895 2.2 and 2.3).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::rtype::UnknownMnemonic;
 
-/// The kind of a query (RFC 1035 4.1.1); 4 bits.
+/// An opcode (RFC 1035 4.1.1); 4 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opcode(pub u8);
 
-/// A response code (RFC 1035 4.1.1, RFC 6891 6.1.3): 4 bits in the header, 12 with EDNS.
+/// An RCODE (RFC 1035 4.1.1, RFC 6891 6.1.3): 4 bits in the header, 12 with EDNS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rcode(pub u16);
 
@@ -22,7 +22,7 @@ macro_rules! codes {
             const ALL: &[($type, &str)] = &[$(($type::$name, stringify!($name))),*];
         }
 
-        /// The mnemonic, or the prefix and the number where there is none.
+        /// The mnemonic; without one, the prefix and the number.
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match $type::ALL.iter().find(|(code, _)| code == self) {
@@ -32,7 +32,7 @@ macro_rules! codes {
             }
         }
 
-        /// A mnemonic, in any case.
+        /// From a mnemonic, in any case.
         impl FromStr for $type {
             type Err = UnknownMnemonic;
 
@@ -48,7 +48,7 @@ codes! { Opcode "OPCODE":
     QUERY = 0, IQUERY = 1, STATUS = 2, NOTIFY = 4, UPDATE = 5, DSO = 6,
 }
 
-// TSIG calls 16 BADSIG (RFC 8945 3); in a message it is BADVERS.
+// 16 is BADVERS in a message and BADSIG in a TSIG record (RFC 8945 3).
 codes! { Rcode "RCODE":
     NOERROR = 0, FORMERR = 1, SERVFAIL = 2, NXDOMAIN = 3, NOTIMP = 4, REFUSED = 5, YXDOMAIN = 6, YXRRSET = 7,
     NXRRSET = 8, NOTAUTH = 9, NOTZONE = 10, DSOTYPENI = 11, BADVERS = 16, BADKEY = 17, BADTIME = 18, BADMODE = 19,

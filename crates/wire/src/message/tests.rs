@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::read::MAX_POINTERS;
+use super::parse::MAX_POINTERS;
 use super::*;
 use crate::HEADER_LEN;
 

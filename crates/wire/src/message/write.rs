@@ -1,4 +1,4 @@
-//! Messages to bytes.
+//! Writing messages.
 
 use super::{DNSSEC_OK, Edns, Message, Question, Rcode, Record};
 use crate::{Class, Name, Rtype};
@@ -14,11 +14,10 @@ impl Message {
         Message { edns: Some(edns), ..self }
     }
 
-    /// Writes the message without name compression. Bits beyond the width of their field are lost, so the upper
-    /// bits of `rcode` where there is no EDNS.
+    /// The wire form, without name compression. Bits that exceed their field are lost, such as the upper RCODE bits without EDNS.
     ///
     /// # Panics
-    /// If a section has more than 65,535 records or a record or option has more than 65,535 octets of data.
+    /// If a section has more than 65,535 records, or a record or option more than 65,535 octets of data.
     pub fn to_wire(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push_u16(&mut out, self.id);
@@ -32,7 +31,7 @@ impl Message {
             push_u16(&mut out, question.qtype.0);
             push_u16(&mut out, question.qclass.0);
         }
-        // OPT comes before the other additional records, as a TSIG must stay the last one (RFC 8945 5.1).
+        // OPT precedes other additional records, as TSIG must be the last record (RFC 8945 5.1).
         let opt = self.edns.as_ref().map(|edns| edns.to_record(self.rcode));
         for record in self.answer.iter().chain(&self.authority).chain(&opt).chain(&self.additional) {
             record.write(&mut out);

@@ -1,4 +1,4 @@
-//! Where a part of a given form ends on the wire, and the rules of its RFC that it must keep.
+//! The end of a field of each form on the wire, and the rules of its RFC.
 
 use std::ops::Range;
 
@@ -6,25 +6,25 @@ use super::numbers::digest_len;
 use super::{Form, RdataError, svcb};
 use crate::name::{NameError, NameRef};
 
-/// Why the end of a part cannot be found.
-pub(super) enum Fault {
+/// Why a field has no end.
+pub(super) enum FieldEndError {
     Short,
     Name(NameError),
 }
 
-impl Fault {
-    pub(super) fn in_part(self, part: &'static str) -> RdataError {
+impl FieldEndError {
+    pub(super) fn in_field(self, field: &'static str) -> RdataError {
         match self {
-            Fault::Short | Fault::Name(NameError::Short) => RdataError::Short(part),
-            Fault::Name(error) => RdataError::Name(part, error),
+            FieldEndError::Short | FieldEndError::Name(NameError::Short) => RdataError::Short(field),
+            FieldEndError::Name(error) => RdataError::Name(field, error),
         }
     }
 }
 
-/// The end of the part of that form that starts at `at`, which is at most the length of `rdata`.
+/// The end of a field of this form that starts at `at`, at most the length of `rdata`.
 ///
-/// What is wrong after the last octet that the form fixes is left to [`rule`]: it can be stored and served as it is.
-pub(super) fn end(form: Form, rdata: &[u8], at: usize) -> Result<usize, Fault> {
+/// Errors that do not affect the end are left to [`rule`]: such RDATA can still be stored and served.
+pub(super) fn end(form: Form, rdata: &[u8], at: usize) -> Result<usize, FieldEndError> {
     let rest = &rdata[at..];
     let len = match form {
         Form::U8 | Form::Named8(_) | Form::Discovery | Form::PrefixLength => sized(rest, 1)?,
@@ -57,52 +57,52 @@ pub(super) fn end(form: Form, rdata: &[u8], at: usize) -> Result<usize, Fault> {
     Ok(at + len)
 }
 
-/// Checks a part, whose place was found by [`end`], against the rules of its RFC; the error is a predicate of the part.
-pub(super) fn rule(form: Form, rdata: &[u8], place: Range<usize>) -> Result<(), &'static str> {
-    let part = &rdata[place.clone()];
+/// Checks the field at `range` against the rules of its RFC. The error is a predicate of the field, as in "the tag is empty".
+pub(super) fn rule(form: Form, rdata: &[u8], range: Range<usize>) -> Result<(), &'static str> {
+    let field = &rdata[range.clone()];
     match form {
-        Form::CharStrings => strings(part),
-        Form::Digits => holds(is_address_of_digits(&part[1..]), "is not a number of at least four digits"),
-        Form::Decimal => holds(is_decimal(&part[1..]), "is not a decimal number"),
-        Form::Tag => holds(is_tag(&part[1..]), "does not consist of letters and digits"),
-        Form::Hash => hash(rdata[0], &part[1..]),
-        Form::Text(least) | Form::Hex(least) => holds(part.len() >= least, "is empty"),
-        Form::Digest(least, lens) => digest(rdata[place.start - 1], least, lens, part),
-        Form::Types(least) => types(part, least),
-        Form::NxtTypes => nxt_types(part),
-        Form::Services => services(part),
-        Form::AtmAddress => holds(part[0] != 1 || part[1..].iter().all(u8::is_ascii_digit), "is not a number"),
-        Form::Location => location(part),
-        Form::PrefixLength => holds(part[0] <= 128, "is over 128"),
-        Form::Prefixes => prefixes(part),
-        Form::Gateway(mask) => holds(rdata[1] & mask <= 3, "is of an unknown type"),
-        Form::HostIdentity => holds(part[0] > 0 && part[2..4] != [0, 0], "has an empty identity or key"),
-        Form::SvcParams => svcb::check(part),
+        Form::CharStrings => strings(field),
+        Form::Digits => require(is_address_of_digits(&field[1..]), "is not a number of at least four digits"),
+        Form::Decimal => require(is_decimal(&field[1..]), "is not a decimal number"),
+        Form::Tag => require(is_tag(&field[1..]), "does not consist of letters and digits"),
+        Form::Hash => hash(rdata[0], &field[1..]),
+        Form::Text(least) | Form::Hex(least) => require(field.len() >= least, "is empty"),
+        Form::Digest(least, lens) => digest(rdata[range.start - 1], least, lens, field),
+        Form::Types(least) => types(field, least),
+        Form::NxtTypes => nxt_types(field),
+        Form::Services => services(field),
+        Form::AtmAddress => require(field[0] != 1 || field[1..].iter().all(u8::is_ascii_digit), "is not a number"),
+        Form::Location => location(field),
+        Form::PrefixLength => require(field[0] <= 128, "is over 128"),
+        Form::Prefixes => prefixes(field),
+        Form::Gateway(mask) => require(rdata[1] & mask <= 3, "is of an unknown type"),
+        Form::HostIdentity => require(field[0] > 0 && field[2..4] != [0, 0], "has an empty identity or key"),
+        Form::SvcParams => svcb::check(field),
         _ => Ok(()),
     }
 }
 
-//----------- shapes -----------------------------------------------------------
+//----------- lengths ----------------------------------------------------------
 
-fn sized(rest: &[u8], len: usize) -> Result<usize, Fault> {
-    if rest.len() < len { Err(Fault::Short) } else { Ok(len) }
+fn sized(rest: &[u8], len: usize) -> Result<usize, FieldEndError> {
+    if rest.len() < len { Err(FieldEndError::Short) } else { Ok(len) }
 }
 
-fn at_least(rest: &[u8], least: usize) -> Result<usize, Fault> {
+fn at_least(rest: &[u8], least: usize) -> Result<usize, FieldEndError> {
     sized(rest, least).map(|_| rest.len())
 }
 
-fn name(rest: &[u8]) -> Result<usize, Fault> {
-    NameRef::from_wire(rest).map(|name| name.wire().len()).map_err(Fault::Name)
+fn name(rest: &[u8]) -> Result<usize, FieldEndError> {
+    NameRef::from_wire(rest).map(|name| name.wire().len()).map_err(FieldEndError::Name)
 }
 
-fn string(rest: &[u8]) -> Result<usize, Fault> {
-    let len = *rest.first().ok_or(Fault::Short)?;
+fn string(rest: &[u8]) -> Result<usize, FieldEndError> {
+    let len = *rest.first().ok_or(FieldEndError::Short)?;
     sized(rest, 1 + usize::from(len))
 }
 
-/// The length of as many items as there are up to the end.
-fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, Fault>) -> Result<usize, Fault> {
+/// The length of a list of items up to the end.
+fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, FieldEndError>) -> Result<usize, FieldEndError> {
     let mut at = 0;
     while at < rest.len() {
         at += item(&rest[at..])?;
@@ -110,7 +110,7 @@ fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, Fault>) -> Result<usiz
     Ok(at)
 }
 
-fn holds(holds: bool, rule: &'static str) -> Result<(), &'static str> {
+fn require(holds: bool, rule: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(rule) }
 }
 
@@ -134,9 +134,9 @@ fn is_tag(string: &[u8]) -> bool {
 }
 
 /// RFC 1035 3.3.14: whole strings up to the end.
-fn strings(mut part: &[u8]) -> Result<(), &'static str> {
-    while let [len, rest @ ..] = part {
-        part = rest.get(usize::from(*len)..).ok_or("has a string that is cut off")?;
+fn strings(mut field: &[u8]) -> Result<(), &'static str> {
+    while let [len, rest @ ..] = field {
+        field = rest.get(usize::from(*len)..).ok_or("has a string that is cut off")?;
     }
     Ok(())
 }
@@ -145,83 +145,84 @@ fn strings(mut part: &[u8]) -> Result<(), &'static str> {
 
 /// RFC 5155 3.2: a hash is as long as its algorithm makes it; algorithm 1 is SHA-1.
 fn hash(algorithm: u8, hash: &[u8]) -> Result<(), &'static str> {
-    holds(!hash.is_empty(), "is empty")?;
-    holds(algorithm != 1 || hash.len() == 20, "has a length that its algorithm does not make")
+    require(!hash.is_empty(), "is empty")?;
+    require(algorithm != 1 || hash.len() == 20, "has a length that its algorithm does not make")
 }
 
-fn digest(kind: u8, least: usize, lens: &[(u8, usize)], part: &[u8]) -> Result<(), &'static str> {
+fn digest(kind: u8, least: usize, lens: &[(u8, usize)], field: &[u8]) -> Result<(), &'static str> {
     match digest_len(lens, kind) {
-        Some(len) => holds(part.len() == len, "has the wrong length"),
-        None => holds(part.len() >= least, "is too short"),
+        Some(len) => require(field.len() == len, "has the wrong length"),
+        None => require(field.len() >= least, "is too short"),
     }
 }
 
 //----------- bitmaps ----------------------------------------------------------
 
 /// RFC 4034 4.1.2: windows in ascending order, none empty, none with trailing zero octets.
-fn types(mut part: &[u8], least: usize) -> Result<(), &'static str> {
-    holds(part.len() >= least, "is empty")?;
+fn types(mut field: &[u8], least: usize) -> Result<(), &'static str> {
+    require(field.len() >= least, "is empty")?;
     let mut lowest = 0;
-    while let [window, rest @ ..] = part {
+    while let [window, rest @ ..] = field {
         let (&len, rest) = rest.split_first().ok_or("is cut off")?;
-        holds((1..=32).contains(&len), "has a window that is not 1 to 32 octets long")?;
+        require((1..=32).contains(&len), "has a window that is not 1 to 32 octets long")?;
         let (bitmap, rest) = rest.split_at_checked(len.into()).ok_or("is cut off")?;
-        holds(bitmap.last() != Some(&0), "has a window with trailing zero octets")?;
-        holds(u16::from(*window) >= lowest, "has windows out of order")?;
+        require(bitmap.last() != Some(&0), "has a window with trailing zero octets")?;
+        require(u16::from(*window) >= lowest, "has windows out of order")?;
         lowest = u16::from(*window) + 1;
-        part = rest;
+        field = rest;
     }
     Ok(())
 }
 
 /// RFC 2535 5.2: up to 16 octets, the first bit (which would say that the format is another one) clear.
-fn nxt_types(part: &[u8]) -> Result<(), &'static str> {
-    holds((1..=16).contains(&part.len()), "is not 1 to 16 octets long")?;
-    holds(part[0] & 0x80 == 0, "has its first bit set")?;
-    holds(part.last() != Some(&0), "has trailing zero octets")
+fn nxt_types(field: &[u8]) -> Result<(), &'static str> {
+    require((1..=16).contains(&field.len()), "is not 1 to 16 octets long")?;
+    require(field[0] & 0x80 == 0, "has its first bit set")?;
+    require(field.last() != Some(&0), "has trailing zero octets")
 }
 
 /// RFC 1035 3.4.2: a bit a port, 65536 at most.
-fn services(part: &[u8]) -> Result<(), &'static str> {
-    holds(part.len() <= 8192, "has more than 65536 bits")?;
-    holds(part.last() != Some(&0), "has trailing zero octets")
+fn services(field: &[u8]) -> Result<(), &'static str> {
+    require(field.len() <= 8192, "has more than 65536 bits")?;
+    require(field.last() != Some(&0), "has trailing zero octets")
 }
 
-//----------- addresses and places ---------------------------------------------
+//----------- addresses and locations ---------------------------------------------
 
 /// RFC 1876 2: the rules of version 0.
-fn location(part: &[u8]) -> Result<(), &'static str> {
-    if part[0] != 0 {
+fn location(field: &[u8]) -> Result<(), &'static str> {
+    if field[0] != 0 {
         return Ok(());
     }
-    holds(part.len() == 16, "is longer than 16 octets")?;
+    require(field.len() == 16, "is longer than 16 octets")?;
     // A zero with a power of ten is a zero.
     let is_size = |octet: u8| octet >> 4 <= 9 && octet & 0xf <= 9;
-    holds(part[1..4].iter().copied().all(is_size), "has a size or precision with a digit over 9")?;
-    let angle = |at: usize| u32::from_be_bytes([part[at], part[at + 1], part[at + 2], part[at + 3]]).abs_diff(1 << 31);
-    holds(angle(4) <= 90 * 3_600_000, "has a latitude beyond 90 degrees")?;
-    holds(angle(8) <= 180 * 3_600_000, "has a longitude beyond 180 degrees")
+    require(field[1..4].iter().copied().all(is_size), "has a size or precision with a digit over 9")?;
+    let angle =
+        |at: usize| u32::from_be_bytes([field[at], field[at + 1], field[at + 2], field[at + 3]]).abs_diff(1 << 31);
+    require(angle(4) <= 90 * 3_600_000, "has a latitude beyond 90 degrees")?;
+    require(angle(8) <= 180 * 3_600_000, "has a longitude beyond 180 degrees")
 }
 
 /// RFC 3123 4: prefixes without trailing zero octets.
-fn prefixes(mut part: &[u8]) -> Result<(), &'static str> {
-    while !part.is_empty() {
-        let (&[high, low, prefix, len], rest) = part.split_first_chunk().ok_or("is cut off")?;
+fn prefixes(mut field: &[u8]) -> Result<(), &'static str> {
+    while !field.is_empty() {
+        let (&[high, low, prefix, len], rest) = field.split_first_chunk().ok_or("is cut off")?;
         let (address, rest) = rest.split_at_checked(usize::from(len & 0x7f)).ok_or("is cut off")?;
         let (octets, bits) = match u16::from_be_bytes([high, low]) {
             1 => (4, 32),
             2 => (16, 128),
             _ => (usize::MAX, u8::MAX),
         };
-        holds(address.len() <= octets && prefix <= bits, "has an address or a prefix that is too long")?;
-        holds(octets == usize::MAX || address.last() != Some(&0), "has an address with trailing zero octets")?;
-        part = rest;
+        require(address.len() <= octets && prefix <= bits, "has an address or a prefix that is too long")?;
+        require(octets == usize::MAX || address.last() != Some(&0), "has an address with trailing zero octets")?;
+        field = rest;
     }
     Ok(())
 }
 
-/// RFC 4025 2.5, RFC 8777 4.2.4: what the gateway type says; of unknown types all that is left.
-fn gateway(kind: u8, rest: &[u8]) -> Result<usize, Fault> {
+/// RFC 4025 2.5, RFC 8777 4.2.4: the length by gateway type; for unknown types the whole rest.
+fn gateway(kind: u8, rest: &[u8]) -> Result<usize, FieldEndError> {
     match kind {
         0 => Ok(0),
         1 => sized(rest, 4),
@@ -232,7 +233,7 @@ fn gateway(kind: u8, rest: &[u8]) -> Result<usize, Fault> {
 }
 
 /// RFC 8005 5: identity length, algorithm, key length, identity, key.
-fn host_identity(rest: &[u8]) -> Result<usize, Fault> {
+fn host_identity(rest: &[u8]) -> Result<usize, FieldEndError> {
     sized(rest, 4)?;
     let (identity, key) = (usize::from(rest[0]), usize::from(u16::from_be_bytes([rest[2], rest[3]])));
     sized(rest, 4 + identity + key)

@@ -1,8 +1,7 @@
-//! Numbers in RDATA that have names or lengths: mnemonics for zone text, the registry's before others for the same
-//! number, and lengths of digests.
+//! Mnemonics of numbers in RDATA, the registered one of a number first, and lengths of digests.
 
-/// DNSSEC algorithms (IANA "Domain Name System Security (DNSSEC) Algorithm Numbers"), with the names without hyphens
-/// that BIND and others use.
+/// DNSSEC algorithms (IANA "Domain Name System Security (DNSSEC) Algorithm Numbers"), and the names without hyphens
+/// of BIND and others.
 pub const ALGORITHMS: &[(u8, &str)] = &[
     (0, "DELETE"),
     (1, "RSAMD5"),
@@ -68,7 +67,7 @@ pub const SSHFP_DIGESTS: &[(u8, usize)] = &[(1, 20), (2, 32)];
 /// The lengths of ZONEMD digests in octets, by hash algorithm (RFC 8976 5.3).
 pub const ZONEMD_DIGESTS: &[(u8, usize)] = &[(1, 48), (2, 64)];
 
-/// The length of digests of that kind, where it is known.
-pub fn digest_len(lens: &[(u8, usize)], kind: u8) -> Option<usize> {
-    lens.iter().find(|(known, _)| *known == kind).map(|&(_, len)| len)
+/// The length of digests of this type, if known.
+pub fn digest_len(lens: &[(u8, usize)], digest_type: u8) -> Option<usize> {
+    lens.iter().find(|(known, _)| *known == digest_type).map(|&(_, len)| len)
 }

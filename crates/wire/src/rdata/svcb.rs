@@ -2,23 +2,23 @@
 
 use ValueFormat::*;
 
-/// A key of the registry.
+/// A registered SvcParamKey.
 #[derive(Clone, Copy, Debug)]
 pub struct SvcParamKey {
     /// The number.
     pub number: u16,
     /// The name, in lower case.
     pub name: &'static str,
-    /// How the value looks.
+    /// The format of the value.
     pub value: ValueFormat,
 }
 
-/// How the value of a parameter looks, on the wire and in text.
+/// The format of a SvcParamValue, on the wire and in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
     /// Numbers of keys in ascending order, at least one; in text a list of names.
     Keys,
-    /// Length-prefixed identifiers, none empty, at least so many; in text a list (RFC 9460 appendix A.1).
+    /// Length-prefixed identifiers, none empty, at least this many octets; in text a list (RFC 9460 appendix A.1).
     Identifiers(usize),
     /// Nothing.
     Empty,
@@ -32,9 +32,9 @@ pub enum ValueFormat {
     Base64,
     /// Octets, at least one; in text a character string.
     Text,
-    /// Numbers of 16 bits, none twice, at least one; in text a list.
+    /// Distinct numbers of 16 bits, at least one; in text a list.
     Numbers,
-    /// Octets of any meaning; in text a character string.
+    /// Any octets; in text a character string.
     Opaque,
 }
 
@@ -47,7 +47,7 @@ pub const NO_DEFAULT_ALPN: u16 = 2;
 /// The key `dohpath`.
 pub const DOHPATH: u16 = 7;
 
-/// The keys of the IANA registry "DNS SVCB Service Parameter Keys", in the order of the numbers.
+/// The IANA registry "DNS SVCB Service Parameter Keys", by number.
 #[rustfmt::skip]
 pub const KEYS: &[SvcParamKey] = &[
     SvcParamKey { number: MANDATORY,       name: "mandatory",            value: Keys },           // RFC 9460 8
@@ -64,17 +64,17 @@ pub const KEYS: &[SvcParamKey] = &[
     SvcParamKey { number: 11,              name: "pvd",                  value: Empty },          // draft-ietf-intarea-proxy-config
 ];
 
-/// The registered key of that number.
+/// The registered key with this number.
 pub fn key(number: u16) -> Option<&'static SvcParamKey> {
     KEYS.get(usize::from(number))
 }
 
-/// How the value of the key of that number looks.
+/// The format of the value of this key.
 pub fn value_of(number: u16) -> ValueFormat {
     key(number).map_or(Opaque, |key| key.value)
 }
 
-/// Walks over the parameters: key and value; ends where one is cut off.
+/// Iterates over key and value of each parameter, up to the first incomplete one.
 pub fn params(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (head, rest) = bytes.split_first_chunk::<4>()?;
@@ -100,7 +100,7 @@ pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
     if len != bytes.len() {
         return Err("is cut off");
     }
-    // RFC 9460 14.3.2: the last number is no key.
+    // RFC 9460 14.3.2: key 65535 is reserved.
     if lowest > u32::from(u16::MAX) {
         return Err("has the reserved key 65535");
     }
@@ -123,7 +123,7 @@ pub fn check_value(key: u16, value: &[u8]) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err("has a bad value") }
 }
 
-/// Keys are in ascending order here, and those of the list too: one walk over both finds what is missing.
+/// Checks `mandatory` and `no-default-alpn`. The keys and the list are both in ascending order, so one pass finds missing keys.
 fn check_consistency(bytes: &[u8]) -> Result<(), &'static str> {
     let mut keys = params(bytes).map(|(key, _)| key);
     if let Some((MANDATORY, listed)) = params(bytes).next()
@@ -138,12 +138,12 @@ fn check_consistency(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The 16 bit numbers that a value consists of.
+/// The 16-bit numbers of a value.
 pub fn numbers(value: &[u8]) -> impl Iterator<Item = u16> + Clone {
     value.chunks_exact(2).map(|number| u16::from_be_bytes([number[0], number[1]]))
 }
 
-/// The length-prefixed identifiers that a value consists of, as far as they are complete and not empty.
+/// The length-prefixed identifiers of a value, up to the first incomplete or empty one.
 pub fn identifiers(mut value: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (&len, rest) = value.split_first()?;

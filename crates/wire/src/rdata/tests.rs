@@ -1,4 +1,4 @@
-//! Which octets are refused as RDATA of their type. That right ones are taken is tested with zone text.
+//! Invalid RDATA of each type; the tests of zone text cover valid RDATA.
 
 use super::*;
 

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use wire::rdata::{Form, MAX_RDATA_LEN, parts, split};
+use wire::rdata::{Form, MAX_RDATA_LEN, fields_of, split};
 use wire::{NameRef, Rtype};
 
 use super::Field;
@@ -67,7 +67,7 @@ fn parse_parts(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if generic::is_next(input) {
         generic::parse(input, out)?;
     } else {
-        for part in parts(input.rtype()) {
+        for part in fields_of(input.rtype()) {
             input.begin(part);
             parse_form(part.form, input, out)?;
         }

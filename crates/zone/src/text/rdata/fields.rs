@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use wire::rdata::{Form, Part, RdataError, parts};
+use wire::rdata::{Form, RdataError, RdataField, fields_of};
 use wire::{NameRef, Rtype};
 
 use super::super::Field;
@@ -16,7 +16,7 @@ pub(super) struct RdataFields<'i> {
     /// The number of the next field.
     at: usize,
     /// What the fields are read for just now.
-    part: &'static Part,
+    part: &'static RdataField,
     /// What messages call it.
     name: &'static str,
     origin: NameRef<'i>,
@@ -26,7 +26,7 @@ pub(super) struct RdataFields<'i> {
 
 impl<'i> RdataFields<'i> {
     pub fn new(rtype: Rtype, fields: &'i [Field<'i>], origin: NameRef<'i>, start: usize) -> RdataFields<'i> {
-        const NONE: &Part = &Part { name: "data", form: Form::Opaque };
+        const NONE: &RdataField = &RdataField { name: "data", form: Form::Opaque };
         RdataFields { rtype, fields, at: 0, part: NONE, name: NONE.name, origin, start, violation: None }
     }
 
@@ -44,7 +44,7 @@ impl<'i> RdataFields<'i> {
     }
 
     /// Says what the next fields are read for.
-    pub fn begin(&mut self, part: &'static Part) {
+    pub fn begin(&mut self, part: &'static RdataField) {
         self.part = part;
         self.name = part.name;
     }
@@ -162,13 +162,13 @@ impl<'i> RdataFields<'i> {
     }
 
     fn usage(&self) -> Cow<'static, str> {
-        let names: Vec<&str> = parts(self.rtype).iter().map(usage).collect();
+        let names: Vec<&str> = fields_of(self.rtype).iter().map(usage).collect();
         format!("{} takes: {}", self.rtype, names.join(", ")).into()
     }
 }
 
 /// The fields that a part has in text.
-fn usage(part: &Part) -> &str {
+fn usage(part: &RdataField) -> &str {
     match part.form {
         Form::Location => "d1 [m1 [s1]] N|S, d2 [m2 [s2]] E|W, altitude [size [horizontal [vertical precision]]]",
         Form::Discovery => "discovery bit, relay type",

@@ -1,6 +1,6 @@
 //! RDATA of any type as `\# LENGTH HEX...` (RFC 3597 5).
 
-use wire::rdata::{self, Form, Part, RdataError, parts};
+use wire::rdata::{self, Form, RdataError, RdataField, fields_of};
 
 use super::fields::RdataFields;
 use super::{FieldError, FieldResult};
@@ -16,7 +16,7 @@ pub(super) fn is_next(input: &mut RdataFields<'_>) -> bool {
     if !input.peek().is_some_and(|field| field.text == b"\\#" && !field.quoted) {
         return false;
     }
-    let has_text_form = !matches!(parts(input.rtype()), [Part { form: Form::Opaque, .. }]);
+    let has_text_form = !matches!(fields_of(input.rtype()), [RdataField { form: Form::Opaque, .. }]);
     let is_text =
         has_text_form && input.peek_second().is_some_and(|field| number::decimal(field.text, u64::MAX).is_none());
     if is_text {

@@ -1,7 +1,7 @@
 //! Text, octets and canonical text of every type, most of it from the documents that define them.
 
 use wire::Rtype;
-use wire::rdata::{Form, check, names, parts};
+use wire::rdata::{Form, check, fields_of, names};
 
 use super::{hex, printed, rdata};
 
@@ -202,7 +202,7 @@ fn all_of_them_can_be_written_generically() {
 #[test]
 fn every_type_with_a_text_form_is_among_them() {
     for rtype in Rtype::ALL {
-        let is_opaque = matches!(parts(*rtype), [part] if matches!(part.form, Form::Opaque));
+        let is_opaque = matches!(fields_of(*rtype), [part] if matches!(part.form, Form::Opaque));
         let is_covered = RECORDS.iter().any(|(covered, ..)| covered.parse() == Ok(*rtype));
         assert!(is_opaque || is_covered, "{rtype}");
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use wire::rdata::{Form, Part, RdataError, check, parts, split};
+use wire::rdata::{Form, RdataError, RdataField, check, fields_of, split};
 use wire::{NameRef, Rtype};
 
 use super::super::{parse, print};
@@ -37,11 +37,11 @@ fn any_type() -> impl Strategy<Value = Rtype> {
 
 /// RDATA of that type that passes the check more often than not.
 fn likely(rtype: Rtype) -> impl Strategy<Value = Vec<u8>> {
-    let parts: Vec<BoxedStrategy<Vec<u8>>> = parts(rtype).iter().map(likely_part).collect();
+    let parts: Vec<BoxedStrategy<Vec<u8>>> = fields_of(rtype).iter().map(likely_part).collect();
     parts.prop_map(|parts| parts.concat())
 }
 
-fn likely_part(part: &Part) -> BoxedStrategy<Vec<u8>> {
+fn likely_part(part: &RdataField) -> BoxedStrategy<Vec<u8>> {
     let octets = |len| prop::collection::vec(any::<u8>(), len);
     let string = |len| octets(len).prop_map(|string: Vec<u8>| [&[string.len() as u8], &string[..]].concat());
     let name = || {

@@ -1,28 +1,28 @@
-//! Messages from bytes.
+//! Parsing messages.
 
 use super::{DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record};
-use crate::rdata::{self, Form, Part};
+use crate::rdata::{self, Form, RdataField};
 use crate::{Class, HEADER_LEN, MAX_NAME_LEN, Name, Rtype};
 
 impl Message {
-    /// Reads a whole message; every byte of it must belong to it.
+    /// Parses a message, which must take all of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<Message, MessageError> {
-        let mut reader = Reader { bytes, at: 0 };
-        let (id, bits) = (reader.u16()?, reader.u16()?);
+        let mut parser = MessageParser { bytes, at: 0 };
+        let (id, bits) = (parser.u16()?, parser.u16()?);
         let [questions, answers, authorities, additionals] =
-            [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?];
+            [parser.u16()?, parser.u16()?, parser.u16()?, parser.u16()?];
         let mut message = Message {
             id,
             opcode: Opcode((bits >> 11) as u8 & 0xf),
             flags: Flags::from_bits(bits),
             rcode: Rcode(bits & 0xf),
-            questions: (0..questions).map(|_| reader.question()).collect::<Result<_, _>>()?,
-            answer: reader.section(answers)?,
-            authority: reader.section(authorities)?,
-            additional: reader.section(additionals)?,
+            questions: (0..questions).map(|_| parser.question()).collect::<Result<_, _>>()?,
+            answer: parser.section(answers)?,
+            authority: parser.section(authorities)?,
+            additional: parser.section(additionals)?,
             edns: None,
         };
-        if reader.at != bytes.len() {
+        if parser.at != bytes.len() {
             return Err(MessageError::Trailing);
         }
         message.take_opt()?;
@@ -41,7 +41,7 @@ impl Message {
         if !opt.owner.as_ref().is_root() || self.additional.iter().any(|record| record.rtype == Rtype::OPT) {
             return Err(MessageError::Opt);
         }
-        // RFC 6891 6.1.3: EXTENDED-RCODE, VERSION, DO and Z stand where other records have their TTL.
+        // RFC 6891 6.1.3: the TTL field holds EXTENDED-RCODE, VERSION, DO and Z.
         let [upper_rcode, version, flags @ ..] = opt.ttl.to_be_bytes();
         let flags = u16::from_be_bytes(flags);
         self.rcode.0 |= u16::from(upper_rcode) << 4;
@@ -57,25 +57,25 @@ impl Message {
 }
 
 fn options(rdata: &[u8]) -> Result<Vec<EdnsOption>, MessageError> {
-    let mut reader = Reader { bytes: rdata, at: 0 };
+    let mut parser = MessageParser { bytes: rdata, at: 0 };
     let mut options = Vec::new();
-    while reader.at < rdata.len() {
-        let (code, len) = (reader.u16()?, reader.u16()?);
-        options.push(EdnsOption { code, data: reader.take(len.into())?.to_vec() });
+    while parser.at < rdata.len() {
+        let (code, len) = (parser.u16()?, parser.u16()?);
+        options.push(EdnsOption { code, data: parser.take(len.into())?.to_vec() });
     }
     Ok(options)
 }
 
-/// Reads a message from front to back; names reach back by pointers.
-struct Reader<'a> {
+/// Parses a message from start to end; pointers in names refer to earlier offsets.
+struct MessageParser<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// Pointers followed in one name: a name has at most 127 labels, and a writer gains nothing from a pointer to a pointer.
+/// The most pointers followed in one name: it has at most 127 labels, and a pointer to a pointer saves nothing.
 pub(super) const MAX_POINTERS: usize = 127;
 
-impl<'a> Reader<'a> {
+impl<'a> MessageParser<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], MessageError> {
         let taken = self.bytes.get(self.at..self.at + len).ok_or(MessageError::Short)?;
         self.at += len;
@@ -105,28 +105,28 @@ impl<'a> Reader<'a> {
         Ok(Record { owner, rtype, class, ttl, rdata })
     }
 
-    /// The RDATA of `len` octets with its names uncompressed.
+    /// RDATA of `len` octets, with its names decompressed.
     fn rdata(&mut self, rtype: Rtype, class: Class, len: usize) -> Result<Vec<u8>, MessageError> {
         let start = self.at;
         let plain = self.take(len)?;
-        let is_compressible = rdata::parts(rtype).iter().any(|part| matches!(part.form, Form::CompressibleName));
-        // RFC 2136 2.4, 2.5: records of an update that only name a type have no RDATA.
+        let is_compressible = rdata::fields_of(rtype).iter().any(|field| matches!(field.form, Form::CompressibleName));
+        // RFC 2136 2.4, 2.5: records of an update that only name a type have empty RDATA.
         let is_bare = len == 0 && matches!(class, Class::ANY | Class::NONE);
         if !is_compressible || is_bare {
             return Ok(plain.to_vec());
         }
-        let mut reader = Reader { bytes: &self.bytes[..self.at], at: start };
-        reader.uncompressed(rdata::parts(rtype)).map_err(|error| match error {
+        let mut parser = MessageParser { bytes: &self.bytes[..self.at], at: start };
+        parser.uncompressed(rdata::fields_of(rtype)).map_err(|error| match error {
             MessageError::Short | MessageError::Trailing => MessageError::Rdata(rtype),
             other => other,
         })
     }
 
-    /// The rest of the bytes as RDATA of these parts; other parts than names and numbers take all that is left.
-    fn uncompressed(&mut self, parts: &[Part]) -> Result<Vec<u8>, MessageError> {
+    /// The rest of the octets as RDATA of these fields; fields other than names and numbers take the whole rest.
+    fn uncompressed(&mut self, fields: &[RdataField]) -> Result<Vec<u8>, MessageError> {
         let mut rdata = Vec::new();
-        for part in parts {
-            match part.form {
+        for field in fields {
+            match field.form {
                 Form::CompressibleName => rdata.extend_from_slice(self.name()?.wire()),
                 Form::U16 => rdata.extend_from_slice(self.take(2)?),
                 Form::U32 | Form::Interval => rdata.extend_from_slice(self.take(4)?),
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name, its pointers followed: each must lead to before all that was read of the name so far, so it ends.
+    /// A decompressed name. Each pointer must point before all earlier fields of the name, so that the loop ends.
     fn name(&mut self) -> Result<Name, MessageError> {
         let mut wire = Vec::with_capacity(MAX_NAME_LEN);
         let (mut at, mut earliest, mut end) = (self.at, self.at, None);
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
                 }
                 _ => return Err(MessageError::LabelType),
             }
-            // One octet is left for the root label.
+            // One octet is reserved for the root label.
             if wire.len() >= MAX_NAME_LEN {
                 return Err(MessageError::LongName);
             }
