@@ -1,4 +1,4 @@
-//! The documents are about the code that is there: RFCs, files, tests and links that they name.
+//! The documents describe the code as it is: the RFCs, files, functions, tests and links that they name exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -130,13 +130,97 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn the_files_of_the_architecture_are_there() {
+fn everything_that_the_architecture_names_exists() {
     let text = read(&workspace().join("docs/architecture.md"));
-    let named: Vec<&str> = quoted(&text).filter(|word| word.ends_with(".rs") || word.ends_with('/')).collect();
-    assert!(named.len() > 20, "only {} files were found", named.len());
-    for name in named {
-        let is_there = workspace().join(name).exists() || workspace().join("crates").join(name).exists();
-        assert!(is_there, "docs/architecture.md: {name} is not there");
+    let prose: String = text.split("```").step_by(2).collect();
+    let code = Code::read();
+    let named: Vec<&str> = quoted(&prose).collect();
+    assert!(named.len() > 80, "only {} names were found", named.len());
+    let missing: Vec<&&str> = named.iter().filter(|name| !code.has(name)).collect();
+    assert!(missing.is_empty(), "docs/architecture.md names what is not there: {missing:?}");
+}
+
+#[test]
+fn names_that_do_not_exist_are_noticed() {
+    let code = Code::read();
+    for name in ["answer::respond()", "Zone", "answer/src/lib.rs", "zonda check", "make bench", "log-level", "answer"] {
+        assert!(code.has(name), "{name}");
+    }
+    for name in ["zone::respond()", "respond", "NoSuchType", "answer/src/none.rs", "zonda dance", "make tea", "no-such-key"] {
+        assert!(!code.has(name), "{name}");
+    }
+}
+
+/// What a document may name: sources in Rust, the manual, the Makefile.
+struct Code {
+    /// Path and text of each source in Rust.
+    rust: Vec<(PathBuf, String)>,
+    /// The keys of the configuration.
+    keys: String,
+    commands: String,
+    makefile: String,
+}
+
+impl Code {
+    fn read() -> Code {
+        let rust = files(&workspace().join("crates"), &["rs"]);
+        Code {
+            rust: rust.into_iter().map(|path| (path.clone(), read(&path))).collect(),
+            keys: read(&workspace().join("docs/manual/zonda.toml.md")),
+            commands: read(&workspace().join("docs/manual/zonda.md")),
+            makefile: read(&workspace().join("Makefile")),
+        }
+    }
+
+    /// Whether a name written as code exists: a path, `module::function()` or `Type::function()`, a type or constant, a
+    /// command, a make target, a configuration key, or a crate.
+    fn has(&self, name: &str) -> bool {
+        if let Some(function) = name.strip_suffix("()") {
+            return self.has_function(function);
+        }
+        if let Some(target) = name.strip_prefix("make ") {
+            return self.makefile.contains(&format!("\n{target}:"));
+        }
+        let exists = |folder: &str| workspace().join(folder).join(name).exists();
+        if name.contains(['/', '.']) || exists("") || exists("crates") {
+            return exists("") || exists("crates");
+        }
+        if let Some(program) = name.strip_prefix("zonda-") {
+            return self.has(program);
+        }
+        if name.starts_with("zonda") {
+            return self.commands.contains(name);
+        }
+        self.has_definition(name) || self.keys.contains(&format!("`{name}`"))
+    }
+
+    /// Whether a function is defined in this module or for this type.
+    fn has_function(&self, name: &str) -> bool {
+        let Some((qualifier, function)) = name.rsplit_once("::") else { return false };
+        let qualifier = qualifier.rsplit("::").next().unwrap_or(qualifier);
+        let definition = [format!("fn {function}("), format!("fn {function}<")];
+        let is_of = |path: &Path, text: &str| {
+            let is_module = path.components().any(|part| Path::new(&part).file_stem() == Some(qualifier.as_ref()));
+            let is_type = text.lines().any(|line| {
+                let line = line.trim_start_matches("pub ");
+                let block = line.starts_with("impl") || line.starts_with("trait ");
+                block && line.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == qualifier)
+            });
+            is_module || is_type
+        };
+        self.rust.iter().any(|(path, text)| definition.iter().any(|one| text.contains(one)) && is_of(path, text))
+    }
+
+    /// Whether a type, trait, constant or variant of this name is defined.
+    fn has_definition(&self, name: &str) -> bool {
+        let is_proper = name.starts_with(|letter: char| letter.is_ascii_uppercase());
+        let keywords = ["struct", "enum", "trait", "type", "const", "static"];
+        let definitions: Vec<String> = keywords.iter().map(|keyword| format!("{keyword} {name}")).collect();
+        let is_whole = |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+        let defines = |text: &str| {
+            definitions.iter().any(|one| text.match_indices(one).any(|(at, _)| is_whole(&text[at + one.len()..])))
+        };
+        is_proper && self.rust.iter().any(|(_, text)| defines(text))
     }
 }
 
