@@ -1,6 +1,7 @@
-//! The log: lines for people or JSON objects on standard error, from the control plane only.
+//! The log: text lines or JSON objects on standard error.
 //!
-//! One thread writes what all others queue: standard error may be a pipe that nobody reads, and only that thread may wait for it.
+//! One thread writes what all others queue: standard error may be a pipe that nobody reads, and only that thread may block
+//! on it.
 
 mod log_queue;
 
@@ -27,22 +28,22 @@ pub struct Log {
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-/// How long the end of the process waits for a standard error that takes nothing.
+/// How long the process waits at its end for the log to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What waits to be written; not set in commands other than `serve`, which write themselves.
+/// Queue of the log thread; not set in commands other than `serve`, whose threads write themselves.
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
-/// Whether a progress line stands on the terminal, to be wiped before the next line of the log.
+/// Whether the terminal shows a progress line, to be cleared before the next log line.
 static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether this thread is the one that writes.
-    static WRITES: Cell<bool> = const { Cell::new(false) };
+    /// Whether this is the log thread.
+    static IS_LOG_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Log {
-    /// Sends what is logged, panics included, to standard error. Call once.
+    /// Starts to log to standard error, panics included. To be called once.
     pub fn start(level: LogLevel, format: LogFormat) -> Log {
         let (filter, level) = reload::Layer::new(filter(level));
         let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
@@ -53,26 +54,26 @@ impl Log {
             LogFormat::Text => registry.with(lines).init(),
             LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
         }
-        start_writing();
+        start_log_thread();
         std::panic::set_hook(Box::new(log_panic));
         Log { level }
     }
 
-    /// Logs from now on what is at least as severe as `level`.
+    /// Sets the least severe level that is logged.
     pub fn set_level(&self, level: LogLevel) {
-        // Fails only when the log is gone, and that lives as long as the process.
+        // Fails only if the subscriber is gone, which lives as long as the process.
         _ = self.level.modify(|now| *now = filter(level));
     }
 }
 
-/// Waits until all that was logged is written, but not for ever: for the end of the process.
+/// Waits until the log is written, for [`FLUSH_TIMEOUT`] at most.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FLUSH_TIMEOUT);
     }
 }
 
-/// Shows `text` as the last line of the terminal, in place of the one shown before.
+/// Shows a progress line on the terminal, replacing the previous one.
 pub fn show_progress(text: &str) {
     match QUEUE.get() {
         Some(queue) => queue.push(LogOutput::Progress(text.to_owned())),
@@ -80,8 +81,8 @@ pub fn show_progress(text: &str) {
     }
 }
 
-/// Takes the progress line away, if there is one.
-pub fn wipe_progress() {
+/// Clears the progress line, if there is one.
+pub fn clear_progress() {
     match QUEUE.get() {
         Some(queue) => queue.push(LogOutput::Progress(String::new())),
         None => put_progress(""),
@@ -98,7 +99,7 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// A thread that panics outside of a query is logged like everything else; the default would wait for standard error.
+/// Logs a panic outside of a query; the default hook would block on standard error.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let panicked = info.to_string().replace('\n', " ");
@@ -112,10 +113,10 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     }
 }
 
-//----------- the thread that writes ------------------------------------------------
+//----------- the log thread ------------------------------------------------
 
-/// Where no thread can be had, everybody writes as before: `QUEUE` stays empty.
-fn start_writing() {
+/// Starts the log thread. Without one, every thread writes itself, as `QUEUE` stays empty.
+fn start_log_thread() {
     let (queue, outputs) = log_queue::new();
     let spawned = thread::Builder::new().name("log".into()).spawn(move || write_all(&outputs));
     if spawned.is_ok() {
@@ -124,37 +125,37 @@ fn start_writing() {
 }
 
 fn write_all(outputs: &LogReceiver) {
-    WRITES.set(true);
+    IS_LOG_THREAD.set(true);
     while let Some(output) = outputs.next() {
         match output {
             LogOutput::Line(line) => put_line(&line),
             LogOutput::Dropped(lines) => error!(lines, "log lines were dropped: standard error was not read"),
             LogOutput::Progress(text) => put_progress(&text),
-            // Who waits may have given up.
+            // The waiting thread may have timed out.
             LogOutput::Flush(done) => _ = done.send(()),
         }
     }
 }
 
-/// Nothing can be done, and nothing be said, where standard error takes no lines.
+/// Errors are ignored: there is nowhere to report them.
 fn put_line(line: &[u8]) {
     put_progress("");
     _ = io::stderr().write_all(line);
 }
 
-/// An empty text wipes the line.
+/// An empty text clears the line.
 fn put_progress(text: &str) {
     if PROGRESS_SHOWN.swap(!text.is_empty(), Ordering::Relaxed) || !text.is_empty() {
         _ = write!(io::stderr(), "\r\x1b[K{text}");
     }
 }
 
-/// What the formatter writes to: it writes each line at once.
+/// The formatter's output; it writes each line in one call.
 struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match QUEUE.get().filter(|_| !WRITES.get()) {
+        match QUEUE.get().filter(|_| !IS_LOG_THREAD.get()) {
             Some(queue) => queue.push(LogOutput::Line(line.to_owned())),
             None => put_line(line),
         }

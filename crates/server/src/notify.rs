@@ -1,4 +1,4 @@
-//! Tells systemd how the daemon is (sd_notify(3)); says nothing where `$NOTIFY_SOCKET` is not set.
+//! Notifications to systemd (sd_notify(3)), sent if `$NOTIFY_SOCKET` is set.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,42 +7,42 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// How long to wait for a listener that does not listen: neither a reload nor a stop may hang on it.
+/// How long a send may block: neither a reload nor a stop may hang if nobody reads the socket.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What systemd listens for.
+/// Sends notifications.
 pub struct Notifier {
     address: Option<OsString>,
 }
 
 impl Notifier {
-    /// For the socket of `$NOTIFY_SOCKET`, if it is set.
+    /// A notifier for the socket of `$NOTIFY_SOCKET`, if that is set.
     pub fn from_environment() -> Notifier {
         Notifier { address: std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()) }
     }
 
-    /// The daemon serves; also the end of a reload.
+    /// The daemon has started, or has finished a reload.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// A reload begins. systemd compares the time with its own, so it must be exact (Type=notify-reload).
+    /// A reload begins. systemd compares the time with its own clock (Type=notify-reload).
     pub fn reloading(&self) {
         let now_us = netio::clock::monotonic_exact().as_micros();
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading"));
     }
 
-    /// The daemon ends.
+    /// The daemon stops.
     pub fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=Finishing what is in flight");
+        self.send("STOPPING=1\nSTATUS=Finishing queries and transfers in progress");
     }
 
-    /// A line for `systemctl status`; also keeps systemd patient while a start takes long.
+    /// A line for `systemctl status`; also extends the start timeout.
     pub fn status(&self, status: &str, extend_timeout_s: u64) {
         self.send(&format!("STATUS={status}\nEXTEND_TIMEOUT_USEC={}", extend_timeout_s * 1_000_000));
     }
 
-    /// Failure is not worth a word: a daemon that nobody watches serves as well.
+    /// Errors are ignored: the daemon serves as well without systemd.
     fn send(&self, state: &str) {
         if let Some(address) = &self.address {
             _ = send_to(address.as_bytes(), state);

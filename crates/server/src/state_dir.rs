@@ -1,7 +1,8 @@
-//! The state-dir: made for the user that the daemon becomes, opened once, locked against a second daemon.
+//! The state-dir: created for the user that the daemon runs as, opened once, locked against a second daemon.
 //!
-//! Whoever owns a folder may put any link into it, and swap it at any time. So root only makes and gives away folders that
-//! nobody else can reach ([`prepare`]); the daemon's user does the rest, in the folder once opened ([`StateDir::open`]).
+//! Whoever owns a folder may put links into it and replace them at any time. So root only creates and chowns folders whose
+//! parents nobody else can change ([`prepare`]). The daemon's user does the rest, inside the open folder
+//! ([`StateDir::open`]).
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
@@ -14,16 +15,26 @@ use std::path::{Path, PathBuf};
 use netio::file::{open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
-use crate::control::SOCKET;
 use crate::printable::printable_path;
 
-/// Why a state-dir cannot be taken. The message says what to do.
+/// Why a state-dir cannot be used. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
-    /// The folder cannot be made or written.
+    /// The folder cannot be created or written.
     #[error("the state-dir {path} cannot be used: {1}; make it writable for this user or set `state-dir`", path = printable_path(.0))]
     Unusable(PathBuf, io::Error),
-    /// Another user could remove what is in it, or lead us astray.
+    /// The path leads through a link to nothing.
+    #[error(
+        "the state-dir {path} cannot be created: the symbolic link {link} points to nothing; create its target, remove the link, or \
+         set `state-dir`", path = printable_path(.path), link = printable_path(.link)
+    )]
+    DanglingLink {
+        /// The state-dir.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
+    /// Another user could replace what is in it.
     #[error(
         "the state-dir {path} can be changed by others (owner {owner}, mode {mode:o}); give it to the user that zonda runs as \
          or set `state-dir`", path = printable_path(.path)
@@ -36,25 +47,29 @@ pub enum StateDirError {
         /// Its permissions.
         mode: u32,
     },
-    /// A second daemon.
+    /// Another daemon has locked it.
     #[error("another zonda (process {1}) uses the state-dir {path}; stop that one or set another `state-dir`", path = printable_path(.0))]
     InUse(PathBuf, String),
 }
 
+/// The control socket in the state-dir.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// The lock file, which holds the process ID.
 const LOCK: &str = "lock";
 
-/// The longest content of a lock in octets: a number.
+/// Maximum length of the process ID in the lock file, in octets.
 const MAX_LOCK_LEN: u64 = 32;
 
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_ALL: u32 = 0o002;
-/// In a folder with this bit only the owner of a file, or root, renames or removes it.
+/// Only the owner of a file, or root, may rename or remove it in a folder with this bit.
 const STICKY: u32 = 0o1000;
 
-/// The state-dir of one user, where none is configured.
+/// The state-dir where none is configured.
 pub fn default_path() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // systemd gives a list if the unit names several; the first is ours.
+    // systemd passes a list; the first folder is the daemon's.
     let first = |list: PathBuf| {
         list.as_os_str().as_bytes().split(|&octet| octet == b':').next().map(OsStr::from_bytes).map(PathBuf::from)
     };
@@ -66,67 +81,67 @@ pub fn default_path() -> PathBuf {
 
 //----------- as root -----------------------------------------------------------------
 
-/// As root: makes the state-dir and gives it to the user that the daemon becomes, as far as nobody but root could have changed
-/// the way to it. Elsewhere nothing is done, and that user has to make it or to be given it.
+/// As root: creates the state-dir and chowns it to the user that the daemon will run as, provided that only root can change
+/// the path to it. Otherwise nothing is done, and that user must create it or own it already.
 pub fn prepare(path: &Path, identity: &Identity) -> Result<(), StateDirError> {
     if current_user() != 0 || identity.user == 0 {
         return Ok(());
     }
     let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
-    // Without a final `/`, behind which a link would be followed.
+    // Without a trailing `/`, which would follow a link.
     let path: PathBuf = std::path::absolute(path).map_err(unusable)?.components().collect();
-    match make_as_root(&path).map_err(unusable)? {
-        true => give(&path, identity).map_err(unusable),
+    match create_as_root(&path).map_err(unusable)? {
+        true => chown_to(&path, identity).map_err(unusable),
         false => Ok(()),
     }
 }
 
-/// Makes the folders that are missing. Stops, and returns false, at the first that others than root could change: what is
-/// below it can be anywhere by the time it is opened.
-fn make_as_root(path: &Path) -> io::Result<bool> {
+/// Creates the missing folders. Stops, and returns false, at the first one that others than root can change: they could
+/// replace what is below it.
+fn create_as_root(path: &Path) -> io::Result<bool> {
     let ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
     for folder in ancestors.into_iter().rev() {
-        if !is_of_root_alone(&made(folder, 0o755)?) {
+        if !is_writable_by_root_only(&ensure_folder(folder, 0o755)?) {
             return Ok(false);
         }
     }
-    made(path, 0o750).map(|metadata| metadata.is_dir())
+    ensure_folder(path, 0o750).map(|metadata| metadata.is_dir())
 }
 
-/// What is at `path`, a folder made just now if there was nothing. Links are not followed.
-fn made(path: &Path, mode: u32) -> io::Result<Metadata> {
+/// Creates a folder if there is nothing at `path`; returns what is there, without following a link.
+fn ensure_folder(path: &Path, mode: u32) -> io::Result<Metadata> {
     match DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => fs::symlink_metadata(path),
     }
 }
 
-/// Whether it is a folder in which nobody but root can put something in the place of what root has put there.
-fn is_of_root_alone(metadata: &Metadata) -> bool {
-    let is_open = metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 && metadata.mode() & STICKY == 0;
-    metadata.is_dir() && metadata.uid() == 0 && !is_open
+/// Whether it is a folder in which only root can replace what root created.
+fn is_writable_by_root_only(metadata: &Metadata) -> bool {
+    let is_shared = metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 && metadata.mode() & STICKY == 0;
+    metadata.is_dir() && metadata.uid() == 0 && !is_shared
 }
 
-/// Gives a folder of root's to the user, with the lock that a start as root may have left in it. One of the user's is as it
-/// should be, and one that others may write to is shared on purpose.
-fn give(path: &Path, identity: &Identity) -> io::Result<()> {
+/// Chowns a folder of root's to the user, with the lock file that a start as root may have left in it. A folder that others
+/// may write to is shared on purpose and left alone.
+fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     let folder = open_directory(path)?;
     let metadata = folder.metadata()?;
     if metadata.uid() != 0 || metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 {
         return Ok(());
     }
-    // A folder with anything else in it was never a state-dir: a slip in the configuration must not give /var/lib/dpkg away.
+    // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
     for entry in fs::read_dir(path)? {
-        if ![LOCK, SOCKET].map(OsStr::new).contains(&entry?.file_name().as_os_str()) {
+        if ![LOCK, CONTROL_SOCKET].map(OsStr::new).contains(&entry?.file_name().as_os_str()) {
             return Ok(());
         }
     }
-    // The lock first: as long as the folder is root's, nobody can put another file in its place.
+    // The lock first: while the folder is root's, nobody can replace it.
     match open_no_link(&within(&folder, LOCK), false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => (),
         Err(error) => return Err(error),
         Ok(lock) if !is_plain(&lock.metadata()?, 0) => {
-            return Err(io::Error::other("`lock` in it is no file of root's"));
+            return Err(io::Error::other("`lock` in it is not a regular file of root's"));
         }
         Ok(lock) => fchown(&lock, Some(identity.user), Some(identity.group))?,
     }
@@ -135,51 +150,59 @@ fn give(path: &Path, identity: &Identity) -> io::Result<()> {
 
 //----------- as the daemon's user ----------------------------------------------------
 
-/// A taken state-dir: locked against a second daemon.
+/// An open state-dir, locked against a second daemon.
 pub struct StateDir {
     folder: File,
-    /// Held for as long as the daemon lives; the kernel lets go of it however the daemon ends.
+    /// The kernel releases it however the daemon ends.
     _lock: File,
 }
 
 impl StateDir {
-    /// Makes the folder if it is missing, and locks it.
+    /// Creates the folder if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
         let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
-        DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(unusable)?;
-        // A link to it is followed (systemd makes one with DynamicUser=): it is what is opened that counts.
+        DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(|error| match dangling_link(path) {
+            Some(link) => StateDirError::DanglingLink { path: path.to_owned(), link: link.to_owned() },
+            None => unusable(error),
+        })?;
+        // A link to it is followed, as systemd makes one with DynamicUser=: the checks concern the folder that is opened.
         let folder = fs::canonicalize(path).and_then(|path| open_directory(&path)).map_err(unusable)?;
         let metadata = folder.metadata().map_err(unusable)?;
         let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
         if ![0, current_user()].contains(&owner) || mode & WRITABLE_BY_ALL != 0 {
             return Err(StateDirError::NotOurs { path: path.to_owned(), owner, mode });
         }
-        let _lock = take_lock(&folder, path)?;
+        let _lock = lock(&folder, path)?;
         Ok(StateDir { folder, _lock })
     }
 
-    /// The path of a file in the folder that leads there whatever is renamed or linked meanwhile; short enough for a socket.
+    /// The path of a file in the folder, valid whatever is renamed meanwhile, and short enough for a socket.
     pub fn file(&self, name: &str) -> PathBuf {
         within(&self.folder, name)
     }
 }
 
-/// Names a file in an opened folder.
+/// The path of a file in an open folder.
 pub fn within(folder: &File, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name)
 }
 
-/// Whether it is a file of the user's that is nowhere else: with a second name it could be a link to another's file.
+/// The link on the way to `path` that points to nothing, if there is one.
+fn dangling_link(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|ancestor| ancestor.is_symlink() && !ancestor.exists())
+}
+
+/// Whether it is a regular file of the user's with a single name: another could be a hard link to someone else's file.
 fn is_plain(metadata: &Metadata, user: u32) -> bool {
     metadata.is_file() && metadata.uid() == user && metadata.nlink() == 1
 }
 
-fn take_lock(folder: &File, path: &Path) -> Result<File, StateDirError> {
+fn lock(folder: &File, path: &Path) -> Result<File, StateDirError> {
     let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
     let in_lock = |error: io::Error| unusable(io::Error::new(error.kind(), format!("`{LOCK}` in it: {error}")));
     let mut lock = open_no_link(&within(folder, LOCK), true).map_err(in_lock)?;
     if !is_plain(&lock.metadata().map_err(in_lock)?, current_user()) {
-        return Err(in_lock(io::Error::other("no file of this user")));
+        return Err(in_lock(io::Error::other("not a regular file of this user")));
     }
     match lock.try_lock() {
         Ok(()) => (),
@@ -190,7 +213,7 @@ fn take_lock(folder: &File, path: &Path) -> Result<File, StateDirError> {
             return Err(StateDirError::InUse(path.to_owned(), process.trim().to_owned()));
         }
     }
-    // It locks without the number, too, that a full disk has no room for.
+    // The lock holds even if a full disk has no room for the process ID.
     _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(lock)
 }
@@ -212,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lock_is_left_alone() {
+    fn a_link_in_place_of_the_lock_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let (lock, other) = (folder.path().join(LOCK), folder.path().join("other"));
         fs::write(&other, "precious").expect("a file");
@@ -224,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn a_dangling_link_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("link");
+        symlink("nowhere", &link).expect("a link");
+        for path in [link.clone(), link.join("state")] {
+            let error = StateDir::open(&path).err().expect("the link points to nothing");
+            assert!(matches!(&error, StateDirError::DanglingLink { link: named, .. } if *named == link), "{error}");
+        }
+        fs::create_dir(folder.path().join("nowhere")).expect("a folder");
+        assert!(StateDir::open(&link).is_ok());
+    }
+
+    #[test]
     fn a_folder_that_everybody_may_write_to_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).expect("it is ours");
@@ -232,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn root_makes_what_only_root_can_change() {
+    fn root_creates_and_chowns_only_what_only_root_can_change() {
         if current_user() != 0 {
             return eprintln!("skipped: only root can give folders away");
         }
@@ -242,15 +278,15 @@ mod tests {
         let path = folder.path().join("a/b");
         prepare(&path.join("."), &identity).expect("root may");
         assert_eq!((owner(&path), owner(&folder.path().join("a"))), (54321, 0));
-        // Below a folder of that user's, root leaves everything alone.
+        // Root does nothing below a folder of that user's.
         prepare(&path.join("c"), &identity).expect("nothing is done");
         assert!(!path.join("c").exists());
-        // What a start as root left behind goes to the user too.
+        // What a start as root left is chowned, too.
         let left = folder.path().join("left");
         drop(StateDir::open(&left).expect("a fresh folder"));
         prepare(&left, &identity).expect("root may");
         assert_eq!((owner(&left), owner(&left.join(LOCK))), (54321, 54321));
-        // What was never a state-dir stays as it is.
+        // What was never a state-dir is left alone.
         let other = folder.path().join("other");
         let locked = folder.path().join("locked");
         fs::create_dir_all(other.join("passwd"))

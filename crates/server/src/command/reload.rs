@@ -12,7 +12,7 @@ use crate::sources::state_dir;
 pub fn run(arguments: &Reload) -> ExitCode {
     // Only the state-dir is needed here; the daemon reports mistakes of the configuration.
     let state_dir = arguments.state_dir.clone().unwrap_or_else(|| state_dir(&arguments.config));
-    match control::ask(&state_dir, ControlRequest::Reload) {
+    match control::request(&state_dir, ControlRequest::Reload) {
         Ok(ControlResponse::Reloaded(report)) => {
             let text = match arguments.json {
                 true => json(&report),

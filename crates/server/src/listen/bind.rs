@@ -6,18 +6,18 @@ use netio::udp_server::ServerSocket;
 use std::io;
 use std::net::SocketAddr;
 
-/// Bound sockets, not served yet.
+/// Bound sockets.
 pub struct Listeners {
     pub(super) addresses: Vec<SocketAddr>,
-    /// With the number of the worker each belongs to.
+    /// Each with the number of its worker.
     pub(super) udp: Vec<(usize, ServerSocket)>,
-    /// One listener for each address, for each thread.
+    /// For each thread a listener for each address.
     pub(super) tcp: Vec<Vec<Listener>>,
     pub(super) options: ListenConfig,
 }
 
 impl Listeners {
-    /// The addresses in the order given, with the ports that the kernel chose where 0 was asked for.
+    /// The addresses in configured order, port 0 replaced by the port that the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -27,11 +27,11 @@ impl Listeners {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} over {transport}: {source}{}", help(.source))]
 pub struct ListenError {
-    /// The address as it was given.
+    /// The configured address.
     pub address: SocketAddr,
     /// `UDP` or `TCP`.
     pub transport: &'static str,
-    /// What the kernel said.
+    /// The system error.
     pub source: io::Error,
 }
 
@@ -44,16 +44,16 @@ fn help(error: &io::Error) -> &'static str {
     }
 }
 
-/// Binds every address over UDP and TCP, once for every thread. Port 0 lets the kernel choose one that is free for both.
+/// Binds every address over UDP and TCP, once per thread. For port 0 the kernel chooses one that is free for both.
 pub fn bind(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listeners, ListenError> {
-    // A port that the kernel chose for UDP may be taken for TCP, or by somebody else before it is bound for good.
+    // A port chosen for UDP may be in use for TCP, or be taken by another process before all sockets are bound.
     let attempts = if addresses.iter().any(|address| address.port() == 0) { 16 } else { 1 };
     let early = (1..attempts).find_map(|_| bind_once(addresses, options).ok());
     early.map_or_else(|| bind_once(addresses, options), Ok)
 }
 
 fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listeners, ListenError> {
-    // All before any: a wildcard address of ours must not be taken for another program's.
+    // Probe all addresses first: a wildcard address bound here would look like another program's.
     let addresses = addresses.iter().map(|address| probe(*address, options)).collect::<Result<Vec<_>, _>>()?;
     let mut udp = Vec::new();
     for worker in 0..options.workers {
@@ -61,7 +61,7 @@ fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listene
             udp.push((worker, ServerSocket::bind(*address, &options.udp).map_err(over("UDP", *address))?));
         }
     }
-    // The kernel must not give a client up before the server does.
+    // The kernel must not give up a client before the server does.
     let tcp =
         netio::tcp::ListenerOptions { user_timeout: options.tcp.user_timeout.max(options.idle_timeout), ..options.tcp };
     let listeners = |_| {
@@ -72,10 +72,9 @@ fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listene
     Ok(Listeners { addresses, udp, tcp, options: options.clone() })
 }
 
-/// Makes sure that nobody else has the address, and chooses a port if it has none.
+/// Checks that no other process has the address, and chooses a port for port 0.
 ///
-/// Sockets that share an address (SO_REUSEPORT) share it with those of any process of the same user, so that a second server
-/// would silently take half of the queries. One that does not share finds out.
+/// With SO_REUSEPORT, a second server of the same user would silently take half of the queries. A socket without it fails.
 fn probe(address: SocketAddr, options: &ListenConfig) -> Result<SocketAddr, ListenError> {
     let udp = netio::udp_server::ServerSocketOptions { reuse_port: false, ..options.udp };
     let tcp = netio::tcp::ListenerOptions { reuse_port: false, ..options.tcp };
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_server_is_told_that_the_address_is_taken() {
+    fn a_second_server_is_refused_the_address() {
         let first = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback");
         let error = bound(first.addresses()).err().expect("the first server still has it").to_string();
         assert!(error.contains("over UDP") && error.contains("another program has it"), "{error}");
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_server_may_overlap() {
-        // A port that was free a moment ago may be that of another test by now: one of some attempts has it still.
+        // Another test may have taken the port meanwhile: one of several attempts succeeds.
         let overlap = || {
             let first = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback").addresses()[0];
             let addresses = [SocketAddr::new([0, 0, 0, 0].into(), first.port()), first];
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_nobody_is_refused_with_the_mend() {
+    fn an_address_of_no_interface_is_refused_with_help() {
         let error = bound(&["192.0.2.1:53".parse().expect("a literal")]).err().expect("a documentation address");
         assert!(error.to_string().contains("no interface of this host has the address"), "{error}");
     }

@@ -1,12 +1,12 @@
-//! How many connections each client has, in constant memory.
+//! Connections per client, counted in constant memory by a count-min sketch.
 //!
-//! A count-min sketch: each client adds to two counters that a keyed hash chooses, and the lower one tells. ClientCounts that share
-//! both counters with a busy one are taken for it; nobody who does not know the key can bring that about.
+//! A keyed hash gives each client two counters; the lower one is its count. It is too high for clients that share both
+//! counters with others, which cannot be provoked without the key.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-/// Counts connections by client.
+/// Counts connections per client.
 pub(super) struct ClientCounts {
     counts: Box<[u32]>,
     key: RandomState,
@@ -19,34 +19,34 @@ impl ClientCounts {
         ClientCounts { counts: vec![0; len].into(), key: RandomState::new() }
     }
 
-    /// How many connections the client of `peer` has, or a few more.
+    /// How many connections the client of `peer` has; rarely a higher number.
     pub(super) fn count(&self, peer: IpAddr) -> usize {
-        let [first, second] = self.places(peer);
+        let [first, second] = self.counters(peer);
         self.counts[first].min(self.counts[second]) as usize
     }
 
-    /// One connection more.
+    /// Counts a connection.
     pub(super) fn add(&mut self, peer: IpAddr) {
-        for place in self.places(peer) {
-            self.counts[place] += 1;
+        for counter in self.counters(peer) {
+            self.counts[counter] += 1;
         }
     }
 
-    /// One connection fewer, of a client that was added.
+    /// Removes a counted connection.
     pub(super) fn remove(&mut self, peer: IpAddr) {
-        for place in self.places(peer) {
-            self.counts[place] -= 1;
+        for counter in self.counters(peer) {
+            self.counts[counter] -= 1;
         }
     }
 
-    fn places(&self, peer: IpAddr) -> [usize; 2] {
+    fn counters(&self, peer: IpAddr) -> [usize; 2] {
         let hash = self.key.hash_one(client(peer));
         let mask = self.counts.len() - 1;
         [hash as usize & mask, (hash >> 32) as usize & mask]
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /56 that an IPv6 site is given (RFC 6177).
+/// The client of an address: an IPv4 address, or an IPv6 /56, the size assigned to a site (RFC 6177).
 fn client(peer: IpAddr) -> u64 {
     match peer {
         IpAddr::V4(ip) => u64::from(ip.to_bits()),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_hardly_ever_taken_for_a_busy_client() {
+    fn few_counts_are_too_high_beside_a_busy_client() {
         let mut clients = ClientCounts::new(10_000);
         (0..5000).for_each(|_| clients.add(ip("192.0.2.1")));
         (0..5000u32).for_each(|number| clients.add(IpAddr::V4(number.into())));

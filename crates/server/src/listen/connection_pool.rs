@@ -1,7 +1,7 @@
-//! The connections of one thread: a slab of small slots in two lists, each in the order of last progress.
+//! The TCP connections of one thread: a slab of slots in two linked lists, idle and active, each ordered by last progress.
 //!
-//! An idle connection is a slot of 40 octets and nothing else. ActiveState ones stand in the other list, so that the oldest of each
-//! kind is found at once. What connections hold, and how many each client has, is counted here and nowhere else.
+//! An idle connection takes one slot of 40 octets. The connection to be closed first is the head of a list. The memory of all
+//! connections and the number per client are counted here and nowhere else.
 
 use super::client_counts::ClientCounts;
 use super::tcp_connection::TcpConnection;
@@ -11,17 +11,17 @@ use std::net::{IpAddr, TcpStream};
 
 const NONE: u32 = u32::MAX;
 
-/// For how many transfers at a time there is room to tell their clients apart.
+/// Size of the per-client count of transfers.
 const TRANSFERS: usize = 1024;
 
-/// One connection, or a vacant slot, which `next` chains to further ones.
+/// A connection, or a vacant slot, whose `next` is the next vacant one.
 struct Slot {
     connection: Option<TcpConnection>,
     previous: u32,
     next: u32,
 }
 
-/// The ends of a list of slots, the oldest first.
+/// The ends of a list of slots, least recent progress first.
 #[derive(Clone, Copy)]
 struct List {
     first: u32,
@@ -30,21 +30,21 @@ struct List {
 
 const EMPTY: List = List { first: NONE, last: NONE };
 
-/// The connections.
+/// The connections of a thread.
 pub(super) struct ConnectionPool {
     slots: Vec<Slot>,
     vacant: u32,
-    /// Idle and active ones: the index is [`TcpConnection::is_active`].
+    /// Indexed by [`TcpConnection::is_active`].
     lists: [List; 2],
     len: usize,
     capacity: usize,
-    held: usize,
+    memory: usize,
     clients: ClientCounts,
     transfers: ClientCounts,
 }
 
 impl ConnectionPool {
-    /// Room for `capacity` connections; memory is taken as they come.
+    /// A pool for `capacity` connections.
     pub(super) fn new(capacity: usize) -> ConnectionPool {
         let capacity = capacity.min(NONE as usize);
         ConnectionPool {
@@ -53,7 +53,7 @@ impl ConnectionPool {
             lists: [EMPTY; 2],
             len: 0,
             capacity,
-            held: 0,
+            memory: 0,
             clients: ClientCounts::new(capacity),
             transfers: ClientCounts::new(TRANSFERS),
         }
@@ -67,22 +67,22 @@ impl ConnectionPool {
         self.len == self.capacity
     }
 
-    /// The memory that all connections hold, their slots aside, in octets.
-    pub(super) fn held(&self) -> usize {
-        self.held
+    /// The memory of all connections besides their slots, in octets.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
     }
 
-    /// How many connections the client of `peer` has, or a few more.
+    /// How many connections the client of `peer` has; rarely a higher number.
     pub(super) fn connections_of(&self, peer: IpAddr) -> usize {
         self.clients.count(peer)
     }
 
-    /// How many transfers the client of `peer` has under way, or a few more.
+    /// How many transfers the client of `peer` has in progress; rarely a higher number.
     pub(super) fn transfers_of(&self, peer: IpAddr) -> usize {
         self.transfers.count(peer)
     }
 
-    /// Takes in a connection, idle; `None` when the pool is full.
+    /// Adds an idle connection and returns its index; `None` if the pool is full.
     pub(super) fn insert(&mut self, stream: TcpStream, peer: IpAddr, now_ms: u32) -> Option<u32> {
         if self.is_full() {
             return None;
@@ -104,13 +104,13 @@ impl ConnectionPool {
         Some(index)
     }
 
-    /// Takes out a connection; `None` when it is gone already.
+    /// Removes a connection; `None` if it is gone.
     pub(super) fn remove(&mut self, index: u32) -> Option<TcpConnection> {
         let connection = self.slots[index as usize].connection.take()?;
         self.unlink(index, connection.is_active());
         self.slots[index as usize].next = std::mem::replace(&mut self.vacant, index);
         self.len -= 1;
-        self.held -= connection.held();
+        self.memory -= connection.memory();
         self.clients.remove(connection.peer());
         if connection.transfer().is_some() {
             self.transfers.remove(connection.peer());
@@ -118,7 +118,7 @@ impl ConnectionPool {
         Some(connection)
     }
 
-    /// The connection; `None` when it is gone.
+    /// The connection; `None` if it is gone.
     pub(super) fn get(&self, index: u32) -> Option<&TcpConnection> {
         self.slots[index as usize].connection.as_ref()
     }
@@ -128,8 +128,8 @@ impl ConnectionPool {
         (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.connection.as_ref()?)))
     }
 
-    /// Lets `change` change a connection, and counts what it holds then. `change` returns whether there was progress, which makes
-    /// the connection the youngest of its list, as does becoming active or idle. Does nothing when the connection is gone.
+    /// Applies `change` to a connection, if it is not gone, and updates all counts. `change` returns whether there was progress,
+    /// which moves the connection to the end of its list, as does becoming active or idle.
     pub(super) fn update(
         &mut self,
         index: u32,
@@ -138,9 +138,9 @@ impl ConnectionPool {
     ) -> io::Result<()> {
         let Some(connection) = &mut self.slots[index as usize].connection else { return Ok(()) };
         let (was_active, had_transfer) = (connection.is_active(), connection.transfer().is_some());
-        let held = connection.held();
+        let memory = connection.memory();
         let result = change(connection);
-        self.held = self.held - held + connection.held();
+        self.memory = self.memory - memory + connection.memory();
         match (had_transfer, connection.transfer().is_some()) {
             (false, true) => self.transfers.add(connection.peer()),
             (true, false) => self.transfers.remove(connection.peer()),
@@ -148,42 +148,42 @@ impl ConnectionPool {
         }
         let is_active = connection.is_active();
         if is_active != was_active || matches!(result, Ok(true)) {
-            connection.since_ms = now_ms;
+            connection.last_progress_ms = now_ms;
             self.unlink(index, was_active);
             self.link(index, is_active);
         }
         result.map(drop)
     }
 
-    /// The idle connection that made no progress for the longest.
+    /// The idle connection with the least recent progress.
     pub(super) fn oldest_idle(&self) -> Option<u32> {
         Some(self.lists[0].first).filter(|index| *index != NONE)
     }
 
-    /// The active connection that made no progress for the longest.
+    /// The active connection with the least recent progress.
     pub(super) fn oldest_active(&self) -> Option<u32> {
         Some(self.lists[1].first).filter(|index| *index != NONE)
     }
 
-    /// The active connections, the one without progress for the longest first.
+    /// The active connections, least recent progress first.
     pub(super) fn active(&self) -> impl Iterator<Item = u32> {
         let next = |index: &u32| Some(self.slots[*index as usize].next).filter(|index| *index != NONE);
         iter::successors(self.oldest_active(), next)
     }
 
-    /// The oldest connection of either kind that made no progress for `timeout_ms`.
+    /// A connection that made no progress for `timeout_ms`.
     pub(super) fn expired(&self, now_ms: u32, timeout_ms: u32) -> Option<u32> {
         self.oldest().find(|index| self.age_ms(*index, now_ms) >= timeout_ms)
     }
 
-    /// How long until one expires.
+    /// How long until a connection expires.
     pub(super) fn until_expiry_ms(&self, now_ms: u32, timeout_ms: u32) -> Option<u32> {
         self.oldest().map(|index| timeout_ms.saturating_sub(self.age_ms(index, now_ms))).min()
     }
 
-    /// How long ago a connection made progress.
+    /// The time since a connection made progress.
     pub(super) fn age_ms(&self, index: u32, now_ms: u32) -> u32 {
-        self.get(index).map_or(0, |connection| now_ms.wrapping_sub(connection.since_ms))
+        self.get(index).map_or(0, |connection| now_ms.wrapping_sub(connection.last_progress_ms))
     }
 
     fn oldest(&self) -> impl Iterator<Item = u32> {
@@ -216,10 +216,10 @@ impl ConnectionPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::tcp_connection::testing::hold;
+    use crate::listen::tcp_connection::testing::set_input;
     use std::net::TcpListener;
 
-    /// A pool with `count` connections that came at 0, 1, 2... ms, and what keeps them open.
+    /// A pool with `count` connections accepted at 0, 1, 2... ms, and the listener that keeps them open.
     fn pool(count: u32) -> (ConnectionPool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let mut pool = ConnectionPool::new(4);
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_takes_few_octets() {
+    fn an_idle_connection_takes_40_octets() {
         assert!(size_of::<Slot>() <= 40, "{}", size_of::<Slot>());
     }
 
-    /// A turn of a connection that leaves it with `held` octets of input.
-    fn turn(pool: &mut ConnectionPool, index: u32, now_ms: u32, held: usize) {
-        pool.update(index, now_ms, |connection| Ok(hold(connection, held))).expect("no error");
+    /// A turn of a connection that leaves it with `input` octets of input.
+    fn turn(pool: &mut ConnectionPool, index: u32, now_ms: u32, input: usize) {
+        pool.update(index, now_ms, |connection| Ok(set_input(connection, input))).expect("no error");
     }
 
     fn oldest(pool: &ConnectionPool) -> (Option<u32>, Option<u32>) {
@@ -246,23 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn progress_decides_who_is_oldest() {
+    fn lists_are_ordered_by_last_progress() {
         let (mut pool, _listener) = pool(3);
         assert_eq!(oldest(&pool), (Some(0), None));
         turn(&mut pool, 0, 10, 0);
         assert_eq!(oldest(&pool), (Some(1), None));
         turn(&mut pool, 1, 11, 7);
-        assert_eq!((oldest(&pool), pool.held()), ((Some(2), Some(1)), 7));
+        assert_eq!((oldest(&pool), pool.memory()), ((Some(2), Some(1)), 7));
         turn(&mut pool, 2, 12, 8);
-        assert_eq!((oldest(&pool), pool.held()), ((Some(0), Some(1)), 15));
+        assert_eq!((oldest(&pool), pool.memory()), ((Some(0), Some(1)), 15));
         turn(&mut pool, 1, 14, 9);
-        assert_eq!((pool.active().collect::<Vec<_>>(), pool.held()), (vec![2, 1], 17));
+        assert_eq!((pool.active().collect::<Vec<_>>(), pool.memory()), (vec![2, 1], 17));
         pool.update(2, 15, |_| Ok(false)).expect("no error");
         assert_eq!((pool.oldest_active(), pool.age_ms(2, 20)), (Some(2), 8));
         pool.remove(2);
-        assert_eq!((oldest(&pool), pool.held()), ((Some(0), Some(1)), 9));
+        assert_eq!((oldest(&pool), pool.memory()), ((Some(0), Some(1)), 9));
         turn(&mut pool, 1, 16, 0);
-        assert_eq!((oldest(&pool), pool.held()), ((Some(0), None), 0));
+        assert_eq!((oldest(&pool), pool.memory()), ((Some(0), None), 0));
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_and_the_pool_has_an_end() {
+    fn slots_are_reused_and_limited() {
         let (mut pool, listener) = pool(4);
         let stream = || TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
         let peer: IpAddr = "2001:db8::1".parse().expect("a literal");

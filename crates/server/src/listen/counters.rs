@@ -1,14 +1,14 @@
-//! What the listeners count: each thread for itself, summed by whoever wants to know.
+//! The counters of the listeners: each thread has its own, and readers sum them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes and any may read: adding is a plain load and store, no locked instruction.
+/// A counter that one thread writes and any may read: adding takes no locked instruction.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; only ever called by the one thread that the counter belongs to.
+    /// Adds; to be called by one thread only.
     #[inline]
     pub(super) fn add(&self, count: usize) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count as u64), Ordering::Relaxed);
@@ -32,19 +32,19 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-/// The one table: a row is a counter, its sum and its documentation. Some are counted by the listeners,
-/// some by the answerer, whose counts are taken over.
+/// The table of counters: each row makes a counter, its sum and its documentation. `copied` ones are counted by the answering
+/// code.
 macro_rules! counters {
     (
         counted { $($(#[doc = $help:literal])+ $name:ident,)+ }
-        taken_over { $($(#[doc = $taken_help:literal])+ $taken:ident,)+ }
+        copied { $($(#[doc = $copied_help:literal])+ $copied:ident,)+ }
     ) => {
         /// The counters of one thread, alone on their cache lines.
         #[derive(Default)]
         #[repr(align(128))]
         pub struct ListenerCounters {
             $($(#[doc = $help])+ pub $name: Counter,)+
-            $($(#[doc = $taken_help])+ pub $taken: Counter,)+
+            $($(#[doc = $copied_help])+ pub $copied: Counter,)+
             /// Answers by response code; BADVERS has its own count.
             pub rcodes: [Counter; 16],
         }
@@ -53,21 +53,21 @@ macro_rules! counters {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct CounterTotals {
             $($(#[doc = $help])+ pub $name: u64,)+
-            $($(#[doc = $taken_help])+ pub $taken: u64,)+
+            $($(#[doc = $copied_help])+ pub $copied: u64,)+
             /// Answers by response code; BADVERS has its own count.
             pub rcodes: [u64; 16],
         }
 
-        /// The counters but for [`CounterTotals::rcodes`], in the order of [`CounterTotals::values`].
+        /// All counters except [`CounterTotals::rcodes`], in the order of [`CounterTotals::values`].
         pub const METRICS: &[Metric] = &[
             $(Metric { name: stringify!($name), help: concat!($($help),+).trim_ascii() },)+
-            $(Metric { name: stringify!($taken), help: concat!($($taken_help),+).trim_ascii() },)+
+            $(Metric { name: stringify!($copied), help: concat!($($copied_help),+).trim_ascii() },)+
         ];
 
         impl ListenerCounters {
-            /// Takes over what the answerer of this thread has counted so far.
-            pub(super) fn take_over(&self, counted: &answer::Counters) {
-                $(self.$taken.set(counted.$taken);)+
+            /// Copies the counters of this thread's answering code.
+            pub(super) fn copy_from(&self, counted: &answer::Counters) {
+                $(self.$copied.set(counted.$copied);)+
                 for (counter, count) in self.rcodes.iter().zip(counted.rcodes) {
                     counter.set(count);
                 }
@@ -77,12 +77,12 @@ macro_rules! counters {
         impl CounterTotals {
             /// The sums in the order of [`METRICS`].
             pub fn values(&self) -> [u64; METRICS.len()] {
-                [$(self.$name,)+ $(self.$taken,)+]
+                [$(self.$name,)+ $(self.$copied,)+]
             }
 
             fn count(&mut self, counters: &ListenerCounters) {
                 $(self.$name += counters.$name.value();)+
-                $(self.$taken += counters.$taken.value();)+
+                $(self.$copied += counters.$copied.value();)+
                 for (total, counter) in self.rcodes.iter_mut().zip(&counters.rcodes) {
                     *total += counter.value();
                 }
@@ -124,7 +124,7 @@ counters! {
         /// Octets of zone transfers, without the length prefixes.
         transfer_octets,
     }
-    taken_over {
+    copied {
         /// Messages that were no queries: too short, or answers themselves.
         ignored,
         /// Answers with the TC bit because they did not fit.
@@ -168,7 +168,7 @@ mod tests {
             for slipped in [1, 3] {
                 let mut rcodes = [0; 16];
                 rcodes[3] = slipped;
-                counters.take_over(&answer::Counters { slipped, rcodes, ..Default::default() });
+                counters.copy_from(&answer::Counters { slipped, rcodes, ..Default::default() });
             }
         }
         let totals = CounterTotals::of(&counters);

@@ -1,10 +1,11 @@
-//! The listeners: sockets are bound here, and threads move queries to [`answer::respond`] and its answers back.
+//! The listeners: sockets, and the threads that receive queries, have them answered and send the responses.
 //!
-//! [`bind`] first (ports below 1024 need privileges), then [`Listeners::serve`] when there is something to serve.
-//! UDP and streams have threads of their own, so that neither a flood of connections nor a transfer stalls a datagram.
+//! [`bind`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP and TCP have
+//! threads of their own, so that neither a flood of connections nor a transfer delays a datagram.
 
 mod bind;
 mod client_counts;
+mod connection_limits;
 mod connection_pool;
 mod counters;
 mod panic_guard;
@@ -27,35 +28,35 @@ use std::time::Duration;
 use tcp_worker::TcpWorker;
 use udp_worker::UdpWorker;
 
-/// How to listen and what to put up with.
+/// Threads, limits and socket options.
 #[derive(Clone, Debug)]
 pub struct ListenConfig {
-    /// Threads for UDP, each on a processor of its own as far as there are enough, for every address.
+    /// UDP threads for each address, pinned to different processors as far as there are enough.
     pub workers: usize,
-    /// Threads for TCP.
+    /// TCP threads.
     pub tcp_workers: usize,
-    /// How many connections are open at most, over all threads. For a further one, one that is stuck in the middle of something
-    /// for a second is closed, or else the longest idle.
+    /// Maximum number of connections, over all threads. To make room for another, one without progress for a second in the
+    /// middle of a message or response is closed, or else the one that is idle for the longest.
     pub connections: usize,
-    /// How many of them one client may have on one thread: an IPv4 address or an IPv6 /56. Further ones are closed at once.
+    /// Maximum number of connections of a client (an IPv4 address or IPv6 /56) on one thread. Others are closed at once.
     pub connections_per_client: usize,
-    /// How much memory all connections of one thread may hold, in octets, here and in the kernel: parts of queries and answers
-    /// that are not read. When it is more, connections without progress for the longest are closed.
-    pub held: usize,
-    /// How long a connection may be idle or without progress: with the rest of a query, with reading more of its answers.
+    /// Maximum memory of the connections of one thread, in octets, including the kernel's: incomplete queries and unread
+    /// responses. When they need more, those without progress for the longest are closed.
+    pub memory_limit: usize,
+    /// How long a connection may be idle or make no progress in sending a query or reading responses.
     pub idle_timeout: Duration,
-    /// How long a stop waits for connections with answers under way.
+    /// How long a stop waits for clients to read their responses.
     pub grace: Duration,
-    /// How the UDP sockets are set up; its wake interval is the time within which a stop is noticed.
+    /// UDP socket options; the wake interval is the time within which a stop is noticed.
     pub udp: netio::udp_server::ServerSocketOptions,
-    /// How the TCP listeners are set up.
+    /// TCP listener options.
     pub tcp: netio::tcp::ListenerOptions,
 }
 
-/// How much the kernel takes of answers that it cannot send yet, in octets: enough to keep a transfer going while its thread
-/// serves others, little where clients do not read.
+/// TCP_NOTSENT_LOWAT in octets: enough to keep a transfer going while its thread serves others, little if a client does not
+/// read.
 const UNSENT: u32 = 64 << 10;
-/// How long the kernel tries to deliver what is left of a closed connection: some retransmissions.
+/// TCP_USER_TIMEOUT: the kernel retransmits for this long after a connection is closed.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Default for ListenConfig {
@@ -65,8 +66,8 @@ impl Default for ListenConfig {
             tcp_workers: 1,
             connections: 10_000,
             connections_per_client: 1_000,
-            // Some 200 clients that read nothing.
-            held: 64 << 20,
+            // About 200 clients that read nothing.
+            memory_limit: 64 << 20,
             idle_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(5),
             udp: netio::udp_server::ServerSocketOptions::default(),
@@ -75,15 +76,15 @@ impl Default for ListenConfig {
     }
 }
 
-/// What answers the queries of one thread. The server has [`ZoneResponder`]; tests of the listeners have their own.
+/// Answers the queries of one thread: [`ZoneResponder`], or a stub in tests.
 pub trait Responder: Send + 'static {
-    /// Looks whether there is something newer to serve; called once per batch.
+    /// Switches to what is published now; called once per batch.
     fn refresh(&mut self);
-    /// Prepares for queries that will be answered soon, see [`answer::prefetch`].
+    /// Prefetches the data for queries to be answered next, see [`answer::prefetch`].
     fn prefetch<'m>(&mut self, _messages: impl Iterator<Item = &'m [u8]>) {}
     /// Answers one query into `out`, see [`answer::respond`].
     fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response;
-    /// What it has counted so far; looked at once per batch.
+    /// Its counters; read once per batch.
     fn counters(&self) -> &answer::Counters;
 }
 
@@ -94,7 +95,7 @@ pub struct ZoneResponder {
 }
 
 impl ZoneResponder {
-    /// A responder of its own for one thread.
+    /// A responder for one thread.
     pub fn new(subscriber: Subscriber<Served>) -> ZoneResponder {
         ZoneResponder { subscriber, worker: WorkerState::new() }
     }
@@ -120,7 +121,7 @@ impl Responder for ZoneResponder {
     }
 }
 
-/// The threads that serve.
+/// The running threads.
 pub struct ListenerThreads {
     stop: Arc<AtomicBool>,
     wakers: Vec<Arc<Waker>>,
@@ -130,22 +131,22 @@ pub struct ListenerThreads {
 }
 
 impl ListenerThreads {
-    /// What was counted over UDP so far.
+    /// Counters of all UDP threads.
     pub fn udp_totals(&self) -> CounterTotals {
         CounterTotals::of(&self.udp)
     }
 
-    /// What was counted over TCP so far.
+    /// Counters of all TCP threads.
     pub fn tcp_totals(&self) -> CounterTotals {
         CounterTotals::of(&self.tcp)
     }
 
-    /// Stops: what has arrived is still answered, and connections with answers under way have [`ListenConfig::grace`] to take them.
+    /// Stops: answers what has arrived, and gives clients [`ListenConfig::grace`] to read their responses.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.wakers.iter().for_each(|waker| waker.wake());
         for thread in self.threads {
-            // Threads catch the panics of queries; one of their own was logged when it happened.
+            // A panic of the thread was logged when it happened.
             let _ = thread.join();
         }
     }

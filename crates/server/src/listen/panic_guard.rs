@@ -1,4 +1,4 @@
-//! A panic costs one query, not the server: it is caught, logged and counted, and the thread goes on.
+//! A panic while a query is answered costs that query, not the server: it is caught, logged and counted.
 
 use super::rate_limited_log::RateLimitedLog;
 use std::cell::Cell;
@@ -7,30 +7,30 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`; `None` when it panicked.
+/// Runs `work`; `None` if it panicked.
 ///
-/// What it was working on must be made anew or not depend on its last use: buffers that every query fills again do not.
+/// What `work` leaves half changed must not matter later; buffers that every query overwrites are fine.
 #[inline]
 pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
-    GUARDED.set(true);
+    IS_GUARDED.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work)).ok();
-    GUARDED.set(false);
+    IS_GUARDED.set(false);
     result
 }
 
-/// From now on guarded panics go to the log, at most one a second: a query that causes one can be sent by the million.
-/// All others go where they went before.
+/// Installs a hook that logs guarded panics, at most one per second as the network can cause them; others go to the previous
+/// hook.
 pub(super) fn log_panics() {
     static INSTALLED: Once = Once::new();
     static LOG: Mutex<RateLimitedLog> = Mutex::new(RateLimitedLog::new(1, Duration::from_secs(1)));
     INSTALLED.call_once(|| {
-        let before = panic::take_hook();
+        let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !GUARDED.get() {
-                return before(info);
+            if !IS_GUARDED.get() {
+                return previous(info);
             }
             if let Some(left_out) = LOG.lock().unwrap_or_else(PoisonError::into_inner).permit() {
                 log(info, left_out);
@@ -44,7 +44,12 @@ fn log(info: &PanicHookInfo<'_>, left_out: u64) {
     let payload = info.payload();
     let message =
         payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(place, message, left_out, "a query broke its handler; it is left unanswered, please report this");
+    tracing::error!(
+        place,
+        message,
+        left_out,
+        "zonda panicked while answering a query, which gets no response; please report this bug"
+    );
 }
 
 #[cfg(test)]
@@ -52,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_caught_and_work_goes_on() {
+    fn a_panic_is_caught() {
         log_panics();
         assert_eq!(catch_panic(|| 1), Some(1));
         assert_eq!(catch_panic(|| -> u8 { panic!("a test") }), None);

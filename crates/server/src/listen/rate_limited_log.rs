@@ -1,24 +1,24 @@
-//! Log lines that the network can cause, limited in number.
+//! Rate limit for log lines that the network can cause.
 
 use std::time::Duration;
 
-/// Permits some lines in an interval and counts the others.
+/// Permits a number of lines per interval and counts the others.
 pub(super) struct RateLimitedLog {
     lines: u32,
     interval: Duration,
-    /// When the current interval ends, and how many lines are left in it.
+    /// When the current interval ends, and how many lines it has left.
     until: Duration,
     left: u32,
     left_out: u64,
 }
 
 impl RateLimitedLog {
-    /// Permits `lines` lines at once, and again after each `interval`.
+    /// Permits `lines` lines in each `interval`.
     pub(super) const fn new(lines: u32, interval: Duration) -> RateLimitedLog {
         RateLimitedLog { lines, interval, until: Duration::ZERO, left: 0, left_out: 0 }
     }
 
-    /// Whether this line may be logged: then how many were left out since the last one that was.
+    /// Whether a line may be logged: if so, how many were left out since the previous one.
     pub(super) fn permit(&mut self) -> Option<u64> {
         self.permit_at(netio::clock::monotonic())
     }
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_lines_an_interval_and_the_rest_is_counted() {
+    fn lines_over_the_limit_are_counted() {
         assert_eq!(permits(1, [100, 101, 109, 110, 150]), [Some(0), None, None, Some(2), Some(0)]);
         assert_eq!(permits(2, [100, 101, 109, 110, 111]), [Some(0), Some(0), None, Some(1), Some(0)]);
     }

@@ -1,6 +1,6 @@
-//! One TCP connection and all that it holds: reading its stream, having messages answered in order, writing.
+//! A TCP connection: reads messages, has them answered in order, writes the responses or a transfer.
 //!
-//! An idle connection is 32 octets and nothing else. One in the middle of something has [`ActiveState`] besides.
+//! An idle connection takes 32 octets. [`ActiveState`] is allocated while a message is incomplete or output waits.
 
 use super::Responder;
 use super::tcp_responder::{PREFIX_LEN, TcpResponder, first_message};
@@ -10,36 +10,36 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use zone::axfr::AxfrStream;
 
-/// How much a turn reads at most, in octets.
+/// Maximum octets read in a turn.
 pub(super) const READ_LEN: usize = 64 << 10;
-/// The least room made for the rest of a message, in octets. More comes as it arrives: the length is only a claim.
+/// Initial buffer for the rest of a message, in octets. It grows as data arrives: the length prefix may be a lie.
 const PART_LEN: usize = 512;
-/// How much memory the kernel may have for what an idle connection wrote, in octets: answers that are on their way.
+/// Kernel memory that an idle connection may have for responses in flight, in octets.
 const IN_FLIGHT: usize = 16 << 10;
-/// How much a client may send while its answers wait, in octets: what the kernel takes in before anything is read.
+/// Estimated octets in the kernel's receive buffer of a connection that is not read while its output waits.
 const UNREAD: usize = 64 << 10;
 
 /// One connection.
 pub(super) struct TcpConnection {
     stream: TcpStream,
-    /// When it last made progress, in milliseconds of the thread's clock, which may wrap.
-    pub(super) since_ms: u32,
-    /// IPv4 addresses are mapped; they cannot be mistaken, as IPv6 sockets here have IPv6 peers only.
+    /// When it last made progress, in milliseconds of the thread's clock, which wraps.
+    pub(super) last_progress_ms: u32,
+    /// IPv4 addresses are mapped, which is unambiguous: IPv6 sockets here have IPv6 peers only.
     peer: [u8; 16],
     active: Option<Box<ActiveState>>,
 }
 
-/// What a connection holds while it is in the middle of something.
+/// The buffers and the transfer of a connection that is not idle.
 #[derive(Default)]
 struct ActiveState {
-    /// Received and not answered yet: at most one read.
+    /// Received and not yet answered: at most one read.
     input: Buffer,
-    /// Answers that the kernel would not take yet.
+    /// Responses that the kernel has not accepted yet.
     output: Buffer,
     transfer: Option<Box<AxfrStream>>,
-    /// The kernel's memory for what was written, when it was last asked; 0 for what an idle connection may have, too.
-    kernel: usize,
-    /// The client has closed its half, everything is answered, and only the kernel still holds some of it.
+    /// Kernel memory for sent data when it was last measured; 0 if no more than [`IN_FLIGHT`].
+    kernel_memory: usize,
+    /// The client has closed its half, everything is answered, and only the kernel still holds data.
     closing: bool,
 }
 
@@ -49,7 +49,7 @@ impl TcpConnection {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
-        TcpConnection { stream, since_ms: now_ms, peer, active: None }
+        TcpConnection { stream, last_progress_ms: now_ms, peer, active: None }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -64,27 +64,27 @@ impl TcpConnection {
         self.active.is_some()
     }
 
-    /// The transfer under way.
+    /// The transfer in progress.
     pub(super) fn transfer(&self) -> Option<&AxfrStream> {
         self.active.as_ref()?.transfer.as_deref()
     }
 
-    /// The memory that it holds here and in the kernel, in octets.
-    pub(super) fn held(&self) -> usize {
-        self.active.as_ref().map_or(0, |active| active.held())
+    /// Its memory besides the slot, including the kernel's, in octets.
+    pub(super) fn memory(&self) -> usize {
+        self.active.as_ref().map_or(0, |active| active.memory())
     }
 
-    /// What the connection waits for; [`Interest::Nothing`] when it is only there for the kernel's sake.
+    /// What to poll for; [`Interest::Nothing`] if it only waits for the kernel to deliver.
     pub(super) fn interest(&self) -> Interest {
         match &self.active {
             Some(active) if active.closing => Interest::Nothing,
-            Some(active) if active.can_go_on() => Interest::Writable,
+            Some(active) if active.has_work() => Interest::Writable,
             _ => Interest::Readable,
         }
     }
 
-    /// One turn: reads once (into `input` where no message has begun), answers, writes once. Returns whether it made progress: whether
-    /// something was answered or taken by the kernel. Any error ends the connection.
+    /// One turn: one read (into `input` if no message has begun), answers, one write. Returns whether it made progress, that is,
+    /// whether something was answered or accepted by the kernel. Any error ends the connection.
     pub(super) fn turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         responder.output.clear();
         let result = match self.active.take_if(|active| !active.is_idle()) {
@@ -99,7 +99,7 @@ impl TcpConnection {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.begin_close(error),
             Err(error) => Err(error),
             Ok(progress) => {
-                self.settle(responder);
+                self.finish_turn(responder);
                 Ok(progress)
             }
         }
@@ -129,7 +129,7 @@ impl TcpConnection {
                 active.transfer = None;
             }
         } else {
-            if !active.holds_message() {
+            if !active.has_message() {
                 active.receive_part(&self.stream)?;
             }
             let (used, transfer) = responder.answer_messages(self.peer(), active.input.octets());
@@ -142,101 +142,104 @@ impl TcpConnection {
         Ok(flushed > 0 || !answers.is_empty())
     }
 
-    /// Counts the kernel's memory if it may be much, and lets go of what is not needed any more.
-    fn settle<R>(&mut self, responder: &mut TcpResponder<R>) {
-        let picked = responder.samples.pick(responder.output.filled().len());
-        if picked || self.active.as_ref().is_some_and(|active| active.kernel > 0 || !active.output.is_empty()) {
-            self.count_kernel();
+    /// Measures the kernel's memory if it may be much; frees the state of an idle connection.
+    fn finish_turn<R>(&mut self, responder: &mut TcpResponder<R>) {
+        let picked = responder.memory_sampler.pick(responder.output.filled().len());
+        if picked || self.active.as_ref().is_some_and(|active| active.kernel_memory > 0 || !active.output.is_empty()) {
+            self.measure_kernel_memory();
         } else {
-            self.active.take_if(|active| active.holds_nothing());
+            self.active.take_if(|active| active.is_empty());
         }
     }
 
-    /// Asks the kernel how much it holds; a connection that waited for nothing else becomes idle. A transfer is left out: what the
-    /// kernel holds of it grows with the distance of its client, and transfers are limited in number.
-    pub(super) fn count_kernel(&mut self) {
+    /// Measures the kernel's memory; a connection that has nothing else becomes idle. Transfers are exempt: their kernel memory
+    /// depends on the round-trip time, and their number is limited.
+    pub(super) fn measure_kernel_memory(&mut self) {
         if self.transfer().is_some() {
             return;
         }
         let memory = Some(self.send_memory()).filter(|memory| *memory > IN_FLIGHT);
         match &mut self.active {
-            Some(active) => active.kernel = memory.unwrap_or(0),
-            None => self.active = memory.map(|kernel| Box::new(ActiveState { kernel, ..ActiveState::default() })),
+            Some(active) => active.kernel_memory = memory.unwrap_or(0),
+            None => {
+                self.active =
+                    memory.map(|kernel_memory| Box::new(ActiveState { kernel_memory, ..ActiveState::default() }))
+            }
         }
-        self.active.take_if(|active| active.holds_nothing());
+        self.active.take_if(|active| active.is_empty());
     }
 
     fn send_memory(&self) -> usize {
-        // It fails for no open connection; and what cannot be counted must not end one.
+        // This does not fail for an open connection; if it did, that would be no reason to close it.
         tcp::send_memory(&self.stream).unwrap_or(0)
     }
 
-    /// The client sends no more. Closing takes the connection out of all limits while the kernel still delivers what it has; if
-    /// that is much, the connection stays until it is given up.
+    /// The client has closed its half. A closed connection escapes all limits while the kernel still delivers its data; if that
+    /// is much, the connection stays, closed for writing, until its timeout.
     fn begin_close(&mut self, end: io::Error) -> io::Result<bool> {
         if self.is_active() {
-            self.count_kernel();
+            self.measure_kernel_memory();
         }
-        let Some(active) = self.active.as_mut().filter(|active| active.kernel > 0) else { return Err(end) };
+        let Some(active) = self.active.as_mut().filter(|active| active.kernel_memory > 0) else { return Err(end) };
         active.closing = true;
         active.input = Buffer::default();
         self.stream.shutdown(Shutdown::Write).map(|()| false)
     }
 
-    /// Closes a connection whose time is over: by RST if the client has not taken everything, so that the kernel lets go of it.
-    pub(super) fn give_up(self) {
-        let unsent = self.active.as_ref().is_some_and(|active| active.can_go_on());
+    /// Closes a connection, by RST if the client has not received everything, so that the kernel frees its memory.
+    pub(super) fn abort(self) {
+        let unsent = self.active.as_ref().is_some_and(|active| active.has_work());
         if unsent || self.send_memory() > 0 {
-            // What cannot be reset is closed.
+            // If that fails, the socket is closed.
             let _ = tcp::reset(self.stream);
         }
     }
 }
 
 impl ActiveState {
-    fn held(&self) -> usize {
+    fn memory(&self) -> usize {
         let unread = if self.output.is_empty() { 0 } else { UNREAD };
-        self.input.memory() + self.output.memory() + self.kernel + unread
+        self.input.memory() + self.output.memory() + self.kernel_memory + unread
     }
 
-    /// Whether something can be done without reading further.
-    fn can_go_on(&self) -> bool {
-        !self.output.is_empty() || self.transfer.is_some() || self.holds_message()
+    /// Whether there is work without reading from the socket.
+    fn has_work(&self) -> bool {
+        !self.output.is_empty() || self.transfer.is_some() || self.has_message()
     }
 
-    /// Whether nothing is under way but what the kernel has.
+    /// Whether nothing remains but data in the kernel.
     fn is_idle(&self) -> bool {
-        self.input.is_empty() && !self.can_go_on()
+        self.input.is_empty() && !self.has_work()
     }
 
-    fn holds_nothing(&self) -> bool {
-        self.kernel == 0 && self.is_idle()
+    fn is_empty(&self) -> bool {
+        self.kernel_memory == 0 && self.is_idle()
     }
 
-    fn holds_message(&self) -> bool {
+    fn has_message(&self) -> bool {
         first_message(self.input.octets()).is_some()
     }
 
-    /// Writes what waits; returns how much the kernel took.
+    /// Writes waiting output; returns how many octets the kernel accepted.
     fn flush(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let sent = send(stream, self.output.octets())?;
         self.output.consume(sent);
         Ok(sent)
     }
 
-    /// Reads more of the message that has begun, and nothing after it.
+    /// Reads more of an incomplete message, and nothing after it.
     fn receive_part(&mut self, stream: &TcpStream) -> io::Result<()> {
         let input = self.input.octets();
-        let whole = match input.first_chunk() {
+        let length = match input.first_chunk() {
             Some(prefix) => PREFIX_LEN + usize::from(u16::from_be_bytes(*prefix)),
             None => PREFIX_LEN,
         };
-        let room = (whole - input.len()).min(input.len().max(PART_LEN));
+        let room = (length - input.len()).min(input.len().max(PART_LEN));
         self.input.fill(room, |room| receive(stream, room))
     }
 }
 
-/// Octets that are taken from the front.
+/// A queue of octets, consumed from the front.
 #[derive(Default)]
 struct Buffer {
     octets: Vec<u8>,
@@ -262,8 +265,8 @@ impl Buffer {
         self.octets.capacity()
     }
 
-    /// Takes `len` octets from the front. When half are gone the rest moves to memory of its own size: all moves together copy
-    /// no more octets than there were.
+    /// Removes `len` octets from the front. When half are gone, the rest moves to a smaller allocation; in total that copies each
+    /// octet at most once.
     fn consume(&mut self, len: usize) {
         self.start += len;
         if self.start * 2 >= self.octets.len() {
@@ -271,7 +274,7 @@ impl Buffer {
         }
     }
 
-    /// Appends what `receive` puts into `room` octets.
+    /// Appends what `receive` reads, at most `room` octets.
     fn fill(&mut self, room: usize, receive: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>) -> io::Result<()> {
         let len = self.octets.len();
         self.octets.resize(len + room, 0);
@@ -281,27 +284,27 @@ impl Buffer {
     }
 }
 
-/// Reads what is there; `None` when nothing is. The peer's end is an error: it comes after all that was received.
+/// Reads what has arrived; `None` if nothing has. The end of the stream is an error.
 fn receive(mut stream: &TcpStream, octets: &mut [u8]) -> io::Result<Option<usize>> {
     match stream.read(octets) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(error) if passes(&error) => Ok(None),
+        Err(error) if is_transient(&error) => Ok(None),
         result => result.map(Some),
     }
 }
 
-/// Writes what the kernel takes; returns how much that was.
+/// Writes what the kernel accepts; returns how many octets.
 fn send(mut stream: &TcpStream, octets: &[u8]) -> io::Result<usize> {
     if octets.is_empty() {
         return Ok(0);
     }
     match stream.write(octets) {
-        Err(error) if passes(&error) => Ok(0),
+        Err(error) if is_transient(&error) => Ok(0),
         result => result,
     }
 }
 
-fn passes(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
@@ -309,8 +312,8 @@ fn passes(error: &io::Error) -> bool {
 pub(super) mod testing {
     use super::*;
 
-    /// Leaves the connection with `len` octets of input, idle for 0; returns that this was progress.
-    pub(in crate::listen) fn hold(connection: &mut TcpConnection, len: usize) -> bool {
+    /// Leaves the connection with `len` octets of input, or idle for 0; returns `true` for progress.
+    pub(in crate::listen) fn set_input(connection: &mut TcpConnection, len: usize) -> bool {
         let input = Buffer::from(&vec![0xff; len][..]);
         connection.active = (len > 0).then(|| Box::new(ActiveState { input, ..ActiveState::default() }));
         true
@@ -322,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taking_from_a_buffer_copies_each_octet_at_most_once() {
+    fn consuming_a_buffer_copies_each_octet_at_most_once() {
         let all: Vec<u8> = (0..=255).cycle().take(200_000).collect();
         let mut buffer = Buffer::from(&all[..]);
         let (mut copied, mut taken) = (0, 0);

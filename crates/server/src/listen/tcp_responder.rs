@@ -1,4 +1,4 @@
-//! What all connections of a thread share: the answerer, and the buffer that it writes to.
+//! Answers the messages of all TCP connections of a thread into one shared buffer.
 
 use super::Responder;
 use super::counters::ListenerCounters;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use zone::axfr::AxfrStream;
 
-/// The longest message over TCP, in octets, and the length that precedes it.
+/// Maximum length of a TCP message in octets, and the length of the prefix that holds it.
 const MESSAGE_MAX: usize = u16::MAX as usize;
 pub(super) const PREFIX_LEN: usize = 2;
 
-// What one turn of a connection may cost, counted instead of timed, as the hot path reads no clock. Each bound alone is about
-// a millisecond of one processor.
-/// Octets written: three messages of the greatest length.
+// Bounds for one turn of a connection. Each alone takes about a millisecond; they replace a clock, which the hot path does not
+// read.
+/// Octets written: three messages of maximum length.
 const TURN_OCTETS: usize = 3 * (PREFIX_LEN + MESSAGE_MAX);
 /// Messages, empty ones too.
 const TURN_MESSAGES: usize = 1024;
-/// SHA-1 digests for NSEC3 proofs: some nine denials with 150 iterations, a thousand without.
+/// SHA-1 digests for NSEC3 proofs: about nine denials with 150 iterations, a thousand without.
 const TURN_DIGESTS: u64 = 4096;
 
-/// How many transfers are logged in an interval. Only those that a zone's `allow-transfer` names can cause them.
+/// Transfers logged per interval. Only clients in a zone's `allow-transfer` can cause them.
 const TRANSFER_LINES: u32 = 100;
 const TRANSFER_LINES_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -31,7 +31,7 @@ const TRANSFER_LINES_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct TcpResponder<R> {
     responder: R,
     pub(super) output: TurnOutput,
-    pub(super) samples: MemorySampler,
+    pub(super) memory_sampler: MemorySampler,
     counters: Arc<ListenerCounters>,
     transport: Transport,
     now_s: u32,
@@ -40,12 +40,12 @@ pub(super) struct TcpResponder<R> {
 
 impl<R: Responder> TcpResponder<R> {
     pub(super) fn new(responder: R, counters: Arc<ListenerCounters>, idle_timeout: Duration) -> TcpResponder<R> {
-        // RFC 7828 3.1: in units of 100 milliseconds.
+        // RFC 7828 3.1: units of 100 milliseconds.
         let idle_ds = u16::try_from(idle_timeout.as_millis() / 100).unwrap_or(u16::MAX);
         TcpResponder {
             responder,
             output: TurnOutput::new(),
-            samples: MemorySampler::new(),
+            memory_sampler: MemorySampler::new(),
             counters,
             transport: Transport::Tcp { idle_ds },
             now_s: 0,
@@ -53,19 +53,19 @@ impl<R: Responder> TcpResponder<R> {
         }
     }
 
-    /// Prepares for a round of turns.
+    /// Refreshes the responder and the time before a round of turns.
     pub(super) fn begin_round(&mut self, now: Duration) {
         self.responder.refresh();
         self.now_s = now.as_secs() as u32;
     }
 
-    /// Publishes what was counted in a round of turns.
+    /// Publishes the counters after a round of turns.
     pub(super) fn end_round(&mut self) {
-        self.counters.take_over(self.responder.counters());
+        self.counters.copy_from(self.responder.counters());
     }
 
-    /// Answers the whole messages in `input` into the empty output, in order, until the turn is used up or a transfer begins.
-    /// Returns how many octets of the input are done, and the transfer.
+    /// Answers the complete messages in `input`, in order, into the empty output, until a bound of the turn is reached or a
+    /// transfer begins. Returns how many octets of the input are consumed, and the transfer.
     pub(super) fn answer_messages(&mut self, peer: IpAddr, input: &[u8]) -> (usize, Option<Box<AxfrStream>>) {
         let mut used = 0;
         let digests_max = self.digests() + TURN_DIGESTS;
@@ -102,7 +102,7 @@ impl<R: Responder> TcpResponder<R> {
         None
     }
 
-    /// Writes as many messages of a transfer as a turn may into the empty output; returns whether the transfer is complete.
+    /// Writes messages of a transfer into the empty output, as many as a turn may; returns whether the transfer is complete.
     pub(super) fn stream_transfer(&mut self, transfer: &mut AxfrStream) -> bool {
         while self.output.has_room() {
             let Some(len) = transfer.next_message(self.output.room()) else { return true };
@@ -125,13 +125,13 @@ impl<R: Responder> TcpResponder<R> {
     }
 }
 
-/// The message at the front of `stream`, if all of it is there (RFC 1035 4.2.2).
+/// The first message in `stream`, if it is complete (RFC 1035 4.2.2).
 pub(super) fn first_message(stream: &[u8]) -> Option<&[u8]> {
     let (prefix, rest) = stream.split_first_chunk()?;
     rest.get(..usize::from(u16::from_be_bytes(*prefix)))
 }
 
-/// The answers of a turn, each preceded by its length.
+/// The responses of a turn, each preceded by its length.
 pub(super) struct TurnOutput {
     octets: Box<[u8]>,
     filled: usize,
@@ -154,12 +154,12 @@ impl TurnOutput {
         self.octets.len() - self.filled >= PREFIX_LEN + MESSAGE_MAX
     }
 
-    /// Where the next message is written to; only when there is room.
+    /// The buffer for the next message, if [`TurnOutput::has_room`].
     fn room(&mut self) -> &mut [u8] {
         &mut self.octets[self.filled + PREFIX_LEN..][..MESSAGE_MAX]
     }
 
-    /// Makes a message of the first `len` octets of the room.
+    /// Appends the first `len` octets of the room as a message.
     fn push(&mut self, len: usize) {
         let prefix = u16::try_from(len).expect("the room is no larger");
         self.octets[self.filled..][..PREFIX_LEN].copy_from_slice(&prefix.to_be_bytes());
@@ -167,21 +167,21 @@ impl TurnOutput {
     }
 }
 
-/// Picks the turns after which the kernel is asked what it holds for a connection: one for every 16 KiB written on average, at
-/// random, so that clients who read cost next to nothing and none who does not read can avoid it.
+/// Picks the turns after which the kernel's memory for a connection is measured: one per 16 KiB written on average, so that it
+/// costs little, and at random, so that no client can avoid it.
 pub(super) struct MemorySampler {
     key: RandomState,
-    drawn: u64,
-    /// How much is written before the next one.
+    picks: u64,
+    /// Octets to write before the next pick.
     left: usize,
 }
 
-/// A turn that writes as much as this is always picked.
+/// A turn that writes this much is always picked.
 const SAMPLE_MAX: usize = 32 << 10;
 
 impl MemorySampler {
     fn new() -> MemorySampler {
-        MemorySampler { key: RandomState::new(), drawn: 0, left: 0 }
+        MemorySampler { key: RandomState::new(), picks: 0, left: 0 }
     }
 
     /// Whether a turn that wrote `len` octets is picked.
@@ -190,8 +190,8 @@ impl MemorySampler {
             self.left -= len;
             return false;
         }
-        self.drawn += 1;
-        self.left = self.key.hash_one(self.drawn) as usize % SAMPLE_MAX;
+        self.picks += 1;
+        self.left = self.key.hash_one(self.picks) as usize % SAMPLE_MAX;
         true
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_cut_from_the_stream_only_when_whole() {
+    fn messages_are_taken_from_the_stream_only_when_complete() {
         let stream = [0, 3, 1, 2, 3, 0, 0, 0, 2, 9];
         assert_eq!(first_message(&stream), Some(&[1, 2, 3][..]));
         assert_eq!(first_message(&stream[5..]), Some(&[][..]));
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!((first_message(&stream[..1]), first_message(&[])), (None, None));
     }
 
-    /// Answers nothing, after as many digests as the first octet of a message says, in hundreds.
+    /// Drops every query; the first octet of the message is the number of digests it costs, in hundreds.
     #[derive(Default)]
     struct Digesting(answer::Counters);
 
@@ -233,13 +233,13 @@ mod tests {
         assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * TURN_MESSAGES);
         let ten_hundred = [0, 1, 10].repeat(20);
         for _ in 0..2 {
-            assert_eq!(responder.answer_messages(peer, &ten_hundred).0, 5 * 3, "the fifth went beyond 4096");
+            assert_eq!(responder.answer_messages(peer, &ten_hundred).0, 5 * 3, "the fifth message exceeds 4096");
         }
         assert_eq!(responder.answer_messages(peer, &[0, 1, 255, 0, 1, 255]).0, 3, "one message is always answered");
     }
 
     #[test]
-    fn output_has_room_for_messages_of_the_greatest_length() {
+    fn output_has_room_for_messages_of_maximum_length() {
         let mut output = TurnOutput::new();
         let mut count = 0;
         while output.has_room() {
@@ -251,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_spread_over_what_is_written() {
-        let mut samples = MemorySampler::new();
-        let picked = (0..10_000).filter(|_| samples.pick(1600)).count();
+    fn memory_is_measured_about_every_16_kib() {
+        let mut sampler = MemorySampler::new();
+        let picked = (0..10_000).filter(|_| sampler.pick(1600)).count();
         assert!((800..1200).contains(&picked), "{picked} of 16 MB");
-        assert!((0..100).all(|_| samples.pick(SAMPLE_MAX)));
-        assert!(!(0..100).any(|_| samples.pick(0)));
+        assert!((0..100).all(|_| sampler.pick(SAMPLE_MAX)));
+        assert!(!(0..100).any(|_| sampler.pick(0)));
     }
 }

@@ -1,9 +1,8 @@
-//! Connections: one thread accepts, reads, answers and streams transfers for all of its connections.
+//! TCP workers: each thread accepts, reads, answers and streams transfers for all of its connections.
 //!
-//! Each ready connection has a turn of bounded cost: one read, answers in order to the whole messages in it (RFC 7766 6.2.1.1), one
-//! write. Who has input left comes again after all others that are ready. Whatever a connection waits for, a part of a message or
-//! that its client reads, has to come within the idle timeout; and all connections of a thread together hold no more memory,
-//! here and in the kernel, than [`ListenConfig::held`].
+//! Each ready connection gets a turn of bounded cost: one read, responses to the complete messages in order (RFC 7766 6.2.1.1),
+//! one write. A connection with input left gets its next turn after all others that are ready. `connection_limits.rs` closes
+//! connections that make no progress or take too much.
 
 use super::connection_pool::ConnectionPool;
 use super::counters::ListenerCounters;
@@ -23,46 +22,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How many ready connections a wait reports.
+/// Ready connections reported per epoll_wait.
 const EVENTS: usize = 256;
-/// How many connections are accepted before the others have their turns again.
+/// Connections accepted before the others get their turns.
 const ACCEPTS: usize = 64;
-/// How long to leave a listener alone when there is no descriptor for what it has, so that the thread does not spin.
+/// Pause of the listeners while no descriptor is free, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
-/// How many transfers one client may have under way on one thread: each may hold a version of its zone that was replaced since.
-const TRANSFERS_PER_CLIENT: usize = 100;
-/// How long a connection that is in the middle of something may make no progress before it goes ahead of idle ones when there is
-/// no room: longer than a lost segment takes.
-const STUCK_MS: u32 = 1000;
-/// How many of the oldest connections are looked at for the one that holds the most.
-const CANDIDATES: usize = 16;
-/// The longest wait: idle threads, too, are to let go of zones that were replaced.
+/// Maximum wait: idle threads, too, must release replaced zones.
 const WAIT_MS: u32 = 500;
 
-/// Tokens of what is not a connection; those of connections are their indices.
+/// Tokens of the waker and the listeners; the token of a connection is its index.
 const WAKER: u64 = u64::MAX;
 const FIRST_LISTENER: u64 = 1 << 32;
 
-/// One thread's work.
+/// A TCP thread.
 pub(super) struct TcpWorker<R> {
     poll: Poll,
     events: Events,
     listeners: Vec<Listener>,
-    /// Until when the listeners are left alone.
+    /// When to poll the listeners again.
     starved_until_ms: Option<u32>,
-    pool: ConnectionPool,
+    pub(super) pool: ConnectionPool,
     responder: TcpResponder<R>,
-    /// What idle connections read into; shared by all.
+    /// The read buffer of all idle connections.
     input: Box<[u8]>,
-    /// How much memory the connections may hold, in octets.
-    held_max: usize,
-    now_ms: u32,
-    counters: Arc<ListenerCounters>,
+    /// Maximum memory of the connections, in octets.
+    pub(super) memory_limit: usize,
+    pub(super) now_ms: u32,
+    pub(super) counters: Arc<ListenerCounters>,
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
-    idle_timeout_ms: u32,
+    pub(super) idle_timeout_ms: u32,
     grace_ms: u32,
-    per_client: usize,
+    max_per_client: usize,
     log: RateLimitedLog,
 }
 
@@ -89,29 +81,29 @@ impl<R: Responder> TcpWorker<R> {
             pool: ConnectionPool::new(connections),
             responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout),
             input: vec![0; READ_LEN].into(),
-            held_max: options.held,
+            memory_limit: options.memory_limit,
             now_ms: now_ms(),
             counters,
             stop,
             waker,
             idle_timeout_ms: whole_ms(options.idle_timeout),
             grace_ms: whole_ms(options.grace),
-            per_client: options.connections_per_client,
+            max_per_client: options.connections_per_client,
             log: RateLimitedLog::new(1, Duration::from_secs(10)),
         })
     }
 
-    /// Serves until it is stopped, then finishes what is under way.
+    /// Serves until it is stopped, then finishes responses and transfers in progress.
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let wait_ms = self.wait_ms();
-            self.step(wait_ms);
+            self.run_round(wait_ms);
         }
         self.finish();
     }
 
-    /// Waits at most `wait_ms`, gives every ready connection its turn, accepts new ones, closes old ones.
-    fn step(&mut self, wait_ms: u32) {
+    /// Waits at most `wait_ms`, gives every ready connection a turn, accepts new ones, closes expired ones.
+    fn run_round(&mut self, wait_ms: u32) {
         if let Err(error) = self.poll.wait(&mut self.events, Duration::from_millis(wait_ms.into())) {
             self.warn(format_args!("cannot wait for connections: {error}"));
             thread::sleep(Duration::from_millis(STARVED_PAUSE_MS.into()));
@@ -123,7 +115,7 @@ impl<R: Responder> TcpWorker<R> {
                 self.turn(index);
             }
         }
-        // Only now: a place that became vacant above is not taken while an event of its last connection may be waiting.
+        // Accept last: a slot that became vacant above must not be reused while an event for its old connection is pending.
         for at in 0..self.events.len() {
             match self.events.at(at).token {
                 WAKER => self.waker.clear(),
@@ -133,7 +125,7 @@ impl<R: Responder> TcpWorker<R> {
         }
         self.responder.end_round();
         self.close_expired();
-        self.listen_again();
+        self.resume_listeners();
     }
 
     fn wait_ms(&self) -> u32 {
@@ -167,43 +159,7 @@ impl<R: Responder> TcpWorker<R> {
         }
     }
 
-    /// Gives up what is too much after a turn: transfers of one client, the memory of all connections.
-    fn enforce_limits(&mut self, index: u32) {
-        if let Some(connection) = self.pool.get(index)
-            && connection.transfer().is_some()
-            && self.pool.transfers_of(connection.peer()) > TRANSFERS_PER_CLIENT
-        {
-            let peer = connection.peer();
-            self.warn(format_args!("{peer} has {TRANSFERS_PER_CLIENT} transfers under way: no further one is begun"));
-            self.counters.refused.add(1);
-            self.give_up(index);
-        }
-        while self.pool.held() > self.held_max
-            && let Some(index) = self.largest_of_oldest()
-        {
-            if self.recount(index) && self.pool.held() > self.held_max {
-                self.evict(index);
-            }
-        }
-    }
-
-    /// The connection that holds the most of those without progress for the longest.
-    fn largest_of_oldest(&self) -> Option<u32> {
-        let held = |index: &u32| self.pool.get(*index).map_or(0, TcpConnection::held);
-        self.pool.active().take(CANDIDATES).max_by_key(held)
-    }
-
-    /// Asks the kernel anew what it holds for a connection: one whose client has taken everything may be idle by now. Returns
-    /// whether it is still active.
-    fn recount(&mut self, index: u32) -> bool {
-        let recounted = self.pool.update(index, self.now_ms, |connection| {
-            connection.count_kernel();
-            Ok(false)
-        });
-        recounted.is_ok() && self.pool.get(index).is_some_and(TcpConnection::is_active)
-    }
-
-    //---------- Coming and going
+    //---------- Accepting and closing
 
     fn accept(&mut self, listener: usize) {
         let mut made_room = false;
@@ -215,14 +171,14 @@ impl<R: Responder> TcpWorker<R> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_out_of_descriptors(&error) => {
-                    // Once for each connection: where it did not help, somebody else takes what becomes free.
+                    // Once per connection: if that did not help, something else takes the free descriptors.
                     if made_room || !self.make_room() {
-                        return self.starve(&error);
+                        return self.pause_listeners(&error);
                     }
                     made_room = true;
-                    self.warn(format_args!("no descriptor for a connection ({error}): old ones make room"));
+                    self.warn(format_args!("no file descriptor for a connection ({error}); old ones are closed"));
                 }
-                // accept(2): the trouble of that one connection, which is gone.
+                // accept(2): an error of that one connection, which is gone.
                 Err(_) => {}
             }
         }
@@ -230,60 +186,23 @@ impl<R: Responder> TcpWorker<R> {
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         self.counters.connections.add(1);
-        if self.pool.connections_of(peer.ip()) >= self.per_client {
+        if self.pool.connections_of(peer.ip()) >= self.max_per_client {
             return self.counters.refused.add(1);
         }
         if self.pool.is_full() && self.make_room() {
-            self.warn(format_args!("all connections are taken: old ones make room; see `tcp-connections`"));
+            self.warn(format_args!("the limit `tcp-connections` is reached; old ones are closed"));
         }
         let Some(index) = self.pool.insert(stream, peer.ip(), self.now_ms) else { return };
         let Some(connection) = self.pool.get(index) else { return };
         if self.poll.add(connection.stream(), index.into(), Interest::Readable).is_err() {
             return drop(self.remove(index));
         }
-        // Its first query has most likely arrived with it (TCP_DEFER_ACCEPT).
+        // Its first query has probably arrived (TCP_DEFER_ACCEPT).
         self.turn(index);
     }
 
-    /// Gives up a connection that is stuck in a message or in answers that its client does not read; else the one that is idle
-    /// for the longest, else any. Returns whether there was one.
-    fn make_room(&mut self) -> bool {
-        let index = self.stuck().or_else(|| self.pool.oldest_idle()).or_else(|| self.pool.oldest_active());
-        index.inspect(|index| self.evict(*index)).is_some()
-    }
-
-    /// The active connection without progress for the longest, if that is long.
-    fn stuck(&mut self) -> Option<u32> {
-        while let Some(index) = self.pool.oldest_active()
-            && self.pool.age_ms(index, self.now_ms) >= STUCK_MS
-        {
-            if self.recount(index) {
-                return Some(index);
-            }
-        }
-        None
-    }
-
-    fn evict(&mut self, index: u32) {
-        self.counters.evicted.add(1);
-        self.give_up(index);
-    }
-
-    fn close_expired(&mut self) {
-        while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms) {
-            self.counters.expired.add(1);
-            self.give_up(index);
-        }
-    }
-
-    fn give_up(&mut self, index: u32) {
-        if let Some(connection) = self.remove(index) {
-            connection.give_up();
-        }
-    }
-
-    /// Takes out a connection, which closes it unless the caller does something else with it.
-    fn remove(&mut self, index: u32) -> Option<TcpConnection> {
+    /// Removes a connection, which closes it when it is dropped.
+    pub(super) fn remove(&mut self, index: u32) -> Option<TcpConnection> {
         let connection = self.pool.remove(index)?;
         if let Some(transfer) = connection.transfer() {
             self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
@@ -291,62 +210,64 @@ impl<R: Responder> TcpWorker<R> {
         Some(connection)
     }
 
-    /// Leaves the listeners alone for a while: other parts of the process have all descriptors.
-    fn starve(&mut self, error: &io::Error) {
+    /// Pauses the listeners: other parts of the process hold all descriptors.
+    fn pause_listeners(&mut self, error: &io::Error) {
         self.counters.starved.add(1);
-        self.warn(format_args!("no descriptor for a connection ({error}); raise the limit or lower tcp-connections"));
+        self.warn(format_args!(
+            "no file descriptor for a connection ({error}); raise the limit of open files or lower `tcp-connections`"
+        ));
         self.starved_until_ms = Some(self.now_ms.wrapping_add(STARVED_PAUSE_MS));
-        self.watch_listeners(Interest::Nothing);
+        self.poll_listeners(Interest::Nothing);
     }
 
-    fn listen_again(&mut self) {
+    fn resume_listeners(&mut self) {
         if self.starved_until_ms.is_some_and(|until_ms| until_ms.wrapping_sub(self.now_ms) > STARVED_PAUSE_MS) {
             self.starved_until_ms = None;
-            self.watch_listeners(Interest::Readable);
+            self.poll_listeners(Interest::Readable);
         }
     }
 
-    fn watch_listeners(&mut self, interest: Interest) {
+    fn poll_listeners(&mut self, interest: Interest) {
         for (number, listener) in self.listeners.iter().enumerate() {
             if let Err(error) = self.poll.modify(listener, FIRST_LISTENER + number as u64, interest) {
-                tracing::error!(%error, "cannot change what a listener waits for");
+                tracing::error!(%error, "cannot change the polling of a listener");
             }
         }
     }
 
-    fn warn(&mut self, what: fmt::Arguments<'_>) {
+    pub(super) fn warn(&mut self, what: fmt::Arguments<'_>) {
         if let Some(left_out) = self.log.permit() {
             tracing::warn!(evicted = self.counters.evicted.value(), left_out, "TCP: {what}");
         }
     }
 
-    //---------- The end
+    //---------- Stop
 
-    /// Answers what has arrived, and gives connections that have answers or a transfer under way the time to read them.
+    /// Answers what has arrived, and gives clients time to read their responses and transfers.
     fn finish(&mut self) {
         let until_ms = now_ms().wrapping_add(self.grace_ms);
         (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         self.listeners.clear();
-        // The kernel reports ready connections in turns, so that this reaches all of them once.
+        // epoll reports ready connections in rotation, so that this reaches each once.
         for _ in 0..=self.pool.len() / EVENTS {
-            self.step(0);
+            self.run_round(0);
         }
-        self.close_silent();
+        self.close_finished();
         while self.pool.len() > 0 && until_ms.wrapping_sub(now_ms()) <= self.grace_ms {
-            self.step(50);
-            self.close_silent();
+            self.run_round(50);
+            self.close_finished();
         }
     }
 
-    /// Closes the connections that have nothing to be written to.
-    fn close_silent(&mut self) {
-        let is_silent = |(_, connection): &(u32, &TcpConnection)| connection.interest() != Interest::Writable;
-        let silent: Vec<u32> = self.pool.iter().filter(is_silent).map(|(index, _)| index).collect();
-        silent.into_iter().for_each(|index| drop(self.remove(index)));
+    /// Closes the connections without waiting output.
+    fn close_finished(&mut self) {
+        let is_finished = |(_, connection): &(u32, &TcpConnection)| connection.interest() != Interest::Writable;
+        let finished: Vec<u32> = self.pool.iter().filter(is_finished).map(|(index, _)| index).collect();
+        finished.into_iter().for_each(|index| drop(self.remove(index)));
     }
 }
 
-/// Milliseconds of a clock that wraps every 49 days, longer than any timeout.
+/// Milliseconds of a clock that wraps after 49 days, longer than any timeout.
 fn now_ms() -> u32 {
     clock::monotonic().as_millis() as u32
 }

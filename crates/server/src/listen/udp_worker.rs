@@ -1,4 +1,4 @@
-//! Datagrams: one thread a socket, pinned, which answers a batch at a time.
+//! UDP workers: a pinned thread per socket, which receives, answers and sends datagrams in batches.
 
 use super::Responder;
 use super::counters::ListenerCounters;
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Datagrams a system call: enough that the call's own cost vanishes, few enough that they stay in the cache.
+/// Datagrams per recvmmsg: enough to amortize the call, few enough to stay in the cache.
 const BATCH: usize = 128;
-/// Queries whose data are fetched together: enough that the first has come when it is asked for, few enough that the last
-/// is still in the cache then.
-const AHEAD: usize = 16;
-/// How many full batches are still answered after a stop: what a receive buffer of 8 MiB holds.
+/// Queries whose data are prefetched together: enough that the first has arrived when needed, few enough that the last is
+/// still cached then.
+const PREFETCH: usize = 16;
+/// Full batches still answered after a stop: what a receive buffer of 8 MiB holds.
 const LAST_BATCHES: usize = 100;
-/// How long to wait after the socket failed, so that a lasting error does not spin.
+/// Pause after a socket error, so that a lasting one does not spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-/// One thread's work.
+/// A UDP thread.
 pub(super) struct UdpWorker<R> {
     socket: ServerSocket,
     responder: R,
@@ -41,10 +41,10 @@ impl<R: Responder> UdpWorker<R> {
         UdpWorker { socket, responder, counters, stop }
     }
 
-    /// Serves until it is stopped, on one processor.
+    /// Serves on this processor until it is stopped.
     pub(super) fn run_on(self, processor: usize) {
         if let Err(error) = cpu_affinity::pin_thread(processor) {
-            tracing::warn!(processor, %error, "cannot keep a UDP thread on its processor; it runs where the kernel likes");
+            tracing::warn!(processor, %error, "cannot pin a UDP thread to its processor");
         }
         let batch = ServerBatch::new(self.socket, BATCH, MAX_UDP);
         let mut batches = UdpResponder { batch, responder: self.responder, counters: self.counters };
@@ -66,11 +66,12 @@ impl<R: Responder> UdpWorker<R> {
 
 fn pause(error: io::Error, failures: &mut RateLimitedLog) {
     if let Some(left_out) = failures.permit() {
-        tracing::error!(%error, left_out, "cannot receive over UDP; trying again");
+        tracing::error!(%error, left_out, "cannot receive over UDP; will retry");
     }
     thread::sleep(ERROR_PAUSE);
 }
 
+/// Answers batches.
 struct UdpResponder<R> {
     batch: ServerBatch,
     responder: R,
@@ -78,28 +79,27 @@ struct UdpResponder<R> {
 }
 
 impl<R: Responder> UdpResponder<R> {
-    /// Answers what was received; that may be nothing, but what was published meanwhile is to be seen, and what it
-    /// replaces to be let go of.
+    /// Answers a batch. An empty one, too, must refresh the responder, so that replaced zones are released.
     fn answer_batch(&mut self, count: usize) {
         self.responder.refresh();
         self.counters.queries.add(count);
         let now_s = clock::real().as_secs() as u32;
         let (mut next, mut fetched) = (0, 0);
         while next < count {
-            let whole = catch_panic(|| {
+            let completed = catch_panic(|| {
                 while next < count {
                     if next == fetched {
-                        fetched = count.min(next + AHEAD);
+                        fetched = count.min(next + PREFETCH);
                         self.responder.prefetch((next..fetched).map(|index| self.batch.request(index)));
                     }
-                    // Before it is answered: a panic leaves this one out and goes on with those behind it.
+                    // Advance first, so that a panic skips only this query.
                     next += 1;
                     self.answer_one(next - 1, now_s);
                 }
             });
-            self.counters.panics.add(usize::from(whole.is_none()));
+            self.counters.panics.add(usize::from(completed.is_none()));
         }
-        self.counters.take_over(self.responder.counters());
+        self.counters.copy_from(self.responder.counters());
         self.counters.unsent.add(self.batch.send());
     }
 
@@ -107,7 +107,7 @@ impl<R: Responder> UdpResponder<R> {
     fn answer_one(&mut self, index: usize, now_s: u32) {
         let slot = self.batch.slot(index);
         self.counters.query_octets.add(slot.request.len());
-        // What did not fit is missing at the end, so that the message is malformed and gets the answer to that.
+        // A datagram longer than the buffer is cut short and gets the response to a malformed message.
         self.counters.oversized.add(usize::from(slot.truncated));
         let request = Request { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
         match self.responder.answer(request, slot.reply) {

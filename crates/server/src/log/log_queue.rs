@@ -1,31 +1,31 @@
-//! What waits to be written to standard error: bounded in octets. Lines that find no room are dropped and counted.
+//! The queue of the log thread, bounded in octets: lines that do not fit are dropped and counted.
 
 use std::sync::mpsc::{self, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the thread that writes is given.
+/// What the log thread writes.
 pub(super) enum LogOutput {
-    /// A line of the log with its line feed.
+    /// A log line with its line feed.
     Line(Vec<u8>),
-    /// So many lines were dropped here.
+    /// The number of lines dropped at this point.
     Dropped(u64),
-    /// A line of progress that takes the place of the last; empty for none.
+    /// A progress line, which replaces the previous one; empty to clear it.
     Progress(String),
-    /// All before this is written.
+    /// Signals that everything queued before is written.
     Flush(SyncSender<()>),
 }
 
-/// How many octets of lines may wait: the errors of some 50,000 zones.
+/// How many octets may wait: the errors of some 50,000 zones.
 const MAX_OCTETS: usize = 8 << 20;
 
-/// The end to which all threads write; none ever waits.
+/// The sending end, for all threads; never blocks.
 pub(super) struct LogQueue {
     outputs: Sender<LogOutput>,
     fill: Arc<Mutex<QueueFill>>,
 }
 
-/// The end from which one thread reads.
+/// The receiving end, for the log thread.
 pub(super) struct LogReceiver {
     outputs: mpsc::Receiver<LogOutput>,
     fill: Arc<Mutex<QueueFill>>,
@@ -34,7 +34,7 @@ pub(super) struct LogReceiver {
 #[derive(Default)]
 struct QueueFill {
     octets: usize,
-    /// Lines dropped since the last one that was queued.
+    /// Lines dropped since the last queued one.
     dropped: u64,
 }
 
@@ -46,18 +46,18 @@ pub(super) fn new() -> (LogQueue, LogReceiver) {
 }
 
 impl LogQueue {
-    /// Queues an output, or drops it where there is no room.
+    /// Queues an output, or drops it if there is no room.
     pub(super) fn push(&self, output: LogOutput) {
-        // Held while sending, so that the notice stands where the lines are missing.
+        // Locked while sending, so that the notice comes where the lines are missing.
         let mut fill = locked(&self.fill);
         if let Some(dropped) = fill.admit(&output) {
             let notice = (dropped > 0).then_some(LogOutput::Dropped(dropped));
-            // Fails only when the thread that writes is gone, and that ends with the process.
+            // Fails only if the log thread has ended, and that ends with the process.
             notice.into_iter().chain([output]).for_each(|output| _ = self.outputs.send(output));
         }
     }
 
-    /// Waits until all that was queued is written, at most as long as `timeout`.
+    /// Waits until everything queued is written, for `timeout` at most.
     pub(super) fn flush(&self, timeout: Duration) {
         let (done, is_done) = sync_channel(1);
         if self.outputs.send(LogOutput::Flush(done)).is_ok() {
@@ -67,7 +67,7 @@ impl LogQueue {
 }
 
 impl LogReceiver {
-    /// The next output; waits for it. `None` when nobody can send any more.
+    /// Waits for the next output; `None` when all senders are gone.
     pub(super) fn next(&self) -> Option<LogOutput> {
         let output = self.outputs.recv().ok()?;
         locked(&self.fill).octets -= output.len();
@@ -76,9 +76,9 @@ impl LogReceiver {
 }
 
 impl QueueFill {
-    /// Counts an output in, and returns how many lines were dropped before it; `None` drops it too.
+    /// Counts an output and returns the number of lines dropped before it, or drops it and returns `None`.
     ///
-    /// Once lines are dropped they are until half of the queue is written: one notice for all of them, not one for each.
+    /// Once a line is dropped, so are all others until half of the queue is written: one notice for all of them.
     fn admit(&mut self, output: &LogOutput) -> Option<u64> {
         let max = if self.dropped > 0 { MAX_OCTETS / 2 } else { MAX_OCTETS };
         if self.octets + output.len() > max {
@@ -91,7 +91,7 @@ impl QueueFill {
 }
 
 impl LogOutput {
-    /// The octets that it keeps in memory, about.
+    /// About the octets that it keeps in memory.
     fn len(&self) -> usize {
         match self {
             LogOutput::Line(line) => line.len(),
@@ -113,7 +113,7 @@ mod tests {
         (0..lines).for_each(|_| queue.push(LogOutput::Line(vec![b'x'; MAX_OCTETS / 4])));
     }
 
-    /// The lines waiting, and the notice `D` where some are missing.
+    /// The next `count` outputs: `x` for a line, `D` with the number of lines dropped.
     fn waiting(receiver: &LogReceiver, count: usize) -> String {
         let letter = |output| match output {
             LogOutput::Line(_) => "x".to_owned(),
@@ -124,21 +124,21 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_room_are_dropped_and_counted_where_they_are_missing() {
+    fn lines_that_do_not_fit_are_dropped_and_counted() {
         let (queue, receiver) = new();
         push(&queue, 6);
         assert_eq!(waiting(&receiver, 2), "xx");
-        // Half is not free yet for one more.
+        // Half of the queue is not written yet.
         push(&queue, 1);
         assert_eq!(waiting(&receiver, 1), "x");
         push(&queue, 4);
-        assert_eq!(waiting(&receiver, 5), "xD3xxx", "the fourth finds no room again");
+        assert_eq!(waiting(&receiver, 5), "xD3xxx", "the fourth does not fit again");
         drop(queue);
         assert!(receiver.next().is_none());
     }
 
     #[test]
-    fn a_flush_waits_for_the_writer_but_not_for_ever() {
+    fn a_flush_waits_for_the_log_thread_until_its_timeout() {
         let (queue, receiver) = new();
         queue.flush(Duration::from_millis(1));
         let writer = std::thread::spawn(move || {

@@ -87,6 +87,6 @@ impl ProgressDisplay {
 
 impl Drop for ProgressDisplay {
     fn drop(&mut self) {
-        log::wipe_progress();
+        log::clear_progress();
     }
 }

@@ -63,7 +63,7 @@ fn slow_readers_are_bounded_and_in_nobodys_way() {
 /// Ten clients that read nothing make the server and the kernel hold more than they may together: the first of them have to go.
 #[test]
 fn what_connections_hold_together_is_bounded() {
-    let (running, server) = serve(&ListenConfig { held: 1 << 20, ..options() });
+    let (running, server) = serve(&ListenConfig { memory_limit: 1 << 20, ..options() });
     let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
     let mut greedy: Vec<TcpStream> = (0..10).map(|_| connect(server)).collect();
     for stream in &mut greedy {

@@ -1,0 +1,88 @@
+//! Limits on TCP connections: their number, transfers per client, memory, idle time, and which connection is closed first
+//! (RFC 7766 6.2.3).
+
+use super::Responder;
+use super::tcp_connection::TcpConnection;
+use super::tcp_worker::TcpWorker;
+
+/// Transfers that one client may have in progress on one thread: each may keep a replaced version of its zone in memory.
+const TRANSFERS_PER_CLIENT: usize = 100;
+/// An active connection without progress for this long, more than a lost segment costs, is closed before idle ones.
+const STUCK_MS: u32 = 1000;
+/// The one with the most memory is chosen from this many of the oldest active connections.
+const CANDIDATES: usize = 16;
+impl<R: Responder> TcpWorker<R> {
+    /// Enforces the limits on transfers and memory after a turn of a connection.
+    pub(super) fn enforce_limits(&mut self, index: u32) {
+        if let Some(connection) = self.pool.get(index)
+            && connection.transfer().is_some()
+            && self.pool.transfers_of(connection.peer()) > TRANSFERS_PER_CLIENT
+        {
+            let peer = connection.peer();
+            self.warn(format_args!("{peer} has {TRANSFERS_PER_CLIENT} transfers in progress; another one is refused"));
+            self.counters.refused.add(1);
+            self.abort(index);
+        }
+        while self.pool.memory() > self.memory_limit
+            && let Some(index) = self.largest_of_oldest()
+        {
+            if self.remeasure(index) && self.pool.memory() > self.memory_limit {
+                self.evict(index);
+            }
+        }
+    }
+
+    /// Of the oldest active connections, the one with the most memory.
+    fn largest_of_oldest(&self) -> Option<u32> {
+        let memory = |index: &u32| self.pool.get(*index).map_or(0, TcpConnection::memory);
+        self.pool.active().take(CANDIDATES).max_by_key(memory)
+    }
+
+    /// Measures the kernel's memory for a connection again, as its client may have received everything since. Returns whether it is
+    /// still active.
+    fn remeasure(&mut self, index: u32) -> bool {
+        let updated = self.pool.update(index, self.now_ms, |connection| {
+            connection.measure_kernel_memory();
+            Ok(false)
+        });
+        updated.is_ok() && self.pool.get(index).is_some_and(TcpConnection::is_active)
+    }
+
+    /// Closes a connection to make room: one stuck in the middle of a message or of unread responses, else the longest idle, else
+    /// the oldest. Returns whether there was one.
+    pub(super) fn make_room(&mut self) -> bool {
+        let index = self.stuck().or_else(|| self.pool.oldest_idle()).or_else(|| self.pool.oldest_active());
+        index.inspect(|index| self.evict(*index)).is_some()
+    }
+
+    /// The oldest active connection, if it is stuck.
+    fn stuck(&mut self) -> Option<u32> {
+        while let Some(index) = self.pool.oldest_active()
+            && self.pool.age_ms(index, self.now_ms) >= STUCK_MS
+        {
+            if self.remeasure(index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn evict(&mut self, index: u32) {
+        self.counters.evicted.add(1);
+        self.abort(index);
+    }
+
+    /// Closes the connections without progress for the idle timeout.
+    pub(super) fn close_expired(&mut self) {
+        while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms) {
+            self.counters.expired.add(1);
+            self.abort(index);
+        }
+    }
+
+    pub(super) fn abort(&mut self, index: u32) {
+        if let Some(connection) = self.remove(index) {
+            connection.abort();
+        }
+    }
+}
