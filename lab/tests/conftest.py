@@ -85,7 +85,7 @@ def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
     program = tmp_path_factory.mktemp("bin") / "zonda-load"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     program.chmod(0o755)
-    found = load_generator.find(str(program))
+    found = load_generator.find_generator(str(program))
     assert isinstance(found, ZondaLoad)
     return found
 

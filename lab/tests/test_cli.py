@@ -9,7 +9,7 @@ import pytest
 
 from zonda_lab import cli
 from zonda_lab.load_generator import ZondaLoad
-from zonda_lab.progress import Progress, clock
+from zonda_lab.progress import Progress, format_duration
 from zonda_lab.results import WindowRecord
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -19,22 +19,22 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
     ("arguments", "message"),
     [
         (("run", "E99"), "no experiment `E99`"),
-        (("run", "--quick"), "which experiment?"),
+        (("run", "--quick"), "no experiment given"),
         (("run", "."), "no experiment `.`"),
         (("run", "/bin/true.toml/"), "no experiment `/bin/true.toml/`"),
         (("run", "missing.toml"), "missing.toml: no such experiment file"),
-        (("run", "E1", "--set", "timing.bloks=1"), "unknown key `bloks`\n  did you mean `blocks`?"),
+        (("run", "E1", "--set", "timing.bloks=1"), "unknown key `bloks`\n  help: did you mean `blocks`?"),
         (("run", "E1", "--set", "timing.blocks=0"), "timing: blocks must be 1 or more, is 0"),
         (("run", "E1", "--set", "timing.seconds=nan"), "timing: seconds must be 0.01 or more, is nan"),
         (("run", "E1", "--set", "timing.seconds=-1"), "timing: seconds must be 0.01 or more, is -1"),
         (("run", "E1", "--set", "timing.warm-up-s=inf"), "timing: warm-up-s must be 0 or more, is inf"),
         (("run", "E1", "--set", "traffic.sources=0"), "traffic: sources must be 1 or more, is 0"),
         (("run", "E1", "--set", "timing"), "--set timing: no `=`"),
-        (("run", "E1", "--server", "x=nds:/bin/true"), "no kind of server `nds`\n  did you mean `nsd`?"),
+        (("run", "E1", "--server", "x=nds:/bin/true"), "unknown server kind `nds`\n  help: did you mean `nsd`?"),
         (("run", "E1", "--server", "nsd=/no/such/nsd"), "nsd: no program /no/such/nsd"),
-        (("run", "E1", "--load", "/no/such/load"), "no load generator `/no/such/load`"),
-        (("report", "nowhere"), "nowhere holds no results"),
-        (("compare", "a", "b"), "a holds no results"),
+        (("run", "E1", "--load", "/no/such/load"), "load generator `/no/such/load` not found"),
+        (("report", "nowhere"), "nowhere contains no results"),
+        (("compare", "a", "b"), "a contains no results"),
         (("servers", "--install", "echo"), "no package for echo"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_mistake_is_one_clear_message_and_status_2(
 def test_zones_of_no_size_are_not_made(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["zonegen", "tld", option, "--out", str(tmp_path / "zones")])
-    assert ended.value.code == 2 and "a whole number from 1 is wanted" in capsys.readouterr().err
+    assert ended.value.code == 2 and "expected an integer of at least 1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,4 +126,4 @@ def test_progress_scales_what_is_left_by_how_the_past_went(capsys: pytest.Captur
     assert progress.left_s() == pytest.approx(100.0, rel=0.01)
     progress.close()
     assert "E1 nsd: invalid: a reason" in capsys.readouterr().err
-    assert clock(245) == "4 min 05 s" and clock(9.6) == "10 s"
+    assert format_duration(245) == "4 min 05 s" and format_duration(9.6) == "10 s"

@@ -27,7 +27,7 @@ def test_a_committed_result_can_be_rebuilt(name: str, tmp_path: Path) -> None:
     assert results.lines.stat().st_size < 200_000
     assert any(record.counts for record in results.records())
     page = report.write(results.folder).read_text()
-    assert "<svg" in page and "Shown here." in page and "published" in page
+    assert "<svg" in page and "Result." in page and "published" in page
 
 
 def test_keeping_a_run_makes_small_folders_and_an_index(made: Results, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_keeping_a_run_makes_small_folders_and_an_index(made: Results, tmp_path:
         assert f"]({name}/report.md)" in listed
         assert "/some/where" not in (target / name / "manifest.json").read_text()
         assert len(list((target / name / "figures").glob("*.svg"))) == 1
-    assert "140,000 to 160,000 answers a second" in listed and "not confirmed" in listed
+    assert "140,000 to 160,000 answers per second" in listed and "refuted" in listed
     again = report.write(target / "e16-sysctl-sweep").read_text()
     assert "Published claims" in again and "<svg" in again
 
@@ -64,5 +64,5 @@ def test_what_has_no_valid_window_is_not_kept_and_is_named(
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(line for line in lines if '"E2"' not in line))
     assert cli.main(["keep", str(folder), str(tmp_path / "records")]) == 1
-    assert "not kept, no window was valid: E2" in capsys.readouterr().err
+    assert "not stored, because no window was valid: E2" in capsys.readouterr().err
     assert not (tmp_path / "records" / "e02-peak").exists()

@@ -202,7 +202,7 @@ def test_a_server_that_is_not_there_is_skipped_with_the_reason(
 ) -> None:
     small.write_text(small_experiment("nsd"))
     told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
-    assert len(told) == 2 and all(why.startswith("nsd is not there") for why in told)
+    assert len(told) == 2 and all(why.startswith("server `nsd` is not installed") for why in told)
 
 
 def test_a_server_that_does_not_start_is_one_invalid_record(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
@@ -240,7 +240,7 @@ def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
     _, errors = lab.communicate(timeout=20)
     assert lab.returncode == 130
     assert "broken off; all that was started is ended" in errors
-    assert "go on with: zonda-lab run --resume out" in errors
+    assert "continue with: zonda-lab run --resume out" in errors
     assert "Traceback" not in errors
 
 

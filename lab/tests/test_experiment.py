@@ -115,16 +115,24 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"traffic.rate"', '"traffic.rat"', "unknown key `rat`\n  did you mean `rate`?"),
-        ("[timing]", "[timng]", "unknown key `timng`\n  did you mean `timing`?"),
-        ('"cpu_us_per_query"', '"cpu_per_query"', "no metric `cpu_per_query`\n  did you mean `cpu_us_per_query`?"),
-        ('compare = "tuning"', 'compare = "tunning"', "analysis.compare is no factor\n  did you mean `tuning`?"),
+        ('"traffic.rate"', '"traffic.rat"', "unknown key `rat`\n  help: did you mean `rate`?"),
+        ("[timing]", "[timng]", "unknown key `timng`\n  help: did you mean `timing`?"),
+        (
+            '"cpu_us_per_query"',
+            '"cpu_per_query"',
+            "no metric `cpu_per_query`\n  help: did you mean `cpu_us_per_query`?",
+        ),
+        (
+            'compare = "tuning"',
+            'compare = "tunning"',
+            "analysis.compare is not a factor\n  help: did you mean `tuning`?",
+        ),
         ("blocks = 4", "blocks = four", "Invalid value"),
-        ("blocks = 4", 'blocks = "four"', "timing: blocks must be a whole number, is 'four'"),
+        ("blocks = 4", 'blocks = "four"', "timing: blocks must be an integer, is 'four'"),
         (
             'tuning = ["default"]',
             'tuning = ["defualt"]',
-            "factor `tuning` has no level `defualt`\n  did you mean `default`?",
+            "factor `tuning` has no level `defualt`\n  help: did you mean `default`?",
         ),
     ],
 )
@@ -138,11 +146,11 @@ def test_a_broken_file_gets_one_clear_message(small: Path, old: str, new: str, m
 def test_what_is_no_text_gets_one_clear_message(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
-    with pytest.raises(LabError, match=r"binary\.toml: no experiment can be read"):
+    with pytest.raises(LabError, match=r"binary\.toml: cannot read the experiment"):
         experiment.load(binary)
     folder = tmp_path / "folder.toml"
     folder.mkdir()
-    with pytest.raises(LabError, match=r"folder\.toml: no experiment can be read"):
+    with pytest.raises(LabError, match=r"folder\.toml: cannot read the experiment"):
         experiment.load(folder)
 
 

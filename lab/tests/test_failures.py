@@ -34,7 +34,7 @@ def small(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--servers", "ecko"), "zonda-lab: --servers: no server `ecko`\n  did you mean `echo`?"),
+        (("--servers", "ecko"), "zonda-lab: --servers: no server `ecko`\n  help: did you mean `echo`?"),
         (("--servers", "gone", "--server", "gone=nsd:/no/such/nsd"), "zonda-lab: nsd: no program /no/such/nsd"),
     ],
 )
@@ -63,7 +63,7 @@ def test_without_the_right_to_make_namespaces(
     monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: refused)
     assert cli.main(["run", str(small), "--out", str(small.parent / "out")]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("zonda-lab: neither root nor a user namespace to be had: unshare: unshare failed")
+    assert told.startswith("zonda-lab: not root, and no user namespace available: unshare: unshare failed")
     assert "run as root, or allow user namespaces" in told
     assert not (small.parent / "out").exists()
 
@@ -80,7 +80,7 @@ def test_a_zone_that_cannot_be_read(name: str, tmp_path: Path, fake_load: ZondaL
     broken.write_text("this is no zone\n")
     settings = Settings(server=ServerSpec(name), zones=ZoneSpec("tiny", records=0), timing=TimingSpec(ready_s=1.5))
     opened = Harness(settings, {name: installed}, fake_load)
-    told = r"server (does not answer for zone0\.test\. after|ended with status)[^\n]*\n  its log ends"
+    told = r"server (did not answer for zone0\.test\. within|ended with status)[^\n]*\n  its log ends"
     with pytest.raises(LabError, match=told), opened as staged:
         server = staged.start_server([Zone("zone0.test.", broken)])
         pids = process.descendants(server.process.pid)
@@ -122,7 +122,7 @@ def test_a_lab_that_was_killed_leaves_no_process_and_the_next_removes_its_files(
     assert list(scratch.glob("zonda-lab-*"))
     monkeypatch.setattr(harness.tempfile, "gettempdir", lambda: str(scratch))
     (scratch / f"zonda-lab-{os.getpid()}-mine").mkdir()
-    harness.sweep()
+    harness.remove_stale_folders()
     assert [path.name for path in scratch.glob("zonda-lab-*")] == [f"zonda-lab-{os.getpid()}-mine"]
 
 
@@ -131,7 +131,7 @@ def test_what_was_broken_off_goes_on_with_resume(small: Path, fake_load: ZondaLo
     broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch")
     broken_off.send_signal(signal.SIGINT)
     _, told = broken_off.communicate(timeout=10)
-    assert "go on with: zonda-lab run --resume out" in told
+    assert "continue with: zonda-lab run --resume out" in told
     assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
     small.write_text(small_experiment())
     done = lab("run", "--resume", "out")

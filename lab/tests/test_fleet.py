@@ -24,7 +24,7 @@ from zonda_lab.fleet import doctor as fleet_doctor
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
 from zonda_lab.fleet.ssh import ConnectionLostError, SshConnection
-from zonda_lab.host import forget_pages
+from zonda_lab.host import drop_page_cache
 from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.progress import Progress
 from zonda_lab.results import Results
@@ -132,7 +132,7 @@ def test_doctor_tells_of_every_machine_that_cannot_be_reached(
     path = changed(hosts, tmp_path, '.11"\naddress', '.11:23"\naddress')
     assert lab("doctor", "--inventory", str(path)) == 1
     told = capsys.readouterr().out
-    assert "bad     player1: root@10.77.0.11:23 cannot be reached: SshConnection refused\n        is it up" in told
+    assert "bad     player1: root@10.77.0.11:23 cannot be reached: Connection refused\n        help: is it up" in told
     assert "good    server: " in told and "good    player2: " in told
 
 
@@ -149,7 +149,7 @@ def test_files_come_once_and_again_when_they_have_changed(hosts: Hosts, fleet: F
     fleet.server.place(folder)
     assert hosts.inside("server", "stat", "-c", "%i", str(folder / "a.zone")) == inode
     assert hosts.inside("server", "ls", str(folder)).split() == ["a.zone", "empty"]
-    forget_pages(fleet.server, folder / "cold.txt", [folder / "a.zone"])
+    drop_page_cache(fleet.server, folder / "cold.txt", [folder / "a.zone"])
     assert hosts.inside("server", "cat", str(folder / "a.zone")) == "two"
     with pytest.raises(LabError, match="/etc/passwd is outside of"):
         fleet.server.place(Path("/etc/passwd"))
@@ -220,7 +220,7 @@ def test_what_is_not_set_up_there_is_told_and_not_changed(fleet: Fleet) -> None:
     ("old", "new", "message"),
     [
         ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.99"', "player2: root@10.77.0.99 cannot be reached: "),
-        ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.12:23"', "cannot be reached: SshConnection refused"),
+        ('ssh = "root@10.77.0.12"', 'ssh = "root@10.77.0.12:23"', "cannot be reached: Connection refused"),
         ('address = "10.77.0.2"', 'address = "10.77.0.3"', "server: root@10.77.0.2 has no address 10.77.0.3"),
         ("user", "host", "server: root@10.77.0.2 refuses "),
         ("known_hosts", "nobody_known", "other.toml: server: known-hosts: no file "),
@@ -351,7 +351,7 @@ def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
         killer.start()
         try:
             with pytest.raises(
-                HostLostError, match=r"player2: root@10\.77\.0\.12 cannot be reached: SshConnection refused"
+                HostLostError, match=r"player2: root@10\.77\.0\.12 cannot be reached: Connection refused"
             ):
                 runner.run(plan_starts(experiment, 1))
         finally:

@@ -48,17 +48,21 @@ def test_the_inventory_of_the_readme_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[programs]", "[program]", "lab.toml: unknown key `program`\n  did you mean `programs`?"),
-        ('identity = "key"', 'identiy = "key"', "lab.toml: server: unknown key `identiy`\n  did you mean `identity`?"),
+        ("[programs]", "[program]", "lab.toml: unknown key `program`\n  help: did you mean `programs`?"),
+        (
+            'identity = "key"',
+            'identiy = "key"',
+            "lab.toml: server: unknown key `identiy`\n  help: did you mean `identity`?",
+        ),
         ('identity = "key"', 'identity = "kee"', "lab.toml: server: identity: no file "),
-        ('ssh = "player"\n', "", "lab.toml: player[0]: `ssh` is missing\n  it is how it is reached"),
+        ('ssh = "player"\n', "", "lab.toml: player[0]: `ssh` is missing\n  help: it is SSH destination"),
         ("[[player]]", "[primary]", "lab.toml: `player` is missing"),
-        ("10.0.0.3", "10.0.0", "lab.toml: player1: address is '10.0.0'\n  it must be an IPv4 address"),
+        ("10.0.0.3", "10.0.0", "lab.toml: player1: address is '10.0.0'\n  help: it must be an IPv4 address"),
         ("10.0.0.3", "::1", "lab.toml: player1: address is '::1'"),
-        ("[programs]", 'work = "lab"\n[programs]', "lab.toml: work is 'lab'\n  it must be a whole path"),
+        ("[programs]", 'work = "lab"\n[programs]', "lab.toml: work is 'lab'\n  help: it must be an absolute path"),
         ('ssh = "player"', 'ssh = "player"\nname = "server"', "lab.toml: two machines are called server"),
         ('ssh = "player"', 'ssh = "player"\nsources = "10.1"', "lab.toml: player1: sources is '10.1'"),
-        ('ssh = "player"', 'ssh = "player"\ncpus = ["a"]', "lab.toml: player[0]: cpus[0] must be a whole number"),
+        ('ssh = "player"', 'ssh = "player"\ncpus = ["a"]', "lab.toml: player[0]: cpus[0] must be an integer"),
         ("[programs]", "[programs", "lab.toml: Expected"),
     ],
 )
@@ -78,7 +82,7 @@ def test_every_key_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(documentation for _, _, _, documentation in reference(Inventory))
     assert cli.main(["keys", "--inventory"]) == 0
     told = capsys.readouterr().out
-    assert "server.known-hosts\n" in told and "work\n    folder of the lab's own" in told
+    assert "server.known-hosts\n" in told and "work\n    folder of the lab" in told
 
 
 def exchanges(offset_s: float, delays: list[tuple[float, float]]) -> list[Exchange]:

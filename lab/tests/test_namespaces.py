@@ -13,7 +13,7 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec
-from zonda_lab.host import forget_pages
+from zonda_lab.host import drop_page_cache
 from zonda_lab.namespaces import CLIENT, SERVER, NamespaceNetwork
 from zonda_lab.procfs import cpu_s, descendants
 
@@ -42,9 +42,9 @@ def test_settings_are_changed_inside_only() -> None:
 def test_settings_that_the_kernel_has_only_once_are_left_alone() -> None:
     before = Path("/proc/sys/fs/nr_open").read_text()
     with NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": 1, "fs.nr_open": 2_000_000})) as rig:
-        assert rig.notes == ["not set, because the kernel has no fs.nr_open for each namespace"]
+        assert rig.notes == ["not set, because it is not per namespace on this kernel: fs.nr_open"]
     assert Path("/proc/sys/fs/nr_open").read_text() == before
-    with pytest.raises(UnsupportedError, match=r"no fs\.nr_open for each namespace"):
+    with pytest.raises(UnsupportedError, match=r"not per namespace on this kernel: fs\.nr_open"):
         NamespaceNetwork(RigSpec(sysctl={"fs.nr_open": 2_000_000}))
 
 
@@ -65,7 +65,7 @@ def test_pages_are_forgotten(tmp_path: Path) -> None:
     file = tmp_path / "a zone"
     file.write_bytes(bytes(1 << 20))
     with NamespaceNetwork(RigSpec()) as rig:
-        forget_pages(rig.server, tmp_path / "cold.txt", [file])
+        drop_page_cache(rig.server, tmp_path / "cold.txt", [file])
         cached = rig.server.run("fincore", "--bytes", "--noheadings", "--output", "RES", file)
     kind = subprocess.run(
         ["stat", "--file-system", "-c", "%T", file], capture_output=True, text=True, check=True

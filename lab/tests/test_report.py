@@ -66,7 +66,7 @@ def test_every_experiment_has_its_plots_tables_and_verdicts(page: Path) -> None:
     for name in ("E1-curve", "E2-peaks", "E12-transfer_s", "E12-arrivals", "E16-latency_mean_us-boxes", "E21-latency"):
         assert (page.parent / "figures" / f"{name}.svg").read_text().startswith("<svg")
     for part in (
-        "140,000 to 160,000 answers a second",  # published
+        "140,000 to 160,000 answers per second",  # published
         "server: thread nsd uses its whole core",
         "this kernel cannot do qdisc fq",
         "the hypervisor took 5.0% of the CPU time",
@@ -99,13 +99,13 @@ def test_markdown_has_the_same_content(page: Path) -> None:
 
 
 def test_disturbed_windows_count_only_if_asked_for_and_the_page_says_so(made: Results, page: Path) -> None:
-    assert "Not fit to be quoted." not in page.read_text()
+    assert "Do not quote." not in page.read_text()
     for disturbed in (True, False):
         text = report.write(made.folder, disturbed).read_text()
-        assert ("Not fit to be quoted." in text) == disturbed
+        assert ("Do not quote." in text) == disturbed
         assert ("8 of 16 windows are valid" in text) != disturbed
-        late = "Of 8 valid ones the latency alone is left out, most often because: the generator was 2000 µs off"
-        assert (late in text) == ("Latency left out because (8)" in text) == (not disturbed)
+        late = "Latency is excluded from 8 valid windows; most frequent reason: the generator was 2000 µs off"
+        assert (late in text) == ("Latency excluded because (8)" in text) == (not disturbed)
 
 
 def test_numbers_are_short() -> None:

@@ -45,7 +45,7 @@ def test_a_line_cut_short_by_a_crash_is_left_out_and_cut_off(results: Results, m
     with results.lines.open("a") as file:
         file.write('{"experiment": "E1", "sta')
     assert len(results.records()) == 1
-    results.mend()
+    results.remove_partial_line()
     results.append(make_record(2))
     assert [record.block for record in results.records()] == [1, 2]
 
@@ -55,7 +55,7 @@ def test_a_start_is_finished_when_its_last_window_is_there(results: Results, mak
     last.detail["last"], skipped.skipped = True, "cannot"
     results.append(first)
     assert results.finished() == set()
-    results.forget(first.start)
+    results.remove_start(first.start)
     assert results.records() == []
     for record in (skipped, first, last):
         results.append(record)
@@ -63,9 +63,9 @@ def test_a_start_is_finished_when_its_last_window_is_there(results: Results, mak
 
 
 def test_results_are_never_mixed_by_mistake(results: Results) -> None:
-    with pytest.raises(LabError, match="holds results already"):
+    with pytest.raises(LabError, match="already contains results"):
         results.create({})
-    with pytest.raises(LabError, match="holds no results"):
+    with pytest.raises(LabError, match="contains no results"):
         Results(results.folder / "elsewhere").manifest()
     with pytest.raises(LabError, match="schema 99"):
         parse_record('{"schema": 99}')
@@ -74,12 +74,12 @@ def test_results_are_never_mixed_by_mistake(results: Results) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("records.jsonl", b"garbage{\n", "records.jsonl: line 1 is no record"),
-        ("records.jsonl", b"\xff\x00\n", "records.jsonl: line 1 is no record"),
-        ("records.jsonl", b"[1]\n", "records.jsonl: line 1 is no record"),
-        ("records.jsonl", b'{"schema": 1, "colour": "red"}\n', "records.jsonl: line 1 is no record"),
+        ("records.jsonl", b"garbage{\n", "records.jsonl: line 1 is not a record"),
+        ("records.jsonl", b"\xff\x00\n", "records.jsonl: line 1 is not a record"),
+        ("records.jsonl", b"[1]\n", "records.jsonl: line 1 is not a record"),
+        ("records.jsonl", b'{"schema": 1, "colour": "red"}\n', "records.jsonl: line 1 is not a record"),
         ("manifest.json", b'{"experiments": {', "manifest.json is damaged"),
-        ("manifest.json", b"{}", "manifest.json is no manifest"),
+        ("manifest.json", b"{}", "manifest.json is not a manifest"),
     ],
 )
 def test_damaged_results_get_one_clear_message(results: Results, file: str, content: bytes, message: str) -> None:
@@ -102,9 +102,9 @@ def test_two_servers_of_one_result_are_compared_by_block(
 ) -> None:
     fill(results, make_record, {"nsd": 3.0, "zonda": b})
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
-    assert done.interleaved and len(done.lines) == 1
+    assert done.interleaved and len(done.metrics) == 1
     assert done.status == status
-    assert done.lines[0].effect.ratio == pytest.approx(b / 3.0, abs=0.01)
+    assert done.metrics[0].effect.ratio == pytest.approx(b / 3.0, abs=0.01)
 
 
 def test_two_results_are_compared_without_blocks(results: Results, make_record: Make, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_two_results_are_compared_without_blocks(results: Results, make_record: 
     fill(other, make_record, {"nsd": 9.0})
     done = compare.compare(compare.Side.parse(str(results.folder)), compare.Side.parse(str(other.folder)), 0.02)
     assert not done.interleaved
-    assert done.status == compare.WORSE and done.verdict.startswith("B is worse than A: 1 worse")
+    assert done.status == compare.WORSE and done.summary.startswith("B is worse than A: 1 worse")
 
 
 @pytest.mark.parametrize(("n", "metrics"), [(3, 1), (5, 12), (6, 12)])
@@ -133,14 +133,14 @@ def test_what_is_three_times_worse_is_seen_however_few_the_blocks_and_many_the_f
             target.append(record)
     sides = [compare.Side(results.folder, "nsd"), compare.Side(worse.folder, "zonda" if interleaved else "nsd")]
     done = compare.compare(sides[0], sides[1], 0.02)
-    assert len(done.lines) == metrics and done.interleaved == interleaved
-    assert done.status == compare.WORSE and {line.verdict for line in done.lines} == {"worse"}
+    assert len(done.metrics) == metrics and done.interleaved == interleaved
+    assert done.status == compare.WORSE and {line.outcome for line in done.metrics} == {"worse"}
 
 
 def test_a_significant_difference_within_the_margin_is_none(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0, "zonda": 3.03}, n=12)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.05)
-    assert done.lines[0].p < 0.05 and done.lines[0].verdict == "equal" and done.status == compare.SAME
+    assert done.metrics[0].p < 0.05 and done.metrics[0].outcome == "equivalent" and done.status == compare.NOT_WORSE
 
 
 def test_a_spoilt_latency_is_compared_with_nothing(results: Results, make_record: Make) -> None:
@@ -153,14 +153,14 @@ def test_a_spoilt_latency_is_compared_with_nothing(results: Results, make_record
     manifest["experiments"]["E1"]["analysis"]["metrics"] = ["latency_p99_us"]
     results.write("manifest.json", manifest)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
-    assert [line.metric for line in done.lines] == ["cpu_us_per_query"]
+    assert [line.metric for line in done.metrics] == ["cpu_us_per_query"]
 
 
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0}, n=4)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
-    assert done.status == compare.UNKNOWN and "no figure is in both" in done.verdict
-    with pytest.raises(LabError, match="has no server znoda\n  did you mean `zonda`"):
+    assert done.status == compare.NO_DATA and "no metric has enough starts on both sides" in done.summary
+    with pytest.raises(LabError, match="has no server znoda\n  help: did you mean `zonda`"):
         compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "znoda"), 0.02)
     with pytest.raises(LabError, match="both sides are the same"):
         compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "nsd"), 0.02)

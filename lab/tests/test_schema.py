@@ -33,13 +33,13 @@ def test_kebab_case_defaults_and_nesting() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"name": "x", "raet": 1}, "f: unknown key `raet`\n  did you mean `rate`?"),
-        ({"name": "x", "inner": {"sizekb": 1}}, "f: inner: unknown key `sizekb`\n  did you mean `size-kb`?"),
-        ({}, "f: `name` is missing\n  it is its name"),
-        ({"name": 3}, "f: name must be text, is 3"),
-        ({"name": "x", "kind": "c"}, "f: kind is 'c'\n  known are: a, b"),
-        ({"name": "x", "parts": [1, "2"]}, "f: parts[1] must be a whole number, is '2'"),
-        ({"name": "x", "parts": [True]}, "f: parts[0] must be a whole number, is True"),
+        ({"name": "x", "raet": 1}, "f: unknown key `raet`\n  help: did you mean `rate`?"),
+        ({"name": "x", "inner": {"sizekb": 1}}, "f: inner: unknown key `sizekb`\n  help: did you mean `size-kb`?"),
+        ({}, "f: `name` is missing\n  help: it is its name"),
+        ({"name": 3}, "f: name must be a string, is 3"),
+        ({"name": "x", "kind": "c"}, "f: kind is 'c'\n  help: known: a, b"),
+        ({"name": "x", "parts": [1, "2"]}, "f: parts[1] must be an integer, is '2'"),
+        ({"name": "x", "parts": [True]}, "f: parts[0] must be an integer, is True"),
         ({"name": "x", "inner": 1}, "f: inner must be a table, is 1"),
     ],
 )
@@ -53,4 +53,4 @@ def test_every_key_of_an_experiment_is_documented() -> None:
     keys = list(reference(ExperimentDefinition))
     assert len(keys) > 60
     assert all(documentation for _, _, _, documentation in keys)
-    assert ("traffic.timeout-ms", "a whole number", "1000", "an answer later than this counts as none") in keys
+    assert ("traffic.timeout-ms", "an integer", "1000", "queries without an answer after this time are lost") in keys

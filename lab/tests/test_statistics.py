@@ -134,11 +134,11 @@ def test_a_planted_effect_is_found_and_its_interval_holds_it() -> None:
         candidate = base * 1.05 * draw.lognormal(0.0, 0.02, 20)
         effect = st.paired_effect(base, candidate, 0.02)
         held += effect.low < 1.05 < effect.high
-        assert effect.p < 0.001 and not effect.equivalent and effect.detectable < 0.03
+        assert effect.p < 0.001 and not effect.equivalent and effect.mde < 0.03
     assert held >= 16  # of 19 expected
     unpaired = st.unpaired_effect(list(base), list(candidate), 0.02)
     assert unpaired.p > 0.05  # without blocks the drift hides it
-    assert unpaired.detectable > 0.1
+    assert unpaired.mde > 0.1
 
 
 @pytest.mark.parametrize("n", [3, 5])
@@ -177,7 +177,7 @@ def test_the_false_alarm_rate_of_a_a_is_the_one_chosen() -> None:
     seconds = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
     alarms = sum(st._paired_p(np.log(b) - np.log(a)) < st.ALPHA for a, b in zip(firsts, seconds, strict=True))
     assert alarms <= 22
-    assert st.false_alarms(firsts[:5], seconds[:5], 0.02)[1] == 5
+    assert st.significant_aa_pairs(zip(firsts[:5], seconds[:5], strict=True), 0.02)[1] == 5
 
 
 def test_power_planning_by_the_usual_rule() -> None:
@@ -185,7 +185,7 @@ def test_power_planning_by_the_usual_rule() -> None:
     assert st.blocks_needed(0.03, 0.02) == pytest.approx(18, abs=4)
     assert st.blocks_needed(0.03, 0.01) == pytest.approx(72, abs=4)
     ratios = np.random.default_rng(1).normal(0, 0.03, 72)
-    assert st.detectable(ratios) == pytest.approx(0.01, abs=0.003)
+    assert st.paired_effect(np.ones(len(ratios)), np.exp(ratios), 0.02).mde == pytest.approx(0.01, abs=0.003)
 
 
 def test_outliers_by_the_modified_z_score() -> None:

@@ -1,4 +1,4 @@
-"""Records into findings: cells of a table, comparisons with the baseline, the A/A control, published claims."""
+"""Analyses window records: medians per treatment, comparisons with the baseline, A/A control, published claims."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from zonda_lab.experiment import AnalysisSpec, Claim, Published
 from zonda_lab.metrics import METRICS, level_words
 from zonda_lab.results import WindowRecord, selected
 
-Verdict = Literal["better", "worse", "different", "equal", "undetected", "too few"]
+ComparisonOutcome = Literal["better", "worse", "different", "equivalent", "inconclusive", "too few starts"]
 Levels = tuple[tuple[str, str], ...]
-MIN_STARTS = 3  # blocks; below this nothing is said about differences
+MIN_STARTS = 3  # with fewer, no comparison is made
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The levels in words."""
+        """The levels as text."""
         return ", ".join(itertools.starmap(level_words, self.levels.items())) + (" (again)" if self.copy else "")
 
 
 @dataclass(frozen=True)
 class LevelComparison:
-    """A level against the baseline, all other levels being equal."""
+    """A level compared with the baseline, all other levels being equal."""
 
     stratum: dict[str, str]
     factor: str
@@ -51,12 +51,12 @@ class LevelComparison:
     p: float
     dunn: float
     dunnett: float
-    verdict: Verdict
+    outcome: ComparisonOutcome
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """All levels of the compared factor under otherwise equal conditions."""
+    """The comparisons of one factor at fixed levels of all other factors."""
 
     levels: dict[str, str]
     omnibus: list[st.Test]
@@ -68,17 +68,17 @@ class Stratum:
 
 @dataclass(frozen=True)
 class MetricAnalysis:
-    """Everything about one metric of one experiment."""
+    """The analysis of one metric of one experiment."""
 
     metric: str
     cells: list[Cell]
     strata: list[Stratum] = field(default_factory=list)
-    alarms: tuple[int, int] = (0, 0)
+    aa_control: tuple[int, int] = (0, 0)  # significant A/A comparisons, all A/A comparisons
 
 
 @dataclass(frozen=True)
 class ClaimCheck:
-    """A published claim and what came out here."""
+    """A published claim and the value measured here."""
 
     claim: Claim
     value: float | None
@@ -89,35 +89,34 @@ class ClaimCheck:
 
     @property
     def outcome(self) -> str:
-        """Does the interval lie within what agrees, outside, or across its border?"""
+        """Whether the confidence interval lies inside the claimed range, outside it, or across a bound."""
         if self.value is None:
             return "not measured"
-        if not self.claim.low <= self.value <= self.claim.high:
-            return "not confirmed"
-        inside = self.claim.low <= self.low and self.high <= self.claim.high
-        return "confirmed" if inside else "agrees, but the interval is wider"
+        if self.claim.low <= self.low and self.high <= self.claim.high:
+            return "confirmed"
+        return "refuted" if self.high < self.claim.low or self.claim.high < self.low else "inconclusive"
 
 
-def findings(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
-    """One finding for each metric that was measured, the deciding one first."""
+def analyse(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
+    """Analyses every metric that was measured, the primary metric first."""
     wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
     return [
-        finding(records, metric, analysis)
+        analyse_metric(records, metric, analysis)
         for metric in wanted
         if any(metric in record.metrics and record.counts_for(metric) for record in records)
     ]
 
 
-def finding(records: Sequence[WindowRecord], metric: str, analysis: AnalysisSpec) -> MetricAnalysis:
-    """Cells, comparisons and the A/A control of one metric."""
-    cells = table(records, metric)
+def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: AnalysisSpec) -> MetricAnalysis:
+    """Cells, comparisons and A/A control of one metric."""
+    cells = tabulate(records, metric)
     if not analysis.baseline:
         return MetricAnalysis(metric, cells)
     grouped: dict[Levels, list[Cell]] = defaultdict(list)
     for cell in cells:
         grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
     strata = [_stratum(dict(key), group, metric, analysis) for key, group in grouped.items()]
-    again = [
+    aa_pairs = [
         _common(first, second)
         for group in grouped.values()
         for first, second in itertools.product(group, group)
@@ -126,14 +125,14 @@ def finding(records: Sequence[WindowRecord], metric: str, analysis: AnalysisSpec
         and _positive(first)
         and _positive(second)
     ]
-    alarms = st.false_alarms([a for a, _ in again], [b for _, b in again], analysis.margin)
-    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], alarms)
+    aa_control = st.significant_aa_pairs(aa_pairs, analysis.margin)
+    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], aa_control)
 
 
-def table(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
-    """One cell a treatment; of several windows with the same levels in one start the median speaks."""
+def tabulate(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
+    """One cell per treatment; windows with the same levels in one start are reduced to their median."""
     values: dict[tuple[Levels, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in _counting(records, metric):
+    for record in _valid(records, metric):
         values[tuple(record.levels.items()), record.copy][record.block].append(record.metrics[metric])
     return [
         _cell(dict(levels), copy, {b: float(np.median(v)) for b, v in blocks.items()})
@@ -141,20 +140,20 @@ def table(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
     ]
 
 
-def checks(records: Sequence[WindowRecord], claim: Claim) -> list[ClaimCheck]:
-    """The claim for each server that has windows of it; once if it is about one server, or nothing was measured."""
+def check_claim(records: Sequence[WindowRecord], claim: Claim) -> list[ClaimCheck]:
+    """Checks a claim for each measured server; once if it names its server or nothing was measured."""
     servers = dict.fromkeys(
         record.treatment["server.name"]
-        for record in _counting(selected(records, **claim.of), claim.metric)
+        for record in _valid(selected(records, **claim.of), claim.metric)
         if "server.name" in record.treatment
     )
     if "server.name" in claim.of or len(servers) < 2:
-        return [check(records, claim)]
-    return [replace(check(selected(records, **{"server.name": name}), claim), server=name) for name in servers]
+        return [_check(records, claim)]
+    return [replace(_check(selected(records, **{"server.name": name}), claim), server=name) for name in servers]
 
 
-def check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
-    """A claim against the records: a median, the ratio of two, paired by blocks that both have, or of two spreads."""
+def _check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+    """Checks a median, a ratio of medians paired by block, or a ratio of coefficients of variation."""
     if claim.spread:
         return _check_spread([record for record in records if not record.copy], claim)
     top = _by_block(selected(records, **claim.of), claim.metric)
@@ -172,7 +171,7 @@ def check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
 
 
 def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
-    """Without second baselines: a value of two starts would scatter less than one of one."""
+    """Ignores second baselines: the mean of two starts varies less than a single start."""
     top, bottom = (
         list(_by_block(selected(records, **levels), claim.metric).values()) for levels in (claim.of, claim.to)
     )
@@ -181,30 +180,30 @@ def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     return ClaimCheck(claim, *st.variation_ratio(bottom, top), min(len(top), len(bottom)))
 
 
-def beside(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
-    """A published figure's metric here, a cell a server: of each start the best window, or the median if none is."""
+def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
+    """A published metric per server: of each start the best window if higher is better, else the median."""
     chosen = [record for record in selected(records, **row.of) if not record.copy]
     best = max if METRICS[row.metric].better == "higher" else np.median
     servers = dict.fromkeys(record.treatment.get("server.name", "") for record in chosen)
     cells = []
     for server in servers:
         blocks: dict[int, list[float]] = defaultdict(list)
-        for record in _counting(selected(chosen, **{"server.name": server}), row.metric):
+        for record in _valid(selected(chosen, **{"server.name": server}), row.metric):
             blocks[record.block].append(record.metrics[row.metric])
         if blocks:
             cells.append(_cell({"server.name": server}, 0, {block: float(best(v)) for block, v in blocks.items()}))
     return cells
 
 
-def judge(effect: st.Effect, p: float, metric: str) -> Verdict:
-    """In words: what may be said about a difference, and nothing more."""
+def classify(effect: st.Effect, p: float, metric: str) -> ComparisonOutcome:
+    """What the interval, the corrected p value and the equivalence test support."""
     if effect.n < MIN_STARTS:
-        return "too few"
+        return "too few starts"
     if p < st.ALPHA and not effect.low <= 1 <= effect.high:
         if METRICS[metric].better == "neither":
             return "different"
         return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
-    return "equal" if effect.equivalent else "undetected"
+    return "equivalent" if effect.equivalent else "inconclusive"
 
 
 def _cell(levels: dict[str, str], copy: int, values: dict[int, float]) -> Cell:
@@ -248,7 +247,7 @@ def _comparisons(
     effects = [(level, st.paired_effect(a, b, analysis.margin, len(pairs))) for level, a, b in pairs]
     corrected = st.holm([effect.p for _, effect in effects])
     return [
-        LevelComparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, judge(effect, p, metric))
+        LevelComparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, classify(effect, p, metric))
         for (level, effect), p in zip(effects, corrected, strict=True)
     ]
 
@@ -264,11 +263,11 @@ def _positive(cell: Cell) -> bool:
 
 def _by_block(records: Sequence[WindowRecord], metric: str) -> dict[int, float]:
     found: dict[int, list[float]] = defaultdict(list)
-    for record in _counting(records, metric):
+    for record in _valid(records, metric):
         found[record.block].append(record.metrics[metric])
     return {block: float(np.median(values)) for block, values in found.items()}
 
 
-def _counting(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
-    """The windows that have the metric and may be counted; trials of a search are no windows of their own."""
+def _valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
+    """The valid windows that have the metric, without the trials of a peak search."""
     return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]

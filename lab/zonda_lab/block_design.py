@@ -1,4 +1,4 @@
-"""Which treatment is measured when: randomised complete blocks, the baseline twice in each."""
+"""The experimental design: randomised complete blocks, with the baseline twice per block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zonda_lab.metrics import level_words
 
 @dataclass(frozen=True)
 class Treatment:
-    """One combination of levels; `copy` 1 is the second baseline of a block."""
+    """One combination of levels; `copy` is 1 for the second baseline of a block."""
 
     levels: dict[str, str]
     overrides: tuple[TomlTable, ...] = field(compare=False, repr=False)
@@ -20,7 +20,7 @@ class Treatment:
 
     @property
     def label(self) -> str:
-        """The levels in words: `nsd, workers=2`."""
+        """The levels as text: `nsd, workers 2`."""
         return ", ".join(level_words(name, level) for name, level in self.levels.items()) + (
             " (again)" if self.copy else ""
         )
@@ -28,7 +28,7 @@ class Treatment:
 
 @dataclass(frozen=True)
 class Start:
-    """One fresh start of one server: the unit of replication."""
+    """One planned start of one server: the unit of replication."""
 
     experiment: Experiment
     block: int
@@ -38,22 +38,22 @@ class Start:
 
     @property
     def key(self) -> str:
-        """Names the start in the records, and so what a resumed run need not do again."""
+        """Identifies the start in the records, so that a resumed run can skip it."""
         levels = ",".join(f"{name}={level}" for name, level in self.treatment.levels.items())
         return f"{self.experiment.id}/{self.block}/{levels}/{self.treatment.copy}"
 
     @property
     def settings(self) -> Settings:
-        """What this start is made with."""
+        """The settings of this start."""
         return self.experiment.settings(*self.treatment.overrides)
 
     def settings_of(self, inner: Treatment) -> Settings:
-        """What one window of this start is made with."""
+        """The settings of one window of this start."""
         return self.experiment.settings(*self.treatment.overrides, *inner.overrides)
 
 
 def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
-    """All starts in the order in which they are to be made; the same seed gives the same order."""
+    """All starts in randomised order; the same seed gives the same order."""
     treatments = _with_second_baseline(experiment, crossed(experiment.factors))
     inner = crossed(experiment.within)
     starts: list[Start] = []
@@ -66,7 +66,7 @@ def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
 
 
 def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
-    """Every combination of the factors' levels; without factors the one empty combination."""
+    """Every combination of levels; without factors one empty combination."""
     combinations = itertools.product(*(factor.levels.items() for factor in factors))
     return [
         Treatment(
@@ -78,7 +78,7 @@ def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
 
 
 def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -> list[Treatment]:
-    """The A/A control: how often do two equal treatments look different?"""
+    """Adds the second baseline of the A/A pair."""
     analysis = experiment.definition.analysis
     again = [
         Treatment(treatment.levels, treatment.overrides, copy=1)

@@ -1,4 +1,4 @@
-"""The command line. What takes long to import (scipy, matplotlib) is imported by the commands that need it."""
+"""The command line. Commands import slow modules (scipy, matplotlib) themselves."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from zonda_lab.duration_estimate import estimate_s
 from zonda_lab.environment import Environment
 from zonda_lab.errors import HostLostError, LabError
 from zonda_lab.experiment import Experiment, ExperimentDefinition, ZoneSpec
-from zonda_lab.progress import Progress, clock
+from zonda_lab.progress import Progress, format_duration
 from zonda_lab.results import Results
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 
 EPILOG = """examples:
-  zonda-lab doctor                                  is this machine fit to measure?
-  zonda-lab run --quick response-rate               one experiment in its small form, with a report
-  zonda-lab run --quick all                         all of them
-  zonda-lab run E12 --servers nsd,knot              full size, two servers
+  zonda-lab doctor                                  is this machine fit for measurements?
+  zonda-lab run --quick response-rate               the quick form of one experiment, with a report
+  zonda-lab run --quick all                         the quick form of every experiment
+  zonda-lab run E12 --servers nsd,knot              the full form, two servers
   zonda-lab run E1 --server new=nsd:/opt/nsd/sbin/nsd --servers nsd,new
-  zonda-lab compare results/x:nsd results/x:new     verdict and exit status
+  zonda-lab compare results/x:nsd results/x:new     differences and an exit status
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; a mistake of the user's is one clear message and status 2."""
+    """Runs one command; user errors print one message and return status 2."""
     given = parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"zonda-lab: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nzonda-lab: broken off; all that was started is ended", file=sys.stderr)
+        print("\nzonda-lab: interrupted; all processes have been stopped", file=sys.stderr)
         return 130
     return status
 
@@ -65,63 +65,72 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"zonda-lab {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    _command(commands, "list", list_experiments, "the experiments, with their questions and how long they take")
+    _command(commands, "list", list_experiments, "list the experiments, their questions and durations")
     run = _command(commands, "run", run_experiments, "run experiments and write a report")
     run.add_argument(
         "experiments",
         nargs="*",
         metavar="EXPERIMENT",
-        help="number (E1), numbers (E1-E20), name, path of a TOML file, or `all`; with --resume those of the results",
+        help="number (E1), range (E1-E20), name, TOML file or `all`; default with --resume: those of the resumed run",
     )
-    run.add_argument("--quick", action="store_true", help="the small form")
+    run.add_argument("--quick", action="store_true", help="run the quick form: fewer levels, shorter windows")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
-    run.add_argument("--resume", type=Path, metavar="RESULTS", help="go on with results that were broken off")
+    run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
     run.add_argument(
-        "--servers", default="", metavar="A,B", help="only these servers, instead of those of the experiment"
+        "--servers", default="", metavar="A,B", help="measure these servers instead of those in the experiment file"
     )
     run.add_argument(
         "--server",
         action="append",
         default=[],
         metavar="LABEL=[KIND:]PATH",
-        help="a server at a path; may be given several times",
+        help="add a server by path; repeatable",
     )
     run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
     run.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting, as in timing.blocks=20"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting, for example timing.blocks=20",
     )
-    run.add_argument("--inventory", metavar="FILE", help="run on the machines of this file, over SSH")
-    run.add_argument("--seed", type=int, default=1, help="seed of the order of treatments")
-    run.add_argument("--dry-run", action="store_true", help="print the plan and how long it takes, and measure nothing")
+    run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
+    run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
+    run.add_argument(
+        "--dry-run", action="store_true", help="print the planned starts and the estimated duration, then exit"
+    )
 
-    report_ = _command(commands, "report", build_report, "build the report again, from the records alone")
+    report_ = _command(commands, "report", build_report, "rebuild the report from the records")
     report_.add_argument("results", type=Path)
     report_.add_argument(
-        "--disturbed", action="store_true", help="count windows that other programs disturbed; the page says so"
+        "--disturbed", action="store_true", help="include windows disturbed by other programs; the report says so"
     )
     kept = _command(
-        commands, "keep", keep_results, "keep each experiment of a run as a small folder, with an index of all"
+        commands, "keep", keep_results, "store each experiment of a run in a small folder and write an index"
     )
     kept.add_argument("results", type=Path)
-    kept.add_argument("target", type=Path, metavar="FOLDER", help="in this project: lab/records")
-    kept.add_argument("--disturbed", action="store_true", help="count windows that other programs disturbed")
-    doctor = _command(commands, "doctor", examine, "is this machine fit to measure, and what are its limits?")
-    doctor.add_argument("--inventory", metavar="FILE", help="are the machines of this file?")
+    kept.add_argument("target", type=Path, metavar="FOLDER", help="target folder; in this repository lab/records")
+    kept.add_argument("--disturbed", action="store_true", help="include windows disturbed by other programs")
+    doctor = _command(
+        commands, "doctor", examine, "check whether this machine is fit for measurements, and measure its limits"
+    )
+    doctor.add_argument("--inventory", metavar="FILE", help="check the machines in this inventory instead")
     compared = _command(
-        commands, "compare", compare_results, "verdict on B against A; status 0: not worse, 1: worse, 2: cannot be said"
+        commands,
+        "compare",
+        compare_results,
+        "compare B with A; exit status 0: no metric worse, 1: worse, 2: not enough data",
     )
     compared.add_argument("a", metavar="A", help="RESULTS or RESULTS:SERVER")
     compared.add_argument("b", metavar="B", help="RESULTS or RESULTS:SERVER")
-    compared.add_argument(
-        "--margin", type=float, default=0.02, help="relative difference that does not matter (default 0.02)"
-    )
+    compared.add_argument("--margin", type=float, default=0.02, help="equivalence margin, relative (default 0.02)")
     _zonegen_parser(
-        _command(commands, "zonegen", generate_zones, "write synthetic zones: the same options give the same bytes")
+        _command(commands, "zonegen", generate_zones, "write synthetic zones; the same options give identical files")
     )
-    servers = _command(commands, "servers", show_servers, "the servers that are here, and how to get the others")
-    servers.add_argument("--install", nargs="*", metavar="SERVER", help="install these (or all) from Debian")
-    keys = _command(commands, "keys", show_keys, "every key of an experiment file")
-    keys.add_argument("--inventory", action="store_true", help="of an inventory")
+    servers = _command(commands, "servers", show_servers, "list installed servers, and how to install the others")
+    servers.add_argument("--install", nargs="*", metavar="SERVER", help="install these (default: all) with apt-get")
+    keys = _command(commands, "keys", show_keys, "list every key of an experiment file")
+    keys.add_argument("--inventory", action="store_true", help="list the keys of an inventory instead")
     return top
 
 
@@ -130,7 +139,7 @@ def list_experiments(_: argparse.Namespace) -> int:
     for path in experiment.catalogue():
         full, quick = experiment.load(path), experiment.load(path, quick=True)
         definition = full.definition
-        times = " / ".join(clock(estimate_s(block_design.plan_starts(size, 1))) for size in (quick, full))
+        times = " / ".join(format_duration(estimate_s(block_design.plan_starts(size, 1))) for size in (quick, full))
         print(f"{definition.id:4} {definition.name:22} {definition.title}")
         print(f"{'':27} {definition.question}\n{'':27} quick / full: {times}")
     return 0
@@ -139,7 +148,9 @@ def list_experiments(_: argparse.Namespace) -> int:
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
     if not (given.experiments or given.resume):
-        raise LabError("which experiment?", "as in `zonda-lab run --quick E1`; `zonda-lab list` has them all")
+        raise LabError(
+            "no experiment given", "for example `zonda-lab run --quick E1`; `zonda-lab list` shows all of them"
+        )
     results = Results(
         given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
     )
@@ -166,7 +177,7 @@ def _measure(
 
     installed, absent = find_servers(given.server, environment.installed)
     _require_servers(_names(given.servers), installed, absent)
-    generator = load_generator.find(given.load)
+    generator = load_generator.find_generator(given.load)
     environment.equip(generator)
     if not given.resume:
         kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory")
@@ -175,18 +186,18 @@ def _measure(
         results.create({**described, "limits": doctor.limits(generator, environment)})
     try:
         length = estimate_s([start for start in starts if start.settings.server.name in installed])
-        print(f"{len(starts)} starts, about {clock(length)}; load by {generator.name} {generator.version}")
+        print(f"{len(starts)} starts, about {format_duration(length)}; load by {generator.name} {generator.version}")
         print(f"results in {results.folder}", flush=True)
         progress = Progress(length)
         Runner(results, installed, generator, progress, environment.network).run(starts)
     except (KeyboardInterrupt, HostLostError):
-        print(f"\ngo on with: zonda-lab run --resume {results.folder}", file=sys.stderr)
+        print(f"\ncontinue with: zonda-lab run --resume {results.folder}", file=sys.stderr)
         raise
     progress.close()
     print(f"report: {report.write(results.folder)}")
     if not any(record.counts for record in results.records()):
         print(
-            f"no window was valid (the report says why); to see all the same what was measured: "
+            f"no window was valid (the report says why); to see the measurements anyway: "
             f"zonda-lab report --disturbed {results.folder}"
         )
         return 1
@@ -209,7 +220,7 @@ def keep_results(given: argparse.Namespace) -> int:
     for folder in kept:
         print(folder)
     if left:
-        print(f"not kept, no window was valid: {', '.join(left)}", file=sys.stderr)
+        print(f"not stored, because no window was valid: {', '.join(left)}", file=sys.stderr)
     return 1 if left else 0
 
 
@@ -220,12 +231,12 @@ def examine(given: argparse.Namespace) -> int:
     if given.inventory:
         from zonda_lab.fleet.doctor import examine as examine_fleet
 
-        findings = examine_fleet(Path(given.inventory), load_generator.find())
+        findings = examine_fleet(Path(given.inventory), load_generator.find_generator())
     else:
         namespaces.enter_user_namespace()
-        findings = doctor.examine(load_generator.find())
+        findings = doctor.examine(load_generator.find_generator())
     for finding in findings:
-        print(f"{finding.state:7} {finding.what}" + (f"\n{'':8}{finding.mend}" if finding.mend else ""))
+        print(f"{finding.state:7} {finding.what}" + (f"\n{'':8}help: {finding.help}" if finding.help else ""))
     return 1 if any(finding.state == doctor.BAD for finding in findings) else 0
 
 
@@ -234,13 +245,13 @@ def compare_results(given: argparse.Namespace) -> int:
     from zonda_lab import compare
 
     done = compare.compare(compare.Side.parse(given.a), compare.Side.parse(given.b), given.margin)
-    for line in done.lines:
+    for line in done.metrics:
         effect, levels = line.effect, ", ".join(line.levels.values())
         change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
-        print(f"{line.verdict:10} {line.experiment} {line.metric} {levels}: {change}, p {line.p:.3f}, n {effect.n}")
+        print(f"{line.outcome:14} {line.experiment} {line.metric} {levels}: {change}, p {line.p:.3f}, n {effect.n}")
     if not done.interleaved:
-        print("note: the two were not measured in the same blocks, so a drift of the machine counts as a difference")
-    print(done.verdict)
+        print("note: the two were not measured in the same blocks, so drift of the machine can appear as a difference")
+    print(done.summary)
     return done.status
 
 
@@ -281,7 +292,7 @@ def show_keys(given: argparse.Namespace) -> int:
 def find_servers(
     given: Sequence[str], find: Callable[[Adapter, str, Path | None], InstalledServer] = Adapter.installed
 ) -> tuple[dict[str, InstalledServer], dict[str, str]]:
-    """The servers that are here, by label, and why the others are not."""
+    """The installed servers by label, and for each other server the reason why it is missing."""
     installed: dict[str, InstalledServer] = {}
     absent: dict[str, str] = {}
     for name, adapter in ADAPTERS.items():
@@ -294,14 +305,14 @@ def find_servers(
         kind, _, path = where.rpartition(":")
         kind = kind or label
         if not where or kind not in ADAPTERS:
-            raise LabError(f"--server {text}: no kind of server `{kind}`", schema.suggestion(kind, ADAPTERS))
+            raise LabError(f"--server {text}: unknown server kind `{kind}`", schema.suggestion(kind, ADAPTERS))
         installed[label] = find(ADAPTERS[kind], label, Path(path))
         absent.pop(label, None)
     return installed, absent
 
 
 def _environment(inventory: str | None, machines: contextlib.ExitStack) -> Environment:
-    """This machine, or those of an inventory, connected until `machines` is left."""
+    """This machine, or the machines of an inventory, which stay connected until `machines` is closed."""
     if inventory is None:
         namespaces.enter_user_namespace()
         return Environment()
@@ -324,10 +335,10 @@ def _names(text: str) -> list[str]:
 
 
 def _require_servers(names: Sequence[str], installed: Mapping[str, InstalledServer], absent: Mapping[str, str]) -> None:
-    """Servers that were asked for by name must be here; those of an experiment are skipped if they are not."""
+    """Servers named on the command line must be installed; missing servers of an experiment file are skipped."""
     for name in names:
         if name in absent:
-            raise LabError(*absent[name].split("\n  ", 1))
+            raise LabError(*absent[name].split("\n  help: ", 1))
         if name not in installed:
             raise LabError(f"--servers: no server `{name}`", schema.suggestion(name, installed))
 
@@ -335,12 +346,12 @@ def _require_servers(names: Sequence[str], installed: Mapping[str, InstalledServ
 def _print_plan(starts: Sequence[Start]) -> int:
     for start in starts:
         print(f"{start.experiment.id:4} block {start.block:2}  {start.treatment.label}  x {len(start.within)} windows")
-    print(f"{len(starts)} starts, about {clock(estimate_s(list(starts)))}")
+    print(f"{len(starts)} starts, about {format_duration(estimate_s(list(starts)))}")
     return 0
 
 
 def _install(names: Sequence[str]) -> int:
-    """Debian's packages; where they start their servers at once, that is for the user to stop."""
+    """Installs the Debian packages. Some start their server at once; stopping it is left to the user."""
     wanted = names or [name for name, adapter in ADAPTERS.items() if adapter.package]
     unknown = [name for name in wanted if name not in ADAPTERS or not ADAPTERS[name].package]
     if unknown:
@@ -363,7 +374,7 @@ def _install(names: Sequence[str]) -> int:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 is wanted, not `{text}`")
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got `{text}`")
     return int(text)
 
 
@@ -372,12 +383,12 @@ def _zonegen_parser(command: argparse.ArgumentParser) -> None:
     shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in zonegen.SHAPES.items())
     command.add_argument("shape", choices=shapes, help=shape_help)
     command.add_argument("--zones", type=_count, default=1, help="number of zones")
+    command.add_argument("--records", type=_count, default=1000, help="records per zone; for root and tld: delegations")
     command.add_argument(
-        "--records", type=_count, default=1000, help="records in a zone; for root and tld: delegations"
+        "--signed", choices=signed, default="no", help="sign with Ed25519, and the denial of existence"
     )
-    command.add_argument("--signed", choices=signed, default="no", help="sign with Ed25519")
     command.add_argument("--seed", type=int, default=1, help="seed of the random generator")
-    command.add_argument("--out", type=Path, help="folder (default: the lab's cache)")
+    command.add_argument("--out", type=Path, help="output folder (default: the cache of the lab)")
 
 
 def _command(commands: Any, name: str, function: Any, what: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Keys for transfers and TLS, from fixed seeds: for the lab's own namespaces, worthless anywhere else."""
+"""The TSIG key and TLS certificate of the lab; for test networks only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "primary.lab.test"
 
 
 def certificate(folder: Path) -> Certificate:
-    """A P-256 certificate that is its own authority, written into `folder`."""
+    """Writes a self-signed P-256 certificate into `folder`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
     now = datetime.datetime.now(datetime.UTC)

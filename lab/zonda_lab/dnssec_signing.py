@@ -1,7 +1,7 @@
-"""Real DNSSEC signatures for generated zones: Ed25519 keys from a seed, NSEC or NSEC3 with opt-out.
+"""Signs generated zones with DNSSEC: Ed25519, NSEC or NSEC3 with opt-out.
 
-Deterministic: Ed25519 draws no random numbers, the times are fixed. Zones must have no empty non-terminals
-(those of `zonegen` have none), since NSEC3 would need them in its chain.
+Deterministic, because keys come from a seed and times are fixed. Zones must have no empty non-terminals, which NSEC3
+would need in its chain; those of `zonegen` have none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABC
 
 
 class RRset(NamedTuple):
-    """One RRset in text; `role` says what signing does with it (cut: NS of a delegation, glue: below one)."""
+    """An RRset as text; `role` controls signing (cut: NS of a delegation, glue: below a delegation)."""
 
     owner: str
     ttl: int
@@ -46,7 +46,7 @@ class Signer:
 
     @property
     def dnskey(self) -> str:
-        """The DNSKEY's text: zone key and secure entry point."""
+        """The DNSKEY RDATA, with the Zone Key and SEP flags."""
         return f"257 3 {ALGORITHM} {base64.b64encode(self.public).decode()}"
 
     @property
@@ -74,13 +74,13 @@ class Signer:
 
 
 def signed(rrsets: Iterable[RRset], apex: str, denial: str, seed: int) -> Iterator[RRset]:
-    """`rrsets` (the SOA first) with DNSKEY, signatures and the chain that denies everything else."""
+    """`rrsets` (the SOA first) with DNSKEY, RRSIGs and the NSEC or NSEC3 chain."""
     signer = Signer(apex, seed)
     types: dict[str, set[str]] = {}
     negative_ttl = 0
     for rrset in rrsets:
         if rrset.type == "SOA":
-            negative_ttl = min(rrset.ttl, int(rrset.rdatas[0].split()[-1]))  # RFC 9077 3: the TTL of denial
+            negative_ttl = min(rrset.ttl, int(rrset.rdatas[0].split()[-1]))  # RFC 9077 3: TTL of NSEC and NSEC3
             dnskey = rrset._replace(type="DNSKEY", rdatas=(signer.dnskey,))
             extra = (
                 [dnskey]
@@ -120,7 +120,7 @@ def nsec3_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRs
 
 
 def nsec3_hash(owner: str) -> str:
-    """The hashed owner name: SHA-1 once over the wire form in lower case, no salt."""
+    """RFC 5155 5: SHA-1 over the wire form in lower case, no iterations, no salt."""
     wire = (
         b"".join(bytes([len(part)]) + part for part in owner.lower().encode().rstrip(b".").split(b".") if part) + b"\0"
     )

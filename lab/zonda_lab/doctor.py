@@ -1,4 +1,4 @@
-"""Is this machine fit to measure? What are its limits? Each check says what it found and the mend."""
+"""Checks whether this machine is fit for measurements, and measures its limits."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from zonda_lab.window import Window
 
 GOOD, NOTE, BAD = "good", "note", "bad"
 SINK_RATE = 20_000.0
-LATE_US = (
-    500.0  # a sleep this far beyond its time (99 %) spoils latencies of servers that answer in tens of microseconds
-)
+LATE_US = 500.0  # most that the 99th percentile of a sleep may overrun; servers answer in tens of microseconds
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,16 @@ class CheckResult:
 
     state: str
     what: str
-    mend: str = ""
+    help: str = ""
+
+    @classmethod
+    def of_error(cls, state: str, error: LabError) -> CheckResult:
+        """The result of a check that failed with an error."""
+        return cls(state, error.what, error.help)
 
 
 def examine(generator: LoadGenerator) -> list[CheckResult]:
-    """All checks; one that fails does not keep the others from running."""
+    """Runs all checks; a failing one does not stop the others."""
     checks: list[Callable[[], Iterator[CheckResult]]] = [
         _processors,
         _quiet,
@@ -55,8 +58,7 @@ def examine(generator: LoadGenerator) -> list[CheckResult]:
         try:
             found += list(check())
         except LabError as error:
-            what, _, mend = str(error).partition("\n")
-            found.append(CheckResult(BAD, what, mend.strip()))
+            found.append(CheckResult.of_error(BAD, error))
     return found
 
 
@@ -67,13 +69,13 @@ def _processors() -> Iterator[CheckResult]:
     yield CheckResult(
         state,
         f"{described['cpu']}, {count} CPUs, {described['memory_mb']} MB",
-        "" if count >= 2 else "server and generator need a CPU each",
+        "" if count >= 2 else "server and load generator need one CPU each",
     )
     if count < 4:
         yield CheckResult(
             NOTE,
-            "few CPUs: peaks are those of a server on one core",
-            "compare CPU time per query, which holds on any machine",
+            "few CPUs: peak rates are those of a server on one core",
+            "compare CPU time per query, which is comparable across machines",
         )
     if described["governor"] not in ("performance", "unknown"):
         yield CheckResult(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
@@ -88,12 +90,12 @@ def _quiet() -> Iterator[CheckResult]:
     yield CheckResult(
         GOOD if busy < 0.1 else BAD,
         f"other programs use {busy:.2f} CPUs",
-        "" if busy < 0.1 else "stop them, or results will be invalid",
+        "" if busy < 0.1 else "stop them, or windows will be invalid",
     )
     steal = ticks[7] / elapsed
     yield CheckResult(
         GOOD if steal < 0.01 else BAD,
-        f"the hypervisor takes {steal:.1%}",
+        f"the hypervisor takes {steal:.1%} of the CPU time (steal)",
         "" if steal < 0.01 else "measure when the host is less busy",
     )
     if not Path("/proc/pressure").exists():
@@ -109,8 +111,8 @@ def _clock() -> Iterator[CheckResult]:
     cost = (time.perf_counter_ns() - began) / n
     yield CheckResult(
         GOOD if cost < 500 else BAD,
-        f"clock {name}, {cost:.0f} ns a reading",
-        "" if cost < 500 else "a clock source that needs a system call: choose tsc or kvm-clock",
+        f"clock {name}, {cost:.0f} ns per reading",
+        "" if cost < 500 else "this clock source needs a system call; choose tsc or kvm-clock",
     )
 
 
@@ -119,7 +121,7 @@ def _sleep() -> Iterator[CheckResult]:
     worst = late[int(len(late) * 0.99)]
     yield CheckResult(
         GOOD if worst < LATE_US else NOTE,
-        f"sleeping 1 ms takes {late[150]:.0f} µs longer, {worst:.0f} µs at the 99th percentile",
+        f"a 1 ms sleep overruns by {late[150]:.0f} µs (median), {worst:.0f} µs (99th percentile)",
     )
 
 
@@ -127,24 +129,24 @@ def _limits() -> Iterator[CheckResult]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield CheckResult(
         GOOD if hard >= 100_000 else NOTE,
-        f"descriptors: {soft}, at most {hard}",
+        f"file descriptors: soft limit {soft}, hard limit {hard}",
         "" if hard >= 100_000 else "ulimit -Hn 1048576 for many connections",
     )
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     bound = port_bound((low, high))
-    told = f"{bound.ports} ports: {bound.connections_per_s:.0f} connections a second from one address to one server"
-    yield CheckResult(GOOD, told, "more addresses or more ports allow more")
+    what = f"{bound.ports} local ports: {bound.connections_per_s:.0f} connections/s from one address to one server"
+    yield CheckResult(GOOD, what, "use more addresses or ports for a higher rate")
 
 
 def _namespaces() -> Iterator[CheckResult]:
     with NamespaceNetwork(RigSpec()) as rig:
-        yield CheckResult(GOOD, "network namespaces and veth pairs can be made")
+        yield CheckResult(GOOD, "network namespaces and veth pairs work")
         elsewhere = rig.server.sysctl(dict.fromkeys(("net.core.netdev_max_backlog", "net.ipv4.tcp_mem"), "1"))
     if elsewhere:
         yield CheckResult(
             NOTE,
-            f"not separate for each namespace: {', '.join(elsewhere)}",
-            "experiments leave these as they are and say so",
+            f"not per namespace on this kernel: {', '.join(elsewhere)}",
+            "experiments do not change these and note it in the records",
         )
     for what, spec in (
         ("qdisc fq", RigSpec(qdisc="fq")),
@@ -153,9 +155,9 @@ def _namespaces() -> Iterator[CheckResult]:
     ):
         try:
             NamespaceNetwork(spec).close()
-            yield CheckResult(GOOD, f"{what} can be set")
+            yield CheckResult(GOOD, f"{what} is supported")
         except LabError as error:
-            yield CheckResult(NOTE, f"{what} cannot be set", str(error).splitlines()[0])
+            yield CheckResult(NOTE, f"{what} is not supported", error.what)
 
 
 def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
@@ -170,7 +172,7 @@ def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
 
 
 def limits(generator: LoadGenerator, environment: Environment | None = None) -> dict[str, float]:
-    """What machines and generator can do without a DNS server: an echo in a closed loop, a sink in an open one."""
+    """Limits without a DNS server: an echo in a closed loop, and the schedule of the generator in an open loop."""
     environment = environment or Environment()
     echo = _measured("echo", TrafficSpec(loop="closed"), generator, environment)
     sink = _measured("null", TrafficSpec(rate=SINK_RATE, timeout_ms=100), generator, environment)
@@ -187,17 +189,19 @@ def limits(generator: LoadGenerator, environment: Environment | None = None) -> 
 
 def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
     found = limits(generator)
-    told = (
-        f"limit, a UDP echo on one core: {found['echo_qps']:,.0f} answers a second, {found['echo_cpu_us']:.2f} µs each"
+    what = (
+        f"limit: a UDP echo on one core answers {found['echo_qps']:,.0f} queries/s, {found['echo_cpu_us']:.2f} µs each"
     )
-    yield CheckResult(GOOD, told, "no server's peak can be higher")
+    yield CheckResult(GOOD, what, "no server can exceed this peak rate")
     if (share := found.get("sink_share")) is not None:
-        exact = share >= 0.999 or generator.name == "dnsperf"  # which waits for answers, and from a sink there are none
+        exact = share >= 0.999 or generator.name == "dnsperf"  # dnsperf waits for answers; a sink sends none
         yield CheckResult(
-            GOOD if exact else BAD, f"into a sink {share:.2%} of {SINK_RATE:,.0f} queries a second are sent"
+            GOOD if exact else BAD, f"the generator sends {share:.2%} of {SINK_RATE:,.0f} queries/s into a sink"
         )
     if (off := found.get("schedule_error_p99_us")) is not None:
-        yield CheckResult(GOOD if off < LATE_US else BAD, f"the generator is {off:.0f} µs off its schedule (99 %)")
+        yield CheckResult(
+            GOOD if off < LATE_US else BAD, f"schedule error of the generator: {off:.0f} µs (99th percentile)"
+        )
 
 
 def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:
@@ -214,8 +218,7 @@ def _servers() -> Iterator[CheckResult]:
             installed = adapter.installed()
             yield CheckResult(GOOD, f"{adapter.name} {installed.version}")
         except LabError as error:
-            what, _, mend = str(error).partition("\n")
-            yield CheckResult(NOTE, what, mend.strip())
+            yield CheckResult.of_error(NOTE, error)
 
 
 def _oversleep_us() -> float:

@@ -1,4 +1,4 @@
-"""How long a run takes, roughly; `Progress` corrects it by how the past went."""
+"""Estimates the duration of a run; `Progress` corrects it while the run proceeds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from zonda_lab.harness import CAPACITY_S
 from zonda_lab.port_exhaustion import port_bound
 from zonda_lab.procedures.peak import STEP
 
-START_COST_S, WINDOW_COST_S = 0.4, 0.1  # rig, start and stop of a server; start and stop of the generator
-REPEATED = 0.08  # of the windows, where they may be, on a machine that is fairly quiet
+START_COST_S, WINDOW_COST_S = 0.4, 0.1  # network, server start and stop; generator start and stop
+REPEATED = 0.08  # share of windows repeated on a fairly idle machine
 ZONE_COST_S, RECORD_COST_S = 0.5e-3, 4e-6
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
 PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
 
 
 def estimate_s(starts: Sequence[Start]) -> float:
-    """The length of these starts, in seconds."""
+    """The duration of these starts, in seconds."""
     kinds = {(start.experiment.id, start.treatment.label): start for start in starts}
     lengths = {kind: _start_s(start) for kind, start in kinds.items()}
     return sum(lengths[start.experiment.id, start.treatment.label] for start in starts)
@@ -54,18 +54,18 @@ def _start_s(start: Start) -> float:
 
 
 def _peak_windows(tolerance: float) -> float:
-    """Two trials a rate: three on the way down and a bisection, most of which serves all goals."""
+    """Two trials per rate: three rates going down, then a bisection mostly shared by all goals."""
     return 2 * (3 + math.log2(max(1.0, math.log(STEP) / math.log1p(tolerance))))
 
 
 def _capacity_s(start: Start) -> float:
-    """For the closed loop that a share of the capacity needs beforehand."""
+    """The closed-loop window needed if a rate is a share of the capacity."""
     needed = any(isinstance(start.settings_of(inner).traffic.rate, str) for inner in start.within)
     return min(CAPACITY_S, start.settings.timing.seconds) + WINDOW_COST_S if needed else 0.0
 
 
 def _waiting_s(settings: Settings) -> float:
-    """How long a secondary waits that needs more ports than there are."""
+    """How long a secondary waits for local ports."""
     spec, sysctl = settings.primary, settings.rig.sysctl
     low, high = map(int, str(sysctl.get("net.ipv4.ip_local_port_range", PORTS)).split())
     buckets = float(sysctl.get("net.ipv4.tcp_max_tw_buckets", math.inf))

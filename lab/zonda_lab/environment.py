@@ -1,4 +1,4 @@
-"""Where measurements are made: on this machine, in namespaces; `fleet.network.Fleet` is the same on several."""
+"""The test environment: this machine, in network namespaces; `fleet.network.Fleet` uses several machines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from zonda_lab.servers import Adapter, InstalledServer
 
 
 class Environment:
-    """This machine."""
+    """This machine as test environment."""
 
     def network(self, settings: Settings) -> Network:
-        """The network of one start: both ends on this machine."""
+        """The network of one start."""
         return NamespaceNetwork(settings.rig, settings.primary.addresses if settings.primary.name else 0)
 
     def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> InstalledServer:
-        """A server as it is where servers run; raises if it is not there."""
+        """The installed server; raises if it is missing."""
         return adapter.installed(label, path)
 
     def digest(self, installed: InstalledServer) -> str:
@@ -30,8 +30,8 @@ class Environment:
         return hashlib.sha256(installed.program.read_bytes()).hexdigest()
 
     def equip(self, generator: LoadGenerator) -> None:
-        """Makes sure that the generator is where load is made."""
+        """Makes the load generator available where load is generated."""
 
     def describe(self) -> dict[str, Any]:
-        """For the manifest: the machine of the server, and others if there are."""
+        """The machines, for the manifest."""
         return {"machine": machine_info.describe()}

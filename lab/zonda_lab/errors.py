@@ -1,18 +1,19 @@
-"""The one exception that the command line turns into one clear message."""
+"""The exceptions that the command line prints as one message."""
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """Something the user can mend: says what is wrong, where, and the mend."""
+    """An error the user can fix: what is wrong and where, details such as the end of a log, and how to fix it."""
 
-    def __init__(self, what: str, mend: str = "") -> None:
-        super().__init__(f"{what}\n  {mend}" if mend else what)
+    def __init__(self, what: str, help: str = "", detail: str = "") -> None:
+        self.what, self.help = what, help or detail
+        super().__init__("\n  ".join(filter(None, (what, detail, help and f"help: {help}"))))
 
 
 class UnsupportedError(LabError):
-    """A treatment that this server, generator or kernel cannot do: skipped, with the reason in the results."""
+    """This server, generator or kernel does not support the treatment: it is skipped and the results say why."""
 
 
 class HostLostError(LabError):
-    """A machine of the inventory cannot be reached (any more): ends the run, which can be resumed."""
+    """A machine of the inventory is unreachable: the run ends and can be resumed."""

@@ -1,4 +1,4 @@
-"""An experiment as its TOML file says it: what is asked, what is varied, what was published, how it is judged."""
+"""Experiment files (TOML): question, settings, factors, published figures and claims, analysis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zonda_lab.metrics import METRICS
 from zonda_lab.schema import doc, parse, section, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments"
-MEASURED_LEVELS = ("state",)  # levels that procedures make themselves, see `procedures.startup.memory`
+MEASURED_LEVELS = ("state",)  # levels that procedures add themselves, see `procedures.startup.memory`
 TomlTable = Mapping[str, Any]
 
 
@@ -23,106 +23,110 @@ TomlTable = Mapping[str, Any]
 class ServerSpec:
     """`[server]`: the server under test."""
 
-    name: str = doc("label of the server: an adapter's name, or one given with --server", "nsd")
+    name: str = doc("label of the server: name of an adapter, or a label defined with --server", "nsd")
     workers: int = doc("threads or processes that answer queries", 1, least=1)
-    tcp_clients: int = doc("TCP connections allowed at once", 1000, least=1)
+    tcp_clients: int = doc("maximum number of concurrent TCP connections", 1000, least=1)
     tcp_idle_s: int = doc("seconds after which an idle TCP connection is closed", 10, least=1)
-    options: dict[str, list[str]] = doc("lines added to the server section of that adapter's configuration", {})
+    options: dict[str, list[str]] = doc("per adapter: lines added to the server section of the configuration", {})
 
 
 @dataclass(frozen=True)
 class PrimarySpec:
-    """`[primary]`: where a secondary under test transfers from; runs at the client's end."""
+    """`[primary]`: the primary of a secondary under test; runs on the client side."""
 
-    name: str = doc("label of the primary; empty: none, the server under test has its zones as files", "")
+    name: str = doc("label of the primary; empty: no primary, the server under test loads zone files", "")
     transport: Literal["tcp", "tls"] = doc("transport of transfers", "tcp")
-    tsig: bool = doc("transfers and dynamic updates signed with TSIG (hmac-sha256)", False)
-    addresses: int = doc("addresses of the primary, zones spread over them", 1, least=1)
-    parallel_transfers: int = doc("transfers that the secondary may run at once", 100, least=1)
+    tsig: bool = doc("sign transfers and dynamic updates with TSIG (hmac-sha256)", False)
+    addresses: int = doc("addresses of the primary; zones are distributed over them", 1, least=1)
+    parallel_transfers: int = doc("maximum number of concurrent transfers of the secondary", 100, least=1)
 
 
 @dataclass(frozen=True)
 class ZoneSpec:
-    """`[zones]`: what is served; the same seed makes the same bytes."""
+    """`[zones]`: the zones served; the same seed gives identical files."""
 
     shape: Literal["root", "tld", "flat", "mixed", "tiny"] = doc("shape of a zone, see `zonda-lab zonegen`", "root")
     zones: int = doc("number of zones", 1, least=1)
-    records: int = doc("records in a zone, about; for root and tld: delegations", 500, least=0)
-    signed: Literal["no", "nsec", "nsec3"] = doc("DNSSEC signatures (Ed25519) and the denial of existence", "no")
+    records: int = doc("approximate records per zone; for root and tld: delegations", 500, least=0)
+    signed: Literal["no", "nsec", "nsec3"] = doc("DNSSEC (Ed25519), with the given denial of existence", "no")
     seed: int = doc("seed of the random generator", 1)
 
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """`[queries]`: what is asked of those zones."""
+    """`[queries]`: the queries for those zones."""
 
-    count: int = doc("distinct lines in the query file, which is sent round and round", 100_000, least=1)
-    nxdomain: float = doc("share of names that do not exist", 0.0, least=0)
-    popularity: Literal["uniform", "zipf"] = doc("how often each name is asked", "uniform")
-    types: dict[str, float] = doc("shares of query types; empty: what the shape holds", {})
+    count: int = doc("queries in the query file, which is sent repeatedly", 100_000, least=1)
+    nxdomain: float = doc("share of queries for names that do not exist", 0.0, least=0)
+    popularity: Literal["uniform", "zipf"] = doc("distribution of query names", "uniform")
+    types: dict[str, float] = doc("share of each query type; empty: the types in the zones", {})
     seed: int = doc("seed of the random generator", 2)
 
 
 @dataclass(frozen=True)
 class TrafficSpec:
-    """`[traffic]`: how it is asked."""
+    """`[traffic]`: how the queries are sent."""
 
     transport: Literal["udp", "tcp", "tls"] = doc("transport", "udp")
-    loop: Literal["open", "closed"] = doc("open: a schedule fixed beforehand; closed: `outstanding` in flight", "open")
-    rate: float | str = doc('queries a second, or a share of this start\'s capacity as in "50%"', 10_000.0, least=0.001)
-    arrivals: Literal["constant", "poisson"] = doc("spacing of an open loop", "constant")
-    outstanding: int = doc("queries in flight of a closed loop", 200, least=1)
-    connections: int = doc("sockets or connections", 20, least=1)
+    loop: Literal["open", "closed"] = doc(
+        "open: fixed schedule; closed: constant number of outstanding queries", "open"
+    )
+    rate: float | str = doc(
+        'queries per second, or a share of the capacity of this start, for example "50%"', 10_000.0, least=0.001
+    )
+    arrivals: Literal["constant", "poisson"] = doc("distribution of send times in an open loop", "constant")
+    outstanding: int = doc("outstanding queries in a closed loop", 200, least=1)
+    connections: int = doc("number of UDP sockets or TCP connections", 20, least=1)
     queries_per_connection: int = doc("queries after which a connection is closed; 0: never", 0, least=0)
-    sources: int = doc("source addresses", 1, least=1)
-    timeout_ms: int = doc("an answer later than this counts as none", 1000, least=1)
+    sources: int = doc("number of source addresses", 1, least=1)
+    timeout_ms: int = doc("queries without an answer after this time are lost", 1000, least=1)
     edns_size: int = doc("EDNS payload size; 0: no EDNS", 1232, least=0)
-    dnssec_ok: float = doc("share of queries with DO", 0.0, least=0)
-    tcp_share: float = doc("share of queries that go over TCP while the others go over UDP", 0.0, least=0)
-    resumption: bool = doc("TLS sessions are resumed", False)
+    dnssec_ok: float = doc("share of queries with the DO bit", 0.0, least=0)
+    tcp_share: float = doc("share of queries over TCP; the others use UDP", 0.0, least=0)
+    resumption: bool = doc("resume TLS sessions", False)
 
 
 @dataclass(frozen=True)
 class RigSpec:
-    """`[rig]`: two network namespaces joined by a veth pair, and who runs where."""
+    """`[rig]`: the network of two namespaces joined by a veth pair, and CPU pinning."""
 
     server_cpus: list[int] = doc("CPUs of the server", [0])
-    load_cpus: list[int] = doc("CPUs of generator and telemetry", [1])
+    load_cpus: list[int] = doc("CPUs of the load generator and telemetry", [1])
     queues: int = doc("receive queues of the server's interface", 1, least=1)
-    rps_cpus: list[int] = doc("CPUs that receive packets for the server's interface (RPS); empty: the sender's", [])
-    sysctl: dict[str, str | int] = doc("kernel settings at the server's end", {})
-    client_sysctl: dict[str, str | int] = doc("kernel settings at the client's end", {})
+    rps_cpus: list[int] = doc("RPS CPUs of the server's interface; empty: packets are handled on the sender's CPU", [])
+    sysctl: dict[str, str | int] = doc("kernel settings on the server side", {})
+    client_sysctl: dict[str, str | int] = doc("kernel settings on the client side", {})
     qdisc: str = doc("queueing discipline of the server's interface; empty: the kernel's default", "")
-    delay_ms: float = doc("delay added at the client's end (netem)", 0.0, least=0)
-    descriptors: int = doc("descriptors the server may open; 0: the limit of the system", 0, least=0)
+    delay_ms: float = doc("delay added on the client side (netem)", 0.0, least=0)
+    descriptors: int = doc("file descriptor limit of the server; 0: system default", 0, least=0)
 
 
 @dataclass(frozen=True)
 class TimingSpec:
-    """`[timing]`: how long and how often."""
+    """`[timing]`: durations and repetitions."""
 
-    blocks: int = doc("repetitions of every treatment, each a fresh start, in random order", 10, least=1)
-    warm_up_s: float = doc("load before the first window of a start", 1.0, least=0)
-    seconds: float = doc("length of a window", 10.0, least=0.01)
-    ready_s: float = doc("longest wait for the first answer", 120.0, least=0)
-    finish_s: float = doc("longest wait for transfers and other work to finish", 600.0, least=0)
-    retries: int = doc("how often an invalid window is repeated", 1, least=0)
-    tolerance: float = doc("how near the ends of a peak's bracket come, relatively", 0.03, least=0.001)
+    blocks: int = doc("repetitions of every treatment, each a new start of the server, in random order", 10, least=1)
+    warm_up_s: float = doc("seconds of load before the first window of a start", 1.0, least=0)
+    seconds: float = doc("length of a window in seconds", 10.0, least=0.01)
+    ready_s: float = doc("timeout for the first answer, in seconds", 120.0, least=0)
+    finish_s: float = doc("timeout for transfers and other work, in seconds", 600.0, least=0)
+    retries: int = doc("maximum number of repetitions of an invalid window", 1, least=0)
+    tolerance: float = doc("relative precision of the peak search", 0.03, least=0.001)
     censored: bool = doc(
-        "what has not arrived after `finish-s` counts as having taken so long, instead of as a fault", False
+        "treat zones missing after `finish-s` as censored at that time, instead of as a failure", False
     )
-    cold_cache: bool = doc("drop the zone files from the page cache before the start", False)
+    cold_cache: bool = doc("drop zone files from the page cache before the start", False)
 
 
 @dataclass(frozen=True)
 class ChangeSpec:
-    """`[change]`: what is done besides (connections held, zones changed)."""
+    """`[change]`: idle connections, zone changes and updates."""
 
     connections: int = doc("idle connections opened", 0, least=0)
-    connect_rate: float = doc("idle connections opened in a second", 5_000.0, least=0.001)
-    hold_s: float = doc("seconds that they are held", 2.0, least=0)
-    changes: int = doc("changes of a zone", 0, least=0)
-    updates_per_s: float = doc("dynamic updates in a second", 0.0, least=0)
+    connect_rate: float = doc("idle connections opened per second", 5_000.0, least=0.001)
+    hold_s: float = doc("seconds they stay open", 2.0, least=0)
+    changes: int = doc("number of zone changes", 0, least=0)
+    updates_per_s: float = doc("dynamic updates per second", 0.0, least=0)
 
 
 @dataclass(frozen=True)
@@ -130,57 +134,57 @@ class Published:
     """A published figure."""
 
     what: str = doc("what was measured")
-    figure: str = doc("the figure, as published")
-    metric: str = doc("the metric that stands beside it in the report; empty: none is the same", "")
-    of: dict[str, str] = doc("levels of the windows that it is taken from", {})
+    figure: str = doc("the published value")
+    metric: str = doc("the comparable metric shown next to it; empty: none", "")
+    of: dict[str, str] = doc("levels of the windows to compare it with", {})
 
 
 @dataclass(frozen=True)
 class Claim:
-    """`[[claims]]`: a published statement as a ratio of medians (or one median) that can be checked."""
+    """`[[claims]]`: a published claim, checked as a ratio of medians or as one median."""
 
-    says: str = doc("the statement")
+    says: str = doc("the claim")
     published: str = doc("the published figure")
     metric: str = doc("the metric it is about")
     of: dict[str, str] = doc("levels of the treatments in the numerator", {})
-    to: dict[str, str] = doc("levels of the treatments in the denominator; empty: the median itself is judged", {})
-    low: float = doc("lowest value that agrees", 0.0)
-    high: float = doc("highest value that agrees", float("inf"))
-    spread: bool = doc("the ratio is one of spreads over starts (coefficients of variation), not of medians", False)
+    to: dict[str, str] = doc("levels of the treatments in the denominator; empty: the median itself is checked", {})
+    low: float = doc("lowest value that confirms the claim", 0.0)
+    high: float = doc("highest value that confirms the claim", float("inf"))
+    spread: bool = doc("compare coefficients of variation over starts instead of medians", False)
 
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """`[analysis]`: how results are judged."""
+    """`[analysis]`: how results are analysed."""
 
-    metric: str = doc("the metric that decides")
+    metric: str = doc("the primary metric; invalid windows of it are repeated")
     compare: str = doc("the factor whose levels are compared")
-    baseline: str = doc("the level that the others are compared with; run twice in every block (A/A)", "")
-    metrics: list[str] = doc("further metrics shown and judged", [])
-    margin: float = doc("relative difference that does not matter (equivalence test)", 0.02)
+    baseline: str = doc("the level others are compared with; runs twice per block (A/A pair)", "")
+    metrics: list[str] = doc("further metrics to analyse", [])
+    margin: float = doc("equivalence margin, relative", 0.02)
     plots: list[str] = doc("plots of the report", ["boxes"])
     x: str = doc("the factor along the x axis of line plots", "")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a factor may vary."""
+    """All settings that a factor may vary."""
 
     server: ServerSpec = section("the server under test", ServerSpec)
-    primary: PrimarySpec = section("where a secondary transfers from", PrimarySpec)
-    zones: ZoneSpec = section("what is served", ZoneSpec)
-    queries: QuerySpec = section("what is asked", QuerySpec)
-    traffic: TrafficSpec = section("how it is asked", TrafficSpec)
-    rig: RigSpec = section("the network and who runs where", RigSpec)
-    timing: TimingSpec = section("how long and how often", TimingSpec)
-    change: ChangeSpec = section("what is done besides", ChangeSpec)
+    primary: PrimarySpec = section("the primary of a secondary under test", PrimarySpec)
+    zones: ZoneSpec = section("the zones served", ZoneSpec)
+    queries: QuerySpec = section("the queries", QuerySpec)
+    traffic: TrafficSpec = section("how queries are sent", TrafficSpec)
+    rig: RigSpec = section("network and CPU pinning", RigSpec)
+    timing: TimingSpec = section("durations and repetitions", TimingSpec)
+    change: ChangeSpec = section("idle connections, zone changes and updates", ChangeSpec)
 
 
 @dataclass(frozen=True)
 class Quick:
-    """`[quick]`: the small form of the experiment."""
+    """`[quick]`: the quick form of the experiment."""
 
-    levels: dict[str, list[Any]] = doc("factor -> the levels of the small form", {})
+    levels: dict[str, list[Any]] = doc("factor -> levels in the quick form", {})
     set: dict[str, Any] = doc("tables merged over the settings", {})
 
 
@@ -188,25 +192,25 @@ class Quick:
 class ExperimentDefinition(Settings):
     """A whole experiment file: these keys and the tables of `Settings`."""
 
-    id: str = doc("short number, as in the catalogue: E1", "")
+    id: str = doc("number in the catalogue, for example E1", "")
     name: str = doc("name for the command line", "")
-    title: str = doc("headline", "")
-    question: str = doc("what is asked", "")
+    title: str = doc("title", "")
+    question: str = doc("the question", "")
     why: str = doc("why it matters", "")
     source: str = doc("who published it", "")
-    expect: str = doc("what is expected here, and why it may differ from the publication", "")
-    procedure: str = doc("how a start is measured: queries, peak, memory, secondary, pull, connections, ...", "queries")
+    expect: str = doc("expected result, and why it may differ from the publication", "")
+    procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, ...", "queries")
     published: list[Published] = doc("published figures", [])
-    factors: dict[str, Any] = doc("what is varied between starts: setting = [levels], or name.level = {settings}", {})
-    within: dict[str, Any] = doc("what is varied within one start, in the same two forms", {})
-    analysis: AnalysisSpec = section("how results are judged", AnalysisSpec)
-    claims: list[Claim] = doc("published statements to check", [])
-    quick: Quick = section("the small form", Quick)
+    factors: dict[str, Any] = doc("factors varied between starts: setting = [levels], or name.level = {settings}", {})
+    within: dict[str, Any] = doc("factors varied within one start, in the same two forms", {})
+    analysis: AnalysisSpec = section("how results are analysed", AnalysisSpec)
+    claims: list[Claim] = doc("published claims to check", [])
+    quick: Quick = section("the quick form", Quick)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One thing that is varied: level -> tables merged over the settings."""
+    """A factor: level -> tables merged over the settings."""
 
     name: str
     levels: dict[str, TomlTable]
@@ -214,7 +218,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment ready to be planned; `base` are the settings before any level is applied."""
+    """A loaded experiment; `base` has the settings before any level is applied."""
 
     definition: ExperimentDefinition
     base: TomlTable
@@ -240,15 +244,15 @@ class Experiment:
 
 
 def load(path: Path, quick: bool = False, servers: Iterable[str] = (), changes: Iterable[str] = ()) -> Experiment:
-    """The experiment in `path`; `servers` replaces the levels of `server.name`, `changes` are `key=value` settings."""
+    """The experiment in `path`; `servers` replaces the levels of `server.name`; `changes` are `key=value` settings."""
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise LabError(f"{path}: no such experiment file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"{path}: no experiment can be read: {error}") from None
+        raise LabError(f"{path}: cannot read the experiment: {error}") from None
     except tomllib.TOMLDecodeError as error:
-        raise LabError(f"{path}: {error}", "see `zonda-lab keys` for the form of an experiment") from None
+        raise LabError(f"{path}: {error}", "`zonda-lab keys` lists the keys of an experiment") from None
     definition = parse(ExperimentDefinition, table, path.name)
     base = {key: value for key, value in table.items() if key in Settings.__dataclass_fields__}
     levels: dict[str, list[Any]] = dict(definition.quick.levels) if quick else {}
@@ -295,7 +299,7 @@ def find(word: str, folder: Path = FOLDER) -> list[Path]:
 
 
 def merge(table: dict[str, Any], over: TomlTable) -> None:
-    """Lays `over` upon `table`, table by table."""
+    """Merges `over` into `table`, recursively."""
     for key, value in over.items():
         if isinstance(value, Mapping) and isinstance(table.get(key), dict):
             merge(table[key], value)
@@ -304,7 +308,7 @@ def merge(table: dict[str, Any], over: TomlTable) -> None:
 
 
 def _factor(name: str, value: Any, chosen: Mapping[str, list[Any]], path: Path) -> Factor:
-    """`"traffic.rate" = [1, 2]` varies one setting; `tuning.NAME = {...}` names bundles of settings."""
+    """`"traffic.rate" = [1, 2]` varies one setting; `tuning.NAME = {...}` names groups of settings."""
     if isinstance(value, list):
         return Factor(name, {str(level): _nested(name, level) for level in chosen.get(name, value)})
     if isinstance(value, Mapping) and value and all(isinstance(level, Mapping) for level in value.values()):
@@ -322,10 +326,10 @@ def _nested(dotted: str, value: Any) -> TomlTable:
 
 
 def _setting(text: str) -> TomlTable:
-    """`timing.blocks=20` as a table; the value is TOML, or text if it is not."""
+    """Parses `timing.blocks=20`; the value is TOML, or else a string."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise LabError(f"--set {text}: no `=`", "as in --set timing.blocks=20")
+        raise LabError(f"--set {text}: no `=`", "for example --set timing.blocks=20")
     try:
         return _nested(key, tomllib.loads(f"value = {value}")["value"])
     except tomllib.TOMLDecodeError:
@@ -333,7 +337,7 @@ def _setting(text: str) -> TomlTable:
 
 
 def _check(experiment: Experiment) -> None:
-    """Everything that would otherwise be found only after an hour of measuring."""
+    """Finds errors that would otherwise appear only during the run."""
     definition, where = experiment.definition, experiment.path.name
     for factor in experiment.factors + experiment.within:
         for overrides in factor.levels.values():
@@ -347,11 +351,11 @@ def _check(experiment: Experiment) -> None:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))
     names = [factor.name for factor in experiment.factors + experiment.within]
     if definition.analysis.compare not in names:
-        raise LabError(f"{where}: analysis.compare is no factor", suggestion(definition.analysis.compare, names))
+        raise LabError(f"{where}: analysis.compare is not a factor", suggestion(definition.analysis.compare, names))
     about = [
         *(name for claim in definition.claims for name in (*claim.of, *claim.to)),
         *(n for r in definition.published for n in r.of),
     ]
     for name in about:
         if name not in (*names, *MEASURED_LEVELS):
-            raise LabError(f"{where}: claim about `{name}`, which is no factor", suggestion(name, names))
+            raise LabError(f"{where}: claim about `{name}`, which is not a factor", suggestion(name, names))

@@ -1,4 +1,4 @@
-"""One start of one server on its rig, watched: what every procedure works with."""
+"""The test harness of one start: network, zones, server, primary, load generator and telemetry."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from zonda_lab.credentials import TSIG, certificate
 from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Settings, TrafficSpec
-from zonda_lab.host import Host, Network, forget_pages
-from zonda_lab.load_generator import GRACE_S, LoadGenerator, LoadResult, QueryJob, events, merged
+from zonda_lab.host import Host, Network, drop_page_cache
+from zonda_lab.load_generator import GRACE_S, LoadGenerator, LoadResult, QueryJob, events, merge_results
 from zonda_lab.process import Program
 from zonda_lab.server_config import Certificate, Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.servers import Feature, InstalledServer
@@ -29,17 +29,17 @@ from zonda_lab.telemetry_series import Telemetry, with_clients
 from zonda_lab.workload import Workload, workload
 from zonda_lab.zonegen import ZoneSet
 
-VALID, INVALID = 0, 3  # exit statuses of a generator that has a result
-CAPACITY_S = 2.0  # or a window, if that is shorter
-# How often the lab looks what the generator has printed: a look at cold caches costs the generator a millisecond.
-LOOK_S = 0.1
-CLOSED_LOOP = 200
-SCRATCH = "zonda-lab-"  # and the process id of the lab, so that what a killed one left can be told
+VALID, INVALID = 0, 3  # exit statuses of a load generator that printed a result
+CAPACITY_S = 2.0  # at most the length of a window
+# Interval of reading the output of the load generator; each read can delay the generator by a millisecond.
+POLL_S = 0.1
+CLOSED_LOOP = 200  # queries outstanding when measuring the capacity
+SCRATCH = "zonda-lab-"  # followed by the process id of the lab, to find the folders of killed labs
 
 
 @dataclass
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     installed: InstalledServer
     config: ServerConfig
@@ -48,23 +48,23 @@ class Server:
 
     @property
     def checked(self) -> bool:
-        """Can its answers be right or wrong? An echo's cannot."""
+        """Whether its answers can be checked; those of an echo cannot."""
         return Feature.ZONES in self.installed.adapter.features(self.installed.version)
 
 
 @dataclass
 class Span:
-    """A stretch of time on the harness and the CPU time that was used in it."""
+    """A time interval and the CPU time used in it."""
 
     began: float = field(default_factory=time.monotonic)
     ended: float = 0.0
     server_cpu_s: float = 0.0
-    own_cpu_s: float = 0.0  # on the server's machine
-    elsewhere_cpu_s: dict[str, float] = field(default_factory=dict)  # own, on each other machine
+    own_cpu_s: float = 0.0  # of the experiment, on the server's machine
+    elsewhere_cpu_s: dict[str, float] = field(default_factory=dict)  # of the experiment, on each other machine
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Its length in seconds."""
         return self.ended - self.began
 
 
@@ -107,15 +107,15 @@ class Harness:
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
         self.network = self._open.enter_context(self._make_network(self.settings))
         self._collectors = [
-            TelemetryCollector(watch, self.folder / f"watch{i}")
-            for i, watch in enumerate(self.network.telemetry_targets)
+            TelemetryCollector(target, self.folder / f"telemetry{i}")
+            for i, target in enumerate(self.network.telemetry_targets)
         ]
         for collector in self._collectors:
             self._open.enter_context(collector.start())
 
     @property
     def telemetry_file(self) -> Path:
-        """What is known of the server's machine, as it was written."""
+        """The telemetry file of the server's machine."""
         return self._collectors[0].file
 
     @property
@@ -124,21 +124,22 @@ class Harness:
         return Endpoint(self.network.server_address)
 
     def installed(self, label: str) -> InstalledServer:
-        """The program behind a label."""
+        """The installed server with that label."""
         if label not in self._installed:
             raise UnsupportedError(
-                f"{label} is not there", f"`zonda-lab servers` tells why; found: {', '.join(self._installed)}"
+                f"server `{label}` is not installed",
+                f"`zonda-lab servers` shows why; installed: {', '.join(self._installed)}",
             )
         return self._installed[label]
 
     def require(self, server: InstalledServer, *features: Feature) -> None:
-        """Skips the treatment if the server lacks something."""
+        """Raises UnsupportedError, which skips the treatment, if the server lacks a feature."""
         for feature in features:
             if feature not in server.adapter.features(server.version):
-                raise UnsupportedError(f"{server.label} {server.version} cannot do {feature.value}")
+                raise UnsupportedError(f"{server.label} {server.version} does not support {feature.value}")
 
     def start_process(self, label: str, argv: Sequence[str | Path]) -> Program:
-        """A program at the client's end, on the generator's CPUs, until the harness is left."""
+        """Starts a program on the client host and the generator's CPUs; it runs until the harness is closed."""
         return self._start_on(self.network.client, label, argv)
 
     def _start_on(self, host: Host, label: str, argv: Sequence[str | Path]) -> Program:
@@ -148,7 +149,7 @@ class Harness:
         return process
 
     def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
-        """The server under test, ready: it has answered for its last zone."""
+        """Starts the server under test, without waiting for it."""
         spec, rig, installed = self.settings.server, self.settings.rig, self.installed(self.settings.server.name)
         tls = self.settings.traffic.transport == "tls"
         if tls:
@@ -168,7 +169,7 @@ class Harness:
         )
         self._prepare(installed, config, self.network.server)
         if self.settings.timing.cold_cache:
-            forget_pages(
+            drop_page_cache(
                 self.network.server, self.folder / "cold.txt", [zone.file for zone in config.zones if zone.file]
             )
         command, log = installed.adapter.command(installed.program, config), self.folder / "server.log"
@@ -178,13 +179,13 @@ class Harness:
         return Server(installed, config, process)
 
     def _prepare(self, installed: InstalledServer, config: ServerConfig, host: Host) -> None:
-        """Configuration and zones, where the server will look for them."""
+        """Writes the configuration and copies it and the zones to the host."""
         installed.adapter.prepare(config)
         folders = {zone.file.parent for zone in config.zones if zone.file}
         host.place(config.directory, *folders, *_credentials(config))
 
     def wait_ready(self, server: Server, zone: str | None = None) -> float:
-        """Seconds from the start of `server` to its first answer for `zone` (its last one)."""
+        """Seconds from the start of `server` to its first answer for `zone` (default: its last zone)."""
         end = self.network.client if server.config.endpoint == self.endpoint else self.network.server
         name = zone or server.config.zones[-1].name
         server.first_answer_s = probe.wait_ready(
@@ -193,7 +194,7 @@ class Harness:
         return server.first_answer_s
 
     def start_primary(self, zones: Sequence[Zone], notify: tuple[Endpoint, ...] = ()) -> Server:
-        """The primary at the client's end, ready; zones are spread over its addresses by `secondary_zones`."""
+        """Starts the primary and waits until it answers; `secondary_zones` spreads zones over its addresses."""
         spec, installed = self.settings.primary, self.installed(self.settings.primary.name)
         self.require(
             installed,
@@ -220,7 +221,7 @@ class Harness:
         return server
 
     def secondary_zones(self) -> list[Zone]:
-        """The zones as a secondary has them: no file, a primary."""
+        """The zones as a secondary is configured with them: a primary instead of a file."""
         spec = self.settings.primary
         tls = self.certificate if spec.transport == "tls" else None
         primaries = [Primary(Endpoint(self.network.primary_address(number)), tls) for number in range(spec.addresses)]
@@ -228,15 +229,15 @@ class Harness:
 
     @property
     def certificate(self) -> Certificate:
-        """A certificate for this harness."""
+        """A certificate for the servers of this start."""
         if not hasattr(self, "_certificate"):
             self._certificate = certificate(self.folder)
         return self._certificate
 
     def changeable_zones(self) -> list[Zone]:
-        """Copies of the zone files that may be changed."""
+        """Zones with writable copies of the zone files."""
         if self.settings.zones.signed != "no":
-            raise UnsupportedError("a signed zone cannot be changed here: its SOA would need a new signature")
+            raise UnsupportedError("cannot change a signed zone: its SOA would need a new signature")
         copies = []
         for i, zone in enumerate(self.zones.zones):
             path = self.folder / "zones" / zonegen.file_name(i)
@@ -246,13 +247,13 @@ class Harness:
         return copies
 
     def workload(self) -> Workload:
-        """The query file that fits the zones."""
+        """The query file for the zones."""
         return workload(self.settings.zones, self.settings.queries)
 
     def job(
         self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
     ) -> QueryJob:
-        """The queries that `settings` (those of one window) ask for."""
+        """The generator's job for one window with these settings."""
         return QueryJob(
             traffic=settings.traffic,
             rate=self.rate(settings, server) if rate is None else rate,
@@ -264,7 +265,7 @@ class Harness:
         )
 
     def load(self, job: QueryJob) -> LoadResult:
-        """Runs the generator to its end: on every player its part of the rate."""
+        """Runs the load generator on all players, each with an equal part of the rate."""
         players = self.network.players
         parts = [
             dataclasses.replace(
@@ -277,16 +278,16 @@ class Harness:
             player.place(job.workload.queries, job.workload.expectation, *authority)
         commands = [(player, self.generator.query(part)) for player, part in zip(players, parts, strict=True)]
         outputs = self._run_all(commands, job.seconds + job.warm_up_s)
-        return merged([self.generator.parse(output, part) for output, part in zip(outputs, parts, strict=True)])
+        return merge_results([self.generator.parse(output, part) for output, part in zip(outputs, parts, strict=True)])
 
     def sources(self, host: Host, count: int) -> str:
-        """The prefix of `count` source addresses at that host; empty if one address does."""
+        """The prefix for `count` source addresses on that host; empty for one address."""
         return host.sources if count > 1 else ""
 
     def run_load(
         self, argv: Sequence[str | Path], seconds: float, on_event: Callable[[str], None] = lambda _: None
     ) -> str:
-        """Runs one generator command; `on_event` hears the type of each event that it prints. Returns its output."""
+        """Runs one generator command and returns its output; calls `on_event` with the type of each event printed."""
         self.network.client.place(*(word for word in argv if isinstance(word, Path) and word != self.generator.program))
         return self._run_all([(self.network.client, argv)], seconds, on_event)[0]
 
@@ -296,26 +297,26 @@ class Harness:
         seconds: float,
         on_event: Callable[[str], None] = lambda _: None,
     ) -> list[str]:
-        """All those commands at once, to their end; returns what each printed."""
-        heard = read = 0
+        """Runs all commands concurrently and returns their outputs."""
+        seen = read = 0
         with contextlib.ExitStack() as running:
             programs = [running.enter_context(self._start_load(*command, i)) for i, command in enumerate(commands)]
             for (host, _), program in zip(commands, programs, strict=True):
                 self._label("load", program, host)
             deadline = time.monotonic() + seconds + GRACE_S
             while living := [program for program in programs if program.alive]:
-                living[0].wait(LOOK_S)
+                living[0].wait(POLL_S)
                 _check_loads(commands, programs)
                 if time.monotonic() > deadline:
-                    late = f"the load generator did not end {GRACE_S:.0f} s after its time"
-                    raise LabError(late, programs[0].tail())
+                    late = f"the load generator is still running {GRACE_S:.0f} s after its scheduled end"
+                    raise LabError(late, detail=programs[0].tail())
                 if programs[0].log.stat().st_size == read:
                     continue
                 text = programs[0].log.read_text()
                 found = [event["msg_type"] for event in events(text) if "msg_type" in event]
-                for name in found[heard:]:
+                for name in found[seen:]:
                     on_event(name)
-                heard, read = len(found), len(text)
+                seen, read = len(found), len(text)
             _check_loads(commands, programs)
         return [program.log.read_text() for program in programs]
 
@@ -325,14 +326,14 @@ class Harness:
         return host.start("load", argv, log, self.settings.rig.load_cpus)
 
     def rate(self, settings: Settings, server: Server) -> float:
-        """Queries a second; "50%" is a share of the capacity of this very start."""
+        """Queries per second; a percentage is relative to the capacity of this start."""
         rate = settings.traffic.rate
         if isinstance(rate, str):
             return self.capacity(settings, server) * float(rate.rstrip("%")) / 100
         return rate
 
     def capacity(self, settings: Settings, server: Server) -> float:
-        """Answers a second in a closed loop, measured once a start for each kind of traffic."""
+        """Answers per second in a closed loop, measured once per start and kind of traffic."""
         traffic = _closed(settings.traffic)
         if traffic not in self._capacity:
             job = QueryJob(
@@ -349,12 +350,12 @@ class Harness:
         return self._capacity[traffic]
 
     def authority(self, settings: Settings) -> Certificate | None:
-        """Who vouches for the server, if it is asked over TLS."""
+        """The CA certificate of the server, if queries use TLS."""
         return self.certificate if settings.traffic.transport == "tls" else None
 
     @contextlib.contextmanager
     def span(self, server: Server) -> Iterator[Span]:
-        """Takes the time and the CPU time of what is done inside."""
+        """Measures the time and CPU time of the block."""
         own_before, before = [collector.own_cpu_s() for collector in self._collectors], server.process.cpu_s()
         span = Span()
         yield span
@@ -366,23 +367,23 @@ class Harness:
         span.elsewhere_cpu_s = {collector.host.name: cpu_s for collector, cpu_s in others}
 
     def observed(self, span: Span) -> Telemetry:
-        """The telemetry of a span."""
+        """The telemetry of the server's machine during a span."""
         return self.latest().between(span.began, span.ended)
 
     def latest(self) -> Telemetry:
-        """The telemetry of the server's machine so far, with the counters of the players' ends, by our clock."""
+        """The telemetry of the server's machine so far, with the players' network counters, on the lab's clock."""
         first, *others = [collector.telemetry() for collector in self._collectors]
         return with_clients(first, others)
 
     def elsewhere(self, span: Span) -> dict[str, Telemetry]:
-        """The telemetry of a span on every machine but the server's, by the name of its host."""
+        """The telemetry of all other machines during a span, by host name."""
         return {
             collector.host.name: collector.telemetry().between(span.began, span.ended)
             for collector in self._collectors[1:]
         }
 
     def reload(self, server: Server) -> None:
-        """Has the server read its changed zone files; its configuration is written anew, or some would not look."""
+        """Makes the server reload changed zone files; some servers do so only if the configuration file is newer."""
         self._prepare(server.installed, server.config, self.network.server)
         if command := server.installed.adapter.reload_command(server.config):
             self.network.server.run(*command)
@@ -390,21 +391,23 @@ class Harness:
             server.process.signal(signal.SIGHUP)
 
     def _label(self, label: str, program: Program, host: Host) -> None:
-        """Tells telemetry of a program, where it can see it."""
+        """Labels a program in the telemetry of its machine."""
         for collector in self._collectors:
-            if collector.sees(host):
+            if collector.covers(host):
                 collector.label(label, program)
 
 
 def _check_loads(commands: Sequence[tuple[Host, Sequence[str | Path]]], programs: Sequence[Program]) -> None:
-    """Raises for the first generator that has ended without a result: what the others still do is of no use then."""
+    """Raises if a load generator ended without a result; the others are then useless."""
     for (host, _), program in zip(commands, programs, strict=True):
         if program.status not in (None, VALID, INVALID):
-            raise LabError(f"{host.name}: the load generator failed with status {program.status}", program.tail())
+            raise LabError(
+                f"{host.name}: the load generator failed with status {program.status}", detail=program.tail()
+            )
 
 
 def _credentials(config: ServerConfig) -> list[Path]:
-    """The files of keys that a server reads."""
+    """The certificate and key files that a server reads."""
     return [*_files(config.certificate), *_files(config.authority)]
 
 
@@ -412,8 +415,8 @@ def _files(certificate: Certificate | None) -> list[Path]:
     return [certificate.certificate, certificate.key] if certificate else []
 
 
-def sweep(below: Path | None = None) -> None:
-    """Removes what labs that were killed left in a folder (that of temporary files): those whose process is gone."""
+def remove_stale_folders(below: Path | None = None) -> None:
+    """Removes temporary folders of labs whose process no longer exists."""
     for folder in (below or Path(tempfile.gettempdir())).glob(f"{SCRATCH}*-*"):
         owner = folder.name.removeprefix(SCRATCH).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
@@ -421,7 +424,7 @@ def sweep(below: Path | None = None) -> None:
 
 
 def set_serial(zone: Path, number: int) -> None:
-    """Changes the serial of a generated zone in place: it has ten digits and stands in the first line."""
+    """Changes the SOA serial of a generated zone in place; it has ten digits and is in the first line."""
     with zone.open("r+") as file:
         soa = file.readline().split()
         at = len(" ".join(soa[:6])) + 1
@@ -432,5 +435,5 @@ def set_serial(zone: Path, number: int) -> None:
 
 
 def _closed(traffic: TrafficSpec) -> TrafficSpec:
-    """The same traffic in a closed loop, whatever its rate."""
+    """The same traffic as a closed loop."""
     return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0)

@@ -1,4 +1,4 @@
-"""Where programs of an experiment run (an end of the local rig, a real machine), and the network they make together."""
+"""Interfaces: hosts where programs run (a network namespace or a remote machine), and the network of one start."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from zonda_lab.server_config import Endpoint
 
 
 class Stream(Protocol):
-    """A TCP connection: what of a socket is needed here."""
+    """A TCP connection: the part of the socket interface used here."""
 
     def sendall(self, data: bytes, /) -> None:
-        """Sends all of it."""
+        """Sends all data."""
 
     def recv(self, size: int, /) -> bytes:
-        """What has come, at most `size` octets; empty at the end."""
+        """Receives at most `size` octets; empty at end of stream."""
 
     def settimeout(self, seconds: float, /) -> None:
-        """How long `recv` waits before it raises TimeoutError."""
+        """Sets the timeout of `recv`, which then raises TimeoutError."""
 
     def __enter__(self) -> Self: ...
 
@@ -30,15 +30,15 @@ class Stream(Protocol):
 
 
 class Host(Protocol):
-    """A place to run programs at."""
+    """A place to run programs."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     @property
     def clock_offset_s(self) -> float:
-        """Its monotonic clock minus ours."""
+        """Its monotonic clock minus the lab's."""
 
     @property
     def python(self) -> str:
@@ -46,40 +46,40 @@ class Host(Protocol):
 
     @property
     def sources(self) -> str:
-        """The prefix whose addresses a client there may send from; raises where there is none."""
+        """The prefix of source addresses for clients there; raises if there is none."""
 
     @property
     def lab_cpu_s(self) -> float:
-        """CPU time that the lab itself, and what it started there and has ended, has used on that machine."""
+        """CPU time used on that machine by the lab itself and by its programs that have ended."""
 
     def start(
         self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
     ) -> Program:
-        """Starts a program there; what it prints comes into `log` here."""
+        """Starts a program there; its output is written to the local file `log`."""
 
     def run(self, *argv: str | Path) -> str:
         """Runs a short command there and returns what it prints."""
 
     def place(self, *paths: Path) -> None:
-        """Makes files and folders of ours exist there, under the same paths."""
+        """Copies local files and folders there, to the same paths."""
 
     def read_sysctl(self, key: str) -> str:
-        """A kernel setting as it is there."""
+        """Reads a kernel setting there."""
 
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
-        """A socket to a server, connected, as a client there has it."""
+        """A connected UDP socket to a server, as seen from there."""
 
     def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
-        """A connection to a server, as a client there has it; raises OSError if there is none in time."""
+        """A TCP connection to a server, as seen from there; raises OSError on failure or timeout."""
 
 
 @dataclass(frozen=True)
 class TelemetryTarget:
-    """One machine's telemetry."""
+    """A machine to sample."""
 
     host: Host
-    sees: Sequence[Host]  # the hosts on that machine, whose processes it sees
-    arguments: list[str] = field(default_factory=list)  # the namespaces whose counters it reads
+    hosts: Sequence[Host]  # the hosts on that machine
+    arguments: list[str] = field(default_factory=list)  # of the sampler: network namespaces
 
 
 class Network(Protocol):
@@ -91,38 +91,38 @@ class Network(Protocol):
 
     @property
     def primary(self) -> Host:
-        """Where its primary runs."""
+        """Where the primary runs."""
 
     @property
     def client(self) -> Host:
-        """Where single programs of the generator's run."""
+        """Where single commands of the load generator run."""
 
     @property
     def players(self) -> Sequence[Host]:
-        """Where load is made, each its part."""
+        """The hosts that share the load."""
 
     @property
     def notes(self) -> list[str]:
-        """What could not be done as asked, for the records."""
+        """Settings that could not be applied, for the records."""
 
     @property
     def server_address(self) -> str:
-        """Where the server listens."""
+        """The address of the server under test."""
 
     @property
     def telemetry_targets(self) -> Sequence[TelemetryTarget]:
-        """The machines with telemetry: the one that sees the server first."""
+        """The machines to sample; the server's machine is first."""
 
     def primary_address(self, number: int) -> str:
-        """Address number `number` of a primary."""
+        """The n-th address of the primary."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, /, *_: object) -> None: ...
 
 
-def forget_pages(host: Host, listed: Path, files: Sequence[Path]) -> None:
-    """Has the kernel there forget what it holds of those files: the next reader goes to the disk."""
+def drop_page_cache(host: Host, listed: Path, files: Sequence[Path]) -> None:
+    """Drops files from the page cache of the host."""
     listed.write_text("".join(f"{path}\n" for path in files))
     host.place(listed)
     each = ("xargs", "--no-run-if-empty", "--delimiter=\\n", f"--arg-file={listed}")

@@ -1,4 +1,4 @@
-"""Latency histograms: HdrHistogram V2 in base64, values in nanoseconds, as `zonda-load` prints them."""
+"""Latency histograms: HdrHistogram V2 in base64, in nanoseconds, as `zonda-load` prints them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3
 
 
 class LatencyHistogram:
-    """A histogram of latencies; what goes in and comes out is in microseconds."""
+    """A latency histogram; its interface uses microseconds."""
 
     def __init__(self, encoded: str = "") -> None:
         self.histogram: Any = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
@@ -21,7 +21,7 @@ class LatencyHistogram:
             self.histogram.decode_and_add(encoded)
 
     def add(self, microseconds: float) -> None:
-        """Counts one latency."""
+        """Adds one latency."""
         self.histogram.record_value(int(microseconds * 1000))
 
     def merge(self, other: LatencyHistogram) -> None:
@@ -35,16 +35,16 @@ class LatencyHistogram:
 
     @property
     def count(self) -> int:
-        """How many latencies there are."""
+        """The number of latencies."""
         return int(self.histogram.get_total_count())
 
     def percentile(self, percent: float) -> float:
-        """The latency that `percent` of all do not exceed, in microseconds."""
+        """The latency at a percentile, in microseconds."""
         return float(self.histogram.get_value_at_percentile(percent)) / 1000
 
     @property
     def mean(self) -> float:
-        """The mean, in microseconds; the library's own takes 50 ms, as it looks at every bucket."""
+        """The mean in microseconds; the library's version visits every bucket and takes 50 ms."""
         buckets = self.histogram
         counts = np.ctypeslib.as_array(buckets.counts)
         middle = (buckets._hdr_median_equiv_value(buckets.get_value_from_index(int(i))) for i in np.flatnonzero(counts))
@@ -53,7 +53,7 @@ class LatencyHistogram:
 
 
 def write_log(path: Path, began_s: float, seconds: float, histograms: Mapping[str, str]) -> None:
-    """An HdrHistogram log (format 1.2) that other tools read, one tagged line a histogram; maxima in milliseconds."""
+    """Writes an HdrHistogram log (format 1.2), one tagged line per histogram; maxima in milliseconds."""
     lines = [
         "#[Histogram log format version 1.2]",
         f"#[StartTime: {began_s:.3f} (seconds since epoch)]",

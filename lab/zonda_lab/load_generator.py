@@ -1,6 +1,6 @@
-"""The load generator: the only module that knows its command line and its output (LOAD-CONTRACT.md).
+"""Load generators: command lines and output (LOAD-CONTRACT.md). No other module knows them.
 
-`ZondaLoad` does everything; `Dnsperf` does queries as well as it can, so that the lab has a second opinion.
+`ZondaLoad` supports everything; `Dnsperf` supports most queries and serves as a cross-check.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from zonda_lab.workload import Workload
 
 BUILT = Path(__file__).resolve().parents[2] / "target/release/zonda-load"
 N = TypeVar("N", int, float)
-GRACE_S = 20.0  # longer than this beyond its time, and the generator hangs
+GRACE_S = 20.0  # after its scheduled end, before the generator is considered hung
 
 
 @dataclass(frozen=True)
 class QueryJob:
-    """Queries at `rate` a second, or as the closed loop of `traffic` has it."""
+    """Queries at `rate` per second, or in the closed loop of `traffic`."""
 
     traffic: TrafficSpec
     rate: float
@@ -46,7 +46,7 @@ class QueryJob:
 
 @dataclass(frozen=True)
 class HoldJob:
-    """Idle connections, opened at a rate and held."""
+    """Idle connections, opened at a rate and kept open."""
 
     transport: str
     endpoint: Endpoint
@@ -62,7 +62,7 @@ class HoldJob:
 
 @dataclass(frozen=True)
 class PullJob:
-    """Zones transferred and thrown away."""
+    """Zone transfers whose content is discarded."""
 
     transport: str
     endpoint: Endpoint
@@ -84,7 +84,7 @@ class UpdateJob:
 
 @dataclass
 class LoadResult:
-    """What a generator measured; times in microseconds; None where the generator does not know."""
+    """What a load generator measured; None where it does not report a value."""
 
     sent: int
     answered: int
@@ -106,7 +106,7 @@ class LoadResult:
 
 
 class LoadGenerator(ABC):
-    """One generator: command lines out, results in."""
+    """A load generator."""
 
     name: str
     program: Path
@@ -118,25 +118,25 @@ class LoadGenerator(ABC):
 
     @abstractmethod
     def parse(self, output: str, job: QueryJob) -> LoadResult:
-        """What the command of `query` printed."""
+        """Parses the output of the `query` command."""
 
     def hold(self, job: HoldJob) -> list[str | Path]:
         """The command line for idle connections."""
         raise UnsupportedError(
-            f"{self.name} cannot hold idle connections ({job.connections} asked for)", "use zonda-load"
+            f"{self.name} cannot hold idle connections ({job.connections} requested)", "use zonda-load"
         )
 
     def pull(self, job: PullJob) -> list[str | Path]:
         """The command line for transfers."""
-        raise UnsupportedError(f"{self.name} cannot transfer zones ({job.transport} asked for)", "use zonda-load")
+        raise UnsupportedError(f"{self.name} cannot transfer zones ({job.transport} requested)", "use zonda-load")
 
     def update(self, job: UpdateJob) -> list[str | Path]:
         """The command line for dynamic updates."""
-        raise UnsupportedError(f"{self.name} cannot send updates ({job.zone} asked for)", "use zonda-load")
+        raise UnsupportedError(f"{self.name} cannot send updates ({job.zone} requested)", "use zonda-load")
 
 
 class ZondaLoad(LoadGenerator):
-    """The generator of this project."""
+    """The load generator of this project."""
 
     name = "zonda-load"
 
@@ -184,7 +184,7 @@ class ZondaLoad(LoadGenerator):
         ]
 
     def parse(self, output: str, job: QueryJob) -> LoadResult:  # noqa: ARG002
-        """The `stats_sum` object."""
+        """Parses the `stats_sum` object."""
         return read_summary(output)
 
     def hold(self, job: HoldJob) -> list[str | Path]:
@@ -223,37 +223,37 @@ class ZondaLoad(LoadGenerator):
         return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace, *_key(job.tsig)]
 
     def _require(self, command: str, *options: str) -> None:
-        """Skips what this version cannot do yet: an option, or a value of one, that its help does not show."""
+        """Raises UnsupportedError for an option, or option value, that the help of this version does not show."""
         if command not in self._help:
             self._help[command] = _printed([self.program, *command.split(), "--help"])
         for option in options:
             name, _, value = option.partition(" ")
             match = re.search(rf"^\s*{name}\b.*(?:\n(?!\s*-).*)*", self._help[command], re.MULTILINE)
             if match is None or not re.search(rf"\b{value}\b", match[0]):
-                raise UnsupportedError(f"zonda-load {self.version} {command} cannot do {option}")
+                raise UnsupportedError(f"zonda-load {self.version} {command} does not support {option}")
 
 
 class Dnsperf(LoadGenerator):
-    """DNS-OARC's dnsperf: a closed loop even where a rate is set, without histograms; answers are judged by RCODE."""
+    """DNS-OARC's dnsperf: a closed loop even with a rate, no histograms; answers are checked by RCODE only."""
 
     name = "dnsperf"
-    OUTSTANDING = 20_000  # the cap of an "open" loop: beyond it dnsperf waits for the server
+    OUTSTANDING = 20_000  # limit of an "open" loop; dnsperf then waits for answers
 
     def __init__(self, program: Path) -> None:
         self.program, self.version = program, _version([program, "-h"])
 
     def query(self, job: QueryJob) -> list[str | Path]:
-        """dnsperf(1); per-connection limits came with 2.12."""
+        """dnsperf(1)."""
         traffic = job.traffic
         for asked, what in (
             (traffic.sources > 1, "more than one source address"),
             (traffic.queries_per_connection > 0, "a limit of queries per connection"),
-            (0 < traffic.dnssec_ok < 1, "DO in a share of queries"),
+            (0 < traffic.dnssec_ok < 1, "DO in a share of the queries"),
             (traffic.tcp_share > 0, "two transports at once"),
             (traffic.loop == "open" and traffic.arrivals == "poisson", "Poisson arrivals"),
         ):
             if asked:
-                raise UnsupportedError(f"dnsperf cannot do {what}", "use zonda-load")
+                raise UnsupportedError(f"dnsperf does not support {what}", "use zonda-load")
         closed = traffic.loop == "closed"
         port = job.endpoint.tls_port if traffic.transport == "tls" else job.endpoint.port
         return [
@@ -283,12 +283,12 @@ class Dnsperf(LoadGenerator):
         ]
 
     def parse(self, output: str, job: QueryJob) -> LoadResult:
-        """The statistics block."""
+        """Parses the statistics block."""
 
         def number(pattern: str) -> float:
             match = re.search(pattern, output)
             if match is None:
-                raise LabError(f"dnsperf printed no result ({pattern})", output[-400:])
+                raise LabError(f"dnsperf printed no result ({pattern})", detail=output[-400:])
             return float(match[1])
 
         seconds = number(r"Run time \(s\):\s+([\d.]+)")
@@ -302,7 +302,7 @@ class Dnsperf(LoadGenerator):
             seconds=seconds,
             scheduled=scheduled,
             missed=max(0, round(scheduled) - sent) if scheduled else None,
-            wrong=unexpected(rcodes, job.workload.rcodes) if job.verify else 0,
+            wrong=count_unexpected_rcodes(rcodes, job.workload.rcodes) if job.verify else 0,
             rcodes=rcodes,
             latency_mean_us=number(r"Average LatencyHistogram \(s\):\s+([\d.]+)") * 1e6,
         )
@@ -313,8 +313,8 @@ class Dnsperf(LoadGenerator):
         return result
 
 
-def find(wanted: str = "") -> LoadGenerator:
-    """The generator of that name or path; without one zonda-load if it is there, else dnsperf."""
+def find_generator(wanted: str = "") -> LoadGenerator:
+    """The generator with that name or path; by default zonda-load if available, else dnsperf."""
     given = wanted or os.environ.get("ZONDA_LOAD", "")
     if Path(given).name.startswith("dnsperf"):
         return Dnsperf(_program(given))
@@ -324,12 +324,12 @@ def find(wanted: str = "") -> LoadGenerator:
     if built:
         return ZondaLoad(Path(built))
     if given:
-        raise LabError("zonda-load is not there", "build it with `cargo build --release -p zonda-load`")
+        raise LabError("zonda-load not found", "build it with `cargo build --release -p zonda-load`")
     return Dnsperf(_program("dnsperf"))
 
 
 def events(output: str) -> list[dict[str, Any]]:
-    """The objects that `zonda-load` has printed so far; a line not yet whole is left out."""
+    """The JSON objects printed so far; ignores an incomplete last line."""
     return [json.loads(line) for line in output[: output.rfind("\n") + 1].splitlines() if line.startswith("{")]
 
 
@@ -337,7 +337,9 @@ def read_summary(output: str) -> LoadResult:
     """The `stats_sum` object of any `zonda-load` command."""
     sums = [found for found in events(output) if found.get("type") == "stats_sum"]
     if not sums:
-        raise LabError("the load generator printed no result", f"its output ends: {output[-400:].strip() or '(empty)'}")
+        raise LabError(
+            "the load generator printed no result", detail=f"its output ends: {output[-400:].strip() or '(empty)'}"
+        )
     total, own = sums[-1], sums[-1].get("zonda", {})
     handshake = total.get("conn_info", {}).get("conn_latency", {}).get("handshake", {})
     intended = own.get("latency_intended", "")
@@ -362,8 +364,8 @@ def read_summary(output: str) -> LoadResult:
     )
 
 
-def merged(results: Sequence[LoadResult]) -> LoadResult:
-    """The results of several players as one: counts add up, histograms are merged, the worst schedule counts."""
+def merge_results(results: Sequence[LoadResult]) -> LoadResult:
+    """Merges the results of several players: sums counts, merges histograms, takes the worst schedule error."""
     if len(results) == 1:
         return results[0]
     answered = sum(result.answered for result in results)
@@ -389,8 +391,8 @@ def merged(results: Sequence[LoadResult]) -> LoadResult:
     )
 
 
-def unexpected(rcodes: dict[str, int], expected: dict[str, float]) -> int:
-    """Answers with an RCODE that no right server gives, or in a share that chance (five sigma) does not explain."""
+def count_unexpected_rcodes(rcodes: dict[str, int], expected: dict[str, float]) -> int:
+    """Answers with an unexpected RCODE, or in excess (five sigma) of its expected share."""
     total = sum(rcodes.values())
     wrong = sum(count for rcode, count in rcodes.items() if rcode not in expected)
     for rcode, share in expected.items():
@@ -434,7 +436,7 @@ def _key(tsig: Tsig | None) -> list[str]:
 def _program(name: str) -> Path:
     found = shutil.which(name)
     if found is None:
-        raise LabError(f"no load generator `{name}`", "`apt-get install dnsperf`, or build zonda-load")
+        raise LabError(f"load generator `{name}` not found", "`apt-get install dnsperf`, or build zonda-load")
     return Path(found)
 
 

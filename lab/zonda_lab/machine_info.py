@@ -1,4 +1,4 @@
-"""The machine that measured, for the manifest: what a reader needs to judge a figure. Run as a program: as JSON."""
+"""Describes the machine for the manifest. Run as a program, prints JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYSCTLS = (
 
 
 def describe() -> dict[str, Any]:
-    """Hardware, kernel, settings; no names of hosts or users."""
+    """Hardware, kernel and settings, without host and user names."""
     return {
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),
@@ -46,7 +46,7 @@ def describe() -> dict[str, Any]:
 
 
 def source_version() -> str:
-    """The commit of this tree, if it is one."""
+    """The git commit of this tree, or `unknown`."""
     here = Path(__file__).resolve().parent
     done = subprocess.run(
         ["git", "-C", here, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False

@@ -1,8 +1,8 @@
-"""Two network namespaces joined by a veth pair: the server's end and the client's.
+"""The local test network: a server and a client network namespace, joined by a veth pair.
 
-A namespace here is nothing but an open descriptor of this process: when the process ends, in whatever way, the kernel
-takes away the namespace, its interfaces and its settings. Kernel settings are changed only inside. Without root the
-program starts itself again inside a user namespace, where it may do all this.
+A namespace exists only as an open file descriptor of this process, so the kernel removes it with its interfaces and
+settings when the process ends. Kernel settings are changed only inside. Without root, the program restarts itself in a
+user namespace.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from zonda_lab.process import OWN_TREE, Process, descriptor_limit
 from zonda_lab.server_config import Endpoint
 
 SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
-SOURCES = "10.64.0.0/12"  # a million source addresses at the client's end
+SOURCES = "10.64.0.0/12"  # source addresses of the client
 CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 INSIDE = "ZONDA_LAB_IN_USER_NAMESPACE"
 
 
 def primary_address(number: int) -> str:
-    """Address number `number` of a primary at the client's end."""
+    """The n-th address of the primary, in the client namespace."""
     return f"10.53.{1 + number // 250}.{1 + number % 250}"
 
 
 class Namespace:
-    """A network namespace that lives as long as this object is open."""
+    """A network namespace that exists until `close`."""
 
     clock_offset_s = 0.0
     python = sys.executable or "python3"
@@ -54,17 +54,17 @@ class Namespace:
 
     @property
     def lab_cpu_s(self) -> float:
-        """This process and all of its that have ended."""
+        """CPU time of this process and its ended children."""
         times = os.times()
         return times.user + times.system + times.children_user + times.children_system
 
     @property
     def path(self) -> str:
-        """Where other programs find it, as long as this process lives."""
+        """Its path for other programs, while this process runs."""
         return f"/proc/{os.getpid()}/fd/{self.fd}"
 
     def command(self, argv: Sequence[str | Path], cpus: Sequence[int] = ()) -> list[str]:
-        """`argv` so that it runs inside, on those CPUs."""
+        """The command line that runs `argv` inside, pinned to those CPUs."""
         pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
         return ["nsenter", f"--net={self.path}", *pin, *map(str, argv)]
 
@@ -79,22 +79,22 @@ class Namespace:
         return Process(name, self.command([*limit, *OWN_TREE, *argv], cpus), log)
 
     def place(self, *paths: Path) -> None:
-        """Everything is here already."""
+        """Does nothing: files are local."""
 
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
-        """A socket inside, connected to a server."""
+        """A connected UDP socket inside."""
         with self.entered():
             opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         opened.connect((endpoint.address, endpoint.port))
         return opened
 
     def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
-        """A connection from inside."""
+        """A TCP connection from inside."""
         with self.entered():
             return socket.create_connection((endpoint.address, endpoint.port), timeout_s)
 
     def run(self, *argv: str | Path) -> str:
-        """Runs a short command inside and returns what it prints."""
+        """Runs a short command inside and returns its output."""
         done = subprocess.run(self.command(argv), capture_output=True, text=True, check=False)
         if done.returncode:
             raise LabError(f"`{' '.join(map(str, argv))}` failed in the {self.name} namespace: {done.stderr.strip()}")
@@ -102,7 +102,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """This thread inside: sockets that it opens stay there."""
+        """Runs the block inside; sockets opened there stay in the namespace."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
             _call(LIBC.setns(self.fd, CLONE_NEWNET))
@@ -112,7 +112,7 @@ class Namespace:
             os.close(home)
 
     def sysctl(self, settings: Mapping[str, str | int]) -> list[str]:
-        """Changes kernel settings inside; returns those that this kernel does not keep for each namespace."""
+        """Changes kernel settings inside; returns those that are not per namespace on this kernel."""
         elsewhere = []
         with self.entered():
             for key, value in settings.items():
@@ -122,24 +122,24 @@ class Namespace:
                     continue
                 try:
                     path.write_text(str(value))
-                except PermissionError:  # shown inside, but there is only one for all
+                except PermissionError:  # visible inside, but global
                     elsewhere.append(key)
                 except OSError as error:
                     raise LabError(f"{key} = {value}: {error.strerror}") from None
         return elsewhere
 
     def read_sysctl(self, key: str) -> str:
-        """A kernel setting as it is inside."""
+        """Reads a kernel setting inside."""
         with self.entered():
             return Path("/proc/sys", key.replace(".", "/")).read_text().strip()
 
     def close(self) -> None:
-        """Gives the namespace back."""
+        """Closes the namespace."""
         os.close(self.fd)
 
 
 class NamespaceNetwork:
-    """The two ends, wired up as `spec` says; `notes` tells what the kernel would not do."""
+    """The two namespaces, connected as `spec` says; `notes` lists settings that the kernel does not support."""
 
     def __init__(self, spec: RigSpec, primaries: int = 0) -> None:
         self.spec, self.notes, self.server_address = spec, list[str](), SERVER
@@ -159,27 +159,27 @@ class NamespaceNetwork:
         self.close()
 
     def close(self) -> None:
-        """Gives both ends back."""
+        """Closes both namespaces."""
         self._open.close()
 
     @property
     def players(self) -> list[Namespace]:
-        """Load comes from the client's end."""
+        """The client namespace generates the load."""
         return [self.client]
 
     @property
     def primary(self) -> Namespace:
-        """Primaries are at the client's end."""
+        """The primary runs in the client namespace."""
         return self.client
 
     @property
     def telemetry_targets(self) -> list[TelemetryTarget]:
-        """Telemetry runs at the client's end, on the generator's CPUs, and sees both."""
+        """One sampler, on the client side, covers both namespaces."""
         ends = (self.server, self.client)
         return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
 
     def primary_address(self, number: int) -> str:
-        """Address number `number` of a primary at the client's end."""
+        """The n-th address of the primary, in the client namespace."""
         return primary_address(number)
 
     def _namespace(self, name: str) -> Namespace:
@@ -187,7 +187,7 @@ class NamespaceNetwork:
             namespace = Namespace(name)
         except OSError as error:
             raise LabError(
-                f"no network namespace can be made: {error.strerror}",
+                f"cannot create a network namespace: {error.strerror}",
                 "run as root, or allow user namespaces (sysctl user.max_user_namespaces, "
                 "kernel.apparmor_restrict_unprivileged_userns=0)",
             ) from None
@@ -213,8 +213,8 @@ class NamespaceNetwork:
         for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
             elsewhere = end.sysctl(settings)
             if elsewhere and len(elsewhere) == len(settings):
-                raise UnsupportedError(f"this kernel has no {', '.join(elsewhere)} for each namespace")
-            self.notes += [f"not set, because the kernel has no {key} for each namespace" for key in elsewhere]
+                raise UnsupportedError(f"not per namespace on this kernel: {', '.join(elsewhere)}")
+            self.notes += [f"not set, because it is not per namespace on this kernel: {key}" for key in elsewhere]
         if self.spec.qdisc:
             self._traffic_control(self.server, "server", self.spec.qdisc)
         if self.spec.delay_ms:
@@ -226,10 +226,12 @@ class NamespaceNetwork:
         try:
             end.run("tc", "qdisc", "replace", "dev", device, "root", *discipline.split())
         except LabError as error:
-            raise UnsupportedError(f"this kernel cannot do qdisc {discipline.split(maxsplit=1)[0]}: {error}") from None
+            raise UnsupportedError(
+                f"this kernel does not support qdisc {discipline.split(maxsplit=1)[0]}: {error}"
+            ) from None
 
     def _steer(self) -> None:
-        """RPS, the stand-in for a card's RSS; a fresh sysfs shows the interfaces of the namespace it is mounted in."""
+        """Sets RPS, which replaces the RSS of a network card; sysfs shows the namespace in which it was mounted."""
         mask = f"{sum(1 << cpu for cpu in self.spec.rps_cpus):x}"
         script = (
             f"mount -t sysfs rig /sys && for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
@@ -237,11 +239,11 @@ class NamespaceNetwork:
         try:
             self.server.run("unshare", "--mount", "sh", "-ec", script)
         except LabError as error:
-            raise UnsupportedError(f"RPS cannot be set without root: {error}") from None
+            raise UnsupportedError(f"cannot set RPS without root: {error}") from None
 
 
 def enter_user_namespace() -> None:
-    """Without root: starts this program again as the root of its own user namespace; returns if that is not needed."""
+    """Without root, restarts this program as root of a new user namespace; returns if that is not needed."""
     if os.geteuid() == 0 or INSIDE in os.environ:
         return
     os.environ[INSIDE] = "1"
@@ -249,7 +251,7 @@ def enter_user_namespace() -> None:
     probe = subprocess.run([*wrapped[:5], "true"], capture_output=True, text=True, check=False)
     if probe.returncode:
         raise LabError(
-            f"neither root nor a user namespace to be had: {probe.stderr.strip()}",
+            f"not root, and no user namespace available: {probe.stderr.strip()}",
             "run as root, or allow user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
         )
     os.execvp(wrapped[0], wrapped)

@@ -1,4 +1,4 @@
-"""Is it ready, which serial does it serve: found out by asking, on one clock, never from a log."""
+"""Probes by SOA queries: readiness of a server, the serial it serves, the arrival time of zones."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from zonda_lab.process import Program
 from zonda_lab.server_config import Endpoint
 
 TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
-BATCH = 64  # probes in flight
-PATIENT = 5_000  # probes a second for zones that do not answer yet
+BATCH = 64  # outstanding probes
+RETRY_QPS = 5_000  # probes per second for zones not answered yet
 
 
 def query(number: int, name: str, qtype: str = "SOA") -> bytes:
-    """A query message, without recursion and without EDNS."""
+    """A query message, with RD clear and without EDNS."""
     labels = [label.encode() for label in name.rstrip(".").split(".") if label]
     question = b"".join(bytes([len(label)]) + label for label in labels) + b"\0" + struct.pack(">HH", TYPES[qtype], 1)
     return struct.pack(">HHHHHH", number, 0, 1, 0, 0, 0) + question
 
 
 def is_answer(asked: bytes, reply: bytes) -> bool:
-    """NOERROR with an answer to just this question."""
+    """Whether `reply` answers the query `asked` with NOERROR and a non-empty answer section."""
     return (
         len(reply) >= len(asked)
         and reply[:2] == asked[:2]
@@ -46,7 +46,9 @@ def is_answer(asked: bytes, reply: bytes) -> bool:
 
 def wait_ready(process: Program, client: Host, endpoint: Endpoint, zone: str, limit_s: float) -> float:
     """Seconds from the start of `process` until it answers for `zone`."""
-    asked = query(random.randrange(65536), zone)  # always the same: its answer may come from far away
+    asked = query(
+        random.randrange(65536), zone
+    )  # the same query each time, because an answer may take longer than one probe
     with client.udp_socket(endpoint) as probe:
         while time.monotonic() - process.began < limit_s:
             process.require_alive()
@@ -54,19 +56,19 @@ def wait_ready(process: Program, client: Host, endpoint: Endpoint, zone: str, li
                 return time.monotonic() - process.began
             time.sleep(0.002)
     raise LabError(
-        f"{process.name} does not answer for {zone} after {limit_s:.0f} s", f"its log ends: {process.tail()}"
+        f"{process.name} did not answer for {zone} within {limit_s:.0f} s", detail=f"its log ends: {process.tail()}"
     )
 
 
-def ask(probe: socket.socket, asked: bytes, patience_s: float) -> bytes | None:
-    """The answer to `asked`, if there is one in time."""
+def ask(probe: socket.socket, asked: bytes, timeout_s: float) -> bytes | None:
+    """The answer to `asked`; None on timeout."""
     try:
         probe.send(asked)
-        while select.select([probe], [], [], patience_s)[0]:
+        while select.select([probe], [], [], timeout_s)[0]:
             reply = probe.recv(65535)
             if is_answer(asked, reply):
                 return reply
-    except ConnectionError:  # nobody listens there yet
+    except ConnectionError:  # not listening yet
         return None
     return None
 
@@ -82,7 +84,7 @@ def serial(reply: bytes) -> int | None:
 
 @dataclass
 class Arrivals:
-    """When each zone was first answered, in seconds of the monotonic clock."""
+    """When each zone was first answered, in seconds of the monotonic clock, and the zones never answered."""
 
     seen: dict[str, float] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -95,46 +97,44 @@ def watch(
     accept: Callable[[bytes], bool] = lambda _: True,
     tick: Callable[[], None] = lambda: None,
 ) -> Arrivals:
-    """Asks for every zone again and again until each has an answer that `accept` likes, or the time is over.
+    """Repeats SOA queries for every zone until `accept` accepts an answer for each, or until the timeout.
 
-    Zones that answer are asked for as fast as they come, the others at `PATIENT` a second, so as not to be a load.
+    Unanswered zones are probed at most `RETRY_QPS` times per second in total, to limit the load.
     """
     arrivals, waiting, deadline = Arrivals(), {name: query(0, name)[2:] for name in zones}, time.monotonic() + limit_s
-    turn: list[str] = []
+    pending: list[str] = []
     while waiting and time.monotonic() < deadline:
-        turn = turn or list(waiting)[::-1]
-        batch = {name: waiting[name] for name in (turn.pop() for _ in range(min(BATCH, len(turn))))}
+        pending = pending or list(waiting)[::-1]
+        batch = {name: waiting[name] for name in (pending.pop() for _ in range(min(BATCH, len(pending))))}
         for name, reply in _round(probe, batch):
             if accept(reply):
                 arrivals.seen[name] = time.monotonic()
                 del waiting[name], batch[name]
-        time.sleep(len(batch) / PATIENT)
+        time.sleep(len(batch) / RETRY_QPS)
         tick()
     arrivals.missing = list(waiting)
     return arrivals
 
 
-def _round(
-    probe: socket.socket, messages: Mapping[str, bytes], patience_s: float = 0.01
-) -> Iterator[tuple[str, bytes]]:
-    """Sends one query a name and yields the answers that come within a moment; all others are thrown away."""
+def _round(probe: socket.socket, messages: Mapping[str, bytes], timeout_s: float = 0.01) -> Iterator[tuple[str, bytes]]:
+    """Sends one query per name and yields the answers that arrive in time; ignores later ones."""
     first = random.randrange(65536 - len(messages))
     asked = dict(enumerate(messages, first))
     try:
         for number, name in asked.items():
             probe.send(number.to_bytes(2, "big") + messages[name])
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + timeout_s
         while asked and select.select([probe], [], [], max(0.0, until - time.monotonic()))[0]:
             for reply in _received(probe):
                 name = asked.pop(int.from_bytes(reply[:2], "big"), "")
                 if name and is_answer(reply[:2] + messages[name], reply):
                     yield name, reply
-    except ConnectionError:  # nobody listens there yet
-        time.sleep(patience_s)
+    except ConnectionError:  # not listening yet
+        time.sleep(timeout_s)
 
 
 def _received(probe: socket.socket) -> Iterator[bytes]:
-    """All that has come so far."""
+    """Yields all datagrams received so far."""
     with contextlib.suppress(BlockingIOError):
         while True:
             yield probe.recv(65535, socket.MSG_DONTWAIT)

@@ -1,7 +1,7 @@
-"""A program that the lab started: its process tree, CPU time and memory; it never outlives the lab.
+"""Programs started by the lab: process tree, CPU time and memory.
 
-Every program runs in a PID namespace of its own under `unshare --kill-child`, which the kernel kills when this process
-dies. So nothing is left behind, not even by a lab that was killed.
+Every program runs in its own PID namespace under `unshare --kill-child`. The kernel kills it when this process dies, so
+nothing is left running, even if the lab is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
 
 
 class Program(ABC):
-    """A program that runs on some host; its output comes into `log` as it is written."""
+    """A program running on a host; its output is appended to `log`."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name, self.log, self.began = name, log, time.monotonic()
@@ -46,15 +46,15 @@ class Program(ABC):
     @property
     @abstractmethod
     def pid(self) -> int:
-        """The process id of its wrapper, on its host."""
+        """The process id of its wrapper on its host."""
 
     @abstractmethod
     def wait(self, patience_s: float) -> bool:
-        """Waits for its end; False if it has not ended by then."""
+        """Waits for its end; False on timeout."""
 
     @abstractmethod
     def cpu_s(self) -> float:
-        """CPU time of all its living threads."""
+        """CPU time of all its running threads."""
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -62,26 +62,26 @@ class Program(ABC):
 
     @abstractmethod
     def signal(self, number: signal.Signals) -> None:
-        """Signals the program itself, the first below the wrapper."""
+        """Signals the program, which is the first child of the wrapper."""
 
     @property
     def alive(self) -> bool:
-        """Has it not ended yet?"""
+        """Whether it is still running."""
         return self.status is None
 
     def require_alive(self) -> None:
-        """Raises with the end of its log if it has died."""
+        """Raises with the end of its log if it has ended."""
         if not self.alive:
-            raise LabError(f"{self.name} ended with status {self.status}", f"its log ends: {self.tail()}")
+            raise LabError(f"{self.name} ended with status {self.status}", detail=f"its log ends: {self.tail()}")
 
     def tail(self, length: int = 600) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-length:].strip() or "(empty)"
 
     def stop(self, patience_s: float = 0.3) -> None:
-        """Asks it to end, then makes it: with the first of its PID namespace the kernel ends all others.
+        """Sends SIGTERM, then SIGKILL, which ends all processes of its PID namespace.
 
-        Some servers take seconds to end; nothing that they would tidy up by then is looked at again.
+        Some servers take seconds to shut down; their cleanup is not needed.
         """
         self.signal(signal.SIGTERM)
         if not self.wait(patience_s):
@@ -90,7 +90,7 @@ class Program(ABC):
 
 
 class Process(Program):
-    """A program on this machine; `command` begins where it runs (a namespace, CPUs) and ends with what runs."""
+    """A local program; `command` includes the wrappers for namespace and CPUs."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         super().__init__(name, log)
@@ -114,7 +114,7 @@ class Process(Program):
         return self.child.pid
 
     def wait(self, patience_s: float) -> bool:
-        """Waits for its end; False if it has not ended by then. The kernel tells: whoever looks again disturbs."""
+        """Waits for its end; False on timeout. Uses a pidfd, because polling would disturb the measurement."""
         if not self.alive:
             return True
         ended = os.pidfd_open(self.child.pid)
@@ -127,11 +127,11 @@ class Process(Program):
         return True
 
     def pids(self) -> list[int]:
-        """The program and all below it, without the wrapper."""
+        """The process ids of the program and its descendants, without the wrapper."""
         return descendants(self.child.pid)
 
     def cpu_s(self) -> float:
-        """CPU time of all its living threads."""
+        """CPU time of all its running threads."""
         return cpu_s(self.pids())
 
     def memory(self) -> Memory:
@@ -139,18 +139,18 @@ class Process(Program):
         return memory_of(self.pids())
 
     def signal(self, number: signal.Signals) -> None:
-        """Signals the program itself, the first below the wrapper."""
+        """Signals the program, which is the first child of the wrapper."""
         for pid in self.pids()[:1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
 
 def descriptor_limit(descriptors: int) -> list[str]:
-    """Runs a program with so many descriptors; without root no more than the system allows."""
+    """The command prefix that sets the file descriptor limit; raises if the limit is not permitted."""
     limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"]
     if subprocess.run([*limit, "true"], capture_output=True, check=False).returncode:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         raise UnsupportedError(
-            f"{descriptors} descriptors are not to be had, {most} are the most", "raise `ulimit -Hn`"
+            f"cannot raise the limit to {descriptors} file descriptors, the hard limit is {most}", "raise `ulimit -Hn`"
         )
     return limit

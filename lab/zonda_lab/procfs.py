@@ -1,6 +1,6 @@
-"""What /proc tells of a process tree: CPU time and memory. Standard library only: it runs on other machines as well.
+"""CPU time and memory of a process tree, from /proc. Standard library only, because it also runs on remote machines.
 
-`python3 procfs.py PID` prints both, of all processes below PID, as JSON.
+`python3 procfs.py PID` prints both for all descendants of PID, as JSON.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Memory:
 
 
 def main() -> None:
-    """The usage of the tree below a process."""
+    """Prints the usage of all descendants of a process."""
     pids = descendants(int(sys.argv[1]))
     print(json.dumps({"cpu_s": cpu_s(pids), "memory": dataclasses.asdict(memory_of(pids))}))
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """CPU time of all living threads of those processes."""
+    """CPU time of all running threads of those processes."""
     return sum(map(thread_run_ns, threads(pids))) / 1e9
 
 
 def memory_of(pids: Sequence[int]) -> Memory:
-    """The memory of those processes together."""
+    """The total memory of those processes."""
     rollups = [_fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]
     statuses = [_fields(Path(f"/proc/{pid}/status")) for pid in pids]
     return Memory(
@@ -47,7 +47,7 @@ def memory_of(pids: Sequence[int]) -> Memory:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below `pid`, nearest first."""
+    """All descendants of `pid`, nearest first."""
     found: list[int] = []
     todo = [pid]
     while todo:
@@ -60,7 +60,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def threads(pids: Sequence[int]) -> list[Path]:
-    """The /proc folders of all threads of those processes that are still there; they may end at any moment."""
+    """The /proc folders of all threads of those processes; a thread may end at any time."""
     found: list[Path] = []
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -69,7 +69,7 @@ def threads(pids: Sequence[int]) -> list[Path]:
 
 
 def thread_run_ns(task: Path) -> int:
-    """Nanoseconds that a thread has run; 0 if it is gone."""
+    """The run time of a thread in nanoseconds; 0 if it has ended."""
     try:
         return int((task / "schedstat").read_text().split()[0])
     except (OSError, IndexError):
@@ -77,7 +77,7 @@ def thread_run_ns(task: Path) -> int:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """`Name: 123 kB` lines of a /proc file; nothing if the process is gone."""
+    """The `Name: 123 kB` lines of a /proc file; empty if the process has ended."""
     try:
         return {name: int(kb) for name, kb in re.findall(r"^(\w+):\s+(\d+) kB", path.read_text(), re.MULTILINE)}
     except OSError:

@@ -1,4 +1,4 @@
-"""Results on disk: a manifest, one JSON line a window, histograms and telemetry beside them."""
+"""Results on disk: the manifest, one JSON line per window, and the files of histograms and telemetry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = 1
 
 @dataclass
 class WindowRecord:
-    """One window: what was done, what came out, and whether it may be believed."""
+    """One window: its treatment, metrics and validity."""
 
     experiment: str
     start: str
@@ -37,7 +37,7 @@ class WindowRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     valid: bool = True
     reasons: list[str] = field(default_factory=list)
-    latency_reasons: list[str] = field(default_factory=list)  # its latencies are not valid, if the rest is
+    latency_reasons: list[str] = field(default_factory=list)  # why only its latencies are invalid
     notes: list[str] = field(default_factory=list)
     predictions: dict[str, float] = field(default_factory=dict)
     saturated: list[list[Any]] = field(default_factory=list)
@@ -48,73 +48,73 @@ class WindowRecord:
 
     @property
     def levels(self) -> dict[str, str]:
-        """All levels of the window, between and within starts."""
+        """The levels of all factors, between and within starts."""
         return {**self.treatment, **self.within}
 
     @property
     def counts(self) -> bool:
-        """May this window enter the analysis, whatever of it is asked for?"""
+        """Whether the window may be analysed."""
         return self.valid and not self.skipped
 
     def counts_for(self, metric: str) -> bool:
-        """May this metric of the window, if it has it, enter the analysis?"""
+        """Whether this metric of the window may be analysed."""
         return self.counts and not (self.latency_reasons and METRICS[metric].is_latency)
 
     @property
     def disturbed(self) -> bool:
-        """Was it measured, and something of it invalid only because the machine was not quiet?"""
+        """Whether it is invalid only because of other load on the machine."""
         return bool(self.metrics) and validity.disturbed([*self.reasons, *self.latency_reasons])
 
 
 class Results:
-    """A folder of results that can be added to, broken off and gone on with."""
+    """A results folder; an interrupted run can be resumed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def lines(self) -> Path:
-        """The records."""
+        """The file of records."""
         return self.folder / "records.jsonl"
 
     def create(self, manifest: dict[str, Any]) -> None:
-        """Makes the folder with its manifest."""
+        """Creates the folder with its manifest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.lines.exists():
             raise LabError(
-                f"{self.folder} holds results already",
-                f"go on with them by --resume {self.folder}, or choose another --out",
+                f"{self.folder} already contains results",
+                f"continue with --resume {self.folder}, or choose another --out",
             )
         self.write("manifest.json", manifest)
         self.lines.touch()
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        """A JSON file beside the records."""
+        """Writes a JSON file into the folder."""
         (self.folder / name).write_text(json.dumps(content, indent=1) + "\n")
 
     def manifest(self) -> dict[str, Any]:
-        """What was run, where, with which programs."""
+        """The description of the run."""
         try:
             loaded: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
         except FileNotFoundError:
             raise LabError(
-                f"{self.folder} holds no results", "it should have manifest.json and records.jsonl"
+                f"{self.folder} contains no results", "it should have manifest.json and records.jsonl"
             ) from None
         except ValueError as error:
-            raise LabError(f"{self.folder}/manifest.json is damaged: {error}", "measure again") from None
+            raise LabError(f"{self.folder}/manifest.json is damaged: {error}", "run the experiments again") from None
         if not isinstance(loaded, dict) or not {"experiments", "servers"} <= loaded.keys():
-            raise LabError(f"{self.folder}/manifest.json is no manifest of this lab", "measure again")
+            raise LabError(f"{self.folder}/manifest.json is not a manifest of this lab", "run the experiments again")
         return loaded
 
     def append(self, record: WindowRecord) -> None:
-        """Adds a window; once this returns it is on disk."""
+        """Appends a record and syncs it to disk."""
         with self.lines.open("a") as file:
             file.write(json.dumps(dataclasses.asdict(record)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def records(self) -> list[WindowRecord]:
-        """All windows; a last line cut short by a crash is left out."""
+        """All records; ignores an incomplete last line."""
         text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
         whole = text[: text.rfind("\n") + 1].split("\n")[:-1]
         return [self._record(line, number) for number, line in enumerate(whole, 1)]
@@ -124,28 +124,28 @@ class Results:
             return parse_record(line)
         except (ValueError, TypeError, AttributeError) as error:
             raise LabError(
-                f"{self.lines}: line {number} is no record: {error}", "without that line the others can be read"
+                f"{self.lines}: line {number} is not a record: {error}", "remove that line to read the others"
             ) from None
 
-    def mend(self) -> None:
-        """Cuts off a last line that a crash left unfinished, so that more can be added."""
+    def remove_partial_line(self) -> None:
+        """Removes an incomplete last line, left by a crash."""
         text = self.lines.read_bytes()
         if not text.endswith(b"\n"):
             self.lines.write_bytes(text[: text.rfind(b"\n") + 1])
 
     def finished(self) -> set[str]:
-        """The starts that have all their windows: those marked so."""
+        """The starts whose last window is recorded."""
         return {record.start for record in self.records() if record.detail.get("last")}
 
-    def forget(self, start: str) -> None:
-        """Removes the windows of a start that was broken off; it will be made again as a whole."""
+    def remove_start(self, start: str) -> None:
+        """Removes the windows of an interrupted start, before it is repeated."""
         kept = [record for record in self.records() if record.start != start]
         scratch = self.lines.with_suffix(".new")
         scratch.write_text("".join(json.dumps(dataclasses.asdict(record)) + "\n" for record in kept))
         scratch.rename(self.lines)
 
-    def keep(self, source: Path, name: str) -> str:
-        """Stores a file compressed; returns its name below the folder."""
+    def store_file(self, source: Path, name: str) -> str:
+        """Stores a file compressed; returns its path relative to the folder."""
         target = self.folder / f"{name}.gz"
         target.parent.mkdir(parents=True, exist_ok=True)
         with source.open("rb") as plain, gzip.open(target, "wb") as packed:
@@ -154,7 +154,7 @@ class Results:
 
 
 def parse_record(line: str) -> WindowRecord:
-    """One line of records.jsonl."""
+    """Parses one line of records.jsonl."""
     table = json.loads(line)
     if table.get("schema") != SCHEMA:
         raise LabError(f"records of schema {table.get('schema')}, this lab reads {SCHEMA}")
@@ -162,5 +162,5 @@ def parse_record(line: str) -> WindowRecord:
 
 
 def selected(records: Iterable[WindowRecord], **levels: str) -> list[WindowRecord]:
-    """The windows that have all those levels."""
+    """The records with all those levels."""
     return [record for record in records if all(record.levels.get(name) == level for name, level in levels.items())]

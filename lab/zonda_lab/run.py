@@ -1,4 +1,4 @@
-"""Runs experiments start by start: judges every window, writes it down, goes on where it was broken off."""
+"""Runs the starts of experiments, validates and records every window, and resumes interrupted runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zonda_lab.duration_estimate import estimate_s
 from zonda_lab.environment import Environment
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
 from zonda_lab.experiment import Experiment, Settings
-from zonda_lab.harness import Harness, MakeNetwork, Span, sweep
+from zonda_lab.harness import Harness, MakeNetwork, Span, remove_stale_folders
 from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.progress import Progress
@@ -26,7 +26,7 @@ from zonda_lab.window import Window, machine_metrics
 
 
 class Runner:
-    """Everything that stays the same from start to start."""
+    """Runs planned starts and appends their windows to the results."""
 
     def __init__(
         self,
@@ -41,20 +41,20 @@ class Runner:
         self._impossible: dict[str, str] = {}
 
     def run(self, starts: Sequence[Start]) -> None:
-        """Makes the starts that the results do not hold yet."""
-        sweep()
-        self.results.mend()
+        """Runs the starts that the results do not contain yet."""
+        remove_stale_folders()
+        self.results.remove_partial_line()
         finished = self.results.finished()
         for start in starts:
             length = estimate_s([start]) if start.settings.server.name in self.installed else 0.0
             self.progress.begin(f"{start.experiment.id} {start.treatment.label}", length)
             if start.key not in finished:
-                self.results.forget(start.key)
+                self.results.remove_start(start.key)
                 self.start(start)
             self.progress.end()
 
     def start(self, start: Start) -> None:
-        """One start; what cannot be done is written down as skipped, what fails as invalid."""
+        """Runs one start; records an unsupported treatment as skipped and a failure as invalid."""
         kind = f"{start.experiment.id}/{start.treatment.levels}"
         procedure = PROCEDURES[start.experiment.definition.procedure]
         attempts = 1 if procedure.retries_itself else start.settings.timing.retries + 1
@@ -72,7 +72,7 @@ class Runner:
                 recorder.skip(str(error))
                 break
             except HostLostError:
-                raise  # nothing more can be measured; the start is made again when the run is resumed
+                raise  # resuming the run repeats this start
             except LabError as error:
                 recorder.fail(str(error))
             if recorder.valid:
@@ -81,7 +81,7 @@ class Runner:
 
 
 class StartRecorder:
-    """Takes the windows of one start and writes them down when the start is over, with its telemetry."""
+    """Collects the windows of one start and appends them to the results when it ends, with its telemetry."""
 
     def __init__(self, runner: Runner, start: Start, attempt: int) -> None:
         self.runner, self.start, self.attempt = runner, start, attempt
@@ -91,76 +91,76 @@ class StartRecorder:
 
     @property
     def windows(self) -> list[tuple[dict[str, str], Settings]]:
-        """The levels of each window and its settings, in the order of the plan."""
+        """The levels and settings of each window, in planned order."""
         return [(inner.levels, self.start.settings_of(inner)) for inner in self.start.within]
 
     @property
     def valid(self) -> bool:
-        """Does every window count for the metric that decides?"""
-        return all(record.skipped or self._decides(record) for record in self.records)
+        """Whether every window is valid for the primary metric."""
+        return all(record.skipped or self._is_valid_for_primary(record) for record in self.records)
 
     def open(self, harness: Harness) -> None:
-        """The harness is set."""
+        """Called when the harness is running."""
         self.harness = harness
 
     def add(self, window: Window, attempt: int = 0) -> bool:
-        """Judges a window; False if it is worth repeating: it does not count for the metric that decides."""
+        """Validates and records a window; False if it is not valid for the primary metric and worth repeating."""
         if self.harness is None:
-            raise LabError("no harness is open")
+            raise LabError("no harness is running")
         telemetry = self.harness.observed(window.span)
-        judged = self._judged(window, telemetry)
-        reasons = window.invalid + validity.reasons(judged) + self._elsewhere(window.span)
+        checked = self._validity_input(window, telemetry)
+        reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
         record = self._record(attempt + self.attempt)
         record.within, record.metrics = window.within, {**machine_metrics(telemetry, window.span), **window.metrics}
         record.window = [window.span.began, window.span.ended]
-        record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(judged)
+        record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(checked)
         record.notes = [*self.harness.network.notes, *window.notes]
         record.predictions, record.detail = window.predictions, window.detail
         record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
         record.files = self._histograms(window, len(self.records))
         self.records.append(record)
         self.runner.progress.window(record)
-        return self._decides(record)
+        return self._is_valid_for_primary(record)
 
     def close(self) -> None:
-        """Keeps the telemetry of the start, before the harness is left."""
+        """Stores the telemetry of the start; called before the harness closes."""
         if self.harness is not None and self.harness.telemetry_file.exists():
-            self.files["telemetry"] = self.runner.results.keep(
+            self.files["telemetry"] = self.runner.results.store_file(
                 self.harness.telemetry_file, f"telemetry/{self._stem}.jsonl"
             )
 
     def skip(self, why: str, within: dict[str, str] | None = None) -> None:
-        """The treatment, or one window of it, cannot be done here."""
+        """Records that the treatment, or one window of it, is not supported."""
         record = self._record(0)
         record.skipped, record.valid, record.within = why, False, within or {}
         self.records.append(record)
         self.runner.progress.window(record)
 
     def fail(self, why: str) -> None:
-        """The start went wrong half-way: what was measured stands, and one more record says why there is no more."""
+        """Records that the start failed; windows measured before are kept."""
         record = self._record(self.attempt)
         record.valid, record.reasons = False, [why]
         self.records.append(record)
         self.runner.progress.window(record)
 
     def finish(self) -> None:
-        """Writes the windows down; the last one marks the start as done."""
+        """Appends the windows to the results; the last one marks the start as complete."""
         for record in self.records:
             record.files |= self.files
             record.detail["last"] = record is self.records[-1]
             self.runner.results.append(record)
 
-    def _decides(self, record: WindowRecord) -> bool:
+    def _is_valid_for_primary(self, record: WindowRecord) -> bool:
         return record.counts_for(self.start.experiment.definition.analysis.metric)
 
     @property
     def _stem(self) -> str:
         return f"{self.start.experiment.id}-{hashlib.sha256(self.start.key.encode()).hexdigest()[:10]}-{self.attempt}"
 
-    def _judged(self, window: Window, telemetry: Telemetry) -> validity.ValidityInput:
+    def _validity_input(self, window: Window, telemetry: Telemetry) -> validity.ValidityInput:
         seconds = window.span.seconds
         softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
-        steered = softirq if self.start.settings.rig.rps_cpus else 0.0  # outside of any process when RPS moves it
+        steered = softirq if self.start.settings.rig.rps_cpus else 0.0  # RPS runs softirqs outside any process
         return validity.ValidityInput(
             telemetry,
             seconds,
@@ -170,8 +170,8 @@ class StartRecorder:
             window.metrics.get("latency_p50_us"),
         )
 
-    def _elsewhere(self, span: Span) -> list[str]:
-        """Was a machine other than the server's unfit?"""
+    def _other_machines(self, span: Span) -> list[str]:
+        """Why machines other than the server's make the window invalid."""
         observed = self.harness.elsewhere(span) if self.harness else {}
         return [
             f"{name}: {reason}"
@@ -219,7 +219,7 @@ def manifest(
     options: Mapping[str, Any],
     environment: Environment | None = None,
 ) -> dict[str, Any]:
-    """What was run, with what, where: enough to run it again."""
+    """What was run, with which programs, on which machine: enough to repeat it."""
     environment = environment or Environment()
     return {
         "lab": __version__,
@@ -238,7 +238,7 @@ def manifest(
 
 
 def described(experiment: Experiment) -> dict[str, Any]:
-    """All that a report needs to know of an experiment: its document, and the settings and levels of this run."""
+    """An experiment as the manifest stores it: definition, and the settings and levels of this run."""
     return {
         **asdict(experiment.definition),
         "settings": asdict(experiment.settings()),

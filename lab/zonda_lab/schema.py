@@ -1,6 +1,6 @@
-"""TOML tables into dataclasses: unknown keys are refused with a suggestion, wrong types by name and place.
+"""Parses TOML tables into dataclasses; reports unknown keys with a suggestion, and wrong types.
 
-A key is the field's name in kebab-case; its documentation is the field's `doc`, from which the reference is printed.
+A key is the field's name in kebab-case; its documentation is the field's `doc`, which `reference` lists.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from zonda_lab.errors import LabError
 
 T = TypeVar("T")
-NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", list: "a list"}
+NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "a table", list: "a list"}
 
 
 def doc(text: str, default: Any = dataclasses.MISSING, least: float | None = None) -> Any:
-    """A dataclass field with its documentation; mutable defaults are copied for every instance.
+    """A dataclass field with its documentation; mutable defaults are copied.
 
-    A number with a `least` is finite and not below it.
+    With `least`, a number must be finite and at least `least`.
     """
     metadata = {"doc": text, "least": least}
     if isinstance(default, list | dict):
@@ -31,12 +31,12 @@ def doc(text: str, default: Any = dataclasses.MISSING, least: float | None = Non
 
 
 def section(text: str, cls: type) -> Any:
-    """A dataclass field that is a table of its own, all of whose keys have defaults."""
+    """A dataclass field that is a TOML table with defaults for all keys."""
     return dataclasses.field(default_factory=cls, metadata={"doc": text})
 
 
 def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
-    """`table` as a `cls`; `where` (file and table) begins every message."""
+    """Parses `table` as a `cls`; error messages start with `where` (file and table)."""
     fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     for key in table:
@@ -61,14 +61,14 @@ def _check_least(value: Any, least: float | None, where: str) -> None:
 
 
 def suggestion(word: str, known: typing.Iterable[str]) -> str:
-    """Did you mean ...? And otherwise all there is."""
+    """Suggests the closest known word, or lists all of them."""
     known = list(known)
     close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(known)}"
+    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
 
 
 def reference(cls: type, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Every key below `cls` as (key, type, default, documentation)."""
+    """Every key of `cls` and its tables as (key, type, default, documentation)."""
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         key, hint = prefix + field.name.replace("_", "-"), hints[field.name]

@@ -1,4 +1,4 @@
-"""What every server has in common: the abstract configuration that each adapter renders in its own language."""
+"""The server-independent configuration, which each adapter translates into its own format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Tsig:
-    """A transaction key: the secret is base64."""
+    """A TSIG key; the secret is base64."""
 
     name: str
     algorithm: str
@@ -31,7 +31,7 @@ class Tsig:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate that is its own authority, for the host `name`."""
+    """A self-signed certificate for the host `name`."""
 
     certificate: Path
     key: Path
@@ -40,7 +40,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Primary:
-    """Where a secondary gets zones from."""
+    """The primary of a zone."""
 
     endpoint: Endpoint
     tls: Certificate | None = None
@@ -48,7 +48,7 @@ class Primary:
 
 @dataclass(frozen=True)
 class Zone:
-    """A zone by name (absolute, with its final dot): from a file, or from a primary."""
+    """A zone by absolute name, loaded from a file or from a primary."""
 
     name: str
     file: Path | None = None
@@ -57,7 +57,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """One server, completely: an adapter turns this into files and a command line."""
+    """The configuration of one server."""
 
     directory: Path
     endpoint: Endpoint
@@ -75,15 +75,15 @@ class ServerConfig:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Every address that the server listens on."""
+        """All addresses the server listens on."""
         return (self.endpoint.address, *self.more_addresses)
 
     @property
     def primaries(self) -> tuple[Primary, ...]:
-        """The primaries of all zones, each once."""
+        """The distinct primaries of all zones."""
         return tuple(dict.fromkeys(zone.primary for zone in self.zones if zone.primary))
 
     @property
     def authority(self) -> Certificate | None:
-        """Who vouches for the primaries, if transfers in are over TLS."""
+        """The CA certificate of the primaries, if they use TLS."""
         return next((primary.tls for primary in self.primaries if primary.tls), None)

@@ -1,7 +1,7 @@
-"""The tests, each a function from samples to a small result; scipy, scikit-posthocs and statsmodels do the arithmetic.
+"""Statistical tests, computed by scipy, scikit-posthocs and statsmodels.
 
-Samples are one value a start (the unit of replication), blocks are runs through all treatments. Effects are ratios:
-everything here is positive and noise is proportional, so logarithms are compared.
+A sample has one value per start (the unit of replication); a block contains every treatment once. Effects are ratios,
+computed on logarithms, because all metrics are positive and noise is proportional.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,10 @@ from statsmodels.stats.weightstats import ttost_ind, ttost_paired
 ALPHA = 0.05
 POWER = 0.80
 RESAMPLES = 10_000
-FEWEST_RESAMPLED = 8  # of fewer values a bootstrap's 95 % intervals held the truth in 70 (3), 87 (5 or 6) of 100 runs
-ROUNDING = 1e-12  # logarithms that differ by less are equal
+MIN_BOOTSTRAP = (
+    8  # below it, 95 % bootstrap intervals covered the true value in 70 % (n = 3) or 87 % (n = 5, 6) of runs
+)
+ROUNDING = 1e-12  # smaller differences of logarithms count as equal
 SEED = 20_261
 Floats = NDArray[np.float64]
 Groups = Mapping[str, Sequence[float]]
@@ -32,7 +34,7 @@ Groups = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Effect:
-    """Candidate over baseline: the ratio, its 95 % interval, how sure it is, and what could have been seen."""
+    """Candidate over baseline: ratio, 95 % interval, p values and the minimum detectable effect (MDE)."""
 
     ratio: float
     low: float
@@ -42,7 +44,7 @@ class Effect:
     paired: bool
     equivalent: bool
     p_equivalence: float
-    detectable: float
+    mde: float
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,10 @@ class PairwiseTest:
 
 
 def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1) -> Effect:
-    """Values of the same blocks, in the same order: Hodges-Lehmann of the log ratios, interval, signed ranks.
+    """Compares values paired by block: Hodges-Lehmann estimate of the log ratios, interval, Wilcoxon signed-rank test.
 
-    Of `comparisons` that are corrected together, by so few blocks that no signed-rank test could reach 5 % (five or
-    fewer for one comparison), the p value is the paired t test's.
+    With too few blocks for the signed-rank test to reach 5 % after correcting for `comparisons` (five or fewer blocks
+    for one comparison), the p value is that of the paired t test.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
     low, high = interval(ratios)
@@ -83,19 +85,19 @@ def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin:
         True,
         p_equivalence < ALPHA,
         p_equivalence,
-        detectable(ratios),
+        _mde(_standard_deviation(ratios), len(ratios)),
     )
 
 
 def unpaired_effect(
     baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1
 ) -> Effect:
-    """Values of different runs: Hodges-Lehmann shift of the logarithms, interval, Mann-Whitney.
+    """Compares independent samples: Hodges-Lehmann shift of the logarithms, interval, Mann-Whitney test.
 
-    Where so few starts can never reach 5 % in so many comparisons by ranks, the p value is Welch's t test's.
+    With too few starts for the rank test to reach 5 % after correction, the p value is that of Welch's t test.
     """
     a, b = np.log(np.asarray(baseline, float)), np.log(np.asarray(candidate, float))
-    low, high = _bootstrap_shift(a, b) if min(len(a), len(b)) >= FEWEST_RESAMPLED else _welch_shift(a, b)
+    low, high = _bootstrap_shift(a, b) if min(len(a), len(b)) >= MIN_BOOTSTRAP else _welch_shift(a, b)
     p = _unpaired_p(a, b, comparisons)
     bound = math.log1p(margin)
     p_equivalence = (
@@ -103,8 +105,7 @@ def unpaired_effect(
         if _spread(a, b)
         else float(abs(shift(a, b)) >= bound)
     )
-    pooled = math.sqrt((_variance(a) + _variance(b)) / 2 * 2)
-    seen = _detectable(pooled, min(len(a), len(b)))
+    pooled = math.sqrt(_variance(a) + _variance(b))
     return Effect(
         math.exp(shift(a, b)),
         math.exp(low),
@@ -114,12 +115,12 @@ def unpaired_effect(
         False,
         p_equivalence < ALPHA,
         p_equivalence,
-        seen,
+        _mde(pooled, min(len(a), len(b))),
     )
 
 
 def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:
-    """The median of all pairwise means along an axis: as robust as the median, nearly as exact as the mean."""
+    """The Hodges-Lehmann estimate along an axis: the median of all pairwise means."""
     x = np.moveaxis(np.asarray(values, float), axis, -1)
     first, second = np.triu_indices(x.shape[-1])
     return np.median((x[..., first] + x[..., second]) / 2, axis=-1)
@@ -131,7 +132,7 @@ def shift(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[float, float]:
-    """The bias-corrected and accelerated bootstrap interval of a statistic; the range where it cannot be had."""
+    """The BCa bootstrap interval of a statistic; the range of the values where BCa is undefined."""
     if len(values) < 3 or np.ptp(values) == 0:
         return float(np.min(values)), float(np.max(values))
     with warnings.catch_warnings():
@@ -150,9 +151,9 @@ def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[floa
 
 
 def interval(log_ratios: Floats) -> tuple[float, float]:
-    """The interval of paired log ratios: BCa; Student's of few, where a bootstrap is far too narrow."""
+    """The interval of paired log ratios: BCa, or Student's t with few values, where a bootstrap is too narrow."""
     n = len(log_ratios)
-    if n >= FEWEST_RESAMPLED or n < 2 or np.ptp(log_ratios) < ROUNDING:
+    if n >= MIN_BOOTSTRAP or n < 2 or np.ptp(log_ratios) < ROUNDING:
         return bca(log_ratios, hodges_lehmann)
     reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
     return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
@@ -164,18 +165,13 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     return float(np.median(values)), low, high
 
 
-def detectable(log_ratios: Floats) -> float:
-    """The least relative difference that so many blocks find with 80 % power at 5 %, by the noise they had."""
-    return _detectable(float(np.std(log_ratios, ddof=1)) if len(log_ratios) > 1 else math.inf, len(log_ratios))
-
-
 def blocks_needed(sigma: float, difference: float) -> int:
-    """How many blocks find a relative difference with 80 % power, if log ratios scatter by `sigma`."""
-    return next((n for n in range(3, 10_001) if _detectable(sigma, n) <= difference), 10_000)
+    """The number of blocks that detect a relative difference with 80 % power; `sigma` is that of the log ratios."""
+    return next((n for n in range(3, 10_001) if _mde(sigma, n) <= difference), 10_000)
 
 
 def kruskal(groups: Groups) -> Test:
-    """Is any level different? Unblocked."""
+    """Whether any group differs, ignoring blocks."""
     if len({value for values in groups.values() for value in values}) < 2:
         return Test("Kruskal-Wallis", 0.0, 1.0)
     found = stats.kruskal(*groups.values())
@@ -183,7 +179,7 @@ def kruskal(groups: Groups) -> Test:
 
 
 def friedman(groups: Groups) -> Test:
-    """Is any level different? Blocked: the n-th values of all groups belong together; needs three groups."""
+    """Whether any group differs, by block: the n-th values of all groups form a block. Needs three groups."""
     values = list(groups.values())
     if all(np.ptp(block) == 0 for block in zip(*values, strict=True)):
         return Test("Friedman", 0.0, 1.0)
@@ -192,10 +188,10 @@ def friedman(groups: Groups) -> Test:
 
 
 def dunn_to_baseline(groups: Groups, baseline: str) -> list[PairwiseTest]:
-    """Dunn's test of each level against the baseline: k - 1 comparisons, Holm's correction for just these."""
+    """Dunn's test of each level against the baseline, with Holm's correction for these k - 1 comparisons."""
     names = list(groups)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ties that are all there is divide by zero, and then nothing differs
+        warnings.simplefilter("ignore")  # if all values are tied it divides by zero
         table = scikit_posthocs.posthoc_dunn([list(values) for values in groups.values()], p_adjust=None)
     column = table.to_numpy()[names.index(baseline)]
     others = [name for name in names if name != baseline]
@@ -204,21 +200,21 @@ def dunn_to_baseline(groups: Groups, baseline: str) -> list[PairwiseTest]:
 
 
 def dunnett(groups: Groups, baseline: str) -> list[PairwiseTest]:
-    """Dunnett's many-to-one comparison of means of logarithms: the parametric twin of Dunn's."""
+    """Dunnett's test of each level against the baseline, on means of logarithms."""
     others = [name for name in groups if name != baseline]
-    if not scattered(groups):
+    if not has_variance(groups):
         return [PairwiseTest(baseline, name, math.nan) for name in others]
     logs = {name: np.log(values) for name, values in groups.items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # one group without variance is nothing to warn of
+        warnings.simplefilter("ignore", RuntimeWarning)  # a group may have no variance
         found = stats.dunnett(*(logs[name] for name in others), control=logs[baseline], rng=np.random.default_rng(SEED))
     return [PairwiseTest(baseline, name, float(p)) for name, p in zip(others, np.atleast_1d(found.pvalue), strict=True)]
 
 
 def tukey(groups: Groups) -> list[PairwiseTest]:
-    """All pairs, equal variances; intervals are of the ratio b / a."""
+    """Tukey's HSD for all pairs, assuming equal variances; intervals are of the ratio b / a."""
     names = list(groups)
-    if not scattered(groups):
+    if not has_variance(groups):
         return [PairwiseTest(a, b, math.nan) for a, b in itertools.combinations(names, 2)]
     found = stats.tukey_hsd(*(np.log(values) for values in groups.values()))
     interval = found.confidence_interval()
@@ -231,21 +227,21 @@ def tukey(groups: Groups) -> list[PairwiseTest]:
 
 
 def games_howell(groups: Groups) -> list[PairwiseTest]:
-    """All pairs, unequal variances (Games and Howell 1976): Welch's degrees of freedom, the studentised range."""
+    """Games-Howell test for all pairs with unequal variances: Welch's degrees of freedom, studentised range."""
     logs = {name: np.log(np.asarray(values, float)) for name, values in groups.items()}
     return [_games_howell_pair(a, b, logs[a], logs[b], len(logs)) for a, b in itertools.combinations(logs, 2)]
 
 
 def brown_forsythe(groups: Groups) -> Test:
-    """Do variances differ? Levene's test around medians, of logarithms."""
-    if not scattered(groups):
+    """Whether variances differ: Levene's test around the medians of the logarithms."""
+    if not has_variance(groups):
         return Test("Brown-Forsythe", 0.0, 1.0)
     found = stats.levene(*(np.log(values) for values in groups.values()), center="median")
     return Test("Brown-Forsythe", float(found.statistic), float(np.nan_to_num(found.pvalue, nan=1.0)))
 
 
-def scattered(groups: Groups) -> bool:
-    """Is there any variance within the groups? Without it parametric tests have nothing to measure by."""
+def has_variance(groups: Groups) -> bool:
+    """Whether any group varies; parametric tests need it."""
     return any(np.ptp(values) > 1e-9 * np.max(values) for values in groups.values())
 
 
@@ -255,7 +251,7 @@ def variation(values: Sequence[float]) -> float:
 
 
 def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
-    """The candidate's coefficient of variation over the baseline's, with its interval (bootstrap of both)."""
+    """The ratio of the coefficients of variation, candidate over baseline, with a bootstrap interval."""
     draw = np.random.default_rng(SEED)
     bottom, top = (
         np.std(drawn, axis=1, ddof=1) / np.mean(drawn, axis=1)
@@ -267,7 +263,7 @@ def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tu
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction for several comparisons; own, since statsmodels' collects garbage at every call."""
+    """Holm's correction; statsmodels' version runs the garbage collector at every call."""
     p = np.asarray(p_values, float)
     order = np.argsort(p)
     corrected = np.empty(len(p))
@@ -276,7 +272,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def outliers(values: Sequence[float], limit: float = 3.5) -> list[int]:
-    """Indices of values whose modified z score (Iglewicz and Hoaglin) is beyond the limit; of fewer than five none."""
+    """Indices of values whose modified z score (Iglewicz and Hoaglin) exceeds the limit; none below five values."""
     x = np.asarray(values, float)
     deviation = np.abs(x - np.median(x))
     mad = np.median(deviation)
@@ -284,23 +280,21 @@ def outliers(values: Sequence[float], limit: float = 3.5) -> list[int]:
 
 
 def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
-    """The monotone (isotonic) fit of a curve that can only fall: a response rate over the offered rate."""
+    """The decreasing isotonic fit, for a response rate over the offered rate."""
     order = np.argsort(x, kind="stable")
     fitted = np.empty(len(order))
     fitted[order] = optimize.isotonic_regression(np.asarray(y, float)[order], increasing=False).x
     return fitted
 
 
-def false_alarms(
-    firsts: Sequence[Sequence[float]], seconds: Sequence[Sequence[float]], margin: float
-) -> tuple[int, int]:
-    """A/A: of so many comparisons of equal treatments so many looked different; about one in twenty may."""
-    effects = [paired_effect(a, b, margin) for a, b in zip(firsts, seconds, strict=True) if len(a) > 2]
+def significant_aa_pairs(pairs: Iterable[tuple[Sequence[float], Sequence[float]]], margin: float) -> tuple[int, int]:
+    """How many A/A comparisons (two runs of one treatment) are significant, and of how many; 5 % are expected."""
+    effects = [paired_effect(a, b, margin) for a, b in pairs if len(a) > 2]
     return sum(effect.p < ALPHA for effect in effects), len(effects)
 
 
 def warm_up_end(values: Sequence[float]) -> int:
-    """Where a series settles: the change point (least squares) if it lies in the first third, else 0."""
+    """The end of the warm-up: the least-squares change point if it lies in the first third, else 0."""
     x = np.asarray(values, float)
     last = len(x) // 3
     if last < 2 or np.ptp(x) == 0:
@@ -328,7 +322,7 @@ def _unpaired_p(a: Floats, b: Floats, comparisons: int) -> float:
     if len(set(a) | set(b)) == 1:
         return 1.0
     n, m = len(a), len(b)
-    furthest = (n * m / 2 - 0.5) / math.sqrt(n * m * (n + m + 1) / 12)  # all of one side beyond the other, as with ties
+    furthest = (n * m / 2 - 0.5) / math.sqrt(n * m * (n + m + 1) / 12)  # the two samples do not overlap
     if 2 * stats.norm.sf(furthest) * comparisons < ALPHA or not _spread(a, b):
         return float(stats.mannwhitneyu(b, a).pvalue)
     return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
@@ -343,8 +337,8 @@ def _tost_paired(ratios: Floats, margin: float) -> float:
     return float(ttost_paired(ratios, np.zeros_like(ratios), -bound, bound)[0])
 
 
-def _detectable(sigma: float, n: int) -> float:
-    """(t(1 - alpha/2) + t(power)) sigma / sqrt(n), as a ratio minus one."""
+def _mde(sigma: float, n: int) -> float:
+    """Minimum detectable effect: (t(1 - alpha/2) + t(power)) sigma / sqrt(n), as a ratio minus one."""
     if n < 2 or not math.isfinite(sigma):
         return math.inf
     quantiles = stats.t.ppf(1 - ALPHA / 2, n - 1) + stats.t.ppf(POWER, n - 1)
@@ -373,8 +367,12 @@ def _games_howell_pair(name_a: str, name_b: str, a: Floats, b: Floats, groups: i
     freedom = (part_a + part_b) ** 2 / (part_a**2 / (len(a) - 1) + part_b**2 / (len(b) - 1))
     error = math.sqrt((part_a + part_b) / 2)
     p = float(stats.studentized_range.sf(abs(difference) / error, groups, freedom))
-    reach = float(qsturng(1 - ALPHA, groups, max(2.0, freedom))) * error  # scipy integrates for a fifth of a second
+    reach = float(qsturng(1 - ALPHA, groups, max(2.0, freedom))) * error  # scipy needs 0.2 s
     return PairwiseTest(name_a, name_b, p, math.exp(difference - reach), math.exp(difference + reach))
+
+
+def _standard_deviation(values: Floats) -> float:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else math.inf
 
 
 def _variance(values: Floats) -> float:

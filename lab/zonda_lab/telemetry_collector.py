@@ -15,19 +15,19 @@ IDLE = ("chrt", "--idle", "0")
 
 
 class TelemetryCollector:
-    """One machine; its files lie in `folder`."""
+    """The telemetry of one machine; `folder` holds its files."""
 
-    def __init__(self, watch: TelemetryTarget, folder: Path) -> None:
-        self.watch, self.host = watch, watch.host
+    def __init__(self, target: TelemetryTarget, folder: Path) -> None:
+        self.target, self.host = target, target.host
         self.file, self._labels = folder / "telemetry.jsonl", folder / "labels.json"
         self._script = folder / "telemetry.py"
         self._programs: dict[str, Program] = {}
 
     def start(self) -> Program:
-        """Begins to watch; the program that does so is the caller's to end.
+        """Starts the sampler; the caller stops it.
 
-        It runs where and when nobody else wants to (SCHED_IDLE): at ten looks a second it would otherwise take a
-        hundredth of a CPU from a generator that never sleeps, or from the server.
+        It runs with SCHED_IDLE: at ten samples per second it would otherwise take 1 % of a CPU from the server or from
+        a load generator that never sleeps.
         """
         self._labels.parent.mkdir(exist_ok=True)
         shutil.copyfile(telemetry_sampler.__file__, self._script)
@@ -39,27 +39,27 @@ class TelemetryCollector:
             self._script,
             "--labels",
             self._labels,
-            *self.watch.arguments,
+            *self.target.arguments,
         ]
         program = self.host.start("telemetry", argv, self.file)
         self.label("telemetry", program)
         return program
 
-    def sees(self, host: Host) -> bool:
-        """Is that host on this machine?"""
-        return any(host is seen for seen in self.watch.sees)
+    def covers(self, host: Host) -> bool:
+        """Whether that host is on this machine."""
+        return any(host is covered for covered in self.target.hosts)
 
     def label(self, label: str, program: Program) -> None:
-        """Tells telemetry of a program."""
+        """Adds a program to the sampled processes."""
         self._programs[label] = program
         self._labels.write_text(json.dumps({label: program.pid for label, program in self._programs.items()}))
         self.host.place(self._labels)
 
     def own_cpu_s(self) -> float:
-        """CPU time there of the lab itself and all it started but the server, also of what has ended."""
+        """CPU time of the lab and its programs on that machine, including ended ones, without the server."""
         living = [program for label, program in self._programs.items() if label != "server" and program.alive]
         return self.host.lab_cpu_s + sum(program.cpu_s() for program in living)
 
     def telemetry(self) -> Telemetry:
-        """The telemetry so far, by our clock."""
+        """The telemetry so far, on the lab's clock."""
         return Telemetry.load(self.file).shifted(-self.host.clock_offset_s)

@@ -1,7 +1,8 @@
-"""The machine ten times a second on the monotonic clock, as a program of its own, without any dependency.
+"""Samples CPU, pressure, processes and network counters ten times per second; a stand-alone program.
 
-`python telemetry.py --labels FILE [--net NAME=PATH]...` prints a header and then a sample a line, all counters as
-the kernel keeps them (cumulative); `series.py` makes rates of them. FILE maps labels to process ids and may change.
+`python telemetry_sampler.py --labels FILE [--net NAME=PATH]...` prints a JSON header line, then one sample per line
+with the cumulative counters of the kernel; `telemetry_series.py` computes rates. FILE maps labels to process ids and
+may change. Standard library only, because it also runs on remote machines.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COUNTERS = {
 
 
 def main() -> None:
-    """Samples until it is told to end."""
+    """Samples until SIGTERM."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--labels", type=Path, required=True)
     arguments.add_argument("--net", action="append", default=[], metavar="NAME=PATH")
@@ -50,7 +51,7 @@ def main() -> None:
 
 
 def sample(due: float, labels: dict[str, int], nets: dict[str, NetCounters]) -> dict[str, Any]:
-    """Everything at once; `late` tells how far behind the beat it was taken."""
+    """One sample; `late` is its delay after the scheduled time, in nanoseconds."""
     now = time.monotonic_ns()
     return {
         "t": now,
@@ -63,7 +64,7 @@ def sample(due: float, labels: dict[str, int], nets: dict[str, NetCounters]) -> 
 
 
 class NetCounters:
-    """The network counters of one namespace: its files are opened inside and read from anywhere."""
+    """The network counters of one namespace, whose files stay open."""
 
     def __init__(self, path: str = "") -> None:
         with inside(path) if path else contextlib.nullcontext():
@@ -86,7 +87,7 @@ class NetCounters:
         return self.files[name].read().splitlines()
 
     def _paired(self, text: list[str]) -> Iterator[tuple[str, int]]:
-        """`Udp: names` above `Udp: values`."""
+        """Parses pairs of lines: `Udp: NAMES`, `Udp: VALUES`."""
         for names, values in zip(text[::2], text[1::2], strict=False):
             protocol = names.partition(":")[0]
             table = dict(zip(names.split()[1:], values.split()[1:], strict=False))
@@ -95,7 +96,7 @@ class NetCounters:
 
 @contextlib.contextmanager
 def inside(path: str) -> Iterator[None]:
-    """This thread in another network namespace."""
+    """Runs the block in another network namespace."""
     libc, clone_newnet = ctypes.CDLL(None, use_errno=True), 0x40000000
     with Path("/proc/thread-self/ns/net").open() as home, Path(path).open() as there:
         if libc.setns(there.fileno(), clone_newnet):
@@ -107,7 +108,7 @@ def inside(path: str) -> Iterator[None]:
 
 
 def labelled(path: Path) -> dict[str, int]:
-    """Which processes to watch just now."""
+    """The processes to sample, by label."""
     try:
         labels: dict[str, int] = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -116,7 +117,7 @@ def labelled(path: Path) -> dict[str, int]:
 
 
 def process(root: int) -> dict[str, Any]:
-    """CPU time of every thread at and below `root` and the resident memory of all, in kB."""
+    """CPU time per thread, and resident memory in kB, of `root` and its descendants."""
     found: dict[str, int] = {}
     rss, todo = 0, [str(root)]
     while todo:
@@ -132,19 +133,19 @@ def process(root: int) -> dict[str, Any]:
 
 
 def resident_kb(pid: str) -> int:
-    """The second figure of statm, in pages."""
+    """The resident memory of a process."""
     statm = lines(f"/proc/{pid}/statm")
     return int(statm[0].split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024 if statm else 0
 
 
 def pressure(name: str) -> int:
-    """Microseconds in which something waited for that resource; 0 on kernels without PSI."""
+    """The total PSI `some` stall time in microseconds; 0 on kernels without PSI."""
     some = lines(f"/proc/pressure/{name}")
     return int(some[0].rpartition("=")[2]) if some else 0
 
 
 def listed(path: str) -> list[str]:
-    """The names in a folder that may be gone."""
+    """The names in a folder; empty if it does not exist."""
     try:
         return os.listdir(path)  # noqa: PTH208  a hot loop
     except OSError:
@@ -152,7 +153,7 @@ def listed(path: str) -> list[str]:
 
 
 def lines(path: str) -> list[str]:
-    """The lines of a file that may be gone."""
+    """The lines of a file; empty if it does not exist."""
     try:
         with open(path) as file:  # noqa: PTH123  a hot loop
             return file.read().splitlines()

@@ -1,4 +1,4 @@
-"""Telemetry as time series: rates out of cumulative counters, and what saturated first."""
+"""Telemetry as time series: rates from cumulative counters, and which resource saturated first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 Floats = NDArray[np.float64]
-FULL = 0.95  # of a core: a thread or CPU at this share cannot do more
+FULL = 0.95  # share of a core at which a thread or CPU counts as saturated
 
 
 @dataclass(frozen=True)
@@ -29,55 +29,55 @@ class Telemetry:
 
     @classmethod
     def load(cls, path: Path) -> Telemetry:
-        """Reads what `telemetry.py` printed, compressed or not; a last line cut short is left out."""
+        """Reads the sampler's output, compressed or not; ignores an incomplete last line."""
         text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
         whole = text[: text.rfind("\n") + 1].splitlines()
         parsed = [json.loads(line) for line in whole]
         return cls(parsed[0] if parsed else {}, parsed[1:])
 
     def shifted(self, seconds: float) -> Telemetry:
-        """The same on a clock that is ahead by so much."""
+        """The same telemetry with `seconds` added to its times."""
         if not seconds:
             return self
         return Telemetry(self.header, [{**sample, "t": sample["t"] + int(seconds * 1e9)} for sample in self.samples])
 
     def between(self, began_s: float, ended_s: float) -> Telemetry:
-        """The samples of a window, by the monotonic clock."""
+        """The samples in an interval of the monotonic clock."""
         return Telemetry(self.header, [s for s in self.samples if began_s <= s["t"] / 1e9 <= ended_s])
 
     @property
     def times(self) -> Floats:
-        """Seconds of the monotonic clock."""
+        """The sample times in seconds of the monotonic clock."""
         return np.array([sample["t"] / 1e9 for sample in self.samples])
 
     def gauge(self, read: Callable[[dict[str, Any]], float]) -> Floats:
-        """A value as it stood at each sample."""
+        """A value at each sample."""
         return np.array([read(sample) for sample in self.samples], dtype=float)
 
     def rate(self, read: Callable[[dict[str, Any]], float]) -> Floats:
-        """A cumulative counter's growth per second, between neighbouring samples."""
+        """The rate of a cumulative counter between consecutive samples."""
         if len(self.samples) < 2:
             return np.zeros(0)
         return np.diff(self.gauge(read)) / np.diff(self.times)
 
     def grown(self, read: Callable[[dict[str, Any]], float]) -> float:
-        """How much a counter grew in all."""
+        """The total increase of a counter."""
         return float(read(self.samples[-1]) - read(self.samples[0])) if self.samples else 0.0
 
     def cpu_share(self, field: str) -> float:
-        """Share of all CPU time that was of that kind."""
+        """The share of all CPU time spent in that state."""
         if not self.samples:
             return 0.0
         ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
         return float(ticks[CPU_FIELDS.index(field)] / ticks.sum()) if ticks.sum() else 0.0
 
     def busy_cores(self) -> float:
-        """CPUs kept busy by programs, on average; the kernel's work on packets is nobody's."""
+        """The mean number of CPUs used by programs, without interrupts and softirqs."""
         away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal", "irq", "softirq"))
         return (1 - away) * len(self.samples[0]["cpu"]) if len(self.samples) > 1 else 0.0
 
     def used_cores(self, label: str) -> Floats:
-        """CPUs used by one labelled process tree; what a thread used until it ended stays used."""
+        """CPUs used by a labelled process tree, between consecutive samples."""
         grown = [
             sum(max(0, run - threads_of(before, label).get(name, 0)) for name, run in threads_of(after, label).items())
             for before, after in itertools.pairwise(self.samples)
@@ -85,7 +85,7 @@ class Telemetry:
         return np.array(grown, dtype=float) / 1e9 / np.diff(self.times)
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
-        """Share of a core used by each thread of a process tree."""
+        """The share of a core used by each thread of a process tree."""
 
         def run_s(name: str) -> Callable[[dict[str, Any]], float]:
             return lambda sample: threads_of(sample, label).get(name, 0) / 1e9
@@ -95,7 +95,7 @@ class Telemetry:
 
 
 def with_clients(server: Telemetry, clients: Sequence[Telemetry]) -> Telemetry:
-    """The server's telemetry with the network counters of clients on other machines, added up, as its `client`."""
+    """The server's telemetry with the summed network counters of remote clients as `client`."""
     if not clients:
         return server
     times = [[sample["t"] for sample in client.samples] for client in clients]
@@ -110,23 +110,23 @@ def with_clients(server: Telemetry, clients: Sequence[Telemetry]) -> Telemetry:
 
 
 def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:
-    """Nanoseconds that each thread of a process tree has run."""
+    """The run time of each thread of a process tree, in nanoseconds."""
     threads: dict[str, int] = sample["processes"].get(label, {}).get("threads", {})
     return threads
 
 
 def net(end: str, counter: str) -> Callable[[dict[str, Any]], float]:
-    """Reads one network counter of one end."""
+    """A reader for one network counter of the server or the client."""
     return lambda sample: float(sample["net"].get(end, {}).get(counter, 0))
 
 
 def softirq_s(cpu: int, tick: int) -> Callable[[dict[str, Any]], float]:
-    """Reads the seconds that one CPU has spent in softirq."""
+    """A reader for the softirq seconds of one CPU."""
     return lambda sample: sample["cpu"][cpu][CPU_FIELDS.index("softirq")] / tick
 
 
 def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
-    """What reached its limit and when (seconds since the first sample), the first one first."""
+    """Resources that saturated, with the time since the first sample, in order of time."""
     if len(telemetry.samples) < 2:
         return []
     times = telemetry.times[1:] - telemetry.times[0]

@@ -1,7 +1,7 @@
-"""May a window be believed? The rules were fixed before anything was measured; what breaks one is kept, marked.
+"""Validity rules for windows, fixed before measuring. Invalid windows stay in the records, marked.
 
-Queries that leave a millisecond late spoil what is told of latency, but neither rates nor CPU time: such a window is
-kept for all the rest.
+Queries sent a millisecond late invalidate latencies, but neither rates nor CPU time: such a window remains valid for
+all other metrics.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from zonda_lab.load_generator import LoadResult
 from zonda_lab.telemetry_series import Telemetry, net
 
-ACHIEVED = 0.999  # of the schedule must have been sent
-SCHEDULE_ERROR = 0.10  # of the median latency, at the generator's 99th percentile
-SCHEDULE_FLOOR_US = 100.0  # below this no schedule error matters: a timer is not better
-SCHEDULE_OF_WINDOW = 0.02  # of the window: queries so late are no longer those of its rate
-LATE_SENDS = "queries left more than 1 ms after their time"  # words of zonda-load
-STEAL = 0.01  # of all CPU time taken by the hypervisor
-FOREIGN_CORES = 0.10  # used by programs that are not part of the experiment
-IO_PRESSURE = 0.05  # of the time something waited for a disk
-LATE_SAMPLE_S = 0.5  # telemetry this far behind its beat was starved, and so was the generator
-DISTURBANCES = (  # words of the reasons that another program on the machine can bring about
+ACHIEVED = 0.999  # share of the scheduled queries that must be sent
+SCHEDULE_ERROR = 0.10  # maximum 99th percentile schedule error, as a share of the median latency
+SCHEDULE_FLOOR_US = 100.0  # schedule errors below this timer precision are accepted
+SCHEDULE_OF_WINDOW = 0.02  # share of the window; with a larger schedule error the rate is wrong as well
+LATE_SENDS = "queries left more than 1 ms after their time"  # text printed by zonda-load
+STEAL = 0.01  # share of CPU time taken by the hypervisor
+FOREIGN_CORES = 0.10  # CPUs used by programs outside the experiment
+IO_PRESSURE = 0.05  # share of the time with a task waiting for I/O
+LATE_SAMPLE_S = 0.5  # with telemetry this late, the generator was starved as well
+DISTURBANCES = (  # parts of the reasons that other load on the machine can cause
     "the hypervisor took",
     "other programs used",
     "something waited for a disk",
@@ -36,7 +36,7 @@ DISTURBANCES = (  # words of the reasons that another program on the machine can
 
 @dataclass(frozen=True)
 class ValidityInput:
-    """What the rules look at."""
+    """The evidence that the rules check."""
 
     telemetry: Telemetry
     seconds: float
@@ -47,7 +47,7 @@ class ValidityInput:
 
 
 def reasons(window: ValidityInput) -> list[str]:
-    """Why the window is invalid; nothing if it is valid."""
+    """Why the window is invalid; empty if it is valid."""
     found = [] if not window.died else ["the server died"]
     if window.result is not None:
         found += _generator(window, window.result)
@@ -56,14 +56,14 @@ def reasons(window: ValidityInput) -> list[str]:
 
 
 def latency_reasons(window: ValidityInput) -> list[str]:
-    """Why its latencies are invalid, even if the window is not; reasons that make all of it so are not among them."""
+    """Why only the latencies of the window are invalid."""
     if window.result is None or _is_off_its_rate(window.result):
         return []
     return _lateness(window, window.result)
 
 
 def disturbed(found: Sequence[str]) -> bool:
-    """Was it only the machine that was not quiet? Then a window shows that something works, but not how well."""
+    """Whether other load on the machine explains all reasons."""
     return bool(found) and all(any(words in reason for words in DISTURBANCES) for reason in found)
 
 
@@ -93,7 +93,7 @@ def _is_off_its_rate(result: LoadResult) -> bool:
 
 
 def machine_reasons(telemetry: Telemetry, seconds: float, own_cores: float) -> list[str]:
-    """Why a machine was not fit to measure meanwhile: any that takes part, the server's or a player's."""
+    """Why a machine (the server's or a player's) was not fit for measurements during the window."""
     found = []
     if len(telemetry.samples) < 2:
         return ["no telemetry"] if seconds > 0.5 else []

@@ -1,4 +1,4 @@
-"""What one window yields, before it is judged and written down."""
+"""One measurement window and its metrics, before validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zonda_lab.telemetry_series import Telemetry, net
 
 @dataclass
 class Window:
-    """One window as it was measured."""
+    """One window as measured."""
 
     span: Span
     metrics: dict[str, float]
@@ -28,21 +28,21 @@ class Window:
 
 
 class Recorder(Protocol):
-    """Takes the windows of one start."""
+    """Receives the windows of one start."""
 
     @property
     def windows(self) -> list[tuple[dict[str, str], Settings]]:
-        """What is varied within the start: the levels of each window and its settings, in the order of the plan."""
+        """The levels and settings of each planned window."""
 
     def add(self, window: Window, attempt: int = 0) -> bool:
-        """Judges a window and writes it down; False if it does not count for the metric that decides."""
+        """Validates and records a window; False if it is not valid for the primary metric."""
 
     def skip(self, why: str, within: dict[str, str]) -> None:
-        """A window that cannot be done here."""
+        """Records a window that is not supported."""
 
 
 def query_metrics(result: LoadResult, span: Span, offered: float | None) -> dict[str, float]:
-    """The figures of a window of queries."""
+    """The metrics of a window of queries."""
     metrics = {
         "sent_qps": result.sent / result.seconds,
         "answered_qps": result.answered / result.seconds,
@@ -68,7 +68,7 @@ def query_metrics(result: LoadResult, span: Span, offered: float | None) -> dict
 
 
 def machine_metrics(telemetry: Telemetry, span: Span) -> dict[str, float]:
-    """The figures that every window has."""
+    """The metrics that every window has."""
     metrics = {"server_cpu": span.server_cpu_s / span.seconds}
     if len(telemetry.samples) > 1:
         metrics["softirq_share"] = telemetry.cpu_share("softirq")
@@ -81,7 +81,7 @@ def machine_metrics(telemetry: Telemetry, span: Span) -> dict[str, float]:
 def memory_metrics(
     server: Server, records: int, zones: int, connections: int = 0, before_kb: int = 0
 ) -> dict[str, float]:
-    """Memory as it stands, and what one record, zone or connection takes of it."""
+    """The current memory of the server, in total and per record, zone or connection."""
     memory = server.process.memory()
     metrics = {"rss_mb": memory.rss_kb / 1024, "pss_mb": memory.pss_kb / 1024, "peak_mb": memory.peak_kb / 1024}
     if records:

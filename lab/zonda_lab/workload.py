@@ -1,4 +1,4 @@
-"""Query files: what is asked of generated zones, in dnsperf's form, and the right answers line by line."""
+"""Query files in dnsperf's format for generated zones, and files with the expected answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zonda_lab.zonegen import Question, cache_folder, digest, shape_of
 
 @dataclass(frozen=True)
 class Workload:
-    """A query file (`name type` a line) and its expectation (`rcode kind` a line, same order)."""
+    """A query file (`name type` per line) and the expected answers (`rcode kind` per line, same order)."""
 
     queries: Path
     expectation: Path
@@ -24,7 +24,7 @@ class Workload:
 
 
 def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) -> Workload:
-    """Writes the two files, or finds them written; `rcodes` are the shares that a right server answers."""
+    """Writes the two files unless they are cached; `rcodes` has the expected share of each RCODE."""
     folder = folder or cache_folder() / "queries"
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{zones.shape}-{digest(zones, queries)}"
@@ -37,7 +37,7 @@ def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) ->
 
 
 def draw(zones: ZoneSpec, queries: QuerySpec) -> Iterator[Question]:
-    """The questions, in the order in which they are asked."""
+    """Generates the questions in order."""
     shape, random_ = shape_of(zones), random.Random(queries.seed)
     types = queries.types or shape.types
     names, cumulative = list(types), list(itertools.accumulate(types.values()))
@@ -52,7 +52,7 @@ def draw(zones: ZoneSpec, queries: QuerySpec) -> Iterator[Question]:
 
 
 def _rank(total: int, popularity: str, draw: random.Random) -> int:
-    """Zipf with exponent 1 by inversion of its continuous form; scattered, so that popular names are no neighbours."""
+    """A uniform or Zipf (exponent 1) rank, permuted so that popular names are not adjacent."""
     if popularity == "uniform":
         return draw.randrange(total)
     rank = int(total ** draw.random()) - 1

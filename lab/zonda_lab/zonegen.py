@@ -1,7 +1,7 @@
-"""Zones of five shapes from fixed seeds, and the questions that fit them with their right answers.
+"""Generates zones of five shapes from fixed seeds, and questions with their expected answers.
 
-`generate` writes the files (once: the folder is a cache), `shape_of` gives the shape that draws the questions.
-Answers are known by construction, so the generator of load needs no DNS server to say what is right.
+`generate` writes the zone files into a cache; `shape_of` returns the shape that generates questions. Answers are known
+by construction, so checking needs no reference server.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zonda_lab.dnssec_signing import RRset, signed
 from zonda_lab.experiment import ZoneSpec
 from zonda_lab.server_config import Zone
 
-FORMAT = 3  # raised when the same spec makes other bytes, so that cached zones are made anew
+FORMAT = 3  # increase when the same spec gives different files, to invalidate cached zones
 Kind = Literal["answer", "referral", "nodata", "nxdomain"]
 
 
 class Question(NamedTuple):
-    """A question and its right answer."""
+    """A question and its expected answer."""
 
     name: str
     type: str
@@ -46,7 +46,7 @@ class ZoneSet:
 
 
 class Shape(ABC):
-    """A family of zones: its text and its questions."""
+    """A family of zones: zone text and questions."""
 
     types: ClassVar[dict[str, float]] = {"A": 1.0}
 
@@ -54,23 +54,23 @@ class Shape(ABC):
         self.spec = spec
 
     def apex(self, index: int) -> str:
-        """The name of zone number `index`."""
+        """The name of the zone number `index`."""
         return f"zone{index}.test."
 
     @abstractmethod
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """All of zone number `index`, the SOA first."""
+        """All RRsets of a zone, the SOA first."""
 
     @abstractmethod
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:
-        """A question that has an answer or a referral; `rank` in 0..records chooses the name."""
+        """A question with an answer or a referral; `rank` in 0..records selects the name."""
 
     def negative(self, index: int, qtype: str, draw: random.Random) -> Question:
         """A question for a name that does not exist."""
         return Question(under(f"nx{draw.randrange(10**9)}", self.apex(index)), qtype, "NXDOMAIN", "nxdomain")
 
     def head(self, index: int, negative_ttl: int = 300) -> Iterator[RRset]:
-        """SOA, one name server and its address."""
+        """SOA, one NS and its address."""
         apex = self.apex(index)
         server = under("ns1", apex)
         yield RRset(
@@ -81,18 +81,18 @@ class Shape(ABC):
 
 
 class Root(Shape):
-    """Like the root: delegations with two to six name servers below the delegated name, IPv4 and IPv6 glue for each."""
+    """Like the root: delegations with two to six in-bailiwick name servers, each with IPv4 and IPv6 glue."""
 
     def apex(self, index: int) -> str:  # noqa: ARG002
         """The root."""
         return "."
 
     def label(self, rank: int) -> str:
-        """The name of delegation number `rank`; number 0 is net, home of the root servers' names."""
+        """The name of a delegation; number 0 is net, which contains the root server names."""
         return label(self.spec.seed, rank, 2, 9) if rank else "net"
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """The root servers' names are glue below net."""
+        """Root server addresses are glue below net."""
         letters = "abcdefghijklm"
         yield RRset(
             self.apex(index),
@@ -118,27 +118,27 @@ class Root(Shape):
             yield RRset(server, 172800, "AAAA", (f"2001:db8:{rank:x}::{k}",), "glue")
 
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """A name two labels below the root: always a referral."""
+        """A name below a delegation: always a referral."""
         return Question(f"www{draw.randrange(10_000)}.{self.label(rank)}.", qtype, "NOERROR", "referral")
 
 
 class Tld(Shape):
-    """Like .gov as of 2026-08-22: 2.66 name servers a delegation, 12.5 % with DS, few with glue of their own."""
+    """Like .gov on 2026-08-22: 2.66 name servers per delegation, 12.5 % with DS, few with glue."""
 
     SERVERS = ((2, 0.7067), (4, 0.1593), (3, 0.0579), (6, 0.0463), (5, 0.0241), (8, 0.0041), (1, 0.0016))
     OWN_GLUE, OWN_SET, SIGNED = 0.023, 0.25, 0.125  # shares of delegations
     POOL = 0.075  # shared name-server sets per delegation
 
     def apex(self, index: int) -> str:
-        """`tld.`, and `tld1.` and so on for further ones."""
+        """`tld.`, then `tld1.` and so on."""
         return f"tld{index or ''}."
 
     def label(self, rank: int) -> str:
-        """The name of delegation number `rank`."""
+        """The name of a delegation."""
         return label(self.spec.seed, rank, 4, 18)
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """Delegations in the order of their numbers."""
+        """All delegations."""
         yield from self.head(index, 900)
         for rank in range(self.spec.records):
             yield from self._delegation(under(self.label(rank), self.apex(index)), rank)
@@ -165,7 +165,7 @@ class Tld(Shape):
             domain = owner
         elif draw[1] < self.OWN_SET:
             domain = f"{label(self.spec.seed + 1, rank, 5, 14)}.com."
-        else:  # log-uniform rank: the thousandth provider of .gov is as far down as Zipf's law would have it
+        else:  # log-uniform rank, which matches the providers of .gov (Zipf's law)
             domain = f"{label(self.spec.seed + 2, int(pool ** draw[2]), 5, 14)}.net."
         return (f"ns{k}.{domain}" for k in range(1, count + 1))
 
@@ -175,7 +175,7 @@ class Tld(Shape):
 
 
 class Flat(Shape):
-    """One address record a name."""
+    """One A record per name."""
 
     def rrsets(self, index: int) -> Iterator[RRset]:
         """`hostN A`."""
@@ -185,18 +185,18 @@ class Flat(Shape):
             yield RRset(f"host{i}.{apex}", 3600, "A", (f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}",), "own")
 
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """A host's address, or no data for other types."""
+        """A host's A record, or NODATA for other types."""
         return Question(f"host{rank}.{self.apex(index)}", qtype, "NOERROR", "answer" if qtype == "A" else "nodata")
 
 
 class Mixed(Shape):
-    """The mix of the Windows measurements: A 60 %, CNAME 20, SRV 10, MX 4, TXT 3; 3 % NS, which the apex answers."""
+    """The query types of the Windows measurements: A 60 %, CNAME 20, SRV 10, MX 4, TXT 3, and NS 3 at the apex."""
 
     types: ClassVar[dict[str, float]] = {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}
     LABELS = (("A", "host", 62), ("CNAME", "alias", 82), ("SRV", "srv", 92), ("MX", "mail", 96), ("TXT", "text", 100))
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """One RRset a name, the types in turn over every hundred names."""
+        """One RRset per name; types repeat every hundred names."""
         apex = self.apex(index)
         yield from self.head(index)
         for i in range(self.spec.records):
@@ -212,7 +212,7 @@ class Mixed(Shape):
         return texts.get(qtype) or {"MX": f"10 {host}", "TXT": f'"v=spf1 ip4:192.0.2.{i % 256} -all"'}[qtype]
 
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """The nearest name below `rank` that has the type."""
+        """A name near `rank` that has the type."""
         if qtype == "NS":
             return Question(self.apex(index), qtype, "NOERROR", "answer")
         low, below = next(
@@ -226,7 +226,7 @@ class Mixed(Shape):
 
 
 class Tiny(Shape):
-    """The smallest zone: SOA and one name server that is elsewhere."""
+    """The smallest zone: SOA and one out-of-bailiwick NS."""
 
     types: ClassVar[dict[str, float]] = {"SOA": 1.0}
 
@@ -246,17 +246,17 @@ SHAPES: dict[str, type[Shape]] = {"root": Root, "tld": Tld, "flat": Flat, "mixed
 
 
 def shape_of(spec: ZoneSpec) -> Shape:
-    """The shape of `spec`, ready to draw from."""
+    """The shape of `spec`."""
     return SHAPES[spec.shape](spec)
 
 
 def cache_folder() -> Path:
-    """Where generated zones and queries are kept: they can always be made again."""
+    """The cache of generated zones and queries."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zonda-lab"
 
 
 def generate(spec: ZoneSpec, folder: Path | None = None, progress: Callable[[int], None] = lambda _: None) -> ZoneSet:
-    """Writes the zones of `spec` (or finds them written); `progress` hears how many records there are so far."""
+    """Writes the zones of `spec` unless cached; calls `progress` with the number of records so far."""
     target = (folder or cache_folder() / "zones") / f"{spec.shape}-{digest(spec)}"
     if not (target / "zones.json").exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -273,12 +273,12 @@ def generate(spec: ZoneSpec, folder: Path | None = None, progress: Callable[[int
 
 
 def file_name(index: int) -> str:
-    """A thousand zones a folder."""
+    """The file name of a zone; each folder has a thousand zones."""
     return f"{index // 1000:03}/{index}.zone"
 
 
 def zone_text(shape: Shape, index: int) -> Iterator[tuple[int, str]]:
-    """The zone's lines by RRset, each with its number of records."""
+    """The text of each RRset with its number of records."""
     rrsets = shape.rrsets(index)
     if shape.spec.signed == "no":
         rrsets = (rrset for rrset in rrsets if rrset.type != "DS")
@@ -289,18 +289,18 @@ def zone_text(shape: Shape, index: int) -> Iterator[tuple[int, str]]:
 
 
 def under(name: str, apex: str) -> str:
-    """`name` below `apex`, also when that is the root."""
+    """The absolute name of `name` in the zone `apex`."""
     return f"{name}." if apex == "." else f"{name}.{apex}"
 
 
 def digest(*specs: object) -> str:
-    """Names a cache entry by what it was made from."""
+    """The cache key for the given specs."""
     text = json.dumps([FORMAT, *(asdict(spec) for spec in specs)], sort_keys=True)  # type: ignore[call-overload]
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def mix(seed: int, number: int, salt: int = 0) -> int:
-    """64 bits that depend on all three (the finaliser of SplitMix64): a random draw that can be looked up by number."""
+    """A 64-bit hash of the arguments (finaliser of SplitMix64), used as reproducible random draw."""
     z = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + salt * 0xD1342543DE82EF95 + 1) & 0xFFFFFFFFFFFFFFFF
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ z >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
@@ -308,7 +308,7 @@ def mix(seed: int, number: int, salt: int = 0) -> int:
 
 
 def label(seed: int, number: int, shortest: int, longest: int) -> str:
-    """A label of random letters that ends in its number, so that no two are equal and no order is kept."""
+    """A label of random letters that ends with its number, so labels are unique and unordered."""
     noise, tail = mix(seed, number, 5), base36(number)
     letters = []
     for _ in range(max(1, shortest + noise % (longest - shortest + 1) - len(tail))):
@@ -319,7 +319,7 @@ def label(seed: int, number: int, shortest: int, longest: int) -> str:
 
 
 def base36(number: int) -> str:
-    """The number in digits and letters."""
+    """The number in base 36."""
     digits = ""
     while True:
         number, digit = divmod(number, 36)
@@ -329,7 +329,7 @@ def base36(number: int) -> str:
 
 
 def chosen(shares: tuple[tuple[int, float], ...], draw: float) -> int:
-    """The value whose share `draw` (in 0..1) falls into."""
+    """The value selected by `draw` (in 0..1) according to the shares."""
     for value, share in shares:
         draw -= share
         if draw < 0:
@@ -338,7 +338,7 @@ def chosen(shares: tuple[tuple[int, float], ...], draw: float) -> int:
 
 
 def ds_text(noise: int) -> str:
-    """A DS record of algorithm 13 with a SHA-256 digest of nothing in particular."""
+    """DS RDATA of algorithm 13 with an arbitrary SHA-256 digest."""
     return f"{noise & 0xFFFF} 13 2 {hashlib.sha256(noise.to_bytes(8, 'big')).hexdigest().upper()}"
 
 

@@ -1,4 +1,4 @@
-"""Several machines, named in an inventory and reached over SSH by fabric: the network of `host.py` in earnest."""
+"""Measurements on several machines, described in an inventory and reached over SSH (fabric)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine must be set up for before it is used; what is missing is told with the command that mends it."""
+"""Checks of the required setup of a machine; error messages show the command that fixes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zonda_lab.fleet.remote_host import RemoteHost
 
 
 def address(machine: RemoteHost) -> None:
-    """The addresses of the inventory are the machine's."""
+    """Checks that the machine has the addresses in the inventory."""
     for wanted in (machine.spec.address, *machine.spec.more_addresses):
         if not machine.run("ip", "-oneline", "address", "show", "to", wanted).strip():
             raise LabError(
@@ -21,7 +21,7 @@ def address(machine: RemoteHost) -> None:
 
 
 def rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpec) -> None:
-    """What an experiment would set in namespaces of the lab's own must be so already on real machines."""
+    """Checks that the machines already have the settings that an experiment needs."""
     for asked, what in (
         (spec.queues > 1, "receive queues"),
         (bool(spec.rps_cpus), "RPS"),
@@ -36,7 +36,7 @@ def rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpec) -> Non
 
 
 def sources(server: RemoteHost, player: RemoteHost) -> None:
-    """A player may send from its prefix, and the server sends answers there back to it."""
+    """Checks that a player may send from its prefix, and that the server routes that prefix to it."""
     if not player.spec.sources:
         return
     some = str(next(ipaddress.ip_network(player.spec.sources).hosts()))

@@ -1,4 +1,4 @@
-"""What a host's clock shows against ours, from round trips: each one bounds the difference from both sides."""
+"""The clock offset of a host, from round trips that each bound it from both sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zonda_lab.errors import LabError
 
 @dataclass(frozen=True)
 class Exchange:
-    """Our clock when a question left, theirs when it was answered, ours when the answer came; seconds."""
+    """One round trip: our clock at sending, the host's clock at answering, our clock at receiving; seconds."""
 
     sent: float
     there: float
@@ -19,7 +19,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """Theirs minus ours, right to within the uncertainty; seconds."""
+    """The host's clock minus ours, with its uncertainty; seconds."""
 
     offset_s: float
     uncertainty_s: float
@@ -27,7 +27,7 @@ class ClockOffset:
 
 
 def estimate(exchanges: Iterable[Exchange]) -> ClockOffset:
-    """The differences that all round trips allow: their clock was read after `sent` and before `received`."""
+    """The offset consistent with all round trips: the host read its clock between `sent` and `received`."""
     known = list(exchanges)
     low, high = max(e.there - e.received for e in known), min(e.there - e.sent for e in known)
     if low > high:
@@ -36,6 +36,6 @@ def estimate(exchanges: Iterable[Exchange]) -> ClockOffset:
 
 
 def drift_ppm(earlier: ClockOffset, later: ClockOffset, seconds: float) -> tuple[float, float]:
-    """How much faster their clock runs, in millionths, and the uncertainty of that."""
+    """How much faster the host's clock runs, in ppm, and its uncertainty."""
     uncertainty_s = earlier.uncertainty_s + later.uncertainty_s
     return (later.offset_s - earlier.offset_s) / seconds * 1e6, uncertainty_s / seconds * 1e6

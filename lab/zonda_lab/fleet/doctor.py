@@ -1,4 +1,4 @@
-"""Are the machines of an inventory fit to measure? As in DISTEL: clocks compared, and each player's rate by itself."""
+"""Checks whether the machines of an inventory are fit for measurements: clocks, servers, the rate of each player."""
 
 from __future__ import annotations
 
@@ -24,42 +24,41 @@ from zonda_lab.window import Window
 FAR_S = (
     0.005  # probes of readiness go by the connection: a round trip longer than this is longer than what they measure
 )
-REAL_TIME_S = 5.0  # certificates and TSIG need the time of day, though not to the second
-DRIFT_PPM = 500.0  # the most that an NTP client mends: a clock beyond is broken
+REAL_TIME_S = 5.0  # certificates and TSIG need an approximate time of day
+DRIFT_PPM = 500.0  # the most that an NTP client corrects
 WINDOW_S = 2.0
-ARRIVED = 0.999  # of what a player says it sent must have come
+ARRIVED = 0.999  # share of the queries sent that must arrive
 
 
 def examine(path: Path, generator: LoadGenerator) -> list[CheckResult]:
-    """All checks of all machines; a machine that fails does not keep the others from being checked."""
+    """Runs all checks of all machines; a failing one does not stop the others."""
     found: list[CheckResult] = []
 
-    def told(check: Callable[[], Iterator[CheckResult]]) -> bool:
+    def run(check: Callable[[], Iterator[CheckResult]]) -> bool:
         try:
             found.extend(check())
         except LabError as error:
-            what, _, mend = str(error).partition("\n")
-            found.append(CheckResult(BAD, what, mend.strip()))
+            found.append(CheckResult.of_error(BAD, error))
             return False
         return True
 
     with Fleet(read(path)) as fleet:
         inventory = fleet.inventory
-        reached = [told(lambda spec=spec: _machine(fleet, spec)) for spec in inventory.hosts]  # type: ignore[misc]
+        reached = [run(lambda spec=spec: _machine(fleet, spec)) for spec in inventory.hosts]  # type: ignore[misc]
         if not all(reached):
             return found
         clocks = [(fleet.machine(spec).read_clock(), time.monotonic()) for spec in inventory.hosts]
-        told(lambda: _servers(fleet))
-        if told(lambda: _generator(fleet, generator)):
+        run(lambda: _servers(fleet))
+        if run(lambda: _generator(fleet, generator)):
             for spec in inventory.player:
-                told(lambda spec=spec: _player(fleet, spec, generator))  # type: ignore[misc]
+                run(lambda spec=spec: _player(fleet, spec, generator))  # type: ignore[misc]
         for spec, (clock, began) in zip(inventory.hosts, clocks, strict=True):
-            told(lambda: _drift(fleet.machine(spec), clock, began))  # noqa: B023
+            run(lambda: _drift(fleet.machine(spec), clock, began))  # noqa: B023
     return found
 
 
 def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[CheckResult]:
-    """Reached, and with what it needs; its clocks."""
+    """Access, requirements and clocks of a machine."""
     machine = fleet.machine(spec)
     described, clock = machine.describe(), machine.clock
     yield CheckResult(
@@ -72,8 +71,8 @@ def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[CheckResult]:
     near = clock.round_trip_s < FAR_S
     yield CheckResult(
         GOOD if near else BAD,
-        f"{spec.name}: {clock.round_trip_s * 1e3:.2f} ms there and back",
-        "" if near else "times to the first answer are no better than that: run the lab nearer to its machines",
+        f"{spec.name}: {clock.round_trip_s * 1e3:.2f} ms round trip",
+        "" if near else "probe times are not more accurate than that: run the lab closer to its machines",
     )
     if abs(machine.real_offset_s) > REAL_TIME_S:
         yield CheckResult(
@@ -82,30 +81,29 @@ def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[CheckResult]:
     if spec in (fleet.inventory.server, fleet.inventory.primary) and machine.facts["uid"]:
         first_port = int(machine.read_sysctl("net.ipv4.ip_unprivileged_port_start"))
         if first_port > 53:
-            mend = "reach it as root, or there: sysctl -w net.ipv4.ip_unprivileged_port_start=53"
-            yield CheckResult(BAD, f"{spec.name}: only root may listen on port 53", mend)
+            fix = "connect as root, or there: sysctl -w net.ipv4.ip_unprivileged_port_start=53"
+            yield CheckResult(BAD, f"{spec.name}: only root may listen on port 53", fix)
 
 
 def _drift(machine: RemoteHost, first: ClockOffset, began: float) -> Iterator[CheckResult]:
-    """How its clock ran since the rates began to be measured."""
+    """The clock drift of a machine during the rate checks."""
     now, seconds = machine.read_clock(), time.monotonic() - began
     drift, uncertain = drift_ppm(first, now, seconds)
     bad = abs(drift) > DRIFT_PPM + uncertain
-    told = (
+    what = (
         f"{machine.name}: in {seconds:.0f} s its clock ran {drift:+.0f} ± {uncertain:.0f} millionths faster than ours"
     )
-    yield CheckResult(BAD if bad else GOOD, told, "is its clock source sound? run an NTP client" if bad else "")
+    yield CheckResult(BAD if bad else GOOD, what, "is its clock source sound? run an NTP client" if bad else "")
 
 
 def _servers(fleet: Fleet) -> Iterator[CheckResult]:
-    """What is on the server's machine."""
+    """The servers installed on the server's machine."""
     for adapter in ADAPTERS.values():
         try:
             installed = fleet.installed(adapter)
             yield CheckResult(GOOD, f"{fleet.server.name}: {adapter.name} {installed.version}  {installed.program}")
         except LabError as error:
-            what, _, mend = str(error).partition("\n")
-            yield CheckResult(NOTE, what, mend.strip())
+            yield CheckResult.of_error(NOTE, error)
 
 
 def _generator(fleet: Fleet, generator: LoadGenerator) -> Iterator[CheckResult]:
@@ -114,14 +112,14 @@ def _generator(fleet: Fleet, generator: LoadGenerator) -> Iterator[CheckResult]:
 
 
 def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[CheckResult]:
-    """One player alone: does it send what it is told, and does what it sends arrive?"""
+    """One player alone: does it send at the requested rate, and do its queries arrive?"""
     player = fleet.machine(spec)
     checks.sources(fleet.server, player)
     if spec.sources:
         yield CheckResult(GOOD, f"{spec.name}: may send from {spec.sources}")
     sink, arrived, reasons = _measured(fleet, player, generator, "null", TrafficSpec(rate=SINK_RATE, timeout_ms=100))
     for reason in reasons:
-        yield CheckResult(BAD, f"{spec.name}: {reason}", "stop what else runs there")
+        yield CheckResult(BAD, f"{spec.name}: {reason}", "stop other programs there")
     if sink.result is None or not sink.result.scheduled:
         return
     sent, scheduled = sink.result.sent, sink.result.scheduled
@@ -138,14 +136,14 @@ def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[
     if (off := sink.result.schedule_error_p99_us) is not None:
         yield CheckResult(GOOD if off < LATE_US else BAD, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
     echo, _, _ = _measured(fleet, player, generator, "echo", TrafficSpec(loop="closed"))
-    told = f"{spec.name}: a UDP echo gives it {echo.metrics['answered_qps']:,.0f} answers a second"
-    yield CheckResult(GOOD, told, "no server's peak can be higher than the sum of the players'")
+    what = f"{spec.name}: a UDP echo gives it {echo.metrics['answered_qps']:,.0f} answers a second"
+    yield CheckResult(GOOD, what, "no server's peak can be higher than the sum of the players'")
 
 
 def _measured(
     fleet: Fleet, player: RemoteHost, generator: LoadGenerator, name: str, traffic: TrafficSpec
 ) -> tuple[Window, int, list[str]]:
-    """A window by one player: its window, the datagrams that came to the server, what speaks against the player."""
+    """One window by one player: the window, datagrams received by the server, validity reasons of the player."""
     settings = Settings(
         server=ServerSpec(name=name),
         queries=QuerySpec(count=10_000),
@@ -165,7 +163,7 @@ def _measured(
 
 
 def _datagrams(machine: RemoteHost) -> int:
-    """UDP datagrams that came so far, those with nobody to read them and those dropped among them."""
+    """UDP datagrams received so far, including dropped ones and those to closed ports."""
     names, values = (line.split() for line in machine.run("grep", "^Udp:", "/proc/net/snmp").splitlines())
     counted = dict(zip(names[1:], map(int, values[1:]), strict=True))
     return counted["InDatagrams"] + counted["InErrors"] + counted["NoPorts"]

@@ -1,4 +1,4 @@
-"""The inventory: which machines take part, how they are reached, what is where on them."""
+"""The inventory file: machines, how to reach them, and where their programs are."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ UPLOAD = "upload"
 class HostSpec:
     """`[server]`, `[primary]`, `[[player]]`: one machine."""
 
-    ssh: str = doc("how it is reached: [user@]host[:port], or a name of ~/.ssh/config")
-    address: str = doc("its IPv4 address in the network that is measured")
-    name: str = doc("what messages call it; empty: its part and number", "")
-    identity: str = doc("file of the private key; empty: the agent's keys and the usual files", "")
+    ssh: str = doc("SSH destination: [user@]host[:port], or a name in ~/.ssh/config")
+    address: str = doc("its IPv4 address in the measured network")
+    name: str = doc("its name in messages; empty: role and number", "")
+    identity: str = doc("private key file; empty: keys of the SSH agent and default files", "")
     known_hosts: str = doc("file with its host key; empty: ~/.ssh/known_hosts", "")
-    python: str = doc("its Python, 3.10 or newer; nothing but the standard library is used", "python3")
+    python: str = doc("its Python, 3.10 or newer; only the standard library is used", "python3")
     cpus: list[int] | None = doc(
-        "CPUs for what runs there; without: the experiment's at the server, all elsewhere", None
+        "CPUs for programs there; default: those of the experiment on the server, all elsewhere", None
     )
-    sources: str = doc("prefix of further source addresses of a player, routed as the lab tells; empty: none", "")
-    more_addresses: list[str] = doc("further addresses of a primary", [])
-    programs: dict[str, str] = doc("as `[programs]`, for this machine alone", {})
+    sources: str = doc("prefix of additional source addresses of a player; must be routed to it; empty: none", "")
+    more_addresses: list[str] = doc("additional addresses of a primary", [])
+    programs: dict[str, str] = doc("like `[programs]`, for this machine only", {})
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Inventory:
     """A whole inventory file."""
 
     server: HostSpec = doc("the machine of the server under test")
-    player: list[HostSpec] = doc("the machines that make load, each its part")
-    primary: HostSpec | None = doc("the machine of primaries; without: the first player", None)
-    work: str = doc("folder of the lab's own, by the same path on all machines and here", "/var/tmp/zonda-lab")
+    player: list[HostSpec] = doc("the machines that share the load")
+    primary: HostSpec | None = doc("the machine of the primary; default: the first player", None)
+    work: str = doc("folder of the lab, at the same path on all machines and here", "/var/tmp/zonda-lab")
     programs: dict[str, str] = doc(
-        'where a program is: a path there, or "upload" to copy ours into `work`; without: it is looked for on PATH', {}
+        'path of a program, or "upload" to copy the local one into `work`; default: found on PATH', {}
     )
 
     @property
@@ -51,7 +51,7 @@ class Inventory:
 
 
 def read(path: Path) -> Inventory:
-    """The inventory in `path`, every host named, every file given by its whole path."""
+    """Reads an inventory; fills in host names and absolute paths."""
     try:
         found = parse(Inventory, tomllib.loads(path.read_text()), path.name)
     except FileNotFoundError:
@@ -86,9 +86,9 @@ def _named(inventory: Inventory, folder: Path) -> Inventory:
 
 def _check(inventory: Inventory, where: str) -> None:
     if not inventory.player:
-        raise LabError(f"{where}: `player` is empty", "a [[player]] makes the load")
+        raise LabError(f"{where}: `player` is empty", "at least one [[player]] is needed")
     if not Path(inventory.work).is_absolute():
-        raise LabError(f"{where}: work is {inventory.work!r}", "it must be a whole path, beginning with /")
+        raise LabError(f"{where}: work is {inventory.work!r}", "it must be an absolute path")
     names: set[str] = set()
     for spec in inventory.hosts:
         if spec.name in names:
@@ -103,8 +103,8 @@ def _check(inventory: Inventory, where: str) -> None:
             _parsed(ipaddress.IPv4Network, spec.sources, f"{where}: {spec.name}: sources", "as in 10.64.0.0/14")
 
 
-def _parsed(kind: type, text: str, where: str, mend: str) -> None:
+def _parsed(kind: type, text: str, where: str, expected: str) -> None:
     try:
         kind(text)
     except ValueError:
-        raise LabError(f"{where} is {text!r}", f"it must be {mend}") from None
+        raise LabError(f"{where} is {text!r}", f"it must be {expected}") from None

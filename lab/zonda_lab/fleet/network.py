@@ -1,4 +1,4 @@
-"""The machines of an inventory as the network of `host.py`: connected for a whole run, checked anew for each start."""
+"""The machines of an inventory as test environment and network: connected per run, checked per start."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from zonda_lab.fleet import checks
 from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
 from zonda_lab.fleet.remote_host import SCRIPTS, RemoteHost
 from zonda_lab.fleet.ssh import ConnectionLostError
-from zonda_lab.harness import SCRATCH, sweep
+from zonda_lab.harness import SCRATCH, remove_stale_folders
 from zonda_lab.host import TelemetryTarget
 from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
 from zonda_lab.servers.reflector import Echo
 
-ROUGH_S = 0.001  # a clock known no better than this is told in the records
+ROUGH_S = 0.001  # larger clock uncertainties are noted in the records
 
 
 class Fleet(Environment):
-    """All machines; leaving it ends everything on them and removes the lab's files of this session."""
+    """All machines; leaving the context stops all programs and removes the session's files."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory, self.work = inventory, Path(inventory.work)
@@ -46,7 +46,7 @@ class Fleet(Environment):
         return self
 
     def connect(self) -> None:
-        """Connects all machines now, and not when each is needed."""
+        """Connects all machines now instead of when needed."""
         for spec in self.inventory.hosts:
             self.machine(spec)
         for player in self.players:
@@ -56,11 +56,11 @@ class Fleet(Environment):
         self._open.close()
 
     def _settle(self) -> None:
-        """Files that other machines need are made in the work folder, so that their paths are the same everywhere."""
+        """Creates the session folder in the work folder, whose path is the same on all machines."""
         self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.work.stat().st_uid != os.geteuid():
             raise LabError(f"{self.work} is not ours", "name another folder by `work` in the inventory")
-        sweep(self.work)
+        remove_stale_folders(self.work)
         self.session = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=self.work))
         self._open.callback(shutil.rmtree, self.session, ignore_errors=True)
         for script in SCRIPTS:
@@ -69,7 +69,7 @@ class Fleet(Environment):
         self._open.callback(self._close)
 
     def machine(self, spec: HostSpec) -> RemoteHost:
-        """The machine, connected anew if the connection was lost."""
+        """The machine; reconnects if the connection was lost."""
         known = self._machines.get(spec.name)
         if known is None or not known.alive:
             known = self._machines[spec.name] = self._connected(spec)
@@ -79,7 +79,7 @@ class Fleet(Environment):
         return known
 
     def _connected(self, spec: HostSpec) -> RemoteHost:
-        """The machine; a connection that is lost before it is of use is made once more."""
+        """Connects to a machine; retries once if the connection is lost during setup."""
         pinned = spec is self.inventory.server
         with contextlib.suppress(ConnectionLostError):
             return RemoteHost(spec, self.work, self.session, pinned)
@@ -105,7 +105,7 @@ class Fleet(Environment):
         return FleetNetwork(self, settings)
 
     def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> InstalledServer:
-        """A server as it is on the server's machine; raises if it is not there."""
+        """The server installed on the server's machine; raises if it is missing."""
         wanted = str(path) if path else self.inventory.server.programs.get(adapter.name, "")
         ours = adapter.find() if wanted == UPLOAD or isinstance(adapter, Echo) else None
         program = self._locate(self.server, adapter.name, ours, wanted)
@@ -120,7 +120,7 @@ class Fleet(Environment):
         return self.server.run("sha256sum", installed.program).split()[0]
 
     def equip(self, generator: LoadGenerator) -> None:
-        """Finds the generator on every player: it must be of the version that is here."""
+        """Finds the load generator on every player; its version must equal the local one."""
         self._programs[str(generator.program)] = (generator.name, generator.program)
         for player in self.players:
             self._find_on(player, str(generator.program), generator.name, generator.program, needed=True)
@@ -132,13 +132,13 @@ class Fleet(Environment):
                 )
 
     def describe(self) -> dict[str, Any]:
-        """For the manifest: the machine of the server; each machine with what is known of its clock."""
+        """For the manifest: all machines with their clock offsets."""
         machines = {spec.name: self.machine(spec) for spec in self.inventory.hosts}
         known = {name: {**found.describe(), "clock": vars(found.read_clock())} for name, found in machines.items()}
         return {"machine": known[self.inventory.server.name], "machines": known}
 
     def _find_on(self, machine: RemoteHost, path: str, name: str, ours: Path | None, needed: bool = False) -> None:
-        """Lets a machine know where its program is that the lab knows by `path`: as told, there too, or on PATH."""
+        """Finds a program on a machine: where the inventory says, at the same path as here, or on PATH."""
         wanted = machine.spec.programs.get(name, "")
         upload = ours if wanted == UPLOAD or (ours and name in ("echo", "null")) else None
         for candidate in [wanted] if wanted not in ("", UPLOAD) else [path, ""]:
@@ -150,7 +150,7 @@ class Fleet(Environment):
                     raise
 
     def _locate(self, machine: RemoteHost, name: str, ours: Path | None, wanted: str) -> str:
-        """Where a program is on a machine, after ours was copied there if asked for."""
+        """The path of a program on a machine, after uploading `ours` if given."""
         if ours is not None:
             return str(self._uploaded(machine, ours))
         try:
@@ -176,7 +176,7 @@ class Fleet(Environment):
 
 
 class FleetNetwork:
-    """The machines as one start uses them: nothing about them is changed, what it needs must be so already."""
+    """The machines during one start; their settings are checked, never changed."""
 
     def __init__(self, fleet: Fleet, settings: Settings, players: Sequence[RemoteHost] = ()) -> None:
         self._fleet, self._settings, self._players, self.notes = fleet, settings, players, list[str]()
@@ -203,7 +203,7 @@ class FleetNetwork:
         for machine in {id(machine): machine for machine in (self.server, *self.players, self.primary)}.values():
             machine.clear()
         if kind is not None and issubclass(kind, LabError):
-            self._fleet.connect()  # if a machine was lost, that is what went wrong
+            self._fleet.connect()  # reports a lost machine as the cause
 
     @property
     def telemetry_targets(self) -> Sequence[TelemetryTarget]:
@@ -221,13 +221,13 @@ class FleetNetwork:
 
 
 def _command_of(name: str) -> str:
-    """The command that a server or generator is found by."""
+    """The command name of a server or load generator."""
     return ADAPTERS[name].program if name in ADAPTERS else name
 
 
 @contextlib.contextmanager
 def _files_in(session: Path, cache: Path) -> Iterator[None]:
-    """What the lab makes meanwhile lies in these folders."""
+    """Redirects temporary and cached files of the lab to these folders."""
     before, tempfile.tempdir = tempfile.tempdir, str(session)
     cache_before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(cache)

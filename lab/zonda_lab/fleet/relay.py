@@ -1,7 +1,7 @@
-"""Carries datagrams between the lab and the network of a host, over the connection. Standard library only.
+"""Relays datagrams between the lab and the network of a host, over SSH. Standard library only.
 
-`python3 relay.py FOLDER`: each frame on standard input, an address, a port, a length and so many octets, is sent there;
-what comes back is printed the same way. A frame to port 0 is answered with the clocks, monotonic and real, in
+`python3 relay.py FOLDER`: each frame on standard input (address, port, length, payload) is sent as a datagram;
+received datagrams are printed in the same format. A frame to port 0 is answered with the clocks, monotonic and real, in
 nanoseconds. When the connection ends, FOLDER, which holds the lab's files of this session, is removed, unless the lab
 has come back meanwhile by another connection.
 """
@@ -21,11 +21,11 @@ from pathlib import Path
 HEAD = struct.Struct("!4sHH")
 CLOCKS = struct.Struct("!qq")
 LARGEST = 65535
-SETTLE_S = 1.0  # until the guards have killed what still writes into the folder
+SETTLE_S = 1.0  # time for the guards to kill programs that still write into the folder
 
 
 def main() -> None:
-    """Works until the connection ends."""
+    """Relays until the connection ends."""
     network = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     writing = threading.Lock()
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def clean_up(folder: Path, owner: Path) -> None:
-    """Removes the folder if it is still ours."""
+    """Removes the folder unless another relay has taken it over."""
     time.sleep(SETTLE_S)
     with contextlib.suppress(OSError):
         if owner.read_text() == str(os.getpid()):

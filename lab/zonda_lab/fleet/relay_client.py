@@ -1,4 +1,4 @@
-"""The lab's end of `relay.py`: datagrams as a client on a host sends and gets them, and its clocks."""
+"""The lab's side of `relay.py`: sends and receives datagrams through a host, and reads its clocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOCK_S = 5.0  # longest wait for a clock
 
 
 class RelayClient:
-    """Sockets of ours that stand for sockets of the host's."""
+    """Local sockets that are relayed to UDP on the host."""
 
     def __init__(self, name: str, channel: Any) -> None:
         self._name, self._channel = name, channel
@@ -28,7 +28,7 @@ class RelayClient:
         threading.Thread(target=self._receive, name=f"{name} relay", daemon=True).start()
 
     def open(self, endpoint: Endpoint) -> socket.socket:
-        """A socket whose datagrams go to `endpoint`; answers come to the one that was opened last."""
+        """A socket whose datagrams go to `endpoint`; the last one opened receives the answers."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._here[endpoint.address, endpoint.port] = theirs
         threading.Thread(target=self._send, args=(endpoint, theirs), name=f"{self._name} out", daemon=True).start()
@@ -51,7 +51,7 @@ class RelayClient:
         return estimate(exchanges), real_s
 
     def _send(self, endpoint: Endpoint, theirs: socket.socket) -> None:
-        """Frames what is sent, until the socket is closed."""
+        """Sends frames until the socket is closed."""
         with theirs, contextlib.suppress(OSError):
             while payload := theirs.recv(LARGEST):
                 with self._sending:
@@ -59,7 +59,7 @@ class RelayClient:
                     self._channel.sendall(HEAD.pack(address, endpoint.port, len(payload)) + payload)
 
     def _receive(self) -> None:
-        """Hands out what comes, until the connection ends."""
+        """Distributes received frames until the connection ends."""
         with contextlib.suppress(OSError), self._channel.makefile("rb") as frames:
             while len(head := frames.read(HEAD.size)) == HEAD.size:
                 address, port, length = HEAD.unpack(head)

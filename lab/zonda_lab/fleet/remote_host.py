@@ -1,4 +1,4 @@
-"""One real machine as a `Host`: programs under a guard, files that are copied where they differ, sockets by relay."""
+"""A remote machine as a `Host`: programs run under a guard, files are copied if they differ, sockets are relayed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zonda_lab.host import Stream
 from zonda_lab.process import GUARD, OWN_TREE
 from zonda_lab.server_config import Endpoint
 
-SCRIPTS = (guard, relay, procfs, machine_info)  # what runs there; standard library only
+SCRIPTS = (guard, relay, procfs, machine_info)  # run there; standard library only
 TOOLS = ("setpriv", "unshare", "prlimit", "taskset", "ip", "tar", "sha256sum", "xargs", "dd")
 OLDEST = (3, 10)
 FACTS = f"""
@@ -39,7 +39,7 @@ BATCH = 1000  # files compared at once: what is printed of them stays below an S
 
 
 class RemoteHost:
-    """A host that is connected; `folder` is the lab's for this session, by the same path here and there."""
+    """A connected host; `folder` is the session folder, at the same path here and there."""
 
     def __init__(self, spec: HostSpec, work: Path, folder: Path, pinned: bool) -> None:
         self.spec, self.name, self.python = spec, spec.name, spec.python
@@ -55,7 +55,7 @@ class RemoteHost:
             raise
 
     def _settle(self) -> None:
-        """Finds out what is there and makes itself at home in the work folder, and nowhere else."""
+        """Checks the requirements and sets up the session in the work folder."""
         self.facts = self._examined()
         self.python = self.facts["python"]  # itself, not a wrapper that takes its time
         script = 'mkdir -p -m 700 "$1" && test -O "$1" || { echo "$1 is not ours" >&2; exit 1; }'
@@ -82,7 +82,7 @@ class RemoteHost:
 
     @property
     def alive(self) -> bool:
-        """Is it still connected?"""
+        """Whether it is connected."""
         return self._connection.alive
 
     @property
@@ -104,7 +104,7 @@ class RemoteHost:
         self._connection.close()
 
     def read_clock(self) -> ClockOffset:
-        """Compares the clocks anew."""
+        """Measures the clock offset again."""
         self.clock, self.real_offset_s = self._relay.clock()
         return self.clock
 
@@ -125,7 +125,7 @@ class RemoteHost:
         return printed
 
     def printed(self, argv: Sequence[str | Path]) -> str:
-        """All that a short command prints, whatever its status."""
+        """All output of a short command, whatever its status."""
         _, printed, errors = self._connection.run(self._known(argv))
         return printed + errors
 
@@ -153,11 +153,11 @@ class RemoteHost:
         return stream
 
     def place(self, *paths: Path) -> None:
-        """Copies what is not there yet, or not the same, below the work folder."""
+        """Copies files and folders in the work folder that are missing or differ there."""
         states = {path: _state(path) for given in paths for path in (given, *sorted(given.rglob("*")))}
         for path in states:
             if not path.is_relative_to(self._work):
-                raise LabError(f"{path} is outside of {self._work}", "nothing else is written on other machines")
+                raise LabError(f"{path} is outside of {self._work}", "the lab writes nowhere else on remote machines")
         new = [path for path, state in states.items() if self._placed.get(path) != state]
         folders, files = [path for path in new if path.is_dir()], [path for path in new if path.is_file()]
         wanted = folders + self._differing(files)
@@ -169,7 +169,7 @@ class RemoteHost:
         self._placed.update({path: states[path] for path in new})
 
     def clear(self) -> None:
-        """Removes what was placed for one start; the next one brings its own."""
+        """Removes the files of one start."""
         with contextlib.suppress(LabError):  # nobody is there any more, and the relay has removed it
             self.run("find", self._folder, "-mindepth", "1", "-type", "d", "-prune", "-exec", "rm", "-rf", "{}", "+")
         self._placed = {
@@ -193,7 +193,7 @@ class RemoteHost:
         self.lab_cpu_s += cpu_s
 
     def _pin(self, cpus: Sequence[int]) -> list[str]:
-        """The inventory's CPUs stand for those that an experiment asks for."""
+        """The CPUs in the inventory replace those of the experiment."""
         chosen = self.spec.cpus if self.spec.cpus is not None else cpus if self._pinned else ()
         if not cpus or not chosen:
             return []
@@ -206,11 +206,11 @@ class RemoteHost:
             return []
         limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", "--"]
         if self._connection.run([*limit, "true"])[0]:
-            raise UnsupportedError(f"{self.name}: {descriptors} descriptors are not to be had", "raise `ulimit -Hn`")
+            raise UnsupportedError(f"{self.name}: {descriptors} descriptors are not available", "raise `ulimit -Hn`")
         return limit
 
     def _differing(self, files: Sequence[Path]) -> list[Path]:
-        """Those that are not there, or not the same."""
+        """The files that are missing or differ there."""
         differing, rest = list[Path](), iter(files)
         while batch := list(islice(rest, BATCH)):
             sums = "".join(f"{_digest(path)}  {path}\n" for path in batch).encode()

@@ -1,4 +1,4 @@
-"""A program on a host of a fleet, under `guard.py`, at the end of a channel of its own."""
+"""A program on a remote host, run by `guard.py` over its own SSH channel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from zonda_lab.errors import LabError
 from zonda_lab.process import Program
 from zonda_lab.procfs import Memory
 
-BEAT_S = 5.0  # between signs to the guard that we are still here
-HEADER_S = 30.0  # until the guard must have told what it started
+BEAT_S = 5.0  # interval of heartbeats to the guard
+HEADER_S = 30.0  # timeout for the first line of the guard
 KILL_S = 10.0
 LOST = 255
 
 
 class Supervisor(Protocol):
-    """What a program needs of its host."""
+    """The interface of the host that a program needs."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Supervisor(Protocol):
 
 
 class RemoteProgram(Program):
-    """Follows the channel of a guard until it ends; `ended` hears the CPU time of what has run."""
+    """Follows the channel of a guard until it ends; then calls `ended` with the CPU time used."""
 
     def __init__(
         self, name: str, host: Supervisor, channel: Any, log: Path, ended: Callable[[float], None] = lambda _: None
@@ -51,15 +51,15 @@ class RemoteProgram(Program):
         log.touch()
         self._host, self._channel, self._ended = host, channel, ended
         self._status: int | None = None
-        self._told = b""  # what the guard says on standard error
-        self._telling = threading.Lock()
+        self._guard_output = b""  # standard error of the guard
+        self._guard_lock = threading.Lock()
         channel.settimeout(BEAT_S)
         self._thread = threading.Thread(target=self._follow, name=f"{host.name} {name}", daemon=True)
         self._thread.start()
 
     @property
     def status(self) -> int | None:
-        """Its exit status; LOST if the connection went first."""
+        """Its exit status; LOST if the connection was lost."""
         return self._status
 
     @property
@@ -68,7 +68,7 @@ class RemoteProgram(Program):
         return int(self._started()["pid"])
 
     def wait(self, patience_s: float) -> bool:
-        """Waits for its end and the last of its output."""
+        """Waits for its end and all of its output."""
         self._thread.join(None if patience_s == math.inf else patience_s)
         return not self._thread.is_alive()
 
@@ -86,7 +86,7 @@ class RemoteProgram(Program):
             self._host.kill(self.pid, number)
 
     def stop(self, patience_s: float = 1.0) -> None:
-        """Asks it to end, then has the guard kill it."""
+        """Sends SIGTERM, then lets the guard kill it."""
         with contextlib.suppress(LabError):  # it has not begun, or nobody is there any more
             self.signal(signal.SIGTERM)
             self.wait(patience_s)
@@ -96,27 +96,29 @@ class RemoteProgram(Program):
         self._channel.close()
 
     def _started(self) -> dict[str, Any]:
-        """The guard's first line, when it has come."""
-        with self._telling:
+        """The first line of the guard."""
+        with self._guard_lock:
             deadline = time.monotonic() + HEADER_S
-            while b"\n" not in self._told and time.monotonic() < deadline:
+            while b"\n" not in self._guard_output and time.monotonic() < deadline:
                 try:
                     piece = self._channel.recv_stderr(4096)
                 except TimeoutError:
                     continue
                 if not piece:
                     break
-                self._told += piece
+                self._guard_output += piece
             try:
-                header: dict[str, Any] = json.loads(self._told.split(b"\n")[0])
+                header: dict[str, Any] = json.loads(self._guard_output.split(b"\n")[0])
             except ValueError:
-                said = self._told.decode(errors="replace").strip().rpartition("\n")[2]
-                raise LabError(f"{self._host.name}: {self.name} could not be started", said or "no answer") from None
+                said = self._guard_output.decode(errors="replace").strip().rpartition("\n")[2]
+                raise LabError(
+                    f"{self._host.name}: {self.name} could not be started", detail=said or "no answer"
+                ) from None
         self.began = header["began_ns"] / 1e9 - self._host.clock_offset_s
         return header
 
     def _follow(self) -> None:
-        """Writes down what it prints and gives signs of life, until the channel ends."""
+        """Logs its output and sends heartbeats until the channel ends."""
         beat = time.monotonic()
         with self.log.open("ab", buffering=0) as log:
             while True:
@@ -134,9 +136,9 @@ class RemoteProgram(Program):
         status: int = self._channel.recv_exit_status()  # -1: it never came
         if status < 0:
             log.write(f"zonda-lab: {self._host.name}: the connection was lost while {self.name} ran\n".encode())
-        with self._telling, contextlib.suppress(OSError):
+        with self._guard_lock, contextlib.suppress(OSError):
             while piece := self._channel.recv_stderr(4096):
-                self._told += piece
+                self._guard_output += piece
         with contextlib.suppress(ValueError, KeyError):
-            self._ended(json.loads(self._told.splitlines()[-1] if self._told else "{}")["cpu_s"])
+            self._ended(json.loads(self._guard_output.splitlines()[-1] if self._guard_output else "{}")["cpu_s"])
         self._status = status if status >= 0 else LOST

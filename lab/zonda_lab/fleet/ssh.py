@@ -1,4 +1,4 @@
-"""One SSH connection to a host: opened with its key checked, commands and their input. The only user of fabric."""
+"""One SSH connection to a host: host key check, commands and their input. The only user of fabric."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ try:
 except ImportError:
     raise LabError("an inventory needs fabric", "pip install 'zonda-lab[hosts]'") from None
 
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what goes wrong is told once, by us
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # errors are reported by this module
 CONNECT_S = 10.0
-LOST_S = 15.0  # without a sign of the host for so long, the connection is lost
-ALIVE_S = 5  # between signs
-SILENT_S = 300.0  # a short command that neither takes nor says anything for so long has no end
+LOST_S = 15.0  # without a response for this time, the connection counts as lost
+ALIVE_S = 5  # interval of keepalives
+SILENT_S = 300.0  # timeout of a short command without input or output
 BUFFER = 1 << 16
-REACH = "is it up, is sshd running, may we connect? `ssh {ssh}` tells more"
+REACH = "is it up, is sshd running, may we connect? `ssh {ssh}` shows details"
 
 
 class _OnlyKnown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
-    """No host is believed whose key is not known already."""
+    """Rejects hosts whose key is not known."""
 
     def missing_host_key(self, _client: object, hostname: str, key: Any) -> None:
         raise HostLostError(
@@ -41,11 +41,11 @@ class _OnlyKnown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
 
 
 class ConnectionLostError(LabError):
-    """A connection that was open has ended; the host may still be there."""
+    """An open connection was lost; the host may still be reachable."""
 
 
 class SshConnection:
-    """An open connection; all errors of the library come out as one message that names the host."""
+    """An open connection; errors of the library become one message with the host name."""
 
     def __init__(self, spec: HostSpec) -> None:
         self.spec = spec
@@ -64,39 +64,39 @@ class SshConnection:
 
     @property
     def alive(self) -> bool:
-        """Is it still open?"""
+        """Whether it is open."""
         return bool(self._fabric.is_connected and self._fabric.transport.is_active())
 
     def close(self) -> None:
-        """Ends all that runs over it."""
+        """Closes the connection and everything running over it."""
         self._fabric.close()
 
     def run(self, argv: Sequence[str | Path]) -> tuple[int, str, str]:
-        """A short command to its end: its status, output and error output."""
+        """Runs a short command; returns status, standard output and standard error."""
         return self.feed(argv, lambda _: None)
 
     def start(self, argv: Sequence[str | Path]) -> Any:
-        """A command that goes on: its channel."""
-        with self._told(), self._answered():
+        """Starts a command; returns its channel."""
+        with self._loss_reported(), self._loss_timeout():
             channel = self._fabric.create_session()
             channel.exec_command(_shell(argv))
         return channel
 
     def feed(self, argv: Sequence[str | Path], fill: Callable[[Any], None]) -> tuple[int, str, str]:
-        """A short command whose input `fill` writes: its status and both outputs, each less than an SSH window."""
-        with self._told():
+        """Like `run`, with input written by `fill`; each output must fit in an SSH window."""
+        with self._loss_reported():
             channel = self.start(argv)
             channel.settimeout(SILENT_S)
             with channel.makefile_stdin("wb", BUFFER) as stream:
                 fill(stream)
             with channel.makefile("rb") as output, channel.makefile_stderr("rb") as errors:
                 printed, complained = output.read(), errors.read()
-            with self._answered():
+            with self._loss_timeout():
                 status = channel.recv_exit_status()
             return status, printed.decode(errors="replace"), complained.decode(errors="replace")
 
     def tcp(self, address: str, port: int, timeout_s: float) -> Any:
-        """A TCP connection made by the host (what `ssh -W` does); raises OSError if there is none."""
+        """A TCP connection opened by the host (like `ssh -W`); raises OSError on failure."""
         try:
             channel = self._fabric.transport.open_channel("direct-tcpip", (address, port), ("", 0), timeout=timeout_s)
         except paramiko.ChannelException as error:
@@ -109,19 +109,19 @@ class SshConnection:
         return channel
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _loss_reported(self) -> Iterator[None]:
         try:
             yield
         except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
             if isinstance(error, AttributeError) and self.alive:
                 raise
-            self.close()  # what is half done over it would be found by the next command
+            self.close()  # so that the next command does not read leftovers
             lost = f"{self.spec.name}: the connection to {self.spec.ssh} is lost: {_cause(error)}"
-            raise ConnectionLostError(lost, self._mend) from None
+            raise ConnectionLostError(lost, self._help) from None
 
     @contextlib.contextmanager
-    def _answered(self) -> Iterator[None]:
-        """An sshd that lives and says nothing is lost too: the library would wait an hour for it, or for ever."""
+    def _loss_timeout(self) -> Iterator[None]:
+        """Closes the connection if sshd does not respond; the library would wait an hour or forever."""
         watch = threading.Timer(LOST_S, self.close)
         watch.daemon = True
         watch.start()
@@ -143,14 +143,14 @@ class SshConnection:
                 f"{name}: {where} refuses {used}",
                 "add the public key to ~/.ssh/authorized_keys there, or name another by `identity`",
             )
-        return HostLostError(f"{name}: {where} cannot be reached: {_cause(error)}", self._mend)
+        return HostLostError(f"{name}: {where} cannot be reached: {_cause(error)}", self._help)
 
     @property
-    def _mend(self) -> str:
+    def _help(self) -> str:
         return REACH.format(ssh=self.spec.ssh)
 
     def _stay_alive(self) -> None:
-        """A host that is switched off is noticed: the kernel gives up when its signs are not acknowledged."""
+        """Sets keepalives and TCP_USER_TIMEOUT, to notice a host that is switched off."""
         self._fabric.transport.set_keepalive(ALIVE_S)
         link = self._fabric.transport.sock
         if isinstance(link, socket.socket):  # otherwise a proxy's
@@ -159,7 +159,7 @@ class SshConnection:
 
 
 def _shell(argv: Sequence[str | Path]) -> str:
-    """For whatever shell the user has there; system programs are found without being root."""
+    """The shell command for `argv`, with the system folders on PATH."""
     script = f'PATH="$PATH:{SYSTEM}" exec "$@"'
     return shlex.join(["sh", "-c", script, "sh", *map(str, argv)])
 

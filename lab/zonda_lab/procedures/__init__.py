@@ -1,4 +1,4 @@
-"""How a start is measured: one procedure a kind of experiment."""
+"""Measurement procedures, chosen by name in the experiment file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zonda_lab.window import Recorder
 
 @dataclass(frozen=True)
 class Procedure:
-    """A way to measure a start; `retries_itself` if it repeats invalid windows within the start."""
+    """A way to measure a start; `retries_itself` if it repeats invalid windows itself."""
 
     run: Callable[[Harness, Recorder], None]
     what: str
@@ -25,18 +25,20 @@ class Procedure:
 
 
 PROCEDURES: dict[str, Procedure] = {
-    "queries": Procedure(queries, "windows of load on one server, one for each level within the start", True),
-    "peak": Procedure(peak, "the highest rates with 100, 99.99, 99.9 and 99 % answered, by noisy bisection", True),
-    "startup": Procedure(startup, "time to the first answer and to all zones"),
-    "memory": Procedure(memory, "memory at rest, under load and during a reload"),
-    "secondary": Procedure(secondary, "a secondary without data transfers every zone from its primary"),
-    "pull": Procedure(pull, "a null secondary reads every zone from the server"),
-    "idle": Procedure(idle, "idle connections are opened and held: memory, rate, latency of a probe meanwhile"),
-    "descriptors": Procedure(
-        descriptors, "more connections than the server has descriptors: is UDP served, does TCP come back?"
+    "queries": Procedure(queries, "windows of query load, one per level varied within the start", True),
+    "peak": Procedure(
+        peak, "the highest rates with 100, 99.99, 99.9 and 99 % answered, by bisection with repeated trials", True
     ),
-    "propagation": Procedure(propagation, "a zone changes at the primary: time until the secondary answers with it"),
-    "updating": Procedure(updating, "queries while the zone changes by dynamic updates"),
+    "startup": Procedure(startup, "time to the first answer and to answers for all zones"),
+    "memory": Procedure(memory, "memory when idle, under load and during a reload"),
+    "secondary": Procedure(secondary, "an empty secondary transfers every zone from its primary"),
+    "pull": Procedure(pull, "a client transfers every zone from the server and discards it"),
+    "idle": Procedure(idle, "idle connections: memory, accept rate, latency of UDP probes meanwhile"),
+    "descriptors": Procedure(
+        descriptors, "more connections than file descriptors: UDP service meanwhile, recovery of TCP"
+    ),
+    "propagation": Procedure(propagation, "a zone changes on the primary: time until the secondary serves it"),
+    "updating": Procedure(updating, "query load during dynamic updates"),
 }
 
 __all__ = ["PROCEDURES", "Procedure"]

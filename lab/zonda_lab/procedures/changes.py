@@ -1,4 +1,4 @@
-"""Zones that change while they are served."""
+"""Procedures: zone changes and dynamic updates while queries are answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zonda_lab.window import Recorder, Window
 
 
 def propagation(harness: Harness, recorder: Recorder) -> None:
-    """A zone file changes at the primary, which reloads: the time until the secondary serves the new serial."""
+    """Changes a zone file and reloads the primary: time until the secondary serves the new serial."""
     harness.require(harness.installed(harness.settings.server.name), Feature.SECONDARY)
     zones = harness.changeable_zones()
     primary = harness.start_primary(zones, notify=(harness.endpoint,))
@@ -41,7 +41,7 @@ def propagation(harness: Harness, recorder: Recorder) -> None:
 
 
 def updating(harness: Harness, recorder: Recorder) -> None:
-    """The windows of `queries` while updates stream in; the same windows without them are the level of rate 0."""
+    """Windows of queries during dynamic updates; rate 0 is the control without updates."""
     server = harness.start_server(harness.changeable_zones(), updates=True)
     harness.require(server.installed, Feature.UPDATE)
     harness.wait_ready(server)
@@ -57,10 +57,10 @@ def updating(harness: Harness, recorder: Recorder) -> None:
 
 
 def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, serial: int) -> float:
-    """Milliseconds from the reload until `serial` is answered."""
+    """Milliseconds from the reload until the server answers with `serial`."""
     if zone.file is None:
         raise LabError(f"{zone.name} has no file to change")
-    time.sleep(random.Random(serial).uniform(0.0, 1.0))  # no beat with timers of a whole second
+    time.sleep(random.Random(serial).uniform(0.0, 1.0))  # avoids aliasing with one-second timers
     set_serial(zone.file, serial)
     began = time.monotonic()
     harness.reload(primary)
@@ -69,12 +69,14 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
             asking, [zone.name], harness.settings.timing.finish_s, lambda reply: probe.serial(reply) == serial
         )
     if arrivals.missing:
-        raise LabError(f"{server.installed.label} never served serial {serial} of {zone.name}", server.process.tail())
+        raise LabError(
+            f"{server.installed.label} never served serial {serial} of {zone.name}", detail=server.process.tail()
+        )
     return (arrivals.seen[zone.name] - began) * 1000
 
 
 def _updated_window(harness: Harness, server: Server, settings: Settings) -> Window:
-    """Queries and updates at once: the update stream begins first and ends last."""
+    """One window of queries; the updates start before and end after it."""
     job = UpdateJob(
         server.config.endpoint,
         server.config.zones[0].name,

@@ -1,4 +1,4 @@
-"""Many TCP connections at once: at rest, and more of them than there are descriptors."""
+"""Procedures: idle TCP connections, and more connections than file descriptors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECOVERY_S = 30.0
 
 
 def idle(harness: Harness, recorder: Recorder) -> None:
-    """Opens connections, reads memory while all are held, and sees how long the server keeps them."""
+    """Opens idle connections, reads memory while all are open, and measures how long the server keeps them."""
     server = harness.start_server()
     harness.wait_ready(server)
     before, kernel_before = server.process.memory().pss_kb, _kernel_bytes(harness)
@@ -42,7 +42,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
 
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
-    """Connections beyond the server's descriptors: UDP must be served meanwhile, TCP again afterwards."""
+    """Opens more connections than the server has descriptors: share of UDP answered, recovery time of TCP."""
     server = harness.start_server()
     harness.wait_ready(server)
     with harness.span(server) as span:
@@ -91,7 +91,7 @@ def _opened(result: LoadResult) -> dict[str, float]:
 
 
 def _kernel_bytes(harness: Harness) -> float:
-    """Memory of all TCP sockets at both ends by sockstat: what they queue; the sockets themselves are in slabs."""
+    """TCP buffer memory of both sides from sockstat; socket structures are not included."""
     samples = harness.latest().samples
     return sum(net(end, "TCP.mem")(samples[-1]) for end in ("server", "client")) * PAGE if samples else 0.0
 
@@ -102,7 +102,7 @@ def _ports(harness: Harness) -> int:
 
 
 def _tcp_recovery_s(client: Host, endpoint: Endpoint, zone: str) -> float:
-    """Seconds until a new connection is answered."""
+    """Seconds until a query over a new TCP connection is answered."""
     began = time.monotonic()
     while time.monotonic() - began < RECOVERY_S:
         if _asked_over_tcp(client, endpoint, probe.query(random.randrange(65536), zone)):

@@ -1,4 +1,4 @@
-"""The highest rate that a server answers in full, or nearly so: bisection where every trial is noisy."""
+"""Procedure: the peak rate for each required share of answers, by bisection over noisy trials."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zonda_lab.validity import ACHIEVED
 from zonda_lab.window import Recorder, Window
 
 GOALS = {"peak_99_qps": 0.99, "peak_999_qps": 0.999, "peak_9999_qps": 0.9999, "peak_100_qps": 1.0}
-CONFIRM, TRIALS = 2, 3  # a rate counts if two of three trials reach the goal: one dip is noise, two are the server
-HEADROOM = 1.5  # the search begins at so many times the closed loop's capacity
-STEP = 1.25  # and goes down by this factor until a rate passes
+CONFIRM, TRIALS = 2, 3  # a rate passes if two of three trials do: one dip may be noise
+HEADROOM = 1.5  # the search starts at this multiple of the closed-loop capacity
+STEP = 1.25  # and decreases by this factor until a rate passes
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Shares of the scheduled queries: a query that was never sent is not answered either."""
+    """The shares of the scheduled queries that were answered and sent."""
 
     answered: float
     sent: float = 1.0
@@ -27,14 +27,14 @@ class Trial:
 
 @dataclass
 class Search:
-    """Trials so far, by rate."""
+    """A peak search and its trials so far, by rate."""
 
     attempt: Callable[[float], Trial]
     tolerance: float = 0.03
     trials: dict[float, list[Trial]] = field(default_factory=dict)
 
     def passes(self, rate: float, goal: float) -> bool:
-        """Do `CONFIRM` of at most `TRIALS` trials at `rate` reach the goal? Earlier trials count."""
+        """Whether `CONFIRM` of at most `TRIALS` trials at `rate` reach the goal; reuses earlier trials."""
         trials = self.trials.setdefault(rate, [])
         while True:
             good = sum(trial.answered >= goal for trial in trials)
@@ -45,7 +45,7 @@ class Search:
             trials.append(self.attempt(rate))
 
     def peak(self, goal: float, top: float) -> float:
-        """The highest passing rate up to `top`, to within the tolerance; 0 if even a hundredth of `top` fails."""
+        """The highest passing rate up to `top`, within the tolerance; 0 if 1 % of `top` fails."""
         low = high = top
         while not self.passes(low, goal):
             low, high = round(low / STEP), low
@@ -58,17 +58,17 @@ class Search:
 
     @property
     def first_loss(self) -> float:
-        """The lowest rate at which any trial lost a query: the farther below the peak, the noisier."""
+        """The lowest rate with a lost query; far below the peak it indicates noise."""
         return min((rate for rate, trials in self.trials.items() if any(t.answered < 1 for t in trials)), default=0.0)
 
     def generator_failed_above(self, peak: float) -> bool:
-        """Was it the generator that could not do more? Then the peak is only a lower bound."""
+        """Whether the generator limited the search; the peak is then a lower bound."""
         above = sorted(rate for rate in self.trials if rate > peak)
         return not above or any(trial.sent < ACHIEVED for trial in self.trials[above[0]])
 
 
 def peak(harness: Harness, recorder: Recorder) -> None:
-    """Each goal in turn, the easiest first: its peak is the next one's upper end."""
+    """Searches the goals from lowest to highest; each peak bounds the next search from above."""
     server = harness.start_server()
     harness.wait_ready(server)
     warm_up(harness, server)
@@ -85,14 +85,14 @@ def peak(harness: Harness, recorder: Recorder) -> None:
         window.died = not server.process.alive
         window.detail["points"] = sorted((rate, t.answered) for rate, trials in search.trials.items() for t in trials)
         if search.generator_failed_above(found["peak_99_qps"]):
-            window.notes.append("the generator could not send more: peaks are lower bounds")
+            window.notes.append("the load generator could not send more: peak rates are lower bounds")
         recorder.add(window)
 
 
 def _attempt(
     harness: Harness, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
 ) -> Callable[[float], Trial]:
-    """One window at a rate, repeated if it does not count."""
+    """A function that measures a window at a rate and repeats it if it is invalid."""
 
     def attempt(rate: float) -> Trial:
         for number in range(settings.timing.retries + 1):

@@ -1,4 +1,4 @@
-"""Windows of load on one running server."""
+"""Procedure: windows of query load on one running server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zonda_lab.window import Recorder, Window, memory_metrics, query_metrics
 
 
 def queries(harness: Harness, recorder: Recorder) -> None:
-    """One window for each level within the start, in the order of the plan, after a warm-up."""
+    """Measures one window per level within the start, after a warm-up."""
     server = harness.start_server()
     harness.wait_ready(server)
     warm_up(harness, server)
@@ -21,7 +21,7 @@ def queries(harness: Harness, recorder: Recorder) -> None:
 
 
 def _repeated(harness: Harness, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder) -> None:
-    """A window, again if it does not count."""
+    """Measures a window, and repeats it if it is invalid."""
     for attempt in range(settings.timing.retries + 1):
         window = measure_window(harness, server, settings)
         window.within = levels
@@ -30,14 +30,14 @@ def _repeated(harness: Harness, server: Server, settings: Settings, levels: dict
 
 
 def warm_up(harness: Harness, server: Server) -> None:
-    """Load that is in no figure: caches fill, lazy work is done."""
+    """Sends load that is not measured."""
     timing = harness.settings.timing
     if timing.warm_up_s:
         harness.load(harness.job(harness.settings, server, seconds=timing.warm_up_s))
 
 
 def measure_window(harness: Harness, server: Server, settings: Settings, rate: float | None = None) -> Window:
-    """One window of queries; `rate` overrides that of the settings."""
+    """Measures one window of queries; `rate` overrides the settings."""
     job = harness.job(settings, server, rate=rate)
     with harness.span(server) as span:
         result = harness.load(job)

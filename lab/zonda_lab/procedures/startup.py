@@ -1,4 +1,4 @@
-"""What a server needs before it serves: time and memory."""
+"""Procedures: start-up time and memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from zonda_lab.telemetry_series import Telemetry
 from zonda_lab.window import Recorder, Window, memory_metrics
 
 NEW_SERIAL = 1_000_000_002
-SETTLE_S = 0.3  # after the last answer: what is freed lazily is freed by then
+SETTLE_S = 0.3  # after the last answer, for memory that is freed late
 
 
 def startup(harness: Harness, recorder: Recorder) -> None:
-    """From the start of the program to its first answer and until every zone has been answered."""
+    """Time from the start of the program to its first answer and to answers for all zones."""
     recorder.add(_started(harness)[1])
 
 
 def memory(harness: Harness, recorder: Recorder) -> None:
-    """At rest after loading, after a warm-up of queries, and at its highest while all zones are read again."""
+    """Memory after loading, after queries, and the maximum while all zones are reloaded."""
     zones = harness.changeable_zones() if harness.settings.change.changes else None
     server, window = _started(harness, zones)
     window.within = {"state": "loaded"}
@@ -61,7 +61,7 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
         span, metrics | memory_metrics(server, harness.zones.records, len(names)), died=not server.process.alive
     )
     if arrivals.missing:
-        window.invalid.append(f"{len(arrivals.missing)} zones were never answered, {arrivals.missing[0]} among them")
+        window.invalid.append(f"{len(arrivals.missing)} zones never answered, for example {arrivals.missing[0]}")
     return server, window
 
 
@@ -79,7 +79,7 @@ def _wait_for_serial(harness: Harness, server: Server) -> None:
         )
     if arrivals.missing:
         raise LabError(
-            f"{server.installed.label} does not serve the changed {name} after a reload", server.process.tail()
+            f"{server.installed.label} does not serve the changed {name} after a reload", detail=server.process.tail()
         )
 
 

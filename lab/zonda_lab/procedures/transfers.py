@@ -1,4 +1,4 @@
-"""Zone transfers: a cold secondary under test, and a null secondary that tests a primary."""
+"""Procedures: transfers into an empty secondary, and transfers out of a primary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zonda_lab.window import Recorder, Window, memory_metrics
 
 
 def secondary(harness: Harness, recorder: Recorder) -> None:
-    """From the start of a secondary that has nothing until it answers for every zone; found out by asking."""
+    """Time from the start of an empty secondary until it answers for every zone, measured with probes."""
     spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
     harness.require(
         installed,
@@ -28,7 +28,7 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
     span.began = server.process.began
     seen = sorted(at - server.process.began for at in arrivals.seen.values())
     if not seen:
-        raise LabError(f"{installed.label} never answered for any of {len(names)} zones", server.process.tail())
+        raise LabError(f"{installed.label} never answered for any of {len(names)} zones", detail=server.process.tail())
     censored = bool(arrivals.missing) and harness.settings.timing.censored
     took = span.ended - span.began if censored else seen[-1]
     metrics = {
@@ -44,16 +44,16 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
     )
     window.detail["arrivals"] = thinned(seen)
     window.predictions = _port_prediction(harness, len(names))
-    late = f"{len(arrivals.missing)} of {len(names)} zones had not arrived after {took:.0f} s"
+    late = f"{len(arrivals.missing)} of {len(names)} zones missing after {took:.0f} s"
     if censored:
-        window.notes.append(f"{late}: that time is a lower bound")
+        window.notes.append(f"{late}: the transfer time is censored, a lower bound")
     elif arrivals.missing:
         window.invalid.append(late)
     recorder.add(window)
 
 
 def pull(harness: Harness, recorder: Recorder) -> None:
-    """AXFR of every zone, read as fast as one core can and thrown away."""
+    """AXFR of every zone; the client discards the content."""
     spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
     over_tls = harness.settings.traffic.transport == "tls"
     harness.require(
@@ -76,13 +76,13 @@ def pull(harness: Harness, recorder: Recorder) -> None:
     window.invalid += result.invalid
     if result.more["failed"] or result.more["records"] < harness.zones.records:
         window.invalid.append(
-            f"{result.more['records']} of {harness.zones.records} records came, {result.more['failed']} zones failed"
+            f"got {result.more['records']} of {harness.zones.records} records; {result.more['failed']} zones failed"
         )
     recorder.add(window)
 
 
 def thinned(values: list[float], most: int = 500) -> list[list[float]]:
-    """A cumulative curve of at most so many points: [[seconds, how many by then], ...]."""
+    """A cumulative curve of at most `most` points: [[seconds, count], ...]."""
     step = max(1, len(values) // most)
     return [[round(at, 4), i] for i, at in enumerate(values, 1) if i % step == 0 or i == len(values)]
 
@@ -100,7 +100,7 @@ def _pulled(harness: Harness, server: Server, span: Span, more: dict[str, float]
 
 
 def _port_prediction(harness: Harness, connections: int) -> dict[str, float]:
-    """The bound for one connection a zone, from the port range and TIME_WAIT of the secondary's end."""
+    """The bound for one connection per zone, from the port range and TIME_WAIT of the secondary."""
     low, high = map(int, harness.network.server.read_sysctl("net.ipv4.ip_local_port_range").split())
     buckets = int(harness.network.server.read_sysctl("net.ipv4.tcp_max_tw_buckets"))
     bound = port_bound((low, high), destinations=harness.settings.primary.addresses, time_wait_buckets=buckets)

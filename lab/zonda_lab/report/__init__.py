@@ -1,4 +1,4 @@
-"""A report from the records alone: one page of HTML that needs nothing else, the same in Markdown, the plots as SVG."""
+"""Reports built from the records alone: one self-contained HTML page, the same as Markdown, and plots as SVG."""
 
 from zonda_lab.report.build import write
 

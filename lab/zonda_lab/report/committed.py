@@ -1,4 +1,4 @@
-"""Small results that stay in the repository: a folder each experiment, which can be reported anew, and their index."""
+"""Results small enough to commit: one folder per experiment, and an index."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from typing import Any
 from zonda_lab.errors import LabError
 from zonda_lab.report import markdown
 from zonda_lab.report.build import chapters, document
-from zonda_lab.report.conclusion import outcome
+from zonda_lab.report.conclusion import claim_outcome
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
-from zonda_lab.report.result_tables import here
+from zonda_lab.report.result_tables import measured_here
 from zonda_lab.results import Results, WindowRecord
 
-DIGITS, POINTS = 6, 100  # of a metric; of a curve of arrivals
+DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
 INDEX = """# Committed results
 
-One folder an experiment, as `zonda-lab keep` made it from a run: the records of all windows but the trials of a
-search, the manifest of the machine, and `report.md` with the deciding plot. Telemetry and histograms are left out.
+One folder per experiment, written by `zonda-lab keep`: the window records (without the trials of a peak search), the
+manifest, and `report.md` with the main plot. Telemetry and histograms are not stored.
 
 ```sh
-zonda-lab report lab/records/e01-response-rate     # the whole page with all plots, from the records alone
-make lab-records                                   # measure E1 to E20 anew on a quiet machine, and write all of this
+zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
+make lab-records                                   # measure E1 to E20 again on an idle machine and replace this folder
 ```
 
-The second is `zonda-lab run --quick --set timing.blocks=5 --out RESULTS E1-E20` and `zonda-lab keep RESULTS
-lab/records`. A run that was broken off goes on with `--resume RESULTS`, which the target does by itself. Experiments
-without a valid window are not kept, and are named.
+`make lab-records` runs `zonda-lab run --quick --set timing.blocks=5 --out RESULTS E1-E20` and `zonda-lab keep RESULTS
+lab/records`; it resumes an interrupted run. Experiments without a valid window are not stored; the command lists them.
 """
-HEAD = "| experiment | published | here | what it shows |\n| --- | --- | --- | --- |\n"
+HEAD = "| experiment | published | measured here | result |\n| --- | --- | --- | --- |\n"
 
 
 def keep(results: Results, target: Path, disturbed: bool = False) -> tuple[list[Path], list[str]]:
-    """Writes a folder for each experiment below `target` and the index; returns the folders and what was not kept."""
+    """Writes a folder per experiment and the index; returns the folders and the experiments without a valid window."""
     manifest, kept, left = results.manifest(), list[Path](), list[str]()
     for id_, described in manifest["experiments"].items():
         records = [record for record in results.records() if record.experiment == id_]
@@ -56,7 +55,7 @@ def keep(results: Results, target: Path, disturbed: bool = False) -> tuple[list[
 
 
 def index(target: Path, disturbed: bool = False) -> str:
-    """The table of all folders below `target`."""
+    """The index of all folders in `target`."""
     rows = [_row(folder, disturbed) for folder in sorted(target.glob("e[0-9][0-9]-*")) if folder.is_dir()]
     return f"{INDEX}\n{HEAD}{''.join(rows)}"
 
@@ -66,24 +65,25 @@ def _row(folder: Path, disturbed: bool) -> str:
         chapter = chapters(Results(folder), disturbed)[0]
     except (IndexError, KeyError, json.JSONDecodeError):
         raise LabError(
-            f"{folder} holds no results of one experiment", "remove it, or keep the experiment again"
+            f"{folder} holds no results of one experiment", "remove it, or run `zonda-lab keep` again"
         ) from None
     published = [f"{row.what}: {row.figure}" for row in chapter.published] or ["–"]
-    measured = [here(row, chapter.records) for row in chapter.published if row.metric]
+    measured = [measured_here(row, chapter.records) for row in chapter.published if row.metric]
     measured += [
-        f"{done.claim.says}{f' ({done.server})' if done.server else ''}: {outcome(done)}" for done in chapter.claims
+        f"{done.claim.says}{f' ({done.server})' if done.server else ''}: {claim_outcome(done)}"
+        for done in chapter.claims
     ]
     cells = [
         f"[{chapter.id} {chapter.described['title']}]({folder.name}/report.md)",
         "<br>".join(published),
         "<br>".join(measured) or "see the report",
-        chapter.brief,
+        chapter.summary_text,
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def _write_report(results: Results, disturbed: bool) -> None:
-    """`report.md` with the first plot only: the page with all of them is one command away."""
+    """`report.md` with the first plot only."""
     built = document(results, disturbed)
     first = next((part for part in built.parts if isinstance(part, Figure)), None)
     (results.folder / "figures").mkdir()
@@ -91,22 +91,22 @@ def _write_report(results: Results, disturbed: bool) -> None:
         (results.folder / "figures" / f"{first.name}.svg").write_text(first.svg)
     parts: list[Part] = [part for part in built.parts if not isinstance(part, Figure) or part is first]
     title = next(part.text for part in parts if isinstance(part, Heading) and part.level == 2)
-    note = Text(f"`zonda-lab report lab/records/{results.folder.name}` makes the page with all plots.", "All plots.")
+    note = Text(f"`zonda-lab report lab/records/{results.folder.name}` builds the page with all plots.", "All plots.")
     (results.folder / "report.md").write_text(markdown.render(Document(title, [note, *parts])))
 
 
 def _small(record: WindowRecord) -> dict[str, Any]:
-    """Without the files beside it, and no more digits than mean anything."""
+    """The record with rounded metrics and without references to telemetry and histogram files."""
     table = dataclasses.asdict(record)
     table["files"] = {}
     table["metrics"] = {name: float(f"{value:.{DIGITS}g}") for name, value in record.metrics.items()}
     if points := record.detail.get("arrivals"):
-        step = -(-(len(points) - 1) // POINTS) or 1  # so that what is kept can be kept again
+        step = -(-(len(points) - 1) // POINTS) or 1  # so that storing it twice does not thin it twice
         table["detail"]["arrivals"] = [*points[:-1:step], points[-1]]
     table["reasons"] = [re.sub(r"\n.*", "", reason, flags=re.DOTALL) for reason in record.reasons]
     return table
 
 
 def _options(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are the same on every machine: no paths."""
+    """The options without paths."""
     return {name: value for name, value in manifest["options"].items() if name in ("quick", "set", "seed")}

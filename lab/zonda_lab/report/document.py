@@ -1,4 +1,4 @@
-"""What a report is made of; the same parts are written as HTML and as Markdown."""
+"""The parts of a report, rendered as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Heading:
-    """A title; level 1 begins an experiment."""
+    """A title; level 2 starts an experiment."""
 
     level: int
     text: str
@@ -16,7 +16,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; `strong` begins it."""
+    """A paragraph; it starts with `strong` in bold."""
 
     text: str
     strong: str = ""
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head; columns of figures are set right; a row's `mood` (good, bad, dim) colours it."""
+    """A table; numeric columns are right-aligned; `moods` (good, bad, dim) are the CSS classes of the rows."""
 
     head: list[str]
     rows: list[list[str]]
@@ -33,7 +33,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: its SVG and what it shows."""
+    """A plot as SVG, with its caption."""
 
     name: str
     svg: str
@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Folded:
-    """Parts that the reader opens if they want to."""
+    """Parts that are collapsed until the reader opens them."""
 
     title: str
     parts: list[Part]

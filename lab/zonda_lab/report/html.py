@@ -1,4 +1,4 @@
-"""A document as one HTML page without any other file: style and plots are inside, there is no script."""
+"""Renders a document as one self-contained HTML page, without scripts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def part_html(part: Part) -> str:
 
 
 def table_html(table: Table) -> str:
-    """A table in a box that scrolls sideways on small screens."""
+    """A table that scrolls sideways on small screens."""
     figures = [all(is_figure(row[i]) for row in table.rows) for i in range(len(table.head))]
     head = "".join(
         f"<th{' class=n' if figure else ''}>{escape(cell)}</th>"
@@ -64,10 +64,10 @@ def table_html(table: Table) -> str:
 
 
 def is_figure(cell: str) -> bool:
-    """Does the cell hold a number (or nothing)? Words of a claim may begin with one."""
+    """Whether the cell is a number or empty; text may also start with a digit."""
     return not cell or ((cell[0].isdigit() or cell[0] in "<−-±∞–") and not re.search(r"[^\W\d_]{4}", cell))
 
 
 def escape(text: str) -> str:
-    """Text inside HTML; what stands in backticks is code."""
+    """Text inside HTML; backticks become code elements."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))

@@ -1,4 +1,4 @@
-"""A document as Markdown; plots are files beside it."""
+"""Renders a document as Markdown; plots are separate files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as text."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart."""
+    """Three significant digits, thousands separated."""
     if value == 0 or not math.isfinite(value):
         return "∞" if math.isinf(value) else "0"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -18,15 +18,15 @@ def ratio(value: float, low: float, high: float) -> str:
 
 
 def interval(value: float | None, low: float, high: float) -> str:
-    """A value with its interval; nothing if there is none."""
+    """A value with its interval; empty without a value."""
     return "" if value is None else f"{number(value)} ({number(low)} – {number(high)})"
 
 
-def least(difference: float) -> str:
-    """The least relative difference that would have been seen; beyond a tenfold one the figure says nothing."""
-    return f"{difference:.1%}" if difference < 10 else "a tenfold one"
+def minimum_effect(difference: float) -> str:
+    """A minimum detectable effect in percent; not exact above 1000 %."""
+    return f"{difference:.1%}" if difference < 10 else "more than 1000%"
 
 
 def p_value(p: float) -> str:
-    """Three digits; a dash where there is none."""
+    """Three digits; a dash for NaN."""
     return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,4 +1,4 @@
-"""What all plots have in common: where their windows come from, colours, axes, and the drawing as SVG."""
+"""Common to all plots: their data, colours, axes and SVG output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ mpl.rcParams.update(
 
 @dataclass(frozen=True)
 class PlotData:
-    """What a plot is made from: the windows of one experiment and where their files are."""
+    """The windows of one experiment and the folder of their files."""
 
     id: str
     records: Sequence[WindowRecord]
@@ -46,19 +46,19 @@ class PlotData:
 
 
 def thousands(value: float, _: float) -> str:
-    """A tick of an axis: thousands apart, no more digits than it has."""
+    """An axis tick with thousands separated."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def svg(canvas: Canvas) -> str:
-    """The drawing as an SVG element with ids that are its own, so that several stand in one page."""
+    """The plot as an SVG element; ids are unique, so several plots fit in one page."""
     buffer = io.StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
     return re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
 
 
 def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
-    """An empty drawing."""
+    """An empty plot."""
     canvas = Canvas(figsize=(width, height))
     axes = canvas.add_subplot()
     axes.xaxis.set_major_formatter(thousands)

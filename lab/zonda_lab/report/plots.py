@@ -1,4 +1,4 @@
-"""The plots, each a function from records to SVG; `PLOTS` is the table that experiments choose from."""
+"""The plots; experiments choose from `PLOTS` by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from zonda_lab import statistics as st
-from zonda_lab.analysis import Cell, table
+from zonda_lab.analysis import Cell, tabulate
 from zonda_lab.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.metrics import METRICS, factor_words, level_words
 from zonda_lab.report.document import Figure
@@ -22,7 +22,7 @@ PERCENTILES = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.9
 
 
 def curve(data: PlotData) -> list[Figure]:
-    """Share answered over the rate that was really sent, with the monotone fit."""
+    """Share answered over the rate actually sent, with an isotonic fit."""
     canvas, axes = canvas_of()
     series = _series(data, "answered_share")
     for name, records, colour, marker in series:
@@ -33,33 +33,33 @@ def curve(data: PlotData) -> list[Figure]:
         axes.plot(np.array(sent)[order], st.falling(sent, share)[order], color=colour, label=name)
     if not axes.lines:
         return []
-    axes.set(xlabel="queries sent a second", ylabel="answered, %", ylim=(None, 100.5))
+    axes.set(xlabel="queries sent per second", ylabel="answered, %", ylim=(None, 100.5))
     axes.legend()
     return [
         Figure(
             f"{data.id}-curve",
             svg(canvas),
-            "Response rate: every window is a point, the line is the isotonic fit of its server; "
+            "Response rate: one point per window, with the isotonic fit per server; "
             f"{starts([len({record.start for record in records}) for _, records, *_ in series])}.",
         )
     ]
 
 
 def lines(data: PlotData) -> list[Figure]:
-    """Each metric over the x factor, medians over starts with their 95 % intervals; else boxes."""
+    """Each metric over the x factor (medians and 95 % intervals); boxes if x has only one level."""
     plot = _line_plot if len({record.levels.get(data.analysis.x) for record in data.records}) > 1 else _box_plot
     return list(filter(None, (plot(data, metric) for metric in _metrics(data))))
 
 
 def boxes(data: PlotData) -> list[Figure]:
-    """Each metric by treatment, every start a point."""
+    """Each metric by treatment, one point per start."""
     return list(filter(None, (_box_plot(data, metric) for metric in _metrics(data))))
 
 
 def bars(data: PlotData) -> list[Figure]:
-    """Peaks by share answered, side by side."""
+    """Peak rates for each required share of answers."""
     names = [name for name in METRICS if name.startswith("peak_") and name.endswith("_qps")]
-    found = {name: [cell for cell in table(data.records, name) if not cell.copy] for name in names}
+    found = {name: [cell for cell in tabulate(data.records, name) if not cell.copy] for name in names}
     labels = list(dict.fromkeys(cell.label for cells in found.values() for cell in cells))
     if not labels:
         return []
@@ -78,20 +78,20 @@ def bars(data: PlotData) -> list[Figure]:
             )
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set(xlabel="queries a second")
+    axes.set(xlabel="queries per second")
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return [
         Figure(
             f"{data.id}-peaks",
             svg(canvas),
-            "Highest rates at which so large a share was answered, confirmed by two of three windows: medians, "
+            "Highest rate at which the given share of queries was answered in two of three windows: medians, "
             f"95 % intervals, {starts([len(cell.values) for cells in found.values() for cell in cells])}.",
         )
     ]
 
 
 def latency(data: PlotData) -> list[Figure]:
-    """Latency by percentile, from the intended send time (full) and from the actual one (dotted)."""
+    """Latency by percentile, from the intended (solid) and the actual send time (dotted)."""
     merged: dict[tuple[str, str], LatencyHistogram] = {}
     series = _series(data, "latency_p50_us")
     for name, records, *_ in series:
@@ -116,22 +116,21 @@ def latency(data: PlotData) -> list[Figure]:
         Figure(
             f"{data.id}-latency",
             svg(canvas),
-            "Latency from the intended send time, dotted from the actual one; lost queries stand at their timeout; "
+            "Latency from the intended send time (solid) and from the actual send time (dotted); "
+            "lost queries count with the timeout; "
             f"{starts([len({record.start for record in found}) for _, found, *_ in series])}.",
         )
     ]
 
 
 def arrivals(data: PlotData) -> list[Figure]:
-    """Zones transferred over time, every start a line, and the bound that the ports set."""
+    """Zones transferred over time, one line per start."""
     canvas, axes = canvas_of()
     series = _series(data, "zones_per_s")
     for name, records, colour, _ in series:
         for number, record in enumerate(records):
             points = record.detail["arrivals"]
-            end = max(
-                points[-1][0], record.metrics["transfer_s"]
-            )  # later, if some did not come while they were waited for
+            end = max(points[-1][0], record.metrics["transfer_s"])  # later if some zones never arrived
             axes.step(
                 [0, *(at for at, _ in points), end],
                 [0, *(n for _, n in points), points[-1][1]],
@@ -144,10 +143,8 @@ def arrivals(data: PlotData) -> list[Figure]:
         return []
     axes.set(xlabel="seconds since the secondary started", ylabel="zones answered")
     axes.legend()
-    told = (
-        f"Zones that the secondary answers for, every start a line; {starts([len(found) for _, found, *_ in series])}."
-    )
-    return [Figure(f"{data.id}-arrivals", svg(canvas), told)]
+    caption = f"Zones the secondary answers for, one line per start; {starts([len(found) for _, found, *_ in series])}."
+    return [Figure(f"{data.id}-arrivals", svg(canvas), caption)]
 
 
 PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
@@ -162,13 +159,13 @@ PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
 
 
 def _metrics(data: PlotData) -> list[str]:
-    """Those of the analysis, but for the share answered where it has its curve."""
+    """The metrics of the analysis, without `answered_share` if the curve shows it."""
     wanted = dict.fromkeys([data.analysis.metric, *data.analysis.metrics])
     return [metric for metric in wanted if not (metric == "answered_share" and "curve" in data.analysis.plots)]
 
 
 def _series(data: PlotData, metric: str) -> list[tuple[str, list[WindowRecord], str, str]]:
-    """The valid windows that have the metric, grouped by all levels but the one along the x axis; colour and marker."""
+    """The valid windows with the metric, grouped by all factors but x, with a colour and a marker each."""
     groups: dict[str, list[WindowRecord]] = defaultdict(list)
     for record in data.records:
         if metric in record.metrics and record.counts_for(metric) and not record.copy:
@@ -185,7 +182,7 @@ def _name(levels: Mapping[str, str], x: str) -> str:
 
 def _line_plot(data: PlotData, metric: str) -> Figure | None:
     series: dict[str, list[Cell]] = defaultdict(list)
-    for cell in table(data.records, metric):
+    for cell in tabulate(data.records, metric):
         if not cell.copy and _number(cell.levels.get(data.analysis.x, "")) is not None:
             series[_name(cell.levels, data.analysis.x)].append(cell)
     if not series:
@@ -214,7 +211,7 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
 
 
 def _box_plot(data: PlotData, metric: str) -> Figure | None:
-    cells = table(data.records, metric)
+    cells = tabulate(data.records, metric)
     if not cells:
         return None
     canvas, axes = canvas_of(height=0.8 + 0.34 * len(cells))
@@ -227,8 +224,8 @@ def _box_plot(data: PlotData, metric: str) -> Figure | None:
     axes.invert_yaxis()
     axes.set(xlabel=METRICS[metric].axis)
     n = starts(list(map(len, values)))
-    told = f"{METRICS[metric].heading}: every start a point, median and quartiles as a box; {n}."
-    return Figure(f"{data.id}-{metric}-boxes", svg(canvas), told)
+    caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}."
+    return Figure(f"{data.id}-{metric}-boxes", svg(canvas), caption)
 
 
 def _number(level: str) -> float | None:

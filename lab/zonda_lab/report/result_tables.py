@@ -1,45 +1,52 @@
-"""Published figures, claims and findings as tables."""
+"""Tables of a report: published figures, published claims, and each analysed metric."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 
-from zonda_lab.analysis import Cell, ClaimCheck, LevelComparison, MetricAnalysis, beside
+from zonda_lab.analysis import Cell, ClaimCheck, LevelComparison, MetricAnalysis, measured_for
 from zonda_lab.experiment import AnalysisSpec, Published
 from zonda_lab.metrics import METRICS, factor_words, level_words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
-from zonda_lab.report.number_format import interval, least, number, p_value
+from zonda_lab.report.number_format import interval, minimum_effect, number, p_value
 from zonda_lab.results import WindowRecord
 
 MOODS = {
     "better": "good",
     "worse": "bad",
-    "undetected": "dim",
-    "too few": "dim",
+    "inconclusive": "dim",
+    "too few starts": "dim",
     "confirmed": "good",
-    "not confirmed": "bad",
+    "refuted": "bad",
 }
 
 
 def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> list[Part]:
-    """What was published, and beside it what came out here where it is a metric of ours."""
+    """Published figures next to the values measured here."""
     if not rows:
         return []
-    return [Table(["published", "figure", "here: median (95 %)"], [[r.what, r.figure, here(r, records)] for r in rows])]
+    return [
+        Table(
+            ["published result", "value", "measured here: median (95 % interval)"],
+            [[r.what, r.figure, measured_here(r, records)] for r in rows],
+        )
+    ]
 
 
-def here(row: Published, records: Sequence[WindowRecord]) -> str:
-    """What came out here beside a published figure, server by server."""
+def measured_here(row: Published, records: Sequence[WindowRecord]) -> str:
+    """The values measured here for a published figure, per server."""
     if not row.metric:
         return "see below"
-    unit, cells = f" {METRICS[row.metric].unit}".rstrip(), beside(records, row)
-    told = [f"{cell.label} {interval(cell.median, cell.low, cell.high)}{unit}, n {len(cell.values)}" for cell in cells]
-    return "; ".join(told) or "not measured"
+    unit, cells = f" {METRICS[row.metric].unit}".rstrip(), measured_for(records, row)
+    values = [
+        f"{cell.label} {interval(cell.median, cell.low, cell.high)}{unit}, n = {len(cell.values)}" for cell in cells
+    ]
+    return "; ".join(values) or "not measured"
 
 
 def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
-    """Published statements, each with the value here and whether it agrees."""
+    """Published claims, each with the measured value and the outcome."""
     if not checked:
         return []
     rows = [
@@ -56,15 +63,15 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     return [
         Heading(3, "Published claims"),
         Table(
-            ["claim", "published", "server", "here (95 %)", "blocks", "outcome"],
+            ["claim", "published", "server", "measured here (95 % interval)", "blocks", "outcome"],
             rows,
             [MOODS.get(c.outcome, "") for c in checked],
         ),
     ]
 
 
-def finding(found: MetricAnalysis, analysis: AnalysisSpec) -> list[Part]:
-    """One metric: its cells, the comparisons with the baseline, the control, and all pairs for who opens them."""
+def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec) -> list[Part]:
+    """One metric: medians, comparisons with the baseline, A/A control, and all pairs folded away."""
     metric = METRICS[found.metric]
     parts: list[Part] = [Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else ""))]
     head = [
@@ -73,20 +80,20 @@ def finding(found: MetricAnalysis, analysis: AnalysisSpec) -> list[Part]:
         "median",
         "95 % interval",
         "starts",
-        "variation",
+        "coefficient of variation",
         "outliers",
     ]
     parts.append(Table(head, [_cell_row(cell) for cell in found.cells]))
     comparisons = [comparison for stratum in found.strata for comparison in stratum.comparisons]
     if comparisons:
         parts.append(_comparison_table(comparisons, analysis))
-        parts.append(_control(found))
+        parts.append(_aa_control(found))
         parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
     return parts
 
 
 def _cell_row(cell: Cell) -> list[str]:
-    odd = ", ".join(f"block {block}" for block in cell.outliers)
+    outliers = ", ".join(f"block {block}" for block in cell.outliers)
     again = "again" if cell.copy else ""
     return [
         *cell.levels.values(),
@@ -95,7 +102,7 @@ def _cell_row(cell: Cell) -> list[str]:
         f"{number(cell.low)} – {number(cell.high)}",
         str(len(cell.values)),
         f"{cell.variation:.1%}",
-        odd,
+        outliers,
     ]
 
 
@@ -108,16 +115,15 @@ def _comparison_table(comparisons: Sequence[LevelComparison], analysis: Analysis
         "p (Holm)",
         "p Dunn",
         "p Dunnett",
-        "verdict",
+        "outcome",
     ]
     rows = []
     for each in comparisons:
         effect = each.effect
-        told = {
-            "equal": f"equal within {analysis.margin:.0%} (p {effect.p_equivalence:.3f})",
-            "undetected": f"undetected: less than {least(effect.detectable)} would not have been seen",
-            "too few": "too few starts to say",
-        }.get(each.verdict, each.verdict)
+        outcome = {
+            "equivalent": f"equivalent within {analysis.margin:.0%} (p {effect.p_equivalence:.3f})",
+            "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(effect.mde)}",
+        }.get(each.outcome, each.outcome)
         rows.append(
             [
                 *each.stratum.values(),
@@ -127,18 +133,18 @@ def _comparison_table(comparisons: Sequence[LevelComparison], analysis: Analysis
                 p_value(each.p),
                 p_value(each.dunn),
                 p_value(each.dunnett),
-                told,
+                outcome,
             ]
         )
-    return Table(head, rows, [MOODS.get(each.verdict, "") for each in comparisons])
+    return Table(head, rows, [MOODS.get(each.outcome, "") for each in comparisons])
 
 
-def _control(finding: MetricAnalysis) -> Text:
-    alarms, tried = finding.alarms
-    if not tried:
-        return Text("too few starts of the second baseline.", "A/A control:")
+def _aa_control(finding: MetricAnalysis) -> Text:
+    significant, compared = finding.aa_control
+    if not compared:
+        return Text("too few starts of the repeated baseline.", "A/A control:")
     return Text(
-        f"{alarms} of {tried} comparisons of the baseline with itself looked different; one in twenty may.",
+        f"{significant} of {compared} comparisons of the baseline with itself are significant (5% expected by chance).",
         "A/A control:",
     )
 
@@ -146,10 +152,10 @@ def _control(finding: MetricAnalysis) -> Text:
 def _pairs(finding: MetricAnalysis) -> list[Part]:
     parts: list[Part] = []
     for stratum in finding.strata:
-        where = ", ".join(itertools.starmap(level_words, stratum.levels.items()))
+        levels = ", ".join(itertools.starmap(level_words, stratum.levels.items()))
         tests = [*stratum.omnibus, *([stratum.variances] if stratum.variances else [])]
-        told = "; ".join(f"{test.name}: statistic {test.statistic:.3g}, p {p_value(test.p)}" for test in tests)
-        parts.append(Text(told or "too few starts", where))
+        results = "; ".join(f"{test.name}: statistic {test.statistic:.3g}, p {p_value(test.p)}" for test in tests)
+        parts.append(Text(results or "too few starts", levels))
         rows = [
             [
                 f"{one.b} / {one.a}",

@@ -1,4 +1,4 @@
-"""What happened when in one start: CPU, sockets, drops and zones on one clock."""
+"""The timeline plot: CPU, sockets, drops and zones during one start."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zonda_lab.telemetry_series import Floats, Telemetry, net
 
 
 def time(data: PlotData) -> list[Figure]:
-    """What happened when: CPU, sockets, drops and zones of one start of each treatment, on one clock."""
+    """A timeline of the first valid start of each treatment."""
     found = []
     for treatment, record in _first_windows(data):
         path = data.folder / record.files.get("telemetry", "absent")
         telemetry = Telemetry.load(path) if path.exists() else Telemetry({}, [])
-        if len(telemetry.samples) > 2:  # shorter starts have no course of things
+        if len(telemetry.samples) > 2:  # shorter starts have nothing to show
             found.append(_timeline(data, treatment, record, telemetry))
     return found
 
@@ -48,7 +48,7 @@ def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: T
         ("Udp.RcvbufErrors", "datagrams dropped", COLOURS[1]),
         ("TcpExt.ListenDrops", "connections dropped", COLOURS[3]),
     ):
-        events.plot(times[1:], telemetry.rate(net("server", counter)), color=colour, label=f"{what} a second")
+        events.plot(times[1:], telemetry.rate(net("server", counter)), color=colour, label=f"{what} per second")
     if points := record.detail.get("arrivals"):
         zones = points[-1][1] + record.metrics.get("zones_missing", 0.0)
         share = [100 * n / zones for _, n in points]
@@ -62,13 +62,13 @@ def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: T
     first = (
         f" First to saturate: {record.saturated[0][1]}, after {record.saturated[0][0]} s."
         if record.saturated
-        else " Nothing saturated."
+        else " No saturation."
     )
     name = re.sub(r"\W+", "-", f"{data.id}-time-{treatment}")
     return Figure(
         name,
         svg(canvas),
-        f"{treatment}: one start (n = 1) on one clock; the shaded stretch is its first window.{first}",
+        f"{treatment}: one start (n = 1); its first window is shaded.{first}",
     )
 
 

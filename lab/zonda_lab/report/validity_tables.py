@@ -1,4 +1,4 @@
-"""Whether the figures may be believed: what was invalid or skipped and why, bounds, what was at its limit first."""
+"""Validity of the measurements: invalid and skipped windows with reasons, calculated bounds, first saturation."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from zonda_lab.report.document import Folded, Part, Table, Text
 from zonda_lab.report.number_format import number
 from zonda_lab.results import WindowRecord
 
-BOUNDS = """With a connection for every zone, each port can be used once in the 60 seconds of TIME_WAIT. A server \
-that uses its connections again takes less time than this bound, one that waits for its retry timers more."""
+BOUNDS = """The bound assumes one connection per zone: each local port is usable once per 60 seconds of TIME_WAIT. \
+A server that reuses connections is faster than the bound; one that waits for retry timers is slower."""
 
 
 def counted(records: Sequence[WindowRecord]) -> list[Part]:
-    """How many windows count; where many do not, the most frequent reason at once, not folded away."""
+    """How many windows are valid, with the most frequent reasons why others are not."""
     windows = [record for record in records if not record.skipped]
     invalid = [record for record in windows if not record.valid]
-    told = f"{len(windows) - len(invalid)} of {len(windows)} windows are valid."
+    text = f"{len(windows) - len(invalid)} of {len(windows)} windows are valid."
     if invalid:
         reasons = Counter(record.reasons[0].splitlines()[0] for record in invalid if record.reasons)
-        told += f" The others are left out, most often because: {reasons.most_common(1)[0][0]}." if reasons else ""
+        text += f" Most frequent reason for exclusion: {reasons.most_common(1)[0][0]}." if reasons else ""
     if late := [record for record in windows if record.valid and record.latency_reasons]:
         reasons = Counter(record.latency_reasons[0] for record in late)
-        told += f" Of {len(late)} valid ones the latency alone is left out, most often because: "
-        told += f"{reasons.most_common(1)[0][0]}."
+        text += f" Latency is excluded from {len(late)} valid windows; most frequent reason: "
+        text += f"{reasons.most_common(1)[0][0]}."
     skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
     if skipped:
-        told += f" Skipped: {'; '.join(skipped)}."
-    return [Text(told, "Windows.")]
+        text += f" Skipped: {'; '.join(skipped)}."
+    return [Text(text, "Windows.")]
 
 
 def predictions(records: Sequence[WindowRecord]) -> list[Part]:
-    """Bounds that arithmetic gives, each beside what was measured."""
+    """Calculated bounds next to the measured values."""
     rows = []
     for record in records:
         for name, value in record.predictions.items():
@@ -45,14 +45,14 @@ def predictions(records: Sequence[WindowRecord]) -> list[Part]:
     head = [*records[0].levels, "bound", "predicted", "measured"]
     return [
         Folded(
-            "Bounds by arithmetic beside what was measured",
+            "Calculated bounds and measured values",
             [Text(BOUNDS), Table(head, [row for row in rows if len(row) == len(head)])],
         )
     ]
 
 
 def validity(records: Sequence[WindowRecord]) -> list[Part]:
-    """All reasons, skips and notes with how often they came, and what was at its limit first."""
+    """All reasons, skips and notes with their frequency, and what saturated first."""
     reasons = Counter(reason.splitlines()[0] for record in records for reason in record.reasons)
     late = Counter(reason for record in records for reason in record.latency_reasons)
     skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
@@ -60,7 +60,7 @@ def validity(records: Sequence[WindowRecord]) -> list[Part]:
     parts: list[Part] = []
     for title, counted in (
         ("Invalid because", reasons),
-        ("Latency left out because", late),
+        ("Latency excluded because", late),
         ("Skipped because", skipped),
         ("Notes", notes),
     ):

@@ -1,4 +1,4 @@
-"""Servers: one adapter a program, all configured from the one abstract `Setup`."""
+"""Server adapters, all configured from the common `ServerConfig`."""
 
 from zonda_lab.servers.adapter import Adapter, Feature, InstalledServer
 from zonda_lab.servers.bind import Bind

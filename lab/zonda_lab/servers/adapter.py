@@ -1,4 +1,4 @@
-"""What an adapter must know of its server; the base of all of them."""
+"""The base class of server adapters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM = "/usr/sbin:/usr/local/sbin:/usr/local/bin"
 
 
 class Feature(Enum):
-    """What a server can do, as far as experiments ask for it."""
+    """Server features that experiments require."""
 
     TCP = "TCP"
     TLS = "DNS over TLS"
@@ -37,7 +37,7 @@ SERVING = frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRAN
 
 @dataclass(frozen=True)
 class InstalledServer:
-    """A server that is there: what is run, and which version it says it is."""
+    """An installed server: its program and version."""
 
     label: str
     adapter: Adapter
@@ -55,44 +55,44 @@ class Adapter(ABC):
 
     @abstractmethod
     def features(self, version: str) -> frozenset[Feature]:
-        """What that version can do."""
+        """The features of that version."""
 
     @abstractmethod
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """Configuration: name below `setup.directory` -> text."""
+        """Configuration files: path relative to `config.directory` -> text."""
 
     @abstractmethod
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """Starts the server in the foreground."""
+        """The command that starts the server in the foreground."""
 
     def reload_command(self, config: ServerConfig) -> list[str | Path]:  # noqa: ARG002
-        """Has it read changed zone files; empty: SIGHUP does."""
+        """The command that reloads changed zone files; empty: SIGHUP."""
         return []
 
     @abstractmethod
     def version_command(self, program: Path) -> list[str | Path]:
-        """Prints the version."""
+        """The command that prints the version."""
 
     def find(self, path: Path | None = None) -> Path:
-        """The program: as given, on PATH or in the system's folders."""
+        """The program: at the given path, on PATH or in the system folders."""
         found = shutil.which(path or self.program, path=os.environ.get("PATH", "") + ":" + SYSTEM)
         if found is None:
-            mend = (
+            help_text = (
                 f"`zonda-lab servers --install {self.name}` installs it"
                 if self.package
                 else "give its path with --server"
             )
-            raise LabError(f"{self.name}: no program {path or self.program}", mend)
+            raise LabError(f"{self.name}: no program {path or self.program}", help_text)
         return Path(found).resolve()
 
     def installed(self, label: str = "", path: Path | None = None) -> InstalledServer:
-        """The server with its version; raises if it is not there."""
+        """The installed server; raises if it is missing."""
         program = self.find(path)
         done = subprocess.run(self.version_command(program), capture_output=True, text=True, check=False)
         return InstalledServer(label or self.name, self, program, version_in(done.stdout + done.stderr))
 
     def prepare(self, config: ServerConfig) -> None:
-        """Writes the configuration."""
+        """Writes the configuration files."""
         config.directory.mkdir(parents=True, exist_ok=True)
         for name, text in self.files(config).items():
             path = config.directory / name
@@ -101,13 +101,13 @@ class Adapter(ABC):
 
 
 def version_in(printed: str) -> str:
-    """The version that a program printed."""
+    """The version in the output of a program."""
     match = re.search(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*", printed)
     return match[0] if match else "unknown"
 
 
 def at_least(version: str, *wanted: int) -> bool:
-    """Is `version` that or newer?"""
+    """Whether `version` is at least `wanted`."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[: len(wanted)]) >= wanted
 
 

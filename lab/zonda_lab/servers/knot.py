@@ -23,11 +23,11 @@ class Knot(Adapter):
         return [program, "-V"]
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with our file."""
+        """In the foreground, with the generated configuration."""
         return [program, "-c", config.directory / "knot.conf"]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """One file: what all zones share is in the default template."""
+        """One file; common zone settings are in the default template."""
         parts = [self._server(config)]
         if config.tsig:
             parts.append(

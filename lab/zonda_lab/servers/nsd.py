@@ -23,7 +23,7 @@ class Nsd(Adapter):
         return [program, "-v"]
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with our file."""
+        """In the foreground, with the generated configuration."""
         return [program, "-d", "-c", config.directory / "nsd.conf"]
 
     def files(self, config: ServerConfig) -> dict[str, str]:

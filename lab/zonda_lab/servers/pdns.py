@@ -7,17 +7,17 @@ from pathlib import Path
 from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import Adapter, Feature
 
-# The control program waits some seconds only, while the server reads a large zone to its end.
-PATIENTLY = 'told=$("$@" 2>&1) && exit; case $told in *Timeout*) ;; *) echo "$told" >&2; exit 1 ;; esac'
+# pdns_control gives up after some seconds, although the server finishes loading a large zone.
+IGNORE_TIMEOUT = 'output=$("$@" 2>&1) && exit; case $output in *Timeout*) ;; *) echo "$output" >&2; exit 1 ;; esac'
 
 
 class Pdns(Adapter):
-    """pdns_server(1): zone files behind the packet and query caches, which are left as they come."""
+    """pdns_server(1): the bind backend with the default packet and query caches."""
 
     name, program, package = "pdns", "pdns_server", "pdns-server pdns-backend-bind"
 
     def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """TSIG keys live in a database that the bind backend only has beside itself: not offered here."""
+        """TSIG keys need a database in addition to the bind backend: not supported here."""
         return frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRANSFER_OUT, Feature.NOTIFY})
 
     def version_command(self, program: Path) -> list[str | Path]:
@@ -25,17 +25,17 @@ class Pdns(Adapter):
         return [program, "--version"]
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with our folder of configuration."""
+        """In the foreground, with the generated configuration."""
         return [program, f"--config-dir={config.directory}", "--daemon=no", "--guardian=no", "--disable-syslog"]
 
     def reload_command(self, config: ServerConfig) -> list[str | Path]:
-        """By its control socket, zone by zone."""
+        """Reloads each zone through the control socket."""
         names = [zone.name.rstrip(".") or "." for zone in config.zones]
         asked = ["pdns_control", f"--config-dir={config.directory}", "bind-reload-now", *names]
-        return ["sh", "-c", PATIENTLY, "sh", *asked]
+        return ["sh", "-c", IGNORE_TIMEOUT, "sh", *asked]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """Its own settings, and zones in BIND's language."""
+        """Its own settings, and zones in BIND's format."""
         here = config.endpoint
         settings = {
             "launch": "bind",

@@ -1,10 +1,10 @@
-/* A DNS server without DNS: the limit for UDP and TCP on sockets, and a fake with known faults for the lab's tests.
+/* A server without DNS: measures the limit for UDP and TCP on sockets; with faults, tests the lab.
  *
  * usage: reflector ADDRESS PORT echo|null [stall-every-ms=N stall-ms=N] [wrong-every=N] [drop-every=N] [delay-us=N]
  *
  * echo answers each query with a copy of itself, padded to 200 bytes, QR and AA set, one answer counted.
- * null reads everything and answers only questions for SOA, so that a probe sees it ready.
- * A stall stops everything for a while; every Nth answer is wrong (SERVFAIL) or missing; delay-us is added to each batch.
+ * null discards all queries except SOA, which it answers for readiness probes.
+ * A stall pauses the server; every N-th answer is wrong (SERVFAIL) or missing; delay-us is added to each batch.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -97,7 +97,7 @@ static void serve_datagrams(int socket) {
         if ((n = sendmmsg(socket, out + sent, (unsigned)(ready - sent), 0)) <= 0) break;
 }
 
-static void hang_up(int stream) {
+static void close_stream(int stream) {
     free(streams[stream]);
     streams[stream] = NULL;
     close(stream);
@@ -107,7 +107,7 @@ static void serve_stream(int fd) {
     struct stream *s = streams[fd];
     ssize_t got = recv(fd, s->in + s->used, (size_t)(FRAME - s->used), 0);
     if (got <= 0) {
-        if (got == 0 || (errno != EAGAIN && errno != EINTR)) hang_up(fd);
+        if (got == 0 || (errno != EAGAIN && errno != EINTR)) close_stream(fd);
         return;
     }
     s->used += (int)got;
@@ -119,14 +119,14 @@ static void serve_stream(int fd) {
         s->used -= length + 2;
         memmove(s->in, s->in + length + 2, (size_t)s->used);
         if (reply && send(fd, frame, (size_t)reply + 2, MSG_NOSIGNAL) != reply + 2) {
-            hang_up(fd);
+            close_stream(fd);
             return;
         }
     }
-    if (s->used == FRAME) hang_up(fd);
+    if (s->used == FRAME) close_stream(fd);
 }
 
-static void welcome(int listener, int poll) {
+static void accept_all(int listener, int poll) {
     for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0;) {
         if (fd >= STREAMS || !(streams[fd] = calloc(1, sizeof **streams))) {
             close(fd);
@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < ready; i++) {
             int fd = events[i].data.fd;
             if (fd == datagrams) serve_datagrams(fd);
-            else if (fd == listener) welcome(fd, poll);
+            else if (fd == listener) accept_all(fd, poll);
             else serve_stream(fd);
         }
     }

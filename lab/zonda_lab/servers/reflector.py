@@ -1,4 +1,4 @@
-"""Echo and null: servers without any DNS in them, which mark the limit of the machine and of the generator."""
+"""Echo and null: servers without DNS, to measure the limits of the machine and of the load generator."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SOURCE = Path(__file__).with_name("reflector.c")
 
 
 class Echo(Adapter):
-    """Sends every query back with the answer bit set, by batched system calls: the limit for a server on sockets."""
+    """Returns every query with QR set, using batched system calls: the limit for a server on sockets."""
 
     name, program, mode = "echo", "reflector", "echo"
 
     def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """Everything is the same to it; it has no zones, so its answers are not checked."""
+        """TCP only; without zones its answers are not checked."""
         return frozenset({Feature.TCP})
 
     def find(self, path: Path | None = None) -> Path:
-        """As given, or compiled once into the cache."""
+        """At the given path, or compiled into the cache."""
         return super().find(path) if path else compiled()
 
     def version_command(self, program: Path) -> list[str | Path]:
-        """Its source is its version."""
+        """`reflector --version`."""
         return [program, "--version"]
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
@@ -43,13 +43,13 @@ class Echo(Adapter):
 
 
 class Null(Echo):
-    """Reads everything and answers only SOA, so that it can be seen to be ready: the limit of the generator."""
+    """Discards all queries except SOA (for readiness probes): the limit of the load generator."""
 
     name, mode = "null", "null"
 
 
 def compiled() -> Path:
-    """The reflector, built from its source with the system's compiler if it is not there yet."""
+    """Compiles the reflector with the system's C compiler, unless cached."""
     text = SOURCE.read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zonda-lab"
     target = cache / f"reflector-{hashlib.sha256(text).hexdigest()[:12]}"
@@ -65,6 +65,6 @@ def compiled() -> Path:
             [compiler, "-O2", "-Wall", "-Wextra", "-o", built, SOURCE], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise LabError(f"echo: {SOURCE.name} does not compile", done.stderr.strip())
+            raise LabError(f"echo: {SOURCE.name} does not compile", detail=done.stderr.strip())
         built.rename(target)
     return target

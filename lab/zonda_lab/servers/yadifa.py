@@ -22,7 +22,7 @@ class Yadifa(Adapter):
         return [program, "-V"]
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with our file."""
+        """In the foreground, with the generated configuration."""
         return [program, "-c", config.directory / "yadifad.conf"]
 
     def files(self, config: ServerConfig) -> dict[str, str]:

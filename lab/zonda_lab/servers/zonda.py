@@ -17,11 +17,11 @@ class Zonda(Adapter):
     name, program = "zonda", "zonda"
 
     def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """What is served so far: no transfers in, no NOTIFY, no updates."""
+        """No transfers in, NOTIFY or updates yet."""
         return frozenset({Feature.TCP, Feature.ZONES, Feature.TRANSFER_OUT})
 
     def find(self, path: Path | None = None) -> Path:
-        """As given, from the environment (ZONDA), as built in this tree, on PATH."""
+        """At the given path, in $ZONDA, built in this tree, or on PATH."""
         given = path or (Path(os.environ["ZONDA"]) if "ZONDA" in os.environ else None)
         return super().find(given or (BUILT if BUILT.exists() else None))
 
@@ -30,7 +30,7 @@ class Zonda(Adapter):
         return [program, "--version"]
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with our file."""
+        """In the foreground, with the generated configuration."""
         return [program, "serve", "--config", config.directory / "zonda.toml"]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
