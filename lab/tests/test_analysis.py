@@ -113,8 +113,7 @@ def test_zero_is_no_ratio(make_record: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [(1.05, 1.15, "confirmed"), (1.2, 1.5, "refuted"), (1.0999, 1.1001, "inconclusive")],
+    ("low", "high", "outcome"), [(1.05, 1.15, "confirmed"), (1.2, 1.5, "refuted"), (1.0999, 1.1001, "inconclusive")]
 )
 def test_claims_are_ratios_paired_by_block(make_record: Make, low: float, high: float, outcome: str) -> None:
     records = blocks(make_record, {"knot": 1.1}, n=30, noise=0.005, seed=11)

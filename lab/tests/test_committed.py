@@ -34,13 +34,7 @@ def test_keeping_a_run_makes_small_folders_and_an_index(made: Results, tmp_path:
     target = tmp_path / "records"
     assert cli.main(["keep", str(made.folder), str(target)]) == 0
     folders = sorted(path.name for path in target.iterdir() if path.is_dir())
-    assert folders == [
-        "e01-response-rate",
-        "e02-peak",
-        "e12-many-zones",
-        "e16-sysctl-sweep",
-        "e21-transports",
-    ]
+    assert folders == ["e01-response-rate", "e02-peak", "e12-many-zones", "e16-sysctl-sweep", "e21-transports"]
     listed = (target / "README.md").read_text()
     for name in folders:
         assert sorted(path.name for path in (target / name).iterdir()) == [

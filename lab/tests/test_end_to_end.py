@@ -176,12 +176,7 @@ def invalid_and_skipped(records: list[WindowRecord]) -> list[str]:
 
 @pytest.mark.parametrize(("metric", "attempts"), [("answered_share", 1), ("latency_p50_us", 2)])
 def test_a_late_generator_spoils_the_latency_and_is_repeated_only_where_that_decides(
-    small: Path,
-    tmp_path: Path,
-    fake_load: ZondaLoad,
-    monkeypatch: pytest.MonkeyPatch,
-    metric: str,
-    attempts: int,
+    small: Path, tmp_path: Path, fake_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch, metric: str, attempts: int
 ) -> None:
     monkeypatch.setenv("FAKE_LATE_MS", "5")
     monkeypatch.setattr(validity, "machine_reasons", lambda *_: [])  # whatever else this machine was doing
@@ -239,7 +234,7 @@ def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
     lab.send_signal(number)
     _, errors = lab.communicate(timeout=20)
     assert lab.returncode == 130
-    assert "broken off; all that was started is ended" in errors
+    assert "interrupted; all processes have been stopped" in errors
     assert "continue with: zonda-lab run --resume out" in errors
     assert "Traceback" not in errors
 

@@ -98,7 +98,7 @@ def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path) -> subpr
     lab = subprocess.Popen(
         command, cwd=small.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not (small.parent / "out" / "records.jsonl").exists() or not list(scratch.glob("*/load0.log")):
         assert time.monotonic() < deadline and lab.poll() is None
         time.sleep(0.05)

@@ -225,22 +225,14 @@ def test_what_is_not_set_up_there_is_told_and_not_changed(fleet: Fleet) -> None:
         ("user", "host", "server: root@10.77.0.2 refuses "),
         ("known_hosts", "nobody_known", "other.toml: server: known-hosts: no file "),
         ("[server]", '[server]\npython = "python9"', "server: `python9` does not run"),
-        (
-            "[[player]]",
-            '[[player]]\nsources = "10.64.0.0/14"',
-            "there: ip route add local 10.64.0.0/14 dev lo",
-        ),
+        ("[[player]]", '[[player]]\nsources = "10.64.0.0/14"', "there: ip route add local 10.64.0.0/14 dev lo"),
     ],
 )
 def test_a_machine_that_cannot_be_used_is_one_clear_message(
     hosts: Hosts, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     inventory = changed(hosts, tmp_path, old, new)
-    with (
-        hosts.lab.entered(),
-        pytest.raises(LabError) as caught,
-        Fleet(read(inventory)) as fleet,
-    ):
+    with hosts.lab.entered(), pytest.raises(LabError) as caught, Fleet(read(inventory)) as fleet:
         fleet.connect()
     assert message in str(caught.value)
 

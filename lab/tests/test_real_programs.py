@@ -51,4 +51,4 @@ def test_an_experiment_runs_from_the_command_line_to_its_report(
     for record in records:
         assert record.valid or validity.disturbed(record.reasons), json.dumps(record.reasons or record.skipped)
     assert metrics <= set().union(*(record.metrics for record in records))
-    assert "Shown here." in (tmp_path / "out" / "report.html").read_text()
+    assert "Result." in (tmp_path / "out" / "report.html").read_text()

@@ -80,11 +80,7 @@ def parser() -> argparse.ArgumentParser:
         "--servers", default="", metavar="A,B", help="measure these servers instead of those in the experiment file"
     )
     run.add_argument(
-        "--server",
-        action="append",
-        default=[],
-        metavar="LABEL=[KIND:]PATH",
-        help="add a server by path; repeatable",
+        "--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help="add a server by path; repeatable"
     )
     run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
     run.add_argument(

@@ -65,11 +65,7 @@ def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: T
         else " No saturation."
     )
     name = re.sub(r"\W+", "-", f"{data.id}-time-{treatment}")
-    return Figure(
-        name,
-        svg(canvas),
-        f"{treatment}: one start (n = 1); its first window is shaded.{first}",
-    )
+    return Figure(name, svg(canvas), f"{treatment}: one start (n = 1); its first window is shaded.{first}")
 
 
 def _pressure(telemetry: Telemetry) -> Floats:
