@@ -1,4 +1,4 @@
-//! Holds an answer of `respond` against what the oracle expects.
+//! Compares a response of `respond` with what the oracle expects.
 
 use wire::message::{Flags, Message, Rcode, Record};
 use wire::{Name, Rtype};

@@ -46,7 +46,7 @@ fn option(message: &Message, code: u16) -> Option<Vec<u8>> {
 //----------- NSID -------------------------------------------------------------
 
 #[test]
-fn rfc_5001_2_2_nsid_is_told_to_who_asks() {
+fn rfc_5001_2_2_nsid_is_sent_on_request() {
     let server = server(AnswerConfig { nsid: b"ns7.lab"[..].into(), ..AnswerConfig::default() });
     assert_eq!(ask(&server, "a.example. A", NSID, b"", Udp).1.as_deref(), Some(&b"ns7.lab"[..]));
     assert_eq!(ask(&server, "elsewhere. A", NSID, b"", Udp).1.as_deref(), Some(&b"ns7.lab"[..]), "also when refusing");
@@ -62,7 +62,7 @@ fn rfc_5001_2_2_without_an_identifier_no_nsid() {
 //----------- EXPIRE -----------------------------------------------------------
 
 #[test]
-fn rfc_7314_3_2_a_primary_tells_the_expire_field_of_the_soa() {
+fn rfc_7314_3_2_a_primary_sends_the_expire_field_of_the_soa() {
     let server = server(AnswerConfig::default());
     let (_, expire) = ask(&server, "a.example. SOA", EXPIRE, b"", Udp);
     assert_eq!(expire, Some(84_281_096_u32.to_be_bytes().to_vec()));
@@ -72,7 +72,7 @@ fn rfc_7314_3_2_a_primary_tells_the_expire_field_of_the_soa() {
 //----------- keepalive --------------------------------------------------------
 
 #[test]
-fn rfc_7828_3_3_1_the_timeout_is_told_over_tcp() {
+fn rfc_7828_3_3_1_the_timeout_is_sent_over_tcp() {
     let server = server(AnswerConfig::default());
     let (_, timeout) = ask(&server, "a.example. A", KEEPALIVE, b"", Transport::Tcp { idle_ds: 0x0102 });
     assert_eq!(timeout, Some(vec![1, 2]));
@@ -104,7 +104,7 @@ fn rfc_7873_5_2_3_a_client_cookie_is_answered_with_both() {
 }
 
 #[test]
-fn rfc_7873_5_2_5_the_whole_cookie_is_taken_back() {
+fn rfc_7873_5_2_5_a_valid_server_cookie_is_accepted() {
     let server = with_cookies();
     let cookie = ask(&server, "a.example. A", COOKIE, CLIENT_COOKIE, Udp).1.expect("a cookie");
     let (got, again) = ask(&server, "a.example. A", COOKIE, &cookie, Udp);

@@ -1,4 +1,4 @@
-//! Sets from a few octets to more than a message holds: they are whole or left out, and pointers reach what they mean.
+//! RRsets from a few octets to more than a message holds: complete or left out, with pointers that reach their targets.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Response rate limiting: which answers count as alike, and what a client gets instead of too many of them.
+//! Response rate limiting: which responses count as identical, and what is sent over the limit.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What `respond` answers, held against the RFCs: by an oracle on random zones and by the RFCs' own examples.
+//! Responses compared with the RFCs: with an oracle on random zones, and with the RFCs' own examples.
 
 mod compare;
 mod edns_options;

@@ -1,4 +1,4 @@
-//! Queries that are broken in every way: `respond` stays within its limits, and what it sends is a message.
+//! Malformed queries of all kinds: responses stay within their limits and are well-formed.
 
 use answer::CookieSecrets;
 use answer::{Acl, AddressPrefix, AnswerConfig, MAX_UDP, Response, Transport, ZoneState};

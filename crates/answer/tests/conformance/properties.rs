@@ -1,4 +1,4 @@
-//! Random zones and questions: `respond` says what the oracle says.
+//! Random zones and questions: `respond` agrees with the oracle.
 
 use answer::{Acl, AddressPrefix, AnswerConfig, Transport, WorkerState, ZoneState};
 use proptest::collection::vec;

@@ -1,4 +1,4 @@
-//! Referrals that are given again: a worker who remembers them says what one says who does not.
+//! The referral cache: a worker with cached referrals sends the same responses as one without.
 
 use std::sync::Arc;
 

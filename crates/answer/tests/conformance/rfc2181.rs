@@ -21,7 +21,7 @@ fn rfc_2181_9_addresses_beside_an_answer_do_not_set_tc() {
 }
 
 #[test]
-fn rfc_2181_5_addresses_of_a_name_stand_once() {
+fn rfc_2181_5_addresses_of_a_name_are_added_once() {
     let zone = format!(
         "{HEAD}
         example. 60 MX 10 mail.example.
@@ -50,7 +50,7 @@ fn rfc_2181_9_a_set_that_does_not_fit_is_left_out_whole() {
 }
 
 #[test]
-fn rfc_2181_5_records_stand_once_and_with_one_ttl() {
+fn rfc_2181_5_an_rrset_has_no_duplicates_and_one_ttl() {
     let zone = format!("{HEAD}a.example. 60 A 192.0.2.1\na.example. 60 A 192.0.2.1\na.example. 30 A 192.0.2.2\n");
     let got = Server::new(&[("example.", &zone)]).ask(&query("a.example. A"), Udp);
     assert_eq!(got.answer.len(), 2);

@@ -1,4 +1,4 @@
-//! RFC 2308, RFC 8020, RFC 6604: denials, their TTL and their code.
+//! RFC 2308, RFC 8020, RFC 6604: negative answers, their TTL and response code.
 
 use crate::server::Server;
 

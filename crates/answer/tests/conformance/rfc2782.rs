@@ -1,4 +1,4 @@
-//! RFC 1035 3.3, RFC 2782, RFC 9460 4.2: the addresses that a client will want next come along.
+//! RFC 1035 3.3, RFC 2782, RFC 9460 4.2: addresses in the additional section.
 
 use crate::server::Server;
 
@@ -57,6 +57,6 @@ fn rfc_9460_2_5_2_the_target_of_a_service_may_be_its_owner() {
 }
 
 #[test]
-fn rfc_9460_2_5_1_an_alias_to_the_root_leads_nowhere() {
+fn rfc_9460_2_5_1_alias_mode_to_the_root_has_no_addresses() {
     example("alias.example. HTTPS\nNOERROR AA\nanswer\nalias.example. 3600 HTTPS 0 .\nadditional");
 }

@@ -143,7 +143,7 @@ fn rfc_5936_2_2_records_of_signed_zones_come_along() {
 }
 
 #[test]
-fn rfc_5936_5_who_may_not_is_refused() {
+fn rfc_5936_5_a_client_that_is_not_allowed_is_refused() {
     let server = Server::new(&[("example.", ZONE)]);
     assert_eq!(server.ask(&query("example. AXFR"), TCP).rcode, Rcode::REFUSED);
 }
@@ -166,14 +166,14 @@ fn ixfr(serial: u32) -> Message {
 }
 
 #[test]
-fn rfc_1995_2_ixfr_over_udp_is_told_the_serial() {
+fn rfc_1995_2_ixfr_over_udp_gets_the_soa_alone() {
     let got = Server::with_transfer(&[("example.", ZONE)]).ask(&ixfr(0), Udp);
     assert_eq!((got.rcode, got.answer.len()), (Rcode::NOERROR, 1), "the client will come over TCP");
     assert_eq!(got.answer[0].rtype, Rtype::SOA);
 }
 
 #[test]
-fn rfc_1995_2_ixfr_over_tcp_tells_who_is_current_the_serial_and_no_more() {
+fn rfc_1995_2_ixfr_over_tcp_from_a_current_client_gets_the_soa_alone() {
     let server = Server::with_transfer(&[("example.", ZONE)]);
     for serial in [1, 2, 1 << 31] {
         let got = server.ask(&ixfr(serial), TCP);
@@ -189,7 +189,7 @@ fn rfc_1995_4_ixfr_may_be_answered_with_the_whole_zone() {
 }
 
 #[test]
-fn rfc_1995_who_may_not_is_refused_over_tcp() {
+fn rfc_1995_a_client_that_is_not_allowed_is_refused_over_tcp() {
     let got = Server::new(&[("example.", ZONE)]).ask(&ixfr(0), TCP);
     assert_eq!((got.rcode, got.answer.len()), (Rcode::REFUSED, 0), "one SOA would say that nothing is new");
 }

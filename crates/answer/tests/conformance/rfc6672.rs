@@ -185,7 +185,7 @@ fn rfc_6672_3_2_dnames_with_the_same_target_are_two() {
 }
 
 #[test]
-fn rfc_2181_5_a_dname_that_leads_to_its_own_owner_stands_once() {
+fn rfc_2181_5_a_dname_with_its_own_owner_as_target_is_sent_once() {
     let zone = "
         example. 60 IN SOA ns. host. 1 2 3 4 5
         example. 60 NS ns.
@@ -238,7 +238,7 @@ const HIDDEN: &str = "
     ";
 
 #[test]
-fn rfc_6672_2_4_what_stands_below_a_dname_is_not_answered() {
+fn rfc_6672_2_4_names_below_a_dname_are_not_answered() {
     let server = Server::new(&[("example.", HIDDEN)]);
     server.example(
         "x.d.example. A
@@ -262,7 +262,7 @@ fn rfc_6672_2_4_what_stands_below_a_dname_is_not_answered() {
 }
 
 #[test]
-fn rfc_6672_2_4_what_stands_below_a_dname_is_no_address_of_its_name() {
+fn rfc_6672_2_4_addresses_below_a_dname_are_not_added() {
     let server = Server::new(&[("example.", HIDDEN)]);
     server.example("m.example. MX\n NOERROR AA\n answer\n m.example. 60 MX 1 x.d.example.");
     server.example("a.sub.example. A\n NOERROR\n authority\n sub.example. 60 NS x.d.example.");

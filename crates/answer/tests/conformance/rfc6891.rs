@@ -70,7 +70,7 @@ fn rfc_3225_3_do_is_repeated() {
 }
 
 #[test]
-fn rfc_6891_6_1_1_two_opt_or_a_strange_owner_are_malformed() {
+fn rfc_6891_6_1_1_two_opt_records_or_another_owner_are_formerr() {
     let opt = b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
     let mut twice = with_opt(&opt.repeat(2));
     twice[11] = 2;

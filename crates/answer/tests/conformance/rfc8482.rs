@@ -29,7 +29,7 @@ fn example(example: &str) {
 }
 
 #[test]
-fn rfc_8482_4_1_one_set_is_enough() {
+fn rfc_8482_4_1_any_gets_one_rrset() {
     example("example. ANY\n NOERROR AA\n answer\n example. 60 A 192.0.2.1");
 }
 

@@ -1,4 +1,4 @@
-//! RFC 8906 8: what servers are tested for. RFC 9619, RFC 3425 and others on odd messages.
+//! RFC 8906 8: conformance tests of servers. RFC 9619, RFC 3425 and others: unusual messages.
 
 use answer::Transport::Udp;
 use wire::message::{Edns, EdnsOption, Flags, Message, Opcode, Rcode};

@@ -1,4 +1,4 @@
-//! RFC 8945: signed queries, of which no key is known here. RFC 6895: types that are no data.
+//! RFC 8945: queries signed with an unknown key. RFC 6895: types that must not be queried for.
 
 use answer::Transport::Udp;
 use wire::message::{Edns, Message, Rcode, Record};
@@ -41,7 +41,7 @@ fn rfc_8945_5_2_1_no_key_is_known() {
 
 /// RFC 8945 5.3.2: the client learns that it is its key, by a record with an empty MAC behind all others.
 #[test]
-fn rfc_8945_5_3_2_a_key_that_is_not_known_is_told_unsigned() {
+fn rfc_8945_5_3_2_an_unknown_key_gets_an_unsigned_badkey() {
     let mut rdata = name("hmac-sha256.").wire().to_vec();
     rdata.extend([0, 0, 0x60, 0, 0, 0, 1, 0x2c, 0, 0, 0x12, 0x34, 0, 17, 0, 0]);
     let refusal = Record { rdata, ..tsig() };

@@ -1,4 +1,4 @@
-//! RFC 9471: the glue of a referral is all there, or the answer says that it is not.
+//! RFC 9471: the glue of a referral is complete, or TC is set.
 
 use answer::Transport::Udp;
 use wire::message::Edns;
@@ -19,7 +19,7 @@ fn delegation(servers: usize, name: impl Fn(usize) -> String) -> Server {
 }
 
 #[test]
-fn rfc_9471_3_1_in_domain_glue_is_all_there_or_tc_is_set() {
+fn rfc_9471_3_1_in_domain_glue_is_complete_or_tc_is_set() {
     // Header and question have 31 octets, a server some 20 + 18 + 16 + 28.
     for (servers, truncated) in [(3, false), (13, true)] {
         let server = delegation(servers, |n| format!("ns{n}.child.example."));
@@ -49,7 +49,7 @@ fn rfc_9471_3_2_sibling_glue_may_be_left_out_without_tc() {
 }
 
 #[test]
-fn rfc_9471_3_2_sibling_glue_comes_along_where_there_is_room() {
+fn rfc_9471_3_2_sibling_glue_is_added_as_far_as_it_fits() {
     let zone = format!(
         "{HEAD}
         child.example. 60 NS ns.sibling.example.

@@ -1,4 +1,4 @@
-//! A server of zones that a test has as text, and examples of questions and answers as the RFCs print them.
+//! A server of zones given as text, and examples of questions and answers as the RFCs print them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Records as zone text, for the zones that are loaded and for the messages of failures.
+//! Records as zone text, to load zones and to print failures.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! A naive answerer, written from the RFCs: what `respond` has to say, worked out the slow way.
+//! The oracle: a naive answerer written from the RFCs. It computes the response that `respond` must send.
 //!
 //! It shares no code with the crates under test but names, types and messages. Where the RFCs leave a choice,
 //! `docs/disputed-answers.md` makes it; where it is left free, both ways are in [`Section::allowed`].

@@ -1,4 +1,4 @@
-//! A zone as a plain map with linear searches: slow, and plainly right.
+//! A zone as a plain map with linear searches: slow and simple.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Names from a handful of labels, so that they meet, stand above each other and differ in case only.
+//! Names from few labels: many are equal, ancestors of each other, or differ only in case.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

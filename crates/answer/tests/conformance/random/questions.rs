@@ -1,4 +1,4 @@
-//! Random questions about given zones: names that are there, names near them, and any others.
+//! Random questions about given zones: existing names, names near them, and others.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -1,4 +1,4 @@
-//! Signs a random zone: real NSEC and NSEC3 chains, and signatures of which only the place matters.
+//! Signs a random zone: real NSEC and NSEC3 chains, with dummy signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Random zones: drafts of what stands at which name, and the well-formed zones that they become.
+//! Random zones: drafts of records by owner, made into well-formed zones.
 
 use std::fmt;
 

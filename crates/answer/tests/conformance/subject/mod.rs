@@ -1,4 +1,4 @@
-//! The one place where these tests touch what they test: zones in as text, queries in and answers out as bytes.
+//! The interface to the code under test: zones as text, queries and responses as bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use wire::Name;
 use zone::load::load as load_zone;
 use zone::text::{self, Source};
 
-/// TCP with some idle timeout.
+/// TCP with an idle timeout.
 pub const TCP: Transport = Transport::Tcp { idle_ds: 100 };
 
-/// Who asks in these tests.
+/// The client's address.
 pub const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 100));
 
 /// Loads zones the way the server does.
@@ -22,7 +22,7 @@ pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
     serve(contents, AnswerConfig::default(), Acl::default())
 }
 
-/// Publishes zones, or what is known of them.
+/// Publishes zones.
 pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, allow_transfer: Acl) -> Arc<Served> {
     let mut zones = ZoneMap::default();
     let allow_transfer = Arc::new(allow_transfer);
@@ -40,12 +40,12 @@ pub fn zone(apex: &Name, text: &str) -> zone::Zone {
     outcome.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", outcome.findings))
 }
 
-/// What `respond` makes of a message in the hands of a new worker; the answer is in `out`.
+/// The response of a new worker; it is in `out`.
 pub fn reply(served: &Arc<Served>, message: &[u8], transport: Transport, out: &mut [u8]) -> Response {
     reply_of(&mut WorkerState::new(), served, message, transport, out)
 }
 
-/// The same in the hands of a worker who may have answered before.
+/// The response of a worker that may have answered before.
 pub fn reply_of(
     worker: &mut WorkerState,
     served: &Arc<Served>,
@@ -61,7 +61,7 @@ pub fn ask(served: &Arc<Served>, message: &[u8], transport: Transport) -> Option
     answer_of(&mut WorkerState::new(), served, message, transport)
 }
 
-/// The answer of a worker who may have answered before.
+/// The answer of a worker that may have answered before.
 pub fn answer_of(
     worker: &mut WorkerState,
     served: &Arc<Served>,
