@@ -64,7 +64,7 @@ impl<'z> DenialProofs<'z> {
         match zone.denial() {
             Denial::None => {}
             Denial::Nsec => nsec::prove(self, zone, qname, key, denied),
-            Denial::Nsec3 { .. } => nsec3::prove(self, zone, qname, key, denied),
+            Denial::Nsec3(chain) => nsec3::prove(self, zone, chain, qname, key, denied),
         }
     }
 

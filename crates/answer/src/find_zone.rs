@@ -33,7 +33,7 @@ fn find_closest<'z>(zones: &'z ZoneMap, qname: &Qname, max_labels: usize) -> Opt
 fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
     let is_below_cut = |zone: &Zone| {
         let mut key = CanonicalKey::new();
-        key.set(qname.wire(), zone.apex().wire().len());
+        qname.set_key(zone.apex_labels(), &mut key);
         find_cut_above(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
     };
     zone.zone().is_some_and(is_below_cut)

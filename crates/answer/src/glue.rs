@@ -96,7 +96,7 @@ impl<'z> Glue<'_, 'z> {
         if name.read_compressed(message.out, at).is_none() {
             return NameServer::Missing;
         }
-        key.set(name.wire(), self.zone.apex().wire().len());
+        name.set_key(self.zone.apex_labels(), &mut key);
         if !cut.is_prefix_of(key.as_bytes()) {
             return NameServer::Sibling;
         }
@@ -155,7 +155,7 @@ impl<'z> Glue<'_, 'z> {
             if name.read_compressed(message.out, at).is_none() {
                 continue;
             }
-            key.set(name.wire(), self.zone.apex().wire().len());
+            name.set_key(self.zone.apex_labels(), &mut key);
             if cut.is_prefix_of(key.as_bytes()) {
                 continue;
             }

@@ -97,7 +97,7 @@ fn prefetch_owner(served: &Served, worker: &mut WorkerState, message: &[u8]) {
     }
     let zone = find_zone(&served.zones, qname, Rtype::ANY).and_then(ServedZone::zone);
     if let Some(zone) = zone.filter(|zone| zone.is_big()) {
-        key.set(qname.wire(), zone.apex().wire().len());
+        qname.set_key(zone.apex_labels(), key);
         zone.prefetch(key.as_bytes());
     }
 }

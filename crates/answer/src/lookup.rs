@@ -184,7 +184,7 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     /// Answers for the name from its zone.
     fn look(&mut self, zone: &'z Zone) -> Result<Step, Full> {
-        self.key.set(self.qname.wire(), zone.apex().wire().len());
+        self.qname.set_key(zone.apex_labels(), self.key);
         let cursor = zone.seek(self.key.as_bytes());
         let entry = cursor.entry().expect("the apex sorts before all names of a zone");
         let node = zone.node(&entry);

@@ -1,6 +1,7 @@
 //! The name being looked up: that of the question, then the targets of its CNAME chain.
 
 use wire::{MAX_LABEL_LEN, MAX_NAME_LEN};
+use zone::canonical_key::CanonicalKey;
 use zone::rrset::MAX_POINTER;
 
 /// A name in lower case, with the offsets of its labels in itself and in the message.
@@ -105,6 +106,15 @@ impl Qname {
     #[inline]
     pub(crate) fn suffix(&self, labels: usize) -> &[u8] {
         &self.wire[self.starts[self.labels - labels] as usize..self.len]
+    }
+
+    /// Sets `key` to the key of this name below an apex of `apex_labels` labels.
+    #[inline]
+    pub(crate) fn set_key(&self, apex_labels: usize, key: &mut CanonicalKey) {
+        key.truncate(0);
+        for label in (0..self.labels - apex_labels).rev() {
+            key.push_lowercase_label(&self.wire[self.starts[label] as usize + 1..self.starts[label + 1] as usize]);
+        }
     }
 
     /// Where the message has the last `labels` labels; no pointer reaches offsets over [`MAX_POINTER`].

@@ -44,6 +44,20 @@ impl CanonicalKey {
         }
     }
 
+    /// Appends a label in lower case: this becomes the key of a child.
+    #[inline]
+    pub fn push_lowercase_label(&mut self, label: &[u8]) {
+        debug_assert!(!label.iter().any(u8::is_ascii_uppercase));
+        if label.iter().any(|&octet| octet <= ESCAPE) {
+            return self.push_escaped(label);
+        }
+        let start = self.len as usize;
+        let end = start + label.len();
+        self.bytes[start..end].copy_from_slice(label);
+        self.bytes[end] = END;
+        self.len = end as u16 + 1;
+    }
+
     /// Appends a label: this becomes the key of a child.
     #[inline]
     pub fn push_label(&mut self, label: &[u8]) {

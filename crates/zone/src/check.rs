@@ -9,7 +9,7 @@ use wire::{NameRef, Rtype};
 use crate::build_options::BuildOptions;
 use crate::canonical_key::CanonicalKey;
 use crate::check_list::{self, Check};
-use crate::denial::Denial;
+use crate::denial::{Denial, Nsec3Chain};
 use crate::finding::Findings;
 use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
 use crate::stage::StagedRecord;
@@ -175,7 +175,8 @@ pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &BuildOptions<'_>, found: 
             } else if iterations > MAX_ITERATIONS {
                 plan.report(found, &check_list::MANY_ITERATIONS, (0, 0), iterations);
             }
-            return Denial::Nsec3 { iterations, salt: salt[..usize::from(*salt_len).min(salt.len())].into() };
+            let salt = &salt[..usize::from(*salt_len).min(salt.len())];
+            return Denial::Nsec3(Nsec3Chain::new(iterations, salt, plan.apex));
         }
     }
     if node.rrset(Rtype::NSEC).is_some() { Denial::Nsec } else { Denial::None }

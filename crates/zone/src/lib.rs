@@ -22,6 +22,6 @@ pub mod tree;
 mod zone;
 
 pub use build::Difference;
-pub use denial::Denial;
+pub use denial::{Denial, Nsec3Chain, Nsec3Label};
 pub use finding::{CheckMode, FilePosition, Finding, Findings, Severity};
 pub use zone::{Counts, OWNER_BUFFER_LEN, Zone};

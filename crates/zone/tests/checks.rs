@@ -3,7 +3,7 @@
 use wire::{Name, Rtype};
 use zone::load::{LoadOptions, LoadOutcome, load};
 use zone::text::{self, Source};
-use zone::{CheckMode, Denial, Severity, Zone};
+use zone::{CheckMode, Denial, Nsec3Chain, Severity, Zone};
 
 const APEX: &str = "@ 60 SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ 60 NS ns.invalid.\n";
 
@@ -197,7 +197,8 @@ fn rfc_5155_4_the_parameters_without_flags_name_the_chain() {
     let denial = |lines: &str| loaded(&format!("{APEX}{lines}")).zone.expect("no errors").denial().clone();
     let chain = "2t7b4g4vsa5smi47k61mv5bv1a22bojr 60 NSEC3 1 0 12 AABBCCDD 2t7b4g4vsa5smi47k61mv5bv1a22bojr SOA NS\n";
     let signed = denial(&format!("@ 60 NSEC3PARAM 1 0 12 AABBCCDD\n{chain}"));
-    assert_eq!(signed, Denial::Nsec3 { iterations: 12, salt: [0xaa, 0xbb, 0xcc, 0xdd].into() });
+    let apex: Name = "example.".parse().expect("a name");
+    assert_eq!(signed, Denial::Nsec3(Nsec3Chain::new(12, &[0xaa, 0xbb, 0xcc, 0xdd], apex.as_ref())));
     assert_eq!(denial(&format!("@ 60 NSEC3PARAM 1 1 12 AABBCCDD\n{chain}")), Denial::None, "RFC 5155 4.1.2");
     assert_eq!(denial("@ 60 NSEC example. SOA NS NSEC\n"), Denial::Nsec);
     let missing = "the zone has NSEC3PARAM and no NSEC3 records: example.";
