@@ -47,7 +47,7 @@ def test_two_peers_decide(ours: LoadDecision, peers: tuple[LoadDecision, ...], d
     [
         ("warning: the owner is in quotes", False),  # NSD and BIND load that
         ("warning: the owner is in quotes\nwarning: there is no TTL: neither here", False),  # so does NSD
-        ("warning: the owner is in quotes\nwarning: a record out of the zone", False),  # so does BIND
+        ("warning: the owner is in quotes\nwarning: an out-of-zone record", False),  # so does BIND
         ("warning: there is no TTL: neither here\nwarning: a record below a DNAME", True),
         ("", False),
     ],

@@ -1,5 +1,6 @@
 //! Outgoing AXFR (RFC 5936) as a state machine: the caller provides a buffer for each message and sends it.
 
+use wire::message::Rcode;
 use wire::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
 use crate::rrset::{MessageOffsets, PointerBases, RECORD_HEAD_LEN, Rrset};
@@ -18,6 +19,7 @@ pub struct AxfrStream {
     state: AxfrState,
     /// How many records were written.
     records: u64,
+    has_failed: bool,
 }
 
 /// What is written next.
@@ -45,8 +47,16 @@ struct TreePosition {
 /// The target size of messages, in octets: below the greatest compression offset, so that every owner can be pointed to.
 const MESSAGE_LEN: usize = 16_000;
 
-/// The message is full.
-struct Full;
+/// Why a record was not written.
+enum NoRoom {
+    /// It goes into the next message.
+    Full,
+    /// It fits in no message.
+    TooLarge,
+}
+
+/// The maximum length of a message over TCP (RFC 1035 4.2.2).
+const MAX_MESSAGE_LEN: usize = u16::MAX as usize;
 
 impl AxfrStream {
     /// The response to the query with this ID and question (name, type and class in wire form). `opt` is the OPT record in wire form,
@@ -63,11 +73,12 @@ impl AxfrStream {
             opt: opt.into(),
             state: AxfrState::FirstSoa,
             records: 0,
+            has_failed: false,
         }
     }
 
     /// Writes the next message, without the TCP length prefix, into `out`, which must hold 65,535 octets. Returns its length; `None`
-    /// after the last message.
+    /// after the last message. A record that fits in no message ends the transfer with a SERVFAIL message.
     pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
         if matches!(self.state, AxfrState::Done) {
             return None;
@@ -76,16 +87,29 @@ impl AxfrStream {
         out[HEADER_LEN..start].copy_from_slice(&self.question);
         let mut writer = MessageWriter { out, start, at: start, count: 0, apex: self.apex, zone: &self.zone };
         // A full message ends here; the next one continues from `state`.
-        let _ = fill(&mut self.state, &mut writer);
-        let (len, count) = (writer.at, writer.count);
+        let filled = fill(&mut self.state, &mut writer);
+        let (len, count, has_question) = (writer.at, writer.count, writer.start > HEADER_LEN);
+        self.has_failed = matches!(filled, Err(NoRoom::TooLarge));
+        let mut rcode = Rcode::NOERROR;
+        if self.has_failed {
+            (self.state, rcode) = (AxfrState::Done, Rcode::SERVFAIL);
+        }
         // RFC 5936 2.2.5: the first message has the OPT record.
         let opt = std::mem::take(&mut self.opt);
         let has_opt = u8::from(!opt.is_empty());
-        let header = [self.id[0], self.id[1], 0x84, 0, 0, 1, (count >> 8) as u8, count as u8, 0, 0, 0, has_opt];
+        let [id_high, id_low] = self.id;
+        let [count_high, count_low] = count.to_be_bytes();
+        let header =
+            [id_high, id_low, 0x84, rcode.0 as u8, 0, has_question.into(), count_high, count_low, 0, 0, 0, has_opt];
         out[..HEADER_LEN].copy_from_slice(&header);
         out[len..len + opt.len()].copy_from_slice(&opt);
         self.records += u64::from(count);
         Some(len + opt.len())
+    }
+
+    /// Whether the last message reports a failure.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// The apex of the zone.
@@ -105,7 +129,7 @@ impl AxfrStream {
 }
 
 /// Fills one message.
-fn fill(state: &mut AxfrState, writer: &mut MessageWriter<'_, '_>) -> Result<(), Full> {
+fn fill(state: &mut AxfrState, writer: &mut MessageWriter<'_, '_>) -> Result<(), NoRoom> {
     let zone = writer.zone;
     loop {
         match state {
@@ -142,7 +166,7 @@ struct MessageWriter<'z, 'o> {
 }
 
 impl<'z> MessageWriter<'z, '_> {
-    fn push_soa(&mut self) -> Result<(), Full> {
+    fn push_soa(&mut self) -> Result<(), NoRoom> {
         let soa = self.zone.soa();
         self.make_room(MAX_NAME_LEN + soa.message_len())?;
         Owner::new(&self.zone.apex_entry()).write(self, |writer, offsets| writer.write_rrset(&soa, offsets));
@@ -154,11 +178,28 @@ impl<'z> MessageWriter<'z, '_> {
         self.count += rrset.count as u16;
     }
 
-    fn make_room(&self, len: usize) -> Result<(), Full> {
-        if self.at + len > MESSAGE_LEN && self.at > self.start { Err(Full) } else { Ok(()) }
+    fn make_room(&self, len: usize) -> Result<(), NoRoom> {
+        if self.at + len > MESSAGE_LEN && self.at > self.start { Err(NoRoom::Full) } else { Ok(()) }
     }
 
-    fn push_tree(&mut self, tree: &'z Tree, position: &mut TreePosition) -> Result<(), Full> {
+    /// Makes room for a record of any size: one that fits in no message with the question goes into one without
+    /// (RFC 5936 2.2.1 requires the question in the first message only).
+    fn make_room_for_record(&mut self, owner: &Owner<'_, '_>, rdata: &[u8]) -> Result<(), NoRoom> {
+        let len = MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len();
+        self.make_room(len)?;
+        if self.at + len <= MAX_MESSAGE_LEN {
+            return Ok(());
+        }
+        let owner_len = self.zone.owner(owner.entry).wire().len();
+        // The head of a record includes two octets of a pointer, which the owner replaces.
+        if HEADER_LEN + owner_len + RECORD_HEAD_LEN - 2 + rdata.len() > MAX_MESSAGE_LEN {
+            return Err(NoRoom::TooLarge);
+        }
+        (self.start, self.at, self.apex) = (HEADER_LEN, HEADER_LEN, None);
+        Ok(())
+    }
+
+    fn push_tree(&mut self, tree: &'z Tree, position: &mut TreePosition) -> Result<(), NoRoom> {
         let mut cursor = match &position.key {
             Some(key) => tree.seek(key),
             None => {
@@ -181,7 +222,7 @@ impl<'z> MessageWriter<'z, '_> {
         Ok(())
     }
 
-    fn push_node(&mut self, entry: &TreeEntry<'z>, position: &mut TreePosition) -> Result<(), Full> {
+    fn push_node(&mut self, entry: &TreeEntry<'z>, position: &mut TreePosition) -> Result<(), NoRoom> {
         let mut owner = Owner::new(entry);
         for (index, rrset) in self.zone.node(entry).rrsets().enumerate() {
             if position.parts <= 2 * index {
@@ -204,7 +245,7 @@ impl<'z> MessageWriter<'z, '_> {
         owner: &mut Owner<'_, '_>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
-    ) -> Result<(), Full> {
+    ) -> Result<(), NoRoom> {
         if self.start + MAX_NAME_LEN + rrset.message_len() > MESSAGE_LEN {
             return self.push_large(owner, rrset, position);
         }
@@ -219,14 +260,14 @@ impl<'z> MessageWriter<'z, '_> {
         owner: &mut Owner<'_, '_>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
-    ) -> Result<(), Full> {
+    ) -> Result<(), NoRoom> {
         let [name, apex] = [owner.entry, &self.zone.apex_entry()].map(|entry| self.zone.owner(entry));
         let bases = PointerBases { owner: name.as_ref(), apex: apex.as_ref() };
         let mut rdata = Vec::new();
         for stored in rrset.stored().skip(position.records) {
             rdata.clear();
             rrset.append_rdata(&stored, bases, &mut rdata);
-            self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
+            self.make_room_for_record(owner, &rdata)?;
             owner.write(self, |writer, offsets| writer.push_record(offsets.owner, rrset.rtype, rrset.ttl, &rdata));
             position.records += 1;
         }
@@ -238,9 +279,9 @@ impl<'z> MessageWriter<'z, '_> {
         owner: &mut Owner<'_, '_>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
-    ) -> Result<(), Full> {
+    ) -> Result<(), NoRoom> {
         for rdata in rrset.signatures().rdatas().skip(position.records) {
-            self.make_room(MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len())?;
+            self.make_room_for_record(owner, rdata)?;
             owner.write(self, |writer, offsets| writer.push_record(offsets.owner, Rtype::RRSIG, rrset.ttl, rdata));
             position.records += 1;
         }

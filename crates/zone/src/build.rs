@@ -8,7 +8,7 @@ use std::sync::Arc;
 use wire::{Name, NameRef, Rtype};
 
 use crate::build_options::BuildOptions;
-use crate::check::{Wanted, check_apex, check_node, check_wanted, collect_wanted, denial};
+use crate::check::{Target, check_apex, check_node, check_targets, collect_targets, denial};
 use crate::check::{check_child_keys, check_records};
 use crate::denial::{Denial, DenialData};
 use crate::finding::Findings;
@@ -153,7 +153,7 @@ fn finish(
     if denial != Denial::None || !nsec3.is_empty() {
         zone.denial = Some(Arc::new(DenialData { denial, nsec3 }));
     }
-    check_wanted(&zone, plan, &summary.wanted, found);
+    check_targets(&zone, plan, &summary.targets, found);
     if plan.thorough {
         check_child_keys(&zone, plan, found);
     }
@@ -227,7 +227,7 @@ struct Summary {
     /// Owners, including those of NSEC3 records.
     names: usize,
     has_wildcards: bool,
-    wanted: Vec<Wanted>,
+    targets: Vec<Target>,
 }
 
 impl Summary {
@@ -235,7 +235,7 @@ impl Summary {
         let RangeResult { summary, found: more } = result;
         self.names += summary.names;
         self.has_wildcards |= summary.has_wildcards;
-        self.wanted.extend(summary.wanted);
+        self.targets.extend(summary.targets);
         found.append(more);
     }
 }
@@ -262,7 +262,7 @@ fn encode_range(
         let flags = occlusion.flags(key, &records);
         check_node(plan, owner, key, flags, &records, &mut result.found);
         if plan.thorough {
-            collect_wanted(plan, key, flags, &records, &mut result.summary.wanted);
+            collect_targets(plan, key, flags, &records, &mut result.summary.targets);
             check_records(plan, owner, &records, &mut result.found);
         }
         take(key, encoder.encode(owner, case, flags, &mut records));

@@ -1,4 +1,4 @@
-//! What a zone must be to be served, and what its operator would want to know.
+//! Checks across records: of one owner, of the apex, and of targets in the zone. Messages and levels are in `check_list`.
 
 mod records;
 
@@ -49,7 +49,7 @@ pub(crate) fn check_node(
     }
 }
 
-/// What a message of 65,535 octets holds besides header, question, and the owner of a transferred record.
+/// A lower bound of the records that fit in a message of 65,535 octets, in a response and in a transfer.
 const MAX_SET_LEN: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) - wire::MAX_NAME_LEN;
 
 struct NodeCheck<'n> {
@@ -72,12 +72,12 @@ impl<'n> NodeCheck<'n> {
         self.plan.report(self.found, rule, (raw.file, raw.line), self.owner);
     }
 
-    /// RFC 1034 3.6.2: nothing stands beside a CNAME but what DNSSEC adds (RFC 4034 2.5, 3, 4). RFC 6672 2.4: one DNAME.
+    /// RFC 1034 3.6.2: no other data beside a CNAME, except DNSSEC records (RFC 4034 2.5, 3, 4). RFC 6672 2.4: one DNAME.
     fn check_alias(&mut self, is_cut: bool) {
         for (rtype, rule) in [(Rtype::CNAME, &check_list::TWO_CNAMES), (Rtype::DNAME, &check_list::TWO_DNAMES)] {
             let mut same = self.of_type(rtype);
             if let Some(first) = same.next()
-                // Both RDATA are one name (RFC 4343 3).
+                // The RDATA is a name: case does not matter (RFC 4343 3).
                 && let Some(second) = same.find(|raw| !raw.rdata.eq_ignore_ascii_case(first.rdata))
             {
                 self.report(rule, second);
@@ -85,10 +85,10 @@ impl<'n> NodeCheck<'n> {
         }
         if self.first(Rtype::CNAME).is_some() {
             let is_other = |raw: &&StagedRecord<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
-            // BIND loads these two, which RFC 2535 put beside a CNAME.
-            let is_old = |raw: &&StagedRecord<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
+            // BIND loads these two, which RFC 2535 allowed beside a CNAME.
+            let is_rfc_2535 = |raw: &&StagedRecord<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
             let mut others = self.records.iter().filter(is_other);
-            if let Some(other) = others.clone().find(|raw| !is_old(raw)) {
+            if let Some(other) = others.clone().find(|raw| !is_rfc_2535(raw)) {
                 self.report(&check_list::CNAME_AND_OTHER_DATA, other);
             } else if let Some(other) = others.next() {
                 self.report(&check_list::CNAME_AND_KEY, other);
@@ -110,7 +110,7 @@ impl<'n> NodeCheck<'n> {
         }
     }
 
-    /// RFC 2181 5.2: the records of a set have one TTL.
+    /// RFC 2181 5.2: the records of an RRset have one TTL.
     fn check_ttls(&mut self) {
         let mut ttls = HashMap::new();
         for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
@@ -120,11 +120,12 @@ impl<'n> NodeCheck<'n> {
         }
     }
 
-    /// RFC 1035 4.2.2: a message has at most 65,535 octets; with the owner in it once, and for a transfer the apex as well.
+    /// RFC 1035 4.2.2: a message has at most 65,535 octets, in a response with the question.
     fn check_sizes(&mut self) {
-        let most = 65_535 - wire::HEADER_LEN - 4 - 2 - self.owner.wire().len();
-        if let Some(raw) = self.records.iter().find(|raw| raw.message_len() > most) {
-            return self.report(&check_list::LARGE_RECORD, raw);
+        let most = 65_535 - wire::HEADER_LEN - 4 - self.owner.wire().len();
+        // Without the question, and with the owner in place of the pointer to it.
+        if let Some(raw) = self.records.iter().find(|raw| raw.message_len() > most + 6) {
+            self.report(&check_list::LARGE_RECORD, raw);
         }
         let mut sizes = HashMap::new();
         for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
@@ -137,7 +138,7 @@ impl<'n> NodeCheck<'n> {
     }
 }
 
-//----------- the whole --------------------------------------------------------
+//----------- the apex ---------------------------------------------------------
 
 /// RFC 1035 5.2, RFC 1034 4.2.1: one SOA record and at least one NS record at the apex.
 pub(crate) fn check_apex(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findings) {
@@ -158,11 +159,11 @@ pub(crate) fn check_apex(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findi
     }
 }
 
-/// How the zone denies: by the NSEC3 chain that its NSEC3PARAM names (RFC 5155 4), else by NSEC.
+/// The denial of existence of the zone: the NSEC3 chain of its NSEC3PARAM (RFC 5155 4), else NSEC, else none.
 pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &BuildOptions<'_>, found: &mut Findings) -> Denial {
     let node = zone.apex_node();
     if let Some(params) = node.rrset(Rtype::NSEC3PARAM) {
-        // RFC 5155 4.1.2: a record with flags set is not for answering.
+        // RFC 5155 4.1.2: ignore records with flags set.
         let usable = params.stored().map(|stored| stored.bytes).find(|rdata| matches!(rdata, [1, 0, ..]));
         if let Some([_, _, high, low, salt_len, salt @ ..]) = usable {
             if nsec3.is_empty() {
@@ -172,7 +173,7 @@ pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &BuildOptions<'_>, found: 
             if iterations > plan.nsec3_max_iterations {
                 let detail = format!("{iterations}, and the limit is {}", plan.nsec3_max_iterations);
                 plan.report(found, &check_list::TOO_MANY_ITERATIONS, (0, 0), detail);
-            } else if iterations > MAX_ITERATIONS {
+            } else if iterations > MAX_VALIDATED_ITERATIONS {
                 plan.report(found, &check_list::MANY_ITERATIONS, (0, 0), iterations);
             }
             let salt = &salt[..usize::from(*salt_len).min(salt.len())];
@@ -182,35 +183,35 @@ pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &BuildOptions<'_>, found: 
     if node.rrset(Rtype::NSEC).is_some() { Denial::Nsec } else { Denial::None }
 }
 
-/// RFC 9276 3.2: validators may give up beyond this many.
-const MAX_ITERATIONS: u16 = 100;
+/// RFC 9276 3.2: validators may treat zones with more iterations as insecure.
+const MAX_VALIDATED_ITERATIONS: u16 = 100;
 
-//----------- names that others point to ---------------------------------------
+//----------- targets ----------------------------------------------------------
 
-/// A name in the zone that a record relies on.
-pub(crate) struct Wanted {
-    target: Box<[u8]>,
+/// A name in the zone that a record points to.
+pub(crate) struct Target {
+    key: Box<[u8]>,
     rtype: Rtype,
-    /// The target stands below the cut that names it: without its address nobody gets there (RFC 9471).
+    /// The name is below the delegation that has it as a name server: its address must be in the referral (RFC 9471).
     is_glue: bool,
     file: u16,
     line: u32,
 }
 
-impl Wanted {
+impl Target {
     /// RFC 9460 2.4.2, 2.5: a service may point to an alias of either kind.
     fn may_be_alias(&self) -> bool {
         matches!(self.rtype, Rtype::SVCB | Rtype::HTTPS)
     }
 }
 
-/// Notes the names in this zone that NS, MX, SRV, SVCB and HTTPS records point to.
-pub(crate) fn collect_wanted(
+/// Collects the names in the zone that NS, MX, SRV, SVCB and HTTPS records point to.
+pub(crate) fn collect_targets(
     plan: &BuildOptions<'_>,
     key: &[u8],
     flags: u8,
     records: &[StagedRecord<'_>],
-    wanted: &mut Vec<Wanted>,
+    targets: &mut Vec<Target>,
 ) {
     if flags & OCCLUDED != 0 {
         return;
@@ -220,7 +221,7 @@ pub(crate) fn collect_wanted(
             Rtype::NS => 0,
             Rtype::MX => 2,
             Rtype::SRV => 6,
-            // RFC 9460 2.4.2: an alias points to more of its type, not to addresses.
+            // RFC 9460 2.4.2: in AliasMode the target has SVCB records, not addresses.
             Rtype::SVCB | Rtype::HTTPS if !raw.rdata.starts_with(&[0, 0]) => 2,
             _ => continue,
         };
@@ -230,38 +231,38 @@ pub(crate) fn collect_wanted(
         }
         let target: Box<[u8]> = CanonicalKey::from_name(target, plan.apex.wire().len()).as_bytes().into();
         let is_glue = flags & CUT != 0 && target.starts_with(key);
-        wanted.push(Wanted { target, rtype: raw.rtype, is_glue, file: raw.file, line: raw.line });
+        targets.push(Target { key: target, rtype: raw.rtype, is_glue, file: raw.file, line: raw.line });
     }
 }
 
-/// Looks whether the names that were noted have what is expected of them.
-pub(crate) fn check_wanted(zone: &Zone, plan: &BuildOptions<'_>, wanted: &[Wanted], found: &mut Findings) {
-    for want in wanted {
-        let node = zone.get(&want.target);
+/// Checks that targets have addresses.
+pub(crate) fn check_targets(zone: &Zone, plan: &BuildOptions<'_>, targets: &[Target], found: &mut Findings) {
+    for target in targets {
+        let node = zone.get(&target.key);
         let has = |rtype| node.is_some_and(|node| node.rrset(rtype).is_some());
-        if has(Rtype::A) || has(Rtype::AAAA) || want.may_be_alias() && (has(Rtype::CNAME) || has(want.rtype)) {
+        if has(Rtype::A) || has(Rtype::AAAA) || target.may_be_alias() && (has(Rtype::CNAME) || has(target.rtype)) {
             continue;
         }
-        let rule = if want.is_glue {
+        let rule = if target.is_glue {
             &check_list::NO_GLUE
         } else if has(Rtype::CNAME) {
-            // RFC 9460 2.3: clients look up the addresses of a target, through aliases as well.
-            if matches!(want.rtype, Rtype::SVCB | Rtype::HTTPS) {
+            // RFC 9460 2.3: clients look up the addresses of a target and follow aliases.
+            if matches!(target.rtype, Rtype::SVCB | Rtype::HTTPS) {
                 continue;
             }
-            &check_list::TO_ALIAS
-        } else if node.is_none() && covered(zone, &want.target) {
+            &check_list::TARGET_IS_ALIAS
+        } else if node.is_none() && may_be_covered(zone, &target.key) {
             continue;
         } else {
-            &check_list::TO_NOWHERE
+            &check_list::NO_ADDRESS
         };
-        let detail = format_args!("{} {}", want.rtype, name_of_key(&want.target, plan.apex));
-        plan.report(found, rule, (want.file, want.line), detail);
+        let detail = format_args!("{} {}", target.rtype, name_of_key(&target.key, plan.apex));
+        plan.report(found, rule, (target.file, target.line), detail);
     }
 }
 
-/// Whether a delegation, a DNAME or a wildcard may stand for the name.
-fn covered(zone: &Zone, key: &[u8]) -> bool {
+/// Whether a delegation, DNAME or wildcard may cover the name.
+fn may_be_covered(zone: &Zone, key: &[u8]) -> bool {
     let is_special = zone.seek(key).entry().is_some_and(|entry| !zone.node(&entry).is_plain());
     is_special || zone.has_wildcards()
 }

@@ -89,7 +89,7 @@ fn records(lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn vectors_are_decided_as_they_say() {
+fn vectors_load_as_decided() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let (mut wrong, mut count) = (Vec::new(), 0);
     for entry in std::fs::read_dir(folder).expect("the folder is there") {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use answer::Transport::Udp;
 use wire::message::{Edns, Rcode};
 use wire::{Name, Rtype};
 
@@ -39,6 +40,37 @@ fn large_sets_are_answered_whole_or_not_at_all() {
             let distinct: BTreeSet<_> = set.iter().map(|record| &record.rdata).collect();
             assert_eq!(distinct.len(), set.len(), "{count} {rtype}");
         }
+    }
+}
+
+/// RFC 1035 4.2.2, RFC 5936 2.2.1: a record that fits only in a message without a question can be transferred, not queried;
+/// one that fits in no message makes transfers fail.
+#[test]
+fn rfc_5936_2_2_1_large_records() {
+    for (len, is_answered, is_transferred) in [
+        (65_498, true, true),
+        (65_499, false, true),
+        (65_504, false, true),
+        (65_505, false, false),
+        (65_535, false, false),
+    ] {
+        let lines = "a.z. 60 A 192.0.2.1\n".to_owned()
+            + &format!("large.z. 60 TYPE65400 \\# {len} {}\n", "ab".repeat(len))
+            + "z0.z. 60 A 192.0.2.1\n";
+        let head = "z. 60 IN SOA ns. host. 1 2 3 4 5\nz. 60 NS ns.\n";
+        let server = Server::with_transfer(&[("z.", &(head.to_owned() + &lines))]);
+        let got = server.ask(&query("large.z. TYPE65400"), TCP);
+        let rcode = if is_answered { Rcode::NOERROR } else { Rcode::SERVFAIL };
+        assert_eq!((got.rcode, got.flags.truncated, got.answer.len()), (rcode, false, is_answered.into()), "{len}");
+        assert!(server.ask(&query("large.z. TYPE65400"), Udp).flags.truncated, "{len}");
+        let messages = server.transfer(&query("z. AXFR"));
+        let last = messages.last().expect("a message");
+        let rcode = if is_transferred { Rcode::NOERROR } else { Rcode::SERVFAIL };
+        assert_eq!((last.rcode, last.questions.len()), (rcode, 1), "{len}");
+        let records: Vec<_> = messages.iter().flat_map(|message| &message.answer).collect();
+        let large = records.iter().filter(|record| record.rdata.len() == len).count();
+        let soa = records.iter().filter(|record| record.rtype == Rtype::SOA).count();
+        assert_eq!((large, soa), if is_transferred { (1, 2) } else { (0, 1) }, "{len}");
     }
 }
 

@@ -125,7 +125,9 @@ impl TcpConnection {
         }
         if let Some(transfer) = &mut active.transfer {
             if responder.stream_transfer(transfer) {
-                responder.log_transfer(self.peer(), transfer, "zone transferred");
+                let failed = transfer.has_failed();
+                let end = if failed { "zone transfer failed: a record fits in no message" } else { "zone transferred" };
+                responder.log_transfer(self.peer(), transfer, end);
                 active.transfer = None;
             }
         } else {

@@ -109,7 +109,7 @@ fn records_that_break_a_rule_are_errors_with_strict_checks_only() {
     let bench = Bench::new();
     bench.write("zones/odd.example.zone", &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
     let finding = |severity| {
-        format!("zones/odd.example.zone:5:1: {severity}: a record out of the zone is left out: elsewhere.test. (help: ")
+        format!("zones/odd.example.zone:5:1: {severity}: an out-of-zone record is skipped: elsewhere.test. (help: ")
     };
     let lenient = bench.run(&["check", "zones"]);
     assert!(lenient.out.starts_with(&finding("warning")), "{}", lenient.out);

@@ -1,4 +1,4 @@
-//! What an operator wants to know of single records that are well-formed: looked for by `zonda check` only.
+//! Checks of single records, by `zonda check` only: service bindings, NSEC3 owners, CDS and CDNSKEY.
 
 use wire::rdata::svcb::{ALPN, DOHPATH, identifiers, params};
 use wire::{NameRef, Rtype};
@@ -10,7 +10,7 @@ use crate::rrset::ZoneNode;
 use crate::stage::StagedRecord;
 use crate::zone::Zone;
 
-/// Checks the records of one owner each by itself.
+/// Checks each record of an owner.
 pub(crate) fn check_records(
     plan: &BuildOptions<'_>,
     owner: NameRef<'_>,
@@ -36,13 +36,13 @@ fn check_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
     check_alias_mode(rdata).or_else(|| check_dns_service(owner, rdata))
 }
 
-/// RFC 9460 2.4.2: recipients ignore the parameters of an alias.
+/// RFC 9460 2.4.2: recipients ignore parameters in AliasMode.
 fn check_alias_mode(rdata: &[u8]) -> Option<&'static Check> {
     let has_params = !parameters(rdata)?.is_empty();
     (rdata.starts_with(&[0, 0]) && has_params).then_some(&check_list::ALIAS_MODE_WITH_PARAMETERS)
 }
 
-/// RFC 9461 4.1, 5: a DNS server has no default protocol, and one over HTTP needs the path of its queries.
+/// RFC 9461 4.1, 5: a DNS server has no default protocol, and DNS over HTTP needs a path.
 fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
     let mut labels = owner.labels();
     let is_dns = labels.next()?.eq_ignore_ascii_case(b"_dns")
@@ -73,7 +73,7 @@ fn is_template(path: &[u8]) -> bool {
     path.starts_with(b"/") && expressions.any(has_dns)
 }
 
-/// What follows priority and target.
+/// The SvcParams: what follows priority and target.
 fn parameters(rdata: &[u8]) -> Option<&[u8]> {
     let target = NameRef::from_wire(rdata.get(2..)?).ok()?;
     rdata.get(2 + target.wire().len()..)
@@ -88,10 +88,10 @@ fn check_hashed_owner(plan: &BuildOptions<'_>, owner: NameRef<'_>, rdata: &[u8])
     let is_right = owner.label_count() == plan.apex.label_count() + 1
         && is_hash
         && (rdata.first() != Some(&1) || label.len() == 32);
-    (!is_right).then_some(&check_list::UNHASHED_NSEC3)
+    (!is_right).then_some(&check_list::BAD_NSEC3_OWNER)
 }
 
-/// RFC 7344 4.1, 5: what is published for the parent is one of the keys here; RFC 8078 4: algorithm 0 asks for none.
+/// RFC 7344 4.1, 5: CDS and CDNSKEY match a DNSKEY; RFC 8078 4: algorithm 0 requests deletion.
 pub(crate) fn check_child_keys(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findings) {
     let node = zone.apex_node();
     let keys: Vec<&[u8]> = rdata_of(node, Rtype::DNSKEY).collect();

@@ -249,7 +249,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
         }
         match rtype {
             Rtype::ALIAS => self.report(&check_list::ALIAS, LineColumn::of(field), ""),
-            _ => self.report(&check_list::NO_DATA_TYPE, LineColumn::of(field), rtype),
+            _ => self.report(&check_list::RESERVED_TYPE, LineColumn::of(field), rtype),
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ fn rfc1035_5_1_include() {
 }
 
 #[test]
-fn include_names_its_files() {
+fn included_files_have_names() {
     let apex = apex();
     let include = |path: &Path, position: &FilePosition| match position.to_string().as_str() {
         "zone:2:10" => Ok(included("folder/a b", &format!("{} 1 A 192.0.2.1\n$INCLUDE c", path.display()))),

@@ -53,24 +53,16 @@ fn each_error_has_its_position_and_message() {
     }
 }
 
-/// What is odd, and what is loaded: with a warning, or as errors where checks are strict.
+/// Violations that load with a warning, or fail in strict mode.
 #[test]
-fn odd_text_is_loaded_with_a_warning() {
+fn violations_load_with_a_warning() {
     for (text, finding, record) in [
-        ("a.test. 1 A 192.0.2.1", "zone:1:1: FOUND: a record out of the zone is left out: a.test. (", ""),
-        (
-            "a.test. 1 A 192.0.2.1\n 1 A 192.0.2.2",
-            "zone:1:1: FOUND: a record out of the zone is left out: a.test. (",
-            "",
-        ),
-        (
-            "$GENERATE 1-1 $.test. 1 A 192.0.2.$",
-            "zone:1:15: FOUND: a record out of the zone is left out: 1.test. (",
-            "",
-        ),
-        ("a 1 TYPE41 \\# 0", "zone:1:15: FOUND: a record of a type for questions and messages is left out: OPT (", ""),
+        ("a.test. 1 A 192.0.2.1", "zone:1:1: FOUND: an out-of-zone record is skipped: a.test. (", ""),
+        ("a.test. 1 A 192.0.2.1\n 1 A 192.0.2.2", "zone:1:1: FOUND: an out-of-zone record is skipped: a.test. (", ""),
+        ("$GENERATE 1-1 $.test. 1 A 192.0.2.$", "zone:1:15: FOUND: an out-of-zone record is skipped: 1.test. (", ""),
+        ("a 1 TYPE41 \\# 0", "zone:1:15: FOUND: a record of a QTYPE or meta-type is skipped: OPT (", ""),
         ("\"a b\" 1 TXT x", "zone:1:1: FOUND: the owner is in quotes (", "a\\032b.example. 1 IN TXT \"x\""),
-        ("a 1 TXT \"x\"y", "zone:1:12: FOUND: a blank is missing beside a quote (", "a.example. 1 IN TXT \"x\" \"y\""),
+        ("a 1 TXT \"x\"y", "zone:1:12: FOUND: a blank is missing next to a quote (", "a.example. 1 IN TXT \"x\" \"y\""),
         ("a 1 TXT \"x\"\"y\"", "zone:1:12: FOUND: a blank is missing", "a.example. 1 IN TXT \"x\" \"y\""),
         ("a 1 TXT x\"y\"", "zone:1:10: FOUND: a blank is missing", "a.example. 1 IN TXT \"x\" \"y\""),
         ("a 1 TXT x=\"y z\"", "zone:1:11: FOUND: a blank is missing", "a.example. 1 IN TXT \"x=\" \"y z\""),
@@ -82,10 +74,14 @@ fn odd_text_is_loaded_with_a_warning() {
         ),
         (
             "a 1 TYPE0 \\# 1 00",
-            "zone:1:5: FOUND: a record of a type that is reserved: TYPE0 (",
+            "zone:1:5: FOUND: a record of a reserved type: TYPE0 (",
             "a.example. 1 IN TYPE0 \\# 1 00",
         ),
-        ("a 1 ALIAS b", "zone:1:5: FOUND: ALIAS is stored and transferred, not", "a.example. 1 IN ALIAS b.example."),
+        (
+            "a 1 ALIAS b",
+            "zone:1:5: FOUND: ALIAS is stored and transferred, but not",
+            "a.example. 1 IN ALIAS b.example.",
+        ),
         ("a A 192.0.2.1", "zone:1:5: FOUND: there is no TTL: neither here", "a.example. 3600 IN A 192.0.2.1"),
     ] {
         for (checks, severity) in [(CheckMode::Lenient, "warning"), (CheckMode::Strict, "error")] {
@@ -100,10 +96,10 @@ fn odd_text_is_loaded_with_a_warning() {
     }
 }
 
-/// A mistake in RDATA is reported at its field; behind the last field, or the type, if something is missing.
+/// An error in RDATA is reported at its field, or after the last field, or the type, if a field is missing.
 #[test]
-fn mistakes_in_rdata_have_their_place() {
-    for (text, place) in [
+fn rdata_errors_have_positions() {
+    for (text, position) in [
         ("a 1 A", "zone:1:6"),
         ("a 1 A 192.0.2", "zone:1:7"),
         ("a 1 A 192.0.2.1 x", "zone:1:17"),
@@ -114,22 +110,22 @@ fn mistakes_in_rdata_have_their_place() {
         let outcome = read(text.as_bytes());
         assert_eq!(outcome.records, [""; 0]);
         assert_eq!(outcome.findings.len(), 1, "{text}: {outcome:?}");
-        assert!(outcome.findings[0].starts_with(&format!("{place}: error: ")), "{text}: {:?}", outcome.findings);
+        assert!(outcome.findings[0].starts_with(&format!("{position}: error: ")), "{text}: {:?}", outcome.findings);
     }
 }
 
-/// All mistakes are found in one run, two in one record among them.
+/// All errors are found in one run, even two in one record.
 #[test]
-fn reading_goes_on() {
+fn parsing_continues_after_an_error() {
     let text = b"$TTL 1\na..b A 1.2.3.4.5\n A x\nb A 192.0.2.1\nc A (\nd A 192.0.2.2\n A y\ne TXT \"\nf A 192.0.2.3\n";
     let outcome = read(text);
-    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
-    assert_eq!(places, ["zone:2:1", "zone:2:8", "zone:3:4", "zone:5:5", "zone:7:4", "zone:8:7"]);
+    let positions: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a position")).collect();
+    assert_eq!(positions, ["zone:2:1", "zone:2:8", "zone:3:4", "zone:5:5", "zone:7:4", "zone:8:7"]);
     let lines: Vec<_> = outcome.records.iter().map(|line| line.split(' ').next().expect("a line")).collect();
     assert_eq!(lines, ["0:4", "0:6", "0:9"]);
 }
 
-/// Behind an open parenthesis reading goes on at a line that looks like a record, not at one of its fields.
+/// After an open parenthesis parsing continues at a line that looks like a record, not at a field of the broken one.
 #[test]
 fn recovery_skips_the_fields_of_the_broken_record() {
     let text = "$TTL 1\n@ SOA a b ( ; no end\n 1 ; serial\n3600\n 1h\n\n )))\nxyz\n$TTL 2\nb A 192.0.2.1";
@@ -142,8 +138,8 @@ fn recovery_skips_the_fields_of_the_broken_record() {
 #[test]
 fn a_missing_owner_is_reported_once() {
     let outcome = read(b" 1 A 192.0.2.1\n 1 A 192.0.2.2\n 1 A x\na 1 A 192.0.2.3");
-    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
-    assert_eq!(places, ["zone:1:2", "zone:3:6"]);
+    let positions: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a position")).collect();
+    assert_eq!(positions, ["zone:1:2", "zone:3:6"]);
     assert_eq!(outcome.records, ["0:4 a.example. 1 IN A 192.0.2.3"]);
 }
 
@@ -164,8 +160,8 @@ fn findings_are_bounded() {
     let text = "a 3000000000 A 192.0.2.1\n".repeat(5) + &"a 1 A x\n".repeat(4) + "a 1 A 192.0.2.1\n";
     let options = ParseOptions { error_limit: 3, ..ParseOptions::new(apex.as_ref()) };
     let outcome = ParseOutcome::from(parse(source(text.as_bytes()), &options, Lines::default));
-    let places: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a place")).collect();
-    assert_eq!(places, ["zone:1:3", "zone:2:3", "zone:3:3", "zone:6:7", "zone:7:7", "zone:8:7", "zone", "zone"]);
+    let positions: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a position")).collect();
+    assert_eq!(positions, ["zone:1:3", "zone:2:3", "zone:3:3", "zone:6:7", "zone:7:7", "zone:8:7", "zone", "zone"]);
     assert_eq!(outcome.findings[6], "zone: warning: 2 more warnings are not listed (fix those listed and check again)");
     assert_eq!(outcome.findings[7], "zone: error: 1 more errors are not listed (fix those listed and check again)");
     assert_eq!(outcome.records.len(), 6);
@@ -174,7 +170,7 @@ fn findings_are_bounded() {
 /// Fields and entries that are too long for any RDATA are refused, not gathered.
 #[test]
 fn long_fields_and_entries_are_refused() {
-    for (text, place, message) in [
+    for (text, position, message) in [
         (format!("a 1 TXT {}", "x".repeat(262_141)), "zone:1:9", "the field is longer than any RDATA"),
         (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),
         (format!("a 1 TXT {}", "x ".repeat(70_000)), "zone:1:131089", "the entry has more fields than any record"),
@@ -184,7 +180,7 @@ fn long_fields_and_entries_are_refused() {
     ] {
         let outcome = read(text.as_bytes());
         assert_eq!(outcome.findings.len(), 1);
-        assert!(outcome.findings[0].starts_with(&format!("{place}: error: {message}")), "{:?}", outcome.findings);
+        assert!(outcome.findings[0].starts_with(&format!("{position}: error: {message}")), "{:?}", outcome.findings);
     }
     let hex = format!("a 1 TYPE731 \\# 65535 {}", "00 ".repeat(65_535));
     assert_eq!(records(hex).len(), 1);
