@@ -89,6 +89,29 @@ nofity = []
 }
 
 #[test]
+fn a_secret_in_the_wrong_place_is_not_quoted() {
+    let bench = Bench::new();
+    let secret = "00112233445566778899aabbccddeeff";
+    for (line, expected) in [
+        (format!("cookie-secrets = \"{secret}\""), "`cookie-secrets`: this has the type string (help: write a list, "),
+        (
+            format!("cookie-secrets = [[\"{secret}\"]]"),
+            "`cookie-secrets`: this has the type array (help: write a string ",
+        ),
+        (
+            format!("cookie-secrets = [\"{secret}0\"]"),
+            "`cookie-secrets`: this is not a cookie secret (help: write a string ",
+        ),
+        (format!("workers = \"{secret}\""), "`workers`: this has the type string (help: write a whole number "),
+    ] {
+        bench.write("zonda.toml", &format!("[server]\n{line}\n"));
+        let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+        assert!(outcome.out.contains(expected), "{line}: {}", outcome.out);
+        assert!(!outcome.out.contains(secret), "{line}: {}", outcome.out);
+    }
+}
+
+#[test]
 fn every_mistake_of_zones_is_found_with_its_zone() {
     let bench = Bench::new();
     let broken = zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\nworse MX mail\n";

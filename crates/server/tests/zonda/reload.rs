@@ -1,4 +1,4 @@
-//! `zonda reload` and SIGHUP: what changed is taken, what is broken is not.
+//! `zonda reload` and SIGHUP: changes are loaded; mistakes leave the served version in place.
 
 use crate::bench::{Bench, REFUSED, SERVFAIL, zone_text};
 
@@ -13,7 +13,7 @@ fn two_zones() -> Bench {
 }
 
 #[test]
-fn only_what_changed_is_told() {
+fn only_changed_zones_are_reported() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
     let nothing = bench.run(&["reload", "--config", "zonda.toml"]);
@@ -32,7 +32,7 @@ fn only_what_changed_is_told() {
 }
 
 #[test]
-fn a_change_without_a_later_serial_is_served_and_told() {
+fn a_change_without_a_later_serial_is_served_with_a_warning() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
     bench.write_zone("a.example", 1, "192.0.2.9");
@@ -43,7 +43,7 @@ fn a_change_without_a_later_serial_is_served_and_told() {
 }
 
 #[test]
-fn a_broken_zone_keeps_its_version_until_it_is_mended() {
+fn a_broken_zone_keeps_its_version_until_it_is_fixed() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
     bench.write("zones/a.example.zone", &(zone_text(2, "192.0.2.9") + "bad A nonsense\n"));
@@ -69,7 +69,7 @@ fn a_broken_zone_keeps_its_version_until_it_is_mended() {
 }
 
 #[test]
-fn checks_are_of_each_zone_and_take_a_reload() {
+fn checks_are_set_by_zone_and_changed_by_a_reload() {
     let bench = two_zones();
     for name in ["a.example", "b.example"] {
         bench.write(&format!("zones/{name}.zone"), &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
@@ -94,7 +94,7 @@ fn checks_are_of_each_zone_and_take_a_reload() {
 }
 
 #[test]
-fn a_file_that_is_gone_keeps_its_zone() {
+fn a_zone_without_its_file_keeps_its_version() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
     std::fs::remove_file(bench.path().join("zones/a.example.zone")).expect("it was there");
@@ -105,7 +105,7 @@ fn a_file_that_is_gone_keeps_its_zone() {
 }
 
 #[test]
-fn zones_come_and_go_with_the_configuration() {
+fn zones_are_added_and_removed_with_the_configuration() {
     let bench = two_zones();
     bench.write_zone("c.example", 7, "192.0.2.3");
     let daemon = bench.serve(&["--config", "zonda.toml"]);
@@ -119,7 +119,7 @@ fn zones_come_and_go_with_the_configuration() {
 }
 
 #[test]
-fn a_folder_is_looked_through_again() {
+fn a_reload_lists_folders_again() {
     let bench = two_zones();
     let daemon = bench.serve(&["zones"]);
     bench.write_zone("c.example", 1, "192.0.2.3");
@@ -129,7 +129,7 @@ fn a_folder_is_looked_through_again() {
 }
 
 #[test]
-fn the_last_zones_do_not_go_unless_that_is_allowed() {
+fn the_last_zones_are_not_removed_unless_allowed() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
     bench.write("zonda.toml", "");
@@ -147,7 +147,7 @@ fn the_last_zones_do_not_go_unless_that_is_allowed() {
     assert_eq!(daemon.ask("www.a.example").rcode(), REFUSED);
 }
 
-/// A folder without zone files is mostly one that is not mounted.
+/// A folder that lost all zone files is usually not mounted.
 #[test]
 fn an_emptied_folder_keeps_its_zones() {
     let bench = two_zones();
@@ -208,7 +208,7 @@ fn keys_that_need_a_restart_are_named() {
 }
 
 #[test]
-fn other_settings_of_a_zone_are_taken() {
+fn changed_settings_of_a_zone_are_applied() {
     let bench = two_zones();
     let _daemon = bench.serve(&["--config", "zonda.toml"]);
     bench.write("zonda.toml", &format!("{CONFIG}allow-transfer = [\"127.0.0.1\"]\n"));
@@ -217,7 +217,7 @@ fn other_settings_of_a_zone_are_taken() {
 }
 
 #[test]
-fn a_change_of_an_included_file_is_seen() {
+fn a_change_of_an_included_file_is_detected() {
     let bench = two_zones();
     bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
     bench.write("zones/parts/more", "more A 192.0.2.7\n");
@@ -229,7 +229,7 @@ fn a_change_of_an_included_file_is_seen() {
 }
 
 #[test]
-fn sighup_reloads_and_systemd_is_told() {
+fn sighup_reloads_and_notifies_systemd() {
     let bench = two_zones();
     let daemon = bench.serve(&["--config", "zonda.toml"]);
     bench.write_zone("a.example", 2, "192.0.2.9");
@@ -242,7 +242,7 @@ fn sighup_reloads_and_systemd_is_told() {
 }
 
 #[test]
-fn a_zone_that_was_never_loaded_comes_with_a_reload() {
+fn a_zone_that_failed_at_the_start_is_loaded_by_a_reload() {
     let bench = two_zones();
     bench.write("zones/a.example.zone", "nonsense\n");
     let daemon = bench.serve(&["--config", "zonda.toml"]);
@@ -257,7 +257,7 @@ fn a_zone_that_was_never_loaded_comes_with_a_reload() {
 }
 
 #[test]
-fn without_a_daemon_it_says_so() {
+fn a_missing_daemon_is_an_error() {
     let bench = two_zones();
     let outcome = bench.run(&["reload", "--state-dir", "nowhere"]);
     assert_eq!(outcome.status, 1);
