@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import dns.name
 import pytest
 
-from load_decisions import ODDITIES, Contents, LoadCase, LoadComparison, LoadDecision, Oddity, check_logs, contents_of
+from load_decisions import CHECKERS, ODDITIES, Contents, LoadCase, LoadComparison, LoadDecision, Oddity, check_logs, contents_of
 from names import wire_name
 from servers import ProgramNotFound, Zonda, Zone
 from zone_mutations import BASE_ZONE, MUTATIONS, mutated_zone
@@ -56,6 +57,15 @@ def test_oddities_explain_zones_that_no_peer_loads(log: str, is_explained: bool)
     found = LoadComparison()
     found.add(case(loads(log=log), REFUSES, REFUSES, REFUSES))
     assert (len(found.explained), len(found.unexplained)) == ((1, 0) if is_explained else (0, 1))
+
+
+@pytest.mark.parametrize(("options", "is_usable"), [("-p, --print", True), ("-v, --verbose", False)])
+def test_a_checker_that_cannot_print_zones_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, is_usable: bool) -> None:
+    program = tmp_path / "kzonecheck"
+    program.write_text(f"#!/bin/sh\necho '{options}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert CHECKERS["knot"].is_usable() == is_usable
 
 
 SOA, APEX_NS = "@ 60 SOA ns host 1 2 3 4 5\n", "@ 60 NS ns.elsewhere.test.\n"
