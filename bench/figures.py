@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compare what the answer path and the store cost with the committed figures (bench/figures.json).
+"""Compare instructions per answer and memory per record with the committed figures (bench/figures.json).
 
 usage: figures.py [--update]
 
-Instructions an answer are counted by valgrind's callgrind as the difference of two runs, so that loading does not
-count; octets come from `cargo bench -p zonda-zone -- sizes`. Neither depends on what else the machine does; they do
-depend on compiler and C library, so the committed file names its compiler. Exit status 1 where a figure is more than
-TOLERANCE worse than the committed one. A figure that became better by as much is worth an --update.
+Instructions per answer are the difference of two callgrind runs, so that loading does not count; octets come from
+`cargo bench -p zonda-zone -- sizes`. Both are independent of the load of the machine but depend on compiler and C
+library, so the committed file names its compiler. Exit status 1 if a figure is more than TOLERANCE worse than the
+committed one; if it is better by as much, run with --update.
 """
 import json
 import re

@@ -31,7 +31,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--outstanding", type=int, default=200)
     options.add_argument("--clients", type=int, default=20)
-    options.add_argument("--echo", help="a server that is asked in place of zonda")
+    options.add_argument("--echo", help="a server to query instead of zonda")
     asked, more = options.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         queries = write_input(Path(folder))
@@ -67,7 +67,7 @@ def compare(asked: argparse.Namespace, queries: Path, more: list[str], server: i
 
 
 def measure(tool: str, command: list, server: int) -> tuple[float, ...]:
-    """Microseconds of CPU, user and system time, and the server's, for an answer; answers a second."""
+    """CPU, user and system time and the server's CPU time in microseconds per answer; answers per second."""
     before, began = server_seconds(server), time.monotonic()
     command = ["taskset", "-c", "1", *command]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

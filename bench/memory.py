@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Memory and load time of a TLD as TLDs are: own name server sets, glue, DS, NSEC3 with opt-out.
+"""Memory and load time of a realistic TLD: name server sets, glue, DS, NSEC3 with opt-out.
 
 usage: bench/memory.py [DELEGATIONS=1000000] [server ...]      servers: zonda nsd knot (those on PATH or in /usr/sbin)
 
-Of the delegations a fifth has name servers of its own with glue, the others one of 20,000 sets of providers; four in ten are signed:
-DS, its RRSIG, NSEC3 and its RRSIG. Signatures and keys are random octets of the right length (ECDSA P-256): nobody here verifies
-them. Prints, for each server: proportional set size one second after the first answer, the peak while loading, seconds to the
-first answer, CPU seconds. Peak is the sum of the peaks (VmHWM) of all processes.
+A fifth of the delegations has its own name servers with glue, the others one of 20,000 provider sets; 40 % are signed: DS, its
+RRSIG, NSEC3 and its RRSIG. Signatures and keys are random octets of the right length (ECDSA P-256), as no server here verifies them.
+Prints, for each server: proportional set size one second after the first answer, the peak while loading, seconds to the first answer,
+CPU seconds. Peak is the sum of the peaks (VmHWM) of all processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abc
 
 
 def base32hex(digest: bytes) -> str:
-    """A hash as the label of an NSEC3 owner (RFC 5155 3.3)."""
+    """A hash as label of an NSEC3 owner (RFC 5155 3.3)."""
     return base64.b32encode(digest).translate(BASE32HEX).decode()
 
 
@@ -81,7 +81,7 @@ def write_zone(path: Path, delegations: int) -> int:
 
 
 def command(server: str, zone: Path, folder: Path) -> list[str]:
-    """Writes the server's configuration and gives its command line."""
+    """Writes the server's configuration and returns its command line."""
     if server == "zonda":
         program = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
         return [program, "serve", "--listen", f"127.0.0.1:{PORT}", "--zone", f"tld={zone}"]
@@ -100,7 +100,7 @@ def command(server: str, zone: Path, folder: Path) -> list[str]:
 
 
 def family(pid: int) -> list[int]:
-    """A process and those that descend from it."""
+    """A process and its descendants."""
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
@@ -109,7 +109,7 @@ def family(pid: int) -> list[int]:
 
 
 def answers() -> bool:
-    """Whether the SOA record of the zone is answered."""
+    """Whether the server answers a SOA query for the zone."""
     query = bytes.fromhex("000100000001000000000000") + b"\x03tld\x00\x00\x06\x00\x01"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(0.02)
@@ -122,13 +122,13 @@ def answers() -> bool:
 
 
 def field(pid: int, file: str, name: str) -> int:
-    """A figure in kB from a file of /proc."""
+    """A value in kB from a file in /proc."""
     lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def measure(server: str, zone: Path, records: int, folder: Path) -> None:
-    """Starts a server, waits for its first answer, prints what it cost."""
+    """Starts a server, waits for its first answer, prints memory and times."""
     began = time.monotonic()
     with subprocess.Popen(command(server, zone, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:

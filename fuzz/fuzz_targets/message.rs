@@ -1,4 +1,4 @@
-//! Any bytes: they are no message, or one that is read again as it was written.
+//! Any octets: not a message, or one that is equal after writing and parsing it again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

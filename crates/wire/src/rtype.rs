@@ -6,9 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rdata::Form::*;
-use crate::rdata::{
-    ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, RdataField, SSHFP_DIGESTS, ZONEMD_DIGESTS,
+use crate::rdata::field::Form::*;
+use crate::rdata::field::RdataField;
+use crate::rdata::numbers::{
+    ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS,
 };
 
 /// An RR type or query type (RFC 1035 3.2.2, 3.2.3).

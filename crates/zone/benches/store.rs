@@ -1,7 +1,7 @@
-//! What the store costs: octets a record, nanoseconds a search, micro-seconds and octets a change.
+//! The cost of the zone store: octets per record, nanoseconds per search, microseconds and octets per change.
 //!
-//! `cargo bench -p zonda-zone` prints all; with the argument `sizes` only the figures that do not depend on the
-//! machine's mood, which `make bench` compares with the committed ones.
+//! `cargo bench -p zonda-zone` prints all; with the argument `sizes` only the repeatable figures, which `make bench` compares with the
+//! committed ones.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -35,12 +35,12 @@ fn report(name: &str, value: f64) {
 
 const HEAD: &str = "@ 3600 SOA ns1 host 1 3600 900 604800 300\n@ 3600 NS ns1\nns1 3600 A 192.0.2.1\n";
 
-/// One A record a name.
+/// One A record per name.
 fn hosts(count: u32) -> String {
     (0..count).fold(HEAD.to_owned(), |text, n| text + &format!("host{n} 3600 A 10.0.{}.{}\n", n >> 8 & 255, n & 255))
 }
 
-/// A TLD: two NS records a name, a tenth of them with glue.
+/// A TLD: two NS records per name, a tenth of the names with glue.
 fn delegations(count: u32) -> String {
     (0..count).fold(HEAD.to_owned(), |text, n| {
         let provider = scramble(n) % 2000;
@@ -82,7 +82,7 @@ fn build() -> Tree {
     tree
 }
 
-/// Changes single entries one after the other while a reader holds the version before all of them.
+/// Applies single edits one after the other while a reader holds the first version.
 fn report_change(pinned: &Tree, sizes_only: bool) {
     const CHANGES: u32 = 1000;
     let mut tree = pinned.clone();
@@ -95,7 +95,7 @@ fn report_change(pinned: &Tree, sizes_only: bool) {
     if !sizes_only {
         report("one change, us", micros);
     }
-    assert_eq!(pinned.iter().filter(|entry| entry.value == [9; 8]).count(), 0, "the pinned version is as it was");
+    assert_eq!(pinned.iter().filter(|entry| entry.value == [9; 8]).count(), 0, "the pinned version is unchanged");
 }
 
 fn report_searches(tree: &Tree) {
@@ -118,30 +118,30 @@ fn report_searches(tree: &Tree) {
     report("search below a name, warm, ns", per_probe(start));
 }
 
-/// A fixed sequence of numbers that looks random.
+/// A fixed pseudo-random sequence.
 fn scramble(n: u32) -> u32 {
     (u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-//----------- counting what is allocated ---------------------------------------
+//----------- allocation counter -----------------------------------------------
 
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 
-struct Counting;
+struct CountingAllocator;
 
-// SAFETY: both calls are handed to the system's allocator as they come.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: forwards both calls unchanged to the system allocator.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same there.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and the pointer came from `System`.
+        // SAFETY: the caller upholds the contract of `dealloc`; the pointer came from `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;

@@ -1,4 +1,4 @@
-//! The tree against a `BTreeMap`: random entries, random edits, every way of looking.
+//! Property tests of the tree with a `BTreeMap` as the model: random entries, edits and searches.
 
 use std::collections::BTreeMap;
 
@@ -61,13 +61,13 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => prop::collection::vec(any::<u8>(), 0..40), 1 => prop::collection::vec(any::<u8>(), 0..9000)]
 }
 
-/// Under Miri all takes some hundred times as long.
+/// Miri is about a hundred times slower.
 const SLOWNESS: usize = if cfg!(miri) { 24 } else { 1 };
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96 / SLOWNESS as u32))]
     #[test]
-    fn behaves_as_a_btreemap_does(
+    fn behaves_like_a_btreemap(
         first in prop::collection::btree_map(keys(), values(), 0..400 / SLOWNESS),
         changes in prop::collection::vec(prop::collection::btree_map(keys(), prop::option::of(values()), 0..200 / SLOWNESS), 0..4),
         probes in prop::collection::vec(keys(), 0..60),
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn builders_join(
+    fn joined_builders_make_one_tree(
         model in prop::collection::btree_map(keys(), values(), 0..400 / SLOWNESS),
         cut in keys(),
     ) {

@@ -1,4 +1,4 @@
-//! Versions of random zones: what is transferred is what was loaded, and a changed zone is as one that was loaded anew.
+//! Versions of random zones: a transfer has the loaded records, and a reloaded zone equals one loaded from scratch.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn transferred(zone: &Zone) -> Vec<ZoneRecord> {
     records
 }
 
-/// All that a zone has to answer with.
+/// Everything that answers depend on.
 fn content(zone: &Zone) -> impl PartialEq + std::fmt::Debug + use<> {
     let flags: Vec<_> = zone
         .nodes()
@@ -130,7 +130,7 @@ fn sets() -> impl Strategy<Value = Set> {
         .prop_map(|(owner, rtype, first, count, signature_len)| Set { owner, rtype, first, count, signature_len })
 }
 
-/// So many hosts that a zone has tables.
+/// Enough hosts for a zone with intern tables.
 const HOSTS: u16 = 300;
 
 /// Delegations to a few servers, as a TLD has them.
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_zone_is_as_one_loaded_anew(
+    fn a_reloaded_zone_equals_one_loaded_from_scratch(
         mut all in vec(sets(), 0..12),
         is_large in any::<bool>(),
         changes in vec((any::<prop::sample::Index>(), sets(), any::<bool>()), 1..8),
@@ -184,7 +184,7 @@ proptest! {
         }
     }
 
-    /// Whatever types and octets a zone file has: it is refused, or what was read is transferred.
+    /// A zone file with any types and octets is refused, or its records are transferred.
     #[test]
     fn no_record_breaks_a_zone(records in vec((0..280u16, vec(any::<u8>(), 0..40), any::<bool>()), 0..6)) {
         let owner = |is_apex| if is_apex { name(APEX) } else { name("a.z.") };
@@ -196,7 +196,7 @@ proptest! {
     }
 }
 
-/// RFC 4343 4: case is preserved, so a zone with an owner in another case is another version, be it the apex.
+/// RFC 4343 4: case is preserved, so an owner in another case, even the apex, is a change.
 #[test]
 fn a_change_in_case_alone_is_a_change() {
     let hosts: String = (0..20).map(|n| format!("h{n}.z. 300 TXT x\n")).collect();
@@ -235,9 +235,9 @@ fn a_set_may_have_any_number_of_signatures() {
     }
 }
 
-/// Each thread builds a range of names, which ends where it may and not within what a cut covers.
+/// Each thread builds a range of names, which never ends below a zone cut.
 #[test]
-fn a_zone_built_by_threads_is_as_one_built_by_one() {
+fn a_zone_built_on_several_threads_equals_one_built_on_one() {
     let cut = |n: u16| {
         let owner = format!("{}.{}.z.", n % 3, n / 3);
         let server = Set { owner: format!("ns.{owner}"), rtype: Rtype::A, first: n, count: 1, signature_len: None };
@@ -256,7 +256,7 @@ fn a_zone_built_by_threads_is_as_one_built_by_one() {
 }
 
 #[test]
-fn a_zone_may_have_more_ttls_than_have_numbers() {
+fn a_zone_may_have_more_ttls_than_can_be_interned() {
     let host = |n: u32| (name(&format!("h{n}.z.")), Rtype::A, n, n.to_be_bytes().to_vec());
     let mut records: BTreeSet<ZoneRecord> = (0..600).map(host).chain(apex_records(1)).collect();
     let zone = load_good(&records, None);
@@ -265,7 +265,7 @@ fn a_zone_may_have_more_ttls_than_have_numbers() {
     assert_eq!(transferred(&load_good(&records, Some(&zone))), records.into_iter().collect::<Vec<_>>());
 }
 
-/// One in a hundred owners a version: after many versions a zone is no larger than one that was loaded anew.
+/// Each version changes one in a hundred owners: after many versions the zone is not much larger than one loaded from scratch.
 #[test]
 fn many_small_changes_do_not_make_a_zone_grow() {
     let mut all = hosts(0);

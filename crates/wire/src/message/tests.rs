@@ -1,4 +1,4 @@
-//! Messages read and written: good ones, broken ones, random ones.
+//! Parsing and writing messages: valid, malformed and random ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,14 +11,14 @@ fn name(text: &str) -> Name {
     text.parse().expect("a good name")
 }
 
-/// A header with these counts and `body` behind it.
+/// A header with these counts, and `body`.
 fn with_header(counts: [u8; 4], body: &[u8]) -> Vec<u8> {
     let [qd, an, ns, ar] = counts;
     [&[0x12, 0x34, 0x80, 0x00, 0, qd, 0, an, 0, ns, 0, ar], body].concat()
 }
 
 #[test]
-fn a_compressed_answer_is_read() {
+fn a_compressed_response_is_parsed() {
     // www.a. MX? with an answer whose owner points to the question and whose exchange points to its second label.
     let body = b"\x03www\x01a\x00\x00\x0f\x00\x01\
         \xc0\x0c\x00\x0f\x00\x01\x00\x00\x0e\x10\x00\x07\x00\x0a\x02mx\xc0\x10";
@@ -63,7 +63,7 @@ fn a_record_of_an_update_may_lack_rdata() {
 }
 
 #[test]
-fn broken_messages_say_why() {
+fn malformed_messages_are_errors() {
     let opt = b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
     let long_label = [b"\x3f".as_slice(), &[b'x'; 63]].concat();
     let cases: [(&str, Vec<u8>, MessageError); 16] = [
@@ -149,13 +149,13 @@ prop_compose! {
     }
 }
 
-/// Under Miri all takes some hundred times as long.
+/// Miri is about a hundred times slower.
 const CASES: u32 = if cfg!(miri) { 8 } else { 256 };
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
     #[test]
-    fn what_is_written_is_read(message in messages()) {
+    fn written_messages_parse_to_the_same(message in messages()) {
         let wire = message.to_wire();
         let read = Message::parse(&wire);
         prop_assert_eq!(read.as_ref(), Ok(&message));
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_do_no_harm(mut bytes in vec(any::<u8>(), 0..200), counts in vec(0..3u8, 4)) {
+    fn random_octets_do_not_panic(mut bytes in vec(any::<u8>(), 0..200), counts in vec(0..3u8, 4)) {
         let _ = Message::parse(&bytes);
         // Small counts lead deeper into the reader.
         if bytes.len() >= HEADER_LEN {
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_do_no_harm(message in messages(), at in any::<prop::sample::Index>(), byte: u8) {
+    fn damaged_messages_do_not_panic(message in messages(), at in any::<prop::sample::Index>(), byte: u8) {
         let mut wire = message.to_wire();
         let at = at.index(wire.len());
         wire[at] = byte;

@@ -64,7 +64,7 @@ fn verified<'k>(query: &[u8], key: &'k TsigKey, now_s: u64) -> Result<Option<Tsi
     verify_query(query, |name| (name == key.name()).then_some(key), now_s).map_err(|failure| failure.error)
 }
 
-/// A message with a record as dnspython writes it: the name of the key is compressed.
+/// A message with a TSIG record as dnspython writes it, with a compressed key name.
 fn signed_by_dnspython(message: &str, algorithm: &str, mac: &str) -> Vec<u8> {
     let mut octets = octets(message);
     octets[11] += 1;
@@ -79,7 +79,7 @@ fn signed_by_dnspython(message: &str, algorithm: &str, mac: &str) -> Vec<u8> {
 }
 
 #[test]
-fn signatures_are_those_of_dnspython() {
+fn macs_equal_those_of_dnspython() {
     for (algorithm, query_mac, answer_mac) in MACS {
         let key = key(algorithm);
         let (query, mac) = signed_query(&key);
@@ -98,13 +98,13 @@ fn signatures_are_those_of_dnspython() {
 }
 
 #[test]
-fn rfc_8945_5_3_1_messages_between_signed_ones_need_no_signature() {
+fn rfc_8945_5_3_1_up_to_99_messages_may_be_unsigned() {
     let (key, (algorithm, query_mac, answer_mac)) = (key("hmac-sha256"), MACS[2]);
     let mut first = TsigVerifier::new(&key, &Mac::new(&octets(query_mac)).expect("short"));
     assert_eq!(first.clone().verify(&octets(ANSWER), NOW_S), Err(TsigError::Unsigned), "the first one is signed");
     assert_eq!(first.verify(&signed_by_dnspython(ANSWER, algorithm, answer_mac), NOW_S), Ok(()));
     let third = signed_by_dnspython(THIRD, algorithm, THIRD_MAC);
-    assert_eq!(first.clone().verify(&third, NOW_S), Err(TsigError::BadSig), "the second one is missing");
+    assert_eq!(first.clone().verify(&third, NOW_S), Err(TsigError::BadSig), "the second message is missing");
 
     let mut good = first.clone();
     assert_eq!(good.verify(&octets(SECOND), NOW_S), Ok(()));
@@ -141,9 +141,9 @@ fn all_messages_of_an_exchange_can_be_signed() {
     assert_eq!(long.len(), 65_450);
 }
 
-/// RFC 8945 5.2: what is wrong with a query, its RCODE, and what the asker learns.
+/// RFC 8945 5.2: per error of a query the RCODE, the error that the client sees, and the length of the response's MAC.
 #[test]
-fn rfc_8945_5_2_queries_are_refused_as_they_are_wrong() {
+fn rfc_8945_5_2_each_error_has_its_rcode_and_tsig_error() {
     let (key, other) = (key("hmac-sha256"), key("hmac-sha1"));
     let (query, _) = signed_query(&key);
     let outcome = |query: &[u8], known: Option<&TsigKey>, now_s| {
@@ -180,7 +180,7 @@ fn rfc_8945_5_2_queries_are_refused_as_they_are_wrong() {
 }
 
 #[test]
-fn rfc_8945_5_2_3_a_wrong_time_is_answered_with_the_time_here() {
+fn rfc_8945_5_2_3_badtime_responses_have_the_server_time() {
     let key = key("hmac-sha256");
     let (query, _) = signed_query(&key);
     let failure = verify_query(&query, |_| Some(&key), NOW_S + 1000).expect_err("late");
@@ -191,7 +191,7 @@ fn rfc_8945_5_2_3_a_wrong_time_is_answered_with_the_time_here() {
 }
 
 #[test]
-fn rfc_8945_5_1_the_record_is_the_last_one_and_alone() {
+fn rfc_8945_5_1_tsig_is_the_only_one_and_the_last_record() {
     let key = key("hmac-sha256");
     let (query, _) = signed_query(&key);
     let start = octets(QUERY).len();
@@ -216,7 +216,7 @@ fn rfc_8945_5_1_the_record_is_the_last_one_and_alone() {
 }
 
 #[test]
-fn rfc_8945_4_3_2_a_message_may_get_another_id_on_its_way() {
+fn rfc_8945_4_3_2_forwarders_may_change_the_message_id() {
     let key = key("hmac-sha256");
     let (mut query, _) = signed_query(&key);
     query[..2].copy_from_slice(b"zz");
@@ -224,7 +224,7 @@ fn rfc_8945_4_3_2_a_message_may_get_another_id_on_its_way() {
 }
 
 #[test]
-fn every_bit_that_changes_is_noticed_but_those_of_the_id_and_the_case_of_names() {
+fn every_changed_bit_is_detected_except_message_id_and_case_of_names() {
     let key = key("hmac-sha384");
     let (query, _) = signed_query(&key);
     let names = octets(QUERY).len()..query.len();
