@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from answer_comparison import SECTIONS, Difference, section_of
 from answer_rules import PROOF_RULES, Rule
-from message import AA, ANY, APL, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, TC, YXDOMAIN, Record, Response
+from message import AA, ANY, APL, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, SERVFAIL, TC, YXDOMAIN, Record, Response
 from names import ancestors
 from zone_set import ZoneSet, alias_chain, ends_in_referral, is_denial
 
@@ -237,14 +237,16 @@ def nxdomain_at_empty_wildcard(d: Difference, zones: ZoneSet) -> bool:
     return zone is not None and source is not None and source not in zone.owners
 
 
-def nxdomain_at_wildcard_cname(d: Difference, zones: ZoneSet) -> bool:
-    r"""They send NXDOMAIN, and we follow the alias, for a name with first label `\000` that matches a wildcard with a CNAME."""
+def error_at_wildcard_cname(d: Difference, zones: ZoneSet) -> bool:
+    r"""They send NXDOMAIN or SERVFAIL, and we follow the alias, for a name with first label `\000` that matches a wildcard with a CNAME."""
     name = d.query.name.lower()
     zone = zones.zone_of(name, d.query.qtype)
     source = zone.source_of_synthesis(name) if zone else None
     if zone is None or source is None or not (name.startswith(b"\1\0") and zone.rrset(source, CNAME)):
         return False
-    return d.both_answer and d.their_response.rcode == NXDOMAIN and any(r.owner == name and r.rtype == CNAME for r in d.our_response.answer)
+    return (
+        d.both_answer and d.their_response.rcode in (NXDOMAIN, SERVFAIL) and any(r.owner == name and r.rtype == CNAME for r in d.our_response.answer)
+    )
 
 
 def adds_zeros_to_apl(d: Difference, _: ZoneSet) -> bool:
@@ -336,11 +338,11 @@ KNOWN_DIFFERENCES: list[KnownDifference] = [
     known("QTYPE ANY through a DNAME", "6672 3.2 3c", "nsd, knot: continue with the new name", CONTENTS + " rcode", any_stops_at_dname, "bind"),
     known("RCODE of a truncated alias chain", "2181 9", "all: the response over TCP counts", "rcode", truncated_alias_chain),
     known(
-        "NXDOMAIN for a wildcard CNAME and first label \\000",
+        "error for a wildcard CNAME and first label \\000",
         "4592 3.3.3",
         "nsd, bind: the alias is followed",
         "rcode aa answer authority",
-        nxdomain_at_wildcard_cname,
+        error_at_wildcard_cname,
         "knot",
     ),
     # Denial of existence.
