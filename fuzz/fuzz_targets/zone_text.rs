@@ -1,4 +1,4 @@
-//! Any text as a zone: it is read to the end, what was read is printed and read again the same, and it loads or not.
+//! Parses any text as a zone, prints the records, parses them to the same records, and loads the zone.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,10 +8,10 @@ use zone::text::print::{OwnerStyle, write_record};
 use zone::text::{ParseOptions, ZoneRecord, RecordSink, Source, parse};
 use zone::Severity;
 
-/// A record without its place.
+/// A record without its position.
 type Line = (Name, Rtype, u32, Vec<u8>);
 
-/// The records as they came.
+/// Collects records in the order of the text.
 #[derive(Default)]
 struct Records(Vec<Line>);
 

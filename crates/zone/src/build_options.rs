@@ -10,12 +10,12 @@ use crate::finding::{CheckMode, FilePosition, Findings};
 use crate::zone::Zone;
 
 /// What building and checking a zone needs to know besides its records.
-pub(crate) struct BuildOptions<'p> {
-    pub(crate) apex: NameRef<'p>,
-    pub(crate) files: &'p [Arc<str>],
+pub(crate) struct BuildOptions<'a> {
+    pub(crate) apex: NameRef<'a>,
+    pub(crate) files: &'a [Arc<str>],
     pub(crate) threads: usize,
     /// The version served now.
-    pub(crate) previous: Option<&'p Zone>,
+    pub(crate) previous: Option<&'a Zone>,
     pub(crate) thorough: bool,
     pub(crate) check_mode: CheckMode,
     pub(crate) nsec3_max_iterations: u16,

@@ -21,7 +21,7 @@ pub(crate) use records::{check_child_keys, check_records};
 
 /// Checks the records of one owner against each other.
 pub(crate) fn check_node(
-    plan: &BuildOptions<'_>,
+    options: &BuildOptions<'_>,
     owner: NameRef<'_>,
     key: &[u8],
     flags: u8,
@@ -35,7 +35,7 @@ pub(crate) fn check_node(
     if flags & OCCLUDED == 0 && fits && records.iter().all(is_simple) {
         return;
     }
-    let mut node = NodeCheck { plan, owner, records, found };
+    let mut node = NodeCheck { options, owner, records, found };
     node.check_occluded(flags);
     node.check_alias(flags & CUT != 0);
     node.check_ttls();
@@ -53,7 +53,7 @@ pub(crate) fn check_node(
 const MAX_SET_LEN: usize = 65_535 - wire::HEADER_LEN - (wire::MAX_NAME_LEN + 4) - wire::MAX_NAME_LEN;
 
 struct NodeCheck<'n> {
-    plan: &'n BuildOptions<'n>,
+    options: &'n BuildOptions<'n>,
     owner: NameRef<'n>,
     records: &'n [StagedRecord<'n>],
     found: &'n mut Findings,
@@ -69,7 +69,7 @@ impl<'n> NodeCheck<'n> {
     }
 
     fn report(&mut self, rule: &Check, raw: &StagedRecord<'_>) {
-        self.plan.report(self.found, rule, (raw.file, raw.line), self.owner);
+        self.options.report(self.found, rule, (raw.file, raw.line), self.owner);
     }
 
     /// RFC 1034 3.6.2: no other data beside a CNAME, except DNSSEC records (RFC 4034 2.5, 3, 4). RFC 6672 2.4: one DNAME.
@@ -141,14 +141,14 @@ impl<'n> NodeCheck<'n> {
 //----------- the apex ---------------------------------------------------------
 
 /// RFC 1035 5.2, RFC 1034 4.2.1: one SOA record and at least one NS record at the apex.
-pub(crate) fn check_apex(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findings) {
-    if !plan.is_whole {
+pub(crate) fn check_apex(zone: &Zone, options: &BuildOptions<'_>, found: &mut Findings) {
+    if !options.is_whole {
         return;
     }
-    let apex = plan.apex;
+    let apex = options.apex;
     let node = zone.names.first().filter(|entry| entry.key_len() == 0).map(|entry| zone.node(&entry));
     let count = |rtype| node.and_then(|node| node.rrset(rtype)).map_or(0, |rrset| rrset.count);
-    let mut report = |rule| plan.report(found, rule, (0, 0), apex);
+    let mut report = |rule| options.report(found, rule, (0, 0), apex);
     match count(Rtype::SOA) {
         1 => {}
         0 => report(&check_list::NO_SOA),
@@ -160,24 +160,24 @@ pub(crate) fn check_apex(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findi
 }
 
 /// The denial of existence of the zone: the NSEC3 chain of its NSEC3PARAM (RFC 5155 4), else NSEC, else none.
-pub(crate) fn denial(zone: &Zone, nsec3: &Tree, plan: &BuildOptions<'_>, found: &mut Findings) -> Denial {
+pub(crate) fn denial(zone: &Zone, nsec3: &Tree, options: &BuildOptions<'_>, found: &mut Findings) -> Denial {
     let node = zone.apex_node();
     if let Some(params) = node.rrset(Rtype::NSEC3PARAM) {
         // RFC 5155 4.1.2: ignore records with flags set.
         let usable = params.stored().map(|stored| stored.bytes).find(|rdata| matches!(rdata, [1, 0, ..]));
         if let Some([_, _, high, low, salt_len, salt @ ..]) = usable {
             if nsec3.is_empty() {
-                plan.report(found, &check_list::NO_NSEC3, (0, 0), plan.apex);
+                options.report(found, &check_list::NO_NSEC3, (0, 0), options.apex);
             }
             let iterations = u16::from_be_bytes([*high, *low]);
-            if iterations > plan.nsec3_max_iterations {
-                let detail = format!("{iterations}, and the limit is {}", plan.nsec3_max_iterations);
-                plan.report(found, &check_list::TOO_MANY_ITERATIONS, (0, 0), detail);
+            if iterations > options.nsec3_max_iterations {
+                let detail = format!("{iterations}, and the limit is {}", options.nsec3_max_iterations);
+                options.report(found, &check_list::TOO_MANY_ITERATIONS, (0, 0), detail);
             } else if iterations > MAX_VALIDATED_ITERATIONS {
-                plan.report(found, &check_list::MANY_ITERATIONS, (0, 0), iterations);
+                options.report(found, &check_list::MANY_ITERATIONS, (0, 0), iterations);
             }
             let salt = &salt[..usize::from(*salt_len).min(salt.len())];
-            return Denial::Nsec3(Nsec3Chain::new(iterations, salt, plan.apex));
+            return Denial::Nsec3(Nsec3Chain::new(iterations, salt, options.apex));
         }
     }
     if node.rrset(Rtype::NSEC).is_some() { Denial::Nsec } else { Denial::None }
@@ -207,7 +207,7 @@ impl Target {
 
 /// Collects the names in the zone that NS, MX, SRV, SVCB and HTTPS records point to.
 pub(crate) fn collect_targets(
-    plan: &BuildOptions<'_>,
+    options: &BuildOptions<'_>,
     key: &[u8],
     flags: u8,
     records: &[StagedRecord<'_>],
@@ -226,17 +226,17 @@ pub(crate) fn collect_targets(
             _ => continue,
         };
         let Ok(target) = NameRef::from_wire(&raw.rdata[skip..]) else { continue };
-        if target.is_root() || !target.is_at_or_below(plan.apex) {
+        if target.is_root() || !target.is_at_or_below(options.apex) {
             continue;
         }
-        let target: Box<[u8]> = CanonicalKey::from_name(target, plan.apex.wire().len()).as_bytes().into();
+        let target: Box<[u8]> = CanonicalKey::from_name(target, options.apex.wire().len()).as_bytes().into();
         let is_glue = flags & CUT != 0 && target.starts_with(key);
         targets.push(Target { key: target, rtype: raw.rtype, is_glue, file: raw.file, line: raw.line });
     }
 }
 
 /// Checks that targets have addresses.
-pub(crate) fn check_targets(zone: &Zone, plan: &BuildOptions<'_>, targets: &[Target], found: &mut Findings) {
+pub(crate) fn check_targets(zone: &Zone, options: &BuildOptions<'_>, targets: &[Target], found: &mut Findings) {
     for target in targets {
         let node = zone.get(&target.key);
         let has = |rtype| node.is_some_and(|node| node.rrset(rtype).is_some());
@@ -256,8 +256,8 @@ pub(crate) fn check_targets(zone: &Zone, plan: &BuildOptions<'_>, targets: &[Tar
         } else {
             &check_list::NO_ADDRESS
         };
-        let detail = format_args!("{} {}", target.rtype, name_of_key(&target.key, plan.apex));
-        plan.report(found, rule, (target.file, target.line), detail);
+        let detail = format_args!("{} {}", target.rtype, name_of_key(&target.key, options.apex));
+        options.report(found, rule, (target.file, target.line), detail);
     }
 }
 

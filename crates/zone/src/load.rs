@@ -1,4 +1,4 @@
-//! From zone text to a zone: the one way for files, checks and tests.
+//! Loads a zone from text: parses, checks and builds it. Servers, checks and tests all load this way.
 
 use std::sync::Arc;
 
@@ -13,46 +13,46 @@ use crate::{CheckMode, FilePosition, Finding, Severity, Zone, check_list};
 /// How to load.
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// How to read the text.
+    /// How to parse the text.
     pub text: text::ParseOptions<'a>,
-    /// The version that is served now: what did not change is shared with it.
+    /// The version that is served now: unchanged parts are shared with it.
     pub previous: Option<&'a Zone>,
-    /// Look for what is right by the letter and still not meant: names without addresses, missing glue.
+    /// Run the checks of `zonda check` as well, such as missing glue and targets without addresses.
     pub thorough: bool,
-    /// A zone with more NSEC3 iterations is refused: each makes every denial dearer.
+    /// A zone with more NSEC3 iterations is an error: each adds to the cost of every negative response.
     pub nsec3_max_iterations: u16,
 }
 
 impl<'a> LoadOptions<'a> {
-    /// A first load, as fast as can be, with any number of NSEC3 iterations.
+    /// A first load without the checks of `zonda check`, with any number of NSEC3 iterations.
     pub fn new(text: text::ParseOptions<'a>) -> LoadOptions<'a> {
         LoadOptions { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX }
     }
 }
 
-/// What came of loading.
+/// A loaded zone, or why there is none.
 pub struct LoadOutcome {
     /// The zone, unless there are errors.
     pub zone: Option<Zone>,
-    /// How it differs from the version before; `None` where there was none or too little of it was left.
+    /// How it differs from the previous version; `None` if there was none, or if the zone was rebuilt.
     pub difference: Option<Difference>,
-    /// What was found, errors first.
+    /// Errors, then warnings.
     pub findings: Vec<Finding>,
-    /// The files that were read: the zone file, then included ones.
+    /// The zone file, then included files.
     pub files: Vec<Arc<str>>,
 }
 
-/// Reads, checks and builds a zone. Needs memory for the text's records besides the zone itself while it runs.
+/// Parses, checks and builds a zone. While it runs, the records of the text take memory besides the zone.
 pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>) -> LoadOutcome {
     let apex = options.text.apex;
     let parsed = text::parse(source, &options.text, || StagedChunk::new(apex));
     let mut outcome = LoadOutcome { zone: None, difference: None, findings: parsed.findings, files: parsed.files };
     let is_readable = outcome.findings.iter().all(|finding| finding.severity < Severity::Error);
-    // What could not be read would be missed again, at the apex above all.
+    // Checks would report the records that could not be parsed as missing.
     if !is_readable && !options.thorough {
         return outcome;
     }
-    let plan = BuildOptions {
+    let build = BuildOptions {
         apex,
         files: &outcome.files,
         threads: options.text.threads,
@@ -62,7 +62,7 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>
         nsec3_max_iterations: options.nsec3_max_iterations,
         is_whole: is_readable,
     };
-    let (assembled, mut findings) = assemble(parsed.sinks, &plan);
+    let (assembled, mut findings) = assemble(parsed.sinks, &build);
     findings.sort_by_position();
     outcome.findings.extend(findings.finish(&outcome.files[0]));
     if let Some((zone, difference)) = assembled.filter(|_| is_readable) {
@@ -77,7 +77,7 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>
     outcome
 }
 
-/// RFC 1035 3.3.13, RFC 1982 3: who changes a zone raises its serial, or secondaries take it for old.
+/// RFC 1035 3.3.13, RFC 1982 3: a change increases the serial, or secondaries do not transfer it.
 fn check_serial(previous: &Zone, zone: &Zone, files: &[Arc<str>], mode: CheckMode) -> Option<Finding> {
     let (old, new) = (previous.serial(), zone.serial());
     let position = FilePosition::of_file(&files[0]);

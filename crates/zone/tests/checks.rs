@@ -1,4 +1,4 @@
-//! Checks of zones whose records are well-formed, and how a zone denies existence.
+//! Checks across the records of a zone, and its denial of existence.
 
 use wire::{Name, Rtype};
 use zone::load::{LoadOptions, LoadOutcome, load};
@@ -144,7 +144,7 @@ fn rfc_6672_2_4_an_apex_dname_covers_the_ranges_of_all_threads() {
 }
 
 #[test]
-fn rfc_1035_3_3_13_a_change_raises_the_serial() {
+fn rfc_1035_3_3_13_a_change_increases_the_serial() {
     let text = |serial: u32, more: &str| format!("{}{more}", APEX.replace(" 1 2 3", &format!(" {serial} 2 3")));
     let previous = loaded(&text(5, "")).zone.expect("a good zone");
     let findings = |serial, more| {

@@ -1,4 +1,4 @@
-//! The decisions of `vectors/*.zone`: what loads, with or without a warning, and what does not, leniently and strictly.
+//! Loads the vectors of `vectors/*.zone`: they state which records load, warn or fail, leniently and strictly.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use zone::load::{LoadOptions, load};
 use zone::text::{self, RecordSink, Source, ZoneRecord};
 use zone::{CheckMode, Severity};
 
-/// The text before the lines of every vector.
+/// The start of the zone file of every vector.
 const HEAD: &str = "$ORIGIN example.\n$TTL 60\n@ SOA ns.invalid. host.invalid. 1 2 3 4 60\n@ NS ns.invalid.\n";
 
-/// One vector: the decisions, a note, the lines, and lines that mean the same records.
+/// A vector: the expected results, a note, the lines, and lines that parse to the same records.
 #[derive(Default)]
 struct Vector {
     decisions: [String; 2],
@@ -26,7 +26,7 @@ impl fmt::Display for Vector {
     }
 }
 
-/// Reads `;; LENIENT STRICT | RFC | NOTE` lines, each followed by the lines of its vector; `;=` states the same otherwise.
+/// Parses vectors: `;; LENIENT STRICT | RFC | NOTE`, the lines, and `;=` before lines that parse to the same records.
 fn vectors(file: &str) -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
     for line in file.lines() {
@@ -56,7 +56,7 @@ fn source(text: &str) -> Source<'_> {
     Source { name: "vector".into(), bytes: text.as_bytes() }
 }
 
-/// `load`, `warn` or `error`, and what was found.
+/// `load`, `warn` or `error`, and the findings.
 fn decision(lines: &str, checks: CheckMode) -> (&'static str, Vec<String>) {
     let apex: Name = "example.".parse().expect("a name");
     let text = format!("{HEAD}{lines}");
@@ -111,9 +111,8 @@ fn vectors_load_as_decided() {
     assert!(count > 150, "only {count} vectors were read");
 }
 
-/// RFC 3597 3: records are stored by their code, whatever it is.
 #[test]
-fn reserved_codes_are_stored() {
+fn rfc_3597_3_records_with_reserved_type_codes_are_stored() {
     let apex: Name = "example.".parse().expect("a name");
     let text = format!("{HEAD}@ TYPE0 \\# 1 00\n@ TYPE200 \\# 1 00\n@ TYPE65535 \\# 1 00\n");
     let outcome = load(source(&text), &LoadOptions::new(options(&apex, CheckMode::Lenient)));

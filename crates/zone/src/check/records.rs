@@ -12,7 +12,7 @@ use crate::zone::Zone;
 
 /// Checks each record of an owner.
 pub(crate) fn check_records(
-    plan: &BuildOptions<'_>,
+    options: &BuildOptions<'_>,
     owner: NameRef<'_>,
     records: &[StagedRecord<'_>],
     found: &mut Findings,
@@ -21,11 +21,11 @@ pub(crate) fn check_records(
         let rule = match raw.rtype {
             Rtype::SVCB => check_service(owner, raw.rdata),
             Rtype::HTTPS => check_alias_mode(raw.rdata),
-            Rtype::NSEC3 => check_hashed_owner(plan, owner, raw.rdata),
+            Rtype::NSEC3 => check_hashed_owner(options, owner, raw.rdata),
             _ => None,
         };
         if let Some(rule) = rule {
-            plan.report(found, rule, (raw.file, raw.line), owner);
+            options.report(found, rule, (raw.file, raw.line), owner);
         }
     }
 }
@@ -82,17 +82,17 @@ fn parameters(rdata: &[u8]) -> Option<&[u8]> {
 //----------- DNSSEC -----------------------------------------------------------
 
 /// RFC 5155 3: the owner is the hash in base32hex, one label below the apex: of SHA-1 32 characters.
-fn check_hashed_owner(plan: &BuildOptions<'_>, owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
+fn check_hashed_owner(options: &BuildOptions<'_>, owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check> {
     let label = owner.labels().next().unwrap_or_default();
     let is_hash = label.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'0'..=b'9' | b'a'..=b'v'));
-    let is_right = owner.label_count() == plan.apex.label_count() + 1
+    let is_right = owner.label_count() == options.apex.label_count() + 1
         && is_hash
         && (rdata.first() != Some(&1) || label.len() == 32);
     (!is_right).then_some(&check_list::BAD_NSEC3_OWNER)
 }
 
 /// RFC 7344 4.1, 5: CDS and CDNSKEY match a DNSKEY; RFC 8078 4: algorithm 0 requests deletion.
-pub(crate) fn check_child_keys(zone: &Zone, plan: &BuildOptions<'_>, found: &mut Findings) {
+pub(crate) fn check_child_keys(zone: &Zone, options: &BuildOptions<'_>, found: &mut Findings) {
     let node = zone.apex_node();
     let keys: Vec<&[u8]> = rdata_of(node, Rtype::DNSKEY).collect();
     for rtype in [Rtype::CDS, Rtype::CDNSKEY] {
@@ -105,7 +105,7 @@ pub(crate) fn check_child_keys(zone: &Zone, plan: &BuildOptions<'_>, found: &mut
             _ => keys.contains(&rdata),
         };
         if rdata_of(node, rtype).any(|rdata| !matches(rdata)) {
-            plan.report(found, &check_list::CHILD_KEY_WITHOUT_DNSKEY, (0, 0), rtype);
+            options.report(found, &check_list::CHILD_KEY_WITHOUT_DNSKEY, (0, 0), rtype);
         }
     }
 }

@@ -1,7 +1,6 @@
-//! RDATA as text, both ways, for every type with a presentation form, and `\#` for all of them (RFC 3597 5).
+//! Parses and prints RDATA: the presentation format of each type, and `\#` for all of them (RFC 3597 5).
 //!
-//! The parser of zone text calls [`parse`] with the fields behind the type; printers call [`print()`]. What the RDATA of a type consists of
-//! stands in the table of [`wire::rtype`]; each module here reads and prints some of the forms.
+//! The table in [`wire::rtype`] lists the fields of each type; each module here parses and prints some of their forms.
 
 mod address;
 mod bitmap;
@@ -29,23 +28,22 @@ use fields::RdataFields;
 /// What is wrong with a field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The number of the field, from 0; the number of fields where something is missing behind the last one.
+    /// The number of the field, from 0; the number of fields if one is missing after the last.
     pub field: usize,
-    /// What is wrong: one sentence without a final stop.
+    /// What is wrong: one sentence without a full stop.
     pub message: Cow<'static, str>,
-    /// What to do about it: one sentence without a final stop; empty where the message says it.
+    /// How to fix it: one sentence without a full stop.
     pub help: Cow<'static, str>,
 }
 
-/// The first violation of a record that is read all the same: what breaks a rule and can be stored and served.
+/// The first violation of its type's RFC in a record that can be stored and served.
 pub type RuleViolation = Option<Box<FieldError>>;
 
-/// What reading comes to. Boxed: the happy way passes many of these on.
+/// The error is boxed: results are passed on for every field.
 type FieldResult<T = ()> = Result<T, Box<FieldError>>;
 
-/// Appends to `out` the uncompressed RDATA that `fields` stand for; leaves `out` as it was if they are wrong.
-///
-/// Relative names are completed by `origin`.
+/// Appends the uncompressed RDATA of `fields` to `out`; on an error `out` is unchanged. Relative names are completed
+/// with `origin`.
 pub fn parse(
     rtype: Rtype,
     fields: &[Field<'_>],
@@ -81,7 +79,7 @@ fn parse_parts(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
 
 /// Appends the canonical text of `rdata`: one line that [`parse`] turns into the same octets.
 ///
-/// RDATA that is malformed for its type, or has no text form, is printed as `\#` (RFC 3597 5).
+/// RDATA that is malformed for its type, or has no presentation format, is printed as `\#` (RFC 3597 5).
 pub fn print(rtype: Rtype, rdata: &[u8], out: &mut String) {
     let start = out.len();
     if print_parts(rtype, rdata, out).is_err() || out.len() == start {
@@ -108,7 +106,7 @@ fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTex
     Ok(())
 }
 
-/// RDATA that prints itself as [`print()`] does.
+/// Displays RDATA as [`print()`] does.
 #[derive(Clone, Copy, Debug)]
 pub struct Presentation<'r> {
     /// The type of the record.
@@ -125,7 +123,7 @@ impl fmt::Display for Presentation<'_> {
     }
 }
 
-/// The octets have no text form but `\#`.
+/// The RDATA has no text form but `\#`.
 struct NoTextForm;
 
 //----------- the forms --------------------------------------------------------
@@ -155,9 +153,9 @@ fn parse_form(form: Form, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fie
         Form::Text(_) => string::parse_text(input, out),
         Form::Salt => octets::parse_salt(input, out),
         Form::Hash => octets::parse_hash(input, out),
-        Form::Hex(least) => octets::parse_hex(least, input, out),
+        Form::Hex(min) => octets::parse_hex(min, input, out),
         Form::Digest(..) => octets::parse_digest(input, out),
-        Form::Base64(least) => octets::parse_base64(least, input, out),
+        Form::Base64(min) => octets::parse_base64(min, input, out),
         Form::Key => octets::parse_key(input, out),
         Form::Base64OrDash => octets::parse_base64_or_dash(input, out),
         Form::Types(_) => bitmap::parse_types(input, out),
@@ -178,7 +176,7 @@ fn parse_form(form: Form, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fie
     }
 }
 
-/// Prints the part at `place`, which keeps the rules of its form.
+/// Prints the part at `place`, which is valid for its form.
 fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -> Result<(), NoTextForm> {
     let bytes = &rdata[place.clone()];
     match form {

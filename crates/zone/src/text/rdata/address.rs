@@ -1,4 +1,4 @@
-//! Addresses of every kind, and parts of addresses.
+//! Addresses: IPv4, IPv6 and parts of it, EUI, NSAP, ATM, and prefixes of APL.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ pub(super) fn parse_addr4(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fie
     Ok(())
 }
 
-/// Four decimal numbers without leading zeros, which some would take for octal ones.
+/// Four decimal numbers without leading zeros: some software reads those as octal.
 pub(super) fn addr4(text: &[u8]) -> Option<[u8; 4]> {
     let mut address = [0; 4];
     let (mut octet, mut number, mut digits) = (0, 0u32, 0);
@@ -54,18 +54,18 @@ pub(super) fn parse_addr6(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fie
     Ok(())
 }
 
-/// RFC 4291 2.2: eight groups, of which `::` stands for one or more that are zero; the last two may be an IPv4 address.
+/// RFC 4291 2.2: eight groups; `::` replaces one or more groups of zeros; an IPv4 address may replace the last two.
 pub(super) fn addr6(text: &[u8]) -> Option<[u8; 16]> {
     let mut address = [0; 16];
     let mut at = 0;
     let mut gap = None;
     let mut rest = text;
-    if let Some(behind) = text.strip_prefix(b"::") {
-        (gap, rest) = (Some(0), behind);
+    if let Some(after) = text.strip_prefix(b"::") {
+        (gap, rest) = (Some(0), after);
     }
     while !rest.is_empty() {
         let len = rest.iter().position(|&byte| byte == b':').unwrap_or(rest.len());
-        let (group, behind) = rest.split_at(len);
+        let (group, after) = rest.split_at(len);
         if group.contains(&b'.') {
             address.get_mut(at..at + 4)?.copy_from_slice(&addr4(rest)?);
             at += 4;
@@ -73,8 +73,8 @@ pub(super) fn addr6(text: &[u8]) -> Option<[u8; 16]> {
         }
         address.get_mut(at..at + 2)?.copy_from_slice(&octets::hex_group(group)?.to_be_bytes());
         at += 2;
-        rest = match behind {
-            [] => behind,
+        rest = match after {
+            [] => after,
             [_, b':', rest @ ..] if gap.is_none() => {
                 gap = Some(at);
                 rest
@@ -126,7 +126,7 @@ pub(super) fn parse_prefix_length(input: &mut RdataFields<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// RFC 2874 3.2: an IPv6 address of which the bits behind the prefix count; absent if the prefix is everything.
+/// RFC 2874 3.2: the address without the octets that the prefix covers; absent if it covers all 128 bits.
 pub(super) fn parse_suffix(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let prefix = out[input.start()];
     if prefix == 128 {
@@ -160,9 +160,9 @@ pub(super) fn parse_prefix_name(input: &mut RdataFields<'_>, out: &mut Vec<u8>) 
 
 //----------- link layer, OSI, ATM ---------------------------------------------
 
-/// RFC 7043 3.2, 4.2: two digits an octet, with hyphens between; one digit is odd.
+/// RFC 7043 3.2, 4.2: two digits for each octet, separated by hyphens; one digit is a violation.
 pub(super) fn parse_eui(len: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    const HELP: &str = "write two digits an octet, as in 00-00-5e-00-53-2a";
+    const HELP: &str = "write two digits for each octet, as in 00-00-5e-00-53-2a";
     let text = input.word()?;
     let start = out.len();
     for group in text.split(|&byte| byte == b'-') {
@@ -190,7 +190,7 @@ pub(super) fn print_eui(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// RFC 1706 5: hexadecimal behind `0x`, with dots anywhere.
+/// RFC 1706 5: `0x` and hexadecimal digits, with dots anywhere.
 pub(super) fn parse_nsap(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let digits = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X"));
@@ -237,7 +237,7 @@ pub(super) fn print_atm(bytes: &[u8], out: &mut String) -> Result<(), NoTextForm
 
 //----------- prefixes ---------------------------------------------------------
 
-/// RFC 3123 5: `[!]family:address/prefix`, as many as there are.
+/// RFC 3123 5: any number of `[!]family:address/prefix`.
 pub(super) fn parse_prefixes(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const HELP: &str =
         "write [!]1:ADDRESS/PREFIX for IPv4, [!]2:ADDRESS/PREFIX for IPv6, with the prefix from 0 to 32 or 128";

@@ -1,4 +1,4 @@
-//! Sets as bitmaps: types (RFC 4034 4.1.2, RFC 2535 5.2) and services (RFC 1035 3.4.2).
+//! Type bitmaps (RFC 4034 4.1.2, RFC 2535 5.2) and service bitmaps of WKS (RFC 1035 3.4.2).
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use super::{FieldResult, NoTextForm, number};
 
 //----------- types ------------------------------------------------------------
 
-/// Takes all fields left as types, in any order.
+/// Parses all remaining fields as types, in any order.
 ///
-/// Fields are read once for each window of 256 types that has any: nearly always once, and nothing is allocated.
+/// They are parsed once for each window of 256 types that has any, mostly once, instead of being collected.
 pub(super) fn parse_types(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let (first, start) = (input.position(), out.len());
     if input.is_at_end() {
@@ -25,7 +25,7 @@ pub(super) fn parse_types(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fie
     Ok(())
 }
 
-/// Appends the window of that number, if it has any types; returns the number of the next one that has.
+/// Appends a window if it has any types; returns the number of the next window that has.
 fn parse_window(window: u8, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult<Option<u8>> {
     let mut bitmap = [0; 32];
     let mut next = None;
@@ -58,7 +58,7 @@ pub(super) fn print_types(mut bytes: &[u8], out: &mut String) {
     }
 }
 
-/// RFC 2535 5.2: only the types up to 127.
+/// RFC 2535 5.2: only types up to 127.
 pub(super) fn parse_nxt_types(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if input.is_at_end() {
         return Err(input.missing());
@@ -86,7 +86,7 @@ pub(super) fn print_nxt_types(bytes: &[u8], out: &mut String) -> Result<(), NoTe
 
 //----------- services ---------------------------------------------------------
 
-/// Services that WKS records of the time name (RFC 1010), where the name is still registered.
+/// Services of WKS records (RFC 1010) whose names are still registered.
 const SERVICES: &[(u16, &str)] = &[
     (7, "echo"),
     (9, "discard"),
@@ -144,12 +144,12 @@ pub(super) fn print_services(bytes: &[u8], out: &mut String) {
 
 //----------- bits -------------------------------------------------------------
 
-/// Sets the bit of that number, counted from the most significant one of the first octet.
+/// Sets a bit; 0 is the most significant one of the first octet.
 fn set_bit(bit: usize, bitmap: &mut [u8]) {
     bitmap[bit / 8] |= 0x80 >> (bit % 8);
 }
 
-/// The numbers of the bits that are set.
+/// The numbers of the bits set.
 fn bits(bitmap: &[u8]) -> impl Iterator<Item = usize> {
     (0..bitmap.len() * 8).filter(|bit| bitmap[bit / 8] & 0x80 >> (bit % 8) != 0)
 }

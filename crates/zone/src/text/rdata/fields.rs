@@ -1,4 +1,4 @@
-//! The fields of one record while they are read, and the errors about them.
+//! The text fields of a record's RDATA, and errors in them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,15 +9,15 @@ use wire::{NameRef, Rtype};
 use super::super::Field;
 use super::{FieldError, FieldResult, RuleViolation};
 
-/// The fields of one record, taken one by one.
+/// The fields of one record's RDATA, taken one by one.
 pub(super) struct RdataFields<'i> {
     rtype: Rtype,
     fields: &'i [Field<'i>],
     /// The number of the next field.
     at: usize,
-    /// What the fields are read for just now.
+    /// The part of the RDATA being parsed.
     part: &'static RdataField,
-    /// What messages call it.
+    /// Its name in messages.
     name: &'static str,
     origin: NameRef<'i>,
     start: usize,
@@ -43,13 +43,13 @@ impl<'i> RdataFields<'i> {
         self.start
     }
 
-    /// Says what the next fields are read for.
+    /// Starts a part of the RDATA.
     pub fn begin(&mut self, part: &'static RdataField) {
         self.part = part;
         self.name = part.name;
     }
 
-    /// Says what messages call the next fields, where a part has several.
+    /// Sets the name in messages of the next field, for parts of several fields.
     pub fn call(&mut self, name: &'static str) {
         self.name = name;
     }
@@ -64,17 +64,17 @@ impl<'i> RdataFields<'i> {
         self.at
     }
 
-    /// Goes back to the field of that number.
+    /// Goes back to a field by its number.
     pub fn rewind(&mut self, position: usize) {
         self.at = position;
     }
 
-    /// The next field, left in place.
+    /// The next field, which is not taken.
     pub fn peek(&self) -> Option<&'i Field<'i>> {
         self.fields.get(self.at)
     }
 
-    /// The field after the next one, left in place.
+    /// The field after the next one, which is not taken.
     pub fn peek_second(&self) -> Option<&'i Field<'i>> {
         self.fields.get(self.at + 1)
     }
@@ -86,7 +86,7 @@ impl<'i> RdataFields<'i> {
         Ok(field.text)
     }
 
-    /// Takes the next field, which may not be in quotes.
+    /// Takes the next field, which must not be in quotes.
     pub fn word(&mut self) -> FieldResult<&'i [u8]> {
         let field = self.peek().ok_or_else(|| self.missing())?;
         self.at += 1;
@@ -96,12 +96,12 @@ impl<'i> RdataFields<'i> {
         Ok(field.text)
     }
 
-    /// Checks that no field is left.
+    /// Fails if fields remain.
     pub fn end(&self) -> FieldResult {
         if self.is_at_end() { Ok(()) } else { Err(self.extra()) }
     }
 
-    /// Notes it as odd if the part that was written to `out` from `start` on breaks a rule.
+    /// Notes a violation if the part written to `out` from `start` on violates its RFC.
     pub fn check(&mut self, out: &[u8], start: usize) {
         let (rdata, start) = (&out[self.start..], start - self.start);
         if let Err(RdataError::Form(_, rule)) = self.part.check(rdata, start..rdata.len()) {
@@ -109,13 +109,13 @@ impl<'i> RdataFields<'i> {
         }
     }
 
-    /// Notes that the field taken last is odd, and what of it: `what` is the predicate of the current part.
+    /// Notes a violation in the last field taken; `what` is the predicate of the current part.
     #[cold]
     pub fn violates(&mut self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
         self.violates_at(self.last(), what, help);
     }
 
-    /// As `odd`, for the field of that number.
+    /// Notes a violation in a field by its number.
     #[cold]
     pub fn violates_at(&mut self, field: usize, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) {
         if self.violation.is_none() {
@@ -123,18 +123,18 @@ impl<'i> RdataFields<'i> {
         }
     }
 
-    /// What was noted first.
+    /// The first violation noted.
     pub fn into_violation(self) -> RuleViolation {
         self.violation
     }
 
-    /// The error that the field taken last, read as the current part, is wrong: `what` is its predicate.
+    /// An error in the last field taken; `what` is the predicate of the current part.
     #[cold]
     pub fn wrong(&self, what: impl fmt::Display, help: impl Into<Cow<'static, str>>) -> Box<FieldError> {
-        self.wrong_at(self.at.saturating_sub(1), what, help)
+        self.wrong_at(self.last(), what, help)
     }
 
-    /// As `wrong`, for the field of that number.
+    /// An error in a field by its number.
     #[cold]
     pub fn wrong_at(
         &self,
@@ -145,12 +145,12 @@ impl<'i> RdataFields<'i> {
         Box::new(FieldError { field, message: format!("the {} {what}", self.name).into(), help: help.into() })
     }
 
-    /// The number of the field taken last.
+    /// The number of the last field taken.
     pub fn last(&self) -> usize {
         self.at.saturating_sub(1)
     }
 
-    /// The error that there is no field for the current part.
+    /// The error for a missing field of the current part.
     #[cold]
     pub fn missing(&self) -> Box<FieldError> {
         self.wrong_at(self.fields.len(), "is missing", self.usage())
@@ -167,7 +167,7 @@ impl<'i> RdataFields<'i> {
     }
 }
 
-/// The fields that a part has in text.
+/// The text fields of a part.
 fn usage(part: &RdataField) -> &str {
     match part.form {
         Form::Location => "d1 [m1 [s1]] N|S, d2 [m2 [s2]] E|W, altitude [size [horizontal [vertical precision]]]",

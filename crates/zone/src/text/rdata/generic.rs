@@ -9,9 +9,8 @@ use super::{number, octets};
 const HELP: &str = "write \\#, the number of octets, and the octets in hexadecimal (RFC 3597)";
 const FIT_HELP: &str = "correct the octets, or use the text form of the type";
 
-/// Whether the RDATA is written in this form.
-///
-/// BIND and NSD take `\#` for text where no number follows and the type has a text form.
+/// Whether the RDATA is in this form. As in BIND and NSD, `\#` is text if the type has a presentation format and no
+/// number follows.
 pub(super) fn is_next(input: &mut RdataFields<'_>) -> bool {
     if !input.peek().is_some_and(|field| field.text == b"\\#" && !field.quoted) {
         return false;
@@ -20,14 +19,12 @@ pub(super) fn is_next(input: &mut RdataFields<'_>) -> bool {
     let is_text =
         has_text_form && input.peek_second().is_some_and(|field| number::decimal(field.text, u64::MAX).is_none());
     if is_text {
-        input.violates_at(0, "has \\# without a number of octets after it: it is taken as text", HELP);
+        input.violates_at(0, "has \\# without a number of octets after it: it is read as text", HELP);
     }
     !is_text
 }
 
-/// Reads the whole RDATA.
-///
-/// RFC 3597 5: known types may be written like this too, and stay subject to the rules of their type.
+/// Parses the whole RDATA. RFC 3597 5: known types may use this form as well, within the rules of the type.
 pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     input.word()?;
     let start = out.len();
@@ -43,7 +40,7 @@ pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResu
         Err(error @ RdataError::Form(..)) => {
             input.violates_at(
                 len_field,
-                format_args!("breaks a rule of the type {}: {error}", input.rtype()),
+                format_args!("violates a rule of the type {}: {error}", input.rtype()),
                 FIT_HELP,
             );
             Ok(())
@@ -63,7 +60,7 @@ pub(super) fn print(rdata: &[u8], out: &mut String) {
     }
 }
 
-/// The error that the type has no other form.
+/// The error for a type without a presentation format.
 pub(super) fn required(input: &RdataFields<'_>) -> Box<FieldError> {
     let message = format!("the type {} has no text form of its own", input.rtype());
     Box::new(FieldError { field: 0, message: message.into(), help: HELP.into() })

@@ -1,11 +1,11 @@
-//! Gateways of IPSECKEY (RFC 4025) and AMTRELAY (RFC 8777), identities of HIP (RFC 8005).
+//! Gateways of IPSECKEY (RFC 4025), relays of AMTRELAY (RFC 8777), identities of HIP (RFC 8005).
 
 use super::fields::RdataFields;
 use super::{FieldResult, address, number, octets, string};
 
 //----------- gateways ---------------------------------------------------------
 
-/// RFC 8777 4.3: the discovery bit and the type are two fields in text.
+/// RFC 8777 4.3: one octet is two fields in text, the discovery bit and the type.
 pub(super) fn parse_discovery(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     input.call("discovery bit");
     let discovery = number::take(input, 1)? as u8;
@@ -21,7 +21,7 @@ pub(super) fn print_discovery(octet: u8, out: &mut String) {
     number::print(&[octet & 0x7f], out);
 }
 
-/// What the gateway type asks for; `.` for nothing (RFC 4025 3.1, RFC 8777 4.3.1).
+/// An address or name as the gateway type says; `.` for none (RFC 4025 3.1, RFC 8777 4.3.1).
 pub(super) fn parse_gateway(mask: u8, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     match out[input.start() + 1] & mask {
         0 => match input.word()? {
@@ -31,8 +31,7 @@ pub(super) fn parse_gateway(mask: u8, input: &mut RdataFields<'_>, out: &mut Vec
         1 => address::parse_addr4(input, out),
         2 => address::parse_addr6(input, out),
         3 => string::parse_name(input, out),
-        _ => Err(input
-            .wrong("cannot be read: its type is unknown", "write 0 for none, 1 for IPv4, 2 for IPv6, 3 for a name")),
+        _ => Err(input.wrong("has an unknown type", "write 0 for none, 1 for IPv4, 2 for IPv6, 3 for a name")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Places on earth (RFC 1876 3):
+//! LOC, a location on earth (RFC 1876 3):
 //! `d1 [m1 [s1]] N|S d2 [m2 [s2]] E|W altitude[m] [size[m] [horizontal[m] [vertical[m]]]]`.
 
 use std::fmt::Write;
@@ -17,7 +17,7 @@ pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResu
     let latitude = angle("latitude", 90, [b'N', b'S'], input)?;
     let longitude = angle("longitude", 180, [b'E', b'W'], input)?;
     let altitude = altitude(input)?;
-    // RFC 1876 3: what is left out is 1 m, 10,000 m and 10 m.
+    // RFC 1876 3: the defaults are 1 m, 10,000 m and 10 m.
     let sizes = [
         size("size", 0x12, input)?,
         size("horizontal precision", 0x16, input)?,
@@ -33,7 +33,7 @@ pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResu
 
 //----------- reading ----------------------------------------------------------
 
-/// Degrees up to `limit`, minutes and seconds if given, and the first letter for plus or the second for minus.
+/// Degrees up to `limit`, optional minutes and seconds, and the first letter for plus or the second for minus.
 fn angle(name: &'static str, limit: u64, letters: [u8; 2], input: &mut RdataFields<'_>) -> FieldResult<u32> {
     input.call(name);
     let degrees = number::take(input, limit)? as u32;
@@ -65,7 +65,7 @@ fn signed(angle: u32, text: &[u8], letters: [u8; 2]) -> Option<u32> {
 
 fn within(angle: u32, limit: u64, input: &mut RdataFields<'_>) -> u32 {
     if u64::from(angle.abs_diff(ZERO_ANGLE)) > limit * u64::from(DEGREE) {
-        input.violates(format_args!("is over {limit} degrees"), "the minutes and seconds count as well");
+        input.violates(format_args!("is over {limit} degrees"), "degrees, minutes and seconds are added up");
     }
     angle
 }
@@ -90,10 +90,10 @@ fn altitude(input: &mut RdataFields<'_>) -> FieldResult<u32> {
         false => centimetres.checked_add(ZERO_ALTITUDE.into()),
     });
     let altitude = altitude.and_then(|altitude| u32::try_from(altitude).ok());
-    altitude.ok_or_else(|| input.wrong("is not a height in range", "write metres from -100000.00 to 42849672.95"))
+    altitude.ok_or_else(|| input.wrong("is not an altitude", "write metres from -100000.00 to 42849672.95"))
 }
 
-/// A size or precision as digit and power of ten of centimetres (RFC 1876 2), or the default if no field is left.
+/// A size or precision: a digit and a power of ten of centimetres (RFC 1876 2); the default if no field remains.
 fn size(name: &'static str, default: u8, input: &mut RdataFields<'_>) -> FieldResult<u8> {
     input.call(name);
     if input.is_at_end() {
@@ -114,7 +114,7 @@ fn centimetres(text: &[u8]) -> Option<u64> {
     fixed(text.strip_suffix(b"m").unwrap_or(text), 2)
 }
 
-/// A number with up to so many decimals, as a multiple of the last of them; `1.` and `.5` are numbers too.
+/// A number as a multiple of 10^-`decimals`; `1.` and `.5` are numbers as well.
 fn fixed(text: &[u8], decimals: usize) -> Option<u64> {
     let point = memchr::memchr(b'.', text).unwrap_or(text.len());
     let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
@@ -142,7 +142,7 @@ pub(super) fn print(bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
     out.push_str(if altitude < 0 { " -" } else { " " });
     print_metres(altitude.unsigned_abs(), out);
     for &size in [size, horizontal, vertical] {
-        // RFC 1876 2: a zero with a power of ten means nothing and has no text.
+        // RFC 1876 2: zero times a power of ten has no text of its own.
         if size >> 4 == 0 && size != 0 {
             return Err(NoTextForm);
         }

@@ -1,4 +1,4 @@
-//! Numbers, mnemonics that stand for numbers, types, intervals and points in time.
+//! Numbers, mnemonics, types, intervals and times.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub(super) fn take(input: &mut RdataFields<'_>, max: u64) -> FieldResult<u64> {
     decimal(text, max).ok_or_else(|| not_a_number(input, text, max))
 }
 
-/// The number up to `max` that the decimal digits of `text` stand for; signs are no digits.
+/// The value of decimal digits, up to `max`; `None` for anything else, such as a sign.
 pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
     let mut number = 0u64;
     for byte in text {
@@ -59,7 +59,7 @@ fn not_a_number(input: &RdataFields<'_>, text: &[u8], max: u64) -> Box<FieldErro
     }
 }
 
-/// Prints the number that all of `bytes`, at most eight, are in network byte order.
+/// Prints up to eight octets in network byte order as a number.
 pub(super) fn print(bytes: &[u8], out: &mut String) {
     print_decimal(bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)), out);
 }
@@ -123,13 +123,14 @@ pub(super) fn print_type(bytes: &[u8], out: &mut String) {
 pub(super) fn parse_seconds(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let seconds = ttl::parse(text).map_err(|_| {
-        input.wrong("is not a length of time", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
+        input
+            .wrong("is not a number of seconds", "write seconds up to 4294967295, or weeks to seconds as in 1w2d3h4m5s")
     })?;
     out.extend_from_slice(&seconds.to_be_bytes());
     Ok(())
 }
 
-//----------- points in time ---------------------------------------------------
+//----------- times ------------------------------------------------------------
 
 /// RFC 4034 3.2: fourteen digits are `YYYYMMDDHHmmSS` in UTC, up to ten are seconds since 1970.
 pub(super) fn parse_time(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
@@ -137,11 +138,14 @@ pub(super) fn parse_time(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     let text = input.word()?;
     let seconds =
         if text.len() == 14 { seconds_of_date(text) } else { decimal(text, u32::MAX.into()).map(u64::cast_signed) };
-    let seconds = seconds.ok_or_else(|| input.wrong("is not a point in time", HELP))?;
-    // RFC 4034 3.1.5: times are compared in serial number arithmetic, so that they go on beyond 2106.
+    let seconds = seconds.ok_or_else(|| input.wrong("is not a time", HELP))?;
+    // RFC 4034 3.1.5: times are compared in serial number arithmetic, so they wrap in 2106.
     let wrapped = seconds as u32;
     if i64::from(wrapped) != seconds || text.len() == 14 && text[12..] == *b"60" {
-        input.violates(format_args!("is no time from 1970 to 2106: {wrapped} seconds since 1970 is taken"), HELP);
+        input.violates(
+            format_args!("is not a time from 1970 to 2106: it is read as {wrapped} seconds since 1970"),
+            HELP,
+        );
     }
     out.extend_from_slice(&wrapped.to_be_bytes());
     Ok(())
@@ -177,7 +181,7 @@ pub(super) fn print_time(bytes: &[u8], out: &mut String) {
     write!(out, "{year}{month:02}{:02}{hour:02}{minute:02}{second:02}", days + 1).expect("a String takes all");
 }
 
-/// The days from the beginning of year 1 to that of `year`.
+/// The days from the start of year 1 to the start of `year`.
 fn days_before_year(year: u64) -> u64 {
     let before = year - 1;
     before * 365 + before / 4 - before / 100 + before / 400

@@ -28,11 +28,11 @@ const fn values(digits: &[u8], in_any_case: bool) -> [u8; 256] {
 }
 
 const HEX_HELP: &str = "write an even number of digits from 0 to 9 and A to F";
-const BASE64_HELP: &str = "base64 is made of groups of four characters, the last one filled up with = (RFC 4648)";
+const BASE64_HELP: &str = "base64 consists of groups of four characters, the last one padded with = (RFC 4648)";
 
 //----------- hexadecimal ------------------------------------------------------
 
-/// Takes all fields left; blanks may stand anywhere between the digits.
+/// Parses all remaining fields: blanks may be anywhere between digits.
 pub(super) fn parse_hex(least: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if least > 0 && input.is_at_end() {
         return Err(input.missing());
@@ -52,7 +52,7 @@ pub(super) fn parse_hex(least: usize, input: &mut RdataFields<'_>, out: &mut Vec
     Ok(())
 }
 
-/// Takes a digest; one of a length that its type does not have is odd.
+/// Parses a digest; a length other than that of its type is a violation.
 pub(super) fn parse_digest(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     parse_hex(1, input, out)?;
@@ -60,8 +60,8 @@ pub(super) fn parse_digest(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fi
     Ok(())
 }
 
-/// Appends what the digits of `text` stand for, the first of them behind `open`; returns the digit left over.
-/// `None` if there is something else.
+/// Appends the octets of the digits of `text`, which follow the digit `open`; returns the unpaired digit at the end.
+/// `None` if `text` has other characters.
 fn push_hex(text: &[u8], open: Option<u8>, out: &mut Vec<u8>) -> Option<Option<u8>> {
     let (text, open) = match (open, text) {
         (Some(high), [low, text @ ..]) => {
@@ -90,7 +90,7 @@ fn hex_value(digit: u8) -> Option<u8> {
     Some(HEX_VALUES[usize::from(digit)]).filter(|&value| value != NONE)
 }
 
-/// The octets that all of `text` stands for in hexadecimal, `separator` left out.
+/// The octets of `text` in hexadecimal, without separators.
 pub(super) fn hex_without(separator: u8, text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|&byte| byte != separator).collect();
     let mut octets = Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn hex_without(separator: u8, text: &[u8]) -> Option<Vec<u8>> {
     open.is_none().then_some(octets)
 }
 
-/// The number that one to four hexadecimal digits stand for.
+/// The value of one to four hexadecimal digits.
 pub(super) fn hex_group(text: &[u8]) -> Option<u16> {
     let mut number = 0;
     for &byte in text {
@@ -113,7 +113,7 @@ pub(super) fn print_hex(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// RFC 5155 3.3: one field, `-` if there is none.
+/// RFC 5155 3.3: one field, `-` for no salt.
 pub(super) fn parse_salt(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     let start = out.len();
@@ -126,7 +126,7 @@ pub(super) fn parse_salt(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
         return Err(input.wrong("is not hexadecimal", HELP));
     }
     out[start] = u8::try_from(out.len() - start - 1)
-        .map_err(|_| input.wrong("is longer than 255 octets", "shorter is better: RFC 9276 asks for no salt"))?;
+        .map_err(|_| input.wrong("is longer than 255 octets", "RFC 9276 recommends no salt"))?;
     Ok(())
 }
 
@@ -140,7 +140,7 @@ pub(super) fn print_salt(bytes: &[u8], out: &mut String) {
 
 //----------- base64 -----------------------------------------------------------
 
-/// Takes all fields left; blanks may stand anywhere between the characters.
+/// Parses all remaining fields: blanks may be anywhere between characters.
 pub(super) fn parse_base64(least: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if least > 0 && input.is_at_end() {
         return Err(input.missing());
@@ -162,7 +162,7 @@ pub(super) fn parse_base64(least: usize, input: &mut RdataFields<'_>, out: &mut 
     Ok(())
 }
 
-/// RFC 2535 3.1.2: there is no key if the first two flags say so.
+/// RFC 2535 3.1.2: there is no key if the first two flags are set.
 pub(super) fn parse_key(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let has_key = out[input.start()] & 0xc0 != 0xc0;
     parse_base64(usize::from(has_key), input, out)
@@ -175,25 +175,25 @@ pub(super) fn parse_base64_or_dash(input: &mut RdataFields<'_>, out: &mut Vec<u8
     }
 }
 
-/// Takes one field that is base64 as a whole.
+/// Appends the octets of one field in base64.
 pub(super) fn push_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     let mut group = Group::default();
     group.push(text, out)?;
     group.end()
 }
 
-/// Four characters of base64, of which so many are there.
+/// An incomplete group of four base64 characters.
 #[derive(Default)]
 struct Group {
     bits: u32,
     digits: u8,
     padding: u8,
-    /// Bits that the padding leaves unused are set.
+    /// The bits that padding leaves unused are not zero.
     has_spare_bits: bool,
 }
 
 impl Group {
-    /// Appends the octets of all groups that `text` completes; fails with what the text is.
+    /// Appends the octets of all groups that `text` completes; an error is a predicate.
     fn push(&mut self, mut text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
         if self.digits == 0 {
             text = push_whole_groups(text, out);
@@ -202,7 +202,7 @@ impl Group {
             match BASE64_VALUES[usize::from(byte)] {
                 _ if byte == b'=' => self.pad(out)?,
                 NONE => return Err("is not base64"),
-                _ if self.padding > 0 => return Err("goes on behind its padding"),
+                _ if self.padding > 0 => return Err("continues after its padding"),
                 value => self.add(value, out),
             }
         }
@@ -218,7 +218,7 @@ impl Group {
         }
     }
 
-    /// RFC 4648 3.5: the bits that the padding leaves unused should be zero.
+    /// RFC 4648 3.5: the bits that padding leaves unused should be zero.
     fn pad(&mut self, out: &mut Vec<u8>) -> Result<(), &'static str> {
         self.padding += 1;
         match (self.digits, self.padding) {
@@ -241,7 +241,7 @@ impl Group {
     }
 }
 
-/// Appends the octets of the groups of four digits that `text` begins with; returns the rest.
+/// Appends the octets of the groups of four digits at the start of `text`; returns the rest.
 fn push_whole_groups<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     let (groups, _) = text.as_chunks::<4>();
     let start = out.len();
@@ -273,9 +273,9 @@ pub(super) fn print_base64(bytes: &[u8], out: &mut String) {
 
 //----------- base32hex --------------------------------------------------------
 
-/// RFC 5155 3.3: one field, without padding, which is odd.
+/// RFC 5155 3.3: one field without padding; padding is a violation.
 pub(super) fn parse_hash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    const HELP: &str = "write base32hex: 0 to 9 and A to V, without padding and blanks (RFC 4648 7)";
+    const HELP: &str = "write base32hex: 0 to 9 and A to V, without padding or blanks (RFC 4648 7)";
     let padded = input.word()?;
     let len = padded.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
     let text = &padded[..len];
@@ -285,7 +285,7 @@ pub(super) fn parse_hash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
         return Err(input.wrong("is not base32hex", HELP));
     }
     out[start] = u8::try_from(out.len() - start - 1)
-        .map_err(|_| input.wrong("is longer than 255 octets", "hashes of SHA-1 have 20 octets, 32 characters"))?;
+        .map_err(|_| input.wrong("is longer than 255 octets", "a SHA-1 hash has 20 octets, 32 characters"))?;
     input.check(out, start);
     if text.len() < padded.len() {
         input.violates("is padded", HELP);
@@ -293,7 +293,7 @@ pub(super) fn parse_hash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     Ok(())
 }
 
-/// Appends what `text` stands for; false if it is not base32hex. Unused bits must be zero.
+/// Appends the octets of `text`; false if it is not base32hex. Unused bits must be zero.
 fn push_base32(text: &[u8], out: &mut Vec<u8>) -> bool {
     let (mut bits, mut count) = (0u32, 0);
     for &byte in text {

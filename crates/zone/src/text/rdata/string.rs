@@ -1,4 +1,4 @@
-//! Names and strings, with their escapes (RFC 1035 5.1).
+//! Names and character strings, with their escapes (RFC 1035 5.1).
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use super::super::name::append;
 use super::fields::RdataFields;
 use super::{FieldError, FieldResult};
 
-const NAME_HELP: &str = "write labels of 1 to 63 octets with single dots between, 255 octets in all";
+const NAME_HELP: &str = "write labels of 1 to 63 octets, separated by dots, with at most 255 octets in all";
 
 //----------- names ------------------------------------------------------------
 
 pub(super) fn parse_name(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
     if text.ends_with(b"\"") && !text.ends_with(b"\\\"") {
-        // Only a service parameter can look like this, where the name before it was forgotten.
+        // Only a service parameter ends in a quote: the name before it is missing.
         return Err(input.wrong("is missing", "write the name, or . for none, before the parameters"));
     }
     append(text, input.origin(), out)
@@ -40,7 +40,7 @@ pub(super) fn print_names(mut bytes: &[u8], out: &mut String) {
 
 //----------- strings ----------------------------------------------------------
 
-/// Takes a character string whose form has rules.
+/// Parses a character string and checks its contents.
 pub(super) fn parse_checked_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     parse_string(input, out)?;
@@ -60,7 +60,7 @@ pub(super) fn parse_strings(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> F
     Ok(())
 }
 
-/// RFC 8659 4.1: a tag is written without quotes; with them it is odd.
+/// RFC 8659 4.1: a tag is not quoted; quotes are a violation.
 pub(super) fn parse_tag(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let is_quoted = input.peek().is_some_and(|field| field.quoted);
     parse_checked_string(input, out)?;
@@ -78,7 +78,7 @@ pub(super) fn parse_text(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     Ok(())
 }
 
-/// Takes a character string.
+/// Parses a character string.
 pub(super) fn parse_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let len = push_string(input, out)?;
     match len {
@@ -87,7 +87,7 @@ pub(super) fn parse_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fi
     }
 }
 
-/// Takes a character string, or makes several of one that is too long.
+/// Parses a character string and splits one that is too long.
 fn parse_long_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let start = out.len();
     if push_string(input, out)? > 255 {
@@ -97,12 +97,12 @@ fn parse_long_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldRes
             out.push(string.len() as u8);
             out.extend_from_slice(string);
         }
-        input.violates("is longer than 255 octets and split", "write it as several strings of up to 255 octets");
+        input.violates("is longer than 255 octets: it is split", "write it as several strings of up to 255 octets");
     }
     Ok(())
 }
 
-/// Appends the octets of the next field with their number, which is right up to 255, before them; returns the number.
+/// Appends the next field as a length octet and octets; returns their number, over 255 if they do not fit.
 fn push_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult<usize> {
     let start = out.len();
     let text = input.string()?;
@@ -118,7 +118,7 @@ fn bad_escape(input: &RdataFields<'_>) -> Box<FieldError> {
     input.wrong("has a bad escape", help)
 }
 
-/// Appends `text` with its escapes resolved; `None` if one of them is bad.
+/// Appends `text` with escapes resolved; `None` if one is bad.
 pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let plain = memchr::memchr(b'\\', text).unwrap_or(text.len());
     out.extend_from_slice(&text[..plain]);
@@ -154,7 +154,7 @@ pub(super) fn print_quoted(string: &[u8], out: &mut String) {
     out.push('"');
 }
 
-/// Prints a string without quotes, everything escaped that would end a field or mean something else.
+/// Prints a string without quotes, with special characters escaped.
 pub(super) fn print_bare(string: &[u8], out: &mut String) {
     for &byte in string {
         match byte {

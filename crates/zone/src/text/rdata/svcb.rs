@@ -8,17 +8,17 @@ use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of
 use super::fields::RdataFields;
 use super::{FieldError, FieldResult, address, number, octets, string};
 
-/// The key that no parameter has (RFC 9460 14.3.2).
+/// The "invalid" key (RFC 9460 14.3.2).
 const RESERVED: u16 = 65535;
 
-/// A parameter as it was read: its key, the number of its field, its value on the wire.
+/// A parameter: its key, the number of its field, its value in wire form.
 struct Param {
     key: u16,
     field: usize,
     value: Vec<u8>,
 }
 
-/// Takes all fields left; writes the parameters in the order of their keys.
+/// Parses all remaining fields; appends the parameters in the order of their keys.
 pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let mut params: Vec<Param> = Vec::new();
     while !input.is_at_end() {
@@ -42,7 +42,7 @@ pub(super) fn parse(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResu
     Ok(())
 }
 
-/// RFC 9460 8: mandatory keys must be there; 7.1.1: `alpn` should be there for `no-default-alpn`. `params` are sorted.
+/// RFC 9460 8: mandatory keys must be present; 7.1.1: `no-default-alpn` needs `alpn`. `params` are sorted.
 fn check(params: &[Param], input: &mut RdataFields<'_>) -> FieldResult {
     let find = |key: u16| params.binary_search_by_key(&key, |param| param.key).ok().map(|at| &params[at]);
     if let Some(mandatory) = find(MANDATORY)
@@ -57,9 +57,9 @@ fn check(params: &[Param], input: &mut RdataFields<'_>) -> FieldResult {
     Ok(())
 }
 
-//----------- reading ----------------------------------------------------------
+//----------- parsing ----------------------------------------------------------
 
-/// Takes one parameter: a key alone, or key, `=` and value, the value in quotes or not.
+/// Parses a parameter: a key, or a key, `=` and a value, which may be quoted.
 fn parse_param(input: &mut RdataFields<'_>) -> FieldResult<Param> {
     let text = input.word()?;
     let field = input.last();
@@ -71,8 +71,8 @@ fn parse_param(input: &mut RdataFields<'_>) -> FieldResult<Param> {
     if name.starts_with(b"key0") && name.len() > 4 || key == RESERVED {
         // RFC 9460 2.1: no leading zeros; 14.3.2: the last number is reserved.
         input.violates(
-            format_args!("has the odd key {}", name.escape_ascii()),
-            "write key and a number from 0 to 65534",
+            format_args!("has the invalid key {}", name.escape_ascii()),
+            "write key and a number from 0 to 65534 without leading zeros",
         );
     }
     let form = if name.starts_with(b"key") { ValueFormat::Opaque } else { value_of(key) };
@@ -80,7 +80,7 @@ fn parse_param(input: &mut RdataFields<'_>) -> FieldResult<Param> {
     let mut wire = Vec::new();
     push_value(form, value, &mut wire).ok_or_else(|| input.wrong(wrong(), help(form)))?;
     if check_value(key, &wire).is_err() {
-        // A value given as octets is as it is; BIND and NSD also take an empty ech.
+        // Values of keyNNNNN are any octets; BIND and NSD accept an empty ech.
         match form {
             ValueFormat::Opaque | ValueFormat::Base64 => input.violates(wrong(), help(value_of(key))),
             _ => return Err(input.wrong(wrong(), help(form))),
@@ -93,7 +93,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The number of a key of the registry, or of `keyNNNNN` (RFC 9460 2.1).
+/// The number of a registered key, or of `keyNNNNN` (RFC 9460 2.1).
 fn key_number(name: &[u8]) -> Option<u16> {
     if let Some(key) = KEYS.iter().find(|key| key.name.as_bytes() == name) {
         return Some(key.number);
@@ -107,7 +107,7 @@ fn unknown_key(name: &[u8], input: &RdataFields<'_>) -> Box<FieldError> {
     input.wrong(what, format!("write one of {}, or key and a number up to 65534, in lower case", known.join(", ")))
 }
 
-/// Appends the wire form of a value, which `check_value` then looks at.
+/// Appends the wire form of a value; `check_value` checks it.
 fn push_value(form: ValueFormat, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match form {
         ValueFormat::Text | ValueFormat::Opaque => string::unescape(text, out),
@@ -126,12 +126,12 @@ fn number16(text: &[u8]) -> Option<[u8; 2]> {
     number::decimal(text, u16::MAX.into()).map(|number| (number as u16).to_be_bytes())
 }
 
-/// Appends what `read` makes of each item of a list with commas.
-fn push_list<const N: usize>(text: &[u8], out: &mut Vec<u8>, read: fn(&[u8]) -> Option<[u8; N]>) -> Option<()> {
-    text.split(|&byte| byte == b',').try_for_each(|item| read(item).map(|item| out.extend_from_slice(&item)))
+/// Appends the wire form of each item of a comma-separated list.
+fn push_list<const N: usize>(text: &[u8], out: &mut Vec<u8>, item: fn(&[u8]) -> Option<[u8; N]>) -> Option<()> {
+    text.split(|&byte| byte == b',').try_for_each(|text| item(text).map(|item| out.extend_from_slice(&item)))
 }
 
-/// RFC 9460 8: in text in any order, on the wire in ascending order; never the key itself.
+/// RFC 9460 8: any order in text, ascending in wire form; `mandatory` itself is not allowed.
 fn push_keys(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut keys = Vec::new();
     for name in text.split(|&byte| byte == b',') {
@@ -142,8 +142,7 @@ fn push_keys(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// RFC 9460 appendix A.1: once the escapes of strings are resolved, `\,` and `\\` are a comma and a backslash
-/// within an identifier.
+/// RFC 9460 appendix A.1: after string unescaping, `\,` and `\\` are a comma and a backslash in an identifier.
 fn push_identifiers(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut list = Vec::new();
     string::unescape(text, &mut list)?;
@@ -167,22 +166,22 @@ fn push_identifiers(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
 
 fn help(form: ValueFormat) -> &'static str {
     match form {
-        ValueFormat::Keys => "write other keys with commas between, none twice, \"mandatory\" not among them",
-        ValueFormat::Identifiers(_) => "write identifiers of 1 to 255 octets with commas between",
+        ValueFormat::Keys => "write each other key once, separated by commas, without \"mandatory\"",
+        ValueFormat::Identifiers(_) => "write identifiers of 1 to 255 octets, separated by commas",
         ValueFormat::Empty => "this key has no value",
         ValueFormat::Port => "write a number from 0 to 65535",
-        ValueFormat::Addrs4 => "write IPv4 addresses with commas between",
-        ValueFormat::Addrs6 => "write IPv6 addresses with commas between",
+        ValueFormat::Addrs4 => "write IPv4 addresses, separated by commas",
+        ValueFormat::Addrs6 => "write IPv6 addresses, separated by commas",
         ValueFormat::Base64 => "write base64",
         ValueFormat::Text => "this key needs a value",
-        ValueFormat::Numbers => "write different numbers from 0 to 65535 with commas between",
+        ValueFormat::Numbers => "write each number from 0 to 65535 once, separated by commas",
         ValueFormat::Opaque => "write the octets of the value, escaped as in strings",
     }
 }
 
 //----------- printing ---------------------------------------------------------
 
-/// A key as text.
+/// Displays a key.
 struct KeyName(u16);
 
 impl std::fmt::Display for KeyName {
@@ -194,7 +193,7 @@ impl std::fmt::Display for KeyName {
     }
 }
 
-/// Prints parameters that keep the rules.
+/// Prints valid parameters.
 pub(super) fn print(bytes: &[u8], out: &mut String) {
     let mut separator = "";
     for (key, value) in params(bytes) {

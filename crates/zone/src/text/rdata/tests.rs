@@ -1,4 +1,4 @@
-//! RDATA as text: every type both ways, what is refused and how, and that printing and parsing are inverse.
+//! Parses and prints RDATA of every type; checks errors and violations; printing and parsing are inverse.
 
 mod bad;
 mod domain;
@@ -10,12 +10,12 @@ use wire::{Name, Rtype};
 use super::super::Field;
 use super::{FieldError, Presentation, RuleViolation, parse};
 
-/// Parses `text` as the RDATA of a record in the zone `example.`, odd or not.
+/// Parses `text` as the RDATA of a record in the zone `example.`, with a violation or not.
 fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, FieldError> {
     rdata_and_violation(rtype, text).map(|(rdata, _)| rdata)
 }
 
-/// As `rdata`, with what is odd.
+/// The RDATA and its violation, if any.
 fn rdata_and_violation(rtype: &str, text: &str) -> Result<(Vec<u8>, RuleViolation), FieldError> {
     let rtype: Rtype = rtype.parse().expect("a type");
     let origin = Name::from_text(b"example.", None).expect("a name");
@@ -31,7 +31,7 @@ fn printed(rtype: &str, rdata: &[u8]) -> String {
     Presentation { rtype: rtype.parse().expect("a type"), rdata }.to_string()
 }
 
-/// Splits at blanks. What is in quotes is one field; quotes behind `=` belong to the field.
+/// Splits at blanks outside quotes. A quoted field loses its quotes; a quoted value after `=` keeps them.
 fn fields(text: &str) -> Vec<Field<'_>> {
     let mut fields = Vec::new();
     let mut rest = text.trim_start();
@@ -53,7 +53,7 @@ fn word_len(text: &str) -> usize {
     }
 }
 
-/// Where the quote that closes `text` stands.
+/// The offset of the closing quote in `text`.
 fn closing(text: &str) -> usize {
     let mut is_escaped = false;
     let at = text.bytes().position(|byte| {

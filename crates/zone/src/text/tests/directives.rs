@@ -185,9 +185,8 @@ fn bind_generate() {
     }
 }
 
-/// What is odd in the RDATA of a record is odd in generated ones.
 #[test]
-fn generated_oddities_are_reported() {
+fn violations_in_generated_records_are_reported() {
     let outcome = read(b"$TTL 1\n$GENERATE 1-1 a TXT \"k=\\\"v $\\\"\"\n$GENERATE 1-1 a TXT \"\\\"v\\\"w\"");
     assert_eq!(outcome.records, ["0:2 a.example. 1 IN TXT \"k=\" \"v 1\"", "0:3 a.example. 1 IN TXT \"v\" \"w\""]);
     assert!(outcome.findings[0].starts_with("zone:2:21: warning: a blank is missing"), "{outcome:?}");

@@ -143,9 +143,9 @@ fn a_missing_owner_is_reported_once() {
     assert_eq!(outcome.records, ["0:4 a.example. 1 IN A 192.0.2.3"]);
 }
 
-/// Records without owner behind a wrong owner are checked but not given to the owner before.
+/// Records without an owner after an invalid one are checked, but do not get the previous owner.
 #[test]
-fn a_wrong_owner_is_not_replaced_by_the_one_before() {
+fn an_invalid_owner_is_not_replaced_by_the_previous_one() {
     for wrong in ["a.test. 1 A 192.0.2.2", "b..c 1 A 192.0.2.2", "b 1 TXT \"", "b 1 A ("] {
         let outcome = read(format!("a 1 A 192.0.2.1\n{wrong}\n 1 A 192.0.2.3\n").as_bytes());
         assert_eq!(outcome.findings.len(), 1, "{wrong}: {outcome:?}");
@@ -153,7 +153,7 @@ fn a_wrong_owner_is_not_replaced_by_the_one_before() {
     }
 }
 
-/// Errors and warnings are counted apart, so that no error hides behind warnings.
+/// Errors and warnings have separate limits, so that warnings do not hide errors.
 #[test]
 fn findings_are_bounded() {
     let apex = apex();
@@ -167,9 +167,9 @@ fn findings_are_bounded() {
     assert_eq!(outcome.records.len(), 6);
 }
 
-/// Fields and entries that are too long for any RDATA are refused, not gathered.
+/// Fields and entries that are too long for any RDATA are errors, and are not stored.
 #[test]
-fn long_fields_and_entries_are_refused() {
+fn long_fields_and_entries_are_errors() {
     for (text, position, message) in [
         (format!("a 1 TXT {}", "x".repeat(262_141)), "zone:1:9", "the field is longer than any RDATA"),
         (format!("a 1 TXT \"{}\"", "x".repeat(262_141)), "zone:1:9", "this quote is not closed"),

@@ -85,7 +85,7 @@ fn text() -> impl Strategy<Value = String> {
         .prop_map(|lines| lines.into_iter().flat_map(|(line, end)| [line, end.to_owned()]).collect())
 }
 
-/// Any octet, more often one that means something.
+/// Any octet, mostly one with a meaning.
 fn octet() -> impl Strategy<Value = u8> {
     prop_oneof![1 => any::<u8>(), 4 => prop::sample::select(b" \t\n\r\n;\"()\\$@.aA10".as_slice())]
 }
@@ -135,17 +135,17 @@ proptest! {
         prop_assert_eq!(read_in_chunks(text.as_bytes(), 2, sizes, error_limit, limits), once);
     }
 
-    /// Any octets are parsed to the end.
+    /// Random octets do not panic, and the result does not depend on the chunks.
     #[test]
-    fn random_octets_do_no_harm(text in prop::collection::vec(octet(), 0..400)) {
+    fn random_octets_are_parsed_to_the_end(text in prop::collection::vec(octet(), 0..400)) {
         let sizes = ChunkSizes { min_parallel: 0, head: 16, chunk: 16, max_entry: 64 };
         let read = |threads, sizes| read_in_chunks(&text, threads, sizes, 100, RecordLimits::DEFAULT);
         prop_assert_eq!(read(2, sizes), read(1, whole(sizes.max_entry)));
     }
 
-    /// What is printed is read back, with absolute and with relative owners.
+    /// Printed records are parsed to the same records, with absolute and with relative owners.
     #[test]
-    fn printed_records_are_read_back(
+    fn printed_records_are_parsed_back(
         labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..6), 0..4),
         ttl in 0..=i32::MAX as u32,
         (rtype, octets) in rdata_octets(),
@@ -202,9 +202,9 @@ fn rdata_octets() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
     prop_oneof![fixed, strings]
 }
 
-/// All octets are reported as read, on one thread and on several, those of included files too.
+/// Progress covers all octets, on one thread and on several, and those of included files.
 #[test]
-fn progress_reaches_the_end() {
+fn progress_covers_all_octets() {
     let text = "a 1 A 192.0.2.1\n".repeat(200) + "$INCLUDE f\n";
     let included = "b 1 A 192.0.2.2\n".repeat(100);
     let include = |_: &Path, _: &FilePosition| {
@@ -224,9 +224,9 @@ fn progress_reaches_the_end() {
     }
 }
 
-/// A guess that holds is not read again: its sink is there. Origins and TTLs that change all the time are guessed, relative ones too.
+/// A chunk with a right guess is not parsed again: its sink is kept. Changing origins, even relative ones, and TTLs are guessed.
 #[test]
-fn right_guesses_are_taken() {
+fn right_guesses_are_kept() {
     let part = |n: u32| {
         format!("$ORIGIN a{n}.example.\n$TTL {n}\nx A 192.0.2.1\n$ORIGIN b\nx (\nA\n192.0.2.2 )\n A 192.0.2.3\n")
     };

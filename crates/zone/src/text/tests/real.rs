@@ -1,4 +1,4 @@
-//! Real zones, if the data is there: `ZONDA_DATA`, or `shared/data` beside the workspace.
+//! Real zones, if available: in `ZONDA_DATA`, or in `shared/data` next to the workspace.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn data() -> Option<PathBuf> {
     None
 }
 
-/// The output of a program that unpacks.
+/// A decompressed file.
 fn unpacked(program: &str, arguments: &[&str], file: &Path) -> Option<Vec<u8>> {
     match Command::new(program).args(arguments).arg(file).output() {
         Ok(output) if output.status.success() => Some(output.stdout),
@@ -46,7 +46,7 @@ fn read(text: &[u8], apex: &Name, threads: usize) -> Parsed<Text> {
     parse(source(text), &ParseOptions { threads, ..ParseOptions::new(apex.as_ref()) }, Text::default)
 }
 
-/// Reads a zone on one thread and on two; what is printed reads back to the same. Returns the number of records.
+/// Parses a zone on one thread and on two, prints it and parses that to the same. Returns the number of records.
 fn check(text: &[u8], apex: &Name) -> usize {
     let once = read(text, apex, 1);
     assert_eq!(once.findings, []);
@@ -58,7 +58,7 @@ fn check(text: &[u8], apex: &Name) -> usize {
     once.sinks[0].1
 }
 
-/// Lines that are neither empty nor comments nor directives; for text with one record a line.
+/// The number of records of a text with one record per line.
 fn record_lines(text: &[u8]) -> usize {
     text.split(|&byte| byte == b'\n').filter(|line| line.first().is_some_and(|byte| !b";$\r".contains(byte))).count()
 }
@@ -77,7 +77,7 @@ fn root_zone_of_2011() {
     assert_eq!(check(&text, &Name::root()), record_lines(&text));
 }
 
-/// All days one behind the other; one of the exports, the second of 2026-07-27, is the error message of a web service.
+/// All days in sequence; one export, the second of 2026-07-27, is the error message of a web service.
 #[test]
 fn gov_zone_of_44_days() {
     let Some(data) = data() else { return };

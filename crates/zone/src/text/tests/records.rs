@@ -1,8 +1,8 @@
-//! What RFC 1035 5.1 and RFC 2308 4 say of records.
+//! Records: owners, TTLs, classes, quotes, comments (RFC 1035 5.1, RFC 2308 4).
 
 use super::{read, records};
 
-/// RFC 1035 5.3, the example, in the zone that it is for.
+/// RFC 1035 5.3: the example, without its $INCLUDE.
 #[test]
 fn rfc1035_5_3_example() {
     let text = br#"
@@ -54,7 +54,7 @@ VAXA    A       10.2.0.27
     );
 }
 
-/// RFC 1035 5.1: TTL and class stand in any order, either may be left out.
+/// RFC 1035 5.1: TTL and class are optional and come in any order.
 #[test]
 fn rfc1035_5_1_ttl_and_class_in_any_order() {
     for head in ["300 IN", "IN 300", "300", "5m", "5M in", "CLASS1 300", "300 class1"] {
@@ -86,7 +86,7 @@ fn rfc1035_5_1_names() {
     }
 }
 
-/// RFC 1035 5.1: a line that begins with a blank has the owner stated last.
+/// RFC 1035 5.1: a line that begins with a blank has the last stated owner.
 #[test]
 fn rfc1035_5_1_omitted_owner() {
     let text = "www 1 A 192.0.2.1\n 1 A 192.0.2.2\n; comment\n\n\t1 A 192.0.2.3\n@ 1 A 192.0.2.4\n  1 A 192.0.2.5";
@@ -102,7 +102,7 @@ fn rfc1035_5_1_omitted_owner() {
     );
 }
 
-/// RFC 1035 5.1: parentheses group lines; comments and empty lines may stand anywhere.
+/// RFC 1035 5.1: parentheses group lines; comments and empty lines may be anywhere.
 #[test]
 fn rfc1035_5_1_parentheses_and_comments() {
     for text in [
@@ -118,7 +118,7 @@ fn rfc1035_5_1_parentheses_and_comments() {
     }
 }
 
-/// RFC 1035 5.1: strings in quotes may hold anything, also line ends; a quote is escaped.
+/// RFC 1035 5.1: quoted strings contain any octets, even line ends; quotes are escaped.
 #[test]
 fn rfc1035_5_1_quotes() {
     for (rdata, printed) in [
@@ -132,7 +132,7 @@ fn rfc1035_5_1_quotes() {
     }
 }
 
-/// The line that follows a string over several lines has the right number.
+/// Lines within quotes are counted.
 #[test]
 fn lines_in_quotes_count() {
     let outcome = read(b"a 1 TXT \"x\n\r\n\ry\"\nb 1 A 192.0.2.1\nc 1 A bad");
@@ -140,13 +140,13 @@ fn lines_in_quotes_count() {
     assert!(outcome.findings[0].starts_with("zone:6:7: error:"), "{outcome:?}");
 }
 
-/// RFC 9460 2.1: a value in quotes stays with its key.
+/// RFC 9460 2.1: a quoted value stays with its key.
 #[test]
 fn rfc9460_2_1_values_in_quotes() {
     assert_eq!(records("a 1 HTTPS 1 . alpn=\"h2,h3\" port=\"53\""), ["a.example. 1 IN HTTPS 1 . alpn=h2,h3 port=53"]);
 }
 
-/// Lines end in LF, CR LF or CR; the last may have no end; a byte order mark is nothing.
+/// Lines end in LF, CR LF or CR, the last one optionally; a byte order mark is skipped.
 #[test]
 fn line_ends() {
     let expected = ["a.example. 1 IN A 192.0.2.1", "b.example. 1 IN A 192.0.2.2"];
@@ -158,7 +158,7 @@ fn line_ends() {
     assert_eq!(records(""), [""; 0]);
 }
 
-/// RFC 2181 11: any octet may stand in a name.
+/// RFC 2181 11: a label contains any octets.
 #[test]
 fn rfc2181_11_any_octet() {
     let outcome = read(b"\0\xc3\xa9 1 TXT \xff\0");
@@ -166,7 +166,7 @@ fn rfc2181_11_any_octet() {
     assert_eq!(outcome.records, ["0:1 \\000\\195\\169.example. 1 IN TXT \"\\255\\000\""]);
 }
 
-/// RFC 1035 5.1: without `$TTL` the TTL stated last holds.
+/// RFC 1035 5.1: without `$TTL` the last stated TTL applies.
 #[test]
 fn rfc1035_5_1_last_stated_ttl() {
     let text = "@ 10 SOA a b 1 2 3 4 5\n A 192.0.2.1\n 20 A 192.0.2.2\nb A 192.0.2.3";
@@ -174,7 +174,7 @@ fn rfc1035_5_1_last_stated_ttl() {
     assert_eq!(ttls, ["10", "10", "20", "20"]);
 }
 
-/// RFC 2308 4: `$TTL` holds for all records behind it that state none.
+/// RFC 2308 4: `$TTL` applies to all later records that state none.
 #[test]
 fn rfc2308_4_default_ttl() {
     let text = "$TTL 1h\na A 192.0.2.1\na 20 A 192.0.2.2\na A 192.0.2.3\n$TTL 0\na A 192.0.2.4";
@@ -182,7 +182,7 @@ fn rfc2308_4_default_ttl() {
     assert_eq!(ttls, ["3600", "20", "3600", "0"]);
 }
 
-/// RFC 2308 4 by BIND's reading: a first SOA without any TTL gives its minimum to all.
+/// As in BIND, if the first record is a SOA without a TTL, its minimum is the default (RFC 2308 4).
 #[test]
 fn rfc2308_4_soa_minimum() {
     let outcome = read(b"@ SOA a b 1 2 3 4 77\na A 192.0.2.1\na 5 A 192.0.2.2\na A 192.0.2.3");
@@ -195,7 +195,7 @@ fn rfc2308_4_soa_minimum() {
     );
 }
 
-/// RFC 2181 8: a TTL over 2^31 - 1 is 0.
+/// RFC 2181 8: a TTL over 2^31 - 1 is treated as 0.
 #[test]
 fn rfc2181_8_large_ttl() {
     for (text, ttl, warnings) in [
@@ -214,7 +214,7 @@ fn rfc2181_8_large_ttl() {
     }
 }
 
-/// RFC 3597 5: types and classes by number, RDATA of any type as octets.
+/// RFC 3597 5: types and classes by number, RDATA of any type in generic form.
 #[test]
 fn rfc3597_5_unknown_types() {
     assert_eq!(records("a 1 CLASS1 TYPE1 \\# 4 C0000201"), ["a.example. 1 IN A 192.0.2.1"]);

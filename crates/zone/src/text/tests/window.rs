@@ -1,4 +1,4 @@
-//! Text that does not fit into memory, and text that cannot be read.
+//! Text larger than the window, and text that cannot be read.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use super::{Lines, ParseOptions, ParseOutcome, apex, parse, source};
 use crate::text::chunk::ChunkSizes;
 use crate::text::{ReadAt, Source, file};
 
-/// Reads a text with apex `example.` on two threads, entries of at most 100 octets.
+/// Parses a text with the apex `example.` on two threads, and entries of at most 100 octets.
 fn read(text: &[u8]) -> ParseOutcome {
     let apex = apex();
     let options = ParseOptions { threads: 2, ..ParseOptions::new(apex.as_ref()) };
@@ -16,7 +16,7 @@ fn read(text: &[u8]) -> ParseOutcome {
 }
 
 #[test]
-fn an_entry_has_a_greatest_length() {
+fn an_entry_has_a_maximum_length() {
     let text = |blanks: usize| format!("a 1 A 192.0.2.1\na 1 A ({:blanks$}\n192.0.2.2 )\na 1 A 192.0.2.3\n", "");
     assert_eq!(read(text(70).as_bytes()).records.len(), 3);
     let ParseOutcome { records, findings } = read(text(200).as_bytes());
@@ -34,7 +34,7 @@ fn an_open_parenthesis_does_not_hide_what_follows() {
     assert!(findings[0].starts_with("zone:1:7: error: this parenthesis is not closed"), "{findings:?}");
 }
 
-/// Text of which only so much can be read.
+/// Text of which only this many octets can be read.
 struct Broken(Vec<u8>, usize);
 
 impl ReadAt for Broken {
@@ -62,7 +62,7 @@ fn text_that_cannot_be_read_is_an_error() {
     }
 }
 
-/// Text that notes how much of it is asked for at a time.
+/// Text that records the longest read.
 struct Watched(Vec<u8>, AtomicUsize);
 
 impl ReadAt for Watched {
@@ -77,7 +77,7 @@ impl ReadAt for Watched {
 }
 
 #[test]
-fn a_big_file_is_never_in_memory_as_a_whole() {
+fn a_big_file_is_never_in_memory_entirely() {
     let watched = Watched("a 1 A 192.0.2.1\n".repeat(1 << 21).into_bytes(), AtomicUsize::new(0));
     for threads in [1, 2] {
         let apex = apex();

@@ -1,10 +1,10 @@
-//! What is refused or odd: which field is wrong, what about it, and how to fix it.
+//! Errors and violations: the field, the message, and the help.
 
 use super::rdata;
 
-/// Type, text, the number of the wrong field, the message.
+/// Type, text, the number of the field, the message.
 #[rustfmt::skip]
-const MISTAKES: &[(&str, &str, usize, &str)] = &[
+const ERRORS: &[(&str, &str, usize, &str)] = &[
     ("A", "", 0, "the address is missing"),
     ("A", "192.0.2.1 192.0.2.2", 1, "there is a field too many"),
     ("A", "192.0.2", 0, "the address is not an IPv4 address"),
@@ -30,8 +30,8 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ("NS", "\"a.\"", 0, "the name server is in quotes"),
     ("SOA", "a. b. 1 2 3 4", 6, "the minimum TTL is missing"),
     ("SOA", "a. b. 1h 2 3 4 5", 2, "the serial is not a number"),
-    ("SOA", "a. b. 1 1h30 3 4 5", 3, "the refresh interval is not a length of time"),
-    ("SOA", "a. b. 1 2 3 4 7102w", 6, "the minimum TTL is not a length of time"),
+    ("SOA", "a. b. 1 1h30 3 4 5", 3, "the refresh interval is not a number of seconds"),
+    ("SOA", "a. b. 1 2 3 4 7102w", 6, "the minimum TTL is not a number of seconds"),
     ("MX", "a.", 0, "the preference is not a number"),
     ("MX", "ten a.", 0, "the preference is not a number"),
     ("MX", "+10 a.", 0, "the preference is not a number"),
@@ -59,8 +59,8 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ("LOC", "1 0 0 0 N 0 E 0m", 3, "the latitude is not an angle"),
     ("LOC", "1 N 181 E 0m", 2, "the longitude is larger than 180"),
     ("LOC", "1 N 1 E", 4, "the altitude is missing"),
-    ("LOC", "1 N 1 E -100000.01m", 4, "the altitude is not a height in range"),
-    ("LOC", "1 N 1 E 42849672.96m", 4, "the altitude is not a height in range"),
+    ("LOC", "1 N 1 E -100000.01m", 4, "the altitude is not an altitude"),
+    ("LOC", "1 N 1 E 42849672.96m", 4, "the altitude is not an altitude"),
     ("LOC", "1 N 1 E 0m -1m", 5, "the size is not a length"),
     ("LOC", "1 N 1 E 0m 1m 1m 1m 1m", 8, "there is a field too many"),
     ("EID", "0", 0, "the endpoint identifier has an odd number of digits"),
@@ -87,17 +87,17 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ("DS", "60485 5 1", 3, "the digest is missing"),
     ("IPSECKEY", "10 0 2 a. AQID", 3, "the gateway should be empty"),
     ("IPSECKEY", "10 1 2 2001:db8::1 AQID", 3, "the gateway is not an IPv4 address"),
-    ("IPSECKEY", "10 4 2 a. AQID", 2, "the gateway cannot be read: its type is unknown"),
+    ("IPSECKEY", "10 4 2 a. AQID", 2, "the gateway has an unknown type"),
     ("RRSIG", "A 8 3 1h 20030322173103 20030220173103 2642 a. AA==", 3, "the original TTL is not a number"),
-    ("RRSIG", "A 8 3 1 20030229000000 20030220173103 2642 a. AA==", 4, "the expiration is not a point in time"),
-    ("RRSIG", "A 8 3 1 20031301000000 20030220173103 2642 a. AA==", 4, "the expiration is not a point in time"),
-    ("RRSIG", "A 8 3 1 20030101240000 20030220173103 2642 a. AA==", 4, "the expiration is not a point in time"),
-    ("RRSIG", "A 8 3 1 2003032217310 20030220173103 2642 a. AA==", 4, "the expiration is not a point in time"),
+    ("RRSIG", "A 8 3 1 20030229000000 20030220173103 2642 a. AA==", 4, "the expiration is not a time"),
+    ("RRSIG", "A 8 3 1 20031301000000 20030220173103 2642 a. AA==", 4, "the expiration is not a time"),
+    ("RRSIG", "A 8 3 1 20030101240000 20030220173103 2642 a. AA==", 4, "the expiration is not a time"),
+    ("RRSIG", "A 8 3 1 2003032217310 20030220173103 2642 a. AA==", 4, "the expiration is not a time"),
     ("RRSIG", "NOSUCH 8 3 1 0 0 2642 a. AA==", 0, "the type covered has the unknown type \"NOSUCH\""),
     ("RRSIG", "A 8 3 1 0 0 2642 a.", 8, "the signature is missing"),
-    ("RRSIG", "A 8 3 1 0 0 2642 a. AA= =A", 9, "the signature goes on behind its padding"),
+    ("RRSIG", "A 8 3 1 0 0 2642 a. AA= =A", 9, "the signature continues after its padding"),
     ("RRSIG", "A 8 3 1 0 0 2642 a. AAA", 8, "the signature is cut off"),
-    ("RRSIG", "A 8 3 1 0 0 2642 a. AA== AA==", 9, "the signature goes on behind its padding"),
+    ("RRSIG", "A 8 3 1 0 0 2642 a. AA== AA==", 9, "the signature continues after its padding"),
     ("RRSIG", "A 8 3 1 0 0 2642 a. A*AA", 8, "the signature is not base64"),
     ("NSEC", "a. A NOSUCH", 2, "the type list has the unknown type \"NOSUCH\""),
     ("NSEC", "a. TYPE65536", 1, "the type list has the unknown type \"TYPE65536\""),
@@ -154,7 +154,7 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ("CAA", "0 issue a b", 3, "there is a field too many"),
     ("CAA", "256 issue x", 0, "the flags field is larger than 255"),
     ("AMTRELAY", "10 2 1 192.0.2.1", 1, "the discovery bit is larger than 1"),
-    ("AMTRELAY", "10 0 4 192.0.2.1", 2, "the relay cannot be read: its type is unknown"),
+    ("AMTRELAY", "10 0 4 192.0.2.1", 2, "the relay has an unknown type"),
     ("AMTRELAY", "10 0 0 192.0.2.1", 3, "the relay should be empty"),
     ("DOA", "1 2 3 \"\" ", 4, "the data is missing"),
     ("IPN", "18446744073709551616", 0, "the node number is larger than 18446744073709551615"),
@@ -177,17 +177,17 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
 ];
 
 #[test]
-fn mistakes_are_found_in_the_right_field() {
-    for (rtype, text, field, message) in MISTAKES {
+fn errors_name_the_field() {
+    for (rtype, text, field, message) in ERRORS {
         let error = rdata(rtype, text).expect_err(text);
         assert_eq!((error.field, &*error.message), (*field, *message), "{rtype} {text}");
         assert!(!error.help.is_empty(), "{rtype} {text} has no help");
     }
 }
 
-/// What breaks a rule and is taken all the same: type, text, the number of the odd field, the message.
+/// Records that violate their RFC and are parsed: type, text, the number of the field, the message.
 #[rustfmt::skip]
-const ODDITIES: &[(&str, &str, usize, &str)] = &[
+const VIOLATIONS: &[(&str, &str, usize, &str)] = &[
     ("X25", "311", 0, "the address is not a number of at least four digits"),
     ("X25", "3110x", 0, "the address is not a number of at least four digits"),
     ("GPOS", "1 2 3.", 2, "the altitude is not a decimal number"),
@@ -197,29 +197,29 @@ const ODDITIES: &[(&str, &str, usize, &str)] = &[
     ("DS", "60485 5 3 2BB183AF", 3, "the digest has the wrong length"),
     ("DS", "60485 5 4 2BB183AF", 3, "the digest has the wrong length"),
     ("SSHFP", "1 2 00", 2, "the fingerprint has the wrong length"),
-    ("RRSIG", "A 8 3 1 21060207062816 20030220173103 2642 a. AA==", 4, "the expiration is no time from 1970 to 2106: 0 seconds since 1970 is taken"),
+    ("RRSIG", "A 8 3 1 21060207062816 20030220173103 2642 a. AA==", 4, "the expiration is not a time from 1970 to 2106: it is read as 0 seconds since 1970"),
     ("RRSIG", "A 8 3 1 0 0 2642 a. AB==", 8, "the signature has bits after its last octet"),
     ("NSEC", "a.", 0, "the type list is empty"),
     ("ZONEMD", "1 1 1 001122", 3, "the digest has the wrong length"),
     ("ZONEMD", "1 1 240 0011", 3, "the digest is too short"),
     ("SVCB", "1 . no-default-alpn", 2, "the parameter list has no-default-alpn without alpn"),
     ("SVCB", "1 . ech", 2, "the parameter list has a bad value for ech"),
-    ("SVCB", "1 . key01=x", 2, "the parameter list has the odd key key01"),
-    ("SVCB", "1 . key65535=x", 2, "the parameter list has the odd key key65535"),
+    ("SVCB", "1 . key01=x", 2, "the parameter list has the invalid key key01"),
+    ("SVCB", "1 . key65535=x", 2, "the parameter list has the invalid key key65535"),
     ("SVCB", "1 . key3=x", 2, "the parameter list has a bad value for key3"),
     ("URI", "10 1 \"\"", 2, "the target is empty"),
     ("CAA", "0 is-sue x", 1, "the tag does not consist of letters and digits"),
     ("CAA", "0 \"issue\" x", 1, "the tag is in quotes"),
-    ("NSEC", "\\# 4 00000100", 1, "the data breaks a rule of the type NSEC: the type list has a window with trailing zero octets"),
+    ("NSEC", "\\# 4 00000100", 1, "the data violates a rule of the type NSEC: the type list has a window with trailing zero octets"),
     ("EUI48", "0-0-5e-0-53-2a", 0, "the address has octets of one digit"),
-    ("TXT", "\\# abc", 0, "the data has \\# without a number of octets after it: it is taken as text"),
+    ("TXT", "\\# abc", 0, "the data has \\# without a number of octets after it: it is read as text"),
     ("NSEC3", "1 0 0 - 2T7B4G4VSA5SMI47K61MV5BV1A22BOJR= A", 4, "the next hashed owner is padded"),
     ("NSEC3", "1 0 0 - 2T7B4G4VSA5SMI47 A", 4, "the next hashed owner has a length that its algorithm does not make"),
 ];
 
 #[test]
-fn oddities_are_found_in_the_right_field() {
-    for (rtype, text, field, message) in ODDITIES {
+fn violations_name_the_field() {
+    for (rtype, text, field, message) in VIOLATIONS {
         let violation = super::rdata_and_violation(rtype, text).expect(text).1.expect(text);
         assert_eq!((violation.field, &*violation.message), (*field, *message), "{rtype} {text}");
         assert!(!violation.help.is_empty(), "{rtype} {text} has no help");
@@ -227,7 +227,7 @@ fn oddities_are_found_in_the_right_field() {
 }
 
 #[test]
-fn help_says_how_to_mend_it() {
+fn help_says_how_to_fix_it() {
     for (rtype, text, help) in [
         ("MX", "10", "MX takes: preference, exchange"),
         ("MX", "10 a. b.", "MX takes: preference, exchange"),
@@ -242,7 +242,7 @@ fn help_says_how_to_mend_it() {
             "X 0 0 AA==",
             "write a number from 0 to 65535 or one of PKIX, SPKI, PGP, IPKIX, ISPKI, IPGP, ACPKIX, IACPKIX, URI, OID",
         ),
-        ("SVCB", "1 . alpn", "write identifiers of 1 to 255 octets with commas between"),
+        ("SVCB", "1 . alpn", "write identifiers of 1 to 255 octets, separated by commas"),
         ("SVCB", "1 . mandatory=port", "add the missing key"),
         ("NULL", "", "write \\#, the number of octets, and the octets in hexadecimal (RFC 3597)"),
     ] {
@@ -259,7 +259,7 @@ fn lengths_are_limited() {
 
     let (split, violation) = super::rdata_and_violation("TXT", &string).expect("a string of 256 octets is split");
     assert_eq!((split.len(), split[0], split[256]), (258, 255, 1));
-    assert_eq!(violation.expect("odd").message, "the text is longer than 255 octets and split");
+    assert_eq!(violation.expect("a violation").message, "the text is longer than 255 octets: it is split");
     assert!(rdata("CAA", &format!("0 issue {string}")).is_ok(), "RFC 8659 4.1.1: values are not character strings");
 
     let salt = "00".repeat(256);

@@ -1,14 +1,14 @@
-//! Text, octets and canonical text of every type, most of it from the documents that define them.
+//! Text, octets and canonical text of every type, mostly from the RFCs that define them.
 
 use wire::Rtype;
 use wire::rdata::{Form, check, fields_of, names};
 
 use super::{hex, printed, rdata};
 
-/// Type, text, octets, and the canonical text where that is another one.
+/// Type, text, octets, and the canonical text if it differs.
 ///
-/// The octets are those that BIND 9.18 and dnspython 2.9 make of the text. Neither reads `IPSECKEY` without a key, the newer service
-/// parameters, CLA, IPN and LOC in lower case: there they follow the documents.
+/// The octets are those of BIND 9.18 and dnspython 2.9; for what neither supports (`IPSECKEY` without a key, newer service
+/// parameters, CLA, IPN, LOC in lower case), they follow the RFCs.
 #[rustfmt::skip]
 pub const RECORDS: &[(&str, &str, &str, &str)] = &[
     ("A", "192.0.2.1", "c0000201", ""),
@@ -183,16 +183,15 @@ fn octets_become_canonical_text() {
 }
 
 #[test]
-fn all_of_them_pass_the_check() {
+fn parsed_rdata_passes_the_check() {
     for (rtype, text, ..) in RECORDS {
         let rdata = rdata(rtype, text).expect("right");
         assert_eq!(check(rtype.parse().expect("a type"), &rdata), Ok(()), "{rtype} {text}");
     }
 }
 
-/// RFC 3597 5: known types may be written with `\\#` as well.
 #[test]
-fn all_of_them_can_be_written_generically() {
+fn rfc_3597_5_known_types_in_generic_form() {
     for (rtype, text, octets, _) in RECORDS {
         let generic = format!("\\# {} {octets}", octets.len() / 2);
         assert_eq!(super::rdata(rtype, &generic), rdata(rtype, text));
@@ -200,7 +199,7 @@ fn all_of_them_can_be_written_generically() {
 }
 
 #[test]
-fn every_type_with_a_text_form_is_among_them() {
+fn every_type_with_a_text_form_is_tested() {
     for rtype in Rtype::ALL {
         let is_opaque = matches!(fields_of(*rtype), [part] if matches!(part.form, Form::Opaque));
         let is_covered = RECORDS.iter().any(|(covered, ..)| covered.parse() == Ok(*rtype));
@@ -209,7 +208,7 @@ fn every_type_with_a_text_form_is_among_them() {
 }
 
 #[test]
-fn names_are_found() {
+fn names_in_rdata() {
     for (rtype, text, expected) in [
         ("A", "192.0.2.1", &[][..]),
         ("NS", "a.", &["a."]),

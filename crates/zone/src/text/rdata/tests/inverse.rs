@@ -1,4 +1,4 @@
-//! Printing and parsing are inverse: for random octets of every type, and for RDATA that is nearly right.
+//! Printing and parsing are inverse, for random octets of every type and for RDATA that is mostly valid.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -9,7 +9,7 @@ use wire::{NameRef, Rtype};
 use super::super::{parse, print};
 use super::fields;
 
-/// The one rule: octets come back from their text, as odd if they break a rule, unless they cannot be RDATA of the type.
+/// Parsing the printed text returns the same octets, with a violation if they have one, unless they are not RDATA of the type.
 fn assert_inverse(rtype: Rtype, rdata: &[u8]) -> Result<(), TestCaseError> {
     let mut text = String::new();
     print(rtype, rdata, &mut text);
@@ -23,7 +23,7 @@ fn assert_inverse(rtype: Rtype, rdata: &[u8]) -> Result<(), TestCaseError> {
         Ok(()) => prop_assert_eq!(result, Ok(None), "{} {}", rtype, text),
         Err(RdataError::Form(..)) => prop_assert!(matches!(result, Ok(Some(_))), "{rtype} {text}: {result:?}"),
         Err(error) => {
-            prop_assert!(result.is_err(), "{rtype} {text} is taken although {error}");
+            prop_assert!(result.is_err(), "{rtype} {text} is parsed although {error}");
             return Ok(());
         }
     }
@@ -35,7 +35,7 @@ fn any_type() -> impl Strategy<Value = Rtype> {
     prop_oneof![20 => select(Rtype::ALL), 1 => any::<u16>().prop_map(Rtype)]
 }
 
-/// RDATA of that type that passes the check more often than not.
+/// RDATA that mostly passes the check of its type.
 fn likely(rtype: Rtype) -> impl Strategy<Value = Vec<u8>> {
     let parts: Vec<BoxedStrategy<Vec<u8>>> = fields_of(rtype).iter().map(likely_part).collect();
     parts.prop_map(|parts| parts.concat())
@@ -53,7 +53,7 @@ fn likely_part(part: &RdataField) -> BoxedStrategy<Vec<u8>> {
     match part.form {
         Form::CompressibleName | Form::Name | Form::PrefixName => name().boxed(),
         Form::Names => prop::collection::vec(name(), 0..3).prop_map(|names| names.concat()).boxed(),
-        // Small numbers, so that types of gateways, lengths of prefixes and priorities are often right.
+        // Small numbers, so that gateway types, prefix lengths and priorities are often valid.
         Form::U8 | Form::Named8(_) | Form::PrefixLength => {
             select(vec![0, 1, 2, 3, 64, 61, 128, 255]).prop_map(|octet| vec![octet]).boxed()
         }
@@ -168,7 +168,7 @@ proptest! {
         assert_inverse(rtype, &rdata)?;
     }
 
-    /// Random fields of every type never panic; what is taken passes the check or is odd, and comes back from its text.
+    /// Parsing random fields never panics; parsed RDATA passes the check or has a violation, and is printed and parsed again.
     #[test]
     fn random_text(rtype in any_type(), text in "([0-9a-zA-Z+/=.:@!-]{1,8}|\"[^\"\\\\\n]{0,9}\"|\\\\[0-9]{0,4}|[0-9]{1,3})( ([0-9]{1,5}|[a-zA-Z.:=,-]{1,9}|AA==|\\.|A|\"[a-z ]*\")){0,8}") {
         let mut rdata = Vec::new();
@@ -178,9 +178,9 @@ proptest! {
         }
     }
 
-    /// The walk goes over every octet once, or ends in one error.
+    /// `split` covers every octet once, or ends with one error.
     #[test]
-    fn the_walk_is_complete(rtype in any_type(), rdata in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn split_is_complete(rtype in any_type(), rdata in prop::collection::vec(any::<u8>(), 0..60)) {
         let mut at = 0;
         let mut walk = split(rtype, &rdata);
         while let Some(Ok((_, place))) = walk.next() {
