@@ -4,12 +4,13 @@ use wire::message::Rcode;
 use wire::{Class, Rtype};
 use zone::Zone;
 
-use crate::extended_error::ExtendedError;
+use crate::edns::ExtendedError;
 use crate::find_zone::find_zone;
+use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
 use crate::request::Request;
-use crate::served::{Served, ZoneState};
+use crate::served_zone::ZoneState;
 use crate::transfer::{self, TransferPermission};
 
 /// The kind of response that a query gets.

@@ -6,7 +6,6 @@ use zone::Zone;
 
 use crate::config::AnswerConfig;
 use crate::cookie::ClientCookie;
-use crate::extended_error::ExtendedError;
 use crate::message_writer::MessageWriter;
 use crate::request::{Request, Transport};
 
@@ -99,6 +98,19 @@ impl ResponseEdns {
         let is_about_zone = matches!(qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
         self.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
     }
+}
+
+/// The info-code of an extended DNS error (EDE, RFC 8914).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExtendedError {
+    /// RFC 8914 4.15: the zone is not loaded.
+    NotReady = 14,
+    /// RFC 8914 4.21: no zone here contains the name.
+    NotAuthoritative = 20,
+    /// RFC 8914 4.25: the zone has no answer that fits into a message.
+    InvalidData = 24,
+    /// RFC 9276 6: the proof needs too many NSEC3 iterations.
+    UnsupportedNsec3Iterations = 27,
 }
 
 /// The length of an OPT record without options.

@@ -5,7 +5,7 @@ use zone::Zone;
 use zone::canonical_key::CanonicalKey;
 
 use crate::qname::Qname;
-use crate::served::ServedZone;
+use crate::served_zone::ServedZone;
 use crate::zone_cut::find_cut_above;
 use crate::zone_map::ZoneMap;
 

@@ -14,17 +14,17 @@ use zone::tree::TreeEntry;
 
 use crate::additional::add_addresses;
 use crate::denial::{DenialProofs, Denied};
-use crate::edns::ResponseEdns;
-use crate::extended_error::ExtendedError;
+use crate::edns::{ExtendedError, ResponseEdns};
 use crate::find_zone::find_zone;
 use crate::message_writer::{Full, MessageWriter, Section};
 use crate::name_writer::OwnerName;
+use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
 use crate::referral_cache::ReferralCache;
 use crate::request::{Request, Transport};
 use crate::response_status::ResponseStatus;
-use crate::served::{Served, ZoneState};
+use crate::served_zone::ZoneState;
 use crate::worker::WorkerState;
 use crate::zone_map::ZoneMap;
 

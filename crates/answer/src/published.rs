@@ -1,10 +1,22 @@
-//! The one published value: replaced by one thread, refreshed once per batch by every worker (read-copy-update).
+//! The published value, [`Served`]: replaced by one thread, refreshed once per batch by every worker (read-copy-update).
 //!
 //! Subscribers never wait for the publisher and never free a value: the [`Publisher`] keeps each value until no subscriber
 //! holds it and drops it on its own thread. All atomic operations of the data path are here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::config::AnswerConfig;
+use crate::zone_map::ZoneMap;
+
+/// What the server publishes.
+#[derive(Clone, Default)]
+pub struct Served {
+    /// The zones.
+    pub zones: ZoneMap,
+    /// How to answer.
+    pub config: Arc<AnswerConfig>,
+}
 
 struct Shared<T> {
     /// Counts publications: one load shows whether there is a new value.

@@ -11,8 +11,8 @@ use zone::rrset::RECORD_HEAD_LEN;
 use zone::tree::TreeEntry;
 
 use crate::message_writer::{MessageWriter, Section};
+use crate::published::Served;
 use crate::request::MAX_UDP;
-use crate::served::Served;
 
 /// The slots of the hash table. With and without DNSSEC, the root zone needs two thirds of [`MAX_USED_SLOTS`].
 const SLOTS: usize = 1 << SLOT_BITS;

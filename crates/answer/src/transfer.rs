@@ -9,10 +9,11 @@ use zone::axfr::AxfrStream;
 use crate::config::AnswerConfig;
 use crate::edns::{ResponseEdns, write_opt};
 use crate::message_writer::MessageWriter;
+use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
 use crate::request::{MIN_UDP, Request, Response, Transport};
-use crate::served::{Served, ZoneState};
+use crate::served_zone::ZoneState;
 
 /// Whether a client may transfer a zone.
 pub(crate) enum TransferPermission<'s> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wire::NameRef;
 use zone::Zone;
 
-use crate::served::ServedZone;
+use crate::served_zone::ServedZone;
 
 /// A persistent map from apex to zone.
 #[derive(Clone)]
@@ -236,7 +236,7 @@ mod tests {
     use wire::Name;
 
     use super::*;
-    use crate::served::ZoneState;
+    use crate::served_zone::ZoneState;
 
     fn unavailable(text: &str) -> Arc<ServedZone> {
         let state = ZoneState::Unavailable(text.parse().expect("a name"));

@@ -1,4 +1,4 @@
-//! The published value: the zones, and how to answer.
+//! A configured zone: its data if it is loaded, and who may transfer it.
 
 use std::sync::Arc;
 
@@ -6,17 +6,6 @@ use wire::{Name, NameRef};
 use zone::Zone;
 
 use crate::acl::Acl;
-use crate::config::AnswerConfig;
-use crate::zone_map::ZoneMap;
-
-/// What the writer publishes as one value: see [`crate::published`].
-#[derive(Clone, Default)]
-pub struct Served {
-    /// The zones.
-    pub zones: ZoneMap,
-    /// How to answer.
-    pub config: Arc<AnswerConfig>,
-}
 
 /// A configured zone.
 pub struct ServedZone {
