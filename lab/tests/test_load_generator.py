@@ -25,14 +25,14 @@ DNSPERF = """Statistics:
   Run time (s):         3.000100
   Queries per second:   9996.333456
 
-  Average LatencyHistogram (s):  0.000150 (min 0.000020, max 0.009000)
-  LatencyHistogram StdDev (s):   0.000050
+  Average Latency (s):  0.000150 (min 0.000020, max 0.009000)
+  Latency StdDev (s):   0.000050
 
 Connection Statistics:
 
   Reconnections:        0
 
-  Average LatencyHistogram (s):  0.000400 (min 0.000100, max 0.002000)
+  Average Latency (s):  0.000400 (min 0.000100, max 0.002000)
 """
 
 

@@ -304,11 +304,11 @@ class Dnsperf(LoadGenerator):
             missed=max(0, round(scheduled) - sent) if scheduled else None,
             wrong=count_unexpected_rcodes(rcodes, job.workload.rcodes) if job.verify else 0,
             rcodes=rcodes,
-            latency_mean_us=number(r"Average LatencyHistogram \(s\):\s+([\d.]+)") * 1e6,
+            latency_mean_us=number(r"Average Latency \(s\):\s+([\d.]+)") * 1e6,
         )
         if job.traffic.transport != "udp":
             result.connect_mean_us = (
-                number(r"Connection Statistics:(?:.|\n)*?Average LatencyHistogram \(s\):\s+([\d.]+)") * 1e6
+                number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
             )
         return result
 
