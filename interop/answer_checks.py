@@ -6,32 +6,9 @@ from collections.abc import Iterator
 
 from answer_comparison import Reply
 from answer_rules import Rule, Violation
+from dns_numbers import AA, AAAA, AD, ANY, CNAME, DS, NOERROR, NS, NSEC, NSEC3, NXDOMAIN, QR, RA, RD, RRSIG, SOA, TC, A, Z
 from dnssec_validation import Validator, has_dname_above
-from message import (
-    AA,
-    AAAA,
-    AD,
-    ANY,
-    CNAME,
-    DS,
-    NOERROR,
-    NS,
-    NSEC,
-    NSEC3,
-    NXDOMAIN,
-    QR,
-    RA,
-    RD,
-    RRSIG,
-    SOA,
-    TC,
-    A,
-    Query,
-    Record,
-    Response,
-    Z,
-    type_text,
-)
+from message import Query, Record, Response, type_text
 from names import ancestors, is_at_or_below, name_text
 from zone_data import ZoneData
 from zone_set import ZoneSet, covered_type, is_referral

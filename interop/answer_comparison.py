@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from answer_rules import Violation
-from message import AA, AD, CD, QR, RA, RD, TC, Query, Record, Response, Z, parse, rcode_text
+from dns_numbers import AA, AD, CD, QR, RA, RD, TC, Z
+from message import Query, Record, Response, parse, rcode_text
 from names import Malformed
 
 SECTIONS = ("answer", "authority", "additional")
@@ -58,19 +59,15 @@ class Difference:
 
     @cached_property
     def our_response(self) -> Response:
-        """Our response; only available if `both_answer`."""
+        """Our response; available unless the field `outcome` differs."""
         assert self.ours.response is not None
         return self.ours.response
 
     @cached_property
     def their_response(self) -> Response:
-        """Their response; only available if `both_answer`."""
+        """Their response; available unless the field `outcome` differs."""
         assert self.theirs.response is not None
         return self.theirs.response
-
-    @property
-    def both_answer(self) -> bool:
-        return self.ours.response is not None and self.theirs.response is not None
 
     def only_ours(self, section: str) -> frozenset[Record]:
         return section_of(self.our_response, section) - section_of(self.their_response, section)

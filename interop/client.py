@@ -8,8 +8,10 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
-from message import AXFR, IN, SOA, Record, read_records
+from dns_numbers import AXFR, IN, SOA
+from message import Record, read_records
 from names import Malformed, read_name
 
 Address = tuple[str, int]
@@ -104,13 +106,10 @@ def tcp(server: Address, messages: Sequence[bytes], pipeline: int = 50, timeout_
     for start in range(0, len(messages), pipeline):
         chunk = range(start, min(start + pipeline, len(messages)))
         by_id = {with_id(messages[i], i)[:2]: i for i in chunk}
-        with socket.create_connection(server, timeout=timeout_s) as stream:
+        with socket.create_connection(server, timeout=timeout_s) as sock, sock.makefile("rb") as stream:
             try:
-                stream.sendall(b"".join(framed(with_id(messages[i], i)) for i in chunk))
-                while by_id:
-                    wire = receive_framed(stream)
-                    if wire is None:
-                        break
+                sock.sendall(b"".join(framed(with_id(messages[i], i)) for i in chunk))
+                while by_id and (wire := receive_framed(stream)) is not None:
                     if (index := by_id.pop(wire[:2], None)) is not None:
                         responses[index] = wire
             except OSError:
@@ -123,29 +122,20 @@ def framed(message: bytes) -> bytes:
     return struct.pack(">H", len(message)) + message
 
 
-def receive_framed(stream: socket.socket) -> bytes | None:
+def receive_framed(stream: BinaryIO) -> bytes | None:
     """The next message of a stream, None at its end."""
-    head = receive_exactly(stream, 2)
-    return None if head is None else receive_exactly(stream, struct.unpack(">H", head)[0])
-
-
-def receive_exactly(stream: socket.socket, length: int) -> bytes | None:
-    """The next `length` octets of a stream, None if it ends before."""
-    parts = bytearray()
-    while len(parts) < length:
-        part = stream.recv(length - len(parts))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
+    head = stream.read(2)
+    length = int.from_bytes(head)
+    message = stream.read(length)
+    return message if len(head) == 2 and len(message) == length else None
 
 
 def axfr(server: Address, zone: bytes, timeout_s: float = 60.0) -> list[Record]:
     """The records of a zone transfer (RFC 5936 2.2), with the SOA first and last; raises `Malformed` or `OSError`."""
     query = struct.pack(">6H", 1, 0, 1, 0, 0, 0) + zone + struct.pack(">HH", AXFR, IN)
     records: list[Record] = []
-    with socket.create_connection(server, timeout=timeout_s) as stream:
-        stream.sendall(framed(query))
+    with socket.create_connection(server, timeout=timeout_s) as sock, sock.makefile("rb") as stream:
+        sock.sendall(framed(query))
         while not (len(records) > 1 and records[-1].rtype == SOA):
             wire = receive_framed(stream)
             if wire is None:

@@ -11,9 +11,10 @@ import client
 from answer_checks import violations
 from answer_comparison import Difference, Reply, compare
 from answer_rules import Rule
+from dns_numbers import SOA, TC
 from dnssec_validation import Validator
 from known_differences import KNOWN_DIFFERENCES, KnownDifference, explain, known
-from message import SOA, TC, Query, Record, rdata_text, type_text
+from message import Query, Record, rdata_text, type_text
 from names import Malformed, is_at_or_below, name_text
 from scenes import REFUSED, Scene, Suite
 from servers import Server
@@ -105,7 +106,7 @@ class ComparisonRun:
                 entries, left = explain(difference, self.zones, KNOWN_DIFFERENCES)
                 found.append(entries)
                 self.count_explained(entries, difference)
-                if "tc" in left and difference.both_answer:
+                if "tc" in left:
                     truncated.append((difference, left))
                 elif left:
                     self.add_unexplained(suite, difference, left)

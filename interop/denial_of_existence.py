@@ -10,7 +10,8 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, Record
+from dns_numbers import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA
+from message import Record
 from names import ancestors, from_labels, is_at_or_below, labels, read_name
 
 OPT_OUT = 1

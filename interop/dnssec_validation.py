@@ -19,26 +19,8 @@ import dns.rrset
 
 from answer_rules import Rule, Violation
 from denial_of_existence import Denial, denial, wildcard
-from message import (
-    AA,
-    CNAME,
-    DNAME,
-    DNSKEY,
-    DS,
-    NOERROR,
-    NS,
-    NSEC,
-    NSEC3,
-    NXDOMAIN,
-    RRSIG,
-    SOA,
-    TC,
-    Query,
-    Record,
-    Response,
-    rdata_from_wire,
-    type_text,
-)
+from dns_numbers import AA, CNAME, DNAME, DNSKEY, DS, NOERROR, NS, NSEC, NSEC3, NXDOMAIN, RRSIG, SOA, TC
+from message import Query, Record, Response, rdata_from_wire, type_text
 from names import ancestors, from_labels, is_at_or_below, labels, name_text, read_name
 from zone_set import ZoneSet, covered_type
 

@@ -13,14 +13,18 @@ from dataclasses import dataclass
 
 from answer_comparison import SECTIONS, Difference, section_of
 from answer_rules import PROOF_RULES, Rule
-from message import AA, ANY, APL, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, SERVFAIL, TC, YXDOMAIN, Record, Response
+from dns_numbers import AA, ANY, APL, CNAME, DNAME, DS, NOERROR, NS, NSEC, NXDOMAIN, RRSIG, SERVFAIL, TC, YXDOMAIN
+from message import Record, Response
 from names import ancestors
 from zone_set import ZoneSet, alias_chain, ends_in_referral, is_denial
 
 Predicate = Callable[[Difference, ZoneSet], bool]
 PEERS = "nsd knot bind"
 # The fields that depend on the lookup. Few entries may cover RCODE or AA, so these are named separately.
-CONTENTS = "answer authority additional tc duplicates"
+SECTION_FIELDS = " ".join(SECTIONS)
+CONTENTS = SECTION_FIELDS + " tc duplicates"
+LOOKUP = CONTENTS + " rcode"
+SEE_QUERIES = "see malformed_queries.py"
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def explain(difference: Difference, zones: ZoneSet, table: list[KnownDifference]
     return found, unexplained
 
 
-# --- Predicates on the query and both responses
+# --- Predicates on the query and both responses; both servers respond, or only the field `outcome` would differ
 
 
 def asks(*qtypes: int) -> Predicate:
@@ -77,8 +81,6 @@ def always(_: Difference, __: ZoneSet) -> bool:
 
 def alias_leaves_zone(d: Difference, zones: ZoneSet) -> bool:
     """An alias target is in another zone of the server, or at or below a cut of the same zone."""
-    if not d.both_answer:
-        return False
     first, *rest = max(alias_chain(d.query, d.our_response), alias_chain(d.query, d.their_response), key=len)
     home = zones.zone_of(first, d.query.qtype)
     return any(zones.zone_of(name, d.query.qtype) is not home or (home is not None and home.cut_above(name)) for name in rest)
@@ -94,12 +96,12 @@ def ds_past_alias(d: Difference, zones: ZoneSet) -> bool:
 
 
 def rrsig_at_alias(d: Difference, _: ZoneSet) -> bool:
-    return d.query.qtype == RRSIG and d.both_answer and any(r.rtype == CNAME for r in d.our_response.answer | d.their_response.answer)
+    return d.query.qtype == RRSIG and any(r.rtype == CNAME for r in d.our_response.answer | d.their_response.answer)
 
 
 def alias_loops(d: Difference, _: ZoneSet) -> bool:
     """The aliases form a loop, or a DNAME rewrites a name to one below itself."""
-    return d.both_answer and any(has_alias_loop(response) for response in (d.our_response, d.their_response))
+    return any(has_alias_loop(response) for response in (d.our_response, d.their_response))
 
 
 def has_alias_loop(response: Response) -> bool:
@@ -123,7 +125,7 @@ def revisits(aliases: dict[bytes, bytes], start: bytes) -> bool:
 
 def dname_overflows(d: Difference, _: ZoneSet) -> bool:
     """A DNAME substitution exceeds 255 octets."""
-    return d.both_answer and YXDOMAIN in (d.our_response.rcode, d.their_response.rcode)
+    return YXDOMAIN in (d.our_response.rcode, d.their_response.rcode)
 
 
 # --- Predicates on a deviation of `theirs`
@@ -147,22 +149,22 @@ def dname_overflow_rcode(d: Difference, zones: ZoneSet) -> bool:
 
 
 def nsec_query_gets_cname(d: Difference, _: ZoneSet) -> bool:
-    return d.query.qtype == NSEC and d.both_answer and any(r.rtype == CNAME for r in d.only_theirs("answer"))
+    return d.query.qtype == NSEC and any(r.rtype == CNAME for r in d.only_theirs("answer"))
 
 
 def nsec_query_answered_at_cut(d: Difference, zones: ZoneSet) -> bool:
     name = d.query.name.lower()
     zone = zones.zone_of(name)
-    return d.query.qtype == NSEC and d.both_answer and zone is not None and zone.cut_above(name) == name and d.their_response.has(AA)
+    return d.query.qtype == NSEC and zone is not None and zone.cut_above(name) == name and d.their_response.has(AA)
 
 
 def any_stops_at_dname(d: Difference, _: ZoneSet) -> bool:
-    return d.query.qtype == ANY and d.both_answer and any(r.rtype == DNAME for r in d.their_response.answer) and not d.their_response.authority
+    return d.query.qtype == ANY and any(r.rtype == DNAME for r in d.their_response.answer) and not d.their_response.authority
 
 
 def sends_extra_denial(d: Difference, _: ZoneSet) -> bool:
     """They send our authority section plus more NSEC or NSEC3 records, and our proof is complete."""
-    same = d.both_answer and not d.only_ours("authority") and all(is_denial(r) for r in d.only_theirs("authority"))
+    same = not d.only_ours("authority") and all(is_denial(r) for r in d.only_theirs("authority"))
     return same and not any(violation.rule in PROOF_RULES for violation in d.ours.violations)
 
 
@@ -177,7 +179,7 @@ def omits_optional_addresses(d: Difference, zones: ZoneSet) -> bool:
     Excludes addresses synthesized from wildcards, which are not glue (RFC 9471 2), signatures (RFC 4035 3.1.1: MAY), and RRsets for which our
     response has no space (owner compressed).
     """
-    if not (d.both_answer and ends_in_referral(d.our_response)):
+    if not ends_in_referral(d.our_response):
         return False
     zone, sets = zones.zone_of(d.query.name, DS), defaultdict[tuple[bytes, int], int](int)
     for record in d.only_theirs("additional"):
@@ -188,19 +190,19 @@ def omits_optional_addresses(d: Difference, zones: ZoneSet) -> bool:
 
 def sends_glue_below_dname(d: Difference, zones: ZoneSet) -> bool:
     """In a referral, they send addresses below a DNAME and no other addresses that we omit."""
-    if not (d.both_answer and ends_in_referral(d.our_response)):
+    if not ends_in_referral(d.our_response):
         return False
     zone, theirs = zones.zone_of(d.query.name, DS), d.only_theirs("additional")
     return zone is not None and bool(theirs) and all(zone.dname_above(record.owner) for record in theirs)
 
 
 def is_not_referral(d: Difference, _: ZoneSet) -> bool:
-    return d.both_answer and not ends_in_referral(d.our_response)
+    return not ends_in_referral(d.our_response)
 
 
 def is_bare_nxdomain(d: Difference, _: ZoneSet) -> bool:
     """Their NXDOMAIN response has neither AA nor records; opt-out hides the closest encloser, as our proof shows."""
-    if not d.both_answer or not d.our_response.rcode == d.their_response.rcode == NXDOMAIN:
+    if not d.our_response.rcode == d.their_response.rcode == NXDOMAIN:
         return False
     return not (d.their_response.has(AA) or d.their_response.answer or d.their_response.authority)
 
@@ -221,15 +223,13 @@ def wildcard_delegates(d: Difference, zones: ZoneSet) -> bool:
 
 def truncated_alias_chain(d: Difference, _: ZoneSet) -> bool:
     """One response is truncated, so its alias chain may be incomplete."""
-    if not d.both_answer:
-        return False
     responses = d.our_response, d.their_response
     return any(r.has(TC) for r in responses) and any(record.rtype in (CNAME, DNAME) for r in responses for record in r.answer)
 
 
 def nxdomain_at_empty_wildcard(d: Difference, zones: ZoneSet) -> bool:
     """They send NXDOMAIN, and we NOERROR, for a name that matches a wildcard that is an empty non-terminal."""
-    if not d.both_answer or (d.our_response.rcode, d.their_response.rcode) != (NOERROR, NXDOMAIN):
+    if (d.our_response.rcode, d.their_response.rcode) != (NOERROR, NXDOMAIN):
         return False
     name = alias_chain(d.query, d.our_response)[-1]
     zone = zones.zone_of(name, d.query.qtype)
@@ -244,15 +244,11 @@ def error_at_wildcard_cname(d: Difference, zones: ZoneSet) -> bool:
     source = zone.source_of_synthesis(name) if zone else None
     if zone is None or source is None or not (name.startswith(b"\1\0") and zone.rrset(source, CNAME)):
         return False
-    return (
-        d.both_answer and d.their_response.rcode in (NXDOMAIN, SERVFAIL) and any(r.owner == name and r.rtype == CNAME for r in d.our_response.answer)
-    )
+    return d.their_response.rcode in (NXDOMAIN, SERVFAIL) and any(r.owner == name and r.rtype == CNAME for r in d.our_response.answer)
 
 
 def adds_zeros_to_apl(d: Difference, _: ZoneSet) -> bool:
     """Only APL records differ, by trailing zero octets in theirs."""
-    if not d.both_answer:
-        return False
     ours, theirs = d.only_ours("answer"), d.only_theirs("answer")
     is_apl = all(r.rtype == APL for r in ours | theirs)
     return (
@@ -279,7 +275,7 @@ def only_ttls_differ(d: Difference) -> bool:
     def without_ttl(records: frozenset[Record]) -> set[tuple[bytes, int, bytes]]:
         return {(r.owner, r.rtype, r.rdata) for r in records}
 
-    return d.both_answer and all(without_ttl(section_of(d.our_response, s)) == without_ttl(section_of(d.their_response, s)) for s in SECTIONS)
+    return all(without_ttl(section_of(d.our_response, s)) == without_ttl(section_of(d.their_response, s)) for s in SECTIONS)
 
 
 def rrset_has_several_ttls(d: Difference, zones: ZoneSet) -> bool:
@@ -298,15 +294,8 @@ def signature_has_its_own_ttl(d: Difference, zones: ZoneSet) -> bool:
 
 
 KNOWN_DIFFERENCES: list[KnownDifference] = [
-    known("unusual query: several outcomes are acceptable", "see malformed_queries.py", "all", "outcome", several_outcomes_acceptable),
-    known(
-        "unusual query: an outcome that the RFC excludes",
-        "see malformed_queries.py",
-        "those with an acceptable outcome",
-        "outcome",
-        outcome_unacceptable,
-        PEERS,
-    ),
+    known("unusual query: several outcomes are acceptable", SEE_QUERIES, "all", "outcome", several_outcomes_acceptable),
+    known("unusual query: an outcome that the RFC excludes", SEE_QUERIES, "those with an acceptable outcome", "outcome", outcome_unacceptable, PEERS),
     known("UDP payload size advertised", "6891 6.2.3", "all: the server's own choice", "payload", always),
     known("EDNS options sent unasked", "6891 6.1.2", "all: unknown options are ignored", "options", always),
     known("CD copied", "4035 3.1.6", "nsd, knot: clear in authoritative answers", "cd", always, "bind"),
@@ -318,24 +307,11 @@ KNOWN_DIFFERENCES: list[KnownDifference] = [
     known("alias loop: RCODE", "1034 3.6.2", "undecided; zonda: NOERROR with the chain so far", "rcode", alias_loop_rcode, PEERS),
     known("DNAME substitution over 255 octets: chain before it", "6672 2.2", "all", CONTENTS, dname_overflows),
     known("DNAME substitution over 255 octets: RCODE", "6672 2.2", "YXDOMAIN", "rcode", dname_overflow_rcode, PEERS),
-    known(
-        "QTYPE DS through an alias to or below a zone cut",
-        "4035 3.1.4.1",
-        "undefined: three servers, three answers",
-        CONTENTS + " rcode",
-        ds_past_alias,
-    ),
-    known(
-        "alias into another served zone or below a zone cut",
-        "1034 4.3.2 3a",
-        "nsd: follows it",
-        CONTENTS + " rcode",
-        stops_at_zone_boundary,
-        "knot bind",
-    ),
-    known("QTYPE NSEC at a CNAME", "4035 2.5", "knot, bind: the NSEC of the name", CONTENTS + " rcode", nsec_query_gets_cname, "nsd"),
-    known("QTYPE RRSIG at a CNAME", "1034 4.3.2 3a, 4035 2.5", "all: RRSIGs of the name, or the CNAME followed", CONTENTS + " rcode", rrsig_at_alias),
-    known("QTYPE ANY through a DNAME", "6672 3.2 3c", "nsd, knot: continue with the new name", CONTENTS + " rcode", any_stops_at_dname, "bind"),
+    known("QTYPE DS through an alias to or below a zone cut", "4035 3.1.4.1", "undefined: three servers, three answers", LOOKUP, ds_past_alias),
+    known("alias into another served zone or below a zone cut", "1034 4.3.2 3a", "nsd: follows it", LOOKUP, stops_at_zone_boundary, "knot bind"),
+    known("QTYPE NSEC at a CNAME", "4035 2.5", "knot, bind: the NSEC of the name", LOOKUP, nsec_query_gets_cname, "nsd"),
+    known("QTYPE RRSIG at a CNAME", "1034 4.3.2 3a, 4035 2.5", "all: RRSIGs of the name, or the CNAME followed", LOOKUP, rrsig_at_alias),
+    known("QTYPE ANY through a DNAME", "6672 3.2 3c", "nsd, knot: continue with the new name", LOOKUP, any_stops_at_dname, "bind"),
     known("RCODE of a truncated alias chain", "2181 9", "all: the response over TCP counts", "rcode", truncated_alias_chain),
     known(
         "error for a wildcard CNAME and first label \\000",
@@ -377,6 +353,6 @@ KNOWN_DIFFERENCES: list[KnownDifference] = [
     # Records.
     known("APL with trailing zero octets", "3123 4", "knot, bind: without them", "answer", adds_zeros_to_apl, "nsd"),
     known("duplicate record", "2181 5", "those that send it once", "duplicates", they_violate(Rule.DUPLICATE_RECORD), PEERS),
-    known("RRset with several TTLs in the zone file", "2181 5.2", "all: any one of them", "answer authority additional", rrset_has_several_ttls),
-    known("TTL of an RRSIG", "4034 3", "knot: that of the RRset", "answer authority additional", signature_has_its_own_ttl, "nsd bind"),
+    known("RRset with several TTLs in the zone file", "2181 5.2", "all: any one of them", SECTION_FIELDS, rrset_has_several_ttls),
+    known("TTL of an RRSIG", "4034 3", "knot: that of the RRset", SECTION_FIELDS, signature_has_its_own_ttl, "nsd bind"),
 ]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from message import ANY, CH, DO, IN, NS, OPT, QR, RD, SOA, TXT, A, Query
+from dns_numbers import ANY, CH, DO, IN, NS, OPT, QR, RD, SOA, TXT, A
+from message import Query
 
 # Description, message, acceptable outcomes separated by blanks, RFC.
 MalformedQuery = tuple[str, bytes, str, str]
@@ -218,7 +219,7 @@ def options(name: bytes) -> Iterator[MalformedQuery]:
         ("EXPIRE", option(9)),
         ("padding", option(12, bytes(20))),
         ("EDE", option(15, b"\0\0")),
-        ("alias_chain query", option(13, b"\0")),
+        ("CHAIN query", option(13, b"\0")),
         ("REPORT-CHANNEL", option(18, b"\1a\0")),
         ("keepalive", option(11)),
         ("DAU", option(5, b"\x0d")),

@@ -11,34 +11,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import dns.exception
+import dns.rcode
 import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
+from dns_numbers import DO, IN, OPT
 from names import Malformed, name_text, read_name
 
-A, NS, CNAME, SOA, MX, TXT, AAAA, SRV = 1, 2, 5, 6, 15, 16, 28, 33
-DNAME, OPT, APL, DS, RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM = 39, 41, 42, 43, 46, 47, 48, 50, 51
-AXFR, ANY = 252, 255
-IN, CH = 1, 3
-
-NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, YXDOMAIN, NOTAUTH, BADVERS, BADCOOKIE = 0, 1, 2, 3, 4, 5, 6, 9, 16, 23
-RCODES = {
-    0: "NOERROR",
-    1: "FORMERR",
-    2: "SERVFAIL",
-    3: "NXDOMAIN",
-    4: "NOTIMP",
-    5: "REFUSED",
-    6: "YXDOMAIN",
-    9: "NOTAUTH",
-    16: "BADVERS",
-    23: "BADCOOKIE",
-}
-
-# Flag bits of the header (RFC 1035 4.1.1, RFC 2535 6.1) and of the OPT TTL (RFC 3225 3).
-QR, AA, TC, RD, RA, Z, AD, CD = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x0040, 0x0020, 0x0010
-DO = 0x8000
 # Default maximum UDP response size of the servers, which avoids fragmentation (RFC 9715 3).
 UDP_SIZE_SERVED = 1232
 
@@ -46,28 +26,10 @@ UDP_SIZE_SERVED = 1232
 # Lists the types whose names a server may compress or lower-case (RFC 3597 4, RFC 4034 6.2), plus SVCB and HTTPS.
 # NSEC is not listed: the case of its name is signed (RFC 6840 5.1).
 NAMES_IN_RDATA = {
-    2: (0, 1),
-    3: (0, 1),
-    4: (0, 1),
-    5: (0, 1),
-    6: (0, 2),
-    7: (0, 1),
-    8: (0, 1),
-    9: (0, 1),
-    12: (0, 1),
-    14: (0, 2),
-    15: (2, 1),
-    17: (0, 2),
-    18: (2, 1),
-    21: (2, 1),
-    26: (2, 2),
-    33: (6, 1),
-    36: (2, 1),
-    39: (0, 1),
-    46: (18, 1),
-    64: (2, 1),
-    65: (2, 1),
-    107: (2, 1),
+    **dict.fromkeys((2, 3, 4, 5, 7, 8, 9, 12, 39), (0, 1)),
+    **dict.fromkeys((6, 14, 17), (0, 2)),
+    **dict.fromkeys((15, 18, 21, 36, 64, 65, 107), (2, 1)),
+    **{26: (2, 2), 33: (6, 1), 46: (18, 1)},
 }
 
 
@@ -188,36 +150,24 @@ def parse(wire: bytes) -> Response:
         question += name.lower() + wire[at : at + 4]
         at += 4
     sections: list[frozenset[Record]] = []
-    edns: list[Edns] = []
+    edns_records: list[Edns] = []
     extended = duplicates = 0
     for count in counts:
         authority_end = at
         records, at = read_records(wire, at, count, names)
         for record in [r for r in records if r.rtype == OPT]:
             records.remove(record)
-            edns.append(read_edns(record))
+            edns_records.append(read_edns(record))
             extended = record.ttl >> 24 << 4
         unique = frozenset(records)
         duplicates += len(records) - len(unique)
         sections.append(unique)
     if at != len(wire):
         raise Malformed(f"{len(wire) - at} octets after the last record")
-    if len(edns) > 1:
+    if len(edns_records) > 1:
         raise Malformed("two OPT records")
-    return Response(
-        extended | flags & 15,
-        flags & 0x87F0,
-        flags >> 11 & 15,
-        question,
-        sections[0],
-        sections[1],
-        sections[2],
-        edns[0] if edns else None,
-        len(wire),
-        authority_end,
-        duplicates,
-        wire,
-    )
+    edns, rcode = edns_records[0] if edns_records else None, extended | flags & 15
+    return Response(rcode, flags & 0x87F0, flags >> 11 & 15, question, *sections, edns, len(wire), authority_end, duplicates, wire)
 
 
 def read_records(wire: bytes, at: int, count: int, names: dict[int, tuple[bytes, int]]) -> tuple[list[Record], int]:
@@ -301,4 +251,5 @@ def rdata_from_wire(rtype: int, rdata: bytes) -> dns.rdata.Rdata:
 
 
 def rcode_text(rcode: int) -> str:
-    return RCODES.get(rcode, f"RCODE{rcode}")
+    text = dns.rcode.to_text(dns.rcode.Rcode.make(rcode))
+    return f"RCODE{text}" if text.isdigit() else text

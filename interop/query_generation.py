@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from message import AAAA, ANY, CNAME, DNAME, DNSKEY, DS, IN, MX, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, TXT, A, Query
+from dns_numbers import AAAA, ANY, CNAME, DNAME, DNSKEY, DS, IN, MX, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, TXT, A
+from message import Query
 from names import Malformed, from_labels, labels, parent, wire_name
 from zone_data import ZoneData
 
@@ -129,7 +130,7 @@ def captured_query(raw: bytes) -> Query:
     try:
         return with_acceptable_outcomes(Query.from_wire(raw))
     except Malformed as error:
-        return Query(b"\0", 0, raw=raw, oddity=f"captured_query ({error})", acceptable=frozenset({"FORMERR", "silence"}), rfc="1035 4.1.1")
+        return Query(b"\0", 0, raw=raw, oddity=f"captured query ({error})", acceptable=frozenset({"FORMERR", "silence"}), rfc="1035 4.1.1")
 
 
 def with_acceptable_outcomes(query: Query) -> Query:

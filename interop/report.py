@@ -8,8 +8,9 @@ from typing import Any
 from answer_comparison import FLAGS, SECTIONS, Reply, section_of
 from answer_rules import Rule
 from comparison_run import Tally, UnexplainedDifference
+from dns_numbers import DO, QR
 from known_differences import KnownDifference
-from message import DO, QR, Query, class_text, parse, rcode_text, type_text
+from message import Query, class_text, parse, rcode_text, type_text
 from names import Malformed, name_text
 
 SHOWN = 3

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import client
-from message import AA, SOA, Query, parse
+from dns_numbers import AA, SOA
+from message import Query, parse
 from names import Malformed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,8 @@ class Server:
     name = ""
     programs: tuple[str, ...] = ()
     version_flag = "--version"
+    command: tuple[str, ...] = ()  # arguments before the path of the configuration
+    config = zone_config = ""  # templates
 
     def __init__(self, zones: list[Zone], folder: Path) -> None:
         self.zones, self.folder = zones, folder / self.name
@@ -69,7 +72,11 @@ class Server:
 
     def arguments(self) -> list[str]:
         """Writes the configuration and returns the command line."""
-        raise NotImplementedError
+        host, port = self.address
+        zones = (self.zone_config.format(zone=zone, folder=self.folder) for zone in self.zones)
+        path = self.folder / "config"
+        path.write_text(self.config.format(host=host, port=port, folder=self.folder) + "".join(zones))
+        return [self.program(), *self.command, str(path)]
 
     def start(self, expected: list[Zone] | None = None) -> None:
         """Starts the server and waits until each zone, or each expected one, answers; raises `RuntimeError` with the log otherwise."""
@@ -107,16 +114,11 @@ class Server:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def write(self, name: str, text: str) -> str:
-        path = self.folder / name
-        path.write_text(text)
-        return str(path)
-
 
 class Zonda(Server):
     """Zonda: the binary in `ZONDA`, or the newer of the release and debug builds."""
 
-    name = "zonda"
+    name, command = "zonda", ("serve", "--config")
 
     @classmethod
     def program(cls) -> str:
@@ -130,39 +132,32 @@ class Zonda(Server):
     def help_text(cls) -> str:
         return "run `cargo build -p zonda-server`, or name the binary in ZONDA"
 
-    def arguments(self) -> list[str]:
-        host, port = self.address
-        text = f"""\
+    config = """\
 [server]
 listen = ["{host}:{port}"]
 workers = 1
-state-dir = "{self.folder}"
+state-dir = "{folder}"
 """
-        for zone in self.zones:
-            text += f"""\
+    zone_config = """\
 [[zone]]
 name = "{zone.name}"
 file = "{zone.file}"
 allow-transfer = ["127.0.0.0/8"]
 """
-        return [self.program(), "serve", "--config", self.write("zonda.toml", text)]
 
 
 class Nsd(Server):
-    name, programs, version_flag = "nsd", ("nsd",), "-v"
-
-    def arguments(self) -> list[str]:
-        host, port = self.address
-        text = f"""\
+    name, programs, version_flag, command = "nsd", ("nsd",), "-v", ("-d", "-c")
+    config = """\
 server:
   ip-address: {host}@{port}
   server-count: 1
   username: ""
   zonesdir: /
-  pidfile: {self.folder}/pid
-  xfrdfile: {self.folder}/xfrd.state
-  zonelistfile: {self.folder}/zones.list
-  xfrdir: {self.folder}
+  pidfile: {folder}/pid
+  xfrdfile: {folder}/xfrd.state
+  zonelistfile: {folder}/zones.list
+  xfrdir: {folder}
   tcp-query-count: 0
   rrl-ratelimit: 0
   refuse-any: no
@@ -170,25 +165,20 @@ server:
 remote-control:
   control-enable: no
 """
-        for zone in self.zones:
-            text += f"""\
+    zone_config = """\
 zone:
   name: {zone.name}
   zonefile: {zone.file}
   provide-xfr: 127.0.0.0/8 NOKEY
 """
-        return [self.program(), "-d", "-c", self.write("nsd.conf", text)]
 
 
 class Knot(Server):
-    name, programs = "knot", ("knotd",)
-
-    def arguments(self) -> list[str]:
-        host, port = self.address
-        text = f"""\
+    name, programs, command = "knot", ("knotd",), ("-c",)
+    config = """\
 server:
   listen: {host}@{port}
-  rundir: {self.folder}
+  rundir: {folder}
   udp-workers: 1
   tcp-workers: 1
   background-workers: 1
@@ -196,36 +186,31 @@ log:
   - target: stdout
     any: warning
 database:
-  storage: {self.folder}/db
+  storage: {folder}/db
 acl:
   - id: any
     address: 127.0.0.0/8
     action: transfer
 template:
   - id: default
-    storage: {self.folder}
+    storage: {folder}
     semantic-checks: off
     zonefile-sync: -1
     journal-content: none
     acl: any
 zone:
 """
-        for zone in self.zones:
-            text += f"""\
+    zone_config = """\
   - domain: {zone.name}
     file: {zone.file}
 """
-        return [self.program(), "-c", self.write("knot.conf", text)]
 
 
 class Bind(Server):
-    name, programs, version_flag = "bind", ("named",), "-v"
-
-    def arguments(self) -> list[str]:
-        host, port = self.address
-        text = f"""\
+    name, programs, version_flag, command = "bind", ("named",), "-v", ("-g", "-n", "1", "-c")
+    config = """\
 options {{
-  directory "{self.folder}";
+  directory "{folder}";
   listen-on port {port} {{ {host}; }};
   listen-on-v6 {{ none; }};
   pid-file none;
@@ -247,9 +232,7 @@ options {{
 }};
 controls {{ }};
 """
-        for zone in self.zones:
-            text += f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
-        return [self.program(), "-g", "-n", "1", "-c", self.write("named.conf", text)]
+    zone_config = 'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
 
 
 SERVERS: dict[str, type[Server]] = {s.name: s for s in (Zonda, Nsd, Knot, Bind)}

@@ -12,7 +12,8 @@ import dns.rdataclass
 import dns.tokenizer
 import dns.zonefile
 
-from message import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA, Record, read_rdata
+from dns_numbers import DNAME, DNSKEY, IN, NS, NSEC, NSEC3, RRSIG, SOA
+from message import Record, read_rdata
 from names import ancestors, is_at_or_below, to_wire, wire_name
 
 

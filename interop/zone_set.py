@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from message import AA, CNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA, Query, Record, Response
+from dns_numbers import AA, CNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA
+from message import Query, Record, Response
 from names import ancestors, parent
 from zone_data import ZoneData
 

@@ -46,26 +46,8 @@ def sign(scratch: Path, apex: str, records: str, denial: Sequence[str]) -> tuple
     stem.with_name(stem.name + ".private").write_text(private)
     text = scratch / "zone"
     text.write_text(f"{records}\n{apex} 3600 IN DNSKEY {dnskey}\n")
-    command = [
-        "dnssec-signzone",
-        "-P",
-        "-z",
-        "-n",
-        "1",
-        "-O",
-        "full",
-        "-s",
-        INCEPTION,
-        "-e",
-        EXPIRATION,
-        *denial,
-        "-o",
-        apex,
-        "-f",
-        "-",
-        text,
-        stem.name,
-    ]
+    options = ["-P", "-z", "-n", "1", "-O", "full", "-s", INCEPTION, "-e", EXPIRATION, *denial]
+    command = ["dnssec-signzone", *options, "-o", apex, "-f", "-", text, stem.name]
     done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{apex}: {done.stderr}")

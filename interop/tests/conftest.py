@@ -87,9 +87,10 @@ def answer_streams(listener: socket.socket, respond: Responder) -> None:
 
 
 def answer_stream(stream: socket.socket, respond: Responder) -> None:
-    while (message := client.receive_framed(stream)) is not None:
-        reply = respond(message)
-        for part in reply if isinstance(reply, list) else [reply] if reply is not None else []:
-            stream.sendall(client.framed(part))
-        if isinstance(reply, list):
-            return
+    with stream.makefile("rb") as received:
+        while (message := client.receive_framed(received)) is not None:
+            reply = respond(message)
+            for part in reply if isinstance(reply, list) else [reply] if reply is not None else []:
+                stream.sendall(client.framed(part))
+            if isinstance(reply, list):
+                return

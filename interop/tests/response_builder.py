@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from message import AA, IN, QR, Query
+from dns_numbers import AA, IN, QR
+from message import Query
 from names import wire_name
 
 Entry = tuple[str, int, bytes] | tuple[str, int, bytes, int]

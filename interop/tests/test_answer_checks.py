@@ -9,8 +9,9 @@ from response_builder import Entry, answer
 
 from answer_checks import violations
 from answer_comparison import Reply
+from dns_numbers import AA, AAAA, CNAME, DNAME, NS, NSEC, RD, SOA, TC, TXT, A
 from dnssec_validation import Validator
-from message import AA, AAAA, CNAME, DNAME, NS, NSEC, RD, SOA, TC, TXT, A, Query
+from message import Query
 from names import wire_name
 from zone_data import ZoneData
 from zone_set import ZoneSet

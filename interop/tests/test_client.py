@@ -10,7 +10,7 @@ from conftest import serving
 from response_builder import record
 
 import client
-from message import SOA, A
+from dns_numbers import SOA, A
 from names import Malformed, wire_name
 
 MESSAGES = [b"\0\0" + bytes([i, i]) + b"x" * 20 for i in range(200)]

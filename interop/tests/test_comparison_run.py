@@ -13,7 +13,8 @@ from conftest import Responder, serving
 import report
 from answer_rules import Rule
 from comparison_run import ComparisonRun, Tally
-from message import AA, NS, QR, SOA, TC, TXT, A, Query, Record
+from dns_numbers import AA, NS, QR, SOA, TC, TXT, A
+from message import Query, Record
 from names import read_name, wire_name
 from run import is_clean
 from scenes import Scene, Suite

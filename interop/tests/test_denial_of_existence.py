@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from denial_of_existence import Denial, canonical_order, denial
-from message import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, TXT, A
+from dns_numbers import CNAME, DNAME, DS, NS, NSEC, NSEC3, SOA, TXT, A
 from names import ancestors, is_at_or_below, wire_name
 from query_generation import nearby_absent_names
 from zone_data import ZoneData

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from answer_comparison import Reply
+from dns_numbers import AA, DS, NS, NSEC, NSEC3, QR, RRSIG, SOA, TXT, A
 from dnssec_validation import CAN_VERIFY, Validator
-from message import AA, DS, NS, NSEC, NSEC3, QR, RRSIG, SOA, TXT, A, Query, Record
+from message import Query, Record
 from names import wire_name
 from zone_data import ZoneData
 from zone_set import ZoneSet, covered_type

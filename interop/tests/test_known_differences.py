@@ -10,8 +10,9 @@ from response_builder import Entry, answer
 
 from answer_comparison import Reply, compare
 from answer_rules import Rule, Violation
+from dns_numbers import AA, ANY, APL, CNAME, DS, NS, NSEC, NXDOMAIN, RD, SOA, TC, TXT, A
 from known_differences import KNOWN_DIFFERENCES, explain
-from message import AA, ANY, APL, CNAME, DS, NS, NSEC, NXDOMAIN, RD, SOA, TC, TXT, A, Query
+from message import Query
 from names import wire_name
 from zone_data import ZoneData
 from zone_set import ZoneSet

@@ -5,7 +5,8 @@ import struct
 import pytest
 
 import message
-from message import AA, IN, MX, NS, OPT, QR, SOA, A, Query, parse
+from dns_numbers import AA, IN, MX, NS, OPT, QR, SOA, A
+from message import Query, parse
 from names import Malformed, wire_name
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import malformed_queries
 import query_generation
-from message import DS, NS, A, Query, parse
+from dns_numbers import DS, NS, A
+from message import Query, parse
 from names import Malformed, labels, wire_name
 from zone_data import ZoneData
 

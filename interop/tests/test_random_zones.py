@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import random_zones
-from message import CNAME, DNAME, NS, SOA, A
+from dns_numbers import CNAME, DNAME, NS, SOA, A
 from names import labels
 from zone_data import ZoneData
 

@@ -3,7 +3,8 @@
 from response_builder import answer
 
 import report
-from message import A, Query
+from dns_numbers import A
+from message import Query
 from names import wire_name
 
 WWW = wire_name("www.example.")

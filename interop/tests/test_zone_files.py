@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from message import CNAME, DNAME, NS, TXT, A
+from dns_numbers import CNAME, DNAME, NS, TXT, A
 from names import from_labels, labels, wire_name
 from zone_data import ZoneData
 from zone_text import ZONES, generated
