@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::key_table::key_table;
+use super::key_spec::key_table;
 use super::value::{BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, Prefix, WholeNumber};
 
 key_table! {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::key_table::{EffectiveAfter, KeySpec, KeyTable};
+use super::key_spec::{EffectiveAfter, KeySpec, KeyTable};
 use super::keys::{Server, TopLevelKeys, ZoneKeys};
 
 const INTRODUCTION: &str = "\

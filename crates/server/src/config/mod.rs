@@ -5,7 +5,7 @@
 
 mod blocks;
 mod file_patterns;
-pub mod key_table;
+pub mod key_spec;
 pub mod keys;
 pub mod manual;
 pub mod reader;

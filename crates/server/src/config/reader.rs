@@ -13,7 +13,7 @@ use zone::{FilePosition, Finding, Findings, Severity};
 
 use super::blocks::{Block, blocks};
 use super::file_patterns::matching_files;
-use super::key_table::{KeyTable, ValueError};
+use super::key_spec::{KeyTable, ValueError};
 use super::keys::{Server, TopLevelKeys, ZoneKeys};
 use super::value::{DomainName, FilePath};
 use super::zone_config::share;

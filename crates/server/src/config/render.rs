@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Config;
-use super::key_table::KeyTable;
+use super::key_spec::KeyTable;
 use super::keys::{Server, ZoneKeys};
 use super::manual::paragraphs;
 use super::value::{CheckSetting, DomainName, FilePath, WholeNumber};

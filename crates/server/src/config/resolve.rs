@@ -7,7 +7,7 @@ use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Severity};
 
 use super::Config;
-use super::key_table::KeyTable;
+use super::key_spec::KeyTable;
 use super::keys::ZoneKeys;
 use super::reader::{ConfigReader, PendingZone, SharedKeys};
 use super::value::{BoundedText, FilePath};

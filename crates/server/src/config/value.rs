@@ -11,7 +11,7 @@ use toml::Spanned;
 use wire::Name;
 use zone::CheckMode;
 
-use super::key_table::{ConfigValue, LIST_OF};
+use super::key_spec::{ConfigValue, LIST_OF};
 use super::keys::{LogFormat, LogLevel};
 use crate::printable::path_text;
 

@@ -5,7 +5,7 @@
 
 mod bind;
 mod client_counts;
-mod connection_limits;
+mod connection_eviction;
 mod connection_pool;
 mod counters;
 mod panic_guard;

@@ -1,7 +1,7 @@
 //! TCP workers: each thread accepts, reads, answers and streams transfers for all of its connections.
 //!
 //! Each ready connection gets a turn of bounded cost: one read, responses to the complete messages in order (RFC 7766 6.2.1.1),
-//! one write. A connection with input left gets its next turn after all others that are ready. `connection_limits.rs` closes
+//! one write. A connection with input left gets its next turn after all others that are ready. `connection_eviction.rs` closes
 //! connections that make no progress or take too much.
 
 use super::connection_pool::ConnectionPool;

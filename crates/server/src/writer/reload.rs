@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use zone::{FilePosition, Finding, Severity};
 
 use super::{ReloadRequest, UNKNOWN, Writer, WriterEvent};
-use crate::config::key_table::KeyTable;
+use crate::config::key_spec::KeyTable;
 use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};

@@ -159,16 +159,16 @@ macro_rules! key_table {
 
         impl Default for $Table {
             fn default() -> $Table {
-                $Table { $($field: <$Type as $crate::config::key_table::ConfigValue>::from_default($default),)* }
+                $Table { $($field: <$Type as $crate::config::key_spec::ConfigValue>::from_default($default),)* }
             }
         }
 
-        impl $crate::config::key_table::KeyTable for $Table {
-            const KEYS: &'static [$crate::config::key_table::KeySpec] = &[$($crate::config::key_table::KeySpec {
+        impl $crate::config::key_spec::KeyTable for $Table {
+            const KEYS: &'static [$crate::config::key_spec::KeySpec] = &[$($crate::config::key_spec::KeySpec {
                 name: $key,
-                expected: <$Type as $crate::config::key_table::ConfigValue>::expected,
+                expected: <$Type as $crate::config::key_spec::ConfigValue>::expected,
                 default: $default,
-                effective_after: $crate::config::key_table::EffectiveAfter::$after,
+                effective_after: $crate::config::key_spec::EffectiveAfter::$after,
                 doc: concat!($($doc, "\n"),*),
             },)*];
 
@@ -185,7 +185,7 @@ macro_rules! key_table {
             }
 
             fn inherit(&mut self, other: &Self) {
-                $($crate::config::key_table::ConfigValue::inherit(&mut self.$field, &other.$field);)*
+                $($crate::config::key_spec::ConfigValue::inherit(&mut self.$field, &other.$field);)*
             }
         }
     };
