@@ -49,14 +49,14 @@ pub fn parse(
     fields: &[Field<'_>],
     origin: NameRef<'_>,
     out: &mut Vec<u8>,
-) -> Result<RuleViolation, FieldError> {
+) -> Result<RuleViolation, Box<FieldError>> {
     let start = out.len();
     let mut input = RdataFields::new(rtype, fields, origin, start);
     match parse_parts(&mut input, out) {
         Ok(()) => Ok(input.into_violation()),
         Err(error) => {
             out.truncate(start);
-            Err(*error)
+            Err(error)
         }
     }
 }

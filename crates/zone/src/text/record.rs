@@ -133,13 +133,9 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
             return self.record(line, header, &split_joined(fields), last, &QuotePlacement::default());
         }
         self.rdata.clear();
-        let error = |error: rdata::FieldError| {
-            let at = fields.get(error.field).map_or(LineColumn::after(last), LineColumn::of);
-            ParseError::new(at, error.message, error.help)
-        };
         let parsed = rdata::parse(header.rtype, fields, self.state.origin.as_ref(), &mut self.rdata);
-        if let Some(violation) = parsed.map_err(error)? {
-            self.add(*error(*violation), self.check_mode.severity());
+        if let Some(violation) = parsed.map_err(|error| rdata_error(*error, fields, last))? {
+            self.add(*rdata_error(*violation, fields, last), self.check_mode.severity());
         }
         let ttl = self.ttl(header, last);
         // Skipped records count as well: they take time, too.
@@ -307,6 +303,13 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
     fn add(&mut self, error: ParseError, severity: Severity) {
         error.report(severity, self.file.name, self.findings);
     }
+}
+
+/// An error in RDATA at its field, or after `last` if a field is missing.
+#[cold]
+fn rdata_error(error: rdata::FieldError, fields: &[Field<'_>], last: &Field<'_>) -> Box<ParseError> {
+    let at = fields.get(error.field).map_or(LineColumn::after(last), LineColumn::of);
+    ParseError::new(at, error.message, error.help)
 }
 
 /// Splits fields like `x="y"` into `x=` and the quoted `y`.

@@ -1,53 +1,65 @@
-//! Octets in hexadecimal, base64 (RFC 4648 4) and base32hex (RFC 4648 7).
+//! Octets in hexadecimal, base64 (RFC 4648 4) and base32hex (RFC 4648 7), by the `data-encoding` library.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use data_encoding::{BASE32_DNSSEC, BASE32HEX_NOPAD, BASE64, DecodeError, DecodeKind, Encoding};
+use data_encoding::{HEXLOWER_PERMISSIVE, HEXUPPER};
 
 use super::FieldResult;
 use super::fields::RdataFields;
 
-const HEX: &[u8; 16] = b"0123456789ABCDEF";
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const BASE32: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
-
-/// What no digit has as its value.
-const NONE: u8 = 0xff;
-const HEX_VALUES: [u8; 256] = values(HEX, true);
-const BASE64_VALUES: [u8; 256] = values(BASE64, false);
-const BASE32_VALUES: [u8; 256] = values(BASE32, true);
-
-/// The value of each digit, by its character.
-const fn values(digits: &[u8], in_any_case: bool) -> [u8; 256] {
-    let mut values = [NONE; 256];
-    let mut value = 0;
-    while value < digits.len() {
-        values[digits[value] as usize] = value as u8;
-        if in_any_case {
-            values[digits[value].to_ascii_lowercase() as usize] = value as u8;
-        }
-        value += 1;
-    }
-    values
-}
-
 const HEX_HELP: &str = "write an even number of digits from 0 to 9 and A to F";
 const BASE64_HELP: &str = "base64 consists of groups of four characters, the last one padded with = (RFC 4648)";
 
+/// Takes all remaining fields as one text: blanks may be anywhere in it.
+fn joined<'i>(input: &mut RdataFields<'i>) -> FieldResult<Cow<'i, [u8]>> {
+    let mut text = Cow::Borrowed(input.word()?);
+    while !input.is_at_end() {
+        text.to_mut().extend_from_slice(input.word()?);
+    }
+    Ok(text)
+}
+
+/// Goes back to after the field that has the octet at `position` of the joined text, which starts with the field `first`.
+#[cold]
+fn rewind_to(mut position: usize, first: usize, input: &mut RdataFields<'_>) {
+    input.rewind(first);
+    while let Ok(text) = input.string()
+        && position >= text.len()
+        && !input.is_at_end()
+    {
+        position -= text.len();
+    }
+}
+
+/// Appends the octets of `text`; on an error `out` is unchanged.
+fn decode(encoding: &Encoding, text: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let start = out.len();
+    out.resize(start + encoding.decode_len(text.len())?, 0);
+    let result = encoding.decode_mut(text, &mut out[start..]);
+    out.truncate(start + result.as_ref().map_or(0, |len| *len));
+    result.map(|_| ()).map_err(|partial| partial.error)
+}
+
 //----------- hexadecimal ------------------------------------------------------
 
-/// Parses all remaining fields: blanks may be anywhere between digits.
-pub(super) fn parse_hex(least: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    if least > 0 && input.is_at_end() {
-        return Err(input.missing());
+/// Parses all remaining fields.
+pub(super) fn parse_hex(min: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
+    if min == 0 && input.is_at_end() {
+        return Ok(());
     }
-    let start = out.len();
-    let mut open = None;
-    while !input.is_at_end() {
-        let text = input.word()?;
-        open = push_hex(text, open, out).ok_or_else(|| input.wrong("is not hexadecimal", HEX_HELP))?;
+    let (first, start) = (input.position(), out.len());
+    let text = joined(input)?;
+    if let Err(error) = decode(&HEXLOWER_PERMISSIVE, &text, out) {
+        if error.kind == DecodeKind::Length && text.iter().all(u8::is_ascii_hexdigit) {
+            return Err(input.wrong("has an odd number of digits", HEX_HELP));
+        }
+        rewind_to(error.position, first, input);
+        return Err(input.wrong("is not hexadecimal", HEX_HELP));
     }
-    if open.is_some() {
-        return Err(input.wrong("has an odd number of digits", HEX_HELP));
-    }
-    if out.len() - start < least {
-        return Err(input.wrong(format_args!("is shorter than {least} octets"), HEX_HELP));
+    if out.len() - start < min {
+        return Err(input.wrong(format_args!("is shorter than {min} octets"), HEX_HELP));
     }
     Ok(())
 }
@@ -60,57 +72,23 @@ pub(super) fn parse_digest(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fi
     Ok(())
 }
 
-/// Appends the octets of the digits of `text`, which follow the digit `open`; returns the unpaired digit at the end.
-/// `None` if `text` has other characters.
-fn push_hex(text: &[u8], open: Option<u8>, out: &mut Vec<u8>) -> Option<Option<u8>> {
-    let (text, open) = match (open, text) {
-        (Some(high), [low, text @ ..]) => {
-            out.push(high << 4 | hex_value(*low)?);
-            (text, None)
-        }
-        _ => (text, open),
-    };
-    let (pairs, rest) = text.as_chunks();
-    let start = out.len();
-    out.resize(start + pairs.len(), 0);
-    let mut seen = 0;
-    for (octet, [high, low]) in out[start..].iter_mut().zip(pairs) {
-        let (high, low) = (HEX_VALUES[usize::from(*high)], HEX_VALUES[usize::from(*low)]);
-        seen |= high | low;
-        *octet = high << 4 | low;
-    }
-    match rest {
-        _ if seen == NONE => None,
-        [digit] => hex_value(*digit).map(Some),
-        _ => Some(open),
-    }
-}
-
-fn hex_value(digit: u8) -> Option<u8> {
-    Some(HEX_VALUES[usize::from(digit)]).filter(|&value| value != NONE)
-}
-
 /// The octets of `text` in hexadecimal, without separators.
 pub(super) fn hex_without(separator: u8, text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|&byte| byte != separator).collect();
-    let mut octets = Vec::new();
-    let open = push_hex(&digits, None, &mut octets)?;
-    open.is_none().then_some(octets)
+    HEXLOWER_PERMISSIVE.decode(&digits).ok()
 }
 
 /// The value of one to four hexadecimal digits.
 pub(super) fn hex_group(text: &[u8]) -> Option<u16> {
     let mut number = 0;
     for &byte in text {
-        number = number << 4 | u16::from(hex_value(byte)?);
+        number = number << 4 | char::from(byte).to_digit(16)? as u16;
     }
     (1..=4).contains(&text.len()).then_some(number)
 }
 
 pub(super) fn print_hex(bytes: &[u8], out: &mut String) {
-    for byte in bytes {
-        out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xf)]].map(char::from));
-    }
+    HEXUPPER.encode_append(bytes, out);
 }
 
 /// RFC 5155 3.3: one field, `-` for no salt.
@@ -121,9 +99,8 @@ pub(super) fn parse_salt(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     if text == b"-" {
         return Ok(());
     }
-    const HELP: &str = "write hexadecimal digits without blanks, or - for no salt";
-    if push_hex(text, None, out) != Some(None) || text.is_empty() {
-        return Err(input.wrong("is not hexadecimal", HELP));
+    if text.is_empty() || decode(&HEXLOWER_PERMISSIVE, text, out).is_err() {
+        return Err(input.wrong("is not hexadecimal", "write hexadecimal digits without blanks, or - for no salt"));
     }
     out[start] = u8::try_from(out.len() - start - 1)
         .map_err(|_| input.wrong("is longer than 255 octets", "RFC 9276 recommends no salt"))?;
@@ -131,33 +108,38 @@ pub(super) fn parse_salt(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
 }
 
 pub(super) fn print_salt(bytes: &[u8], out: &mut String) {
-    if bytes.is_empty() {
-        out.push('-');
-    } else {
-        print_hex(bytes, out);
-    }
+    if bytes.is_empty() { out.push('-') } else { print_hex(bytes, out) }
 }
 
 //----------- base64 -----------------------------------------------------------
 
-/// Parses all remaining fields: blanks may be anywhere between characters.
-pub(super) fn parse_base64(least: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    if least > 0 && input.is_at_end() {
-        return Err(input.missing());
+/// Base64 whose unused bits may be set.
+static LENIENT_BASE64: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut specification = BASE64.specification();
+    specification.check_trailing_bits = false;
+    specification.encoding().expect("BASE64 is valid with any trailing bits")
+});
+
+/// Parses all remaining fields.
+pub(super) fn parse_base64(min: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
+    if min == 0 && input.is_at_end() {
+        return Ok(());
     }
-    let start = out.len();
-    let mut group = Group::default();
-    while !input.is_at_end() {
-        let text = input.word()?;
-        group.push(text, out).map_err(|what| input.wrong(what, BASE64_HELP))?;
+    let (first, start) = (input.position(), out.len());
+    let text = joined(input)?;
+    match decode_base64(&text, out) {
+        Err(DecodeError { kind: DecodeKind::Trailing, .. }) => {
+            decode(&LENIENT_BASE64, &text, out).expect("only the trailing bits are wrong");
+            input.violates("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
+        }
+        Err(error) => {
+            rewind_to(error.position, first, input);
+            return Err(input.wrong(base64_error(error), BASE64_HELP));
+        }
+        Ok(()) => {}
     }
-    let has_spare_bits = group.has_spare_bits;
-    group.end().map_err(|what| input.wrong(what, BASE64_HELP))?;
-    if out.len() - start < least {
+    if out.len() - start < min {
         return Err(input.wrong("is empty", BASE64_HELP));
-    }
-    if has_spare_bits {
-        input.violates("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
     }
     Ok(())
 }
@@ -175,100 +157,35 @@ pub(super) fn parse_base64_or_dash(input: &mut RdataFields<'_>, out: &mut Vec<u8
     }
 }
 
-/// Appends the octets of one field in base64.
+/// Appends the octets of base64; an error is a predicate. Unused bits may be set.
 pub(super) fn push_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
-    let mut group = Group::default();
-    group.push(text, out)?;
-    group.end()
-}
-
-/// An incomplete group of four base64 characters.
-#[derive(Default)]
-struct Group {
-    bits: u32,
-    digits: u8,
-    padding: u8,
-    /// The bits that padding leaves unused are not zero.
-    has_spare_bits: bool,
-}
-
-impl Group {
-    /// Appends the octets of all groups that `text` completes; an error is a predicate.
-    fn push(&mut self, mut text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
-        if self.digits == 0 {
-            text = push_whole_groups(text, out);
-        }
-        for &byte in text {
-            match BASE64_VALUES[usize::from(byte)] {
-                _ if byte == b'=' => self.pad(out)?,
-                NONE => return Err("is not base64"),
-                _ if self.padding > 0 => return Err("continues after its padding"),
-                value => self.add(value, out),
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, value: u8, out: &mut Vec<u8>) {
-        self.bits = self.bits << 6 | u32::from(value);
-        self.digits += 1;
-        if self.digits == 4 {
-            out.extend_from_slice(&self.bits.to_be_bytes()[1..]);
-            *self = Group::default();
-        }
-    }
-
-    /// RFC 4648 3.5: the bits that padding leaves unused should be zero.
-    fn pad(&mut self, out: &mut Vec<u8>) -> Result<(), &'static str> {
-        self.padding += 1;
-        match (self.digits, self.padding) {
-            (2, 1) => {}
-            (2, 2) => {
-                self.has_spare_bits = self.bits & 0xf != 0;
-                out.push((self.bits >> 4) as u8);
-            }
-            (3, 1) => {
-                self.has_spare_bits = self.bits & 0x3 != 0;
-                out.extend_from_slice(&((self.bits >> 2) as u16).to_be_bytes());
-            }
-            _ => return Err("is badly padded"),
-        }
-        Ok(())
-    }
-
-    fn end(self) -> Result<(), &'static str> {
-        if self.digits == 0 || self.digits + self.padding == 4 { Ok(()) } else { Err("is cut off") }
+    match decode_base64(text, out) {
+        Err(DecodeError { kind: DecodeKind::Trailing, .. }) => decode(&LENIENT_BASE64, text, out).map_err(base64_error),
+        result => result.map_err(base64_error),
     }
 }
 
-/// Appends the octets of the groups of four digits at the start of `text`; returns the rest.
-fn push_whole_groups<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
-    let (groups, _) = text.as_chunks::<4>();
-    let start = out.len();
-    out.resize(start + groups.len() * 3, 0);
-    let mut done = 0;
-    for (octets, group) in out[start..].as_chunks_mut::<3>().0.iter_mut().zip(groups) {
-        let [a, b, c, d] = group.map(|byte| BASE64_VALUES[usize::from(byte)]);
-        if a | b | c | d == NONE {
-            break;
-        }
-        *octets = [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d];
-        done += 1;
+/// As [`decode`], but padding must be at the end: the library also decodes concatenated texts.
+fn decode_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    if let Some(padding) = memchr::memchr(b'=', text)
+        && let Some(after) = text[padding..].iter().position(|&byte| byte != b'=')
+    {
+        return Err(DecodeError { position: padding + after, kind: DecodeKind::Padding });
     }
-    out.truncate(start + done * 3);
-    &text[done * 4..]
+    decode(&BASE64, text, out)
+}
+
+#[cold]
+fn base64_error(error: DecodeError) -> &'static str {
+    match error.kind {
+        DecodeKind::Symbol => "is not base64",
+        DecodeKind::Padding => "is badly padded",
+        DecodeKind::Length | DecodeKind::Trailing => "is cut off",
+    }
 }
 
 pub(super) fn print_base64(bytes: &[u8], out: &mut String) {
-    for group in bytes.chunks(3) {
-        let bits = u32::from_be_bytes([0, group[0], *group.get(1).unwrap_or(&0), *group.get(2).unwrap_or(&0)]);
-        for digit in 0..4 {
-            out.push(match digit > group.len() {
-                true => '=',
-                false => char::from(BASE64[(bits >> (18 - 6 * digit) & 0x3f) as usize]),
-            });
-        }
-    }
+    BASE64.encode_append(bytes, out);
 }
 
 //----------- base32hex --------------------------------------------------------
@@ -281,7 +198,7 @@ pub(super) fn parse_hash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     let text = &padded[..len];
     let start = out.len();
     out.push(0);
-    if !push_base32(text, out) || text.is_empty() {
+    if text.is_empty() || decode(&BASE32_DNSSEC, text, out).is_err() {
         return Err(input.wrong("is not base32hex", HELP));
     }
     out[start] = u8::try_from(out.len() - start - 1)
@@ -293,37 +210,6 @@ pub(super) fn parse_hash(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     Ok(())
 }
 
-/// Appends the octets of `text`; false if it is not base32hex. Unused bits must be zero.
-fn push_base32(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let (mut bits, mut count) = (0u32, 0);
-    for &byte in text {
-        let value = BASE32_VALUES[usize::from(byte)];
-        if value == NONE {
-            return false;
-        }
-        bits = bits << 5 | u32::from(value);
-        count += 5;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    count < 5 && bits == 0
-}
-
 pub(super) fn print_base32(bytes: &[u8], out: &mut String) {
-    let (mut bits, mut count) = (0u32, 0);
-    for &byte in bytes {
-        bits = bits << 8 | u32::from(byte);
-        count += 8;
-        while count >= 5 {
-            count -= 5;
-            out.push(char::from(BASE32[(bits >> count & 0x1f) as usize]));
-        }
-        bits &= 0x1f;
-    }
-    if count > 0 {
-        out.push(char::from(BASE32[(bits << (5 - count) & 0x1f) as usize]));
-    }
+    BASE32HEX_NOPAD.encode_append(bytes, out);
 }

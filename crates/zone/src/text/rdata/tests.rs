@@ -11,12 +11,12 @@ use super::super::Field;
 use super::{FieldError, Presentation, RuleViolation, parse};
 
 /// Parses `text` as the RDATA of a record in the zone `example.`, with a violation or not.
-fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, FieldError> {
+fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, Box<FieldError>> {
     rdata_and_violation(rtype, text).map(|(rdata, _)| rdata)
 }
 
 /// The RDATA and its violation, if any.
-fn rdata_and_violation(rtype: &str, text: &str) -> Result<(Vec<u8>, RuleViolation), FieldError> {
+fn rdata_and_violation(rtype: &str, text: &str) -> Result<(Vec<u8>, RuleViolation), Box<FieldError>> {
     let rtype: Rtype = rtype.parse().expect("a type");
     let origin = Name::from_text(b"example.", None).expect("a name");
     let mut out = b"before".to_vec();
