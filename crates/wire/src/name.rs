@@ -146,6 +146,12 @@ impl<'a> NameRef<'a> {
         }
     }
 
+    /// As [`NameRef::from_wire`], without a check: `bytes` must be exactly one valid name.
+    pub fn from_valid_wire(bytes: &'a [u8]) -> NameRef<'a> {
+        debug_assert_eq!(NameRef::from_wire(bytes), Ok(NameRef(bytes)));
+        NameRef(bytes)
+    }
+
     /// The wire form.
     pub fn wire(self) -> &'a [u8] {
         self.0

@@ -246,5 +246,5 @@ pub(crate) fn write_name<'o>(
     case.apply(&mut out[..len]);
     let end = len + apex.wire().len();
     out[len..end].copy_from_slice(apex.wire());
-    NameRef::from_wire(&out[..end]).expect("keys represent valid names")
+    NameRef::from_valid_wire(&out[..end])
 }

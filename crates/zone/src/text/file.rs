@@ -97,12 +97,8 @@ impl<S: RecordSink + Send, M: Fn() -> S + Sync> FileParser<'_, S, M> {
             }
         }
         while checkpoint.position.at < size {
-            self.parse_in_order(
-                file,
-                window,
-                checkpoint,
-                size.min(checkpoint.position.at.saturating_add(sizes.chunk)),
-            )?;
+            let stop = size.min(checkpoint.position.at.saturating_add(sizes.chunk));
+            self.parse_in_order(file, window, checkpoint, stop)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use super::error::{LineColumn, ParseError};
 use super::record::{RecordHeader, RecordParser};
 use super::scan::{LineStart, QuotePlacement, Scanner};
-use super::{ErrorText, Field, RecordSink};
+use super::{ErrorText, Field, RecordSink, rdata};
 
 /// The maximum width of a number: the length of a name.
 const MAX_WIDTH: usize = 255;
@@ -105,8 +105,7 @@ fn numbers(range: &[u8]) -> Result<impl ExactSizeIterator<Item = u32>, &'static 
 
 /// A number up to 2^31 - 1 without a sign.
 fn decimal(text: &str) -> Option<u32> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|number| is_plain && i32::try_from(*number).is_ok())
+    rdata::decimal(text.as_bytes(), i32::MAX as u64).map(|number| number as u32)
 }
 
 //----------- Template ---------------------------------------------------------

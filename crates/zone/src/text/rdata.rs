@@ -24,6 +24,7 @@ use wire::{NameRef, Rtype};
 
 use super::Field;
 use fields::RdataFields;
+pub(super) use number::decimal;
 
 /// What is wrong with a field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,14 +94,13 @@ fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTex
     for part in split(rtype, rdata) {
         let (part, place) = part.map_err(|_| NoTextForm)?;
         part.check(rdata, place.clone()).map_err(|_| NoTextForm)?;
-        let end = out.len();
-        if end > start {
+        if out.len() > start {
             out.push(' ');
         }
-        let before = out.len();
         print_form(part.form, rdata, place, out)?;
-        if out.len() == before {
-            out.truncate(end);
+        // No form prints a blank at its end.
+        if out.ends_with(' ') {
+            out.pop();
         }
     }
     Ok(())
@@ -123,6 +123,21 @@ impl fmt::Display for Presentation<'_> {
     }
 }
 
+/// Prints items with a separator between them.
+fn print_list<T>(
+    items: impl Iterator<Item = T>,
+    separator: char,
+    out: &mut String,
+    mut print: impl FnMut(T, &mut String),
+) {
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(separator);
+        }
+        print(item, out);
+    }
+}
+
 /// The RDATA has no text form but `\#`.
 struct NoTextForm;
 
@@ -132,10 +147,10 @@ fn parse_form(form: Form, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fie
     match form {
         Form::CompressibleName | Form::Name => string::parse_name(input, out),
         Form::Names => string::parse_names(input, out),
-        Form::U8 => number::parse_u8(input, out),
-        Form::U16 => number::parse_u16(input, out),
-        Form::U32 => number::parse_u32(input, out),
-        Form::U64 => number::parse_u64(input, out),
+        Form::U8 => number::parse::<1>(input, out),
+        Form::U16 => number::parse::<2>(input, out),
+        Form::U32 => number::parse::<4>(input, out),
+        Form::U64 => number::parse::<8>(input, out),
         Form::Named8(names) => number::parse_named8(names, input, out),
         Form::Named16(names) => number::parse_named16(names, input, out),
         Form::Interval => number::parse_seconds(input, out),
@@ -199,7 +214,7 @@ fn print_form(form: Form, rdata: &[u8], place: Range<usize>, out: &mut String) -
         Form::Base64OrDash if bytes.is_empty() => out.push('-'),
         Form::Base64OrDash => octets::print_base64(bytes, out),
         Form::Types(_) => bitmap::print_types(bytes, out),
-        Form::NxtTypes => return bitmap::print_nxt_types(bytes, out),
+        Form::NxtTypes => bitmap::print_nxt_types(bytes, out),
         Form::Services => bitmap::print_services(bytes, out),
         Form::Nsap => address::print_nsap(bytes, out),
         Form::AtmAddress => return address::print_atm(bytes, out),

@@ -10,10 +10,10 @@ use super::limits::RecordCounter;
 use super::scan::{LineStart, QuotePlacement};
 use super::source::FileId;
 use super::{ErrorText, Field, ParseOptions, RecordSink, ZoneRecord, name, rdata, ttl};
+use crate::Severity;
 use crate::check_list::{self, Check};
 use crate::finding::Findings;
 use crate::suggest::nearest;
-use crate::{CheckMode, Severity};
 
 /// What the text so far means for the next entry.
 #[derive(Clone)]
@@ -63,8 +63,7 @@ pub(super) struct Checkpoint {
 
 /// Parses records and delivers them to a sink.
 pub(super) struct RecordParser<'a, S> {
-    pub apex: NameRef<'a>,
-    pub check_mode: CheckMode,
+    pub options: &'a ParseOptions<'a>,
     pub file: FileId<'a>,
     pub sink: &'a mut S,
     pub findings: &'a mut Findings,
@@ -90,29 +89,15 @@ pub(super) struct RecordHeader {
 
 impl<'a, S: RecordSink> RecordParser<'a, S> {
     pub fn new(
-        options: &ParseOptions<'a>,
+        options: &'a ParseOptions<'a>,
         file: FileId<'a>,
         sink: &'a mut S,
         findings: &'a mut Findings,
         state: &'a mut ParserState,
         counter: &'a mut RecordCounter,
     ) -> Self {
-        let ParseOptions { apex, check_mode, .. } = *options;
-        let (is_in_order, used_initial_ttl, stated_ttl) = (true, false, false);
-        let rdata = Vec::new();
-        RecordParser {
-            apex,
-            check_mode,
-            file,
-            sink,
-            findings,
-            state,
-            counter,
-            is_in_order,
-            used_initial_ttl,
-            stated_ttl,
-            rdata,
-        }
+        let (is_in_order, used_initial_ttl, stated_ttl, rdata) = (true, false, false, Vec::new());
+        RecordParser { options, file, sink, findings, state, counter, is_in_order, used_initial_ttl, stated_ttl, rdata }
     }
 
     /// Parses the RDATA and delivers the record. `last` is where an error about missing fields is reported.
@@ -135,7 +120,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
         self.rdata.clear();
         let parsed = rdata::parse(header.rtype, fields, self.state.origin.as_ref(), &mut self.rdata);
         if let Some(violation) = parsed.map_err(|error| rdata_error(*error, fields, last))? {
-            self.add(*rdata_error(*violation, fields, last), self.check_mode.severity());
+            self.add(*rdata_error(*violation, fields, last), self.options.check_mode.severity());
         }
         let ttl = self.ttl(header, last);
         // Skipped records count as well: they take time, too.
@@ -145,7 +130,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
         if header.rtype.is_reserved_for_messages() {
             self.report(&check_list::META_TYPE, LineColumn::of(last), header.rtype);
         } else if is_within && self.state.owner.status == OwnerStatus::Valid {
-            let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when parsed");
+            let owner = NameRef::from_valid_wire(&self.state.owner.wire);
             let (rtype, file) = (header.rtype, self.file.number);
             self.sink.record(ZoneRecord { owner, rtype, ttl, rdata: &self.rdata, file, line });
         }
@@ -157,11 +142,11 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
 
     /// Reports a file loaded under another zone's name: mostly the name was derived from the file name.
     fn other_zone(&mut self, field: &Field<'_>) {
-        let owner = NameRef::from_wire(&self.state.owner.wire).expect("owners are checked when parsed");
-        let detail = format!("it is loaded as {}, and this is the SOA record of {owner}", self.apex);
+        let owner = NameRef::from_valid_wire(&self.state.owner.wire);
+        let detail = format!("it is loaded as {}, and this is the SOA record of {owner}", self.options.apex);
         let help = format!("name the file {owner}zone, or name the zone: --zone {owner}=FILE, or [[zone]] name");
         let error = ParseError::at(field, check_list::OTHER_ZONE.message(detail), help);
-        self.add(*error, check_list::OTHER_ZONE.severity(self.check_mode));
+        self.add(*error, check_list::OTHER_ZONE.severity(self.options.check_mode));
     }
 
     /// Parses an owner, reports errors, and returns its text; it is empty if the owner is invalid or out of zone, so
@@ -184,8 +169,8 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
         owner.wire.clear();
         name::append(field.text, self.state.origin.as_ref(), &mut owner.wire)
             .map_err(|error| ParseError::at(field, error.to_string(), "correct the owner name"))?;
-        let wire = NameRef::from_wire(&owner.wire).expect("just written as a name");
-        if wire.is_at_or_below(self.apex) {
+        let wire = NameRef::from_valid_wire(&owner.wire);
+        if wire.is_at_or_below(self.options.apex) {
             owner.status = OwnerStatus::Valid;
         } else {
             owner.status = OwnerStatus::OutOfZone;
@@ -293,7 +278,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
 
     pub fn report(&mut self, check: &Check, at: LineColumn, detail: impl Display) {
         let error = ParseError::new(at, check.message(detail), check.help);
-        self.add(*error, check.severity(self.check_mode));
+        self.add(*error, check.severity(self.options.check_mode));
     }
 
     pub fn error(&mut self, error: ParseError) {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::fields::RdataFields;
-use super::{FieldError, FieldResult, NoTextForm, number, octets, string};
+use super::{FieldResult, NoTextForm, number, octets, print_list, string};
 
 const HELP4: &str = "write four numbers from 0 to 255 without leading zeros, as in 192.0.2.1";
 const HELP6: &str = "write groups of up to four hexadecimal digits, as in 2001:db8::1 (RFC 4291 2.2)";
@@ -104,16 +104,12 @@ pub(super) fn print_addr6(bytes: &[u8], out: &mut String) {
 /// RFC 6742 2.1.2: four groups of hexadecimal digits.
 pub(super) fn parse_locator(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let text = input.word()?;
-    let start = out.len();
-    for group in text.split(|&byte| byte == b':') {
-        let group = octets::hex_group(group).filter(|_| out.len() < start + 8);
-        out.extend_from_slice(&group.ok_or_else(|| not_a_locator(input))?.to_be_bytes());
-    }
-    if out.len() == start + 8 { Ok(()) } else { Err(not_a_locator(input)) }
-}
-
-fn not_a_locator(input: &RdataFields<'_>) -> Box<FieldError> {
-    input.wrong("is not 64 bits in hexadecimal", "write four groups of up to four digits, as in 14:4fff:ff20:ee64")
+    const HELP: &str = "write four groups of up to four digits, as in 14:4fff:ff20:ee64";
+    let groups: Option<Vec<u16>> = text.split(|&byte| byte == b':').map(octets::hex_group).collect();
+    let groups = groups.filter(|groups| groups.len() == 4);
+    let groups = groups.ok_or_else(|| input.wrong("is not 64 bits in hexadecimal", HELP))?;
+    out.extend(groups.into_iter().flat_map(u16::to_be_bytes));
+    Ok(())
 }
 
 pub(super) fn print_locator(bytes: &[u8], out: &mut String) {
@@ -164,30 +160,19 @@ pub(super) fn parse_prefix_name(input: &mut RdataFields<'_>, out: &mut Vec<u8>) 
 pub(super) fn parse_eui(len: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     const HELP: &str = "write two digits for each octet, as in 00-00-5e-00-53-2a";
     let text = input.word()?;
-    let start = out.len();
-    for group in text.split(|&byte| byte == b'-') {
-        let octet = octets::hex_group(group).and_then(|octet| u8::try_from(octet).ok()).filter(|_| group.len() <= 2);
-        out.push(octet.ok_or_else(|| not_an_eui(len, input, HELP))?);
-    }
-    if out.len() - start != len {
-        return Err(not_an_eui(len, input, HELP));
-    }
+    let octet = |group: &[u8]| octets::hex_group(group).filter(|_| group.len() <= 2).map(|octet| octet as u8);
+    let octets: Option<Vec<u8>> = text.split(|&byte| byte == b'-').map(octet).collect();
+    let octets = octets.filter(|octets| octets.len() == len);
+    let wrong = || input.wrong(format_args!("is not {len} octets in hexadecimal"), HELP);
+    out.extend_from_slice(&octets.ok_or_else(wrong)?);
     if text.len() != 3 * len - 1 {
         input.violates("has octets of one digit", HELP);
     }
     Ok(())
 }
 
-fn not_an_eui(len: usize, input: &RdataFields<'_>, help: &'static str) -> Box<FieldError> {
-    input.wrong(format_args!("is not {len} octets in hexadecimal"), help)
-}
-
 pub(super) fn print_eui(bytes: &[u8], out: &mut String) {
-    let mut separator = "";
-    for byte in bytes {
-        write!(out, "{separator}{byte:02x}").expect("a String takes all");
-        separator = "-";
-    }
+    print_list(bytes.iter(), '-', out, |byte, out| write!(out, "{byte:02x}").expect("a String takes all"));
 }
 
 /// RFC 1706 5: `0x` and hexadecimal digits, with dots anywhere.

@@ -1,11 +1,7 @@
 //! Type bitmaps (RFC 4034 4.1.2, RFC 2535 5.2) and service bitmaps of WKS (RFC 1035 3.4.2).
 
-use std::fmt::Write;
-
-use wire::Rtype;
-
 use super::fields::RdataFields;
-use super::{FieldResult, NoTextForm, number};
+use super::{FieldResult, number, print_list};
 
 //----------- types ------------------------------------------------------------
 
@@ -46,16 +42,13 @@ fn parse_window(window: u8, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> F
 }
 
 pub(super) fn print_types(mut bytes: &[u8], out: &mut String) {
-    let mut separator = "";
-    while let [window, len, rest @ ..] = bytes {
+    let windows = std::iter::from_fn(|| {
+        let [window, len, rest @ ..] = bytes else { return None };
         let (bitmap, rest) = rest.split_at(usize::from(*len));
-        for low in bits(bitmap) {
-            let rtype = Rtype(u16::from(*window) << 8 | low as u16);
-            write!(out, "{separator}{rtype}").expect("a String takes all");
-            separator = " ";
-        }
         bytes = rest;
-    }
+        Some(bits(bitmap).map(|low| [*window, low as u8]))
+    });
+    print_list(windows.flatten(), ' ', out, |rtype, out| number::print_type(&rtype, out));
 }
 
 /// RFC 2535 5.2: only types up to 127.
@@ -75,13 +68,8 @@ pub(super) fn parse_nxt_types(input: &mut RdataFields<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-pub(super) fn print_nxt_types(bytes: &[u8], out: &mut String) -> Result<(), NoTextForm> {
-    let mut separator = "";
-    for bit in bits(bytes) {
-        write!(out, "{separator}{}", Rtype(bit as u16)).expect("a String takes all");
-        separator = " ";
-    }
-    Ok(())
+pub(super) fn print_nxt_types(bytes: &[u8], out: &mut String) {
+    print_list(bits(bytes), ' ', out, |bit, out| number::print_type(&(bit as u16).to_be_bytes(), out));
 }
 
 //----------- services ---------------------------------------------------------
@@ -135,11 +123,7 @@ pub(super) fn parse_services(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> 
 }
 
 pub(super) fn print_services(bytes: &[u8], out: &mut String) {
-    let mut separator = "";
-    for port in bits(bytes) {
-        write!(out, "{separator}{port}").expect("a String takes all");
-        separator = " ";
-    }
+    print_list(bits(bytes), ' ', out, |port, out| number::print_decimal(port as u64, out));
 }
 
 //----------- bits -------------------------------------------------------------

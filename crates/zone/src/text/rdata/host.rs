@@ -48,6 +48,7 @@ pub(super) fn print_gateway(kind: u8, bytes: &[u8], out: &mut String) {
 
 /// RFC 8005 6: the algorithm, the identity in hexadecimal, the key in base64.
 pub(super) fn parse_identity(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
+    const KEY_HELP: &str = "write the key in base64 without blanks";
     input.call("algorithm");
     let algorithm = number::take(input, u8::MAX.into())? as u8;
     input.call("host identity");
@@ -59,10 +60,9 @@ pub(super) fn parse_identity(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> 
     input.call("public key");
     let mut key = Vec::new();
     let text = input.word()?;
-    octets::push_base64(text, &mut key).map_err(|what| input.wrong(what, "write the key in base64 without blanks"))?;
+    octets::push_base64(text, &mut key).map_err(|error| input.wrong(octets::base64_error(error), KEY_HELP))?;
     let key_len = u16::try_from(key.len()).ok().filter(|&len| len > 0);
-    let key_len = key_len
-        .ok_or_else(|| input.wrong("is not 1 to 65535 octets long", "write the key in base64 without blanks"))?;
+    let key_len = key_len.ok_or_else(|| input.wrong("is not 1 to 65535 octets long", KEY_HELP))?;
     out.extend_from_slice(&[identity.len() as u8, algorithm]);
     out.extend_from_slice(&key_len.to_be_bytes());
     out.extend_from_slice(&identity);

@@ -10,23 +10,10 @@ use super::{FieldError, FieldResult};
 
 //----------- numbers ----------------------------------------------------------
 
-pub(super) fn parse_u8(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    out.push(take(input, u8::MAX.into())? as u8);
-    Ok(())
-}
-
-pub(super) fn parse_u16(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    out.extend_from_slice(&(take(input, u16::MAX.into())? as u16).to_be_bytes());
-    Ok(())
-}
-
-pub(super) fn parse_u32(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    out.extend_from_slice(&(take(input, u32::MAX.into())? as u32).to_be_bytes());
-    Ok(())
-}
-
-pub(super) fn parse_u64(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
-    out.extend_from_slice(&take(input, u64::MAX)?.to_be_bytes());
+/// Parses a number of `N` octets.
+pub(super) fn parse<const N: usize>(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
+    let number = take(input, u64::MAX >> (64 - 8 * N))?;
+    out.extend_from_slice(&number.to_be_bytes()[8 - N..]);
     Ok(())
 }
 
@@ -37,7 +24,7 @@ pub(super) fn take(input: &mut RdataFields<'_>, max: u64) -> FieldResult<u64> {
 }
 
 /// The value of decimal digits, up to `max`; `None` for anything else, such as a sign.
-pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
+pub(in crate::text) fn decimal(text: &[u8], max: u64) -> Option<u64> {
     let mut number = 0u64;
     for byte in text {
         let digit = byte.wrapping_sub(b'0');

@@ -127,19 +127,15 @@ pub(super) fn parse_base64(min: usize, input: &mut RdataFields<'_>, out: &mut Ve
     }
     let (first, start) = (input.position(), out.len());
     let text = joined(input)?;
-    match decode_base64(&text, out) {
-        Err(DecodeError { kind: DecodeKind::Trailing, .. }) => {
-            decode(&LENIENT_BASE64, &text, out).expect("only the trailing bits are wrong");
-            input.violates("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
-        }
-        Err(error) => {
-            rewind_to(error.position, first, input);
-            return Err(input.wrong(base64_error(error), BASE64_HELP));
-        }
-        Ok(()) => {}
-    }
+    let has_spare_bits = push_base64(&text, out).map_err(|error| {
+        rewind_to(error.position, first, input);
+        input.wrong(base64_error(error), BASE64_HELP)
+    })?;
     if out.len() - start < min {
         return Err(input.wrong("is empty", BASE64_HELP));
+    }
+    if has_spare_bits {
+        input.violates("has bits after its last octet", "encode it again: those bits are zero (RFC 4648 3.5)");
     }
     Ok(())
 }
@@ -157,26 +153,23 @@ pub(super) fn parse_base64_or_dash(input: &mut RdataFields<'_>, out: &mut Vec<u8
     }
 }
 
-/// Appends the octets of base64; an error is a predicate. Unused bits may be set.
-pub(super) fn push_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
-    match decode_base64(text, out) {
-        Err(DecodeError { kind: DecodeKind::Trailing, .. }) => decode(&LENIENT_BASE64, text, out).map_err(base64_error),
-        result => result.map_err(base64_error),
-    }
-}
-
-/// As [`decode`], but padding must be at the end: the library also decodes concatenated texts.
-fn decode_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+/// Appends the octets of base64; returns whether bits after the last octet are set.
+pub(super) fn push_base64(text: &[u8], out: &mut Vec<u8>) -> Result<bool, DecodeError> {
+    // The library also decodes concatenated texts, each with padding.
     if let Some(padding) = memchr::memchr(b'=', text)
         && let Some(after) = text[padding..].iter().position(|&byte| byte != b'=')
     {
         return Err(DecodeError { position: padding + after, kind: DecodeKind::Padding });
     }
-    decode(&BASE64, text, out)
+    match decode(&BASE64, text, out) {
+        Err(DecodeError { kind: DecodeKind::Trailing, .. }) => decode(&LENIENT_BASE64, text, out).map(|()| true),
+        result => result.map(|()| false),
+    }
 }
 
+/// The predicate of an error.
 #[cold]
-fn base64_error(error: DecodeError) -> &'static str {
+pub(super) fn base64_error(error: DecodeError) -> &'static str {
     match error.kind {
         DecodeKind::Symbol => "is not base64",
         DecodeKind::Padding => "is badly padded",

@@ -6,7 +6,7 @@ use wire::rdata::svcb::{ALPN, KEYS, MANDATORY, NO_DEFAULT_ALPN, ValueFormat};
 use wire::rdata::svcb::{check_value, identifiers, key, numbers, params, value_of};
 
 use super::fields::RdataFields;
-use super::{FieldError, FieldResult, address, number, octets, string};
+use super::{FieldError, FieldResult, address, number, octets, print_list, string};
 
 /// The "invalid" key (RFC 9460 14.3.2).
 const RESERVED: u16 = 65535;
@@ -113,7 +113,7 @@ fn push_value(form: ValueFormat, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         ValueFormat::Text | ValueFormat::Opaque => string::unescape(text, out),
         ValueFormat::Empty => text.is_empty().then_some(()),
         ValueFormat::Port => push_list(text, out, number16).filter(|()| out.len() == 2),
-        ValueFormat::Base64 => octets::push_base64(text, out).ok(),
+        ValueFormat::Base64 => octets::push_base64(text, out).ok().map(|_| ()),
         ValueFormat::Addrs4 => push_list(text, out, address::addr4),
         ValueFormat::Addrs6 => push_list(text, out, address::addr6),
         ValueFormat::Numbers => push_list(text, out, number16),
@@ -195,15 +195,17 @@ impl std::fmt::Display for KeyName {
 
 /// Prints valid parameters.
 pub(super) fn print(bytes: &[u8], out: &mut String) {
-    let mut separator = "";
-    for (key, value) in params(bytes) {
-        write!(out, "{separator}{}", KeyName(key)).expect("a String takes all");
+    print_list(params(bytes), ' ', out, |(key, value), out| {
+        print_key(key, out);
         if !value.is_empty() {
             out.push('=');
             print_value(value_of(key), value, out);
         }
-        separator = " ";
-    }
+    });
+}
+
+fn print_key(key: u16, out: &mut String) {
+    write!(out, "{}", KeyName(key)).expect("a String takes all");
 }
 
 fn print_value(form: ValueFormat, value: &[u8], out: &mut String) {
@@ -212,22 +214,11 @@ fn print_value(form: ValueFormat, value: &[u8], out: &mut String) {
         ValueFormat::Text | ValueFormat::Opaque => string::print_bare(value, out),
         ValueFormat::Port => number::print(value, out),
         ValueFormat::Base64 => octets::print_base64(value, out),
-        ValueFormat::Addrs4 => print_list(value.chunks(4), out, address::print_addr4),
-        ValueFormat::Addrs6 => print_list(value.chunks(16), out, address::print_addr6),
-        ValueFormat::Numbers => print_list(value.chunks(2), out, number::print),
-        ValueFormat::Keys => {
-            print_list(numbers(value), out, |key, out| write!(out, "{}", KeyName(key)).expect("a String takes all"))
-        }
-        ValueFormat::Identifiers(_) => print_list(identifiers(value), out, print_identifier),
-    }
-}
-
-fn print_list<T>(items: impl Iterator<Item = T>, out: &mut String, print: impl Fn(T, &mut String)) {
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        print(item, out);
+        ValueFormat::Addrs4 => print_list(value.chunks(4), ',', out, address::print_addr4),
+        ValueFormat::Addrs6 => print_list(value.chunks(16), ',', out, address::print_addr6),
+        ValueFormat::Numbers => print_list(value.chunks(2), ',', out, number::print),
+        ValueFormat::Keys => print_list(numbers(value), ',', out, print_key),
+        ValueFormat::Identifiers(_) => print_list(identifiers(value), ',', out, print_identifier),
     }
 }
 
