@@ -17,34 +17,32 @@ const MAX_TARGETS: usize = 32;
 #[inline]
 pub(crate) fn add_addresses(
     zone: &Zone,
+    qname: &Qname,
     rrset: &Rrset<'_>,
     at: usize,
     dnssec: bool,
-    qname: &Qname,
-    key: &mut CanonicalKey,
     message: &mut MessageWriter<'_>,
 ) {
     if !matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV | Rtype::SVCB | Rtype::HTTPS) {
         return;
     }
-    let apex = qname.offset(zone.apex_labels());
-    let mut addresses = TargetAddresses { zone, apex, dnssec, key, message, added: [0; MAX_TARGETS], count: 0 };
+    let key = CanonicalKey::new();
+    let mut addresses = TargetAddresses { zone, qname, dnssec, key, message, added: [0; MAX_TARGETS], count: 0 };
     match rrset.rtype {
         Rtype::NS | Rtype::MX => addresses.add_compressed(rrset, at),
         // RFC 2782: priority, weight and port, then the target.
-        Rtype::SRV => addresses.add_uncompressed(rrset, at, 6, qname),
+        Rtype::SRV => addresses.add_uncompressed(rrset, at, 6),
         // RFC 9460 2.2: the priority, then the target.
-        _ => addresses.add_uncompressed(rrset, at, 2, qname),
+        _ => addresses.add_uncompressed(rrset, at, 2),
     }
 }
 
 /// Adds the addresses of the targets of one RRset, each once (RFC 2181 5).
 struct TargetAddresses<'a, 'o> {
     zone: &'a Zone,
-    /// Where the message has the apex.
-    apex: usize,
+    qname: &'a Qname,
     dnssec: bool,
-    key: &'a mut CanonicalKey,
+    key: CanonicalKey,
     message: &'a mut MessageWriter<'o>,
     /// The targets whose addresses were added, by the memory address of their first RRset.
     added: [usize; MAX_TARGETS],
@@ -63,14 +61,14 @@ impl TargetAddresses<'_, '_> {
     }
 
     /// For targets that follow `skip` octets of the RDATA.
-    fn add_uncompressed(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize, qname: &Qname) {
+    fn add_uncompressed(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize) {
         let mut target_at = at + RECORD_HEAD_LEN + skip;
         for rdata in rrset.opaque().take(MAX_TARGETS) {
             match (rrset.rtype, rdata) {
                 (Rtype::SRV, _) => self.add(&rdata[skip..], target_at),
                 // RFC 9460 2.5.1, 2.5.2: the target "." is the owner in ServiceMode, and nothing in AliasMode.
                 (_, [0, 0, 0, ..]) => {}
-                (_, [_, _, 0, ..]) => self.add(qname.wire(), qname.offset(qname.labels())),
+                (_, [_, _, 0, ..]) => self.add(self.qname.wire(), self.qname.offset(self.qname.labels())),
                 _ => self.add(&rdata[skip..], target_at),
             }
             target_at += RECORD_HEAD_LEN + rdata.len();
@@ -92,7 +90,8 @@ impl TargetAddresses<'_, '_> {
         self.added[self.count] = first.address();
         self.count += 1;
         // RFC 2181 9: addresses that do not fit are left out, without TC.
-        push_addresses(&node, MessageOffsets { owner: target_at, apex: self.apex }, self.dnssec, self.message);
+        let apex = self.qname.offset(self.zone.apex_labels());
+        push_addresses(&node, MessageOffsets { owner: target_at, apex }, self.dnssec, self.message);
     }
 }
 
@@ -101,16 +100,15 @@ impl TargetAddresses<'_, '_> {
 /// RFC 4035 3.1.1: with signatures if the zone is authoritative for them; without where those do not fit.
 pub(crate) fn push_addresses(
     node: &ZoneNode<'_>,
-    place: MessageOffsets,
+    offsets: MessageOffsets,
     dnssec: bool,
     message: &mut MessageWriter<'_>,
 ) -> bool {
     let signatures = dnssec && !node.is_occluded() && !node.is_cut();
     let mut all_fit = true;
-    let mut owner = OwnerName::at(place);
+    let mut owner = OwnerName::at(offsets);
     for rrset in address_rrsets(node) {
-        let mut push =
-            |signatures| message.push(Section::Additional, &rrset, rrset.ttl, &mut owner, signatures).is_ok();
+        let mut push = |signatures| message.push(Section::Additional, &rrset, &mut owner, signatures).is_ok();
         if !push(signatures) {
             all_fit = false;
             if signatures {

@@ -5,10 +5,9 @@ use wire::{Class, Rtype};
 use zone::rrset::MessageOffsets;
 
 use crate::config::AnswerConfig;
-use crate::message_writer::{MessageWriter, Section};
+use crate::message_writer::{MessageWriter, ResponseStatus, Section};
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
-use crate::response_status::ResponseStatus;
 
 /// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind` if the configuration has a text for it.
 pub(crate) fn answer(

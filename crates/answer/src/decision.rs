@@ -1,6 +1,7 @@
 //! What kind of response a query gets, decided once.
 
 use wire::message::Rcode;
+use wire::serial::is_later;
 use wire::{Class, Rtype};
 use zone::Zone;
 
@@ -9,9 +10,8 @@ use crate::find_zone::find_zone;
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
-use crate::request::Request;
+use crate::request::Transport;
 use crate::served_zone::ZoneState;
-use crate::transfer::{self, TransferPermission};
 
 /// The kind of response that a query gets.
 pub(crate) enum Decision<'s> {
@@ -21,11 +21,9 @@ pub(crate) enum Decision<'s> {
     BadVersion,
     /// The server's version or identity, or REFUSED.
     Chaos,
-    /// IXFR answered by the SOA record of this zone alone.
-    Serial(&'s Zone),
     /// This zone as a stream of messages.
     Transfer(&'s Zone),
-    /// Records that this zone has for the name, or their denial.
+    /// Records that this zone has for the name, or their denial. An IXFR query gets the SOA record.
     Lookup(&'s Zone),
 }
 
@@ -36,7 +34,7 @@ impl<'s> Decision<'s> {
 
     /// Decides what a well-formed query gets.
     #[inline]
-    pub(crate) fn of(served: &'s Served, qname: &Qname, request: &Request<'_>, query: &Query<'_>) -> Decision<'s> {
+    pub(crate) fn of(served: &'s Served, qname: &mut Qname, query: &Query<'_>) -> Decision<'s> {
         if query.edns.is_some_and(|edns| edns.version > 0) {
             return Decision::BadVersion;
         }
@@ -55,20 +53,40 @@ impl<'s> Decision<'s> {
         match query.qtype {
             // Types that must not be queried for; NXNAME (128) by RFC 9824 3.4.
             Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype(128) => return Decision::refuse(Rcode::FORMERR),
-            Rtype::AXFR | Rtype::IXFR => match transfer::permission(served, qname, request, query) {
-                TransferPermission::Granted(zone) => return Decision::Transfer(zone),
-                TransferPermission::Denied(rcode) => return Decision::refuse(rcode),
-                TransferPermission::SerialOnly => {}
-            },
+            Rtype::AXFR | Rtype::IXFR => {
+                if let Some(decision) = Decision::of_transfer(served, qname, query) {
+                    return decision;
+                }
+            }
             _ => {}
         }
         let Some(found) = find_zone(&served.zones, qname, query.qtype) else {
             return Decision::Refuse(Rcode::REFUSED, Some(ExtendedError::NotAuthoritative));
         };
         match &found.state {
-            ZoneState::Loaded(zone) if query.qtype == Rtype::IXFR => Decision::Serial(zone),
             ZoneState::Loaded(zone) => Decision::Lookup(zone),
             ZoneState::Unavailable(_) => Decision::Refuse(Rcode::SERVFAIL, Some(ExtendedError::NotReady)),
         }
+    }
+
+    /// Decides about an AXFR or IXFR query. `None`: it gets the current SOA record alone (RFC 1995 2, 4), over UDP, after
+    /// which the client retries over TCP; over TCP if the client may transfer the zone and has its current version.
+    #[cold]
+    fn of_transfer(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Option<Decision<'s>> {
+        let over_udp = query.request.transport == Transport::Udp;
+        let found = served.zones.get(qname.wire());
+        let allowed = found.filter(|zone| zone.allow_transfer.allows(query.request.peer)).and_then(|zone| zone.zone());
+        let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);
+        if query.qtype == Rtype::IXFR && (over_udp || allowed.is_some_and(|zone| is_current(zone.serial()))) {
+            return None;
+        }
+        Some(match (allowed, found.map(|zone| &zone.state)) {
+            (Some(zone), _) if !over_udp && query.qclass == Class::IN => Decision::Transfer(zone),
+            // RFC 5936 2.2.1: the name is not the apex of a zone here.
+            (_, None) => Decision::refuse(Rcode::NOTAUTH),
+            (_, Some(ZoneState::Unavailable(_))) => Decision::refuse(Rcode::SERVFAIL),
+            // The ACL denies it, or it is AXFR over UDP, which is not defined (RFC 5936 4.2).
+            (_, Some(ZoneState::Loaded(_))) => Decision::refuse(Rcode::REFUSED),
+        })
     }
 }

@@ -4,29 +4,28 @@ mod nsec;
 mod nsec3;
 
 use wire::Rtype;
-use zone::canonical_key::CanonicalKey;
-use zone::rrset::ZoneNode;
 use zone::tree::{TreeCursor, TreeEntry};
 use zone::{Denial, Zone};
 
 use crate::message_writer::{Full, MessageWriter, Section};
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
-use nsec3::Nsec3Prover;
+use crate::zone_cut::ZonePosition;
+use nsec3::{Nsec3Cost, Nsec3Prover};
 
 /// What a response denies, or that its records are a wildcard's. `predecessor` is the cursor at the name's predecessor, and
 /// `encloser_len` the length of the closest encloser's key.
 pub(crate) enum Denied<'d, 'z> {
     /// The last `labels` labels of the name exist, without the type: NODATA, or a cut without DS.
-    Type { labels: usize, entry: &'d TreeEntry<'z>, node: &'d ZoneNode<'z> },
+    Type { labels: usize, name: &'d ZonePosition<'z> },
     /// The name is an empty non-terminal.
-    EmptyNonTerminal { predecessor: TreeCursor<'z> },
+    EmptyNonTerminal { predecessor: &'d TreeCursor<'z> },
     /// Neither the name nor a wildcard for it exists: NXDOMAIN.
-    Name { encloser_len: usize, predecessor: TreeCursor<'z> },
+    Name { encloser_len: usize, predecessor: &'d TreeCursor<'z> },
     /// A wildcard answers; the name itself does not exist.
-    WildcardAnswer { encloser_len: usize, predecessor: TreeCursor<'z> },
+    WildcardAnswer { encloser_len: usize, predecessor: &'d TreeCursor<'z> },
     /// The name does not exist, and its wildcard lacks the type.
-    WildcardType { encloser_len: usize, predecessor: TreeCursor<'z> },
+    WildcardType { encloser_len: usize, predecessor: &'d TreeCursor<'z> },
 }
 
 /// The NSEC or NSEC3 records that a response needs, each once. Collected during the lookup, written after the answers.
@@ -36,7 +35,7 @@ pub(crate) struct DenialProofs<'z> {
     written: usize,
     /// More than [`MAX_PROOFS`] were needed: the response lacks some.
     overflowed: bool,
-    pub(crate) nsec3: Nsec3Prover,
+    pub(crate) cost: Nsec3Cost,
 }
 
 /// Three for a denial, and one or two for each wildcard in the CNAME chain.
@@ -55,16 +54,16 @@ struct ProofRecord<'z> {
 
 impl<'z> DenialProofs<'z> {
     pub(crate) fn new() -> DenialProofs<'z> {
-        DenialProofs { list: [None; MAX_PROOFS], len: 0, written: 0, overflowed: false, nsec3: Nsec3Prover::default() }
+        DenialProofs { list: [None; MAX_PROOFS], len: 0, written: 0, overflowed: false, cost: Nsec3Cost::default() }
     }
 
-    /// Collects the records that prove `denied` for `qname`, if the zone is signed. `key` may be overwritten.
+    /// Collects the records that prove `denied` for `qname`, if the zone is signed. The key of `qname` may change.
     #[inline]
-    pub(crate) fn prove(&mut self, zone: &'z Zone, qname: &Qname, key: &mut CanonicalKey, denied: Denied<'_, 'z>) {
+    pub(crate) fn prove(&mut self, zone: &'z Zone, qname: &mut Qname, denied: Denied<'_, 'z>) {
         match zone.denial() {
             Denial::None => {}
-            Denial::Nsec => nsec::prove(self, zone, qname, key, denied),
-            Denial::Nsec3(chain) => nsec3::prove(self, zone, chain, qname, key, denied),
+            Denial::Nsec => nsec::prove(self, zone, qname, denied),
+            Denial::Nsec3(chain) => Nsec3Prover { proofs: self, zone, chain, qname }.prove(denied),
         }
     }
 
@@ -91,9 +90,9 @@ impl<'z> DenialProofs<'z> {
             let rtype = if *proof.zone.denial() == Denial::Nsec { Rtype::NSEC } else { Rtype::NSEC3 };
             let Some(rrset) = node.rrset(rtype) else { continue };
             let mut owner = OwnerName::of_entry(proof.zone, &proof.entry, proof.apex);
-            message.push(Section::Authority, &rrset, rrset.ttl, &mut owner, true)?;
+            message.push(Section::Authority, &rrset, &mut owner, true)?;
         }
         self.written = self.len;
-        if self.overflowed || self.nsec3.too_costly { Err(Full) } else { Ok(()) }
+        if self.overflowed || self.cost.too_high { Err(Full) } else { Ok(()) }
     }
 }

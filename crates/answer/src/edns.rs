@@ -7,7 +7,8 @@ use zone::Zone;
 use crate::config::AnswerConfig;
 use crate::cookie::ClientCookie;
 use crate::message_writer::MessageWriter;
-use crate::request::{Request, Transport};
+use crate::query::Query;
+use crate::request::Transport;
 
 const NSID: u16 = 3;
 const EXPIRE: u16 = 9;
@@ -92,10 +93,11 @@ pub(crate) struct ResponseEdns {
 impl ResponseEdns {
     /// Sets what the query wants to know about the zone that answers.
     #[inline]
-    pub(crate) fn describe(&mut self, zone: &Zone, qtype: Rtype, edns: &QueryEdns<'_>) {
+    pub(crate) fn describe(&mut self, zone: &Zone, query: &Query<'_>) {
+        let Some(edns) = &query.edns else { return };
         self.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
         // RFC 7314 2: in responses to queries for SOA, AXFR and IXFR.
-        let is_about_zone = matches!(qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
+        let is_about_zone = matches!(query.qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
         self.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
     }
 }
@@ -121,8 +123,8 @@ const COOKIE_OPTION_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
 
 /// The octets to reserve for the OPT record. Extended errors are not counted: they are left out where they do not fit.
 #[inline]
-pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, edns: Option<&QueryEdns<'_>>) -> usize {
-    let Some(edns) = edns else { return 0 };
+pub(crate) fn reserved_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
+    let Some(edns) = &query.edns else { return 0 };
     let mut len = OPT_LEN;
     if edns.cookie.is_some() && config.cookies.is_some() {
         len += COOKIE_OPTION_LEN;
@@ -130,7 +132,7 @@ pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, edns: Op
     if edns.wants_nsid && !config.nsid.is_empty() {
         len += OPTION_HEAD_LEN + config.nsid.len();
     }
-    if edns.wants_keepalive && transport != Transport::Udp {
+    if edns.wants_keepalive && query.request.transport != Transport::Udp {
         len += OPTION_HEAD_LEN + 2;
     }
     if edns.wants_expire {
@@ -142,17 +144,17 @@ pub(crate) fn reserved_len(config: &AnswerConfig, transport: Transport, edns: Op
     len
 }
 
-/// Adds the OPT record with the upper bits of `rcode`; the header has the lower ones.
+/// Adds the OPT record, if the query has one, with the upper bits of `rcode`; the header has the lower ones.
 // Nearly every response comes through here: inlined even though rare callers share it.
 #[inline(always)]
 pub(crate) fn write_opt(
     message: &mut MessageWriter<'_>,
     config: &AnswerConfig,
-    request: &Request<'_>,
-    edns: &QueryEdns<'_>,
+    query: &Query<'_>,
     rcode: Rcode,
     response: &ResponseEdns,
 ) {
+    let (Some(edns), request) = (&query.edns, query.request) else { return };
     let start = message.at;
     let payload = config.udp_payload.to_be_bytes();
     // RFC 3225 3: DO is copied.

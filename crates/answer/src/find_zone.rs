@@ -1,8 +1,6 @@
 //! Which zone answers for a name.
 
 use wire::Rtype;
-use zone::Zone;
-use zone::canonical_key::CanonicalKey;
 
 use crate::qname::Qname;
 use crate::served_zone::ServedZone;
@@ -13,7 +11,7 @@ use crate::zone_map::ZoneMap;
 ///
 /// RFC 4035 3.1.4.1: a DS query at an apex is answered by the parent zone, if that is served too.
 #[inline]
-pub(crate) fn find_zone<'z>(zones: &'z ZoneMap, qname: &Qname, qtype: Rtype) -> Option<&'z ServedZone> {
+pub(crate) fn find_zone<'z>(zones: &'z ZoneMap, qname: &mut Qname, qtype: Rtype) -> Option<&'z ServedZone> {
     let zone = find_closest(zones, qname, qname.labels())?;
     if qtype == Rtype::DS && zone.apex().wire().len() == qname.wire().len() && qname.labels() > 0 {
         return find_closest(zones, qname, qname.labels() - 1)
@@ -30,11 +28,8 @@ fn find_closest<'z>(zones: &'z ZoneMap, qname: &Qname, max_labels: usize) -> Opt
 }
 
 /// Whether the zone has a cut above the name: then it is not the name's parent zone.
-fn delegates_above(zone: &ServedZone, qname: &Qname) -> bool {
-    let is_below_cut = |zone: &Zone| {
-        let mut key = CanonicalKey::new();
-        qname.set_key(zone.apex_labels(), &mut key);
-        find_cut_above(zone, &zone.seek(key.as_bytes()), key.as_bytes()).is_some_and(|(_, _, node)| node.is_cut())
-    };
-    zone.zone().is_some_and(is_below_cut)
+fn delegates_above(zone: &ServedZone, qname: &mut Qname) -> bool {
+    let Some(zone) = zone.zone() else { return false };
+    qname.set_key(zone.apex_labels());
+    find_cut_above(zone, &zone.seek(qname.key()), qname.key()).is_some_and(|cut| cut.node.is_cut())
 }

@@ -1,22 +1,23 @@
 //! Glue: the addresses of a cut's name servers, where the zone has them (RFC 9471).
 
 use zone::Zone;
-use zone::canonical_key::CanonicalKey;
 use zone::rrset::{MAX_POINTER, MessageOffsets, Rrset};
 use zone::tree::{TreeCursor, TreeEntry};
 
 use crate::additional::push_addresses;
 use crate::message_writer::{Full, MessageWriter};
 use crate::qname::Qname;
+use crate::zone_cut::ZonePosition;
 
 /// The NS RRset of a cut as it was written.
 pub(crate) struct Glue<'g, 'z> {
     pub(crate) zone: &'z Zone,
+    pub(crate) cut: &'g ZonePosition<'z>,
     pub(crate) ns: &'g Rrset<'z>,
     /// Where the message has the RRset.
     pub(crate) ns_at: usize,
     /// Where the message has the cut and the apex.
-    pub(crate) place: MessageOffsets,
+    pub(crate) offsets: MessageOffsets,
     pub(crate) dnssec: bool,
 }
 
@@ -45,62 +46,51 @@ impl<'z> Glue<'_, 'z> {
     /// Adds the addresses. In-domain glue must all fit, or the response is truncated (RFC 9471 3.1); sibling glue follows
     /// as far as it fits (3.2).
     #[inline]
-    pub(crate) fn push(
-        &self,
-        cut: &TreeEntry<'z>,
-        cursor: TreeCursor<'z>,
-        message: &mut MessageWriter<'_>,
-    ) -> Result<GlueAdded, Full> {
+    pub(crate) fn push(&self, message: &mut MessageWriter<'_>) -> Result<GlueAdded, Full> {
         let (mut added, mut has_siblings) = (GlueAdded::None, false);
-        let mut previous = cursor;
+        let mut previous = self.cut.cursor.clone();
         for (in_zone, offset) in self.ns.targets() {
             if !in_zone {
                 continue;
             }
             added = GlueAdded::All;
-            match self.find(cut, &mut previous, self.ns_at + offset, message) {
+            match self.find(&mut previous, self.ns_at + offset, message.out) {
                 NameServer::Sibling => has_siblings = true,
                 NameServer::Missing => {}
                 NameServer::InDomain(entry) => self.push_server(&entry, self.ns_at + offset, message)?,
             }
         }
-        if has_siblings && !self.push_siblings(cut, message) {
+        if has_siblings && !self.push_siblings(message) {
             added = GlueAdded::Partial;
         }
         Ok(added)
     }
 
     fn push_server(&self, entry: &TreeEntry<'z>, name_at: usize, message: &mut MessageWriter<'_>) -> Result<(), Full> {
-        let place = MessageOffsets { owner: name_at, ..self.place };
-        if push_addresses(&self.zone.node(entry), place, self.dnssec, message) { Ok(()) } else { Err(Full) }
+        let offsets = MessageOffsets { owner: name_at, ..self.offsets };
+        if push_addresses(&self.zone.node(entry), offsets, self.dnssec, message) { Ok(()) } else { Err(Full) }
     }
 
     /// Finds the name server whose name is at `at` of the message. Name servers are sorted like the tree, so it is mostly
     /// the entry after the previous one.
     #[inline]
-    fn find(
-        &self,
-        cut: &TreeEntry<'z>,
-        previous: &mut TreeCursor<'z>,
-        at: usize,
-        message: &MessageWriter<'_>,
-    ) -> NameServer<'z> {
+    fn find(&self, previous: &mut TreeCursor<'z>, at: usize, message: &[u8]) -> NameServer<'z> {
         let mut next = previous.clone();
         if let Some(entry) = next.next()
-            && self.is_name_of(&entry, cut, at, message.out)
+            && self.is_name_of(&entry, at, message)
         {
             *previous = next;
             return NameServer::InDomain(entry);
         }
-        let (mut name, mut key) = (Qname::new(), CanonicalKey::new());
-        if name.read_compressed(message.out, at).is_none() {
+        let mut name = Qname::new();
+        if name.read_compressed(message, at).is_none() {
             return NameServer::Missing;
         }
-        name.set_key(self.zone.apex_labels(), &mut key);
-        if !cut.is_prefix_of(key.as_bytes()) {
+        name.set_key(self.zone.apex_labels());
+        if !self.cut.entry.is_prefix_of(name.key()) {
             return NameServer::Sibling;
         }
-        match previous.find(key.as_bytes()) {
+        match previous.find(name.key()) {
             Some(found) => {
                 let entry = found.entry();
                 *previous = found;
@@ -113,7 +103,8 @@ impl<'z> Glue<'_, 'z> {
     /// Whether the name at `at` of the message is that of the entry. A quick test with false negatives: it recognizes names
     /// that end in a pointer to the cut, in lower case, without escapes, and in the same leaf as the cut.
     #[inline]
-    fn is_name_of(&self, entry: &TreeEntry<'_>, cut: &TreeEntry<'_>, mut at: usize, message: &[u8]) -> bool {
+    fn is_name_of(&self, entry: &TreeEntry<'_>, mut at: usize, message: &[u8]) -> bool {
+        let cut = &self.cut.entry;
         if !std::ptr::eq(entry.prefix, cut.prefix) {
             return false;
         }
@@ -126,7 +117,7 @@ impl<'z> Glue<'_, 'z> {
             if len & 0xc0 != 0 {
                 let Some(&low) = message.get(at + 1) else { return false };
                 at = (len << 8 | usize::from(low)) & MAX_POINTER;
-                if at == self.place.owner {
+                if at == self.offsets.owner {
                     return rest.is_empty();
                 }
                 continue;
@@ -147,21 +138,21 @@ impl<'z> Glue<'_, 'z> {
 
     /// Adds sibling glue; returns whether all of it fits.
     #[cold]
-    fn push_siblings(&self, cut: &TreeEntry<'z>, message: &mut MessageWriter<'_>) -> bool {
-        let (mut name, mut key, mut all_fit) = (Qname::new(), CanonicalKey::new(), true);
+    fn push_siblings(&self, message: &mut MessageWriter<'_>) -> bool {
+        let (mut name, mut all_fit) = (Qname::new(), true);
         let mut near: Option<TreeCursor<'z>> = None;
         for (_, offset) in self.ns.targets().filter(|(in_zone, _)| *in_zone) {
             let at = self.ns_at + offset;
             if name.read_compressed(message.out, at).is_none() {
                 continue;
             }
-            name.set_key(self.zone.apex_labels(), &mut key);
-            if cut.is_prefix_of(key.as_bytes()) {
+            name.set_key(self.zone.apex_labels());
+            if self.cut.entry.is_prefix_of(name.key()) {
                 continue;
             }
             let found = match &near {
-                Some(near) => near.find(key.as_bytes()),
-                None => Some(self.zone.seek(key.as_bytes())).filter(TreeCursor::is_exact),
+                Some(near) => near.find(name.key()),
+                None => Some(self.zone.seek(name.key())).filter(TreeCursor::is_exact),
             };
             if let Some(entry) = found.as_ref().and_then(TreeCursor::entry) {
                 all_fit &= self.push_server(&entry, at, message).is_ok();

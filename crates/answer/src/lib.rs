@@ -25,7 +25,6 @@ mod qname;
 mod query;
 mod referral_cache;
 mod request;
-mod response_status;
 mod rrl;
 mod served_zone;
 mod transfer;
@@ -36,7 +35,7 @@ mod zone_map;
 
 use std::sync::Arc;
 
-use wire::{HEADER_LEN, Rtype};
+use wire::HEADER_LEN;
 
 pub use acl::{Acl, AddressPrefix};
 pub use config::{AnswerConfig, RateLimitConfig};
@@ -45,15 +44,13 @@ pub use counters::Counters;
 pub use published::{Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
 pub use served_zone::{ServedZone, ZoneState};
-pub use worker::WorkerState;
+pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_map::ZoneMap;
 
 use decision::Decision;
 use edns::{ResponseEdns, write_opt};
-use find_zone::find_zone;
-use message_writer::MessageWriter;
+use message_writer::{MessageWriter, ResponseStatus};
 use query::{Header, Query};
-use response_status::ResponseStatus;
 use rrl::RrlAction;
 use wire::message::Rcode;
 
@@ -61,44 +58,24 @@ use wire::message::Rcode;
 ///
 /// `out` must hold the longest response of the transport: [`MAX_UDP`] octets for UDP, 65,535 for TCP.
 pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<'_>, out: &mut [u8]) -> Response {
+    let name_end = worker.names.advance(request.message);
     let Some(header) = Header::read(request.message) else {
         worker.counters.ignored += 1;
         return Response::Drop;
     };
-    let mut query = Query::new(header);
-    let decision = match query.read(request.message, &mut worker.qname) {
+    let mut query = Query::new(&request, header);
+    let decision = match query.read(worker.names.current(), name_end) {
         Ok(()) => {
             worker.counters.queries += 1;
             worker.referral_cache.keep_to(served);
-            Decision::of(served, &worker.qname, &request, &query)
+            Decision::of(served, worker.names.current(), &query)
         }
         Err(rcode) => {
-            query = Query::new(header);
+            query = Query::new(&request, header);
             Decision::refuse(rcode)
         }
     };
-    write_response(served, worker, &request, &query, decision, out)
-}
-
-/// Prefetches the tree nodes that the answers to these queries start from, where a zone is big enough for cache misses to
-/// matter. Call it for a batch before [`respond`], so that the misses overlap.
-#[inline]
-pub fn prefetch<'m>(served: &Served, worker: &mut WorkerState, messages: impl Iterator<Item = &'m [u8]>) {
-    if served.zones.has_big() {
-        messages.for_each(|message| prefetch_owner(served, worker, message));
-    }
-}
-
-fn prefetch_owner(served: &Served, worker: &mut WorkerState, message: &[u8]) {
-    let WorkerState { qname, key, .. } = worker;
-    if qname.read_question(message, HEADER_LEN).is_none() {
-        return;
-    }
-    let zone = find_zone(&served.zones, qname, Rtype::ANY).and_then(ServedZone::zone);
-    if let Some(zone) = zone.filter(|zone| zone.is_big()) {
-        qname.set_key(zone.apex_labels(), key);
-        zone.prefetch(key.as_bytes());
-    }
+    write_response(served, worker, &query, decision, out)
 }
 
 /// Writes the response that was decided on, and applies RRL to it.
@@ -106,23 +83,18 @@ fn prefetch_owner(served: &Served, worker: &mut WorkerState, message: &[u8]) {
 fn write_response(
     served: &Served,
     worker: &mut WorkerState,
-    request: &Request<'_>,
     query: &Query<'_>,
     decision: Decision<'_>,
     out: &mut [u8],
 ) -> Response {
-    let (config, edns) = (&*served.config, query.edns.as_ref());
-    let end = query.question_end;
-    out[HEADER_LEN..end].copy_from_slice(&request.message[HEADER_LEN..end]);
-    let limit = truncation::max_response_len(config, request.transport, edns).min(out.len());
-    let reserved = edns::reserved_len(config, request.transport, edns);
-    let mut message = MessageWriter::new(out, end, limit - reserved);
+    let (config, end) = (&*served.config, query.question_end);
+    out[HEADER_LEN..end].copy_from_slice(&query.request.message[HEADER_LEN..end]);
+    let limit = truncation::max_response_len(config, query).min(out.len());
+    let mut message = MessageWriter::new(out, end, limit - edns::reserved_len(config, query));
     let mut opt = ResponseEdns::default();
     let status = match decision {
-        Decision::Lookup(zone) | Decision::Serial(zone) => {
-            lookup::answer(served, worker, request, query, zone, &mut message, &mut opt)
-        }
-        Decision::Chaos => chaos::answer(config, &worker.qname, query.qtype, &mut message),
+        Decision::Lookup(zone) => lookup::answer(served, worker, query, zone, &mut message, &mut opt),
+        Decision::Chaos => chaos::answer(config, worker.names.current(), query.qtype, &mut message),
         Decision::BadVersion => ResponseStatus::empty(Rcode::BADVERS),
         Decision::Refuse(rcode, error) => {
             opt.error = error;
@@ -130,24 +102,22 @@ fn write_response(
         }
         Decision::Transfer(zone) => {
             worker.counters.transfers += 1;
-            return transfer::start(zone, config, request, query);
+            return transfer::start(zone, config, query);
         }
     };
-    write_header(&mut message, query, status);
+    message.write_header(query, status);
     worker.counters.count(status.rcode, message.truncated);
     message.limit = limit;
-    if let Some(edns) = edns {
-        write_opt(&mut message, config, request, edns, status.rcode, &opt);
-    }
+    write_opt(&mut message, config, query, status.rcode, &opt);
     if query.is_signed {
-        write_bad_key(&mut message, request, query);
+        write_bad_key(&mut message, query);
     }
     let len = message.at;
-    match rrl::action(config, &mut worker.rate_limiter, request, query, status) {
+    match worker.rate_limiter.action(config, query, status) {
         RrlAction::Send => Response::Send(len),
         RrlAction::Slip => {
             worker.counters.slipped += 1;
-            Response::Send(truncation::truncate(config, request, query, status.rcode, out))
+            Response::Send(truncation::truncate(config, query, status.rcode, out))
         }
         RrlAction::Drop => {
             worker.counters.rate_limited += 1;
@@ -156,24 +126,11 @@ fn write_response(
     }
 }
 
-#[inline]
-fn write_header(message: &mut MessageWriter<'_>, query: &Query<'_>, status: ResponseStatus) {
-    let header = &query.header;
-    let aa = u8::from(status.authoritative) << 2;
-    let tc = u8::from(message.truncated) << 1;
-    message.out[..2].copy_from_slice(&header.id);
-    message.out[2] = 0x80 | header.opcode.0 << 3 | aa | tc | u8::from(header.rd);
-    // RFC 4035 3.1.6: an authoritative server clears AD and CD.
-    message.out[3] = status.rcode.0 as u8 & 15;
-    message.out[4..6].copy_from_slice(&[0, u8::from(query.has_question())]);
-    message.write_counts(false);
-}
-
 /// RFC 8945 5.3.2: a query signed with an unknown key gets an unsigned TSIG record with BADKEY, as the last record.
 #[cold]
-fn write_bad_key(message: &mut MessageWriter<'_>, request: &Request<'_>, query: &Query<'_>) {
+fn write_bad_key(message: &mut MessageWriter<'_>, query: &Query<'_>) {
     let room = &mut message.out[message.at..message.limit];
-    if let Some(len) = wire::tsig::write_badkey_record(request.message, room) {
+    if let Some(len) = wire::tsig::write_badkey_record(query.request.message, room) {
         message.at += len;
         message.counts[2] += 1;
         message.write_counts(query.edns.is_some());

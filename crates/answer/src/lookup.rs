@@ -8,24 +8,22 @@ mod wildcard;
 use wire::message::Rcode;
 use wire::{Class, Rtype};
 use zone::Zone;
-use zone::canonical_key::CanonicalKey;
 use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
-use zone::tree::TreeEntry;
 
 use crate::additional::add_addresses;
 use crate::denial::{DenialProofs, Denied};
 use crate::edns::{ExtendedError, ResponseEdns};
 use crate::find_zone::find_zone;
-use crate::message_writer::{Full, MessageWriter, Section};
+use crate::message_writer::{Full, MessageWriter, ResponseStatus, Section};
 use crate::name_writer::OwnerName;
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
 use crate::referral_cache::ReferralCache;
-use crate::request::{Request, Transport};
-use crate::response_status::ResponseStatus;
+use crate::request::Transport;
 use crate::served_zone::ZoneState;
 use crate::worker::WorkerState;
+use crate::zone_cut::ZonePosition;
 use crate::zone_map::ZoneMap;
 
 /// The most CNAME records that one answer follows. RFC 1034 3.6.2 wants a bound and names none; BIND stops at 11 to 16.
@@ -34,11 +32,12 @@ const MAX_CNAMES: usize = 16;
 /// A lookup in progress.
 struct Lookup<'l, 'z, 'o> {
     zones: &'z ZoneMap,
+    /// The zone of `qname`.
+    zone: &'z Zone,
     qtype: Rtype,
     dnssec: bool,
     /// The name being looked up: that of the question, then the targets of its CNAME chain.
     qname: &'l mut Qname,
-    key: &'l mut CanonicalKey,
     referral_cache: &'l mut ReferralCache,
     message: &'l mut MessageWriter<'o>,
     proofs: DenialProofs<'z>,
@@ -50,15 +49,8 @@ struct Lookup<'l, 'z, 'o> {
     cname_owners: [u16; MAX_CNAMES],
     /// The DNAME RRsets in the answer, by memory address, and where their targets are; the rest is 0.
     dnames: [(usize, u16); MAX_CNAMES],
-    /// The RRset whose targets get addresses in the additional section.
-    answered: Option<WrittenRrset<'z>>,
-}
-
-/// An RRset of the response.
-struct WrittenRrset<'z> {
-    zone: &'z Zone,
-    rrset: Rrset<'z>,
-    at: usize,
+    /// The RRset whose targets get addresses in the additional section, and where it is.
+    answered: Option<(Rrset<'z>, usize)>,
 }
 
 /// What one zone has for one name.
@@ -69,29 +61,26 @@ enum Step {
     Done(Rcode),
 }
 
-/// Answers from `zone`, the zone of the name in `worker`.
+/// Answers from `zone`, the zone of the current name of `worker`.
 #[inline(always)]
 pub(crate) fn answer(
     served: &Served,
     worker: &mut WorkerState,
-    request: &Request<'_>,
     query: &Query<'_>,
     zone: &Zone,
     message: &mut MessageWriter<'_>,
     opt: &mut ResponseEdns,
 ) -> ResponseStatus {
-    if let Some(edns) = &query.edns {
-        opt.describe(zone, query.qtype, edns);
-    }
-    let WorkerState { qname, key, referral_cache, counters, .. } = worker;
+    opt.describe(zone, query);
+    let WorkerState { names, referral_cache, counters, .. } = worker;
     let dnssec = query.edns.is_some_and(|edns| edns.dnssec_ok);
     let qtype = if query.qtype == Rtype::IXFR { Rtype::SOA } else { query.qtype };
     let mut lookup = Lookup {
         zones: &served.zones,
+        zone,
         qtype,
         dnssec,
-        qname,
-        key,
+        qname: names.current(),
         referral_cache,
         message,
         proofs: DenialProofs::new(),
@@ -102,10 +91,10 @@ pub(crate) fn answer(
         dnames: [(0, 0); MAX_CNAMES],
         answered: None,
     };
-    let status = lookup.run(zone);
-    counters.nsec3_digests += u64::from(lookup.proofs.nsec3.digests);
-    let too_costly = lookup.proofs.nsec3.too_costly;
-    if let Some(error) = failure(message, request.transport, too_costly) {
+    let status = lookup.run();
+    counters.nsec3_digests += u64::from(lookup.proofs.cost.digests);
+    let too_costly = lookup.proofs.cost.too_high;
+    if let Some(error) = failure(message, query.request.transport, too_costly) {
         message.clear(query.question_end);
         opt.error = Some(error);
         return ResponseStatus::empty(Rcode::SERVFAIL);
@@ -127,13 +116,12 @@ fn failure(message: &MessageWriter<'_>, transport: Transport, too_costly: bool) 
 }
 
 impl<'z> Lookup<'_, 'z, '_> {
-    /// Answers from `zone`, and follows the CNAME chain through all zones.
-    fn run(&mut self, zone: &'z Zone) -> ResponseStatus {
-        let mut zone = zone;
+    /// Answers for the name, and follows the CNAME chain through all zones.
+    fn run(&mut self) -> ResponseStatus {
         for followed in 0..MAX_CNAMES {
             self.followed = followed;
             self.cname_owners[followed] = self.qname.offset(self.qname.labels()) as u16;
-            let target = match self.look(zone) {
+            let target = match self.look() {
                 Ok(Step::Cname(target)) => target,
                 Ok(Step::Done(rcode)) => return self.finish(rcode),
                 Err(Full) => {
@@ -145,7 +133,7 @@ impl<'z> Lookup<'_, 'z, '_> {
                 break;
             }
             match find_zone(self.zones, self.qname, self.qtype).map(|served| &served.state) {
-                Some(ZoneState::Loaded(next)) => zone = next,
+                Some(ZoneState::Loaded(next)) => self.zone = next,
                 _ => break,
             }
         }
@@ -176,50 +164,44 @@ impl<'z> Lookup<'_, 'z, '_> {
     fn finish(&mut self, rcode: Rcode) -> ResponseStatus {
         if self.proofs.write(self.message).is_err() {
             self.message.truncated = true;
-        } else if let Some(WrittenRrset { zone, rrset, at }) = &self.answered {
-            add_addresses(zone, rrset, *at, self.dnssec, self.qname, self.key, self.message);
+        } else if let Some((rrset, at)) = &self.answered {
+            add_addresses(self.zone, self.qname, rrset, *at, self.dnssec, self.message);
         }
         self.status(rcode)
     }
 
     /// Answers for the name from its zone.
-    fn look(&mut self, zone: &'z Zone) -> Result<Step, Full> {
-        self.qname.set_key(zone.apex_labels(), self.key);
-        let cursor = zone.seek(self.key.as_bytes());
-        let entry = cursor.entry().expect("the apex sorts before all names of a zone");
-        let node = zone.node(&entry);
-        if cursor.is_exact() && node.is_plain() {
-            return self.found(zone, &node, &entry);
+    fn look(&mut self) -> Result<Step, Full> {
+        self.qname.set_key(self.zone.apex_labels());
+        let cursor = self.zone.seek(self.qname.key());
+        let is_exact = cursor.is_exact();
+        let nearest = ZonePosition::new(self.zone, cursor).expect("the apex sorts before all names of a zone");
+        if is_exact && nearest.node.is_plain() {
+            return self.found(&nearest);
         }
-        if !node.is_plain()
-            && let Some(step) = self.at_or_below_cut(zone, &cursor, &entry, &node)?
+        if !nearest.node.is_plain()
+            && let Some(step) = self.at_or_below_cut(&nearest)?
         {
             return Ok(step);
         }
-        if cursor.is_exact() { self.found(zone, &node, &entry) } else { self.not_found(zone, cursor, &entry) }
+        if is_exact { self.found(&nearest) } else { self.not_found(&nearest) }
     }
 
     /// RFC 1034 4.3.2 step 3a: the name exists.
-    fn found(&mut self, zone: &'z Zone, node: &ZoneNode<'z>, entry: &TreeEntry<'z>) -> Result<Step, Full> {
+    fn found(&mut self, name: &ZonePosition<'z>) -> Result<Step, Full> {
         self.authoritative = true;
         let labels = self.qname.labels();
-        self.count_for(labels);
-        let owner = self.owner(zone, node, entry, labels);
-        if let Some(step) = self.answer_from(zone, node, owner)? {
+        let owner = self.owner(name, labels);
+        if let Some(step) = self.answer_from(&name.node, owner)? {
             return Ok(step);
         }
-        self.deny(zone, Denied::Type { labels, entry, node });
-        self.negative(zone, Rcode::NOERROR)
+        self.deny(Denied::Type { labels, name });
+        self.negative(Rcode::NOERROR)
     }
 
     /// Adds the records of the node that answer the question; `None` where there are none.
     #[inline]
-    fn answer_from(
-        &mut self,
-        zone: &'z Zone,
-        node: &ZoneNode<'z>,
-        mut owner: OwnerName<'_, 'z>,
-    ) -> Result<Option<Step>, Full> {
+    fn answer_from(&mut self, node: &ZoneNode<'z>, mut owner: OwnerName<'_, 'z>) -> Result<Option<Step>, Full> {
         if self.qtype == Rtype::RRSIG && self.push_signatures(node, &mut owner)? {
             return Ok(Some(Step::Done(Rcode::NOERROR)));
         }
@@ -233,13 +215,13 @@ impl<'z> Lookup<'_, 'z, '_> {
             return Ok(Some(Step::Done(Rcode::NOERROR)));
         }
         if let Some(rrset) = rrset {
-            let at = self.message.push(Section::Answer, &rrset, rrset.ttl, &mut owner, self.dnssec)?;
-            self.answered = Some(WrittenRrset { zone, rrset, at });
+            let at = self.message.push(Section::Answer, &rrset, &mut owner, self.dnssec)?;
+            self.answered = Some((rrset, at));
             return Ok(Some(Step::Done(Rcode::NOERROR)));
         }
         // RFC 1034 3.6.2: a CNAME answers for all types, but not for NSEC, which exists beside it (RFC 4035 2.5).
         let Some(cname) = node.rrset(Rtype::CNAME).filter(|_| self.qtype != Rtype::NSEC) else { return Ok(None) };
-        let at = self.message.push(Section::Answer, &cname, cname.ttl, &mut owner, self.dnssec)?;
+        let at = self.message.push(Section::Answer, &cname, &mut owner, self.dnssec)?;
         Ok(Some(Step::Cname(at + RECORD_HEAD_LEN)))
     }
 
@@ -269,27 +251,30 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     /// Collects the proof of `denied` if the client wants DNSSEC and the zone has it.
     #[inline]
-    fn deny(&mut self, zone: &'z Zone, denied: Denied<'_, 'z>) {
+    fn deny(&mut self, denied: Denied<'_, 'z>) {
         if self.dnssec {
-            self.proofs.prove(zone, self.qname, self.key, denied);
+            self.proofs.prove(self.zone, self.qname, denied);
         }
     }
 
-    /// The owner name of a node: the last `labels` labels of the name, in the case of the zone (RFC 4343 4.1).
+    /// The owner name of a node, which is the last `labels` labels of the name, in the case of the zone (RFC 4343 4.1).
+    /// RRL counts the response for it.
     #[inline]
-    fn owner<'e>(
-        &self,
-        zone: &'z Zone,
-        node: &ZoneNode<'z>,
-        entry: &'e TreeEntry<'z>,
-        labels: usize,
-    ) -> OwnerName<'e, 'z> {
-        OwnerName::in_zone_case(zone, entry, zone.has_upper_case(node), self.place(zone, labels))
+    fn owner<'e>(&mut self, node: &'e ZonePosition<'z>, labels: usize) -> OwnerName<'e, 'z> {
+        self.count_for(labels);
+        let has_upper_case = self.zone.has_upper_case(&node.node);
+        OwnerName::in_zone_case(self.zone, &node.entry, has_upper_case, self.offsets(labels))
+    }
+
+    /// The label count of the cut or DNAME owner.
+    #[inline]
+    fn label_count(&self, cut: &ZonePosition<'z>) -> usize {
+        self.zone.apex_labels() + cut.entry.label_count()
     }
 
     /// Where the message has the last `labels` labels of the name, and the apex of its zone.
     #[inline]
-    fn place(&self, zone: &Zone, labels: usize) -> MessageOffsets {
-        MessageOffsets { owner: self.qname.offset(labels), apex: self.qname.offset(zone.apex_labels()) }
+    fn offsets(&self, labels: usize) -> MessageOffsets {
+        MessageOffsets { owner: self.qname.offset(labels), apex: self.qname.offset(self.zone.apex_labels()) }
     }
 }

@@ -1,9 +1,11 @@
-//! Writing a response: sections in order, whole RRsets or nothing.
+//! Writing a response: sections in order, whole RRsets or nothing; and its header.
 
+use wire::message::Rcode;
 use wire::{Class, HEADER_LEN, Rtype};
 use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset};
 
-use crate::name_writer::OwnerName;
+use crate::name_writer::{OwnerName, SpelledName};
+use crate::query::Query;
 
 /// A response being written.
 pub(crate) struct MessageWriter<'o> {
@@ -16,6 +18,23 @@ pub(crate) struct MessageWriter<'o> {
     pub(crate) counts: [u16; 3],
     /// Something required did not fit: TC.
     pub(crate) truncated: bool,
+}
+
+/// What the header of a response says, and what RRL counts the response as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResponseStatus {
+    pub(crate) rcode: Rcode,
+    /// The AA flag.
+    pub(crate) authoritative: bool,
+    /// The length of the suffix of the question's name for which [`crate::rrl`] counts the response; 0 for errors.
+    pub(crate) rrl_suffix_len: u8,
+}
+
+impl ResponseStatus {
+    /// A response without records.
+    pub(crate) fn empty(rcode: Rcode) -> ResponseStatus {
+        ResponseStatus { rcode, ..ResponseStatus::default() }
+    }
 }
 
 /// The sections after the question.
@@ -57,15 +76,14 @@ impl<'o> MessageWriter<'o> {
         &mut self,
         section: Section,
         rrset: &Rrset<'_>,
-        ttl: u32,
         owner: &mut OwnerName<'_, '_>,
         signatures: bool,
     ) -> Result<usize, Full> {
         if !owner.is_pointer() {
-            return self.push_spelled(section, rrset, ttl, owner, signatures);
+            return self.push_spelled(section, rrset, owner, signatures);
         }
         let start = self.at;
-        self.push_at(section, rrset, ttl, owner.place, signatures)?;
+        self.push_at(section, rrset, owner.offsets, signatures)?;
         Ok(start)
     }
 
@@ -75,20 +93,19 @@ impl<'o> MessageWriter<'o> {
         &mut self,
         section: Section,
         rrset: &Rrset<'_>,
-        ttl: u32,
-        place: MessageOffsets,
+        offsets: MessageOffsets,
         signatures: bool,
     ) -> Result<(), Full> {
-        debug_assert!(place.owner <= MAX_POINTER);
+        debug_assert!(offsets.owner <= MAX_POINTER);
         let signatures = Some(rrset.signatures()).filter(|set| signatures && !set.is_empty());
         let len = rrset.message_len() + signatures.map_or(0, |set| set.message_len());
         if len > self.room() || self.at > MAX_COMPRESSED_RRSET && rrset.has_compressed_names() {
             return Err(Full);
         }
-        self.at = rrset.write(place, ttl, self.out, self.at);
+        self.at = rrset.write(offsets, rrset.ttl, self.out, self.at);
         self.counts[section as usize] += rrset.count as u16;
         if let Some(set) = signatures {
-            self.at = set.write(place.owner, ttl, self.out, self.at);
+            self.at = set.write(offsets.owner, rrset.ttl, self.out, self.at);
             self.counts[section as usize] += set.count as u16;
         }
         Ok(())
@@ -100,7 +117,6 @@ impl<'o> MessageWriter<'o> {
         &mut self,
         section: Section,
         rrset: &Rrset<'_>,
-        ttl: u32,
         owner: &mut OwnerName<'_, '_>,
         signatures: bool,
     ) -> Result<usize, Full> {
@@ -112,7 +128,7 @@ impl<'o> MessageWriter<'o> {
             let mut written = *owner;
             written.written(&name, start);
             self.at = first;
-            self.push_at(section, rrset, ttl, written.place, signatures).map(|()| {
+            self.push_at(section, rrset, written.offsets, signatures).map(|()| {
                 self.out[start..first + 2].copy_from_slice(name.octets());
                 *owner = written;
             })
@@ -122,7 +138,7 @@ impl<'o> MessageWriter<'o> {
             let signatures = Some(rrset.signatures()).filter(|_| signatures).into_iter().flat_map(|set| set.rdatas());
             let mut records =
                 rrset.opaque().map(|rdata| (rrset.rtype, rdata)).chain(signatures.map(|rdata| (Rtype::RRSIG, rdata)));
-            records.try_for_each(|(rtype, rdata)| self.push_record(section, owner, Class::IN, rtype, ttl, rdata))
+            records.try_for_each(|(rtype, rdata)| self.push_record(section, owner, Class::IN, rtype, rrset.ttl, rdata))
         };
         if pushed.is_err() {
             (self.at, self.counts) = (start, counts);
@@ -141,31 +157,15 @@ impl<'o> MessageWriter<'o> {
         rdata: &[u8],
     ) -> Result<(), Full> {
         let start = self.at;
-        if owner.is_pointer() {
-            let pointer = (0xc000 | owner.place.owner as u16).to_be_bytes();
-            return self.push_named(section, &pointer, class, rtype, ttl, rdata);
-        }
-        let name = owner.spell(self.out);
-        self.push_named(section, name.octets(), class, rtype, ttl, rdata)?;
-        owner.written(&name, start);
-        Ok(())
-    }
-
-    fn push_named(
-        &mut self,
-        section: Section,
-        owner: &[u8],
-        class: Class,
-        rtype: Rtype,
-        ttl: u32,
-        rdata: &[u8],
-    ) -> Result<(), Full> {
-        let len = owner.len() + RECORD_HEAD_LEN - 2 + rdata.len();
+        let spelled = (!owner.is_pointer()).then(|| owner.spell(self.out));
+        let pointer = (0xc000 | owner.offsets.owner as u16).to_be_bytes();
+        let name = spelled.as_ref().map_or(&pointer[..], SpelledName::octets);
+        let len = name.len() + RECORD_HEAD_LEN - 2 + rdata.len();
         if len > self.room() {
             return Err(Full);
         }
-        let (name, record) = self.out[self.at..self.at + len].split_at_mut(owner.len());
-        name.copy_from_slice(owner);
+        let (written, record) = self.out[start..start + len].split_at_mut(name.len());
+        written.copy_from_slice(name);
         record[..2].copy_from_slice(&rtype.0.to_be_bytes());
         record[2..4].copy_from_slice(&class.0.to_be_bytes());
         record[4..8].copy_from_slice(&ttl.to_be_bytes());
@@ -173,7 +173,24 @@ impl<'o> MessageWriter<'o> {
         record[10..].copy_from_slice(rdata);
         self.at += len;
         self.counts[section as usize] += 1;
+        if let Some(name) = &spelled {
+            owner.written(name, start);
+        }
         Ok(())
+    }
+
+    /// Writes the header, without OPT in the counts.
+    #[inline]
+    pub(crate) fn write_header(&mut self, query: &Query<'_>, status: ResponseStatus) {
+        let header = &query.header;
+        let aa = u8::from(status.authoritative) << 2;
+        let tc = u8::from(self.truncated) << 1;
+        self.out[..2].copy_from_slice(&header.id);
+        self.out[2] = 0x80 | header.opcode.0 << 3 | aa | tc | u8::from(header.rd);
+        // RFC 4035 3.1.6: an authoritative server clears AD and CD.
+        self.out[3] = status.rcode.0 as u8 & 15;
+        self.out[4..6].copy_from_slice(&[0, u8::from(query.has_question())]);
+        self.write_counts(false);
     }
 
     /// Writes the section counts into the header.

@@ -12,7 +12,7 @@ use zone::{OWNER_BUFFER_LEN, Zone};
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerName<'e, 'z> {
     /// Where the message has the owner, in the right case unless `unwritten`, and the apex.
-    pub(crate) place: MessageOffsets,
+    pub(crate) offsets: MessageOffsets,
     /// The zone's entry of this name, to be spelled out by the next record.
     unwritten: Option<(&'z Zone, &'e TreeEntry<'z>)>,
 }
@@ -30,16 +30,16 @@ pub(crate) struct SpelledName {
 impl<'e, 'z> OwnerName<'e, 'z> {
     /// A name that the message has.
     #[inline]
-    pub(crate) fn at(place: MessageOffsets) -> OwnerName<'e, 'z> {
-        OwnerName { place, unwritten: None }
+    pub(crate) fn at(offsets: MessageOffsets) -> OwnerName<'e, 'z> {
+        OwnerName { offsets, unwritten: None }
     }
 
     /// The name of a zone's entry, which the message does not have.
     #[inline]
     pub(crate) fn of_entry(zone: &'z Zone, entry: &'e TreeEntry<'z>, apex: usize) -> OwnerName<'e, 'z> {
-        let place = MessageOffsets { owner: apex, apex };
+        let offsets = MessageOffsets { owner: apex, apex };
         let is_written = entry.key_len() == 0 && !zone.apex_has_upper_case();
-        OwnerName { place, unwritten: (!is_written).then_some((zone, entry)) }
+        OwnerName { offsets, unwritten: (!is_written).then_some((zone, entry)) }
     }
 
     /// The name of a zone's entry, which the message has in the case of the query.
@@ -48,15 +48,15 @@ impl<'e, 'z> OwnerName<'e, 'z> {
         zone: &'z Zone,
         entry: &'e TreeEntry<'z>,
         has_upper_case: bool,
-        place: MessageOffsets,
+        offsets: MessageOffsets,
     ) -> OwnerName<'e, 'z> {
-        OwnerName { place, unwritten: has_upper_case.then_some((zone, entry)) }
+        OwnerName { offsets, unwritten: has_upper_case.then_some((zone, entry)) }
     }
 
     /// Whether a pointer will do.
     #[inline]
     pub(crate) fn is_pointer(&self) -> bool {
-        self.unwritten.is_none() && self.place.owner <= MAX_POINTER
+        self.unwritten.is_none() && self.offsets.owner <= MAX_POINTER
     }
 
     /// Spells the name out for a record of `message`.
@@ -64,12 +64,12 @@ impl<'e, 'z> OwnerName<'e, 'z> {
         let mut name = SpelledName { octets: [0; OWNER_BUFFER_LEN], len: 0, apex_start: 0, points_to_apex: false };
         match self.unwritten {
             Some((zone, entry)) => {
-                let apex = Some(self.place.apex).filter(|&apex| apex <= MAX_POINTER && !zone.apex_has_upper_case());
+                let apex = Some(self.offsets.apex).filter(|&apex| apex <= MAX_POINTER && !zone.apex_has_upper_case());
                 name.points_to_apex = apex.is_some();
                 (name.apex_start, name.len) = zone.write_owner(entry, apex, &mut name.octets);
             }
             None => {
-                let start = self.place.owner;
+                let start = self.offsets.owner;
                 let end = skip_name(message, start).expect("owners are written whole");
                 name.len = end - start;
                 name.octets[..name.len].copy_from_slice(&message[start..end]);
@@ -81,9 +81,9 @@ impl<'e, 'z> OwnerName<'e, 'z> {
     /// Notes that `name` was written at `start`: the next records point there if a pointer reaches it.
     pub(crate) fn written(&mut self, name: &SpelledName, start: usize) {
         if start <= MAX_POINTER && self.unwritten.take().is_some() {
-            self.place.owner = start;
+            self.offsets.owner = start;
             if !name.points_to_apex {
-                self.place.apex = start + name.apex_start;
+                self.offsets.apex = start + name.apex_start;
             }
         }
     }

@@ -4,16 +4,22 @@ use wire::{MAX_LABEL_LEN, MAX_NAME_LEN};
 use zone::canonical_key::CanonicalKey;
 use zone::rrset::MAX_POINTER;
 
-/// A name in lower case, with the offsets of its labels in itself and in the message.
+/// A name in lower case, with the offsets of its labels in itself and in the message, and its key.
 pub(crate) struct Qname {
-    wire: [u8; MAX_NAME_LEN],
+    /// 0 while no name is read.
     len: usize,
     labels: usize,
+    /// The label count of the apex below which `key` is set; [`NO_KEY`] if there is no such key.
+    key_apex_labels: usize,
+    wire: [u8; MAX_NAME_LEN],
     /// Where each label starts in `wire`; one more entry is the root label.
     starts: [u8; MAX_LABELS + 1],
     /// Where each label starts in the message; one more entry is the root label.
     offsets: [u16; MAX_LABELS + 1],
+    key: CanonicalKey,
 }
+
+const NO_KEY: usize = usize::MAX;
 
 /// 255 octets hold 127 labels of one octet, and the root label.
 const MAX_LABELS: usize = 127;
@@ -27,15 +33,23 @@ impl Default for Qname {
 }
 
 impl Qname {
-    /// The root name.
     pub(crate) fn new() -> Qname {
-        Qname { wire: [0; MAX_NAME_LEN], len: 1, labels: 0, starts: [0; _], offsets: [0; _] }
+        Qname {
+            len: 0,
+            labels: 0,
+            key_apex_labels: NO_KEY,
+            wire: [0; _],
+            starts: [0; _],
+            offsets: [0; _],
+            key: CanonicalKey::new(),
+        }
     }
 
     /// Reads the uncompressed name at `start` of `message`, that of a question. Returns where it ends; `None` if malformed.
     #[inline]
     pub(crate) fn read_question(&mut self, message: &[u8], start: usize) -> Option<usize> {
         let (mut at, mut labels) = (start, 0);
+        (self.len, self.key_apex_labels) = (0, NO_KEY);
         loop {
             let len = *message.get(at)? as usize;
             self.starts[labels] = (at - start) as u8;
@@ -84,8 +98,7 @@ impl Qname {
             }
             labels += 1;
         }
-        self.labels = labels;
-        self.len = len;
+        (self.labels, self.len, self.key_apex_labels) = (labels, len, NO_KEY);
         self.wire[..len].make_ascii_lowercase();
         Some(())
     }
@@ -108,13 +121,31 @@ impl Qname {
         &self.wire[self.starts[self.labels - labels] as usize..self.len]
     }
 
-    /// Sets `key` to the key of this name below an apex of `apex_labels` labels.
+    /// Sets the key to that of this name below an apex of `apex_labels` labels.
     #[inline]
-    pub(crate) fn set_key(&self, apex_labels: usize, key: &mut CanonicalKey) {
-        key.truncate(0);
-        for label in (0..self.labels - apex_labels).rev() {
-            key.push_lowercase_label(&self.wire[self.starts[label] as usize + 1..self.starts[label + 1] as usize]);
+    pub(crate) fn set_key(&mut self, apex_labels: usize) {
+        if self.key_apex_labels == apex_labels {
+            return;
         }
+        self.key_apex_labels = apex_labels;
+        self.key.truncate(0);
+        for label in (0..self.labels - apex_labels).rev() {
+            let (start, end) = (self.starts[label] as usize + 1, self.starts[label + 1] as usize);
+            self.key.push_lowercase_label(&self.wire[start..end]);
+        }
+    }
+
+    /// Sets the key to that of the wildcard below an ancestor whose key has `encloser_len` octets.
+    pub(crate) fn set_wildcard_key(&mut self, encloser_len: usize) {
+        self.key_apex_labels = NO_KEY;
+        self.key.truncate(encloser_len);
+        self.key.push_label(b"*");
+    }
+
+    /// The key that was set last.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.key.as_bytes()
     }
 
     /// Where the message has the last `labels` labels; no pointer reaches offsets over [`MAX_POINTER`].

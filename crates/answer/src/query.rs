@@ -6,9 +6,11 @@ use wire::{Class, HEADER_LEN, Rtype, serial};
 
 use crate::edns::QueryEdns;
 use crate::qname::Qname;
+use crate::request::Request;
 
-/// A parsed query. The name of its question is in [`Qname`].
+/// A parsed query. The name of its question is in a [`Qname`].
 pub(crate) struct Query<'m> {
+    pub(crate) request: &'m Request<'m>,
     pub(crate) header: Header,
     pub(crate) qtype: Rtype,
     pub(crate) qclass: Class,
@@ -51,8 +53,9 @@ impl Header {
 impl<'m> Query<'m> {
     /// A query with this header and nothing else.
     #[inline]
-    pub(crate) fn new(header: Header) -> Query<'m> {
+    pub(crate) fn new(request: &'m Request<'m>, header: Header) -> Query<'m> {
         Query {
+            request,
             header,
             qtype: Rtype(0),
             qclass: Class::IN,
@@ -63,25 +66,27 @@ impl<'m> Query<'m> {
         }
     }
 
-    /// Reads the rest of `message`; the name of the question goes to `qname`. Fails with the response code.
+    /// Reads the rest of the message. The name of the question goes to `qname`, or is there already and ends at `name_end`.
+    /// Fails with the response code.
     #[inline]
-    pub(crate) fn read(&mut self, message: &'m [u8], qname: &mut Qname) -> Result<(), Rcode> {
+    pub(crate) fn read(&mut self, qname: &mut Qname, name_end: Option<usize>) -> Result<(), Rcode> {
         match self.header.opcode {
             Opcode::QUERY => {}
             // RFC 1996 3.11, RFC 2136 3.1.2: no zone here is a secondary or dynamic.
             Opcode::NOTIFY | Opcode::UPDATE => return Err(Rcode::NOTAUTH),
             _ => return Err(Rcode::NOTIMP),
         }
-        self.read_sections(message, qname).ok_or(Rcode::FORMERR)
+        self.read_sections(qname, name_end).ok_or(Rcode::FORMERR)
     }
 
     #[inline]
-    fn read_sections(&mut self, message: &'m [u8], qname: &mut Qname) -> Option<()> {
+    fn read_sections(&mut self, qname: &mut Qname, name_end: Option<usize>) -> Option<()> {
+        let message = self.request.message;
         let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
         let (answers, authorities, additionals) = (count(6), count(8), count(10));
         match count(4) {
             // RFC 9619: a query has one question.
-            1 if answers == 0 => self.read_question(message, qname)?,
+            1 if answers == 0 => self.read_question(qname, name_end)?,
             0 if answers == 0 => {}
             _ => return None,
         }
@@ -89,14 +94,18 @@ impl<'m> Query<'m> {
         if authorities != usize::from(self.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
             return None;
         }
-        self.read_records(message, authorities, additionals)?;
+        self.read_records(authorities, additionals)?;
         let fetches_cookie = self.edns.is_some_and(|edns| edns.cookie.is_some());
         (self.has_question() || fetches_cookie).then_some(())
     }
 
     #[inline]
-    fn read_question(&mut self, message: &[u8], qname: &mut Qname) -> Option<()> {
-        let name_end = qname.read_question(message, HEADER_LEN)?;
+    fn read_question(&mut self, qname: &mut Qname, name_end: Option<usize>) -> Option<()> {
+        let message = self.request.message;
+        let name_end = match name_end {
+            Some(end) => end,
+            None => qname.read_question(message, HEADER_LEN)?,
+        };
         let fixed: &[u8; 4] = message.get(name_end..)?.first_chunk()?;
         self.qtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
         self.qclass = Class(u16::from_be_bytes([fixed[2], fixed[3]]));
@@ -104,7 +113,8 @@ impl<'m> Query<'m> {
         Some(())
     }
 
-    fn read_records(&mut self, message: &'m [u8], authorities: usize, additionals: usize) -> Option<()> {
+    fn read_records(&mut self, authorities: usize, additionals: usize) -> Option<()> {
+        let message = self.request.message;
         let mut at = self.question_end;
         for index in 0..authorities + additionals {
             let record = QueryRecord::read(message, at)?;
@@ -138,9 +148,9 @@ impl<'m> Query<'m> {
 
     /// The last `len` octets of the question's name, in the case of the query.
     #[inline]
-    pub(crate) fn name_suffix(&self, message: &'m [u8], len: usize) -> &'m [u8] {
+    pub(crate) fn name_suffix(&self, len: usize) -> &'m [u8] {
         let end = self.question_end.saturating_sub(4);
-        &message[end - len..end]
+        &self.request.message[end - len..end]
     }
 
     /// Whether there is a question.

@@ -10,9 +10,9 @@ use wire::MAX_NAME_LEN;
 use wire::message::Rcode;
 
 use crate::config::{AnswerConfig, RateLimitConfig};
+use crate::message_writer::ResponseStatus;
 use crate::query::Query;
-use crate::request::{Request, Transport};
-use crate::response_status::ResponseStatus;
+use crate::request::Transport;
 
 /// What to do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,40 +25,9 @@ pub(crate) enum RrlAction {
     Drop,
 }
 
-/// Counts a response and decides whether it is sent.
-#[inline(always)]
-pub(crate) fn action(
-    config: &AnswerConfig,
-    limiter: &mut RateLimiter,
-    request: &Request<'_>,
-    query: &Query<'_>,
-    status: ResponseStatus,
-) -> RrlAction {
-    match &config.rate_limit {
-        Some(limits) => limited_action(limits, config, limiter, request, query, status),
-        None => RrlAction::Send,
-    }
-}
-
-/// Exempts TCP and clients with a valid server cookie (RFC 7873 5.2.4): their addresses are not forged.
-#[inline(never)]
-fn limited_action(
-    limits: &RateLimitConfig,
-    config: &AnswerConfig,
-    limiter: &mut RateLimiter,
-    request: &Request<'_>,
-    query: &Query<'_>,
-    status: ResponseStatus,
-) -> RrlAction {
-    if request.transport != Transport::Udp || has_valid_cookie(config, request, query) {
-        return RrlAction::Send;
-    }
-    let name_suffix = query.name_suffix(request.message, status.rrl_suffix_len.into());
-    let identity = ResponseIdentity { rcode: status.rcode, name_suffix };
-    limiter.count(limits, request.peer, identity, request.now_s)
-}
-
-fn has_valid_cookie(config: &AnswerConfig, request: &Request<'_>, query: &Query<'_>) -> bool {
+/// RFC 7873 5.2.4: the client's address is not forged.
+fn has_valid_cookie(config: &AnswerConfig, query: &Query<'_>) -> bool {
+    let request = query.request;
     match (&config.cookies, query.edns.and_then(|edns| edns.cookie)) {
         (Some(secrets), Some((client, server))) => secrets.is_valid(&client, server, request.peer, request.now_s),
         _ => false,
@@ -111,6 +80,33 @@ struct Bucket {
 const WINDOW_S: i32 = 15;
 
 impl RateLimiter {
+    /// Counts a response and decides whether it is sent. TCP and clients with a valid server cookie are exempt.
+    #[inline(always)]
+    pub(crate) fn action(&mut self, config: &AnswerConfig, query: &Query<'_>, status: ResponseStatus) -> RrlAction {
+        match &config.rate_limit {
+            Some(limits) if query.request.transport == Transport::Udp => {
+                self.limited_action(limits, config, query, status)
+            }
+            _ => RrlAction::Send,
+        }
+    }
+
+    #[inline(never)]
+    fn limited_action(
+        &mut self,
+        limits: &RateLimitConfig,
+        config: &AnswerConfig,
+        query: &Query<'_>,
+        status: ResponseStatus,
+    ) -> RrlAction {
+        if has_valid_cookie(config, query) {
+            return RrlAction::Send;
+        }
+        let name_suffix = query.name_suffix(status.rrl_suffix_len.into());
+        let identity = ResponseIdentity { rcode: status.rcode, name_suffix };
+        self.count(limits, query.request.peer, identity, query.request.now_s)
+    }
+
     /// Counts a response to `peer` and decides whether it is sent.
     fn count(
         &mut self,

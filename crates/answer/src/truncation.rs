@@ -6,19 +6,19 @@ use wire::HEADER_LEN;
 use wire::message::Rcode;
 
 use crate::config::AnswerConfig;
-use crate::edns::{QueryEdns, ResponseEdns, write_opt};
+use crate::edns::{ResponseEdns, write_opt};
 use crate::message_writer::MessageWriter;
 use crate::query::Query;
-use crate::request::{MAX_UDP, MIN_UDP, Request, Transport};
+use crate::request::{MAX_UDP, MIN_UDP, Transport};
 
 /// The longest response to a query.
 #[inline]
-pub(crate) fn max_response_len(config: &AnswerConfig, transport: Transport, edns: Option<&QueryEdns<'_>>) -> usize {
-    match transport {
+pub(crate) fn max_response_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
+    match query.request.transport {
         Transport::Tcp { .. } => usize::from(u16::MAX),
         // RFC 6891 6.2.3, 6.2.5: the client's payload size, at least 512, at most the server's own.
         Transport::Udp => {
-            let wanted = edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
+            let wanted = query.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
             wanted.clamp(MIN_UDP, usize::from(config.udp_payload).clamp(MIN_UDP, MAX_UDP))
         }
     }
@@ -27,18 +27,10 @@ pub(crate) fn max_response_len(config: &AnswerConfig, transport: Transport, edns
 /// Reduces the response in `out` to header, question and OPT, with TC set, so that a real client retries over TCP.
 /// Returns its length.
 #[cold]
-pub(crate) fn truncate(
-    config: &AnswerConfig,
-    request: &Request<'_>,
-    query: &Query<'_>,
-    rcode: Rcode,
-    out: &mut [u8],
-) -> usize {
+pub(crate) fn truncate(config: &AnswerConfig, query: &Query<'_>, rcode: Rcode, out: &mut [u8]) -> usize {
     out[2] |= 2;
     out[6..HEADER_LEN].fill(0);
     let mut message = MessageWriter::new(out, query.question_end, MIN_UDP);
-    if let Some(edns) = &query.edns {
-        write_opt(&mut message, config, request, edns, rcode, &ResponseEdns::default());
-    }
+    write_opt(&mut message, config, query, rcode, &ResponseEdns::default());
     message.at
 }

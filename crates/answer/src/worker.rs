@@ -1,17 +1,23 @@
-//! The state of one worker thread.
+//! The state of one worker thread, and the prefetching of what a batch of queries needs.
 
-use zone::canonical_key::CanonicalKey;
+use wire::{HEADER_LEN, Rtype};
 
 use crate::counters::Counters;
+use crate::find_zone::find_zone;
+use crate::published::Served;
 use crate::qname::Qname;
 use crate::referral_cache::ReferralCache;
 use crate::rrl::RateLimiter;
+use crate::served_zone::ServedZone;
+
+/// Queries whose data are prefetched together: enough that the first has arrived when needed, few enough that the last is
+/// still cached then.
+pub const PREFETCH_BATCH: usize = 16;
 
 /// What one worker keeps between queries: buffers, counters, RRL accounts, cached referrals. Never shared.
 #[derive(Default)]
 pub struct WorkerState {
-    pub(crate) qname: Qname,
-    pub(crate) key: CanonicalKey,
+    pub(crate) names: QueryNames,
     pub(crate) rate_limiter: RateLimiter,
     pub(crate) referral_cache: ReferralCache,
     /// What this worker has done; its owner reads and publishes it.
@@ -22,5 +28,66 @@ impl WorkerState {
     /// The state of a worker that has answered nothing yet.
     pub fn new() -> WorkerState {
         WorkerState::default()
+    }
+}
+
+/// The names of the queries that [`prefetch`] has parsed, in order.
+pub(crate) struct QueryNames {
+    names: Vec<Qname>,
+    parsed: usize,
+    next: usize,
+    current: usize,
+}
+
+impl Default for QueryNames {
+    fn default() -> QueryNames {
+        let names = (0..PREFETCH_BATCH).map(|_| Qname::new()).collect();
+        QueryNames { names, parsed: 0, next: 0, current: 0 }
+    }
+}
+
+impl QueryNames {
+    /// Advances to the query in `message`; returns where its name ends if [`QueryNames::current`] is that name already.
+    #[inline]
+    pub(crate) fn advance(&mut self, message: &[u8]) -> Option<usize> {
+        self.current = 0;
+        if self.next == self.parsed {
+            return None;
+        }
+        (self.current, self.next) = (self.next, self.next + 1);
+        let name = self.names[self.current].wire();
+        let asked = message.get(HEADER_LEN..HEADER_LEN + name.len())?;
+        (!name.is_empty() && asked.eq_ignore_ascii_case(name)).then_some(HEADER_LEN + name.len())
+    }
+
+    /// The name of the query being answered.
+    #[inline]
+    pub(crate) fn current(&mut self) -> &mut Qname {
+        &mut self.names[self.current]
+    }
+}
+
+/// Prefetches the tree nodes that the answers to these queries start from, where a zone is big enough for cache misses to
+/// matter. Call it for up to [`PREFETCH_BATCH`] queries before [`crate::respond`], so that the misses overlap.
+#[inline]
+pub fn prefetch<'m>(served: &Served, worker: &mut WorkerState, messages: impl Iterator<Item = &'m [u8]>) {
+    let names = &mut worker.names;
+    (names.next, names.parsed) = (0, 0);
+    if served.zones.has_big() {
+        for (message, name) in messages.zip(&mut names.names) {
+            prefetch_owner(served, name, message);
+            names.parsed += 1;
+        }
+    }
+}
+
+fn prefetch_owner(served: &Served, qname: &mut Qname, message: &[u8]) {
+    if qname.read_question(message, HEADER_LEN).is_none() {
+        return;
+    }
+    let zone = find_zone(&served.zones, qname, Rtype::ANY).and_then(ServedZone::zone);
+    if let Some(zone) = zone.filter(|zone| zone.is_big()) {
+        qname.set_key(zone.apex_labels());
+        zone.prefetch(qname.key());
     }
 }

@@ -4,16 +4,26 @@ use zone::Zone;
 use zone::rrset::ZoneNode;
 use zone::tree::{TreeCursor, TreeEntry};
 
-/// The cut or DNAME owner above the name `key`; `cursor` is at the entry of `key` or at its predecessor.
-pub(crate) fn find_cut_above<'z>(
-    zone: &'z Zone,
-    cursor: &TreeCursor<'z>,
-    key: &[u8],
-) -> Option<(TreeCursor<'z>, TreeEntry<'z>, ZoneNode<'z>)> {
-    let cut_at = |cursor: TreeCursor<'z>| {
+/// A node of a zone, and where the tree has it.
+pub(crate) struct ZonePosition<'z> {
+    pub(crate) cursor: TreeCursor<'z>,
+    pub(crate) entry: TreeEntry<'z>,
+    pub(crate) node: ZoneNode<'z>,
+}
+
+impl<'z> ZonePosition<'z> {
+    /// The node at `cursor`; `None` before the first.
+    #[inline(always)]
+    pub(crate) fn new(zone: &'z Zone, cursor: TreeCursor<'z>) -> Option<ZonePosition<'z>> {
         let entry = cursor.entry()?;
-        let node = zone.node(&entry);
-        (!node.is_occluded() && !node.is_plain()).then_some((cursor, entry, node))
+        Some(ZonePosition { node: zone.node(&entry), cursor, entry })
+    }
+}
+
+/// The cut or DNAME owner above the name `key`; `cursor` is at the entry of `key` or at its predecessor.
+pub(crate) fn find_cut_above<'z>(zone: &'z Zone, cursor: &TreeCursor<'z>, key: &[u8]) -> Option<ZonePosition<'z>> {
+    let cut_at = |cursor: TreeCursor<'z>| {
+        ZonePosition::new(zone, cursor).filter(|found| !found.node.is_occluded() && !found.node.is_plain())
     };
     let predecessor = cursor.entry()?;
     let node = zone.node(&predecessor);

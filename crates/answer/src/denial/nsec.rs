@@ -10,26 +10,19 @@ use crate::qname::Qname;
 use crate::zone_cut::find_cut_above;
 
 /// Collects the NSEC records that prove `denied`.
-pub(super) fn prove<'z>(
-    proofs: &mut DenialProofs<'z>,
-    zone: &'z Zone,
-    qname: &Qname,
-    key: &mut CanonicalKey,
-    denied: Denied<'_, 'z>,
-) {
+pub(super) fn prove<'z>(proofs: &mut DenialProofs<'z>, zone: &'z Zone, qname: &mut Qname, denied: Denied<'_, 'z>) {
     match denied {
         // RFC 4035 3.1.3.1, 3.1.4.1: the name's own record.
-        Denied::Type { entry, node, .. } => proofs.add(zone, qname, node.rrset(Rtype::NSEC).map(|_| *entry)),
+        Denied::Type { name, .. } => proofs.add(zone, qname, name.node.rrset(Rtype::NSEC).map(|_| name.entry)),
         // RFC 4035 3.1.3.3: no closer match than the wildcard.
         Denied::EmptyNonTerminal { predecessor } | Denied::WildcardAnswer { predecessor, .. } => {
-            proofs.add(zone, qname, covering(zone, predecessor));
+            proofs.add(zone, qname, covering(zone, predecessor.clone()));
         }
         // RFC 4035 3.1.3.2, 3.1.3.4: the record that covers the name, and the one that covers or matches the wildcard.
         Denied::Name { encloser_len, predecessor } | Denied::WildcardType { encloser_len, predecessor } => {
-            proofs.add(zone, qname, covering(zone, predecessor));
-            key.truncate(encloser_len);
-            key.push_label(b"*");
-            proofs.add(zone, qname, covering(zone, zone.seek(key.as_bytes())));
+            proofs.add(zone, qname, covering(zone, predecessor.clone()));
+            qname.set_wildcard_key(encloser_len);
+            proofs.add(zone, qname, covering(zone, zone.seek(qname.key())));
         }
     }
 }
@@ -38,16 +31,20 @@ pub(super) fn prove<'z>(
 fn covering<'z>(zone: &'z Zone, mut cursor: TreeCursor<'z>) -> Option<TreeEntry<'z>> {
     let mut entry = cursor.entry()?;
     for _ in 0..MAX_SKIPPED {
-        if zone.node(&entry).is_occluded() && zone.node(&entry).rrset(Rtype::NSEC).is_none() {
+        let node = zone.node(&entry);
+        if node.rrset(Rtype::NSEC).is_some() {
+            return Some(entry);
+        }
+        entry = if node.is_occluded() {
             // Glue has no NSEC record, its cut has; there may be any number of entries between them.
             let mut key = CanonicalKey::new();
             entry.copy_key(&mut key);
-            (cursor, entry, _) = find_cut_above(zone, &cursor, key.as_bytes())?;
-        }
-        if zone.node(&entry).rrset(Rtype::NSEC).is_some() {
-            return Some(entry);
-        }
-        entry = cursor.prev()?;
+            let cut = find_cut_above(zone, &cursor, key.as_bytes())?;
+            cursor = cut.cursor;
+            cut.entry
+        } else {
+            cursor.prev()?
+        };
     }
     None
 }

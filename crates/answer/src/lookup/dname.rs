@@ -2,27 +2,20 @@
 
 use wire::message::Rcode;
 use wire::{Class, Rtype};
-use zone::Zone;
-use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset, ZoneNode};
-use zone::tree::TreeEntry;
+use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset};
 
 use super::{Lookup, Step};
 use crate::message_writer::{Full, Section};
 use crate::name_writer::OwnerName;
+use crate::zone_cut::ZonePosition;
 
 impl<'z> Lookup<'_, 'z, '_> {
     /// RFC 6672 3.2: adds the DNAME record and the CNAME record synthesized from it.
-    pub(super) fn redirect(
-        &mut self,
-        zone: &'z Zone,
-        node: &ZoneNode<'z>,
-        entry: &TreeEntry<'z>,
-    ) -> Result<Step, Full> {
+    pub(super) fn redirect(&mut self, found: &ZonePosition<'z>) -> Result<Step, Full> {
         self.authoritative = true;
-        let owner_labels = zone.apex_labels() + entry.label_count();
-        self.count_for(owner_labels);
-        let owner = self.owner(zone, node, entry, owner_labels);
-        let Some(dname) = node.rrset(Rtype::DNAME) else { return Ok(Step::Done(Rcode::NOERROR)) };
+        let owner_labels = self.label_count(found);
+        let owner = self.owner(found, owner_labels);
+        let Some(dname) = found.node.rrset(Rtype::DNAME) else { return Ok(Step::Done(Rcode::NOERROR)) };
         let target_at = self.push_dname(&dname, owner)?;
         let Some(target) = dname.opaque().next() else { return Ok(Step::Done(Rcode::NOERROR)) };
         let wire = self.qname.wire();
@@ -37,7 +30,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         let len = prefix.len() + suffix.len();
         buffer[..prefix.len()].copy_from_slice(prefix);
         buffer[prefix.len()..len].copy_from_slice(suffix);
-        let mut owner = OwnerName::at(self.place(zone, self.qname.labels()));
+        let mut owner = OwnerName::at(self.offsets(self.qname.labels()));
         self.message.push_record(Section::Answer, &mut owner, Class::IN, Rtype::CNAME, dname.ttl, &buffer[..len])?;
         let cname_target = self.message.at - len;
         Ok(if self.qtype == Rtype::CNAME { Step::Done(Rcode::NOERROR) } else { Step::Cname(cname_target) })
@@ -48,7 +41,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         if let Some((_, target)) = self.dnames.iter().find(|(address, _)| *address == dname.address()) {
             return Ok(usize::from(*target));
         }
-        let at = self.message.push(Section::Answer, dname, dname.ttl, &mut owner, self.dnssec)?;
+        let at = self.message.push(Section::Answer, dname, &mut owner, self.dnssec)?;
         let target = at + RECORD_HEAD_LEN;
         if let Some(free) = self.dnames.iter_mut().find(|(address, _)| *address == 0) {
             *free = (dname.address(), target as u16);

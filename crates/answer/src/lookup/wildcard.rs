@@ -2,7 +2,6 @@
 
 use wire::Rtype;
 use wire::message::Rcode;
-use zone::Zone;
 use zone::canonical_key::label_count;
 use zone::rrset::ZoneNode;
 use zone::tree::TreeCursor;
@@ -18,46 +17,43 @@ impl<'z> Lookup<'_, 'z, '_> {
     #[inline]
     pub(super) fn match_wildcard(
         &mut self,
-        zone: &'z Zone,
         encloser_len: usize,
         predecessor: &TreeCursor<'z>,
     ) -> Result<Option<Step>, Full> {
-        if !zone.has_wildcards() {
+        if !self.zone.has_wildcards() {
             return Ok(None);
         }
-        self.key.truncate(encloser_len);
-        self.key.push_label(b"*");
-        let mut wildcard = zone.seek(self.key.as_bytes());
-        let node = wildcard.entry().filter(|_| wildcard.is_exact()).map(|entry| zone.node(&entry));
+        self.qname.set_wildcard_key(encloser_len);
+        let mut wildcard = self.zone.seek(self.qname.key());
+        let node = wildcard.entry().filter(|_| wildcard.is_exact()).map(|entry| self.zone.node(&entry));
         // RFC 4592 4.9: an empty non-terminal can be a wildcard too.
-        let exists = node.is_some() || wildcard.next().is_some_and(|next| next.is_at_or_below(self.key.as_bytes()));
+        let exists = node.is_some() || wildcard.next().is_some_and(|next| next.is_at_or_below(self.qname.key()));
         if !exists {
             return Ok(None);
         }
-        self.expand(zone, node, encloser_len, predecessor.clone()).map(Some)
+        self.expand(node, encloser_len, predecessor).map(Some)
     }
 
     /// RFC 4592 3.3: answers with the wildcard's records, owned by the name. An empty non-terminal has no node.
     fn expand(
         &mut self,
-        zone: &'z Zone,
         node: Option<ZoneNode<'z>>,
         encloser_len: usize,
-        predecessor: TreeCursor<'z>,
+        predecessor: &TreeCursor<'z>,
     ) -> Result<Step, Full> {
-        self.count_for(zone.apex_labels() + label_count(&self.key.as_bytes()[..encloser_len]));
+        self.count_for(self.zone.apex_labels() + label_count(&self.qname.key()[..encloser_len]));
         if let Some(node) = node.filter(|node| node.is_cut() && self.qtype != Rtype::DS) {
-            return self.refer_wildcard(zone, &node, encloser_len, predecessor);
+            return self.refer_wildcard(&node, encloser_len, predecessor);
         }
         // RFC 1034 4.3.2 step 3c: the owner is the name of the query, in its case.
-        let owner = OwnerName::at(self.place(zone, self.qname.labels()));
+        let owner = OwnerName::at(self.offsets(self.qname.labels()));
         if let Some(node) = node
-            && let Some(step) = self.answer_from(zone, &node, owner)?
+            && let Some(step) = self.answer_from(&node, owner)?
         {
-            self.deny(zone, Denied::WildcardAnswer { encloser_len, predecessor });
+            self.deny(Denied::WildcardAnswer { encloser_len, predecessor });
             return Ok(step);
         }
-        self.deny(zone, Denied::WildcardType { encloser_len, predecessor });
-        self.negative(zone, Rcode::NOERROR)
+        self.deny(Denied::WildcardType { encloser_len, predecessor });
+        self.negative(Rcode::NOERROR)
     }
 }

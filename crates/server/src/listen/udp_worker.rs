@@ -4,7 +4,7 @@ use super::Responder;
 use super::counters::ListenerCounters;
 use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
-use answer::{MAX_UDP, Request, Response, Transport};
+use answer::{MAX_UDP, PREFETCH_BATCH, Request, Response, Transport};
 use netio::udp_server::{ServerBatch, ServerSocket};
 use netio::{clock, cpu_affinity};
 use std::io;
@@ -15,9 +15,6 @@ use std::time::Duration;
 
 /// Datagrams per recvmmsg: enough to amortize the call, few enough to stay in the cache.
 const BATCH: usize = 128;
-/// Queries whose data are prefetched together: enough that the first has arrived when needed, few enough that the last is
-/// still cached then.
-const PREFETCH: usize = 16;
 /// Full batches still answered after a stop: what a receive buffer of 8 MiB holds.
 const LAST_BATCHES: usize = 100;
 /// Pause after a socket error, so that a lasting one does not spin.
@@ -89,7 +86,7 @@ impl<R: Responder> UdpResponder<R> {
             let completed = catch_panic(|| {
                 while next < count {
                     if next == fetched {
-                        fetched = count.min(next + PREFETCH);
+                        fetched = count.min(next + PREFETCH_BATCH);
                         self.responder.prefetch((next..fetched).map(|index| self.batch.request(index)));
                     }
                     // Advance first, so that a panic skips only this query.
