@@ -11,7 +11,7 @@ mod tls_tsig;
 mod transport;
 mod xfr;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ use netio::signal::{Signal, Signals};
 /// `invalid_because`).
 #[derive(Debug, Parser)]
 #[command(name = "zonda-load", version)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -57,48 +57,47 @@ enum Command {
 
 /// Whether the results of a command are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validity {
-    /// The results are reliable.
+enum Validity {
     Valid,
-    /// They are not; the report says why.
+    /// The report says why.
     Invalid,
 }
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+enum CommandError {
     /// Wrong arguments or input; nothing was sent.
     #[error("{0}")]
     Input(String),
-    /// A system call failed.
     #[error("{what}: {error}")]
-    System {
-        /// What failed.
-        what: String,
-        /// The error.
-        error: std::io::Error,
-    },
+    System { what: String, error: std::io::Error },
 }
 
 impl CommandError {
     /// For `map_err`: an error of a system call.
-    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
+    fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
         let what = what.into();
         move |error| CommandError::System { what, error }
     }
 
+    /// An input file without what it must have.
+    fn without(path: &Path, what: &str) -> CommandError {
+        CommandError::Input(format!("{}: no {what}", path.display()))
+    }
+
     /// For `map_err`: an error in the input.
-    pub fn input<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) -> CommandError {
+    fn input<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) -> CommandError {
         move |error| CommandError::Input(format!("{what}: {error}"))
     }
 }
 
-/// Writes to standard error why a run is invalid.
-pub fn report_validity(invalid_because: &[String]) -> Validity {
+/// Ends a command whose results were written; writes to standard error why they are invalid.
+fn conclude(written: std::io::Result<()>, invalid_because: &[String]) -> Result<Validity, CommandError> {
+    written.map_err(CommandError::system("writing results"))?;
     for reason in invalid_because {
         eprintln!("zonda-load: invalid because {reason}");
     }
-    if invalid_because.is_empty() { Validity::Valid } else { Validity::Invalid }
+    Ok(if invalid_because.is_empty() { Validity::Valid } else { Validity::Invalid })
 }
 
 /// Parses the command line and runs the command.

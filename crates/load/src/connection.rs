@@ -63,7 +63,6 @@ impl Connection {
         }
     }
 
-    /// Closes it with RST.
     pub fn reset(self) -> io::Result<()> {
         tcp::reset(self.stream)
     }

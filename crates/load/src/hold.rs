@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use netio::clock;
 use netio::epoll::{Event, Events, Interest, Poll};
 use netio::udp_client::Sources;
+use serde::Serialize;
 
 use crate::connection::Connection;
 use crate::framing::frame;
@@ -59,7 +60,7 @@ pub struct HoldConfig<'q> {
 }
 
 /// The result of holding connections.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HoldResult {
     /// Connections that were established.
     pub open: u64,
@@ -68,6 +69,7 @@ pub struct HoldResult {
     /// How long opening them all took, in seconds.
     pub open_s: f64,
     /// Responses received.
+    #[serde(rename = "held_responses")]
     pub responses: u64,
     /// Connections that the server closed.
     pub closed_by_peer: u64,
@@ -76,8 +78,10 @@ pub struct HoldResult {
     /// The age in seconds of the oldest.
     pub last_closed_s: Option<f64>,
     /// The error of the first failed connection.
+    #[serde(skip)]
     pub first_failure: Option<String>,
     /// From opening a connection until it is established, in nanoseconds.
+    #[serde(skip)]
     pub handshake: LatencyHistogram,
 }
 
@@ -124,7 +128,6 @@ struct HeldConnections<'h> {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
-    random_octets: Vec<u8>,
     result: HoldResult,
 }
 
@@ -139,7 +142,6 @@ struct Client {
 
 impl<'h> HeldConnections<'h> {
     fn new(config: &'h HoldConfig<'h>) -> io::Result<HeldConnections<'h>> {
-        let mut random = Random::new(config.connections as u64);
         Ok(HeldConnections {
             config,
             start: clock::monotonic_exact(),
@@ -149,7 +151,6 @@ impl<'h> HeldConnections<'h> {
             poll: Poll::new()?,
             events: Events::with_capacity(512),
             buffer: vec![0; 64 << 10],
-            random_octets: (0..RANDOM_LEN).map(|_| random.bits() as u8).collect(),
             result: HoldResult::default(),
         })
     }
@@ -213,14 +214,19 @@ impl<'h> HeldConnections<'h> {
             match connection.establish() {
                 Ok(true) => self.established(index),
                 Ok(false) => self.update_interest(index, Interest::Writable),
-                Err(error) => self.drop_connecting(index, &error),
+                Err(error) => self.fail_connecting(index, &error),
             }
-        } else if event.readable && !self.read(index) {
-            self.closed(index);
-        } else if event.writable && self.config.behaviour == Behaviour::NeverRead {
-            self.send_queries(index);
-        } else if event.writable {
-            self.finish_writing(index);
+        } else if self.config.behaviour == Behaviour::NeverRead {
+            if event.writable {
+                self.send_queries(index);
+            }
+        } else {
+            if event.readable {
+                self.read(index);
+            }
+            if event.writable {
+                self.finish_writing(index);
+            }
         }
     }
 
@@ -234,12 +240,6 @@ impl<'h> HeldConnections<'h> {
         self.start_behaviour(index);
     }
 
-    fn drop_connecting(&mut self, index: usize, error: &io::Error) {
-        self.clients[index].connection = None;
-        self.connecting -= 1;
-        self.record_failure(error);
-    }
-
     fn start_behaviour(&mut self, index: usize) {
         let query = self.framed_query(index);
         let is_open = match self.config.behaviour {
@@ -247,10 +247,8 @@ impl<'h> HeldConnections<'h> {
             Behaviour::Ask | Behaviour::Reset => self.write(index, &query),
             Behaviour::HalfQuery => self.write(index, &query[..query.len() / 2]),
             Behaviour::Random => {
-                let octets = std::mem::take(&mut self.random_octets);
-                let is_open = self.write(index, &octets);
-                self.random_octets = octets;
-                is_open
+                let mut random = Random::new(index as u64);
+                self.write(index, &[(); RANDOM_LEN].map(|()| random.bits() as u8))
             }
             Behaviour::ByteASecond => {
                 // Every client waits the same time after its first octet, so the queue is in order.
@@ -260,14 +258,10 @@ impl<'h> HeldConnections<'h> {
             // Writes when the connection becomes writable.
             Behaviour::NeverRead => return self.update_interest(index, Interest::Writable),
         };
-        if !is_open {
-            return self.closed(index);
-        }
-        let client = &mut self.clients[index];
         if self.config.behaviour == Behaviour::Reset {
             // The connection is gone in any case.
-            let _ = client.connection.take().map(Connection::reset);
-        } else {
+            let _ = self.clients[index].connection.take().map(Connection::reset);
+        } else if is_open {
             self.update_interest(index, Interest::Readable);
         }
     }
@@ -285,8 +279,6 @@ impl<'h> HeldConnections<'h> {
     fn finish_writing(&mut self, index: usize) {
         if self.write(index, &[]) {
             self.update_interest(index, Interest::Readable);
-        } else {
-            self.closed(index);
         }
     }
 
@@ -299,9 +291,7 @@ impl<'h> HeldConnections<'h> {
         let query = self.framed_query(index);
         let offset = self.clients[index].sent % query.len();
         let octets: Vec<u8> = query.iter().copied().cycle().skip(offset).take(32 * query.len()).collect();
-        if !self.write(index, &octets) {
-            self.closed(index);
-        }
+        self.write(index, &octets);
     }
 
     /// Continues [`Behaviour::ByteASecond`] for every client whose next octet is due.
@@ -311,29 +301,29 @@ impl<'h> HeldConnections<'h> {
             self.slow.pop_front();
             let query = self.framed_query(index);
             let next = query[self.clients[index].sent % query.len()];
-            if self.clients[index].connection.is_none() {
-                continue;
-            }
             if self.write(index, &[next]) {
                 self.slow.push_back((due + SLOW_INTERVAL, index));
-            } else {
-                self.closed(index);
             }
         }
     }
 
     fn expire_connecting(&mut self) {
         let now = self.now();
-        if self.connecting == 0 || self.clients.len() < self.config.connections {
+        let end = self.due_at(self.config.connections) + CONNECT_TIMEOUT;
+        if self.connecting == 0 || self.clients.len() < self.config.connections || end >= now {
             return;
         }
-        if self.due_at(self.config.connections) + CONNECT_TIMEOUT < now {
-            for index in 0..self.clients.len() {
-                if self.clients[index].connection.is_some() && !self.clients[index].is_established {
-                    self.drop_connecting(index, &ErrorKind::TimedOut.into());
-                }
+        for index in 0..self.clients.len() {
+            if self.clients[index].connection.is_some() && !self.clients[index].is_established {
+                self.fail_connecting(index, &ErrorKind::TimedOut.into());
             }
         }
+    }
+
+    fn fail_connecting(&mut self, index: usize, error: &io::Error) {
+        self.clients[index].connection = None;
+        self.connecting -= 1;
+        self.record_failure(error);
     }
 
     fn framed_query(&self, index: usize) -> Vec<u8> {
@@ -345,32 +335,27 @@ impl<'h> HeldConnections<'h> {
         let client = &mut self.clients[index];
         let Some(connection) = &mut client.connection else { return false };
         match connection.write(octets) {
-            Ok(len) => {
-                client.sent += len;
-                true
-            }
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            Ok(len) => client.sent += len,
+            Err(error) => self.close_on(&error, index),
         }
+        self.clients[index].connection.is_some()
     }
 
-    /// Reads and discards; returns whether the connection is still open.
-    fn read(&mut self, index: usize) -> bool {
-        if self.config.behaviour == Behaviour::NeverRead {
-            return true;
-        }
-        let Some(connection) = &mut self.clients[index].connection else { return false };
+    /// Reads and discards.
+    fn read(&mut self, index: usize) {
+        let Some(connection) = &mut self.clients[index].connection else { return };
         match connection.read(&mut self.buffer) {
-            Ok(0) => false,
-            Ok(_) => {
-                self.result.responses += 1;
-                true
-            }
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            Ok(0) => self.close_on(&ErrorKind::UnexpectedEof.into(), index),
+            Ok(_) => self.result.responses += 1,
+            Err(error) => self.close_on(&error, index),
         }
     }
 
-    /// Records that the server closed a connection.
-    fn closed(&mut self, index: usize) {
+    /// Records that the server closed a connection, unless the error is temporary.
+    fn close_on(&mut self, error: &io::Error, index: usize) {
+        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+            return;
+        }
         let age_s = (self.now() - self.clients[index].since).as_secs_f64();
         self.clients[index].connection = None;
         let result = &mut self.result;

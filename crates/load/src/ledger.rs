@@ -13,11 +13,9 @@ use crate::verify::{ResponseChecker, matches_question};
 
 /// The outstanding queries, and what is needed to account for them.
 pub struct Ledger {
-    /// The queries of the run.
     pub queries: Arc<Queries>,
     /// Queries that were sent and have neither been answered nor timed out.
     pub outstanding: OutstandingQueries,
-    /// Checks responses.
     pub checker: ResponseChecker,
     /// Signs queries and verifies responses, with `--tsig`.
     pub tsig: Option<TsigContext>,

@@ -4,7 +4,7 @@
 //! * [`worker`] is a sender thread. It sends due queries over [`udp`] or a [`pool`] of TCP or [`tls`] connections, matches
 //!   responses to [`outstanding`] queries, checks them with [`verify`], and records latency in [`metrics`], always from the
 //!   intended send time (so there is no coordinated omission).
-//! * [`run`] starts the workers and merges their metrics; [`search`] repeats runs to find the peak rate; [`report`] writes
+//! * [`job`] configures a run; [`run`] starts the workers and merges their metrics; [`search`] repeats runs to find the peak rate; [`report`] writes
 //!   the results as JSON lines.
 //! * [`hold`] opens and holds connections, idle or hostile; [`xfr`] has a secondary that discards zones and a primary that
 //!   replays encoded ones.
@@ -16,21 +16,22 @@ pub mod command;
 mod connection;
 pub mod framing;
 pub mod hold;
+pub mod job;
 mod ledger;
 pub mod metrics;
-pub mod outstanding;
-pub mod pacer;
-pub mod pool;
+mod outstanding;
+mod pacer;
+mod pool;
 pub mod queries;
 mod random;
 mod records;
-pub mod report;
+mod report;
 pub mod run;
 pub mod schedule;
-pub mod search;
+mod search;
 pub mod tls;
 mod tsig;
-pub mod udp;
+mod udp;
 pub mod verify;
-pub mod worker;
+mod worker;
 pub mod xfr;

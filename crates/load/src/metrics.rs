@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 /// RCODEs that are counted separately: the header's 4 bits (RFC 1035 4.1.1).
 pub const RCODES: usize = 16;
@@ -14,63 +15,85 @@ pub const LATE_NS: u64 = 1_000_000;
 /// Why a run without any response is invalid.
 pub const UNANSWERED: &str = "not one query was answered: is this the address and port of a server?";
 
-/// Counters and latencies. Those of several threads or intervals are summed with [`Metrics::add`].
-#[derive(Clone, Debug, Default)]
-pub struct Metrics {
+/// Defines [`Metrics`] and the addition of its counters.
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $counter:ident,)*) => {
+        /// Counters and latencies. Those of several threads or intervals are summed with [`Metrics::add`].
+        ///
+        /// It serializes to its counters, by name, and its texts.
+        #[derive(Clone, Debug, Default, Serialize)]
+        pub struct Metrics {
+            $($(#[$doc])* pub $counter: u64,)*
+            /// Descriptions of the first wrong responses.
+            pub wrong_examples: Vec<String>,
+            /// The error of the first failed handshake.
+            pub handshake_failure: Option<String>,
+            /// Responses by RCODE.
+            #[serde(skip)]
+            pub rcodes: [u64; RCODES],
+            /// From the intended send time to the response or the time-out.
+            #[serde(skip)]
+            pub latency_intended: LatencyHistogram,
+            /// From the actual send time to the response or the time-out.
+            #[serde(skip)]
+            pub latency_actual: LatencyHistogram,
+            /// From the intended to the actual send time.
+            #[serde(skip)]
+            pub schedule_error: LatencyHistogram,
+            /// From opening a connection until it is established.
+            #[serde(skip)]
+            pub handshake: LatencyHistogram,
+        }
+
+        impl Metrics {
+            fn add_counters(&mut self, other: &Metrics) {
+                $(self.$counter += other.$counter;)*
+            }
+        }
+    };
+}
+
+metrics! {
     /// Queries that were sent.
-    pub queries: u64,
+    queries,
     /// Responses to them.
-    pub responses: u64,
+    responses,
     /// Queries without a response within the time-out.
-    pub timeouts: u64,
+    timeouts,
     /// Queries outstanding when the run was interrupted.
-    pub interrupted: u64,
+    interrupted,
     /// Responses that match no outstanding query: late, duplicate or spoofed.
-    pub unexpected: u64,
+    unexpected,
     /// Datagrams that are no DNS response.
-    pub discarded: u64,
+    discarded,
     /// Queries in the schedule.
-    pub scheduled: u64,
+    scheduled,
     /// Queries sent more than [`LATE_NS`] after their intended time.
-    pub late: u64,
+    late,
     /// Scheduled queries that were never sent.
-    pub missed: u64,
+    missed,
     /// Responses that were compared with an expected one.
-    pub checked: u64,
+    checked,
     /// Responses to another question, and those that differ from the expected one.
-    pub wrong: u64,
-    /// Descriptions of the first wrong responses.
-    pub wrong_examples: Vec<String>,
+    wrong,
     /// Responses with TC.
-    pub truncated: u64,
+    truncated,
     /// The size of all queries.
-    pub query_octets: u64,
+    query_octets,
     /// The size of all responses.
-    pub response_octets: u64,
-    /// Responses by RCODE.
-    pub rcodes: [u64; RCODES],
+    response_octets,
     /// Connections that were established.
-    pub handshakes: u64,
+    handshakes,
     /// Of these, the ones that resumed a TLS session.
-    pub handshakes_resumed: u64,
+    handshakes_resumed,
     /// Connections that could not be established.
-    pub handshakes_failed: u64,
-    /// The error of the first failed handshake.
-    pub handshake_failure: Option<String>,
+    handshakes_failed,
     /// Connections that the server closed with queries outstanding.
-    pub closed_early: u64,
+    closed_early,
     /// Datagrams that the kernel refused to send.
-    pub refused: u64,
+    refused,
     /// CPU time of the sender threads, in nanoseconds.
-    pub cpu_ns: u64,
-    /// From the intended send time to the response or the time-out.
-    pub latency_intended: LatencyHistogram,
-    /// From the actual send time to the response or the time-out.
-    pub latency_actual: LatencyHistogram,
-    /// From the intended to the actual send time.
-    pub schedule_error: LatencyHistogram,
-    /// From opening a connection until it is established.
-    pub handshake: LatencyHistogram,
+    cpu_ns,
 }
 
 /// Latencies in nanoseconds, from 1 to an hour, with three significant digits.
@@ -95,34 +118,6 @@ impl DerefMut for LatencyHistogram {
     fn deref_mut(&mut self) -> &mut Histogram<u64> {
         &mut self.0
     }
-}
-
-/// References to all plain counters; mutable ones with `mut`.
-macro_rules! counters {
-    ($metrics:ident $(, $mutable:tt)?) => {
-        [
-            &$($mutable)? $metrics.queries,
-            &$($mutable)? $metrics.responses,
-            &$($mutable)? $metrics.timeouts,
-            &$($mutable)? $metrics.interrupted,
-            &$($mutable)? $metrics.unexpected,
-            &$($mutable)? $metrics.discarded,
-            &$($mutable)? $metrics.scheduled,
-            &$($mutable)? $metrics.late,
-            &$($mutable)? $metrics.missed,
-            &$($mutable)? $metrics.checked,
-            &$($mutable)? $metrics.wrong,
-            &$($mutable)? $metrics.truncated,
-            &$($mutable)? $metrics.query_octets,
-            &$($mutable)? $metrics.response_octets,
-            &$($mutable)? $metrics.handshakes,
-            &$($mutable)? $metrics.handshakes_resumed,
-            &$($mutable)? $metrics.handshakes_failed,
-            &$($mutable)? $metrics.closed_early,
-            &$($mutable)? $metrics.refused,
-            &$($mutable)? $metrics.cpu_ns,
-        ]
-    };
 }
 
 impl Metrics {
@@ -169,9 +164,7 @@ impl Metrics {
 
     /// Adds the metrics of another thread or interval.
     pub fn add(&mut self, other: &Metrics) {
-        for (mine, theirs) in counters!(self, mut).into_iter().zip(counters!(other)) {
-            *mine += *theirs;
-        }
+        self.add_counters(other);
         for (mine, theirs) in self.rcodes.iter_mut().zip(other.rcodes) {
             *mine += theirs;
         }

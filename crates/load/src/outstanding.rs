@@ -4,17 +4,15 @@
 //! to entries. Both grow with the number of outstanding queries; once they are large enough, nothing allocates.
 
 /// A query that was sent and is not answered yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutstandingQuery {
     /// When it was scheduled, in nanoseconds from the start.
     pub intended_ns: u64,
-    /// When it was sent.
     pub sent_ns: u64,
     /// Its number in [`crate::queries::Queries`].
     pub number: u32,
     /// The number of the UDP source or TCP connection that sent it.
     pub source: u32,
-    /// Its message id.
     pub id: u16,
     /// Whether it is measured; queries of the warm-up are not.
     pub counted: bool,
@@ -22,6 +20,7 @@ pub struct OutstandingQuery {
 }
 
 /// All outstanding queries of a worker.
+#[derive(Default)]
 pub struct OutstandingQueries {
     timeout_ns: u64,
     /// The entry with sequence number `n` is at `n` modulo the length, which is a power of two.
@@ -51,14 +50,8 @@ const MAX_TRIES: usize = 64;
 impl OutstandingQueries {
     /// No queries yet, from sources numbered below `sources`. Each times out `timeout_ns` after it was sent.
     pub fn new(sources: usize, timeout_ns: u64) -> OutstandingQueries {
-        let mut queries = OutstandingQueries {
-            timeout_ns,
-            ring: vec![VACANT; 1024],
-            tail: 0,
-            head: 0,
-            count: 0,
-            sources: Vec::new(),
-        };
+        let ring = vec![OutstandingQuery::default(); 1024];
+        let mut queries = OutstandingQueries { timeout_ns, ring, ..OutstandingQueries::default() };
         queries.reserve_sources(sources);
         queries
     }
@@ -75,7 +68,6 @@ impl OutstandingQueries {
         self.count
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -162,7 +154,7 @@ impl OutstandingQueries {
     }
 
     fn grow(&mut self) {
-        let mut ring = vec![VACANT; 2 * self.ring.len()];
+        let mut ring = vec![OutstandingQuery::default(); 2 * self.ring.len()];
         for sequence in self.tail..self.head {
             ring[sequence as usize & (2 * self.ring.len() - 1)] = self.ring[self.slot(sequence)];
         }
@@ -192,9 +184,6 @@ impl Source {
         self.by_id.get(usize::from(id) & self.by_id.len().wrapping_sub(1)).map(|&sequence| sequence.into())
     }
 }
-
-const VACANT: OutstandingQuery =
-    OutstandingQuery { intended_ns: 0, sent_ns: 0, number: 0, source: 0, id: 0, counted: false, is_outstanding: false };
 
 #[cfg(test)]
 mod tests {

@@ -7,21 +7,16 @@ use crate::schedule::Schedule;
 /// When a worker sends its next query.
 pub enum Pacing {
     /// Open loop: at scheduled times, in nanoseconds from the start, whatever has been answered.
-    Open(Peekable<Box<dyn Iterator<Item = u64> + Send>>),
+    Open(Peekable<Schedule>),
     /// Closed loop: whenever fewer than `outstanding` queries are outstanding.
-    Closed {
-        /// The maximum number of outstanding queries.
-        outstanding: usize,
-        /// When sending ends.
-        end_ns: u64,
-    },
+    Closed { outstanding: usize, end_ns: u64 },
 }
 
 impl Pacing {
     /// Worker number `worker`'s part of a schedule that `workers` threads share: every `workers`-th query.
     pub fn open(schedule: Schedule, worker: usize, workers: usize) -> Pacing {
-        let times: Box<dyn Iterator<Item = u64> + Send> = Box::new(schedule.skip(worker).step_by(workers));
-        Pacing::Open(times.peekable())
+        let part: Schedule = Box::new(schedule.skip(worker).step_by(workers));
+        Pacing::Open(part.peekable())
     }
 }
 
@@ -37,16 +32,12 @@ pub struct Pacer {
 
 /// A query that is due.
 pub enum Due {
-    /// To be sent now.
     Query {
-        /// Its number.
         number: u32,
-        /// When it was scheduled.
         intended_ns: u64,
     },
     /// A whole time-out late, and therefore not sent.
     Missed {
-        /// When it was scheduled.
         intended_ns: u64,
     },
 }

@@ -30,9 +30,7 @@ pub struct PoolConfig {
     /// Whether to prefer established connections. In a closed loop, all queries that may be outstanding would otherwise
     /// soon wait for connections that are still opening.
     pub prefer_established: bool,
-    /// The local addresses.
     pub sources: Option<Sources>,
-    /// Set for TLS.
     pub tls: Option<TlsConfig>,
 }
 
@@ -45,7 +43,6 @@ pub struct ConnectionPool {
     /// The id of the connection in each of the `config.connections` slots.
     slots: Vec<Option<u32>>,
     next_slot: usize,
-    /// By id.
     entries: Vec<PoolEntry>,
     free_ids: Vec<u32>,
     /// Ids that are free once all events of the current poll are handled.

@@ -174,7 +174,6 @@ pub struct QueryTemplate {
 pub struct QueryEncoder {
     template: QueryTemplate,
     random: Random,
-    message: Vec<u8>,
     queries: Queries,
 }
 
@@ -182,26 +181,21 @@ impl QueryEncoder {
     /// An encoder without queries yet.
     pub fn new(template: &QueryTemplate) -> QueryEncoder {
         let random = Random::new(template.seed ^ 0xd0);
-        QueryEncoder { template: template.clone(), random, message: Vec::new(), queries: Queries::default() }
+        QueryEncoder { template: template.clone(), random, queries: Queries::default() }
     }
 
     /// Adds a query.
     pub fn push(&mut self, name: NameRef<'_>, qtype: Rtype, qclass: Class) {
         let dnssec_ok = self.random.unit() < self.template.dnssec_ok;
         let edns = self.template.edns.or(dnssec_ok.then_some(1232));
-        self.message.clear();
         let flags = u8::from(self.template.recursion_desired);
-        self.message.extend_from_slice(&[0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())]);
-        self.message.extend_from_slice(name.wire());
-        self.message.extend_from_slice(&qtype.0.to_be_bytes());
-        self.message.extend_from_slice(&qclass.0.to_be_bytes());
-        if let Some(payload) = edns {
-            // RFC 6891 6.1.2: the root name, OPT, payload size, extended RCODE, version, flags, no options.
-            self.message.extend_from_slice(&[0, 0, 41]);
-            self.message.extend_from_slice(&payload.to_be_bytes());
-            self.message.extend_from_slice(&[0, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]);
-        }
-        self.queries.push(&self.message).expect("one question, shorter than the limit");
+        let header = [0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
+        // RFC 6891 6.1.2: the root name, OPT, payload size, extended RCODE, version, flags, no options.
+        let [high, low] = edns.unwrap_or_default().to_be_bytes();
+        let opt = [0, 0, 41, high, low, 0, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0];
+        let opt = if edns.is_some() { &opt[..] } else { &[] };
+        let message = [&header, name.wire(), &qtype.0.to_be_bytes(), &qclass.0.to_be_bytes(), opt].concat();
+        self.queries.push(&message).expect("one question, shorter than the limit");
     }
 
     /// The encoded queries.

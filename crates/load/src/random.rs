@@ -5,12 +5,10 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator with a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

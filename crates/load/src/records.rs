@@ -8,7 +8,6 @@ use wire::{HEADER_LEN, Rtype};
 pub struct RecordView<'m> {
     /// 0 answer, 1 authority, 2 additional.
     pub section: u8,
-    /// Its type.
     pub rtype: Rtype,
     /// Its RDATA as in the message, with compressed names.
     pub rdata: &'m [u8],

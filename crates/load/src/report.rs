@@ -10,11 +10,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 use wire::message::Rcode;
 
 use crate::metrics::Metrics;
 use crate::run::RunResult;
+
+/// The counters that dns-metrics defines.
+const DNS_METRICS_COUNTERS: [&str; 6] = ["queries", "responses", "timeouts", "interrupted", "unexpected", "discarded"];
+/// The metrics of connections, in `conn_info`.
+const HANDSHAKE_METRICS: [&str; 4] = ["handshakes", "handshakes_failed", "handshakes_resumed", "handshake_failure"];
 
 /// Writes the records of a run to standard output, flushing each, and progress to standard error if that is a terminal.
 pub struct Reporter {
@@ -99,62 +105,43 @@ impl Reporter {
 
     fn stats(&self, result: &RunResult, extra: Value, is_sum: bool) -> Value {
         let metrics = &result.metrics;
-        let mut record = json!({
-            "since": nanoseconds(result.since),
-            "until": nanoseconds(result.until),
-            "queries": metrics.queries,
-            "responses": metrics.responses,
-            "timeouts": metrics.timeouts,
-            "interrupted": metrics.interrupted,
-            "unexpected": metrics.unexpected,
-            "discarded": metrics.discarded,
-            "response_rcodes": rcodes(metrics),
-            "response_latency": latency(&metrics.latency_actual),
-            "zonda": self.zonda(metrics, extra, is_sum),
-        });
+        let mut zonda = fields(metrics);
+        let mut record = remove_keys(&mut zonda, &DNS_METRICS_COUNTERS);
+        let mut connections = remove_keys(&mut zonda, &HANDSHAKE_METRICS);
+        record["since"] = json!(nanoseconds(result.since));
+        record["until"] = json!(nanoseconds(result.until));
+        record["response_rcodes"] = rcodes(metrics);
+        record["response_latency"] = latency(&metrics.latency_actual);
         if self.transport != "udp" {
-            record["conn_info"] = json!({
-                "type": self.transport,
-                "handshakes": metrics.handshakes,
-                "handshakes_failed": metrics.handshakes_failed,
-                "handshakes_resumed": metrics.handshakes_resumed,
-                "handshake_failure": metrics.handshake_failure,
-                "conn_latency": {"handshake": latency(&metrics.handshake)},
-            });
+            connections["type"] = json!(self.transport);
+            connections["conn_latency"] = json!({"handshake": latency(&metrics.handshake)});
+            record["conn_info"] = connections;
         }
-        record
-    }
-
-    fn zonda(&self, metrics: &Metrics, extra: Value, is_sum: bool) -> Value {
-        let mut zonda = json!({
-            "loop": self.loop_kind,
-            "transport": self.transport,
-            "scheduled": metrics.scheduled,
-            "late": metrics.late,
-            "missed": metrics.missed,
-            "checked": metrics.checked,
-            "wrong": metrics.wrong,
-            "wrong_examples": metrics.wrong_examples,
-            "truncated": metrics.truncated,
-            "query_octets": metrics.query_octets,
-            "response_octets": metrics.response_octets,
-            "closed_early": metrics.closed_early,
-            "refused": metrics.refused,
-            "cpu_ns": metrics.cpu_ns,
-            "schedule_error": quantiles(&metrics.schedule_error),
-            "quantiles_intended": quantiles(&metrics.latency_intended),
-            "quantiles_actual": quantiles(&metrics.latency_actual),
-            "latency_intended": encode_histogram(&metrics.latency_intended),
-            "latency_actual": encode_histogram(&metrics.latency_actual),
-        });
+        zonda["loop"] = json!(self.loop_kind);
+        zonda["transport"] = json!(self.transport);
+        zonda["schedule_error"] = quantiles(&metrics.schedule_error);
+        zonda["quantiles_intended"] = quantiles(&metrics.latency_intended);
+        zonda["quantiles_actual"] = quantiles(&metrics.latency_actual);
+        zonda["latency_intended"] = encode_histogram(&metrics.latency_intended);
+        zonda["latency_actual"] = encode_histogram(&metrics.latency_actual);
         if is_sum {
             zonda["invalid_because"] = json!(metrics.invalid_because());
         }
         for (key, value) in extra.as_object().into_iter().flatten() {
             zonda[key] = value.clone();
         }
-        zonda
+        record["zonda"] = zonda;
+        record
     }
+}
+
+/// The fields of a serializable struct, as a JSON object.
+pub fn fields(value: impl Serialize) -> Value {
+    serde_json::to_value(value).expect("keys are field names")
+}
+
+fn remove_keys(object: &mut Value, keys: &[&str]) -> Value {
+    keys.iter().map(|&key| (key, object.as_object_mut().and_then(|members| members.remove(key)))).collect()
 }
 
 impl Drop for Reporter {
@@ -206,10 +193,10 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
 }
 
 /// The histogram as HdrHistogram V2, compressed, in base64, like HdrHistogram logs.
-fn encode_histogram(histogram: &Histogram<u64>) -> String {
+fn encode_histogram(histogram: &Histogram<u64>) -> Value {
     let mut octets = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut octets).expect("writing to memory");
-    STANDARD.encode(octets)
+    json!(STANDARD.encode(octets))
 }
 
 fn progress_line(result: &RunResult, began: Duration) -> String {

@@ -4,8 +4,6 @@
 //! reaches 0, 1, 2, ...; with Poisson arrivals, where it reaches the sums of exponential random numbers (time
 //! rescaling).
 
-use std::sync::Arc;
-
 use crate::random::Random;
 
 /// A part of a run in which the rate changes linearly.
@@ -78,54 +76,26 @@ pub enum ArrivalProcess {
     Poisson(u64),
 }
 
-/// An iterator over send times, in nanoseconds from the start, ascending.
-pub enum Schedule {
-    /// From a rate profile.
-    Rate(RateTimes),
-    /// From a capture.
-    Trace {
-        /// The captured times in nanoseconds.
-        times: Arc<[u64]>,
-        /// The index of the next one.
-        next: usize,
-        /// The factor by which it is faster than the capture.
-        speed: f64,
-    },
+/// The send times of an open loop, in nanoseconds from the start, ascending.
+pub type Schedule = Box<dyn Iterator<Item = u64> + Send>;
+
+/// The send times for a rate profile.
+pub fn from_profile(profile: RateProfile, arrivals: ArrivalProcess) -> Schedule {
+    let random = match arrivals {
+        ArrivalProcess::Constant => None,
+        ArrivalProcess::Poisson(seed) => Some(Random::new(seed)),
+    };
+    let times = RateTimes { profile, random, segment: 0, segment_start: 0.0, segment_count: 0.0, count: 0.0 };
+    Box::new(times.map(|seconds| (seconds * 1e9).round() as u64))
 }
 
-impl Schedule {
-    /// The send times for a rate profile.
-    pub fn from_profile(profile: RateProfile, arrivals: ArrivalProcess) -> Schedule {
-        let random = match arrivals {
-            ArrivalProcess::Constant => None,
-            ArrivalProcess::Poisson(seed) => Some(Random::new(seed)),
-        };
-        Schedule::Rate(RateTimes { profile, random, segment: 0, segment_start: 0.0, segment_count: 0.0, count: 0.0 })
-    }
-
-    /// Captured times, `speed` times as fast.
-    pub fn from_trace(times: Arc<[u64]>, speed: f64) -> Schedule {
-        Schedule::Trace { times, next: 0, speed }
-    }
-}
-
-impl Iterator for Schedule {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        match self {
-            Schedule::Rate(times) => times.next().map(|seconds| (seconds * 1e9).round() as u64),
-            Schedule::Trace { times, next, speed } => {
-                let time = *times.get(*next)?;
-                *next += 1;
-                Some((time as f64 / *speed) as u64)
-            }
-        }
-    }
+/// Captured times in nanoseconds, `speed` times as fast.
+pub fn from_trace(times: Vec<u64>, speed: f64) -> Schedule {
+    Box::new(times.into_iter().map(move |time| (time as f64 / speed) as u64))
 }
 
 /// An iterator over the send times of a rate profile.
-pub struct RateTimes {
+struct RateTimes {
     profile: RateProfile,
     /// Set for Poisson arrivals.
     random: Option<Random>,
@@ -171,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn times(profile: RateProfile, arrivals: ArrivalProcess) -> Vec<u64> {
-        Schedule::from_profile(profile, arrivals).collect()
+        from_profile(profile, arrivals).collect()
     }
 
     #[test]
@@ -209,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_trace_is_replayed_at_a_multiple_of_its_speed() {
-        let schedule = Schedule::from_trace(Arc::from([0, 10, 10, 400]), 4.0);
+        let schedule = from_trace(vec![0, 10, 10, 400], 4.0);
         assert_eq!(schedule.collect::<Vec<_>>(), [0, 2, 2, 100]);
     }
 

@@ -14,7 +14,6 @@ pub struct Search {
     pub resolution: f64,
 }
 
-/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// The share of scheduled queries that was answered.

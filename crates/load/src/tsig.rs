@@ -17,7 +17,6 @@ pub struct TsigContext {
 }
 
 impl TsigContext {
-    /// A context without queries yet.
     pub fn new(key: Arc<TsigKey>) -> TsigContext {
         TsigContext { key, macs: HashMap::new(), message: Vec::new() }
     }

@@ -33,10 +33,11 @@ pub struct UdpSockets {
 }
 
 impl UdpSockets {
-    /// Opens `sockets` sockets that send up to `burst_len` queries together.
+    /// Opens `sockets` sockets that send up to `burst_len` queries together, and adds them to `poll`.
     ///
     /// Those of one source are a segment burst (UDP_SEGMENT) if their lengths allow it.
     pub fn open(
+        poll: &Poll,
         server: SocketAddr,
         sockets: usize,
         sources: Option<Sources>,
@@ -44,6 +45,7 @@ impl UdpSockets {
     ) -> io::Result<UdpSockets> {
         let sockets: Vec<ClientSocket> =
             (0..sockets.max(1)).map(|_| ClientSocket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
+        sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))?;
         let addresses = sources.map_or(1, |sources| sources.count);
         Ok(UdpSockets {
             period: least_common_multiple(sockets.len() as u64, addresses.into()),
@@ -60,7 +62,6 @@ impl UdpSockets {
         })
     }
 
-    /// How many sources there are.
     pub fn source_count(&self) -> u32 {
         self.sockets.len() as u32 * self.addresses
     }
@@ -73,11 +74,6 @@ impl UdpSockets {
     /// How many sockets there are; socket `n` has the poll token `n`.
     pub fn socket_count(&self) -> usize {
         self.sockets.len()
-    }
-
-    /// Adds the sockets to `poll`.
-    pub fn register(&self, poll: &Poll) -> io::Result<()> {
-        self.sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))
     }
 
     /// Starts a burst, which uses the next socket.
@@ -138,7 +134,8 @@ mod tests {
 
     fn sources_of(bursts: usize, burst_len: usize, addresses: u32) -> Vec<Vec<u32>> {
         let sources = Sources { first: [127, 6, 0, 1].into(), count: addresses };
-        let mut udp = UdpSockets::open(([127, 0, 0, 1], 9).into(), 4, Some(sources), burst_len).expect("loopback");
+        let (poll, server) = (Poll::new().expect("a descriptor"), ([127, 0, 0, 1], 9).into());
+        let mut udp = UdpSockets::open(&poll, server, 4, Some(sources), burst_len).expect("loopback");
         let mut burst = || {
             udp.begin_burst();
             (0..burst_len).map(|_| udp.next_source()).collect()

@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use netio::clock;
 use netio::epoll::{Events, Poll};
-use wire::tsig::TsigKey;
+use netio::udp_client::Sources;
 
+use crate::job::{Job, Timing, Transport, share_of};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::outstanding::OutstandingQueries;
-use crate::pacer::{Due, Pacer, Pacing};
-use crate::pool::ConnectionPool;
-use crate::queries::Queries;
+use crate::pacer::{Due, Pacer};
+use crate::pool::{ConnectionPool, PoolConfig};
 use crate::random::Random;
 use crate::tsig::TsigContext;
 use crate::udp::UdpSockets;
-use crate::verify::ResponseChecker;
 
 /// Queries sent before responses are received again: enough to catch up, few enough not to timestamp responses late.
 const MAX_SENT_PER_TURN: usize = 64;
@@ -40,36 +39,6 @@ const SPIN_NS: u64 = 60_000;
 /// The longest sleep, after which the thread checks whether to stop.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// The configuration of a worker.
-pub struct WorkerConfig {
-    /// The queries of the run.
-    pub queries: Arc<Queries>,
-    /// The numbers of the queries in sending order; empty for ascending numbers.
-    pub order: Arc<[u32]>,
-    /// Checks responses.
-    pub checker: ResponseChecker,
-    /// The TSIG key of `--tsig`.
-    pub key: Option<Arc<TsigKey>>,
-    /// The number of this worker, and of all workers: it sends every query whose number has that remainder.
-    pub share: (usize, usize),
-    /// When it sends.
-    pub pacing: Pacing,
-    /// For queries over UDP.
-    pub udp: Option<UdpSockets>,
-    /// For queries over TCP or TLS.
-    pub pool: Option<ConnectionPool>,
-    /// With both transports, the share of queries over TCP. Captured queries use theirs.
-    pub tcp_share: f64,
-    /// The time-out of a query.
-    pub timeout_ns: u64,
-    /// The length of the warm-up, in which nothing is counted.
-    pub warm_up_ns: u64,
-    /// The reporting interval.
-    pub interval_ns: u64,
-    /// The processor to pin the thread to.
-    pub cpu: Option<usize>,
-}
-
 /// The number of an interval and the metrics of one worker in it.
 pub type IntervalReport = (u64, Metrics);
 
@@ -79,9 +48,11 @@ pub struct Worker {
     /// The metrics of the current interval.
     metrics: Metrics,
     pacer: Pacer,
+    /// The numbers of the queries in sending order; empty for ascending numbers.
     order: Arc<[u32]>,
     udp: Option<UdpSockets>,
     pool: Option<ConnectionPool>,
+    /// With both transports, the share of queries over TCP. Captured queries use theirs.
     tcp_share: f64,
     /// The numbers and intended times of the queries that are sent together next.
     burst: Vec<(u32, u64)>,
@@ -97,35 +68,48 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes a worker and registers its UDP sockets.
-    pub fn new(config: WorkerConfig) -> io::Result<Worker> {
+    /// Worker number `index` of `count`, with its share of queries, sources and connections; opens its UDP sockets.
+    pub fn new(job: &Job, index: usize, count: usize, order: Arc<[u32]>) -> io::Result<Worker> {
         let poll = Poll::new()?;
-        if let Some(udp) = &config.udp {
-            udp.register(&poll)?;
-        }
-        let source_count = config.udp.as_ref().map_or(0, UdpSockets::source_count);
+        let sources = job.sources.map(|sources| share_of_sources(sources, index, count));
+        let connections = share_of(job.connections, index, count);
+        let udp = match job.transport {
+            Transport::Tcp => None,
+            _ => Some(UdpSockets::open(&poll, job.server, connections, sources, job.burst_len)?),
+        };
+        let pool_config = PoolConfig {
+            connections,
+            queries_per_connection: job.queries_per_connection,
+            prefer_established: matches!(job.timing, Timing::Closed { .. }),
+            sources,
+            tls: job.tls.clone(),
+        };
+        let first_token = udp.as_ref().map_or(0, UdpSockets::socket_count) as u64;
+        let has_pool = job.transport != Transport::Udp;
+        let source_count = udp.as_ref().map_or(0, UdpSockets::source_count);
+        let timeout_ns = job.timeout.as_nanos() as u64;
         Ok(Worker {
             ledger: Ledger {
-                outstanding: OutstandingQueries::new(source_count as usize, config.timeout_ns),
-                queries: config.queries.clone(),
-                checker: config.checker,
-                tsig: config.key.map(TsigContext::new),
-                warm_up_ns: config.warm_up_ns,
+                outstanding: OutstandingQueries::new(source_count as usize, timeout_ns),
+                queries: job.queries.clone(),
+                checker: job.checker.clone(),
+                tsig: job.key.clone().map(TsigContext::new),
+                warm_up_ns: job.warm_up.as_nanos() as u64,
                 first_connection: source_count,
             },
             metrics: Metrics::default(),
-            pacer: Pacer::new(config.pacing, config.share, config.queries.len(), config.timeout_ns),
-            order: config.order,
-            udp: config.udp,
-            pool: config.pool,
-            tcp_share: config.tcp_share,
+            pacer: Pacer::new(job.pacing(index, count), (index, count), job.queries.len(), timeout_ns),
+            order,
+            udp,
+            pool: has_pool.then(|| ConnectionPool::new(job.server, pool_config, first_token)),
+            tcp_share: job.tcp_share,
             burst: Vec::new(),
-            random: Random::new(config.share.0 as u64),
+            random: Random::new(index as u64),
             poll,
             events: Events::with_capacity(EVENTS),
-            interval_ns: config.interval_ns,
+            interval_ns: job.interval.as_nanos() as u64,
             interval: 0,
-            cpu: config.cpu,
+            cpu: job.cpus.get(index).copied(),
             cpu_before: Duration::ZERO,
             start: Duration::ZERO,
         })
@@ -344,4 +328,13 @@ impl Worker {
 #[inline]
 fn ns_since(start: Duration) -> u64 {
     clock::monotonic_exact().saturating_sub(start).as_nanos() as u64
+}
+
+/// The part of the sources for one of `count` threads. If there are fewer sources than threads, some threads share one.
+fn share_of_sources(sources: Sources, index: usize, count: usize) -> Sources {
+    let (index, count) = (index as u32, count as u32);
+    let begin = (sources.count as u64 * u64::from(index) / u64::from(count)) as u32;
+    let end = (sources.count as u64 * u64::from(index + 1) / u64::from(count)) as u32;
+    let begin = begin.min(sources.count - 1);
+    Sources { first: sources.at(begin), count: (end.saturating_sub(begin)).max(1) }
 }

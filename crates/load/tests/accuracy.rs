@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use load::job::{Job, Timing, Transport};
 use load::queries::{Queries, QueryTemplate, file};
-use load::run::{Job, RunResult, Timing, Transport};
-use load::schedule::{ArrivalProcess, RateProfile, Schedule};
+use load::run::RunResult;
+use load::schedule::{ArrivalProcess, RateProfile, from_profile};
 use load::verify::ResponseChecker;
 
 /// A server that responds to each query with what `behave` makes of it, or not if that returns false.
@@ -218,7 +219,7 @@ fn the_schedule_error_agrees_with_the_receiver() {
     let timing = Timing::Rate(profile.clone(), ArrivalProcess::Poisson(5));
     let metrics = run(&Job { timing, ..job(server, 1.0, 1.0) }).metrics;
     let arrivals = receiver.join().expect("no panic");
-    let scheduled: Vec<u64> = Schedule::from_profile(profile, ArrivalProcess::Poisson(5)).take(500).collect();
+    let scheduled: Vec<u64> = from_profile(profile, ArrivalProcess::Poisson(5)).take(500).collect();
     assert!(metrics.queries >= 450, "Poisson: 500 on average, {} with this seed", metrics.queries);
     // The start of the run is taken from the least delayed arrival.
     let delays = |zero: Instant| -> Vec<i64> {

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use load::hold::{Behaviour, HoldConfig};
+use load::job::{Job, Timing, Transport};
 use load::metrics::Metrics;
 use load::queries::{Queries, QueryTemplate, file};
-use load::run::{Job, Timing, Transport};
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::tls::{self, Purpose, TlsConfig};
 use load::xfr::encode::encode;

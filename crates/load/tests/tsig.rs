@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use load::job::{Job, Timing};
 use load::queries::maintenance;
-use load::run::{Job, Timing};
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::verify::ResponseChecker;
 use load::xfr::encode::encode;

@@ -9,19 +9,20 @@ use std::time::Duration;
 
 use clap::Args;
 use netio::{clock, resource_limits};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::input::read;
 use super::number::{rate, seconds_or_none};
 use super::target::Target;
 use super::tls_tsig::TlsClientArguments;
 use super::transport::StreamTransport;
-use super::{CommandError, Validity, report_validity};
+use super::{CommandError, Validity, conclude};
 use crate::hold::{Behaviour, HoldConfig, HoldResult};
+use crate::job::{Job, Timing};
 use crate::metrics::Metrics;
 use crate::queries::{Queries, QueryTemplate, file};
-use crate::report::Reporter;
-use crate::run::{Job, RunResult, Timing};
+use crate::report::{Reporter, fields};
+use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::Purpose;
 
@@ -68,12 +69,10 @@ pub struct HostileArguments {
     hold: Arguments,
 }
 
-/// Runs `zonda-load hold`.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     arguments.run(if arguments.queries.is_some() { Behaviour::Ask } else { Behaviour::Silence }, stop)
 }
 
-/// Runs `zonda-load hostile`.
 pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     arguments.hold.run(arguments.kind, stop)
 }
@@ -105,7 +104,8 @@ impl Arguments {
         })?;
         let held = held.map_err(CommandError::system("holding connections"))?;
         let invalid_because = invalid_because(&held, probes.as_ref());
-        let figures = figures(&held, &invalid_because);
+        let mut figures = fields(&held);
+        figures["invalid_because"] = json!(invalid_because);
         let metrics = Metrics {
             handshakes: held.open,
             handshakes_failed: held.failed,
@@ -113,10 +113,8 @@ impl Arguments {
             handshake: held.handshake,
             ..probes.unwrap_or_default()
         };
-        reporter
-            .write_sum(&RunResult { since, until: clock::real(), metrics }, figures)
-            .map_err(CommandError::system("writing results"))?;
-        Ok(report_validity(&invalid_because))
+        let written = reporter.write_sum(&RunResult { since, until: clock::real(), metrics }, figures);
+        conclude(written, &invalid_because)
     }
 
     /// An error if there are too few descriptors or ports for the connections.
@@ -148,11 +146,7 @@ impl Arguments {
             return file::read(b". SOA", &template).map_err(CommandError::input("the query"));
         };
         let queries = file::read(&read(path)?, &template).map_err(CommandError::input(path.display()))?;
-        if queries.is_empty() {
-            Err(CommandError::Input(format!("{}: no queries", path.display())))
-        } else {
-            Ok(queries)
-        }
+        if queries.is_empty() { Err(CommandError::without(path, "queries")) } else { Ok(queries) }
     }
 
     /// Runs `hold` while another thread sends the probes, if there are any; returns the metrics of the probes.
@@ -185,17 +179,4 @@ fn invalid_because(held: &HoldResult, probes: Option<&Metrics>) -> Vec<String> {
         reasons.push(format!("{} connections could not be opened; the first one: {why}", held.failed));
     }
     reasons
-}
-
-fn figures(held: &HoldResult, invalid_because: &[String]) -> Value {
-    json!({
-        "open": held.open,
-        "failed": held.failed,
-        "open_s": held.open_s,
-        "held_responses": held.responses,
-        "closed_by_peer": held.closed_by_peer,
-        "first_closed_s": held.first_closed_s,
-        "last_closed_s": held.last_closed_s,
-        "invalid_because": invalid_because,
-    })
 }

@@ -94,10 +94,7 @@ impl Input {
                 return Err(CommandError::Input("no queries: give --queries, --pcap or --from-zone".into()));
             }
         };
-        if queries.is_empty() {
-            return Err(CommandError::Input(format!("{}: no queries", path.display())));
-        }
-        Ok(queries)
+        if queries.is_empty() { Err(CommandError::without(path, "queries")) } else { Ok(queries) }
     }
 
     fn read_capture(&self, path: &Path) -> Result<Queries, CommandError> {
@@ -121,15 +118,24 @@ impl SampleArguments {
             zipf: self.zipf,
             seed,
         };
-        let bytes = read(path)?;
-        let source = Source { name: path.display().to_string().into(), bytes: bytes.as_slice() };
-        sampling::sample(source, apex.as_ref(), &mix, template).map_err(|error| CommandError::Input(error.to_string()))
+        let sampled = sampling::sample(zone_source(path, &read(path)?), apex.as_ref(), &mix, template);
+        sampled.map_err(|error| CommandError::Input(error.to_string()))
     }
 }
 
 /// The contents of an input file.
 pub fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     std::fs::read(path).map_err(CommandError::input(path.display()))
+}
+
+/// The contents of an input file, which must be UTF-8.
+pub fn read_text(path: &Path) -> Result<String, CommandError> {
+    String::from_utf8(read(path)?).map_err(|error| CommandError::input(path.display())(error.utf8_error()))
+}
+
+/// A zone file that was read.
+pub fn zone_source<'b>(path: &Path, bytes: &'b [u8]) -> Source<'b> {
+    Source { name: path.display().to_string().into(), bytes }
 }
 
 fn weighted_type(text: &str) -> Result<(Rtype, f64), String> {

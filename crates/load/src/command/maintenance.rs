@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use wire::Name;
 
-use super::input::read;
+use super::input::read_text;
 use super::number::{rate, seconds};
 use super::target::Target;
 use super::tls_tsig::TsigArguments;
 use super::{CommandError, Validity, query};
+use crate::job::{Job, Timing};
 use crate::queries::{Queries, maintenance};
-use crate::run::{Job, Timing};
 use crate::schedule::{ArrivalProcess, RateProfile};
 
 /// After this many pairs, updates repeat: the first record was deleted long before.
@@ -55,7 +55,6 @@ pub struct UpdateArguments {
     seconds: f64,
 }
 
-/// Runs `zonda-load notify`.
 pub fn notify(arguments: &NotifyArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let zones = zone_names(&arguments.zones)?;
     let queries = maintenance::notifies(zones.iter().map(Name::as_ref)).map_err(CommandError::input("--zones"))?;
@@ -63,7 +62,6 @@ pub fn notify(arguments: &NotifyArguments, stop: &AtomicBool) -> Result<Validity
     run(&arguments.target, &arguments.tsig, queries, arguments.rate, seconds, stop)
 }
 
-/// Runs `zonda-load update`.
 pub fn update(arguments: &UpdateArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let pairs = (arguments.rate * arguments.seconds / 2.0).ceil().clamp(1.0, MAX_PAIRS) as u32;
     let queries = maintenance::updates(arguments.zone.as_ref(), pairs).map_err(CommandError::input("--zone"))?;
@@ -90,13 +88,12 @@ fn run(
 
 /// The zone names of a file, one per line; at least one.
 pub fn zone_names(path: &Path) -> Result<Vec<Name>, CommandError> {
-    let text = read(path)?;
-    let text = std::str::from_utf8(&text).map_err(CommandError::input(path.display()))?;
+    let text = read_text(path)?;
     let names = text.split_whitespace().map(|word| {
         word.parse().map_err(|error| CommandError::Input(format!("{}: name `{word}`: {error}", path.display())))
     });
     match names.collect::<Result<Vec<_>, _>>()? {
-        names if names.is_empty() => Err(CommandError::Input(format!("{}: no names", path.display()))),
+        names if names.is_empty() => Err(CommandError::without(path, "names")),
         names => Ok(names),
     }
 }

@@ -27,17 +27,14 @@ pub fn interval(text: &str) -> Result<f64, String> {
     number(text, |number| (0.001..=MAX_SECONDS).contains(&number), "a number from 0.001 to 10000000")
 }
 
-/// A percentage.
 pub fn percent(text: &str) -> Result<f64, String> {
     number(text, |number| (0.01..=100.0).contains(&number), "a number from 0.01 to 100")
 }
 
-/// A number above 0.
 pub fn positive(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")
 }
 
-/// A number of 0 or more.
 pub fn not_negative(text: &str) -> Result<f64, String> {
     number(text, |number| number >= 0.0 && number.is_finite(), "a number from 0 up")
 }

@@ -8,11 +8,12 @@ use netio::clock;
 use serde_json::{Value, json};
 
 use super::number::percent;
-use super::query::transport_name;
-use super::{CommandError, Validity, report_validity};
+use super::transport::transport_name;
+use super::{CommandError, Validity, conclude};
+use crate::job::{Job, Timing};
 use crate::metrics::{Metrics, UNANSWERED};
 use crate::report::Reporter;
-use crate::run::{Job, RunResult, Timing};
+use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::search::{Peak, Search, Trial};
 
@@ -65,10 +66,8 @@ pub fn find_peaks(
     let invalid_because = invalid_because(&total, is_interrupted);
     let peaks: Vec<Value> = peaks.iter().map(peak_record).collect();
     let extra = json!({"peaks": peaks, "invalid_because": invalid_because});
-    reporter
-        .write_sum(&RunResult { since, until: clock::real(), metrics: total }, extra)
-        .map_err(CommandError::system("writing results"))?;
-    Ok(report_validity(&invalid_because))
+    let written = reporter.write_sum(&RunResult { since, until: clock::real(), metrics: total }, extra);
+    conclude(written, &invalid_because)
 }
 
 /// Reports a trial. Queries that are some milliseconds late still load the server at the rate; the generator is off its

@@ -8,15 +8,16 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::input::{Input, read};
+use super::input::{Input, read_text};
 use super::number::{interval, positive, rate, seconds, seconds_or_none, share};
 use super::peak::{PeakArguments, find_peaks};
 use super::target::Target;
 use super::tls_tsig::{TlsClientArguments, TsigArguments};
-use super::{CommandError, Validity, report_validity};
+use super::transport::transport_name;
+use super::{CommandError, Validity, conclude};
+use crate::job::{Job, MAX_BURST_LEN, Timing, Transport};
 use crate::queries::Queries;
 use crate::report::Reporter;
-use crate::run::{Job, MAX_BURST_LEN, Timing, Transport};
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::{Purpose, TlsConfig};
 use crate::verify::ResponseChecker;
@@ -38,8 +39,8 @@ pub struct Arguments {
     /// Close a connection after this many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
-    /// Maximum number of due UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their
-    /// lengths allow it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
+    /// Maximum batch: due UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their lengths
+    /// allow it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
     #[arg(long = "bunch", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
     burst_len: Option<u8>,
     /// Resume TLS sessions; without it, every connection makes a full handshake
@@ -118,7 +119,6 @@ enum Arrivals {
     Poisson,
 }
 
-/// Runs the command.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let job = arguments.job()?;
     let timing = &arguments.timing;
@@ -134,18 +134,7 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let mut reporter = Reporter::new(loop_kind, transport_name(job));
     let result =
         job.run(stop, |interval| reporter.write_interval(interval)).map_err(CommandError::system("sending queries"))?;
-    reporter.write_sum(&result, json!({})).map_err(CommandError::system("writing results"))?;
-    Ok(report_validity(&result.metrics.invalid_because()))
-}
-
-/// The transport in reports.
-pub fn transport_name(job: &Job) -> &'static str {
-    match job.transport {
-        Transport::Udp => "udp",
-        Transport::Tcp if job.tls.is_some() => "tls",
-        Transport::Tcp => "tcp",
-        Transport::Mixed => "mixed",
-    }
+    conclude(reporter.write_sum(&result, json!({})), &result.metrics.invalid_because())
 }
 
 impl Arguments {
@@ -200,9 +189,7 @@ impl Arguments {
 
     fn checker(&self, queries: &Queries) -> Result<ResponseChecker, CommandError> {
         if let Some(path) = &self.expect {
-            let text = read(path)?;
-            let text = std::str::from_utf8(&text).map_err(CommandError::input(path.display()))?;
-            return ResponseChecker::from_text(text, queries).map_err(CommandError::input(path.display()));
+            return ResponseChecker::from_text(&read_text(path)?, queries).map_err(CommandError::input(path.display()));
         }
         let timeout = Duration::from_millis(self.timeout_ms);
         match self.verify {
@@ -222,19 +209,12 @@ impl TimingArguments {
     }
 
     fn timing(&self) -> Timing {
-        let arrivals = self.arrivals();
-        if let Some(speed) = self.speed {
-            return Timing::Trace { speed };
-        }
-        match (self.outstanding, &self.steps, self.rate, self.ramp_to) {
-            (Some(outstanding), ..) => Timing::Closed { outstanding: outstanding as usize, seconds: self.seconds },
-            (None, Some(rates), ..) => Timing::Rate(RateProfile::steps(rates, self.seconds), arrivals),
-            (None, None, rate, Some(to)) => {
-                Timing::Rate(RateProfile::ramp(rate.unwrap_or_default(), to, self.seconds), arrivals)
-            }
-            (None, None, rate, None) => {
-                Timing::Rate(RateProfile::flat(rate.unwrap_or_default(), self.seconds), arrivals)
-            }
+        let (rate, seconds) = (self.rate.unwrap_or_default(), self.seconds);
+        match (self.speed, self.outstanding, &self.steps) {
+            (Some(speed), ..) => Timing::Trace { speed },
+            (_, Some(outstanding), _) => Timing::Closed { outstanding: outstanding as usize, seconds },
+            (.., Some(rates)) => Timing::Rate(RateProfile::steps(rates, seconds), self.arrivals()),
+            _ => Timing::Rate(RateProfile::ramp(rate, self.ramp_to.unwrap_or(rate), seconds), self.arrivals()),
         }
     }
 }

@@ -32,7 +32,6 @@ pub struct Prefix {
 }
 
 impl Target {
-    /// The socket address of the server.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.server, self.port)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use wire::tsig::{TsigKey, TsigKeyError};
+use wire::tsig::TsigKey;
 
 use super::CommandError;
 use crate::tls::{self, Purpose, TlsConfig};
@@ -83,10 +83,7 @@ impl TlsServerArguments {
 #[derive(Clone, Debug, Args)]
 pub struct TsigArguments {
     /// Sign messages with this key and verify responses (TSIG, RFC 8945); the secret is in base64
-    #[arg(id = "tsig", long = "tsig", value_name = "ALGORITHM:NAME:SECRET", value_parser = key)]
+    #[arg(id = "tsig", long = "tsig", value_name = "ALGORITHM:NAME:SECRET",
+        value_parser = |text: &str| text.parse::<TsigKey>().map(Arc::new))]
     pub key: Option<Arc<TsigKey>>,
-}
-
-fn key(text: &str) -> Result<Arc<TsigKey>, TsigKeyError> {
-    text.parse().map(Arc::new)
 }

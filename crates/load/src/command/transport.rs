@@ -1,4 +1,4 @@
-//! `--transport` of the commands that always use a stream.
+//! `--transport` of the commands that always use a stream, and the names of transports in reports.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,18 @@ use clap::ValueEnum;
 
 use super::CommandError;
 use super::tls_tsig::TlsClientArguments;
+use crate::job::{Job, Transport};
 use crate::tls::{Purpose, TlsConfig};
+
+/// The transport of a run, in reports.
+pub fn transport_name(job: &Job) -> &'static str {
+    match job.transport {
+        Transport::Udp => "udp",
+        Transport::Tcp if job.tls.is_some() => "tls",
+        Transport::Tcp => "tcp",
+        Transport::Mixed => "mixed",
+    }
+}
 
 /// TCP, plain or with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,7 +27,6 @@ pub enum StreamTransport {
 }
 
 impl StreamTransport {
-    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             StreamTransport::Tcp => "tcp",

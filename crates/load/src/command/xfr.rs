@@ -3,25 +3,24 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use netio::clock;
-use serde_json::{Value, json};
+use serde_json::json;
 use wire::Name;
-use zone::text::Source;
 
-use super::input::read;
+use super::input::{read, read_text, zone_source};
 use super::maintenance::zone_names;
 use super::tls_tsig::{TlsClientArguments, TlsServerArguments, TsigArguments};
 use super::transport::StreamTransport;
-use super::{CommandError, Validity, report_validity};
-use crate::report::Reporter;
+use super::{CommandError, Validity, conclude};
+use crate::report::{Reporter, fields};
 use crate::tls::Purpose;
 use crate::xfr::encode::encode;
-use crate::xfr::pull::{PullConfig, PullResult};
-use crate::xfr::serve::{EncodedZones, Primary, PrimaryCounters};
+use crate::xfr::pull::PullConfig;
+use crate::xfr::serve::{EncodedZones, Primary};
 
 /// The side of a transfer.
 #[derive(Debug, Subcommand)]
@@ -83,7 +82,6 @@ pub struct ServeArguments {
     zones: PathBuf,
 }
 
-/// Runs the command.
 pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
     match arguments {
         Arguments::Pull(arguments) => pull(arguments, stop),
@@ -109,25 +107,10 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, Comman
     if let Some(first) = pulled.failures.first() {
         invalid_because.push(format!("{} zones were not transferred; the first one: {first}", pulled.failed));
     }
-    let figures = pull_figures(&pulled, seconds, &invalid_because);
-    reporter.write_figures(since, clock::real(), figures).map_err(CommandError::system("writing results"))?;
-    Ok(report_validity(&invalid_because))
-}
-
-fn pull_figures(pulled: &PullResult, seconds: f64, invalid_because: &[String]) -> Value {
-    json!({
-        "zones": pulled.zones,
-        "failed": pulled.failed,
-        "failures": pulled.failures,
-        "records": pulled.records,
-        "bytes": pulled.octets,
-        "messages": pulled.messages,
-        "largest_message": pulled.largest_message,
-        "seconds": seconds,
-        "first_byte_s": pulled.first_byte_s,
-        "connections": pulled.connections,
-        "invalid_because": invalid_because,
-    })
+    let mut figures = fields(&pulled);
+    figures["seconds"] = json!(seconds);
+    figures["invalid_because"] = json!(invalid_because);
+    conclude(reporter.write_figures(since, clock::real(), figures), &invalid_because)
 }
 
 fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
@@ -143,10 +126,9 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity,
     let message = format!("serving {count} zones on port {port}");
     reporter.event("ready", &message, json!({"zones": count, "records": records, "port": port, "tls_port": tls_port}));
     let counters = primary.run(stop).map_err(CommandError::system("serving"))?;
-    reporter
-        .write_figures(since, clock::real(), serve_figures(&counters))
-        .map_err(CommandError::system("writing results"))?;
-    Ok(Validity::Valid)
+    let mut figures = fields(&*counters);
+    figures["invalid_because"] = json!([]);
+    conclude(reporter.write_figures(since, clock::real(), figures), &[])
 }
 
 fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> Result<u16, CommandError> {
@@ -155,31 +137,9 @@ fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> R
     Ok(bound.port())
 }
 
-fn serve_figures(counters: &PrimaryCounters) -> Value {
-    let [zones, records, octets, soa_responses, refused, connections] = [
-        &counters.zones,
-        &counters.records,
-        &counters.octets,
-        &counters.soa_responses,
-        &counters.refused,
-        &counters.connections,
-    ]
-    .map(|count| count.load(Ordering::Relaxed));
-    json!({
-        "zones": zones,
-        "records": records,
-        "bytes": octets,
-        "soa_answers": soa_responses,
-        "refused": refused,
-        "connections": connections,
-        "invalid_because": [],
-    })
-}
-
 /// Reads and encodes the zones of a file of `name path` lines.
 fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
-    let text = read(path)?;
-    let text = std::str::from_utf8(&text).map_err(CommandError::input(path.display()))?;
+    let text = read_text(path)?;
     let mut zones = EncodedZones::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let invalid = |what: &str| CommandError::Input(format!("{}: line {}: {what}", path.display(), index + 1));
@@ -187,10 +147,8 @@ fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
             line.trim().split_once(char::is_whitespace).ok_or_else(|| invalid("not of the form `name path`"))?;
         let apex: Name = name.parse().map_err(|error| invalid(&format!("name `{name}`: {error}")))?;
         let file = Path::new(file.trim());
-        let bytes = read(file)?;
-        let source = Source { name: file.display().to_string().into(), bytes: bytes.as_slice() };
-        let zone = encode(source, &apex).map_err(|error| CommandError::Input(error.to_string()))?;
-        zones.insert(apex, zone);
+        let zone = encode(zone_source(file, &read(file)?), &apex);
+        zones.insert(apex, zone.map_err(|error| CommandError::Input(error.to_string()))?);
     }
-    if zones.is_empty() { Err(CommandError::Input(format!("{}: no zones", path.display()))) } else { Ok(zones) }
+    if zones.is_empty() { Err(CommandError::without(path, "zones")) } else { Ok(zones) }
 }

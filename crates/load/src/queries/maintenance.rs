@@ -33,26 +33,17 @@ pub fn updates(zone: NameRef<'_>, pairs: u32) -> Result<Queries, QueryError> {
 
 /// The header, and the question or zone section; `updates` is the count of the update section.
 fn message(opcode: Opcode, flags: u8, updates: u8, zone: NameRef<'_>) -> Vec<u8> {
-    let mut message = vec![0, 0, opcode.0 << 3 | flags, 0, 0, 1, 0, 0, 0, updates, 0, 0];
-    message.extend_from_slice(zone.wire());
-    message.extend_from_slice(&Rtype::SOA.0.to_be_bytes());
-    message.extend_from_slice(&[0, 1]);
-    message
+    let header = [0, 0, opcode.0 << 3 | flags, 0, 0, 1, 0, 0, 0, updates, 0, 0];
+    [&header, zone.wire(), &Rtype::SOA.0.to_be_bytes(), &[0, 1]].concat()
 }
 
 fn update(zone: NameRef<'_>, number: u32, class: Class, ttl: u32, rdata: &[u8]) -> Vec<u8> {
-    let mut message = message(Opcode::UPDATE, 0, 1, zone);
     let label = format!("update{number}");
-    message.push(label.len() as u8);
-    message.extend_from_slice(label.as_bytes());
-    // A compression pointer to the zone name, at offset 12.
-    message.extend_from_slice(&[0xc0, 12]);
-    message.extend_from_slice(&Rtype::A.0.to_be_bytes());
-    message.extend_from_slice(&class.0.to_be_bytes());
-    message.extend_from_slice(&ttl.to_be_bytes());
-    message.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-    message.extend_from_slice(rdata);
-    message
+    // The label is followed by a compression pointer to the zone name, at offset 12.
+    let owner = [&[label.len() as u8], label.as_bytes(), &[0xc0, 12]].concat();
+    let fixed = [Rtype::A.0.to_be_bytes(), class.0.to_be_bytes()].concat();
+    let len = (rdata.len() as u16).to_be_bytes();
+    [&message(Opcode::UPDATE, 0, 1, zone)[..], &owner, &fixed, &ttl.to_be_bytes(), &len, rdata].concat()
 }
 
 #[cfg(test)]

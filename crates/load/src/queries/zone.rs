@@ -59,13 +59,8 @@ pub fn sample(
     let mut random = Random::new(mix.seed);
     let mut encoder = QueryEncoder::new(template);
     let existing = RrsetSampler::new(&contents, mix, &mut random).map_err(missing)?;
-    let cuts = match mix.referral > 0.0 {
-        true => {
-            let cuts = ZipfSampler::new(contents.cuts.clone(), mix.zipf, &mut random);
-            Some(cuts.ok_or_else(|| missing("zone cut".into()))?)
-        }
-        false => None,
-    };
+    let mut cuts = || ZipfSampler::new(contents.cuts.clone(), mix.zipf, &mut random);
+    let cuts = (mix.referral > 0.0).then(|| cuts().ok_or_else(|| missing("zone cut".into()))).transpose()?;
     for _ in 0..mix.count {
         let draw = random.unit();
         match &cuts {

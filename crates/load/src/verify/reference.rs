@@ -193,32 +193,20 @@ impl<'q> ReferenceFetcher<'q> {
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        let ReferenceFetcher {
-            queries,
-            tsig,
-            receive_batch,
-            socket,
-            outstanding,
-            references,
-            answered,
-            unanswered,
-            tsig_fault,
-            ..
-        } = self;
-        receive_batch.receive(socket, |received| {
+        self.receive_batch.receive(&self.socket, |received| {
             let response = received.bytes;
             let Some([high, low, ..]) = response.first_chunk::<HEADER_LEN>() else { return };
             let id = u16::from_be_bytes([*high, *low]);
-            let Some(query) = outstanding.remove(0, id) else { return };
-            let fault = tsig.as_mut().and_then(|tsig| tsig.verify(0, id, response).err());
-            let is_valid = fault.is_none() && matches_question(queries.at(query.number).question(), response);
-            *tsig_fault = fault.or(*tsig_fault);
+            let Some(query) = self.outstanding.remove(0, id) else { return };
+            let fault = self.tsig.as_mut().and_then(|tsig| tsig.verify(0, id, response).err());
+            let is_valid = fault.is_none() && matches_question(self.queries.at(query.number).question(), response);
+            self.tsig_fault = fault.or(self.tsig_fault);
             match ReferenceResponse::parse(response).filter(|_| is_valid) {
                 Some(reference) => {
-                    references[query.number as usize] = Some(reference);
-                    *answered += 1;
+                    self.references[query.number as usize] = Some(reference);
+                    self.answered += 1;
                 }
-                None => unanswered.push(query.number),
+                None => self.unanswered.push(query.number),
             }
         })?;
         Ok(())
@@ -226,8 +214,8 @@ impl<'q> ReferenceFetcher<'q> {
 
     /// Schedules the queries for a retry that timed out or got an unusable response.
     fn retry_unanswered(&mut self) -> io::Result<()> {
-        let ReferenceFetcher { outstanding, unanswered, .. } = self;
-        outstanding.expire(clock::monotonic_exact().as_nanos() as u64, |query| unanswered.push(query.number));
+        let now = clock::monotonic_exact().as_nanos() as u64;
+        self.outstanding.expire(now, |query| self.unanswered.push(query.number));
         for number in self.unanswered.drain(..) {
             let failures = self.failures.entry(number).or_default();
             *failures += 1;

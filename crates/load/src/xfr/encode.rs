@@ -60,11 +60,9 @@ struct RecordCollector(Vec<u8>);
 
 impl RecordSink for RecordCollector {
     fn record(&mut self, record: ZoneRecord<'_>) {
-        self.0.extend_from_slice(record.owner.wire());
-        self.0.extend_from_slice(&record.rtype.0.to_be_bytes());
-        self.0.extend_from_slice(&record.ttl.to_be_bytes());
-        self.0.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
-        self.0.extend_from_slice(record.rdata);
+        let (rtype, ttl) = (record.rtype.0.to_be_bytes(), record.ttl.to_be_bytes());
+        let len = (record.rdata.len() as u16).to_be_bytes();
+        self.0.extend([record.owner.wire(), &rtype, &ttl, &len, record.rdata].concat());
     }
 }
 
@@ -114,12 +112,9 @@ impl TransferWriter<'_> {
     }
 
     fn begin_message(&mut self) {
-        self.stream.extend_from_slice(&[0, 0]);
-        self.message_at = self.stream.len();
-        self.stream.extend_from_slice(&[0, 0, 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-        self.stream.extend_from_slice(self.apex.wire());
-        self.stream.extend_from_slice(&Rtype::AXFR.0.to_be_bytes());
-        self.stream.extend_from_slice(&[0, 1]);
+        self.message_at = self.stream.len() + 2;
+        let header = [0, 0, 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        self.stream.extend([&[0, 0], &header[..], self.apex.wire(), &Rtype::AXFR.0.to_be_bytes(), &[0, 1]].concat());
         (self.count, self.last_owner) = (0, None);
     }
 
@@ -136,11 +131,8 @@ impl TransferWriter<'_> {
             self.begin_message();
         }
         self.push_owner(record.owner);
-        self.stream.extend_from_slice(&record.rtype.0.to_be_bytes());
-        self.stream.extend_from_slice(&[0, 1]);
-        self.stream.extend_from_slice(&record.ttl);
-        self.stream.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
-        self.stream.extend_from_slice(record.rdata);
+        let len = (record.rdata.len() as u16).to_be_bytes();
+        self.stream.extend([&record.rtype.0.to_be_bytes(), &[0, 1], &record.ttl[..], &len, record.rdata].concat());
         self.count += 1;
         self.records += 1;
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use netio::clock;
 use rustls::StreamOwned;
+use serde::Serialize;
 use wire::Name;
 use wire::tsig::{Mac, TsigKey, TsigSigner, TsigVerifier};
 
@@ -36,7 +37,7 @@ pub struct PullConfig {
 }
 
 /// The result of transfers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PullResult {
     /// Zones transferred completely.
     pub zones: u64,
@@ -47,6 +48,7 @@ pub struct PullResult {
     /// Records, with both SOA records of each zone.
     pub records: u64,
     /// The size of all messages, without their length prefixes.
+    #[serde(rename = "bytes")]
     pub octets: u64,
     /// Messages.
     pub messages: u64,

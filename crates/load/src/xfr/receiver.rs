@@ -34,17 +34,12 @@ const ID: [u8; 2] = [0x5a, 0x5a];
 /// An AXFR query, or an IXFR query from `serial`.
 pub fn query(zone: &Name, serial: Option<u32>) -> Vec<u8> {
     let (qtype, authority_count) = if serial.is_some() { (Rtype::IXFR, 1) } else { (Rtype::AXFR, 0) };
-    let mut message = vec![ID[0], ID[1], 0, 0, 0, 1, 0, 0, 0, authority_count, 0, 0];
-    message.extend_from_slice(zone.wire());
-    message.extend_from_slice(&qtype.0.to_be_bytes());
-    message.extend_from_slice(&[0, 1]);
-    if let Some(serial) = serial {
-        // RFC 1995 3: a SOA record of the client's version, of which only the serial matters.
-        message.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-        message.extend_from_slice(&serial.to_be_bytes());
-        message.extend_from_slice(&[0; 16]);
-    }
-    message
+    let header = [ID[0], ID[1], 0, 0, 0, 1, 0, 0, 0, authority_count, 0, 0];
+    // RFC 1995 3: a SOA record of the client's version, of which only the serial matters.
+    let soa =
+        |serial: u32| [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0], &serial.to_be_bytes()[..], &[0; 16]].concat();
+    let soa = serial.map(soa).unwrap_or_default();
+    [&header, zone.wire(), &qtype.0.to_be_bytes(), &[0, 1], &soa].concat()
 }
 
 /// The state of a transfer, which knows when it is complete.

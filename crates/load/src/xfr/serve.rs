@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use netio::clock;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde::Serialize;
 use wire::message::Rcode;
 use wire::tsig::{TsigKey, TsigSigner, verify_query};
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
@@ -21,15 +22,17 @@ use crate::framing::{frame, split_message};
 pub type EncodedZones = HashMap<Name, EncodedZone>;
 
 /// What a primary has served.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct PrimaryCounters {
     /// Responses with the SOA record alone.
+    #[serde(rename = "soa_answers")]
     pub soa_responses: AtomicU64,
     /// Zones transferred completely.
     pub zones: AtomicU64,
     /// Records in them.
     pub records: AtomicU64,
     /// Octets in them, without TSIG records.
+    #[serde(rename = "bytes")]
     pub octets: AtomicU64,
     /// Queries that were refused: for unknown zones, for other types, or without a valid signature.
     pub refused: AtomicU64,

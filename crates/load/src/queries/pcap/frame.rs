@@ -7,38 +7,26 @@ use super::CaptureError;
 /// A UDP, TCP or fragmented packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'p> {
-    /// The source address.
     pub source: IpAddr,
-    /// The destination address.
     pub destination: IpAddr,
     /// The source port; 0 for fragments.
     pub source_port: u16,
-    /// What follows the IP header.
     pub payload: Payload<'p>,
 }
 
-/// What follows the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'p> {
-    /// A UDP datagram.
     Udp {
-        /// The destination port.
         port: u16,
-        /// The payload.
         message: &'p [u8],
     },
-    /// A TCP segment.
     Tcp {
-        /// The destination port.
         port: u16,
         /// The sequence number (RFC 9293 3.1).
         sequence: u32,
-        /// Whether SYN is set.
         is_syn: bool,
-        /// The payload.
         octets: &'p [u8],
     },
-    /// An IP fragment.
     Fragment,
 }
 

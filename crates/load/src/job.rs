@@ -1,0 +1,160 @@
+//! The configuration of a run, and when each of its workers sends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netio::udp_client::Sources;
+use wire::tsig::TsigKey;
+
+use crate::pacer::Pacing;
+use crate::queries::Queries;
+use crate::schedule::{ArrivalProcess, RateProfile, from_profile, from_trace};
+use crate::tls::TlsConfig;
+use crate::verify::ResponseChecker;
+
+/// The configuration of a run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The server under test.
+    pub server: SocketAddr,
+    /// UDP, TCP or both.
+    pub transport: Transport,
+    /// With [`Transport::Mixed`], the share of queries over TCP.
+    pub tcp_share: f64,
+    /// UDP sockets, or TCP connections, of all threads together.
+    pub connections: usize,
+    /// A TCP connection is closed after this many queries; 0: never.
+    pub queries_per_connection: u32,
+    /// The source addresses; `None` for the one that the kernel chooses.
+    pub sources: Option<Sources>,
+    /// The maximum number of UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their
+    /// lengths allow it; 1 to [`MAX_BURST_LEN`].
+    pub burst_len: usize,
+    /// Set for TLS instead of plain TCP.
+    pub tls: Option<TlsConfig>,
+    /// The TSIG key, if queries are signed.
+    pub key: Option<Arc<TsigKey>>,
+    /// The queries; at least one.
+    pub queries: Arc<Queries>,
+    /// Checks responses.
+    pub checker: ResponseChecker,
+    /// When queries are sent.
+    pub timing: Timing,
+    /// How long queries are sent but not counted.
+    pub warm_up: Duration,
+    /// The time-out of a query.
+    pub timeout: Duration,
+    /// The reporting interval.
+    pub interval: Duration,
+    /// The processors to pin a thread to each; if empty, there is one thread, which is not pinned.
+    pub cpus: Vec<usize>,
+}
+
+/// The transport of queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP, or TLS if [`Job::tls`] is set.
+    Tcp,
+    /// Both: as captured, or by [`Job::tcp_share`].
+    Mixed,
+}
+
+/// When queries are sent.
+#[derive(Clone, Debug)]
+pub enum Timing {
+    /// Open loop: at the rates of a profile, to which the warm-up is added.
+    Rate(RateProfile, ArrivalProcess),
+    /// Open loop: at the times of a capture, faster by a factor.
+    Trace {
+        /// The factor.
+        speed: f64,
+    },
+    /// Closed loop: a query is sent when another is answered. Latencies are subject to coordinated omission.
+    Closed {
+        /// The number of outstanding queries.
+        outstanding: usize,
+        /// The duration, without the warm-up.
+        seconds: f64,
+    },
+}
+
+/// The largest [`Job::burst_len`]: the kernel's limit of segments in one send.
+pub const MAX_BURST_LEN: usize = 64;
+
+/// How many consecutive queries a closed loop sorts by length: enough for full segment bursts, few enough that the
+/// order hardly changes what the server has in its caches.
+const SORT_WINDOW: usize = 1024;
+
+impl Job {
+    /// A run over UDP by one socket, in which only the question of a response is checked.
+    pub fn new(server: SocketAddr, queries: Arc<Queries>, timing: Timing) -> Job {
+        Job {
+            server,
+            transport: Transport::Udp,
+            tcp_share: 0.0,
+            connections: 1,
+            queries_per_connection: 0,
+            sources: None,
+            burst_len: 8,
+            tls: None,
+            key: None,
+            queries,
+            checker: ResponseChecker::Question,
+            timing,
+            warm_up: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_secs(1),
+            cpus: Vec::new(),
+        }
+    }
+
+    /// How long queries are scheduled for, including the warm-up.
+    pub fn sending_time(&self) -> Duration {
+        match &self.timing {
+            Timing::Rate(profile, _) => self.warm_up + Duration::from_secs_f64(profile.seconds()),
+            Timing::Closed { seconds, .. } => self.warm_up + Duration::from_secs_f64(*seconds),
+            // The warm-up of a trace is its beginning.
+            Timing::Trace { speed } => {
+                let last_ns = self.queries.origins().last().map_or(0, |last| last.time_ns);
+                Duration::from_nanos((last_ns as f64 / speed) as u64)
+            }
+        }
+    }
+
+    /// The order of sending; empty for ascending numbers. A closed loop over UDP reorders for longer segment bursts.
+    pub fn order(&self) -> Arc<[u32]> {
+        let may_reorder = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
+        if may_reorder && self.transport == Transport::Udp && self.burst_len > 1 {
+            self.queries.sorted_by_length(SORT_WINDOW)
+        } else {
+            Arc::default()
+        }
+    }
+
+    /// When worker number `index` of `count` sends.
+    pub fn pacing(&self, index: usize, count: usize) -> Pacing {
+        match &self.timing {
+            Timing::Rate(profile, arrivals) => {
+                let profile = profile.clone().after_warm_up(self.warm_up.as_secs_f64());
+                Pacing::open(from_profile(profile, *arrivals), index, count)
+            }
+            Timing::Trace { speed } => {
+                let times = self.queries.origins().iter().map(|origin| origin.time_ns).collect();
+                Pacing::open(from_trace(times, *speed), index, count)
+            }
+            Timing::Closed { outstanding, seconds } => {
+                let outstanding = share_of(*outstanding, index, count);
+                let end = self.warm_up + Duration::from_secs_f64(*seconds);
+                Pacing::Closed { outstanding, end_ns: end.as_nanos() as u64 }
+            }
+        }
+    }
+}
+
+/// How many of `total` things worker number `index` of `count` gets.
+pub fn share_of(total: usize, index: usize, count: usize) -> usize {
+    total / count + usize::from(index < total % count)
+}
