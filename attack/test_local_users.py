@@ -237,7 +237,7 @@ def test_check_reads_a_named_pipe_up_to_a_limit(tmp_path):
         assert cat.stdout
         cat.stdout.close()
     assert checked.returncode == 1
-    assert "more than 256 MiB" in checked.stdout
+    assert "longer than 256 MiB" in checked.stdout
 
 
 def control_characters(text: str) -> list[str]:

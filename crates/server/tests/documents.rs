@@ -12,7 +12,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files below `folder` with one of these endings.
+/// The files below `folder` with one of these extensions.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
@@ -26,13 +26,13 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// The sources in Rust and Python, tests among them.
+/// The Rust and Python sources, including tests.
 fn sources() -> Vec<PathBuf> {
     let folders = ["crates", "interop"];
     folders.iter().flat_map(|folder| files(&workspace().join(folder), &["rs", "py"])).collect()
 }
 
-/// The numbers of the RFCs that a text cites: those with four digits and more, as RFCs on DNS have them.
+/// The RFCs that a text cites, of those with four or more digits: DNS RFCs begin at 1034.
 fn cited(text: &str) -> BTreeSet<u32> {
     let numbers = text.split("RFC ").skip(1).map(|rest| {
         let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
@@ -46,32 +46,32 @@ fn cites(text: &str, rfc: u32) -> bool {
     cited(text).contains(&rfc) || text.contains(&format!("\"{rfc} ")) || text.contains(&format!(", {rfc} "))
 }
 
-/// What stands between backticks.
+/// The texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// A line of a table in docs/rfc.md.
-struct Duty {
+/// A row of a table in docs/rfc.md.
+struct RfcRow {
     rfc: u32,
     files: Vec<String>,
     tests: Vec<String>,
     line: String,
 }
 
-fn duties() -> Vec<Duty> {
+fn rows() -> Vec<RfcRow> {
     let text = read(&workspace().join("docs/rfc.md"));
-    let rows = text.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
-    let duties: Vec<Duty> = rows.map(duty).collect();
-    assert!(duties.len() > 100, "only {} duties were found", duties.len());
-    duties
+    let lines = text.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
+    let rows: Vec<RfcRow> = lines.map(row).collect();
+    assert!(rows.len() > 100, "only {} rows were found", rows.len());
+    rows
 }
 
-fn duty(line: &str) -> Duty {
+fn row(line: &str) -> RfcRow {
     let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
     let [rfc, _, files, tests] = cells[..] else { panic!("these are not four cells: {line}") };
     let number = rfc.split(' ').next().and_then(|number| number.parse().ok());
-    Duty {
+    RfcRow {
         rfc: number.unwrap_or_else(|| panic!("no RFC begins {line}")),
         files: quoted(files).map(str::to_owned).collect(),
         tests: quoted(tests).map(str::to_owned).collect(),
@@ -80,8 +80,8 @@ fn duty(line: &str) -> Duty {
 }
 
 #[test]
-fn every_rfc_that_is_cited_is_in_the_table() {
-    let listed: BTreeSet<u32> = duties().iter().map(|duty| duty.rfc).collect();
+fn every_cited_rfc_is_in_the_table() {
+    let listed: BTreeSet<u32> = rows().iter().map(|row| row.rfc).collect();
     let tests = Path::new("tests");
     for path in sources().into_iter().filter(|path| !path.components().any(|part| part.as_os_str() == tests)) {
         let missing: Vec<u32> = cited(&read(&path)).difference(&listed).copied().collect();
@@ -90,10 +90,10 @@ fn every_rfc_that_is_cited_is_in_the_table() {
 }
 
 #[test]
-fn every_duty_has_its_file_and_its_tests() {
+fn every_rule_has_its_files_and_tests() {
     let functions: BTreeSet<String> = sources().iter().flat_map(|path| functions(&read(path))).collect();
     let mut problems = Vec::new();
-    for Duty { rfc, files, tests, line } in duties() {
+    for RfcRow { rfc, files, tests, line } in rows() {
         assert!(!files.is_empty() && (!tests.is_empty() || line.contains("no test")), "{line}");
         for file in &files {
             let folder = if file.starts_with("interop/") { workspace() } else { workspace().join("crates") };
@@ -116,7 +116,7 @@ fn functions(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     let mut documents = files(&workspace().join("docs"), &["md"]);
     documents.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| workspace().join(name)));
     let mut count = 0;
@@ -146,7 +146,7 @@ fn everything_that_the_architecture_names_exists() {
 }
 
 #[test]
-fn names_that_do_not_exist_are_noticed() {
+fn names_that_do_not_exist_are_detected() {
     let code = Code::read();
     for name in ["answer::respond()", "Zone", "answer/src/lib.rs", "zonda check", "make bench", "log-level", "answer"] {
         assert!(code.has(name), "{name}");
@@ -232,7 +232,7 @@ impl Code {
 }
 
 #[test]
-fn every_source_says_what_it_is_for() {
+fn every_source_file_begins_with_its_purpose() {
     for path in sources() {
         let text = read(&path);
         let begin = text.trim_start_matches("#!/usr/bin/env python3\n");

@@ -1,22 +1,22 @@
-//! The log of a process of its own: what is logged last is written too.
+//! The log of a child process that aborts: the last lines are written too.
 
 use server::config::{LogFormat, LogLevel};
 use server::log::{self, Log};
 use std::process::Command;
 
 #[test]
-#[ignore = "run by panics_and_last_words_are_written in a child process"]
+#[ignore = "run by panics_and_the_last_lines_are_written in a child process"]
 fn child_panics() {
     Log::start(LogLevel::Error, LogFormat::Text);
     let panicked = std::thread::Builder::new().name("breaks".into()).spawn(|| panic!("on\u{1b}purpose"));
     assert!(panicked.expect("a thread").join().is_err());
-    tracing::error!("last words");
+    tracing::error!("last line");
     log::flush();
     std::process::abort();
 }
 
 #[test]
-fn panics_and_last_words_are_written() {
+fn panics_and_the_last_lines_are_written() {
     let output = Command::new(std::env::current_exe().expect("a running program"))
         .args(["--exact", "child_panics", "--ignored"])
         .output()
@@ -24,6 +24,6 @@ fn panics_and_last_words_are_written() {
     let log = String::from_utf8(output.stderr).expect("text");
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
     assert!(lines[0].contains("zonda has a bug") && lines[0].contains("thread=\"breaks\""), "{log}");
-    assert!(lines.last().is_some_and(|line| line.contains("last words")), "{log}");
+    assert!(lines.last().is_some_and(|line| line.contains("last line")), "{log}");
     assert!(!log.contains('\u{1b}'), "{log}");
 }

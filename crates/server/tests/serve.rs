@@ -1,4 +1,4 @@
-//! The listeners with real zones: queries, and zone transfers beside them.
+//! The listeners with real zones: queries and concurrent zone transfers.
 
 use answer::{Acl, AddressPrefix, Publisher, Served, ServedZone, ZoneState};
 use server::listen::{self, ListenConfig, ListenerThreads, ZoneResponder};
@@ -12,10 +12,10 @@ use zone::load;
 use zone::text::{self, Source};
 
 const SOON: Duration = Duration::from_secs(5);
-/// Records that make a transfer longer than what the sockets of both ends hold.
+/// Enough records for a transfer longer than the socket buffers of both ends.
 const RECORDS: usize = 60_000;
 
-/// The zone `example.` with a serial, so many TXT records of 200 octets, and the SOA and NS records at its apex.
+/// The zone `example.` with SOA and NS records at its apex and `records` TXT records of 200 octets.
 fn zone_text(serial: u32, records: usize) -> String {
     let text = "x".repeat(200);
     let mut zone = format!("@ 60 SOA ns.invalid. host.invalid. {serial} 1 1 1 1\n@ 60 NS ns.invalid.\n");
@@ -23,7 +23,7 @@ fn zone_text(serial: u32, records: usize) -> String {
     zone
 }
 
-/// What is served when the zone has this text, and this peer may transfer it.
+/// A zone map with this zone, which `peer` may transfer.
 fn served(text: &str, peer: IpAddr) -> Served {
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
@@ -82,7 +82,7 @@ fn served_serial(stream: &mut TcpStream) -> u32 {
     serial(&receive(stream).expect("an answer"))
 }
 
-/// Reads a transfer to its end; returns its serial and how many records it has, both SOA records among them.
+/// Reads a transfer to its end; returns its serial and its number of records, both SOA records included.
 fn read_transfer(stream: &mut TcpStream, id: u16) -> (u32, usize) {
     let first = receive(stream).expect("the first message");
     let serial = serial(&first);
@@ -119,10 +119,10 @@ fn queries_are_answered_over_both_transports() {
     running.stop();
 }
 
-/// RFC 5936 2.2 and 6.1: a transfer has one version from the first record to the last, whatever is published meanwhile,
-/// and it is in no query's way.
+/// RFC 5936 2.2 and 6.1: a transfer is of one version even if another is published meanwhile; it does not delay queries
+/// of other connections.
 #[test]
-fn a_transfer_keeps_its_version_and_stays_out_of_the_way() {
+fn a_transfer_keeps_its_version_and_does_not_delay_queries() {
     let (running, server, mut publisher) = serve(RECORDS, Ipv4Addr::LOCALHOST);
     let (mut slow, mut other) = (connect(server), connect(server));
     send(&mut slow, &query(1, "example.", Rtype::AXFR));
@@ -141,9 +141,9 @@ fn a_transfer_keeps_its_version_and_stays_out_of_the_way() {
     running.stop();
 }
 
-/// RFC 7766 6.2.1.1: what was sent behind the question for a transfer is answered behind the transfer.
+/// RFC 7766 6.2.1.1: queries pipelined after a transfer query are answered after the transfer.
 #[test]
-fn queries_behind_a_transfer_are_answered() {
+fn queries_after_a_transfer_are_answered() {
     let (running, server, _publisher) = serve(1000, Ipv4Addr::LOCALHOST);
     let mut stream = connect(server);
     for (id, qtype) in [(1, Rtype::SOA), (2, Rtype::AXFR), (3, Rtype::AXFR), (4, Rtype::SOA)] {
@@ -156,7 +156,7 @@ fn queries_behind_a_transfer_are_answered() {
 }
 
 #[test]
-fn who_may_not_transfer_is_refused() {
+fn clients_outside_allow_transfer_are_refused() {
     let (running, server, _publisher) = serve(1, Ipv4Addr::new(192, 0, 2, 1));
     let mut stream = connect(server);
     send(&mut stream, &query(1, "example.", Rtype::AXFR));
@@ -165,9 +165,9 @@ fn who_may_not_transfer_is_refused() {
     running.stop();
 }
 
-/// A version of a zone is held only as long as somebody reads it.
+/// A replaced version is freed when its last reader is gone.
 #[test]
-fn a_transfer_broken_off_lets_go_of_its_version() {
+fn an_aborted_transfer_releases_its_version() {
     let (running, server, mut publisher) = serve(RECORDS, Ipv4Addr::LOCALHOST);
     let first = publisher.current();
     let zone = first.zones.iter().next().expect("one zone").clone();

@@ -45,7 +45,7 @@ macro_rules! counters {
         pub struct ListenerCounters {
             $($(#[doc = $help])+ pub $name: Counter,)+
             $($(#[doc = $copied_help])+ pub $copied: Counter,)+
-            /// Answers by response code; BADVERS has its own count.
+            /// Responses by RCODE, counted before RRL; BADVERS is in `bad_versions`.
             pub rcodes: [Counter; 16],
         }
 
@@ -54,7 +54,7 @@ macro_rules! counters {
         pub struct CounterTotals {
             $($(#[doc = $help])+ pub $name: u64,)+
             $($(#[doc = $copied_help])+ pub $copied: u64,)+
-            /// Answers by response code; BADVERS has its own count.
+            /// Responses by RCODE, counted before RRL; BADVERS is in `bad_versions`.
             pub rcodes: [u64; 16],
         }
 
@@ -93,47 +93,47 @@ macro_rules! counters {
 
 counters! {
     counted {
-        /// Messages received.
+        /// Messages received, of any opcode, malformed ones included.
         queries,
-        /// Octets received in messages, without the length prefix of TCP.
+        /// Octets of these messages, without TCP length prefixes.
         query_octets,
-        /// Answers handed to the kernel, transfers aside.
+        /// Responses of any RCODE, except zone transfers.
         answers,
-        /// Octets of those answers.
+        /// Octets of these responses, without TCP length prefixes.
         answer_octets,
-        /// Messages that were not answered, on purpose.
+        /// Messages without a response: those in `ignored` and `rate_limited`.
         dropped,
-        /// Datagrams longer than any query.
+        /// UDP datagrams longer than the receive buffer, answered as malformed.
         oversized,
-        /// Answers that the kernel would not take.
+        /// UDP responses that the kernel did not send, counted in `answers` too.
         unsent,
-        /// Queries whose handling broke down: each is a bug.
+        /// Panics while a message was handled; each is a bug.
         panics,
-        /// Connections accepted.
+        /// TCP connections accepted, refused ones included.
         connections,
-        /// Connections closed at once because their client has too many of them or of transfers.
+        /// TCP connections closed because their client exceeds its limit of connections or of transfers.
         refused,
-        /// Connections closed to make room for another one, for its descriptor or for data.
+        /// TCP connections closed to make room: for another connection, its file descriptor, or memory.
         evicted,
-        /// Connections closed because they made no progress for the idle timeout.
+        /// TCP connections closed after the idle timeout.
         expired,
-        /// Times that there were no descriptors for a waiting connection and none to close.
+        /// Times that accepting TCP connections was paused because there was no file descriptor.
         starved,
-        /// Zone transfers begun.
+        /// Outgoing zone transfers started.
         transfers,
-        /// Octets of zone transfers, without the length prefixes.
+        /// Octets of outgoing zone transfers, without TCP length prefixes.
         transfer_octets,
     }
     copied {
-        /// Messages that were no queries: too short, or answers themselves.
+        /// Messages ignored because they are shorter than a header or are responses.
         ignored,
-        /// Answers with the TC bit because they did not fit.
+        /// Responses with TC set because they exceeded the size limit, counted before RRL.
         truncated,
-        /// Answers to an unknown version of EDNS (BADVERS).
+        /// BADVERS responses, to EDNS versions other than 0, counted before RRL.
         bad_versions,
-        /// Answers left out because their network had too many.
+        /// Responses dropped by RRL.
         rate_limited,
-        /// Answers cut to the TC bit because their network had too many.
+        /// Responses truncated by RRL (slip).
         slipped,
     }
 }

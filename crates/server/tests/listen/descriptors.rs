@@ -1,23 +1,23 @@
-//! What a server does that is out of descriptors, in a process of its own.
+//! A server without free descriptors, in a child process.
 
-use super::{ask, connect, framed, is_closed, options, read_id, serve, udp_client};
+use super::{config, connect, exchange, framed_query, is_closed, read_id, serve, udp_client};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{ChildStderr, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// A server in a process of its own with few descriptors, which does what the lines of its input tell it.
+/// The child process: a server with few descriptors, controlled by the lines of its standard input.
 #[test]
-#[ignore = "run by out_of_descriptors_old_connections_make_room in a child process"]
+#[ignore = "run by old_connections_are_closed_when_descriptors_run_out in a child process"]
 fn child_with_few_descriptors() {
-    let (running, server) = serve(&options());
+    let (running, server) = serve(&config());
     eprintln!("{server}");
-    let mut hoard = Vec::new();
+    let mut held = Vec::new();
     for line in io::stdin().lines() {
         match line.expect("text").as_str() {
-            "hoard" => hoard.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())),
-            "release" => hoard.clear(),
-            other => panic!("unknown order {other}"),
+            "exhaust" => held.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())),
+            "release" => held.clear(),
+            other => panic!("unknown command {other}"),
         }
         let totals = running.tcp_totals();
         eprintln!("{} {} {}", totals.connections, totals.evicted, totals.starved);
@@ -27,7 +27,7 @@ fn child_with_few_descriptors() {
 
 struct Child {
     process: std::process::Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     replies: BufReader<ChildStderr>,
 }
 
@@ -48,9 +48,9 @@ impl Child {
             .stderr(Stdio::piped())
             .spawn()
             .expect("a shell");
-        let orders = process.stdin.take().expect("a pipe");
+        let commands = process.stdin.take().expect("a pipe");
         let replies = BufReader::new(process.stderr.take().expect("a pipe"));
-        Child { process, orders, replies }
+        Child { process, commands, replies }
     }
 
     fn reply(&mut self) -> String {
@@ -59,9 +59,9 @@ impl Child {
         line.trim_end().to_owned()
     }
 
-    /// Gives an order; returns how many connections were accepted and evicted, and how often there was no descriptor.
-    fn order(&mut self, order: &str) -> [u64; 3] {
-        writeln!(self.orders, "{order}").expect("the child lives");
+    /// Sends a command; returns the counters `connections`, `evicted` and `starved`.
+    fn command(&mut self, command: &str) -> [u64; 3] {
+        writeln!(self.commands, "{command}").expect("the child runs");
         let reply = self.reply();
         let numbers: Vec<u64> = reply.split(' ').filter_map(|number| number.parse().ok()).collect();
         numbers.try_into().unwrap_or_else(|_| panic!("the child says {reply}"))
@@ -75,42 +75,42 @@ impl Child {
     }
 
     fn end(mut self) {
-        drop(self.orders);
+        drop(self.commands);
         assert!(self.process.wait().expect("a child").success());
     }
 }
 
 #[test]
-fn out_of_descriptors_old_connections_make_room() {
+fn old_connections_are_closed_when_descriptors_run_out() {
     let mut child = Child::start(40);
     let server: SocketAddr = child.reply().parse().expect("the address it serves");
     let mut streams = Vec::new();
     for id in 0..100 {
         streams.push(connect(server));
-        assert_eq!(ask(&mut streams[usize::from(id)], id).expect("an answer"), id);
+        assert_eq!(exchange(&mut streams[usize::from(id)], id).expect("an answer"), id);
     }
-    assert!(is_closed(&mut streams[0]) && ask(&mut streams[99], 2).is_ok());
+    assert!(is_closed(&mut streams[0]) && exchange(&mut streams[99], 2).is_ok());
     let datagrams = udp_client(server);
-    datagrams.send(&framed(1, 0)[2..]).expect("loopback");
-    datagrams.recv(&mut [0; 64]).expect("UDP is served all the same");
+    datagrams.send(&framed_query(1, 0)[2..]).expect("loopback");
+    datagrams.recv(&mut [0; 64]).expect("UDP is still served");
     drop(streams);
-    let [connections, evicted, starved] = child.order("release");
+    let [connections, evicted, starved] = child.command("release");
     assert!(connections == 100 && evicted >= 60 && starved == 0, "{connections} {evicted} {starved}");
     child.end();
 }
 
-/// Descriptors that are not the server's to close: it waits for them without spinning.
+/// Other code of the process has all descriptors: the server waits for them without spinning.
 #[test]
-fn without_any_descriptor_the_listener_rests() {
+fn the_listener_waits_without_spinning_for_descriptors() {
     let mut child = Child::start(40);
     let server: SocketAddr = child.reply().parse().expect("the address it serves");
-    child.order("hoard");
+    child.command("exhaust");
     let mut stream = connect(server);
-    stream.write_all(&framed(1, 0)).expect("loopback");
+    stream.write_all(&framed_query(1, 0)).expect("loopback");
     let busy = child.processor_time();
     std::thread::sleep(Duration::from_millis(500));
     let busy = child.processor_time() - busy;
-    let [connections, _, starved] = child.order("release");
+    let [connections, _, starved] = child.command("release");
     assert!(connections == 0 && (1..=8).contains(&starved), "{connections} {starved}");
     assert!(busy < Duration::from_millis(100), "the server spins: {busy:?}");
     assert_eq!(read_id(&mut stream).expect("an answer as soon as there are descriptors"), 1);

@@ -1,7 +1,8 @@
-//! What clients may take over TCP: time, turns, memory, connections.
+//! Limits on TCP clients: idle time, work per turn, memory, connections.
 
 use super::{
-    DIGESTS, GREAT, SOON, TRANSPORT, ask, connect, framed, impatient, is_closed, options, read_id, read_message, serve,
+    EXPENSIVE, IDLE_TIMEOUT, LONGEST, SOON, config, connect, exchange, framed_query, is_closed, read_id, read_message,
+    serve, with_short_idle_timeout,
 };
 use server::listen::ListenConfig;
 use std::io::Write;
@@ -10,13 +11,13 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn idle_connections_are_closed_after_the_idle_timeout() {
-    let (running, server) = serve(&impatient());
+    let (running, server) = serve(&with_short_idle_timeout());
     let mut stream = connect(server);
     for id in 0..4 {
-        assert_eq!(ask(&mut stream, id).expect("an answer"), id, "activity puts the end off");
+        assert_eq!(exchange(&mut stream, id).expect("an answer"), id, "activity extends the timeout");
         std::thread::sleep(Duration::from_millis(150));
     }
-    stream.write_all(&framed(5, TRANSPORT)).expect("loopback");
+    stream.write_all(&framed_query(5, IDLE_TIMEOUT)).expect("loopback");
     assert_eq!(read_message(&mut stream).expect("an answer")[6..], [0, 5], "500 ms in the units of RFC 7828 3.1");
     let begin = Instant::now();
     assert!(is_closed(&mut stream));
@@ -25,10 +26,10 @@ fn idle_connections_are_closed_after_the_idle_timeout() {
     running.stop();
 }
 
-/// One octet now and then keeps no connection open: it is whole messages that count.
+/// Single octets do not count as progress; complete messages do.
 #[test]
-fn a_message_that_never_ends_does_not_hold_the_connection() {
-    let (running, server) = serve(&impatient());
+fn an_incomplete_message_does_not_extend_the_idle_timeout() {
+    let (running, server) = serve(&with_short_idle_timeout());
     let mut stream = connect(server);
     let begin = Instant::now();
     while stream.write_all(&[1]).is_ok() {
@@ -39,50 +40,54 @@ fn a_message_that_never_ends_does_not_hold_the_connection() {
     running.stop();
 }
 
-/// A client that asks for much and reads nothing: its answers are held within bounds and for the idle timeout only.
+/// The responses for a client that does not read are limited, and are dropped at the idle timeout.
 #[test]
-fn slow_readers_are_bounded_and_in_nobodys_way() {
-    let (running, server) = serve(&impatient());
+fn slow_readers_are_limited_and_do_not_delay_others() {
+    let (running, server) = serve(&with_short_idle_timeout());
     let mut greedy = connect(server);
     greedy.set_write_timeout(Some(Duration::from_millis(100))).expect("a valid timeout");
-    let queries: Vec<u8> = (0..2000).flat_map(|id| framed(id, GREAT)).collect();
-    // The server stops reading when its answers are not read, so that not all of it may be taken.
+    let queries: Vec<u8> = (0..2000).flat_map(|id| framed_query(id, LONGEST)).collect();
+    // The server stops reading while its responses are not read, so the write may be incomplete.
     let _ = greedy.write_all(&queries);
     let mut polite = connect(server);
-    assert_eq!(ask(&mut polite, 7).expect("an answer"), 7);
-    assert!(running.tcp_totals().queries < 1000, "{} answers are held for one client", running.tcp_totals().queries);
+    assert_eq!(exchange(&mut polite, 7).expect("an answer"), 7);
+    assert!(
+        running.tcp_totals().queries < 1000,
+        "{} responses are queued for one client",
+        running.tcp_totals().queries
+    );
     let begin = Instant::now();
     while running.tcp_totals().expired == 0 {
         assert!(begin.elapsed() < SOON);
-        let _ = ask(&mut polite, 8);
+        let _ = exchange(&mut polite, 8);
         std::thread::sleep(Duration::from_millis(20));
     }
     running.stop();
 }
 
-/// Ten clients that read nothing make the server and the kernel hold more than they may together: the first of them have to go.
+/// Ten clients that do not read exceed the memory limit together, so the oldest are closed.
 #[test]
-fn what_connections_hold_together_is_bounded() {
-    let (running, server) = serve(&ListenConfig { memory_limit: 1 << 20, ..options() });
-    let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
+fn the_memory_of_all_connections_is_limited() {
+    let (running, server) = serve(&ListenConfig { memory_limit: 1 << 20, ..config() });
+    let queries: Vec<u8> = (0..300).flat_map(|id| framed_query(id, LONGEST)).collect();
     let mut greedy: Vec<TcpStream> = (0..10).map(|_| connect(server)).collect();
     for stream in &mut greedy {
         stream.write_all(&queries).expect("3 KB fit into the socket");
         std::thread::sleep(Duration::from_millis(20));
     }
     let evicted = running.tcp_totals().evicted;
-    assert!((1..10).contains(&evicted), "{evicted} of 10, each of which holds some 300 KB");
+    assert!((1..10).contains(&evicted), "{evicted} of 10 with about 300 KB each");
     assert_eq!(read_id(&mut greedy[9]).expect("the last is not the oldest"), 0);
     drop(greedy);
     running.stop();
 }
 
-/// What was stopped by a full socket goes on when it is read, without a gap.
+/// Sending continues without a gap when the client reads again.
 #[test]
-fn late_readers_get_every_answer() {
-    let (running, server) = serve(&impatient());
+fn late_readers_get_all_responses() {
+    let (running, server) = serve(&with_short_idle_timeout());
     let mut stream = connect(server);
-    let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
+    let queries: Vec<u8> = (0..300).flat_map(|id| framed_query(id, LONGEST)).collect();
     stream.write_all(&queries).expect("3 KB fit into the socket");
     std::thread::sleep(Duration::from_millis(150));
     for id in 0..300u16 {
@@ -94,60 +99,60 @@ fn late_readers_get_every_answer() {
 }
 
 #[test]
-fn the_longest_idle_connection_makes_room() {
-    let (running, server) = serve(&ListenConfig { connections: 3, ..options() });
+fn the_longest_idle_connection_is_closed_for_a_new_one() {
+    let (running, server) = serve(&ListenConfig { connections: 3, ..config() });
     let mut streams: Vec<TcpStream> = (0..3).map(|_| connect(server)).collect();
     for (id, stream) in (0..).zip(&mut streams) {
-        assert_eq!(ask(stream, id).expect("an answer"), id);
+        assert_eq!(exchange(stream, id).expect("an answer"), id);
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(ask(&mut streams[0], 9).expect("an answer"), 9);
+    assert_eq!(exchange(&mut streams[0], 9).expect("an answer"), 9);
     let mut fourth = connect(server);
-    assert_eq!(ask(&mut fourth, 4).expect("an answer"), 4);
+    assert_eq!(exchange(&mut fourth, 4).expect("an answer"), 4);
     assert!(is_closed(&mut streams[1]), "the second is the oldest: the first asked again");
     for stream in [0, 2] {
-        assert_eq!(ask(&mut streams[stream], 5).expect("an answer"), 5);
+        assert_eq!(exchange(&mut streams[stream], 5).expect("an answer"), 5);
     }
     assert_eq!((running.tcp_totals().evicted, running.tcp_totals().connections), (1, 4));
     running.stop();
 }
 
-/// Whoever is stuck in a message goes before a client that behaves, however long that one is idle.
+/// A connection in the middle of a message is closed before one that has been idle for longer.
 #[test]
-fn a_stuck_connection_makes_room_before_an_idle_one() {
-    let (running, server) = serve(&ListenConfig { connections: 2, ..options() });
+fn a_stuck_connection_is_closed_before_an_idle_one() {
+    let (running, server) = serve(&ListenConfig { connections: 2, ..config() });
     let (mut polite, mut stuck) = (connect(server), connect(server));
-    assert_eq!(ask(&mut polite, 1).expect("an answer"), 1);
-    stuck.write_all(&framed(2, 0)[..5]).expect("loopback");
+    assert_eq!(exchange(&mut polite, 1).expect("an answer"), 1);
+    stuck.write_all(&framed_query(2, 0)[..5]).expect("loopback");
     std::thread::sleep(Duration::from_millis(1200));
-    assert_eq!(ask(&mut connect(server), 3).expect("an answer"), 3);
+    assert_eq!(exchange(&mut connect(server), 3).expect("an answer"), 3);
     assert!(is_closed(&mut stuck));
-    assert_eq!(ask(&mut polite, 4).expect("an answer"), 4);
+    assert_eq!(exchange(&mut polite, 4).expect("an answer"), 4);
     running.stop();
 }
 
-/// Queries that cost much are answered a few in a turn: other connections have theirs in between.
+/// Only a few expensive queries are answered per turn, so that other connections get their turns.
 #[test]
-fn costly_queries_of_one_connection_leave_the_others_their_turns() {
-    let (running, server) = serve(&options());
-    let (mut costly, mut polite) = (connect(server), connect(server));
-    assert_eq!(ask(&mut polite, 1).expect("an answer"), 1);
-    let queries: Vec<u8> = (0..200).flat_map(|id| framed(id, DIGESTS)).collect();
-    costly.write_all(&queries).expect("loopback");
-    assert_eq!(read_id(&mut costly).expect("an answer"), 0);
-    assert_eq!(ask(&mut polite, 2).expect("an answer"), 2);
+fn expensive_queries_of_one_connection_do_not_delay_others() {
+    let (running, server) = serve(&config());
+    let (mut expensive, mut polite) = (connect(server), connect(server));
+    assert_eq!(exchange(&mut polite, 1).expect("an answer"), 1);
+    let queries: Vec<u8> = (0..200).flat_map(|id| framed_query(id, EXPENSIVE)).collect();
+    expensive.write_all(&queries).expect("loopback");
+    assert_eq!(read_id(&mut expensive).expect("an answer"), 0);
+    assert_eq!(exchange(&mut polite, 2).expect("an answer"), 2);
     let answers = running.tcp_totals().answers;
-    assert!(answers < 100, "{answers} answers before its turn came");
+    assert!(answers < 100, "{answers} responses before its turn");
     for id in 1..200 {
-        assert_eq!(read_id(&mut costly).expect("an answer, without sending anything more"), id);
+        assert_eq!(read_id(&mut expensive).expect("an answer, without sending anything more"), id);
     }
     running.stop();
 }
 
-/// Messages that deserve no answer are no reason to keep a connection.
+/// Messages without a response do not count as progress.
 #[test]
-fn empty_messages_do_not_put_the_end_off() {
-    let (running, server) = serve(&impatient());
+fn empty_messages_do_not_extend_the_idle_timeout() {
+    let (running, server) = serve(&with_short_idle_timeout());
     let mut stream = connect(server);
     let begin = Instant::now();
     while stream.write_all(&[0, 0]).is_ok() {
@@ -158,12 +163,12 @@ fn empty_messages_do_not_put_the_end_off() {
     running.stop();
 }
 
-/// RFC 9293 3.6: a client that has closed its half gets all answers, late as it reads them, and then the end.
+/// RFC 9293 3.6: a client that has closed its half and reads late gets all responses, then the end of the stream.
 #[test]
-fn a_half_closed_connection_is_delivered_and_ended() {
-    let (running, server) = serve(&options());
+fn a_half_closed_connection_is_closed_after_its_responses() {
+    let (running, server) = serve(&config());
     let mut stream = connect(server);
-    let queries: Vec<u8> = (0..50).flat_map(|id| framed(id, GREAT)).collect();
+    let queries: Vec<u8> = (0..50).flat_map(|id| framed_query(id, LONGEST)).collect();
     stream.write_all(&queries).expect("loopback");
     stream.shutdown(std::net::Shutdown::Write).expect("connected");
     std::thread::sleep(Duration::from_millis(100));
@@ -177,15 +182,15 @@ fn a_half_closed_connection_is_delivered_and_ended() {
 }
 
 #[test]
-fn one_client_has_only_its_share() {
-    let (running, server) = serve(&ListenConfig { connections_per_client: 2, ..options() });
+fn connections_per_client_are_limited() {
+    let (running, server) = serve(&ListenConfig { connections_per_client: 2, ..config() });
     let (mut first, mut second, mut third) = (connect(server), connect(server), connect(server));
-    assert_eq!([1, 2], [ask(&mut first, 1).expect("an answer"), ask(&mut second, 2).expect("an answer")]);
-    assert!(ask(&mut third, 3).is_err());
+    assert_eq!([1, 2], [exchange(&mut first, 1).expect("an answer"), exchange(&mut second, 2).expect("an answer")]);
+    assert!(exchange(&mut third, 3).is_err());
     drop(first);
     let begin = Instant::now();
-    while ask(&mut connect(server), 4).is_err() {
-        assert!(begin.elapsed() < SOON, "a closed connection must be counted off");
+    while exchange(&mut connect(server), 4).is_err() {
+        assert!(begin.elapsed() < SOON, "a closed connection must not be counted any more");
     }
     assert!(running.tcp_totals().refused > 0);
     running.stop();

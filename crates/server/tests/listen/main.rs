@@ -1,4 +1,4 @@
-//! The listeners over real sockets, with an answerer that does what the query tells it.
+//! The listeners over real sockets, with a responder that each query commands.
 
 mod descriptors;
 mod limits;
@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Answers a query with the query and the QR bit, unless its fifth octet tells something else.
+/// Responds with the query and QR set, unless the fifth octet of the query is one of the commands below.
 #[derive(Default)]
-struct Obedient(answer::Counters);
+struct ScriptedResponder(answer::Counters);
 
 const DROP: u8 = 1;
 const PANIC: u8 = 2;
-/// Answer with the greatest message.
-const GREAT: u8 = 3;
-/// Answer slowly, with as many digests as a whole turn may have.
-const DIGESTS: u8 = 5;
-/// Answer with the idle timeout in the last two octets, over TCP.
-const TRANSPORT: u8 = 4;
+/// Respond with the longest message.
+const LONGEST: u8 = 3;
+/// Respond slowly, with as many NSEC3 digests as one turn of a connection may cost.
+const EXPENSIVE: u8 = 5;
+/// Over TCP, respond with the idle timeout in the last two octets.
+const IDLE_TIMEOUT: u8 = 4;
 
-impl Responder for Obedient {
+impl Responder for ScriptedResponder {
     fn refresh(&mut self) {}
 
     fn counters(&self) -> &answer::Counters {
@@ -40,20 +40,20 @@ impl Responder for Obedient {
         out[2] |= 0x80;
         match request.message[4] {
             DROP => Response::Drop,
-            PANIC => panic!("as the query wanted"),
-            TRANSPORT => match request.transport {
+            PANIC => panic!("as the query commands"),
+            IDLE_TIMEOUT => match request.transport {
                 Transport::Tcp { idle_ds } => {
                     out[6..8].copy_from_slice(&idle_ds.to_be_bytes());
                     Response::Send(8)
                 }
                 Transport::Udp => Response::Drop,
             },
-            DIGESTS => {
+            EXPENSIVE => {
                 self.0.nsec3_digests += 10_000;
                 std::thread::sleep(Duration::from_millis(5));
                 Response::Send(request.message.len())
             }
-            GREAT => {
+            LONGEST => {
                 out[request.message.len()..].fill(7);
                 Response::Send(out.len())
             }
@@ -62,8 +62,8 @@ impl Responder for Obedient {
     }
 }
 
-/// ListenConfig under which nothing takes long.
-fn options() -> ListenConfig {
+/// A configuration with short timeouts.
+fn config() -> ListenConfig {
     ListenConfig {
         idle_timeout: Duration::from_secs(5),
         grace: Duration::from_secs(2),
@@ -73,14 +73,14 @@ fn options() -> ListenConfig {
     }
 }
 
-fn impatient() -> ListenConfig {
-    ListenConfig { idle_timeout: Duration::from_millis(500), ..options() }
+fn with_short_idle_timeout() -> ListenConfig {
+    ListenConfig { idle_timeout: Duration::from_millis(500), ..config() }
 }
 
 fn serve(options: &ListenConfig) -> (ListenerThreads, SocketAddr) {
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], options).expect("loopback");
     let address = listeners.addresses()[0];
-    (listeners.serve(Obedient::default).expect("threads"), address)
+    (listeners.serve(ScriptedResponder::default).expect("threads"), address)
 }
 
 fn udp_client(server: SocketAddr) -> UdpSocket {
@@ -97,10 +97,10 @@ fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A query with its length before it.
-fn framed(id: u16, order: u8) -> Vec<u8> {
+/// A query with its length prefix.
+fn framed_query(id: u16, command: u8) -> Vec<u8> {
     let [high, low] = id.to_be_bytes();
-    vec![0, 8, high, low, 0, 0, order, 0, 0, 0]
+    vec![0, 8, high, low, 0, 0, command, 0, 0, 0]
 }
 
 fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
@@ -118,12 +118,12 @@ fn read_id(stream: &mut TcpStream) -> io::Result<u16> {
     })
 }
 
-fn ask(stream: &mut TcpStream, id: u16) -> io::Result<u16> {
-    stream.write_all(&framed(id, 0))?;
+fn exchange(stream: &mut TcpStream, id: u16) -> io::Result<u16> {
+    stream.write_all(&framed_query(id, 0))?;
     read_id(stream)
 }
 
-/// Whether the server has closed the connection, waiting for it.
+/// Reads until the server closes the connection; false if it sends data or nothing.
 fn is_closed(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 1]) {
         Ok(count) => count == 0,
@@ -133,10 +133,10 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn a_panic_costs_one_datagram() {
-    let (running, server) = serve(&options());
+    let (running, server) = serve(&config());
     let client = udp_client(server);
-    for (id, order) in [(1, 0), (2, PANIC), (3, DROP), (4, 0)] {
-        client.send(&framed(id, order)[2..]).expect("loopback");
+    for (id, command) in [(1, 0), (2, PANIC), (3, DROP), (4, 0)] {
+        client.send(&framed_query(id, command)[2..]).expect("loopback");
     }
     let mut answer = [0; 512];
     for id in [1, 4] {
@@ -150,29 +150,29 @@ fn a_panic_costs_one_datagram() {
 
 #[test]
 fn every_worker_and_address_answers() {
-    let options = ListenConfig { workers: 3, tcp_workers: 2, ..options() };
+    let options = ListenConfig { workers: 3, tcp_workers: 2, ..config() };
     let first = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback").addresses()[0];
     let listeners = listen::bind(&[first, "127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let addresses = listeners.addresses().to_vec();
-    let running = listeners.serve(Obedient::default).expect("threads");
+    let running = listeners.serve(ScriptedResponder::default).expect("threads");
     for address in addresses {
         for id in 0..32 {
             let client = udp_client(address);
-            client.send(&framed(id, 0)[2..]).expect("loopback");
+            client.send(&framed_query(id, 0)[2..]).expect("loopback");
             client.recv(&mut [0; 64]).expect("an answer from whichever worker the kernel chose");
-            assert_eq!(ask(&mut connect(address), id).expect("an answer"), id);
+            assert_eq!(exchange(&mut connect(address), id).expect("an answer"), id);
         }
     }
     assert_eq!((running.udp_totals().answers, running.tcp_totals().answers), (64, 64));
     running.stop();
 }
 
-/// RFC 7766 6.2.1.1: queries may be sent without waiting for answers.
+/// RFC 7766 6.2.1.1: queries may be sent without waiting for responses.
 #[test]
 fn pipelined_queries_are_all_answered() {
-    let (running, server) = serve(&options());
+    let (running, server) = serve(&config());
     let mut stream = connect(server);
-    let queries: Vec<u8> = (0..10_000).flat_map(|id| framed(id, if id % 10 == 9 { DROP } else { 0 })).collect();
+    let queries: Vec<u8> = (0..10_000).flat_map(|id| framed_query(id, if id % 10 == 9 { DROP } else { 0 })).collect();
     let mut writer = stream.try_clone().expect("a descriptor");
     let writing = std::thread::spawn(move || writer.write_all(&queries));
     for id in (0..10_000).filter(|id| id % 10 != 9) {
@@ -182,12 +182,12 @@ fn pipelined_queries_are_all_answered() {
     running.stop();
 }
 
-/// RFC 7766 8: a message may come in any number of segments.
+/// RFC 7766 8: a message may arrive in any number of segments.
 #[test]
-fn messages_may_come_octet_by_octet() {
-    let (running, server) = serve(&options());
+fn messages_may_arrive_octet_by_octet() {
+    let (running, server) = serve(&config());
     let mut stream = connect(server);
-    for octet in [framed(1, 0), framed(2, 0)].concat() {
+    for octet in [framed_query(1, 0), framed_query(2, 0)].concat() {
         stream.write_all(&[octet]).expect("loopback");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -196,8 +196,8 @@ fn messages_may_come_octet_by_octet() {
 }
 
 #[test]
-fn messages_of_every_length_pass() {
-    let (running, server) = serve(&options());
+fn messages_of_all_lengths_are_answered() {
+    let (running, server) = serve(&config());
     let mut stream = connect(server);
     for len in [5, 511, 512, 513, 4096, 65_534, 65_535u16] {
         let mut query = len.to_be_bytes().to_vec();
@@ -206,18 +206,18 @@ fn messages_of_every_length_pass() {
         query[4] |= 0x80;
         assert_eq!(read_message(&mut stream).expect("an answer"), query[2..]);
     }
-    // Nothing to answer, and no harm to what follows.
+    // Messages without a response do not affect the next query.
     stream.write_all(&[0, 0, 0, 0, 0, 1, 9]).expect("loopback");
-    assert_eq!(ask(&mut stream, 5).expect("an answer"), 5);
+    assert_eq!(exchange(&mut stream, 5).expect("an answer"), 5);
     running.stop();
 }
 
-/// RFC 9293 3.6: who has closed its half still receives.
+/// RFC 9293 3.6: a client that has closed its half still receives.
 #[test]
-fn half_closed_connections_get_their_answers() {
-    let (running, server) = serve(&options());
+fn half_closed_connections_get_their_responses() {
+    let (running, server) = serve(&config());
     let mut stream = connect(server);
-    stream.write_all(&[framed(1, 0), framed(2, 0), vec![0, 9, 0]].concat()).expect("loopback");
+    stream.write_all(&[framed_query(1, 0), framed_query(2, 0), vec![0, 9, 0]].concat()).expect("loopback");
     stream.shutdown(std::net::Shutdown::Write).expect("connected");
     assert_eq!([1, 2], [(); 2].map(|()| read_id(&mut stream).expect("an answer")));
     assert!(is_closed(&mut stream), "nothing follows but the truncated message");
@@ -226,20 +226,20 @@ fn half_closed_connections_get_their_answers() {
 
 #[test]
 fn a_panic_costs_one_connection() {
-    let (running, server) = serve(&options());
+    let (running, server) = serve(&config());
     let (mut bad, mut good) = (connect(server), connect(server));
-    assert_eq!(ask(&mut good, 1).expect("an answer"), 1);
-    bad.write_all(&framed(2, PANIC)).expect("loopback");
+    assert_eq!(exchange(&mut good, 1).expect("an answer"), 1);
+    bad.write_all(&framed_query(2, PANIC)).expect("loopback");
     assert!(is_closed(&mut bad));
-    assert_eq!(ask(&mut good, 3).expect("an answer"), 3);
+    assert_eq!(exchange(&mut good, 3).expect("an answer"), 3);
     assert_eq!(running.tcp_totals().panics, 1);
     running.stop();
 }
 
-/// A datagram longer than any query is judged by what was received of it.
+/// A datagram longer than the receive buffer is answered by its first 2048 octets.
 #[test]
 fn datagrams_that_are_too_long_are_counted() {
-    let (running, server) = serve(&options());
+    let (running, server) = serve(&config());
     let client = udp_client(server);
     client.send(&[0; 3000]).expect("loopback");
     assert_eq!(client.recv(&mut [0; 4096]).expect("an answer"), 2048);
@@ -248,15 +248,15 @@ fn datagrams_that_are_too_long_are_counted() {
 }
 
 #[test]
-fn a_stop_finishes_what_is_under_way() {
-    let (running, server) = serve(&impatient());
-    let (mut resting, mut reading) = (connect(server), connect(server));
-    assert_eq!(ask(&mut resting, 1).expect("an answer"), 1);
-    let queries: Vec<u8> = (0..300).flat_map(|id| framed(id, GREAT)).collect();
+fn a_stop_completes_queued_responses() {
+    let (running, server) = serve(&with_short_idle_timeout());
+    let (mut idle, mut reading) = (connect(server), connect(server));
+    assert_eq!(exchange(&mut idle, 1).expect("an answer"), 1);
+    let queries: Vec<u8> = (0..300).flat_map(|id| framed_query(id, LONGEST)).collect();
     reading.write_all(&queries).expect("3 KB fit into the socket");
     assert_eq!(read_id(&mut reading).expect("an answer"), 0);
     let stopping = std::thread::spawn(move || running.stop());
-    assert!(is_closed(&mut resting));
+    assert!(is_closed(&mut idle));
     for id in 1..300 {
         assert_eq!(read_id(&mut reading).expect("an answer"), id);
     }
@@ -265,11 +265,13 @@ fn a_stop_finishes_what_is_under_way() {
     assert!(TcpStream::connect(server).is_err());
 }
 
-/// Neither for the rest of a query nor, beyond the time of grace, for a reader that does not read.
+/// It does not wait for the rest of a query, and for a client that does not read only for the grace period.
 #[test]
-fn a_stop_does_not_wait_for_ever() {
-    for (octets, grace_ms) in [(vec![0], 0..350), ((0..300).flat_map(|id| framed(id, GREAT)).collect(), 400..1500)] {
-        let (running, server) = serve(&ListenConfig { grace: Duration::from_millis(400), ..options() });
+fn a_stop_waits_no_longer_than_the_grace_period() {
+    for (octets, grace_ms) in
+        [(vec![0], 0..350), ((0..300).flat_map(|id| framed_query(id, LONGEST)).collect(), 400..1500)]
+    {
+        let (running, server) = serve(&ListenConfig { grace: Duration::from_millis(400), ..config() });
         let mut stream = connect(server);
         stream.write_all(&octets).expect("3 KB fit into the socket");
         std::thread::sleep(Duration::from_millis(100));

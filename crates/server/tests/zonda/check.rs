@@ -1,19 +1,19 @@
-//! `zonda check`: every mistake, each with its position.
+//! `zonda check`: all errors, each with its position.
 
-use crate::bench::{Bench, skipped, zone_text};
+use crate::harness::{TestFolder, report_skipped, zone_text};
 
 #[test]
 fn a_good_configuration_and_its_zones_pass() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    bench.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n");
-    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n");
+    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (0, "1 zones read, 0 errors, 0 warnings\n"), "{}", outcome.err);
 }
 
 #[test]
-fn every_mistake_of_a_configuration_is_found_in_one_run() {
-    let bench = Bench::new();
+fn all_errors_of_a_configuration_are_reported_in_one_run() {
+    let folder = TestFolder::new();
     let text = r#"colour = "blue"
 include = ["more/*.toml", "absent.toml"]
 [server]
@@ -47,10 +47,10 @@ allow-transfer = ["192.0.2.1/24"]
 name = "x"
 nofity = []
 "#;
-    bench.write("zonda.toml", text);
-    bench.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
-    bench.write("more/a.toml", "[server\n");
-    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    folder.write("zonda.toml", text);
+    folder.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
+    folder.write("more/a.toml", "[server\n");
+    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     for expected in [
         "zonda.toml:1:1: error: there is no key `colour` here (help: zonda.toml(5) lists the keys: `zonda man zonda.toml`)",
@@ -90,7 +90,7 @@ nofity = []
 
 #[test]
 fn a_secret_in_the_wrong_place_is_not_quoted() {
-    let bench = Bench::new();
+    let folder = TestFolder::new();
     let secret = "00112233445566778899aabbccddeeff";
     for (line, expected) in [
         (format!("cookie-secrets = \"{secret}\""), "`cookie-secrets`: this has the type string (help: write a list, "),
@@ -104,20 +104,20 @@ fn a_secret_in_the_wrong_place_is_not_quoted() {
         ),
         (format!("workers = \"{secret}\""), "`workers`: this has the type string (help: write a whole number "),
     ] {
-        bench.write("zonda.toml", &format!("[server]\n{line}\n"));
-        let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+        folder.write("zonda.toml", &format!("[server]\n{line}\n"));
+        let outcome = folder.run(&["check", "--config", "zonda.toml"]);
         assert!(outcome.out.contains(expected), "{line}: {}", outcome.out);
         assert!(!outcome.out.contains(secret), "{line}: {}", outcome.out);
     }
 }
 
 #[test]
-fn every_mistake_of_zones_is_found_with_its_zone() {
-    let bench = Bench::new();
+fn all_errors_of_zones_are_reported_with_the_zone() {
+    let folder = TestFolder::new();
     let broken = zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\nworse MX mail\n";
-    bench.write("zones/broken.example.zone", &broken);
-    bench.write_zone("good.example", 1, "192.0.2.1");
-    let outcome = bench.run(&["check", "zones"]);
+    folder.write("zones/broken.example.zone", &broken);
+    folder.write_zone("good.example", 1, "192.0.2.1");
+    let outcome = folder.run(&["check", "zones"]);
     assert_eq!(outcome.status, 1);
     for (line, column) in [(5, 7), (6, 10)] {
         let place = format!("zones/broken.example.zone:{line}:{column}: error: ");
@@ -129,28 +129,28 @@ fn every_mistake_of_zones_is_found_with_its_zone() {
 
 #[test]
 fn records_that_break_a_rule_are_errors_with_strict_checks_only() {
-    let bench = Bench::new();
-    bench.write("zones/odd.example.zone", &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
+    let folder = TestFolder::new();
+    folder.write("zones/odd.example.zone", &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
     let finding = |severity| {
         format!("zones/odd.example.zone:5:1: {severity}: an out-of-zone record is skipped: elsewhere.test. (help: ")
     };
-    let lenient = bench.run(&["check", "zones"]);
+    let lenient = folder.run(&["check", "zones"]);
     assert!(lenient.out.starts_with(&finding("warning")), "{}", lenient.out);
     assert_eq!((lenient.status, lenient.out.lines().last()), (0, Some("1 zones read, 0 errors, 1 warnings")));
-    let strict = bench.run(&["check", "--strict", "zones"]);
+    let strict = folder.run(&["check", "--strict", "zones"]);
     assert!(strict.out.starts_with(&finding("error")), "{}", strict.out);
     assert_eq!((strict.status, strict.out.lines().last()), (1, Some("1 zones read, 1 errors, 0 warnings")));
     let config =
         "[template.default]\nchecks = \"strict\"\n[[zone]]\nname = \"odd.example\"\nfile = \"zones/{name}.zone\"\n";
-    bench.write("zonda.toml", config);
-    assert_eq!(bench.run(&["check", "--config", "zonda.toml"]).status, 1, "as `zonda serve` does");
+    folder.write("zonda.toml", config);
+    assert_eq!(folder.run(&["check", "--config", "zonda.toml"]).status, 1, "as `zonda serve` does");
 }
 
 #[test]
 fn json_has_the_same_findings() {
-    let bench = Bench::new();
-    bench.write("zones/broken.example.zone", &(zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\n"));
-    let outcome = bench.run(&["check", "--json", "zones"]);
+    let folder = TestFolder::new();
+    folder.write("zones/broken.example.zone", &(zone_text(1, "192.0.2.1") + "bad A 192.0.2.999\n"));
+    let outcome = folder.run(&["check", "--json", "zones"]);
     assert_eq!(outcome.status, 1);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     assert_eq!((&value["errors"], &value["zones"]), (&1.into(), &1.into()));
@@ -162,7 +162,7 @@ fn json_has_the_same_findings() {
 
 #[test]
 fn missing_files_are_named() {
-    let bench = Bench::new();
+    let folder = TestFolder::new();
     let cases: [(&[&str], &str); 5] = [
         (&["check", "--config", "absent.toml"], "absent.toml: error: the configuration cannot be read: No such file"),
         (&["check", "absent.zone"], "absent.zone: error: this cannot be read: No such file"),
@@ -170,42 +170,42 @@ fn missing_files_are_named() {
         (&["check"], "error: there is no configuration: "),
         (&["check", "db"], "db: error: the zone of this file is unknown (help: rename it to NAME.zone"),
     ];
-    bench.write("db", &zone_text(1, "192.0.2.1"));
+    folder.write("db", &zone_text(1, "192.0.2.1"));
     for (arguments, expected) in cases {
-        let outcome = bench.run(arguments);
+        let outcome = folder.run(arguments);
         assert_eq!(outcome.status, 1, "{arguments:?}");
         assert!(outcome.out.starts_with(expected), "{arguments:?}: {}", outcome.out);
     }
-    assert_eq!(bench.run(&["check", "--zone", "nonsense"]).status, 2);
+    assert_eq!(folder.run(&["check", "--zone", "nonsense"]).status, 2);
 }
 
 #[test]
 fn an_empty_listen_is_an_error() {
-    let bench = Bench::new();
-    bench.write("zonda.toml", "[server]\nlisten = []\n");
-    let outcome = bench.run(&["check", "--config", "zonda.toml"]);
+    let folder = TestFolder::new();
+    folder.write("zonda.toml", "[server]\nlisten = []\n");
+    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.starts_with("zonda.toml:2:1: error: `listen` is empty"), "{}", outcome.out);
 }
 
 #[test]
 fn a_folder_without_zones_is_a_warning() {
-    let bench = Bench::new();
-    bench.write("zones/readme.txt", "none");
-    let outcome = bench.run(&["check", "zones"]);
+    let folder = TestFolder::new();
+    folder.write("zones/readme.txt", "none");
+    let outcome = folder.run(&["check", "zones"]);
     assert_eq!(outcome.status, 0);
     assert!(outcome.out.starts_with("zones: warning: there is no zone file in this folder"), "{}", outcome.out);
 }
 
 #[test]
 fn an_unreadable_file_is_named() {
-    let bench = Bench::new();
-    let path = bench.write("zones/secret.example.zone", &zone_text(1, "192.0.2.1"));
+    let folder = TestFolder::new();
+    let path = folder.write("zones/secret.example.zone", &zone_text(1, "192.0.2.1"));
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o0)).expect("it is ours");
     if std::fs::read(&path).is_ok() {
-        return skipped("this user may read everything");
+        return report_skipped("this user may read everything");
     }
-    let outcome = bench.run(&["check", "zones"]);
+    let outcome = folder.run(&["check", "zones"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.contains("secret.example.zone: error: the zone file cannot be read: Permission denied"));
 }

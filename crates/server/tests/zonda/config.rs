@@ -1,6 +1,6 @@
 //! `zonda config`: the effective configuration.
 
-use crate::bench::{Bench, skipped};
+use crate::harness::{TestFolder, report_skipped};
 
 const TEXT: &str = r#"
 include = ["zones.d/*.toml"]
@@ -27,10 +27,10 @@ allow-transfer = []
 
 #[test]
 fn templates_and_includes_are_resolved() {
-    let bench = Bench::new();
-    bench.write("zonda.toml", TEXT);
-    bench.write("zones.d/10.toml", "[[zone]]\nname = \".\"\nfile = \"here\"\nprimaries = [\"192.0.2.1\"]\n");
-    let outcome = bench.run(&["config", "--config", "zonda.toml", "--json"]);
+    let folder = TestFolder::new();
+    folder.write("zonda.toml", TEXT);
+    folder.write("zones.d/10.toml", "[[zone]]\nname = \".\"\nfile = \"here\"\nprimaries = [\"192.0.2.1\"]\n");
+    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
     assert_eq!(outcome.status, 0, "{}", outcome.err);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let expected = serde_json::json!([
@@ -47,11 +47,11 @@ fn templates_and_includes_are_resolved() {
 
 #[test]
 fn limits_come_from_templates() {
-    let bench = Bench::new();
+    let folder = TestFolder::new();
     let template = "[template.default]\nmax-records = 5\nnsec3-max-iterations = 0\ninclude-paths = [\"shared\"]\n";
     let zone = "[[zone]]\nname = \"a\"\nfile = \"a.zone\"\nmax-records = 0\nmax-generated = 7\n";
-    bench.write("etc/zonda.toml", &format!("{template}{zone}"));
-    let outcome = bench.run(&["config", "--config", "etc/zonda.toml", "--json"]);
+    folder.write("etc/zonda.toml", &format!("{template}{zone}"));
+    let outcome = folder.run(&["config", "--config", "etc/zonda.toml", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     // 0, the default of max-records, overrides the template and is not printed.
     let expected = serde_json::json!([{
@@ -62,11 +62,11 @@ fn limits_come_from_templates() {
 
 #[test]
 fn the_printed_configuration_can_be_read() {
-    let bench = Bench::new();
-    bench.write("zonda.toml", &TEXT.replace("cookie-secrets", "# cookie-secrets"));
-    let first = bench.run(&["config", "--config", "zonda.toml"]).out;
-    bench.write("again.toml", &first);
-    let second = bench.run(&["config", "--config", "again.toml"]);
+    let folder = TestFolder::new();
+    folder.write("zonda.toml", &TEXT.replace("cookie-secrets", "# cookie-secrets"));
+    let first = folder.run(&["config", "--config", "zonda.toml"]).out;
+    folder.write("again.toml", &first);
+    let second = folder.run(&["config", "--config", "again.toml"]);
     assert_eq!(second.status, 0, "{}", second.err);
     let body = |text: &str| text.lines().filter(|line| !line.starts_with("# Read from")).collect::<Vec<_>>().join("\n");
     assert_eq!(body(&second.out), body(&first));
@@ -74,15 +74,16 @@ fn the_printed_configuration_can_be_read() {
 
 #[test]
 fn the_default_configuration_is_found() {
-    let bench = Bench::new();
-    let nothing = bench.run(&["config"]);
+    let folder = TestFolder::new();
+    let nothing = folder.run(&["config"]);
     if nothing.status == 0 {
-        return skipped("this machine has /etc/zonda/zonda.toml");
+        return report_skipped("this machine has /etc/zonda/zonda.toml");
     }
     assert!(nothing.err.contains(".config/zonda/zonda.toml and /etc/zonda/zonda.toml"), "{}", nothing.err);
-    bench.write(".config/zonda/zonda.toml", "[server]\nnsid = \"from home\"\n");
-    assert!(bench.run(&["config"]).out.contains("nsid = \"from home\""));
-    bench.write("xdg/zonda/zonda.toml", "[server]\nnsid = \"from xdg\"\n");
-    let found = bench.zonda(&["config"]).env("XDG_CONFIG_HOME", bench.path().join("xdg")).output().expect("zonda runs");
+    folder.write(".config/zonda/zonda.toml", "[server]\nnsid = \"from home\"\n");
+    assert!(folder.run(&["config"]).out.contains("nsid = \"from home\""));
+    folder.write("xdg/zonda/zonda.toml", "[server]\nnsid = \"from xdg\"\n");
+    let found =
+        folder.zonda(&["config"]).env("XDG_CONFIG_HOME", folder.path().join("xdg")).output().expect("zonda runs");
     assert!(String::from_utf8_lossy(&found.stdout).contains("nsid = \"from xdg\""));
 }

@@ -1,8 +1,8 @@
 //! The real `zonda` binary, driven as its users drive it: every command, and what goes wrong.
 
-mod bench;
 mod check;
 mod config;
+mod harness;
 mod manual;
 mod reload;
 mod serve;

@@ -1,4 +1,4 @@
-//! Generated manual pages, reference and completions are fresh, and the commands in documents work.
+//! Generated manual pages, reference and completions are up to date, and the commands in documents work.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use clap::Parser;
 use wire::message::{Message, Rcode};
 use wire::{Class, Name, Rtype};
 
-use crate::bench::{Bench, Daemon, uninterrupted};
+use crate::harness::{Daemon, TestFolder, uninterrupted};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -19,18 +19,18 @@ fn workspace() -> PathBuf {
 }
 
 #[test]
-fn the_generated_files_are_fresh() {
-    let bench = Bench::new();
-    let pages = bench.run(&["man", "--list"]).out;
+fn the_generated_files_are_up_to_date() {
+    let folder = TestFolder::new();
+    let pages = folder.run(&["man", "--list"]).out;
     let mut files: Vec<(String, String)> = Vec::new();
     for page in pages.lines() {
-        files.push((format!("packaging/man/{page}"), bench.run(&["man", page]).out));
+        files.push((format!("packaging/man/{page}"), folder.run(&["man", page]).out));
     }
     for shell in ["bash", "zsh", "fish"] {
-        files.push((format!("packaging/completions/zonda.{shell}"), bench.run(&["completions", shell]).out));
+        files.push((format!("packaging/completions/zonda.{shell}"), folder.run(&["completions", shell]).out));
     }
-    files.push(("docs/manual/zonda.toml.md".into(), bench.run(&["man", "--markdown"]).out));
-    files.push(("docs/manual/checks.md".into(), bench.run(&["check", "--list"]).out));
+    files.push(("docs/manual/zonda.toml.md".into(), folder.run(&["man", "--markdown"]).out));
+    files.push(("docs/manual/checks.md".into(), folder.run(&["check", "--list"]).out));
     assert_eq!(files.len(), 13);
     for (file, expected) in files {
         let found = fs::read_to_string(workspace().join(&file)).unwrap_or_default();
@@ -41,11 +41,11 @@ fn the_generated_files_are_fresh() {
 
 #[test]
 fn pages_have_short_names() {
-    let bench = Bench::new();
-    assert_eq!(bench.run(&["man"]).out, bench.run(&["man", "zonda.1"]).out);
-    assert_eq!(bench.run(&["man", "serve"]).out, bench.run(&["man", "zonda-serve.1"]).out);
-    assert_eq!(bench.run(&["man", "zonda.toml"]).out, bench.run(&["man", "zonda.toml.5"]).out);
-    let outcome = bench.run(&["man", "dance"]);
+    let folder = TestFolder::new();
+    assert_eq!(folder.run(&["man"]).out, folder.run(&["man", "zonda.1"]).out);
+    assert_eq!(folder.run(&["man", "serve"]).out, folder.run(&["man", "zonda-serve.1"]).out);
+    assert_eq!(folder.run(&["man", "zonda.toml"]).out, folder.run(&["man", "zonda.toml.5"]).out);
+    let outcome = folder.run(&["man", "dance"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.err.contains("there is no page dance"), "{}", outcome.err);
 }
@@ -69,45 +69,45 @@ fn commands_in_documents_exist() {
     assert!(count >= 6, "only {count} commands were found");
 }
 
-/// The words of a line that is a `zonda` command.
+/// The words of a line, if it is a `zonda` command.
 fn command(line: &str) -> Option<Vec<String>> {
     let line = line.trim().strip_prefix("ExecStart=/usr/local/bin/").unwrap_or(line.trim());
     let line = line.split('#').next()?.trim();
     line.starts_with("zonda ").then(|| line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
-/// The fenced blocks: the language and the lines.
+/// The fenced code blocks, each with its language and lines.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
 }
 
 #[test]
-fn the_commands_of_the_manual_succeed_as_it_says() {
+fn the_commands_of_the_manual_succeed() {
     let text = fs::read_to_string(workspace().join("docs/manual/zonda.md")).expect("the manual");
-    let bench = Bench::new();
-    let mut follower = Follower { bench: &bench, daemon: None, count: 0 };
+    let folder = TestFolder::new();
+    let mut runner = ManualRunner { folder: &folder, daemon: None, count: 0 };
     for (language, lines) in blocks(&text) {
         match language {
             // The first line is a comment that names the file.
             "toml" | "dns" | "conf" => {
                 let name = lines.lines().next().expect("a name").trim_start_matches(['#', ';', ' ']);
-                bench.write(name, lines);
+                folder.write(name, lines);
             }
-            "sh" => lines.lines().for_each(|line| follower.follow(line)),
+            "sh" => lines.lines().for_each(|line| runner.follow(line)),
             _ => (),
         }
     }
-    assert!(follower.count >= 15, "only {} commands were run", follower.count);
+    assert!(runner.count >= 15, "only {} commands were run", runner.count);
 }
 
 /// Runs the commands of the manual in their order; `serve` on another port.
-struct Follower<'b> {
-    bench: &'b Bench,
+struct ManualRunner<'b> {
+    folder: &'b TestFolder,
     daemon: Option<Daemon>,
     count: usize,
 }
 
-impl Follower<'_> {
+impl ManualRunner<'_> {
     fn follow(&mut self, line: &str) {
         let (typed, comment) = line.split_once('#').unwrap_or((line, ""));
         let words: Vec<&str> = typed.split_whitespace().map(|word| word.trim_matches('\'')).collect();
@@ -115,12 +115,12 @@ impl Follower<'_> {
         match words[..] {
             ["zonda", "serve", ref arguments @ ..] => {
                 self.daemon = None;
-                self.daemon = Some(self.bench.serve(&without_option(arguments, "--listen")));
+                self.daemon = Some(self.folder.serve(&without_option(arguments, "--listen")));
             }
             ["zonda", ref arguments @ ..] => {
                 let expected =
                     comment.trim().strip_prefix("exit status ").map_or(0, |it| it.parse().expect("a number"));
-                let outcome = self.bench.run(arguments);
+                let outcome = self.folder.run(arguments);
                 assert_eq!(outcome.status, expected, "{line}: {}{}", outcome.out, outcome.err);
             }
             ["dig", "@127.0.0.1", "-p", "5300", name, qtype, ref class @ ..] => {
@@ -138,7 +138,7 @@ fn without_option<'a>(words: &[&'a str], option: &str) -> Vec<&'a str> {
     (0..words.len()).filter(|&at| words[at] != option && !is_value(at)).map(|at| words[at]).collect()
 }
 
-/// The answer to a question, over TCP for a transfer: its first message then.
+/// The response to a query; the first message of a transfer, over TCP.
 fn dig(server: SocketAddr, name: &str, qtype: &str, class: Option<&str>) -> Message {
     let name: Name = format!("{name}.").parse().expect("a name");
     let mut query = Message::query(name, qtype.parse().expect("a type"));
@@ -174,9 +174,9 @@ fn over_tcp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_examples_pass_zonda_check() {
-    let bench = Bench::new();
+    let folder = TestFolder::new();
     let config = workspace().join("examples/zonda.toml");
-    let outcome = bench.run(&["check", "--config", config.to_str().expect("a path")]);
+    let outcome = folder.run(&["check", "--config", config.to_str().expect("a path")]);
     assert_eq!(outcome.status, 0, "{}", outcome.out);
     assert_eq!(outcome.out, "3 zones read, 0 errors, 0 warnings\n");
 }

@@ -1,26 +1,26 @@
-//! `zonda reload` and SIGHUP: changes are loaded; mistakes leave the served version in place.
+//! `zonda reload` and SIGHUP: changes are loaded; after an error the previous version is still served.
 
-use crate::bench::{Bench, REFUSED, SERVFAIL, zone_text};
+use crate::harness::{REFUSED, SERVFAIL, TestFolder, zone_text};
 
 const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"a.example\"\n[[zone]]\nname = \"b.example\"\n";
 
-fn two_zones() -> Bench {
-    let bench = Bench::new();
-    bench.write_zone("a.example", 1, "192.0.2.1");
-    bench.write_zone("b.example", 1, "192.0.2.2");
-    bench.write("zonda.toml", CONFIG);
-    bench
+fn two_zones() -> TestFolder {
+    let folder = TestFolder::new();
+    folder.write_zone("a.example", 1, "192.0.2.1");
+    folder.write_zone("b.example", 1, "192.0.2.2");
+    folder.write("zonda.toml", CONFIG);
+    folder
 }
 
 #[test]
 fn only_changed_zones_are_reported() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    let nothing = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let nothing = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(nothing.status, 0, "{}", nothing.err);
     assert!(nothing.out.starts_with("0 zones changed, 2 unchanged, 0 not loaded"), "{}", nothing.out);
-    bench.write_zone("a.example", 2, "192.0.2.9");
-    let changed = bench.run(&["reload", "--config", "zonda.toml"]);
+    folder.write_zone("a.example", 2, "192.0.2.9");
+    let changed = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(changed.status, 0, "{}", changed.err);
     assert!(
         changed.out.starts_with("a.example.: changed, serial 1 -> 2\n1 zones changed, 1 unchanged"),
@@ -33,10 +33,10 @@ fn only_changed_zones_are_reported() {
 
 #[test]
 fn a_change_without_a_later_serial_is_served_with_a_warning() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write_zone("a.example", 1, "192.0.2.9");
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write_zone("a.example", 1, "192.0.2.9");
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 0, "{}", outcome.out);
     assert!(outcome.out.contains("warning: the zone has changed, but not its serial: 1"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.9"));
@@ -44,11 +44,11 @@ fn a_change_without_a_later_serial_is_served_with_a_warning() {
 
 #[test]
 fn a_broken_zone_keeps_its_version_until_it_is_fixed() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write("zones/a.example.zone", &(zone_text(2, "192.0.2.9") + "bad A nonsense\n"));
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("zones/a.example.zone", &(zone_text(2, "192.0.2.9") + "bad A nonsense\n"));
     for _ in 0..2 {
-        let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+        let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
         assert_eq!(outcome.status, 1);
         assert!(outcome.out.contains("zones/a.example.zone:5:7: error: "), "{}", outcome.out);
         assert!(
@@ -59,8 +59,8 @@ fn a_broken_zone_keeps_its_version_until_it_is_fixed() {
         assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     }
     daemon.wait_for_log("a.example.zone:5:7: error: ");
-    bench.write_zone("a.example", 3, "192.0.2.9");
-    let outcome = bench.run(&["reload", "--config", "zonda.toml", "--json"]);
+    folder.write_zone("a.example", 3, "192.0.2.9");
+    let outcome = folder.run(&["reload", "--config", "zonda.toml", "--json"]);
     assert_eq!(outcome.status, 0, "{}", outcome.out);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let expected = serde_json::json!([{"zone": "a.example.", "change": "changed", "old_serial": 1, "serial": 3}]);
@@ -70,24 +70,24 @@ fn a_broken_zone_keeps_its_version_until_it_is_fixed() {
 
 #[test]
 fn checks_are_set_by_zone_and_changed_by_a_reload() {
-    let bench = two_zones();
+    let folder = two_zones();
     for name in ["a.example", "b.example"] {
-        bench.write(&format!("zones/{name}.zone"), &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
+        folder.write(&format!("zones/{name}.zone"), &(zone_text(1, "192.0.2.1") + "elsewhere.test. A 192.0.2.9\n"));
     }
     let strict = CONFIG.replace("[[zone]]\nname = \"b.", "[[zone]]\nchecks = \"strict\"\nname = \"b.");
-    bench.write("zonda.toml", &strict);
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    folder.write("zonda.toml", &strict);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
     daemon.wait_for_log("b.example.zone:5:1: error: an out-of-zone record is skipped: elsewhere.test.");
     daemon.wait_for_log("a.example.zone:5:1: warning: an out-of-zone record is skipped: elsewhere.test.");
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     assert_eq!(daemon.ask("www.b.example").rcode(), SERVFAIL);
 
-    bench.write("zonda.toml", &strict.replace("checks = \"strict\"", "checks = \"lenient\""));
-    assert_eq!(bench.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    folder.write("zonda.toml", &strict.replace("checks = \"strict\"", "checks = \"lenient\""));
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
     assert!(daemon.ask("www.b.example").has("192.0.2.1"));
 
-    bench.write("zonda.toml", &CONFIG.replace("[template.default]", "[template.default]\nchecks = \"strict\""));
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    folder.write("zonda.toml", &CONFIG.replace("[template.default]", "[template.default]\nchecks = \"strict\""));
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1, "the files are as they were, and are read again: {}", outcome.out);
     assert!(outcome.out.contains("a.example.: NOT LOADED, the version from before is served"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
@@ -95,10 +95,10 @@ fn checks_are_set_by_zone_and_changed_by_a_reload() {
 
 #[test]
 fn a_zone_without_its_file_keeps_its_version() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    std::fs::remove_file(bench.path().join("zones/a.example.zone")).expect("it was there");
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    std::fs::remove_file(folder.path().join("zones/a.example.zone")).expect("it was there");
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.contains("zones/a.example.zone: error: the zone file cannot be read"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
@@ -106,11 +106,11 @@ fn a_zone_without_its_file_keeps_its_version() {
 
 #[test]
 fn zones_are_added_and_removed_with_the_configuration() {
-    let bench = two_zones();
-    bench.write_zone("c.example", 7, "192.0.2.3");
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write("zonda.toml", &CONFIG.replace("\"a.example\"", "\"c.example\""));
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    folder.write_zone("c.example", 7, "192.0.2.3");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("zonda.toml", &CONFIG.replace("\"a.example\"", "\"c.example\""));
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 0);
     let expected = "a.example.: removed\nc.example.: added, serial 7\n2 zones changed, 1 unchanged, 0 not loaded";
     assert!(outcome.out.starts_with(expected), "{}", outcome.out);
@@ -120,20 +120,20 @@ fn zones_are_added_and_removed_with_the_configuration() {
 
 #[test]
 fn a_reload_lists_folders_again() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["zones"]);
-    bench.write_zone("c.example", 1, "192.0.2.3");
-    let outcome = bench.run(&["reload"]);
+    let folder = two_zones();
+    let daemon = folder.serve(&["zones"]);
+    folder.write_zone("c.example", 1, "192.0.2.3");
+    let outcome = folder.run(&["reload"]);
     assert!(outcome.out.starts_with("c.example.: added"), "{} {}", outcome.out, outcome.err);
     assert!(daemon.ask("www.c.example").has("192.0.2.3"));
 }
 
 #[test]
 fn the_last_zones_are_not_removed_unless_allowed() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write("zonda.toml", "");
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("zonda.toml", "");
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     assert!(
         outcome.out.starts_with("zonda.toml: error: no zone is left of the 2 that are configured now"),
@@ -142,55 +142,55 @@ fn the_last_zones_are_not_removed_unless_allowed() {
     );
     assert!(outcome.out.contains("set `allow-no-zones = true` in [server]"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
-    bench.write("zonda.toml", "[server]\nallow-no-zones = true\n");
-    assert_eq!(bench.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    folder.write("zonda.toml", "[server]\nallow-no-zones = true\n");
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
     assert_eq!(daemon.ask("www.a.example").rcode(), REFUSED);
 }
 
-/// A folder that lost all zone files is usually not mounted.
+/// A folder without any zone file left is usually one whose mount is missing.
 #[test]
 fn an_emptied_folder_keeps_its_zones() {
-    let bench = two_zones();
-    bench.write("more/c.example.zone", &zone_text(1, "192.0.2.3"));
-    bench.write("empty/readme", "no zone here, and never was");
-    let daemon = bench.serve(&["zones", "more", "empty"]);
-    let file = bench.path().join("more/c.example.zone");
-    std::fs::rename(&file, bench.path().join("c")).expect("it was there");
+    let folder = two_zones();
+    folder.write("more/c.example.zone", &zone_text(1, "192.0.2.3"));
+    folder.write("empty/readme", "no zone here, and never was");
+    let daemon = folder.serve(&["zones", "more", "empty"]);
+    let file = folder.path().join("more/c.example.zone");
+    std::fs::rename(&file, folder.path().join("c")).expect("it was there");
     for _ in 0..2 {
-        let outcome = bench.run(&["reload"]);
+        let outcome = folder.run(&["reload"]);
         assert_eq!(outcome.status, 1);
         assert!(outcome.out.starts_with("more: error: there is no zone file left in this folder"), "{}", outcome.out);
         assert!(daemon.ask("www.c.example").has("192.0.2.3"));
     }
-    std::fs::rename(bench.path().join("c"), &file).expect("it was there");
-    std::fs::rename(bench.path().join("more"), bench.path().join("gone")).expect("it was there");
-    assert!(bench.run(&["reload"]).out.starts_with("more: error: this cannot be read"));
-    std::fs::rename(bench.path().join("gone"), bench.path().join("more")).expect("it was there");
-    assert!(bench.run(&["reload"]).out.contains("0 zones changed, 3 unchanged"));
+    std::fs::rename(folder.path().join("c"), &file).expect("it was there");
+    std::fs::rename(folder.path().join("more"), folder.path().join("gone")).expect("it was there");
+    assert!(folder.run(&["reload"]).out.starts_with("more: error: this cannot be read"));
+    std::fs::rename(folder.path().join("gone"), folder.path().join("more")).expect("it was there");
+    assert!(folder.run(&["reload"]).out.contains("0 zones changed, 3 unchanged"));
 }
 
 #[test]
 fn names_of_zone_files_need_not_be_utf8() {
     use std::os::unix::ffi::OsStrExt;
-    let bench = two_zones();
-    let daemon = bench.serve(&["zones"]);
-    let file = bench.path().join(std::ffi::OsStr::from_bytes(b"zones/caf\xe9.example.zone"));
+    let folder = two_zones();
+    let daemon = folder.serve(&["zones"]);
+    let file = folder.path().join(std::ffi::OsStr::from_bytes(b"zones/caf\xe9.example.zone"));
     std::fs::write(&file, zone_text(1, "192.0.2.3")).expect("a file");
-    let outcome = bench.run(&["reload"]);
+    let outcome = folder.run(&["reload"]);
     assert!(outcome.out.starts_with("caf\\233.example.: added, serial 1\n"), "{}", outcome.out);
     std::fs::write(&file, "nonsense").expect("a file");
-    let outcome = bench.run(&["reload"]);
+    let outcome = folder.run(&["reload"]);
     assert!(outcome.out.starts_with("zones/caf\\xe9.example.zone:1:"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
 }
 
 #[test]
 fn a_broken_configuration_changes_nothing() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write_zone("a.example", 2, "192.0.2.9");
-    bench.write("zonda.toml", "[server]\ncolour = \"blue\"\n");
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write_zone("a.example", 2, "192.0.2.9");
+    folder.write("zonda.toml", "[server]\ncolour = \"blue\"\n");
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.starts_with("zonda.toml:2:1: error: there is no key `colour` here"), "{}", outcome.out);
     assert!(outcome.out.ends_with("nothing was changed: fix the configuration first\n"), "{}", outcome.out);
@@ -199,67 +199,67 @@ fn a_broken_configuration_changes_nothing() {
 
 #[test]
 fn keys_that_need_a_restart_are_named() {
-    let bench = two_zones();
-    let _daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write("zonda.toml", &format!("[server]\ntcp-connections = 7\nnsid = \"x\"\n{CONFIG}"));
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("zonda.toml", &format!("[server]\ntcp-connections = 7\nnsid = \"x\"\n{CONFIG}"));
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(outcome.status, 0);
     assert!(outcome.out.starts_with("waiting for a restart: tcp-connections\n"), "{}", outcome.out);
 }
 
 #[test]
 fn changed_settings_of_a_zone_are_applied() {
-    let bench = two_zones();
-    let _daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write("zonda.toml", &format!("{CONFIG}allow-transfer = [\"127.0.0.1\"]\n"));
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("zonda.toml", &format!("{CONFIG}allow-transfer = [\"127.0.0.1\"]\n"));
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert!(outcome.out.starts_with("b.example.: settings changed\n1 zones changed, 1 unchanged"), "{}", outcome.out);
 }
 
 #[test]
 fn a_change_of_an_included_file_is_detected() {
-    let bench = two_zones();
-    bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
-    bench.write("zones/parts/more", "more A 192.0.2.7\n");
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write("zones/parts/more", "more A 192.0.2.8\n");
-    let outcome = bench.run(&["reload", "--config", "zonda.toml"]);
+    let folder = two_zones();
+    folder.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
+    folder.write("zones/parts/more", "more A 192.0.2.7\n");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("zones/parts/more", "more A 192.0.2.8\n");
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
     assert!(outcome.out.contains("\na.example.: changed"), "{}", outcome.out);
     assert!(daemon.ask("more.a.example").has("192.0.2.8"));
 }
 
 #[test]
 fn sighup_reloads_and_notifies_systemd() {
-    let bench = two_zones();
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
-    bench.write_zone("a.example", 2, "192.0.2.9");
-    bench.write("zones/b.example.zone", "nonsense\n");
+    let folder = two_zones();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write_zone("a.example", 2, "192.0.2.9");
+    folder.write("zones/b.example.zone", "nonsense\n");
     daemon.signal("HUP");
-    assert!(daemon.wait_for_notice("RELOADING=1").contains("MONOTONIC_USEC="));
-    daemon.wait_for_notice("READY=1");
+    assert!(daemon.wait_for_notification("RELOADING=1").contains("MONOTONIC_USEC="));
+    daemon.wait_for_notification("READY=1");
     assert!(daemon.ask("www.a.example").has("192.0.2.9"));
     assert!(daemon.ask("www.b.example").has("192.0.2.2"));
 }
 
 #[test]
 fn a_zone_that_failed_at_the_start_is_loaded_by_a_reload() {
-    let bench = two_zones();
-    bench.write("zones/a.example.zone", "nonsense\n");
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    let folder = two_zones();
+    folder.write("zones/a.example.zone", "nonsense\n");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
     assert_eq!(daemon.ask("www.a.example").rcode(), SERVFAIL);
-    let failed = bench.run(&["reload", "--config", "zonda.toml"]);
+    let failed = folder.run(&["reload", "--config", "zonda.toml"]);
     assert_eq!(failed.status, 1);
     assert!(failed.out.contains("a.example.: NOT LOADED, answered with SERVFAIL"), "{}", failed.out);
-    bench.write_zone("a.example", 1, "192.0.2.1");
-    let fixed = bench.run(&["reload", "--config", "zonda.toml"]);
+    folder.write_zone("a.example", 1, "192.0.2.1");
+    let fixed = folder.run(&["reload", "--config", "zonda.toml"]);
     assert!(fixed.out.starts_with("a.example.: added, serial 1"), "{}", fixed.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
 }
 
 #[test]
 fn a_missing_daemon_is_an_error() {
-    let bench = two_zones();
-    let outcome = bench.run(&["reload", "--state-dir", "nowhere"]);
+    let folder = two_zones();
+    let outcome = folder.run(&["reload", "--state-dir", "nowhere"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.err.contains("no zonda answers at nowhere/control.sock"), "{}", outcome.err);
 }

@@ -3,16 +3,16 @@
 use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::bench::{Bench, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, outcome, skipped, zone_text};
+use crate::harness::{NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, outcome, report_skipped, zone_text};
 
 #[test]
 fn a_folder_is_served_without_any_configuration() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    bench.write_zone("sub.example.com", 1, "192.0.2.2");
-    bench.write("zones/.hidden.zone", "nonsense");
-    bench.write("zones/notes.txt", "nonsense");
-    let daemon = bench.serve(&["zones"]);
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write_zone("sub.example.com", 1, "192.0.2.2");
+    folder.write("zones/.hidden.zone", "nonsense");
+    folder.write("zones/notes.txt", "nonsense");
+    let daemon = folder.serve(&["zones"]);
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
     assert!(daemon.ask("www.sub.example.com").has("192.0.2.2"));
     assert_eq!(daemon.ask("absent.example.com").rcode(), NXDOMAIN);
@@ -20,16 +20,16 @@ fn a_folder_is_served_without_any_configuration() {
     let (status, log) = daemon.stop();
     assert!(status.success(), "{log}");
     assert!(log.contains("zonda has stopped"), "{log}");
-    assert!(!bench.path().join("state/zonda/control.sock").exists());
+    assert!(!folder.path().join("state/zonda/control.sock").exists());
 }
 
 #[test]
 fn zones_can_be_named_on_the_command_line() {
-    let bench = Bench::new();
-    bench.write("db.net", &zone_text(1, "192.0.2.1"));
-    bench.write("db.org", &format!("$ORIGIN example.org.\n{}", zone_text(1, "192.0.2.2")));
-    bench.write("root.zone", &zone_text(1, "192.0.2.3"));
-    let daemon = bench.serve(&["--zone", "example.net=db.net", "db.org", "root.zone"]);
+    let folder = TestFolder::new();
+    folder.write("db.net", &zone_text(1, "192.0.2.1"));
+    folder.write("db.org", &format!("$ORIGIN example.org.\n{}", zone_text(1, "192.0.2.2")));
+    folder.write("root.zone", &zone_text(1, "192.0.2.3"));
+    let daemon = folder.serve(&["--zone", "example.net=db.net", "db.org", "root.zone"]);
     for (name, address) in [("www.example.net", "192.0.2.1"), ("www.example.org", "192.0.2.2"), ("www", "192.0.2.3")] {
         assert!(daemon.ask(name).has(address), "{name}: {}", daemon.log());
     }
@@ -37,21 +37,21 @@ fn zones_can_be_named_on_the_command_line() {
 
 #[test]
 fn a_configuration_is_served_from_its_folder() {
-    let bench = Bench::new();
-    bench.write("etc/zones/example.com.zone", &zone_text(1, "192.0.2.1"));
-    bench.write(
+    let folder = TestFolder::new();
+    folder.write("etc/zones/example.com.zone", &zone_text(1, "192.0.2.1"));
+    folder.write(
         "etc/zonda.toml",
         "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"example.com\"\n",
     );
-    let daemon = bench.serve(&["--config", "etc/zonda.toml"]);
+    let daemon = folder.serve(&["--config", "etc/zonda.toml"]);
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
 }
 
 #[test]
-fn the_examples_answer_what_they_say() {
-    let bench = Bench::new();
+fn the_examples_serve_the_documented_answers() {
+    let folder = TestFolder::new();
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/zonda.toml");
-    let daemon = bench.serve(&["--config", config]);
+    let daemon = folder.serve(&["--config", config]);
     for (name, address) in [
         ("www.example.com", "192.0.2.80"),
         ("any.pages.example.com", "192.0.2.88"),
@@ -66,11 +66,11 @@ fn the_examples_answer_what_they_say() {
 
 #[test]
 fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
-    let bench = Bench::new();
-    bench.write_zone("good.example", 1, "192.0.2.1");
-    bench.write("zones/bad.example.zone", "nonsense\n");
-    bench.write("zonda.toml", "[[zone]]\nname = \"later.example\"\nprimaries = [\"192.0.2.1\"]\n");
-    let daemon = bench.serve(&["--config", "zonda.toml", "--zone", "absent.example=absent", "zones"]);
+    let folder = TestFolder::new();
+    folder.write_zone("good.example", 1, "192.0.2.1");
+    folder.write("zones/bad.example.zone", "nonsense\n");
+    folder.write("zonda.toml", "[[zone]]\nname = \"later.example\"\nprimaries = [\"192.0.2.1\"]\n");
+    let daemon = folder.serve(&["--config", "zonda.toml", "--zone", "absent.example=absent", "zones"]);
     assert!(daemon.ask("www.good.example").has("192.0.2.1"));
     for name in ["www.bad.example", "www.absent.example", "www.later.example"] {
         assert_eq!(daemon.ask(name).rcode(), SERVFAIL, "{name}");
@@ -84,23 +84,23 @@ fn a_zone_that_cannot_be_loaded_is_servfail_and_others_are_served() {
 
 #[test]
 fn includes_are_read_from_the_folder_of_their_file() {
-    let bench = Bench::new();
-    bench.write("zones/example.com.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
-    bench.write("zones/parts/more", "more A 192.0.2.7\n$INCLUDE yet/more\n");
-    bench.write("zones/parts/yet/more", "yet.more A 192.0.2.8\n");
-    let daemon = bench.serve(&["zones"]);
+    let folder = TestFolder::new();
+    folder.write("zones/example.com.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
+    folder.write("zones/parts/more", "more A 192.0.2.7\n$INCLUDE yet/more\n");
+    folder.write("zones/parts/yet/more", "yet.more A 192.0.2.8\n");
+    let daemon = folder.serve(&["zones"]);
     assert!(daemon.ask("more.example.com").has("192.0.2.7"));
     assert!(daemon.ask("yet.more.example.com").has("192.0.2.8"));
 }
 
-/// A pipe without a writer would be waited for by the only thread that loads zones.
+/// Opening a pipe without a writer would block the thread that loads zones.
 #[test]
-fn a_zone_file_that_may_not_end_is_not_read() {
-    let bench = Bench::new();
-    bench.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE /dev/tty\n"));
-    bench.write_zone("good.example", 1, "192.0.2.1");
-    bench.write("zonda.toml", "[template.default]\ninclude-paths = [\"/dev\"]\n");
-    let daemon = bench.serve(&["--config", "zonda.toml", "--zone", "null.example=/dev/null", "zones"]);
+fn a_named_pipe_is_not_read_as_a_zone_file() {
+    let folder = TestFolder::new();
+    folder.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE /dev/tty\n"));
+    folder.write_zone("good.example", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[template.default]\ninclude-paths = [\"/dev\"]\n");
+    let daemon = folder.serve(&["--config", "zonda.toml", "--zone", "null.example=/dev/null", "zones"]);
     assert!(daemon.ask("www.good.example").has("192.0.2.1"));
     daemon.wait_for_log("/dev/null: error: the zone file is not a regular file");
     daemon.wait_for_log("/dev/tty is not included: it is not a regular file");
@@ -108,44 +108,44 @@ fn a_zone_file_that_may_not_end_is_not_read() {
 
 #[test]
 fn zone_files_include_files_of_their_folders() {
-    let bench = Bench::new();
+    let folder = TestFolder::new();
     let text = |path: &str| format!("{}$INCLUDE {path}\n", zone_text(1, "192.0.2.1"));
-    for folder in ["zones/sub", "config", "shared"] {
-        bench.write(&format!("{folder}/more"), "more 60 A 192.0.2.7\n");
+    for name in ["zones/sub", "config", "shared"] {
+        folder.write(&format!("{name}/more"), "more 60 A 192.0.2.7\n");
     }
     let served = [("below", "sub/more"), ("config", "../config/more"), ("shared", "../shared/more")];
     for (name, path) in served {
-        bench.write(&format!("zones/{name}.example.zone"), &text(path));
+        folder.write(&format!("zones/{name}.example.zone"), &text(path));
     }
     let zone = |name: &str| format!("[[zone]]\nname = \"{name}.example\"\nfile = \"../zones/{name}.example.zone\"\n");
     let zones: String = served.iter().map(|(name, _)| zone(name)).collect();
-    bench.write("config/zonda.toml", &format!("{zones}include-paths = [\"../shared\"]\n"));
-    let daemon = bench.serve(&["--config", "config/zonda.toml"]);
+    folder.write("config/zonda.toml", &format!("{zones}include-paths = [\"../shared\"]\n"));
+    let daemon = folder.serve(&["--config", "config/zonda.toml"]);
     for (name, _) in served {
         assert!(daemon.ask(&format!("more.{name}.example")).has("192.0.2.7"), "{name}");
     }
-    let outcome = bench.run(&["check", "zones/below.example.zone", "zones/shared.example.zone"]);
+    let outcome = folder.run(&["check", "zones/below.example.zone", "zones/shared.example.zone"]);
     assert!(outcome.out.contains("../shared/more is not included: it is outside"), "{}", outcome.out);
     assert!(outcome.out.contains("`include-paths`") && !outcome.out.contains("sub/more"), "{}", outcome.out);
 }
 
 #[test]
-fn a_port_in_use_is_told() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
+fn a_port_in_use_is_reported() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let outcome = bench.run(&["serve", "--listen", &address, "zones"]);
+    let outcome = folder.run(&["serve", "--listen", &address, "zones"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.err.contains(&format!("cannot listen on {address}")), "{}", outcome.err);
 }
 
 #[test]
-fn a_start_that_cannot_be_says_why() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    bench.write("user.toml", "[server]\nuser = \"nobody-of-this-name\"\n");
-    bench.write("state.toml", "[server]\nstate-dir = \"user.toml/state\"\n");
+fn a_failed_start_reports_the_reason() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write("user.toml", "[server]\nuser = \"nobody-of-this-name\"\n");
+    folder.write("state.toml", "[server]\nstate-dir = \"user.toml/state\"\n");
     for (arguments, expected) in [
         (vec!["serve"], "error: there is no configuration"),
         (vec!["serve", "--config", "absent.toml"], "absent.toml: error: the configuration cannot be read"),
@@ -160,46 +160,46 @@ fn a_start_that_cannot_be_says_why() {
             "the state-dir user.toml/state cannot be used",
         ),
     ] {
-        let outcome = bench.run(&arguments);
+        let outcome = folder.run(&arguments);
         assert_eq!(outcome.status, 1, "{arguments:?}: {}", outcome.err);
         assert!(outcome.err.contains(expected), "{arguments:?}: {}", outcome.err);
     }
-    assert_eq!(bench.run(&["serve", "--listen", "here", "zones"]).status, 2);
+    assert_eq!(folder.run(&["serve", "--listen", "here", "zones"]).status, 2);
 }
 
 #[test]
-fn a_state_dir_is_not_shared_and_the_default_can_be_done_without() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    bench.write("zonda.toml", "[server]\nlisten = [\"127.0.0.1:0\"]\nstate-dir = \"state/zonda\"\n");
-    let first = bench.serve(&["zones"]);
-    let refused = bench.run(&["serve", "--config", "zonda.toml"]);
+fn a_state_dir_is_not_shared_and_the_default_is_optional() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[server]\nlisten = [\"127.0.0.1:0\"]\nstate-dir = \"state/zonda\"\n");
+    let first = folder.serve(&["zones"]);
+    let refused = folder.run(&["serve", "--config", "zonda.toml"]);
     assert_eq!(refused.status, 1);
     assert!(refused.err.contains("another zonda (process"), "{}", refused.err);
-    let second = bench.serve(&["zones"]);
+    let second = folder.serve(&["zones"]);
     second.wait_for_log("`zonda reload` cannot reach this daemon");
     assert!(first.ask("www.example.com").has("192.0.2.1") && second.ask("www.example.com").has("192.0.2.1"));
 }
 
 #[test]
-fn privileges_are_given_up_and_reloads_work_all_the_same() {
-    let bench = Bench::new();
+fn privileges_are_dropped_and_reloads_still_work() {
+    let folder = TestFolder::new();
     if !is_root() {
-        return skipped("only root can become another user");
+        return report_skipped("only root can become another user");
     }
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    std::fs::set_permissions(bench.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    bench.write(
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    folder.write(
         "zonda.toml",
         "[server]\nuser = \"nobody\"\n[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n",
     );
-    let daemon = bench.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("it runs");
     let effective =
         status.lines().find(|line| line.starts_with("Uid:")).and_then(|line| line.split_whitespace().nth(2));
     assert!(effective.is_some_and(|user| user != "0"), "{status}");
-    let state_dir = bench.path().join("state/zonda");
-    let reloaded = bench.run(&["reload", "--state-dir", state_dir.to_str().expect("a path")]);
+    let state_dir = folder.path().join("state/zonda");
+    let reloaded = folder.run(&["reload", "--state-dir", state_dir.to_str().expect("a path")]);
     assert!(reloaded.out.starts_with("0 zones changed, 1 unchanged"), "{} {}", reloaded.out, reloaded.err);
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
 }
@@ -209,20 +209,20 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn sigint_ends_it_as_sigterm_does() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    let mut daemon = bench.serve(&["zones"]);
+fn sigint_stops_the_daemon_like_sigterm() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let mut daemon = folder.serve(&["zones"]);
     daemon.signal("INT");
-    daemon.wait_for_notice("STOPPING=1");
+    daemon.wait_for_notification("STOPPING=1");
     assert!(daemon.wait().success());
 }
 
 #[test]
 fn sigusr1_logs_the_counters() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    let daemon = bench.serve(&["zones"]);
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let daemon = folder.serve(&["zones"]);
     assert_eq!(daemon.ask("www.example.com").rcode(), NOERROR);
     daemon.signal("USR1");
     let (_, log) = daemon.stop();
@@ -230,11 +230,11 @@ fn sigusr1_logs_the_counters() {
 }
 
 #[test]
-fn the_log_can_be_json() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
-    bench.write("zones/bad.example.zone", "nonsense\n");
-    let (_, log) = bench.serve(&["--log-format", "json", "zones"]).stop();
+fn the_log_format_can_be_json() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write("zones/bad.example.zone", "nonsense\n");
+    let (_, log) = folder.serve(&["--log-format", "json", "zones"]).stop();
     assert!(log.lines().count() > 3);
     for line in log.lines() {
         let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -243,11 +243,11 @@ fn the_log_can_be_json() {
 }
 
 #[test]
-fn the_log_level_holds() {
-    let bench = Bench::new();
-    bench.write_zone("example.com", 1, "192.0.2.1");
+fn the_log_level_is_applied() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
     let outcome = outcome(
-        bench
+        folder
             .zonda(&["serve", "--log-level", "error", "--listen", "192.0.2.1:53", "zones"])
             .output()
             .expect("zonda runs"),

@@ -2,25 +2,25 @@
 
 use std::fs;
 
-use crate::bench::{Bench, Outcome, REFUSED};
+use crate::harness::{CommandOutput, REFUSED, TestFolder};
 
 const CONFIG: &str = "zone-list = [\"zones.list\"]\n[template.default]\nfile = \"zones/{name}.zone\"\n\
                       [template.public]\nfile = \"zones/{name}.zone\"\nallow-transfer = [\"192.0.2.0/24\"]\n";
 
-fn bench_with_list(list: &str) -> Bench {
-    let bench = Bench::new();
-    bench.write("etc/zonda.toml", CONFIG);
-    bench.write("etc/zones.list", list);
-    bench
+fn folder_with_list(list: &str) -> TestFolder {
+    let folder = TestFolder::new();
+    folder.write("etc/zonda.toml", CONFIG);
+    folder.write("etc/zones.list", list);
+    folder
 }
 
-fn check(bench: &Bench) -> Outcome {
-    bench.run(&["check", "--config", "etc/zonda.toml"])
+fn check(folder: &TestFolder) -> CommandOutput {
+    folder.run(&["check", "--config", "etc/zonda.toml"])
 }
 
 /// Name and file of every zone that `zonda config` prints.
-fn zones(bench: &Bench) -> serde_json::Value {
-    let outcome = bench.run(&["config", "--config", "etc/zonda.toml", "--json"]);
+fn zones(folder: &TestFolder) -> serde_json::Value {
+    let outcome = folder.run(&["config", "--config", "etc/zonda.toml", "--json"]);
     assert_eq!(outcome.status, 0, "{}", outcome.err);
     let mut config: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     config["zone"].take()
@@ -36,16 +36,16 @@ fn lists_name_zones_and_templates() {
     let lines = "# All zones.\n\nB.example\tpublic # secondaries may have it\n  a.example.\nc\\035d.example";
     let byte_order_mark = format!("\u{feff}{lines}");
     for list in [lines, &lines.replace('\n', "\r\n"), &format!("{lines}\n"), &byte_order_mark] {
-        assert_eq!(zones(&bench_with_list(list)), expected, "{list:?}");
+        assert_eq!(zones(&folder_with_list(list)), expected, "{list:?}");
     }
 }
 
 #[test]
-fn every_mistake_of_a_list_is_found_in_one_run() {
+fn all_errors_of_a_list_are_reported_in_one_run() {
     let list = "a..example\n b.example pubic\nc.example default 300\nd.example\nD.EXAMPLE public\ne.example\n";
-    let bench = bench_with_list(list);
-    bench.write("etc/zonda.toml", &(CONFIG.to_owned() + "[[zone]]\nname = \"e.example\"\n"));
-    let outcome = check(&bench);
+    let folder = folder_with_list(list);
+    folder.write("etc/zonda.toml", &(CONFIG.to_owned() + "[[zone]]\nname = \"e.example\"\n"));
+    let outcome = check(&folder);
     assert_eq!(outcome.status, 1);
     for expected in [
         "etc/zones.list:1:1: error: `a..example` is not a domain name: the name has an empty label (help: write it like example.com)",
@@ -61,56 +61,56 @@ fn every_mistake_of_a_list_is_found_in_one_run() {
 
 #[test]
 fn lists_that_cannot_be_read_are_errors() {
-    let bench = bench_with_list("");
-    fs::write(bench.path().join("etc/zones.list"), b"a.example\ncaf\xe9.example\n").expect("a file");
-    let outcome = check(&bench);
+    let folder = folder_with_list("");
+    fs::write(folder.path().join("etc/zones.list"), b"a.example\ncaf\xe9.example\n").expect("a file");
+    let outcome = check(&folder);
     let expected = "etc/zones.list:2:4: error: this is not UTF-8 (help: save the file as UTF-8)\n";
     assert!(outcome.out.starts_with(expected), "{}", outcome.out);
 
-    fs::remove_file(bench.path().join("etc/zones.list")).expect("it was there");
-    let outcome = check(&bench);
+    fs::remove_file(folder.path().join("etc/zones.list")).expect("it was there");
+    let outcome = check(&folder);
     let expected = "etc/zonda.toml:1:14: error: `zones.list` cannot be read: No such file or directory (os error 2) \
                     (help: correct the path, or remove it from `zone-list`)\n";
     assert!(outcome.out.starts_with(expected), "{}", outcome.out);
 
-    bench.write("etc/zonda.toml", "zone-list = [\"*.list\"]\n");
-    assert_eq!(check(&bench).status, 0, "no match is not an error");
+    folder.write("etc/zonda.toml", "zone-list = [\"*.list\"]\n");
+    assert_eq!(check(&folder).status, 0, "no match is not an error");
 }
 
 #[test]
 fn a_zone_of_a_list_needs_a_template_with_a_file() {
-    let bench = bench_with_list("a.example\n");
-    bench.write("etc/zonda.toml", "zone-list = [\"zones.list\"]\n");
+    let folder = folder_with_list("a.example\n");
+    folder.write("etc/zonda.toml", "zone-list = [\"zones.list\"]\n");
     let expected = "etc/zones.list:1:1: error: zone a.example. has no file (help: set `file` in ";
-    assert!(check(&bench).out.starts_with(expected), "{}", check(&bench).out);
+    assert!(check(&folder).out.starts_with(expected), "{}", check(&folder).out);
 }
 
 #[test]
-fn included_files_have_lists_of_their_own() {
-    let bench = bench_with_list("a.example\n");
-    bench.write("etc/zonda.toml", &format!("include = [\"more/*.toml\"]\n{CONFIG}"));
-    bench.write("etc/more/b.toml", "zone-list = [\"lists/?.txt\"]\n");
-    bench.write("etc/more/lists/2.txt", "c.example\n");
-    bench.write("etc/more/lists/1.txt", "b.example\n");
-    let names: Vec<String> = (0..3).map(|index| zones(&bench)[index]["name"].to_string()).collect();
+fn included_files_may_have_their_own_lists() {
+    let folder = folder_with_list("a.example\n");
+    folder.write("etc/zonda.toml", &format!("include = [\"more/*.toml\"]\n{CONFIG}"));
+    folder.write("etc/more/b.toml", "zone-list = [\"lists/?.txt\"]\n");
+    folder.write("etc/more/lists/2.txt", "c.example\n");
+    folder.write("etc/more/lists/1.txt", "b.example\n");
+    let names: Vec<String> = (0..3).map(|index| zones(&folder)[index]["name"].to_string()).collect();
     assert_eq!(names, ["\"a.example.\"", "\"b.example.\"", "\"c.example.\""]);
 }
 
 #[test]
 fn the_key_goes_before_the_first_table() {
-    let bench = bench_with_list("");
-    bench.write("etc/zonda.toml", "[server]\nzone-list = [\"zones.list\"]\n");
+    let folder = folder_with_list("");
+    folder.write("etc/zonda.toml", "[server]\nzone-list = [\"zones.list\"]\n");
     let expected = "etc/zonda.toml:2:1: error: there is no key `zone-list` here \
                     (help: `zone-list` belongs before the first table)\n";
-    assert!(check(&bench).out.starts_with(expected), "{}", check(&bench).out);
+    assert!(check(&folder).out.starts_with(expected), "{}", check(&folder).out);
 }
 
 #[test]
 fn zonda_check_reads_the_zones_of_a_list() {
-    let bench = bench_with_list("a.example\nb.example\n");
-    bench.write("etc/zones/a.example.zone", &crate::bench::zone_text(1, "192.0.2.1"));
-    bench.write("etc/zones/b.example.zone", "nonsense\n");
-    let outcome = check(&bench);
+    let folder = folder_with_list("a.example\nb.example\n");
+    folder.write("etc/zones/a.example.zone", &crate::harness::zone_text(1, "192.0.2.1"));
+    folder.write("etc/zones/b.example.zone", "nonsense\n");
+    let outcome = check(&folder);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.starts_with("etc/zones/b.example.zone:1:"), "{}", outcome.out);
     assert!(outcome.out.contains("[zone b.example.]\n"), "{}", outcome.out);
@@ -119,20 +119,20 @@ fn zonda_check_reads_the_zones_of_a_list() {
 
 #[test]
 fn a_reload_reads_lists_again() {
-    let bench = bench_with_list("a.example\n");
+    let folder = folder_with_list("a.example\n");
     for (name, address) in [("a", "192.0.2.1"), ("b", "192.0.2.2")] {
-        bench.write(&format!("etc/zones/{name}.example.zone"), &crate::bench::zone_text(1, address));
+        folder.write(&format!("etc/zones/{name}.example.zone"), &crate::harness::zone_text(1, address));
     }
-    let daemon = bench.serve(&["--config", "etc/zonda.toml"]);
+    let daemon = folder.serve(&["--config", "etc/zonda.toml"]);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
-    bench.write("etc/zones.list", "b.example\n");
-    let outcome = bench.run(&["reload", "--config", "etc/zonda.toml"]);
+    folder.write("etc/zones.list", "b.example\n");
+    let outcome = folder.run(&["reload", "--config", "etc/zonda.toml"]);
     assert!(outcome.out.starts_with("a.example.: removed\nb.example.: added, serial 1\n"), "{}", outcome.out);
     assert_eq!(daemon.ask("www.a.example").rcode(), REFUSED);
     assert!(daemon.ask("www.b.example").has("192.0.2.2"));
 
-    bench.write("etc/zones.list", "b..example\n");
-    let outcome = bench.run(&["reload", "--config", "etc/zonda.toml"]);
+    folder.write("etc/zones.list", "b..example\n");
+    let outcome = folder.run(&["reload", "--config", "etc/zonda.toml"]);
     assert!(outcome.out.starts_with("etc/zones.list:1:1: error: "), "{}", outcome.out);
     assert!(daemon.ask("www.b.example").has("192.0.2.2"), "a list with mistakes changes nothing");
 }

@@ -1,4 +1,4 @@
-//! What the tests work with: a folder, the binary in it, a running daemon, questions to it.
+//! Test harness: a temporary folder, the `zonda` binary run in it, a running daemon, and queries to it.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
@@ -13,29 +13,29 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
-/// Long enough for a loaded machine; nothing waits this long when all is well.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for a loaded machine; a passing test never waits this long.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A folder of its own for a test.
-pub struct Bench(TempDir);
+/// The temporary folder of a test.
+pub struct TestFolder(TempDir);
 
-/// What a command did.
-pub struct Outcome {
+/// The exit status and output of a command.
+pub struct CommandOutput {
     pub status: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Bench {
-    pub fn new() -> Bench {
-        Bench(tempfile::tempdir().expect("a folder"))
+impl TestFolder {
+    pub fn new() -> TestFolder {
+        TestFolder(tempfile::tempdir().expect("a folder"))
     }
 
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Writes a file with a time of change that is new for every call and so far in the past that it is out of doubt.
+    /// Writes a file. Its mtime differs at each call and is old enough for a reload to rely on it.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         static COUNT: Mutex<u64> = Mutex::new(0);
         let path = self.path().join(name);
@@ -54,7 +54,7 @@ impl Bench {
         self.write(&format!("zones/{name}.zone"), &zone_text(serial, address));
     }
 
-    /// The binary with these arguments, in the folder, with nothing of the user's own around it.
+    /// The binary with these arguments, run in the folder, without the environment of the user.
     pub fn zonda(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
         command.args(arguments).current_dir(self.path()).env_clear();
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     /// Runs a command that ends by itself.
-    pub fn run(&self, arguments: &[&str]) -> Outcome {
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
         outcome(self.zonda(arguments).output().expect("zonda runs"))
     }
 
@@ -76,7 +76,7 @@ impl Bench {
     }
 }
 
-/// Receives once more when a signal came instead: a socket with a timeout tells of those (signal(7)).
+/// Retries on EINTR, which a socket with a timeout returns for a signal (signal(7)).
 pub fn uninterrupted(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match receive() {
@@ -93,56 +93,56 @@ pub fn zone_text(serial: u32, address: &str) -> String {
     )
 }
 
-pub fn outcome(output: Output) -> Outcome {
-    Outcome {
+pub fn outcome(output: Output) -> CommandOutput {
+    CommandOutput {
         status: output.status.code().expect("it ends by itself"),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
     }
 }
 
-/// A running daemon; killed when the test forgets it.
+/// A running daemon; killed on drop.
 pub struct Daemon {
     child: Child,
     log: Arc<Mutex<String>>,
     collector: Option<JoinHandle<()>>,
-    notices: UnixDatagram,
+    notifications: UnixDatagram,
     pub address: SocketAddr,
 }
 
 impl Daemon {
-    fn start(bench: &Bench, arguments: &[&str]) -> Daemon {
-        let notify_socket = bench.path().join("notify");
+    fn start(folder: &TestFolder, arguments: &[&str]) -> Daemon {
+        let notify_socket = folder.path().join("notify");
         _ = fs::remove_file(&notify_socket);
-        let notices = UnixDatagram::bind(&notify_socket).expect("a socket");
-        // As systemd has it: whoever the daemon becomes may write.
+        let notifications = UnixDatagram::bind(&notify_socket).expect("a socket");
+        // As with systemd, any user may write to it, since the daemon drops root.
         fs::set_permissions(&notify_socket, PermissionsExt::from_mode(0o777)).expect("it is ours");
-        notices.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut command = bench.zonda(arguments);
+        notifications.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        let mut command = folder.zonda(arguments);
         command.env("NOTIFY_SOCKET", &notify_socket).stderr(Stdio::piped());
         let mut child = command.spawn().expect("zonda runs");
         let (log, collector) = collected(child.stderr.take().expect("it is piped"));
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut daemon = Daemon { child, log, collector: Some(collector), notices, address: unknown };
-        daemon.wait_for_notice("READY=1");
+        let mut daemon = Daemon { child, log, collector: Some(collector), notifications, address: unknown };
+        daemon.wait_for_notification("READY=1");
         daemon.address = listening(&daemon.wait_for_log("listening")).expect("an address");
         daemon
     }
 
-    /// The number of the process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until systemd would have been told this.
-    pub fn wait_for_notice(&self, wanted: &str) -> String {
-        let mut notice = [0; 1000];
+    /// Waits for a notification to systemd with a line that starts with `wanted`.
+    pub fn wait_for_notification(&self, wanted: &str) -> String {
+        let mut notification = [0; 1000];
         loop {
-            let len = uninterrupted(|| self.notices.recv(&mut notice))
+            let len = uninterrupted(|| self.notifications.recv(&mut notification))
                 .unwrap_or_else(|error| panic!("{error}: {}", self.log()));
-            let notice = String::from_utf8_lossy(&notice[..len]).into_owned();
-            if notice.lines().any(|line| line.starts_with(wanted)) {
-                return notice;
+            let notification = String::from_utf8_lossy(&notification[..len]).into_owned();
+            if notification.lines().any(|line| line.starts_with(wanted)) {
+                return notification;
             }
         }
     }
@@ -151,20 +151,20 @@ impl Daemon {
         self.log.lock().expect("nobody panics with it").clone()
     }
 
-    /// Waits until a line of the log has this in it, and returns that.
+    /// Waits for a log line that contains `wanted`, and returns it.
     pub fn wait_for_log(&self, wanted: &str) -> String {
         let begin = Instant::now();
         loop {
             let log = self.log();
             match log.lines().find(|line| line.contains(wanted)) {
                 Some(line) => return line.to_owned(),
-                None if begin.elapsed() > PATIENCE => panic!("{wanted} is not in {log}"),
+                None if begin.elapsed() > TIMEOUT => panic!("{wanted} is not in {log}"),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
     }
 
-    /// Sends a signal by its name, by the shell's own `kill`: a minimal system lacks the program.
+    /// Sends a signal, given by name, with the shell's built-in `kill`: a minimal system lacks the program.
     pub fn signal(&self, name: &str) {
         let status = Command::new("sh").args(["-c", &format!("kill -s {name} {}", self.child.id())]).status();
         assert!(status.expect("sh runs").success());
@@ -183,13 +183,13 @@ impl Daemon {
         loop {
             match self.child.try_wait().expect("it is ours") {
                 Some(status) => return status,
-                None if begin.elapsed() > PATIENCE => panic!("zonda does not end: {}", self.log()),
+                None if begin.elapsed() > TIMEOUT => panic!("zonda does not end: {}", self.log()),
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     }
 
-    /// Asks for the A records of a name.
+    /// Queries the A records of a name.
     pub fn ask(&self, name: &str) -> Answer {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
@@ -203,13 +203,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It has ended already where the test stopped it.
+        // It may have ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
-/// An answer to a question for A records.
+/// A response to a query for A records.
 pub struct Answer(Vec<u8>);
 
 pub const NOERROR: u8 = 0;
@@ -222,7 +222,7 @@ impl Answer {
         self.0[3] & 15
     }
 
-    /// Whether an answer without EDNS ends in this address: there is one answer record, and the rest is left out.
+    /// Whether the response is NOERROR with an A record of this address.
     pub fn has(&self, address: &str) -> bool {
         let address: std::net::Ipv4Addr = address.parse().expect("an address");
         self.rcode() == NOERROR
@@ -260,7 +260,7 @@ fn listening(line: &str) -> Option<SocketAddr> {
     rest.split(['"', ' ', ',', '}']).next()?.parse().ok()
 }
 
-/// Reports a skipped test straight to standard error: what a passing test prints, the harness keeps to itself.
-pub fn skipped(why: &str) {
+/// Reports a skipped test directly to standard error, since the test runner hides the output of passing tests.
+pub fn report_skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
