@@ -25,7 +25,7 @@ FAKE = Path(__file__).with_name("fake_load.py")
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """Tests that were begun in the background of a script have interrupts ignored, and so has all that they start."""
+    """Restores SIGINT, which is ignored in tests started in the background of a script, and in their children."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -40,7 +40,7 @@ def small_experiment(
     baseline: str = "",
     options: str = "",
 ) -> str:
-    """The text of an experiment of two treatments that takes seconds; `options` are lines for an echo."""
+    """The text of a short experiment with two treatments; `options` are options of the echo."""
     return f"""
 id = "T1"
 name = "small"
@@ -73,7 +73,7 @@ plots = ["boxes", "time", "latency"]
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Zones, queries and the reflector are made anew for each run of the tests."""
+    """Uses an empty cache for zones, queries and the reflector in each run of the tests."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["XDG_CACHE_HOME"] = str(folder)
     return folder
@@ -92,7 +92,7 @@ def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Skips where the kernel allows no network namespaces."""
+    """Skips if the kernel does not allow network namespaces."""
     packages = {"ip": "iproute2"} | dict.fromkeys(("nsenter", "unshare", "setpriv", "taskset"), "util-linux")
     for tool, package in packages.items():
         if not shutil.which(tool):
@@ -105,7 +105,7 @@ def namespaces() -> None:
 
 @pytest.fixture(scope="session")
 def compiler() -> None:
-    """Skips where there is no C compiler for the reflector."""
+    """Skips if there is no C compiler for the reflector."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("a C compiler is not installed; help: apt-get install gcc")
 
@@ -123,7 +123,7 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def make_record() -> Callable[..., WindowRecord]:
-    """A window made up: `make_record(block, server="nsd", cpu_us_per_query=3.0)`."""
+    """A synthetic window: `make_record(block, server="nsd", cpu_us_per_query=3.0)`."""
 
     def made(
         block: int, copy: int = 0, experiment: str = "E1", within: dict[str, str] | None = None, **given: object
@@ -149,7 +149,7 @@ def make_record() -> Callable[..., WindowRecord]:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Made-up windows of all kinds of plots: a curve, peaks, lines, boxes, latency, arrivals."""
+    """Synthetic windows for all kinds of plots: curve, peaks, lines, boxes, latency, arrivals."""
     folder = tmp_path_factory.mktemp("results")
     chosen = [
         experiment.load(path, quick=True)

@@ -85,7 +85,7 @@ def summary(since: float, until: float, figures: dict, own: dict) -> None:
 
 
 class Asking:
-    """Open loop, or so many in flight: one socket, one thread, ids in turn."""
+    """Open loop, or a fixed number of outstanding queries: one socket, one thread, consecutive IDs."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         lines = Path(given.queries).read_text().splitlines()[:5000]
@@ -207,7 +207,7 @@ def hold(given: argparse.Namespace) -> None:
 
 
 def pull(given: argparse.Namespace) -> None:
-    """AXFR of each zone: counts answers by the headers, and ends at the second SOA."""
+    """AXFR of each zone: counts records by ANCOUNT, and ends at the second SOA."""
     totals = {"zones": 0, "failed": 0, "records": 0, "bytes": 0, "messages": 0, "largest_message": 0, "connections": 0}
     began, wall = time.monotonic(), time.time()
     for name in Path(given.zones).read_text().split():
@@ -232,7 +232,7 @@ def pull(given: argparse.Namespace) -> None:
 
 
 def update(given: argparse.Namespace) -> None:
-    """Adds and deletes one name in turn."""
+    """Alternately adds and deletes one name."""
     import dns.query
     import dns.tsig
     import dns.update

@@ -1,4 +1,4 @@
-"""Real machines in small: network namespaces on one bridge, each with an sshd and a view of the files of its own."""
+"""Test machines: network namespaces on one bridge, each with an sshd and its own view of the file system."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ exec {sshd} -D -e -f {config}
 
 @dataclass
 class Hosts:
-    """The lab's end and the hosts; `inventory` is a file that names them."""
+    """The namespace of the lab and the hosts; `inventory` is the file that lists them."""
 
     folder: Path
     lab: Namespace
@@ -88,7 +88,7 @@ class Hosts:
 
 
 def make(folder: Path) -> Hosts:
-    """A server and two players; skips, saying why, where that cannot be done."""
+    """A server and two players; skips with the reason if they cannot be set up."""
     if not Path(SSHD).exists():
         pytest.skip(f"needs {SSHD} (Debian: openssh-server)")
     if os.geteuid():

@@ -28,7 +28,7 @@ def blocks(
     return records
 
 
-def test_a_planted_difference_is_found_in_spite_of_the_drift(make_record: Make) -> None:
+def test_a_difference_is_found_despite_drift(make_record: Make) -> None:
     found = analysis.analyse(blocks(make_record, {"knot": 1.08, "zonda": 0.7, "same": 1.0}), SPEC)[0]
     comparisons = {c.level: c for c in found.strata[0].comparisons}
     assert comparisons["knot"].outcome == "worse" and comparisons["knot"].effect.ratio == pytest.approx(1.08, abs=0.02)
@@ -39,7 +39,7 @@ def test_a_planted_difference_is_found_in_spite_of_the_drift(make_record: Make) 
     assert [test.name for test in found.strata[0].omnibus] == ["Kruskal-Wallis", "Friedman"]
     assert (
         found.strata[0].omnibus[1].p < 0.001 < found.strata[0].omnibus[0].p
-    )  # blocking sees what ranks over all do not
+    )  # comparisons within blocks find it, rank tests over all starts do not
 
 
 def test_the_a_a_control_compares_the_two_baselines(make_record: Make) -> None:
@@ -53,7 +53,7 @@ def test_more_is_better_for_rates() -> None:
     assert analysis.classify(effect, 0.001, "time_wait_max") == "different"
 
 
-def test_no_effect_is_only_said_with_an_equivalence_test(make_record: Make) -> None:
+def test_only_an_equivalence_test_shows_equivalence(make_record: Make) -> None:
     noisy = analysis.analyse(blocks(make_record, {"same": 1.0}, n=4, noise=0.2), SPEC)[0]
     comparison = noisy.strata[0].comparisons[0]
     assert comparison.outcome == "inconclusive"
@@ -71,7 +71,7 @@ def test_invalid_and_skipped_windows_do_not_count(make_record: Make) -> None:
     assert analysis.analyse(records, SPEC)[0].strata == []
 
 
-def test_a_window_with_a_spoilt_latency_counts_for_all_the_rest(make_record: Make) -> None:
+def test_invalid_latency_excludes_only_latency_metrics(make_record: Make) -> None:
     records = [make_record(block, server="nsd", cpu_us_per_query=3.0, latency_p99_us=90.0) for block in range(4)]
     records[0].latency_reasons = records[1].latency_reasons = ["late"]
     assert len(analysis.tabulate(records, "cpu_us_per_query")[0].values) == 4
@@ -105,7 +105,7 @@ def test_several_windows_of_one_start_are_one_value(make_record: Make) -> None:
     assert cell.values == {0: 2.0}
 
 
-def test_zero_is_no_ratio(make_record: Make) -> None:
+def test_zero_values_are_not_compared_as_ratios(make_record: Make) -> None:
     records = [make_record(b, server=s, lost=0) for b in range(5) for s in ("nsd", "knot")]
     plan = AnalysisSpec(metric="lost", compare="server.name", baseline="nsd")
     found = analysis.analyse(records, plan)[0]
@@ -141,7 +141,7 @@ def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, ou
     assert analysis.check_claim(records[:6], claim)[0].outcome == "not measured"  # of two blocks
 
 
-def test_a_claim_about_what_was_not_measured_says_so(make_record: Make) -> None:
+def test_a_claim_without_measurements_is_not_measured(make_record: Make) -> None:
     claim = Claim("x", "y", "transfer_s", {"server.name": "bind"}, {})
     assert analysis.check_claim(blocks(make_record, {}), claim)[0].outcome == "not measured"
     absolute = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 0.0, 100.0)

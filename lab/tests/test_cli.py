@@ -38,7 +38,7 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
         (("servers", "--install", "echo"), "no package for echo"),
     ],
 )
-def test_a_mistake_is_one_clear_message_and_status_2(
+def test_user_errors_print_one_message_and_return_status_2(
     arguments: tuple[str, ...],
     message: str,
     capsys: pytest.CaptureFixture[str],
@@ -47,13 +47,13 @@ def test_a_mistake_is_one_clear_message_and_status_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("zonda-lab: ") and message in told
+    printed = capsys.readouterr().err
+    assert printed.startswith("zonda-lab: ") and message in printed
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("option", ["--zones=0", "--records=-5", "--records=many"])
-def test_zones_of_no_size_are_not_made(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_zonegen_rejects_empty_zones(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["zonegen", "tld", option, "--out", str(tmp_path / "zones")])
     assert ended.value.code == 2 and "expected an integer of at least 1" in capsys.readouterr().err
@@ -62,9 +62,9 @@ def test_zones_of_no_size_are_not_made(option: str, capsys: pytest.CaptureFixtur
 
 def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
-    told = capsys.readouterr().out
-    assert len(re.findall(r"^E\d+ ", told, re.MULTILINE)) == 28
-    assert told.count("quick / full:") == 28
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 28
+    assert printed.count("quick / full:") == 28
 
 
 def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
@@ -73,18 +73,18 @@ def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_keys_are_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_lists_every_experiment_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["keys"]) == 0
     assert "timing.blocks\n    repetitions of every treatment" in capsys.readouterr().out
 
 
-def test_zonegen_writes_where_it_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_zonegen_writes_to_the_out_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["zonegen", "tiny", "--zones", "3", "--out", str(tmp_path / "zones")]) == 0
     assert "6 records" in capsys.readouterr().out
     assert len(list((tmp_path / "zones").rglob("*.zone"))) == 3
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_uncreatable_folder_is_one_error_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "zones").write_text("in the way")
     assert cli.main(["zonegen", "tiny", "--out", str(tmp_path / "zones")]) == 2
     assert capsys.readouterr().err.startswith("zonda-lab: ")
@@ -117,7 +117,7 @@ def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, fake_load: ZondaLoad
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_progress_scales_what_is_left_by_how_the_past_went(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_scales_the_remaining_time_by_past_durations(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress(100.0)
     progress.begin("E1 nsd", 50.0)
     progress.began -= 100.0  # the first half took twice its time

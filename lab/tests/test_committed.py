@@ -30,7 +30,7 @@ def test_a_committed_result_can_be_rebuilt(name: str, tmp_path: Path) -> None:
     assert "<svg" in page and "Result." in page and "published" in page
 
 
-def test_keeping_a_run_makes_small_folders_and_an_index(made: Results, tmp_path: Path) -> None:
+def test_keep_writes_small_folders_and_an_index(made: Results, tmp_path: Path) -> None:
     target = tmp_path / "records"
     assert cli.main(["keep", str(made.folder), str(target)]) == 0
     folders = sorted(path.name for path in target.iterdir() if path.is_dir())
@@ -51,7 +51,7 @@ def test_keeping_a_run_makes_small_folders_and_an_index(made: Results, tmp_path:
     assert "Published claims" in again and "<svg" in again
 
 
-def test_what_has_no_valid_window_is_not_kept_and_is_named(
+def test_keep_names_and_omits_experiments_without_valid_windows(
     made: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(shutil.copytree(made.folder, tmp_path / "results"))

@@ -1,4 +1,4 @@
-"""The whole lab against fakes with known truth: every fault that a fake has must come out, and nothing else."""
+"""The whole lab against fakes with known faults: each fault is detected, and nothing else."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def faulty(options: list[str], seconds: float = 2.0) -> Settings:
 
 
 def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float], list[str]]:
-    """One window; the reasons that are about the machine are not looked at, for it may be busy."""
+    """One window; reasons about the machine, which may be busy, are ignored."""
     installed = {"echo": InstalledServer("echo", Faulty(), ADAPTERS["echo"].find(), "1.0")}
     with Harness(settings, installed, generator) as harness:
         server = harness.start_server()
@@ -61,35 +61,35 @@ def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float]
     return outcome.metrics, [reason for reason in reasons(seen) if "answers are wrong" in reason or "died" in reason]
 
 
-def test_a_right_server_is_valid(fake_load: ZondaLoad) -> None:
+def test_a_correct_server_is_valid(fake_load: ZondaLoad) -> None:
     metrics, invalid = measured(faulty([]), fake_load)
     assert invalid == []
     assert metrics["answered_share"] == 1.0
     assert metrics["sent_qps"] == pytest.approx(RATE, rel=0.01)
 
 
-def test_a_stall_shows_in_the_corrected_latency(fake_load: ZondaLoad) -> None:
-    """200 ms of every second: a fifth of all queries fall into it and wait 100 ms on average."""
+def test_a_stall_appears_in_the_corrected_latency(fake_load: ZondaLoad) -> None:
+    """200 ms of every second: a fifth of the queries wait 100 ms on average."""
     metrics, _ = measured(faulty(["stall-every-ms=800", "stall-ms=200"], seconds=3.0), fake_load)
     assert 150_000 < metrics["latency_p99_us"] < 300_000
     assert metrics["answered_share"] == 1.0
 
 
-def test_one_wrong_answer_in_a_hundred_makes_a_run_invalid(fake_load: ZondaLoad) -> None:
+def test_one_percent_wrong_answers_invalidate_a_window(fake_load: ZondaLoad) -> None:
     metrics, invalid = measured(faulty(["wrong-every=100"]), fake_load)
     assert metrics["wrong"] == pytest.approx(RATE * 2 / 100, abs=1)
     assert len(invalid) == 1 and "expected NOERROR, got SERVFAIL" in invalid[0]
 
 
-def test_lost_answers_are_counted_and_stand_in_the_latency_at_the_timeout(fake_load: ZondaLoad) -> None:
+def test_lost_answers_count_with_the_timeout_as_latency(fake_load: ZondaLoad) -> None:
     metrics, invalid = measured(faulty(["drop-every=20"]), fake_load)
     assert invalid == []
     assert metrics["answered_share"] == pytest.approx(0.95, abs=0.002)
     assert metrics["latency_p99_us"] == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_the_search_finds_a_known_peak_in_spite_of_noise() -> None:
-    """A server that answers all up to 100,000 a second, but loses a query in every seventh trial all the same."""
+def test_the_peak_search_finds_a_known_peak_despite_noise() -> None:
+    """A server that answers up to 100,000 queries per second, but loses a query in every seventh trial."""
     trials = 0
 
     def attempt(rate: float) -> Trial:
@@ -106,8 +106,8 @@ def test_the_search_finds_a_known_peak_in_spite_of_noise() -> None:
     assert not search.generator_failed_above(peak)
 
 
-def test_a_generator_at_its_limit_makes_no_peak_of_the_server() -> None:
-    """The server answers everything; the generator sends no more than 80,000 a second."""
+def test_the_limit_of_the_generator_is_not_the_peak_of_the_server() -> None:
+    """The server answers everything; the generator sends at most 80,000 queries per second."""
 
     def attempt(rate: float) -> Trial:
         return Trial(min(1.0, 80_000 / rate), min(1.0, 80_000 / rate))
@@ -151,7 +151,7 @@ def results(finished: Path, tmp_path: Path) -> Results:
     return Results(shutil.copytree(finished / "results", tmp_path / "results"))
 
 
-def test_a_run_that_was_broken_off_goes_on_where_it_was(small: Path, results: Results, fake_load: ZondaLoad) -> None:
+def test_an_interrupted_run_resumes_where_it_stopped(small: Path, results: Results, fake_load: ZondaLoad) -> None:
     whole = results.records()
     assert len(whole) == 3 * 3  # three blocks of two treatments and the second baseline
     lines = results.lines.read_text().splitlines(keepends=True)
@@ -162,7 +162,7 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(small: Path, results: Re
     assert [record.began for record in again[7:]] != [record.began for record in whole[7:]]
 
 
-def test_records_hold_telemetry_histograms_and_the_window(results: Results) -> None:
+def test_records_contain_telemetry_histograms_and_the_window(results: Results) -> None:
     for record in results.records():
         assert (results.folder / record.files["telemetry"]).exists()
         assert (results.folder / record.files["latency"]).exists()
@@ -175,7 +175,7 @@ def invalid_and_skipped(records: list[WindowRecord]) -> list[str]:
 
 
 @pytest.mark.parametrize(("metric", "attempts"), [("answered_share", 1), ("latency_p50_us", 2)])
-def test_a_late_generator_spoils_the_latency_and_is_repeated_only_where_that_decides(
+def test_a_late_generator_invalidates_latency_and_is_repeated_only_for_latency_metrics(
     small: Path, tmp_path: Path, fake_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch, metric: str, attempts: int
 ) -> None:
     monkeypatch.setenv("FAKE_LATE_MS", "5")
@@ -188,26 +188,24 @@ def test_a_late_generator_spoils_the_latency_and_is_repeated_only_where_that_dec
         assert record.valid and len(record.latency_reasons) == 2
         assert record.counts_for("answered_share") and not record.counts_for("latency_p50_us")
         assert record.metrics["answered_share"] == 1.0 and record.metrics["latency_p50_us"] > 5000
-    told = report.write(results.folder).with_suffix(".md").read_text()
-    assert "Share of queries answered" in told and "Median latency" not in told
+    text = report.write(results.folder).with_suffix(".md").read_text()
+    assert "Share of queries answered" in text and "Median latency" not in text
 
 
-def test_a_server_that_is_not_there_is_skipped_with_the_reason(
-    small: Path, tmp_path: Path, fake_load: ZondaLoad
-) -> None:
+def test_a_missing_server_is_skipped_with_the_reason(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
     small.write_text(small_experiment("nsd"))
-    told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
-    assert len(told) == 2 and all(why.startswith("server `nsd` is not installed") for why in told)
+    reasons = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
+    assert len(reasons) == 2 and all(why.startswith("server `nsd` is not installed") for why in reasons)
 
 
-def test_a_server_that_does_not_start_is_one_invalid_record(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
+def test_a_server_that_fails_to_start_is_one_invalid_record(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
     small.write_text(small_experiment(options='"no-such-option=1"'))
-    told = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
-    assert len(told) == 2
-    assert all("server ended with status 2" in why and "unknown option no-such-option=1" in why for why in told)
+    reasons = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
+    assert len(reasons) == 2
+    assert all("server ended with status 2" in why and "unknown option no-such-option=1" in why for why in reasons)
 
 
-def test_a_server_that_dies_in_mid_run_makes_the_window_invalid(fake_load: ZondaLoad) -> None:
+def test_a_server_crash_invalidates_the_window(fake_load: ZondaLoad) -> None:
     settings = faulty([], seconds=1.0)
     with Harness(settings, {"echo": ADAPTERS["echo"].installed()}, fake_load) as harness:
         server = harness.start_server()
@@ -219,7 +217,7 @@ def test_a_server_that_dies_in_mid_run_makes_the_window_invalid(fake_load: Zonda
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
+def test_an_interrupted_lab_cleans_up_and_prints_how_to_resume(
     small: Path, tmp_path: Path, fake_load: ZondaLoad, number: signal.Signals
 ) -> None:
     small.write_text(small_experiment(seconds=20))
@@ -239,7 +237,7 @@ def test_a_lab_that_is_interrupted_leaves_nothing_and_says_how_to_go_on(
     assert "Traceback" not in errors
 
 
-def test_the_report_and_the_verdict_come_from_the_records_alone(
+def test_report_and_comparison_need_only_the_records(
     results: Results, lab: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     lines = [json.loads(line) for line in results.lines.read_text().splitlines()]

@@ -58,7 +58,7 @@ def test_the_catalogue_is_complete() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
-def test_every_experiment_is_whole(path: Path, quick: bool) -> None:
+def test_every_experiment_is_complete(path: Path, quick: bool) -> None:
     loaded = experiment.load(path, quick)
     document = loaded.definition
     assert document.id == f"E{int(path.stem[1:3])}"
@@ -73,7 +73,7 @@ def test_every_experiment_is_whole(path: Path, quick: bool) -> None:
         assert compared is not None and document.analysis.baseline in compared.levels
 
 
-def test_all_quick_forms_fit_into_a_quarter_of_an_hour() -> None:
+def test_all_quick_forms_take_at_most_15_minutes() -> None:
     small = [experiment.load(path, quick=True) for path in FILES]
     assert sum(estimate_s(block_design.plan_starts(each, 1)) for each in small) < 900
 
@@ -84,7 +84,7 @@ def estimated(word: str, *changes: str) -> dict[str, float]:
     return {start.treatment.label: estimate_s([start]) for start in starts}
 
 
-def test_the_estimate_knows_what_is_waited_for() -> None:
+def test_the_estimate_includes_waiting_times() -> None:
     ports = estimated("E14")
     assert ports["bind, default"] > ports["bind, more ports"] + 7  # until `finish-s`
     assert estimated("E2", "traffic.timeout-ms=1000")["nsd"] > estimated("E2")["nsd"] + 2  # lost queries
@@ -136,14 +136,14 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
         ),
     ],
 )
-def test_a_broken_file_gets_one_clear_message(small: Path, old: str, new: str, message: str) -> None:
+def test_an_invalid_file_is_one_error_message(small: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(LabError) as caught:
         experiment.load(changed(small, old, new), quick=True)
     assert message in str(caught.value)
     assert "small.toml" in str(caught.value)
 
 
-def test_what_is_no_text_gets_one_clear_message(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_one_error_message(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(LabError, match=r"binary\.toml: cannot read the experiment"):
@@ -162,7 +162,7 @@ def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
         experiment.find("respons-rate")
 
 
-def test_a_plan_is_randomised_complete_blocks_with_the_baseline_twice(small: Path) -> None:
+def test_a_plan_has_randomised_complete_blocks_with_the_baseline_twice(small: Path) -> None:
     starts = block_design.plan_starts(experiment.load(small), seed=1)
     treatments = 3 * 2 + 3  # three servers, two tunings, the default again for each server
     assert len(starts) == 4 * treatments
@@ -182,5 +182,5 @@ def test_a_plan_is_randomised_complete_blocks_with_the_baseline_twice(small: Pat
     ]
 
 
-def test_every_metric_says_what_it_is() -> None:
+def test_every_metric_has_a_description() -> None:
     assert all(metric.title for metric in METRICS.values())

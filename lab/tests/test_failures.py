@@ -1,4 +1,4 @@
-"""What goes wrong is told in one clear message and leaves nothing behind."""
+"""Each failure prints one message and leaves no process or file behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def small(tmp_path: Path) -> Path:
         (("--servers", "gone", "--server", "gone=nsd:/no/such/nsd"), "zonda-lab: nsd: no program /no/such/nsd"),
     ],
 )
-def test_a_server_that_was_asked_for_and_is_missing(
+def test_a_requested_server_that_is_missing_is_an_error(
     lab: Lab, small: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = lab("run", str(small), "--out", "out", *arguments)
@@ -46,32 +46,34 @@ def test_a_server_that_was_asked_for_and_is_missing(
     assert not (small.parent / "out").exists()
 
 
-def test_broken_toml_is_told_with_its_line(lab: Lab, small: Path) -> None:
+def test_a_toml_error_names_the_line(lab: Lab, small: Path) -> None:
     small.write_text(small_experiment(rate="= 200"))
     done = lab("run", str(small))
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 2
     assert f"at line {small.read_text().splitlines().index('rate = = 200') + 1}," in done.stderr
 
 
-def test_without_the_right_to_make_namespaces(
+def test_missing_permission_for_namespaces_is_one_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small: Path
 ) -> None:
-    """Neither root nor a user namespace: said once, with what to allow."""
+    """Neither root nor a user namespace: one message, with the setting to change."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.delenv(namespaces.INSIDE, raising=False)
     refused = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted")
     monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: refused)
     assert cli.main(["run", str(small), "--out", str(small.parent / "out")]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("zonda-lab: not root, and no user namespace available: unshare: unshare failed")
-    assert "run as root, or allow user namespaces" in told
+    printed = capsys.readouterr().err
+    assert printed.startswith("zonda-lab: not root, and no user namespace available: unshare: unshare failed")
+    assert "run as root, or allow user namespaces" in printed
     assert not (small.parent / "out").exists()
 
 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize("name", ["zonda", "nsd", "knot", "bind"])
-def test_a_zone_that_cannot_be_read(name: str, tmp_path: Path, fake_load: ZondaLoad) -> None:
-    """The message names the server and shows its log; nothing runs any more."""
+def test_an_unreadable_zone_is_reported_with_the_log_of_the_server(
+    name: str, tmp_path: Path, fake_load: ZondaLoad
+) -> None:
+    """The message names the server and shows its log; no process is left."""
     try:
         installed = ADAPTERS[name].installed()
     except LabError as error:
@@ -80,8 +82,8 @@ def test_a_zone_that_cannot_be_read(name: str, tmp_path: Path, fake_load: ZondaL
     broken.write_text("this is no zone\n")
     settings = Settings(server=ServerSpec(name), zones=ZoneSpec("tiny", records=0), timing=TimingSpec(ready_s=1.5))
     opened = Harness(settings, {name: installed}, fake_load)
-    told = r"server (did not answer for zone0\.test\. within|ended with status)[^\n]*\n  its log ends"
-    with pytest.raises(LabError, match=told), opened as staged:
+    message = r"server (did not answer for zone0\.test\. within|ended with status)[^\n]*\n  its log ends"
+    with pytest.raises(LabError, match=message), opened as staged:
         server = staged.start_server([Zone("zone0.test.", broken)])
         pids = process.descendants(server.process.pid)
         staged.wait_ready(server)
@@ -106,7 +108,7 @@ def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path) -> subpr
 
 
 @pytest.mark.usefixtures("namespaces", "compiler")
-def test_a_lab_that_was_killed_leaves_no_process_and_the_next_removes_its_files(
+def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
     small: Path, fake_load: ZondaLoad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
@@ -127,11 +129,11 @@ def test_a_lab_that_was_killed_leaves_no_process_and_the_next_removes_its_files(
 
 
 @pytest.mark.usefixtures("namespaces", "compiler")
-def test_what_was_broken_off_goes_on_with_resume(small: Path, fake_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
+def test_an_interrupted_run_continues_with_resume(small: Path, fake_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
     broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch")
     broken_off.send_signal(signal.SIGINT)
-    _, told = broken_off.communicate(timeout=10)
-    assert "continue with: zonda-lab run --resume out" in told
+    _, printed = broken_off.communicate(timeout=10)
+    assert "continue with: zonda-lab run --resume out" in printed
     assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
     small.write_text(small_experiment())
     done = lab("run", "--resume", "out")
@@ -139,8 +141,8 @@ def test_what_was_broken_off_goes_on_with_resume(small: Path, fake_load: ZondaLo
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
 
 
-def test_zones_that_are_half_written_are_made_again(tmp_path: Path) -> None:
-    """A lab killed while it wrote zones leaves a folder under another name, which is never taken for the zones."""
+def test_partially_written_zones_are_generated_again(tmp_path: Path) -> None:
+    """A lab killed while writing zones leaves a folder under a temporary name, which is not used."""
     (tmp_path / ".new-abandoned").mkdir()
     made = zonegen.generate(ZoneSpec("tiny", zones=3, records=0), tmp_path)
     assert len(made.zones) == 3 and all(zone.file and zone.file.exists() for zone in made.zones)

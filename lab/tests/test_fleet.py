@@ -1,4 +1,4 @@
-"""Several machines, played by network namespaces with an sshd each."""
+"""Several machines, simulated by network namespaces with an sshd each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 @pytest.fixture(scope="module")
 def fleet(hosts: Hosts) -> Iterator[Fleet]:
-    """Connected once; tests leave it as they found it."""
+    """Connected once; tests must not change it."""
     with hosts.lab.entered(), Fleet(read(hosts.inventory)) as connected:
         connected.connect()
         yield connected
@@ -54,7 +54,7 @@ def fleet(hosts: Hosts) -> Iterator[Fleet]:
 def lab(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_load: ZondaLoad
 ) -> Iterator[Callable[..., int]]:
-    """The command line at the lab's end of the network, with the inventory as lab.toml."""
+    """Runs the command line in the namespace of the lab, with the inventory as lab.toml."""
     monkeypatch.setenv("ZONDA_LOAD", str(fake_load.program))
     monkeypatch.setattr(fleet_doctor, "WINDOW_S", 0.5)
     monkeypatch.setattr(fleet_doctor, "SINK_RATE", 500.0)
@@ -66,7 +66,7 @@ def lab(
 
 
 def changed(hosts: Hosts, tmp_path: Path, old: str, new: str) -> Path:
-    """The inventory with something else in it."""
+    """The inventory with one change."""
     path = tmp_path / "other.toml"
     text = hosts.inventory.read_text()
     assert old in text
@@ -94,15 +94,15 @@ def traces(hosts: Hosts) -> set[str]:
     }
 
 
-def test_a_run_ends_with_records_of_all_machines_and_leaves_nothing(
+def test_a_run_records_all_machines_and_cleans_up(
     hosts: Hosts, lab: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = traces(hosts)
     Path("small.toml").write_text(small_experiment(rate=400, seconds=1.0))
     assert lab("run", "--quick", "E1", "--inventory", "lab.toml", "--dry-run") == 0
     lab("run", "small.toml", "--inventory", "lab.toml", "--out", "out")
-    told = capsys.readouterr()
-    assert "report: out/report.html" in told.out, told.err
+    printed = capsys.readouterr()
+    assert "report: out/report.html" in printed.out, printed.err
     results = Results(Path("out"))
     records = [record for record in results.records() if not record.skipped]
     assert records
@@ -117,26 +117,28 @@ def test_a_run_ends_with_records_of_all_machines_and_leaves_nothing(
     assert eventually(lambda: traces(hosts) <= before)
 
 
-def test_doctor_tells_of_every_machine(lab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_every_machine(lab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     lab("doctor", "--inventory", "lab.toml")
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name in ADDRESSES:
-        assert f"{name}: monotonic clock " in told and f"{name}: in " in told
-        assert (f"{name}: sends " in told) == (f"{name}: a UDP echo gives it " in told) == (name != "server")
-    assert "of them arrive, by the kernel of server" in told and "load by zonda-load 0.1 on 2 players" in told
+        assert f"{name}: monotonic clock " in printed and f"{name}: in " in printed
+        assert (f"{name}: sends " in printed) == (f"{name}: a UDP echo gives it " in printed) == (name != "server")
+    assert "of them arrive, by the kernel of server" in printed and "load by zonda-load 0.1 on 2 players" in printed
 
 
-def test_doctor_tells_of_every_machine_that_cannot_be_reached(
+def test_doctor_reports_every_unreachable_machine(
     hosts: Hosts, lab: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = changed(hosts, tmp_path, '.11"\naddress', '.11:23"\naddress')
     assert lab("doctor", "--inventory", str(path)) == 1
-    told = capsys.readouterr().out
-    assert "bad     player1: root@10.77.0.11:23 cannot be reached: Connection refused\n        help: is it up" in told
-    assert "good    server: " in told and "good    player2: " in told
+    printed = capsys.readouterr().out
+    assert (
+        "bad     player1: root@10.77.0.11:23 cannot be reached: Connection refused\n        help: is it up" in printed
+    )
+    assert "good    server: " in printed and "good    player2: " in printed
 
 
-def test_files_come_once_and_again_when_they_have_changed(hosts: Hosts, fleet: Fleet) -> None:
+def test_files_are_copied_once_and_after_each_change(hosts: Hosts, fleet: Fleet) -> None:
     folder = fleet.session / "zones"
     (folder / "empty").mkdir(parents=True)
     (folder / "a.zone").write_text("one")
@@ -157,13 +159,13 @@ def test_files_come_once_and_again_when_they_have_changed(hosts: Hosts, fleet: F
     assert "zones" not in hosts.inside("server", "ls", str(fleet.session)).split()
 
 
-def test_a_program_is_measured_signalled_and_ended_with_its_children(fleet: Fleet) -> None:
+def test_a_program_is_measured_signalled_and_stopped_with_its_children(fleet: Fleet) -> None:
     script = "import os, time; os.fork(); x = bytearray(20_000_000); t = time.time()\nwhile time.time() < t + 30: pass"
     player = fleet.players[0]
     with player.start("busy", [player.python, "-c", script], fleet.session / "busy.log", [1]) as program:
         assert eventually(lambda: program.cpu_s() > 0.2)
         assert program.memory().rss_kb > 30_000 and program.alive
-        program.signal(signal.SIGKILL)  # ends the first, and so all of the tree
+        program.signal(signal.SIGKILL)  # kills the first process, and with it the whole tree
         assert program.wait(5) and program.status
     assert player.lab_cpu_s > 0.05
     dead = player.start("dead", ["sh", "-c", "echo no such option; exit 3"], fleet.session / "dead.log")
@@ -174,8 +176,8 @@ def test_a_program_is_measured_signalled_and_ended_with_its_children(fleet: Flee
     assert missing.wait(5) and "/no/such/program: No such file" in missing.tail()
 
 
-def test_sockets_are_those_of_a_client_there(fleet: Fleet) -> None:
-    """The lab's own end is not in the network that answers: only the server's loopback is asked."""
+def test_sockets_are_opened_on_the_remote_machine(fleet: Fleet) -> None:
+    """The server listens only on loopback, which the lab cannot reach."""
     here = Endpoint("127.0.0.1", 5353)
     echo = (
         "import socket; u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('127.0.0.1', 5353))\n"
@@ -198,7 +200,7 @@ def test_sockets_are_those_of_a_client_there(fleet: Fleet) -> None:
             assert stream.recv(100) == b"third"
 
 
-def test_what_is_not_set_up_there_is_told_and_not_changed(fleet: Fleet) -> None:
+def test_missing_settings_are_reported_and_not_changed(fleet: Fleet) -> None:
     sack = fleet.server.read_sysctl("net.ipv4.tcp_sack")
     asked = Settings(rig=RigSpec(sysctl={"net.ipv4.tcp_sack": 1 - int(sack)}))
     with pytest.raises(UnsupportedError, match=r"there: sysctl -w net\.ipv4\.tcp_sack="), fleet.network(asked):
@@ -228,7 +230,7 @@ def test_what_is_not_set_up_there_is_told_and_not_changed(fleet: Fleet) -> None:
         ("[[player]]", '[[player]]\nsources = "10.64.0.0/14"', "there: ip route add local 10.64.0.0/14 dev lo"),
     ],
 )
-def test_a_machine_that_cannot_be_used_is_one_clear_message(
+def test_an_unusable_machine_is_one_error_message(
     hosts: Hosts, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     inventory = changed(hosts, tmp_path, old, new)
@@ -237,7 +239,7 @@ def test_a_machine_that_cannot_be_used_is_one_clear_message(
     assert message in str(caught.value)
 
 
-def test_sources_are_used_once_they_are_routed_at_both_ends(hosts: Hosts, tmp_path: Path) -> None:
+def test_source_addresses_need_routes_at_both_ends(hosts: Hosts, tmp_path: Path) -> None:
     inventory = read(changed(hosts, tmp_path, '.11"\nidentity', '.11"\nsources = "10.64.0.0/14"\nidentity'))
     player, server = hosts.namespaces["player1"], hosts.namespaces["server"]
     player.run("ip", "route", "add", "local", "10.64.0.0/14", "dev", "lo")
@@ -250,7 +252,7 @@ def test_sources_are_used_once_they_are_routed_at_both_ends(hosts: Hosts, tmp_pa
     server.run("ip", "route", "delete", "10.64.0.0/14")
 
 
-def test_a_host_key_that_is_unknown_or_wrong_is_refused(hosts: Hosts, tmp_path: Path) -> None:
+def test_an_unknown_or_wrong_host_key_is_rejected(hosts: Hosts, tmp_path: Path) -> None:
     known = tmp_path / "known"
     inventory = changed(hosts, tmp_path, str(hosts.folder / "known_hosts"), str(known))
     wrong = (hosts.folder / "user.pub").read_text().split()[1]
@@ -263,10 +265,8 @@ def test_a_host_key_that_is_unknown_or_wrong_is_refused(hosts: Hosts, tmp_path: 
             fleet.connect()
 
 
-def test_a_host_that_accepts_and_says_nothing_is_left_and_tried_again(
-    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its kernel acknowledges all that is sent; the SSH library waits an hour for an answer."""
+def test_a_silent_host_times_out_and_is_retried(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel acknowledges all data; the SSH library would wait an hour for an answer."""
     monkeypatch.setattr(ssh, "LOST_S", 2.0)
     start, stopped = SshConnection.start, list[str]()
 
@@ -289,7 +289,7 @@ def test_a_host_that_accepts_and_says_nothing_is_left_and_tried_again(
 
 
 def signal_all(hosts: Hosts, name: str, signal_name: str, pids: list[str]) -> None:
-    """Those that have ended meanwhile need no signal."""
+    """Ignores processes that have ended."""
     hosts.inside(name, "sh", "-c", f'kill -{signal_name} "$@" 2>/dev/null || true', "sh", *pids)
 
 
@@ -300,7 +300,7 @@ def sessions(hosts: Hosts, name: str) -> list[str]:
 
 
 def test_a_killed_lab_leaves_nothing_on_any_machine(hosts: Hosts) -> None:
-    """SIGKILL, which nobody can handle: what runs over there must notice by itself."""
+    """After SIGKILL, guard and relay on each machine must notice that the connection has ended."""
     script = f"""
 import time
 from pathlib import Path
@@ -322,16 +322,14 @@ time.sleep(300)
     assert eventually(lambda: traces(hosts) <= before), traces(hosts) - before
 
 
-def test_a_host_that_dies_in_mid_run_ends_it_with_one_message(
-    hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad
-) -> None:
+def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad) -> None:
     (tmp_path / "long.toml").write_text(small_experiment(seconds=60))
     results, experiment = Results(tmp_path / "out"), load(tmp_path / "long.toml")
     results.create({})
 
     def switch_off() -> None:
         assert eventually(lambda: "--seconds 60" in hosts.inside("player2", "ps", "axwwo", "args"), 30)
-        time.sleep(2.0)  # until the run but waits for the end of the window
+        time.sleep(2.0)  # until the run is within the window
         hosts.stop("player2")
 
     began = time.monotonic()

@@ -31,7 +31,7 @@ def written(folder: Path, text: str) -> Path:
     return folder / "lab.toml"
 
 
-def test_hosts_have_names_whole_paths_and_the_programs_of_all(tmp_path: Path) -> None:
+def test_hosts_have_names_absolute_paths_and_shared_programs(tmp_path: Path) -> None:
     inventory = read(written(tmp_path, GOOD))
     assert [spec.name for spec in inventory.hosts] == ["server", "player1"]
     assert inventory.server.identity == str(tmp_path / "key")
@@ -39,7 +39,7 @@ def test_hosts_have_names_whole_paths_and_the_programs_of_all(tmp_path: Path) ->
     assert inventory.server.cpus is None and inventory.primary is None
 
 
-def test_the_inventory_of_the_readme_is_one(tmp_path: Path) -> None:
+def test_the_inventory_in_the_readme_is_valid(tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "README.md").read_text()
     inventory = read(written(tmp_path, text.partition("```toml\n")[2].partition("```")[0]))
     assert [spec.address for spec in inventory.hosts] == ["10.0.0.2", "10.0.0.11", "10.0.0.12"]
@@ -66,14 +66,14 @@ def test_the_inventory_of_the_readme_is_one(tmp_path: Path) -> None:
         ("[programs]", "[programs", "lab.toml: Expected"),
     ],
 )
-def test_every_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_every_error_names_its_key(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(LabError) as caught:
         read(written(tmp_path, GOOD.replace(old, new)))
     assert message in str(caught.value)
 
 
-def test_an_inventory_that_is_not_there_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_inventory_is_one_error_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--inventory", "/no/such/lab.toml"]) == 2
     assert capsys.readouterr().err.endswith("/no/such/lab.toml: no such inventory\n")
 
@@ -81,26 +81,26 @@ def test_an_inventory_that_is_not_there_is_one_message(capsys: pytest.CaptureFix
 def test_every_key_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(documentation for _, _, _, documentation in reference(Inventory))
     assert cli.main(["keys", "--inventory"]) == 0
-    told = capsys.readouterr().out
-    assert "server.known-hosts\n" in told and "work\n    folder of the lab" in told
+    printed = capsys.readouterr().out
+    assert "server.known-hosts\n" in printed and "work\n    folder of the lab" in printed
 
 
 def exchanges(offset_s: float, delays: list[tuple[float, float]]) -> list[Exchange]:
-    """Round trips with so many seconds there and back, one every 10 ms."""
+    """Round trips with these delays in seconds there and back, one every 10 ms."""
     return [
         Exchange(sent := 100 + i / 100, sent + there + offset_s, sent + there + back)
         for i, (there, back) in enumerate(delays)
     ]
 
 
-def test_the_clock_lies_within_its_uncertainty_however_crooked_the_way() -> None:
-    """The quickest way there and the quickest way back bound it, though no single round trip is quick both ways."""
+def test_the_clock_offset_is_within_its_uncertainty_on_asymmetric_paths() -> None:
+    """The shortest delays in each direction bound it, even if no single round trip has both."""
     clock = estimate(exchanges(5.0, [(0.001, 0.009), (0.009, 0.002), (0.004, 0.004)]))
     assert abs(clock.offset_s - 5.0) <= clock.uncertainty_s
     assert clock.uncertainty_s == pytest.approx(0.0015) and clock.round_trip_s == pytest.approx(0.008)
 
 
-def test_a_clock_that_jumps_while_it_is_read_is_no_clock() -> None:
+def test_a_clock_that_jumps_while_it_is_read_is_rejected() -> None:
     with pytest.raises(LabError, match="a clock went wrong"):
         estimate([*exchanges(5.0, [(0.001, 0.001)]), *exchanges(5.1, [(0.001, 0.001)])])
 
@@ -110,7 +110,7 @@ def test_drift_has_an_uncertainty() -> None:
     assert drift == pytest.approx(50) and uncertain == pytest.approx(20)
 
 
-def test_the_counters_of_all_players_are_the_clients() -> None:
+def test_client_counters_are_the_sum_over_players() -> None:
     def telemetry(end: str, *lost: tuple[float, int]) -> Telemetry:
         return Telemetry({}, [{"t": at, "net": {end: {"Udp.RcvbufErrors": count}}} for at, count in lost])
 

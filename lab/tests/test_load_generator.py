@@ -48,7 +48,7 @@ def dnsperf(tmp_path: Path) -> load_generator.Dnsperf:
     return load_generator.Dnsperf(program)
 
 
-def test_dnsperf_is_read(dnsperf: load_generator.Dnsperf) -> None:
+def test_dnsperf_output_is_parsed(dnsperf: load_generator.Dnsperf) -> None:
     assert dnsperf.version == "2.10.0"
     found = dnsperf.parse(DNSPERF, job(transport="tcp"))
     assert (found.sent, found.answered, found.timeouts, found.missed, found.wrong) == (30_000, 29_990, 10, 0, 0)
@@ -63,12 +63,14 @@ def test_dnsperf_is_read(dnsperf: load_generator.Dnsperf) -> None:
     "traffic",
     [{"sources": 2}, {"queries_per_connection": 1}, {"dnssec_ok": 0.5}, {"tcp_share": 0.1}, {"arrivals": "poisson"}],
 )
-def test_what_dnsperf_cannot_do_is_said_beforehand(dnsperf: load_generator.Dnsperf, traffic: dict[str, object]) -> None:
+def test_unsupported_dnsperf_options_are_reported_before_the_run(
+    dnsperf: load_generator.Dnsperf, traffic: dict[str, object]
+) -> None:
     with pytest.raises(UnsupportedError, match="dnsperf does not support"):
         dnsperf.query(job(**traffic))
 
 
-def test_wrong_rcodes_are_seen_without_an_oracle() -> None:
+def test_unexpected_rcodes_are_counted() -> None:
     expected = {"NOERROR": 0.6, "NXDOMAIN": 0.4}
     assert load_generator.count_unexpected_rcodes({"NOERROR": 6000, "NXDOMAIN": 4000}, expected) == 0
     assert load_generator.count_unexpected_rcodes({"NOERROR": 6050, "NXDOMAIN": 3950}, expected) == 0  # one sigma
@@ -89,7 +91,7 @@ def summary(**own: object) -> str:
     return "\n".join(json.dumps(line) for line in ({"runid": "1", "type": "header"}, {**total, "zonda": own})) + "\n"
 
 
-def test_the_contract_is_read(fake_load: load_generator.ZondaLoad) -> None:
+def test_zonda_load_output_is_parsed(fake_load: load_generator.ZondaLoad) -> None:
     latency = LatencyHistogram()
     for _ in range(99):
         latency.add(100.0)
@@ -122,7 +124,7 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: load_generator.Z
     )
 
 
-def test_keys_and_authorities_are_told_where_there_are_any(fake_load: load_generator.ZondaLoad, tmp_path: Path) -> None:
+def test_commands_contain_tsig_key_and_ca_if_configured(fake_load: load_generator.ZondaLoad, tmp_path: Path) -> None:
     there = Endpoint("10.53.0.2")
     key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
     update = load_generator.UpdateJob(there, "a.test.", 5.0, 1.0)
@@ -136,7 +138,7 @@ def test_keys_and_authorities_are_told_where_there_are_any(fake_load: load_gener
     assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
-def test_what_a_generator_cannot_do_yet_is_skipped(fake_load: load_generator.ZondaLoad) -> None:
+def test_unsupported_generator_options_are_skipped(fake_load: load_generator.ZondaLoad) -> None:
     with pytest.raises(UnsupportedError, match="query does not support --transport tls"):
         fake_load.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query does not support --resume"):
@@ -147,7 +149,7 @@ def test_what_a_generator_cannot_do_yet_is_skipped(fake_load: load_generator.Zon
         )
 
 
-def test_players_add_up_to_one_result() -> None:
+def test_results_of_players_are_merged() -> None:
     latency = LatencyHistogram()
     latency.add(100.0)
     one = load_generator.LoadResult(
@@ -178,7 +180,7 @@ def test_the_contract_document_names_every_command_and_field() -> None:
         assert word in text.replace("`", "").replace("xfr\n* ", "xfr ")
 
 
-def test_histograms_are_kept_as_a_log_that_can_be_read(tmp_path: Path) -> None:
+def test_histogram_logs_round_trip(tmp_path: Path) -> None:
     latency = LatencyHistogram()
     latency.add(250.0)
     write_log(tmp_path / "x.hlog", 1.7e9, 2.0, {"intended": latency.encoded(), "actual": latency.encoded()})
@@ -196,7 +198,7 @@ def test_the_mean_is_that_of_the_library() -> None:
     assert latency.mean == pytest.approx(latency.histogram.get_mean_value() / 1000, rel=1e-9)
 
 
-def test_a_generator_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_generator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match="load generator `dnsperf` not found"):
         load_generator.find_generator("dnsperf")

@@ -20,7 +20,7 @@ from zonda_lab.procfs import cpu_s, descendants
 pytestmark = pytest.mark.usefixtures("namespaces")
 
 
-def test_the_two_ends_reach_each_other_and_sources_are_many() -> None:
+def test_namespaces_reach_each_other_from_many_source_addresses() -> None:
     with NamespaceNetwork(RigSpec(), primaries=2) as rig:
         assert SERVER in rig.server.run("ip", "-brief", "address", "show", "dev", "server")
         assert CLIENT in rig.client.run("ip", "-brief", "address", "show", "dev", "client")
@@ -39,7 +39,7 @@ def test_settings_are_changed_inside_only() -> None:
     assert path.read_text() == before
 
 
-def test_settings_that_the_kernel_has_only_once_are_left_alone() -> None:
+def test_global_kernel_settings_are_not_changed() -> None:
     before = Path("/proc/sys/fs/nr_open").read_text()
     with NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": 1, "fs.nr_open": 2_000_000})) as rig:
         assert rig.notes == ["not set, because it is not per namespace on this kernel: fs.nr_open"]
@@ -48,12 +48,12 @@ def test_settings_that_the_kernel_has_only_once_are_left_alone() -> None:
         NamespaceNetwork(RigSpec(sysctl={"fs.nr_open": 2_000_000}))
 
 
-def test_a_value_that_the_kernel_refuses_is_one_clear_message() -> None:
+def test_a_value_that_the_kernel_rejects_is_one_error_message() -> None:
     with pytest.raises(LabError, match=r"net\.ipv4\.tcp_sack = maybe: Invalid argument"):
         NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": "maybe"}))
 
 
-def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
+def test_a_failed_setup_leaves_nothing_open() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with pytest.raises(LabError):
@@ -61,7 +61,7 @@ def test_nothing_is_left_open_when_the_rig_cannot_be_built() -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_pages_are_forgotten(tmp_path: Path) -> None:
+def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
     file = tmp_path / "a zone"
     file.write_bytes(bytes(1 << 20))
     with NamespaceNetwork(RigSpec()) as rig:
@@ -70,10 +70,10 @@ def test_pages_are_forgotten(tmp_path: Path) -> None:
     kind = subprocess.run(
         ["stat", "--file-system", "-c", "%T", file], capture_output=True, text=True, check=True
     ).stdout
-    assert int(cached) == 0 or kind.strip() == "tmpfs"  # which has nowhere else to keep it
+    assert int(cached) == 0 or kind.strip() == "tmpfs"  # tmpfs keeps files only in the page cache
 
 
-def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_process_is_measured_and_stopped_with_its_children(tmp_path: Path) -> None:
     script = "import os, time; os.fork(); x = bytearray(20_000_000); t = time.time()\nwhile time.time() < t + 30: pass"
     with NamespaceNetwork(RigSpec()) as rig:
         with rig.server.start("busy", [sys.executable, "-c", script], tmp_path / "log") as process:
@@ -91,8 +91,8 @@ def test_a_process_is_seen_measured_and_ended_with_its_children(tmp_path: Path) 
             dead.require_alive()
 
 
-def test_a_process_that_ends_while_it_is_looked_at_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the moment a folder of /proc is named and the one it is read: all that reads folders says it is gone."""
+def test_a_process_may_end_while_it_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may end after its /proc folder is listed: simulated by failing every listing."""
 
     def gone(*_: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
@@ -104,7 +104,7 @@ def test_a_process_that_ends_while_it_is_looked_at_is_no_fault(monkeypatch: pyte
 
 
 def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:
-    """SIGKILL, which nobody can handle: the kernel must do the cleaning."""
+    """After SIGKILL, the kernel must end all programs of the lab."""
     script = f"""
 import time
 from pathlib import Path

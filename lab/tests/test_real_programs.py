@@ -1,4 +1,4 @@
-"""The whole way with the real programs of this tree, small: zonda under zonda-load, from command line to report."""
+"""Small runs with zonda and zonda-load of this tree, from the command line to the report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_experiment_runs_from_the_command_line_to_its_report(
     lab: Callable[..., subprocess.CompletedProcess[str]],
     tmp_path: Path,
 ) -> None:
-    """A busy machine makes windows invalid, which is no failure; a wrong answer or a failed start is one."""
+    """Windows may be invalid because the machine is busy, but not because of wrong answers or failed starts."""
     assert BUILT is not None
     real = {**os.environ, "ZONDA": str(BUILT / "zonda"), "ZONDA_LOAD": str(BUILT / "zonda-load")}
     settings = [word for change in (*SMALL, *changes) for word in ("--set", change)]

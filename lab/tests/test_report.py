@@ -16,7 +16,7 @@ VOID = {"meta", "br", "img", "hr", "link", "input", "path", "use", "rect", "circ
 
 
 class Checker(HTMLParser):
-    """Every element closed in order; collects ids and all that points outside."""
+    """Checks that elements are closed in order; collects ids and external references."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def page(made: Results) -> Path:
     return report.write(made.folder)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(page: Path) -> None:
+def test_the_page_is_complete_and_self_contained(page: Path) -> None:
     checker = Checker()
     checker.feed(page.read_text())
     assert checker.open == []
@@ -61,7 +61,7 @@ def test_the_page_is_whole_and_needs_nothing_else(page: Path) -> None:
     assert not re.search(r"url\((?!#)|@import", page.read_text())
 
 
-def test_every_experiment_has_its_plots_tables_and_verdicts(page: Path) -> None:
+def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
     text = page.read_text()
     for name in ("E1-curve", "E2-peaks", "E12-transfer_s", "E12-arrivals", "E16-latency_mean_us-boxes", "E21-latency"):
         assert (page.parent / "figures" / f"{name}.svg").read_text().startswith("<svg")
@@ -80,7 +80,7 @@ def test_every_experiment_has_its_plots_tables_and_verdicts(page: Path) -> None:
     assert text.count("<svg") >= 8
 
 
-def test_ids_of_several_plots_do_not_clash(page: Path) -> None:
+def test_ids_of_plots_are_unique(page: Path) -> None:
     text = page.read_text()
     bodies = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
     for body in bodies:
@@ -98,7 +98,7 @@ def test_markdown_has_the_same_content(page: Path) -> None:
     assert len(rows) > 60
 
 
-def test_disturbed_windows_count_only_if_asked_for_and_the_page_says_so(made: Results, page: Path) -> None:
+def test_disturbed_windows_count_only_on_request_and_the_page_says_so(made: Results, page: Path) -> None:
     assert "Do not quote." not in page.read_text()
     for disturbed in (True, False):
         text = report.write(made.folder, disturbed).read_text()
@@ -129,8 +129,8 @@ LOOK = """<script>addEventListener("load", () => {
 
 
 @pytest.mark.parametrize("width", [500, 1100])
-def test_a_real_browser_shows_it(page: Path, tmp_path: Path, width: int) -> None:
-    """All plots and tables have a size, nothing is fetched, nothing sticks out sideways, the console is empty."""
+def test_a_browser_renders_the_page(page: Path, tmp_path: Path, width: int) -> None:
+    """Plots and tables have a size, nothing is fetched or overflows the width, and the console is empty."""
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if browser is None:
         pytest.skip("chromium is not installed; help: apt-get install chromium")

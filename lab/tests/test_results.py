@@ -24,7 +24,7 @@ def results(tmp_path: Path) -> Results:
     return made
 
 
-def test_what_is_written_is_read_again(results: Results, make_record: Make) -> None:
+def test_records_round_trip(results: Results, make_record: Make) -> None:
     record = make_record(1, server="nsd", cpu_us_per_query=3.0)
     record.reasons, record.detail, record.saturated = ["a reason"], {"points": [[1, 2]]}, [[0.5, "what"]]
     record.latency_reasons = ["late"]
@@ -34,13 +34,13 @@ def test_what_is_written_is_read_again(results: Results, make_record: Make) -> N
     assert selected(results.records(), **{"server.name": "knot"}) == []
 
 
-def test_a_record_from_before_reasons_were_told_apart_is_read(make_record: Make) -> None:
+def test_a_record_without_latency_reasons_is_read(make_record: Make) -> None:
     old = {key: value for key, value in asdict(make_record(1)).items() if key != "latency_reasons"}
     record = parse_record(json.dumps(old))
     assert record == make_record(1) and record.counts_for("latency_p99_us")
 
 
-def test_a_line_cut_short_by_a_crash_is_left_out_and_cut_off(results: Results, make_record: Make) -> None:
+def test_an_incomplete_last_line_is_ignored_and_removed(results: Results, make_record: Make) -> None:
     results.append(make_record(1))
     with results.lines.open("a") as file:
         file.write('{"experiment": "E1", "sta')
@@ -50,7 +50,7 @@ def test_a_line_cut_short_by_a_crash_is_left_out_and_cut_off(results: Results, m
     assert [record.block for record in results.records()] == [1, 2]
 
 
-def test_a_start_is_finished_when_its_last_window_is_there(results: Results, make_record: Make) -> None:
+def test_a_start_is_finished_when_its_last_window_is_recorded(results: Results, make_record: Make) -> None:
     first, last, skipped = make_record(1), make_record(1), make_record(2)
     last.detail["last"], skipped.skipped = True, "cannot"
     results.append(first)
@@ -62,7 +62,7 @@ def test_a_start_is_finished_when_its_last_window_is_there(results: Results, mak
     assert results.finished() == {first.start}
 
 
-def test_results_are_never_mixed_by_mistake(results: Results) -> None:
+def test_existing_results_are_not_overwritten(results: Results) -> None:
     with pytest.raises(LabError, match="already contains results"):
         results.create({})
     with pytest.raises(LabError, match="contains no results"):
@@ -82,7 +82,7 @@ def test_results_are_never_mixed_by_mistake(results: Results) -> None:
         ("manifest.json", b"{}", "manifest.json is not a manifest"),
     ],
 )
-def test_damaged_results_get_one_clear_message(results: Results, file: str, content: bytes, message: str) -> None:
+def test_damaged_results_are_one_error_message(results: Results, file: str, content: bytes, message: str) -> None:
     (results.folder / file).write_bytes(content)
     with pytest.raises(LabError, match=message):
         results.manifest()
@@ -119,10 +119,10 @@ def test_two_results_are_compared_without_blocks(results: Results, make_record: 
 
 @pytest.mark.parametrize(("n", "metrics"), [(3, 1), (5, 12), (6, 12)])
 @pytest.mark.parametrize("interleaved", [True, False])
-def test_what_is_three_times_worse_is_seen_however_few_the_blocks_and_many_the_figures(
+def test_a_factor_of_three_is_significant_with_few_blocks_and_many_metrics(
     results: Results, make_record: Make, tmp_path: Path, n: int, metrics: int, interleaved: bool
 ) -> None:
-    """By ranks alone it could not: three against three starts have p >= 0.1, six pairs 0.03, before any correction."""
+    """Rank tests alone cannot show it: before correction, three against three starts have p >= 0.1, six pairs 0.03."""
     worse = results if interleaved else Results(tmp_path / "other")
     if not interleaved:
         worse.create(results.manifest())
@@ -137,13 +137,13 @@ def test_what_is_three_times_worse_is_seen_however_few_the_blocks_and_many_the_f
     assert done.status == compare.WORSE and {line.outcome for line in done.metrics} == {"worse"}
 
 
-def test_a_significant_difference_within_the_margin_is_none(results: Results, make_record: Make) -> None:
+def test_a_significant_difference_within_the_margin_is_equivalent(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0, "zonda": 3.03}, n=12)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.05)
     assert done.metrics[0].p < 0.05 and done.metrics[0].outcome == "equivalent" and done.status == compare.NOT_WORSE
 
 
-def test_a_spoilt_latency_is_compared_with_nothing(results: Results, make_record: Make) -> None:
+def test_invalid_latency_is_not_compared(results: Results, make_record: Make) -> None:
     for block in range(5):
         for server in ("nsd", "zonda"):
             record = make_record(block, server=server, cpu_us_per_query=3.0 + block, latency_p99_us=100.0 + block)

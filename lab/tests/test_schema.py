@@ -43,7 +43,7 @@ def test_kebab_case_defaults_and_nesting() -> None:
         ({"name": "x", "inner": 1}, "f: inner must be a table, is 1"),
     ],
 )
-def test_every_mistake_is_named_with_its_place(table: dict[str, object], message: str) -> None:
+def test_every_error_names_its_key(table: dict[str, object], message: str) -> None:
     with pytest.raises(LabError) as caught:
         parse(Outer, table, "f")
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""Every server that is installed: answers, transfers in and out, ends; the others are skipped, saying so."""
+"""Every installed server answers, transfers zones in and out, and stops; the others are skipped with a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zonda_lab.servers.adapter import at_least
 pytestmark = pytest.mark.usefixtures("namespaces")
 REAL = [name for name in ADAPTERS if name not in ("echo", "null")]
 ZONES = ZoneSpec("tiny", zones=5, records=0)
-TRIES = {"yadifa": 3}  # on a busy machine it loses a first transfer now and then, and tries again after a minute
+TRIES = {"yadifa": 3}  # on a busy machine its first transfer sometimes fails; it retries after a minute
 
 
 def here(name: str) -> InstalledServer:
@@ -39,7 +39,7 @@ def settings(server: str, **change: object) -> Settings:
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_it_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) -> None:
+def test_a_server_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) -> None:
     installed = here(name)
     assert installed.version != "unknown"
     with Harness(settings(name), {name: installed}, fake_load) as harness:
@@ -56,7 +56,7 @@ def test_it_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) ->
 
 @pytest.mark.parametrize("transport", ["tcp", "tcp+tsig", "tls", "tls+tsig"])
 @pytest.mark.parametrize("name", REAL)
-def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: ZondaLoad) -> None:
+def test_a_secondary_transfers_every_zone(name: str, transport: str, fake_load: ZondaLoad) -> None:
     secondary, primary = here(name), here("bind" if "tls" in transport else "nsd")
     tls, tsig = "tls" in transport, "tsig" in transport
     needed = {Feature.SECONDARY, *([Feature.XOT_IN] if tls else []), *([Feature.TSIG] if tsig else [])}
@@ -71,10 +71,10 @@ def test_a_secondary_gets_every_zone(name: str, transport: str, fake_load: Zonda
                 arrivals = probe.watch(
                     asking, [zone.name for zone in server.config.zones], 15.0, tick=server.process.require_alive
                 )
-            told = server.process.tail()
+            log = server.process.tail()
         if not arrivals.missing:
             return
-    pytest.fail(f"{arrivals.missing} never came: {told}")
+    pytest.fail(f"{arrivals.missing} never came: {log}")
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -84,7 +84,7 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad
         zones = harness.changeable_zones()
         server = harness.start_server(zones)
         harness.wait_ready(server)
-        time.sleep(1.1)  # some compare times of files in whole seconds
+        time.sleep(1.1)  # some servers compare file times in whole seconds
         assert zones[0].file is not None
         set_serial(zones[0].file, NEW_SERIAL)
         harness.reload(server)
@@ -95,8 +95,8 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad
 
 @pytest.mark.parametrize("tsig", [False, True], ids=["unsigned", "signed"])
 @pytest.mark.parametrize("name", REAL)
-def test_updates_are_signed_where_the_experiment_says_so(name: str, tsig: bool, fake_load: ZondaLoad) -> None:
-    """With the key of the experiment they go through; without it none does if there is one."""
+def test_updates_are_signed_if_the_experiment_sets_tsig(name: str, tsig: bool, fake_load: ZondaLoad) -> None:
+    """Updates with the key of the experiment succeed; if it has a key, updates without it fail."""
     installed = here(name)
     if lacking := {Feature.UPDATE, Feature.TSIG} - installed.adapter.features(installed.version):
         pytest.skip(f"{name} {installed.version} cannot do {lacking.pop().value}")
@@ -115,8 +115,8 @@ def test_updates_are_signed_where_the_experiment_says_so(name: str, tsig: bool, 
 
 
 @pytest.mark.parametrize("name", [name for name in REAL if name != "zonda"])
-def test_the_abstract_setup_is_all_in_the_configuration(name: str, tmp_path: Path) -> None:
-    """Nothing of the model is dropped silently: each value stands in some file."""
+def test_the_configuration_contains_every_value_of_the_server_config(name: str, tmp_path: Path) -> None:
+    """Each value of the server config is in one of the files."""
     folder = tmp_path
     config = ServerConfig(
         directory=folder,

@@ -1,4 +1,4 @@
-"""Against published values where there are some, otherwise against truths that were built in."""
+"""Statistics match published values, or known parameters of generated samples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLANTS = {
 
 
 def exponentials(groups: dict[str, list[float]]) -> dict[str, list[float]]:
-    """The module compares logarithms: this hands it published samples as they are."""
+    """The module takes logarithms, so this exponentiates the published samples."""
     return {name: [math.exp(value) for value in values] for name, values in groups.items()}
 
 
@@ -49,7 +49,7 @@ def test_friedman_as_published() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_group_without_variance_is_no_reason_to_warn() -> None:
+def test_a_group_without_variance_causes_no_warning() -> None:
     groups = {"a": [1.0, 1.1, 1.2], "b": [2.0, 2.0, 2.0 + 1e-15]}
     for pairs in (st.dunnett(groups, "a"), st.tukey(groups), st.games_howell(groups)):
         assert len(pairs) == 1
@@ -69,7 +69,7 @@ def test_tukey_intervals_are_ratios_of_b_to_a() -> None:
 
 
 def test_games_howell_of_two_groups_is_welchs_test() -> None:
-    """With two groups the studentised range is sqrt(2) t: an identity that needs no table."""
+    """With two groups the studentised range is sqrt(2) t."""
     pair = st.games_howell(exponentials({"a": PLANTS["ctrl"], "b": PLANTS["trt2"][:6]}))[0]
     welch = stats.ttest_ind(PLANTS["ctrl"], PLANTS["trt2"][:6], equal_var=False)
     assert pair.p == pytest.approx(float(welch.pvalue), rel=1e-4)
@@ -125,8 +125,8 @@ def test_hodges_lehmann_is_the_median_of_walsh_averages() -> None:
     assert st.shift([1.0, 2.0], [4.0, 6.0]) == pytest.approx(3.5)  # differences 3, 2, 5, 4
 
 
-def test_a_planted_effect_is_found_and_its_interval_holds_it() -> None:
-    """The machine drifts by 20 % from block to block, the two of a block differ by 5 %, measured to 2 %."""
+def test_the_interval_of_an_effect_contains_the_true_value() -> None:
+    """The machine drifts by 20 % between blocks; treatments differ by 5 %, with 2 % noise."""
     draw = np.random.default_rng(7)
     held = 0
     for _ in range(20):
@@ -142,8 +142,8 @@ def test_a_planted_effect_is_found_and_its_interval_holds_it() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5])
-def test_intervals_of_few_blocks_hold_the_truth_as_often_as_they_say(n: int) -> None:
-    """In 300 runs 285 are expected; 273 is three sigma below. BCa intervals would do in some 210 (3) and 260 (5)."""
+def test_intervals_of_few_blocks_have_nominal_coverage(n: int) -> None:
+    """Of 300 runs 285 are expected; 273 is three sigma less. BCa intervals reach about 210 (n = 3) and 260 (n = 5)."""
     draw = np.random.default_rng(11)
     held = {"paired": 0, "unpaired": 0}
     for _ in range(300):
@@ -155,7 +155,7 @@ def test_intervals_of_few_blocks_hold_the_truth_as_often_as_they_say(n: int) -> 
     assert min(held.values()) >= 273, held
 
 
-def test_equal_treatments_are_called_equal_only_with_enough_blocks() -> None:
+def test_equivalence_needs_enough_blocks() -> None:
     draw = np.random.default_rng(8)
     base = draw.lognormal(1.0, 0.2, 30)
     again = base * draw.lognormal(0.0, 0.01, 30)
@@ -170,8 +170,8 @@ def test_identical_samples_are_equal_without_any_warning() -> None:
     assert st.unpaired_effect([2.0] * 5, [2.0] * 5, 0.02).equivalent
 
 
-def test_the_false_alarm_rate_of_a_a_is_the_one_chosen() -> None:
-    """200 A/A comparisons of ten blocks: 5 % of them may look different, 10 would be usual, 22 is three sigma above."""
+def test_the_false_alarm_rate_of_a_a_comparisons_is_nominal() -> None:
+    """200 A/A comparisons of ten blocks: 10 (5 %) are expected to be significant; 22 is more than three sigma above."""
     draw = np.random.default_rng(9)
     firsts = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
     seconds = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
@@ -180,10 +180,10 @@ def test_the_false_alarm_rate_of_a_a_is_the_one_chosen() -> None:
     assert st.significant_aa_pairs(zip(firsts[:5], seconds[:5], strict=True), 0.02)[1] == 5
 
 
-def test_power_planning_by_the_usual_rule() -> None:
+def test_minimum_detectable_effect_follows_the_usual_rule() -> None:
     """n is about 8 (sigma / delta)^2 for 80 % power at 5 %."""
-    assert st.blocks_needed(0.03, 0.02) == pytest.approx(18, abs=4)
-    assert st.blocks_needed(0.03, 0.01) == pytest.approx(72, abs=4)
+    assert st._mde(0.03, 18) == pytest.approx(0.02, abs=0.002)
+    assert st._mde(0.03, 72) == pytest.approx(0.01, abs=0.0005)
     ratios = np.random.default_rng(1).normal(0, 0.03, 72)
     assert st.paired_effect(np.ones(len(ratios)), np.exp(ratios), 0.02).mde == pytest.approx(0.01, abs=0.003)
 
@@ -193,12 +193,6 @@ def test_outliers_by_the_modified_z_score() -> None:
     assert st.outliers([10.0] * 5) == []
 
 
-def test_the_fit_of_a_response_curve_only_falls() -> None:
+def test_the_fit_of_a_response_curve_is_decreasing() -> None:
     fitted = st.falling([30, 10, 20, 40], [0.9, 1.0, 0.8, 0.5])
     assert fitted.tolist() == [pytest.approx(0.85), 1.0, pytest.approx(0.85), 0.5]
-
-
-def test_a_warm_up_ends_where_the_series_settles() -> None:
-    assert st.warm_up_end([9.0] * 4 + [5.0] * 16) == 4
-    assert st.warm_up_end([5.0] * 16 + [9.0] * 4) == 0
-    assert st.warm_up_end([5.0] * 20) == 0

@@ -11,7 +11,7 @@ from zonda_lab.telemetry_series import Telemetry, net, saturated
 
 
 def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
-    """Two CPUs, a server and a generator with a thread each; `change` sets what grows in a second."""
+    """Two CPUs, a server and a generator with one thread each; `change` sets the increase of counters per second."""
     samples = []
     for i in range(int(seconds * hz) + 1):
         t = i / hz
@@ -91,7 +91,7 @@ def test_a_good_window_is_valid() -> None:
         ({}, {}, {"died": True}, "the server died"),
     ],
 )
-def test_each_rule_is_broken_by_its_fault_alone(
+def test_each_fault_breaks_only_its_rule(
     seen: dict[str, Any], loaded: dict[str, Any], change: dict[str, Any], reason: str
 ) -> None:
     found = reasons(telemetry(**seen), result(**loaded), **change)
@@ -102,14 +102,14 @@ LATE = "9 of 10 queries left more than 1 ms after their time"
 
 
 @pytest.mark.parametrize("wrong", [0, 3])
-def test_a_schedule_error_of_milliseconds_spoils_the_latency_alone(wrong: int) -> None:
+def test_a_schedule_error_of_milliseconds_invalidates_only_latency(wrong: int) -> None:
     late = result(schedule_error_p99_us=3000.0, invalid=[f"player 2: {LATE}"], wrong=wrong)
     assert len(reasons(loaded=late)) == (wrong > 0)
-    told = ["the generator was 3000 µs off its schedule (99 %), 100 µs are allowed"]
-    assert validity.latency_reasons(window(loaded=late)) == [f"player 2: {LATE}", *told]
+    expected = ["the generator was 3000 µs off its schedule (99 %), 100 µs are allowed"]
+    assert validity.latency_reasons(window(loaded=late)) == [f"player 2: {LATE}", *expected]
 
 
-def test_queries_that_were_never_sent_or_left_in_another_part_of_the_window_spoil_all_of_it() -> None:
+def test_unsent_or_late_queries_invalidate_the_window() -> None:
     assert reasons(loaded=result(schedule_error_p99_us=3000.0, sent=9_000)) == [
         "the generator sent 90.00% of its schedule"
     ]
@@ -121,11 +121,11 @@ def test_a_slow_server_may_be_measured_with_a_coarser_schedule() -> None:
     assert validity.latency_reasons(window(loaded=result(schedule_error_p99_us=300.0), latency_p50_us=5000.0)) == []
 
 
-def test_drops_at_the_server_are_what_is_studied() -> None:
+def test_drops_at_the_server_do_not_invalidate() -> None:
     assert reasons(telemetry(server_drops=500)) == []
 
 
-def test_rates_and_shares_come_out_of_the_counters() -> None:
+def test_rates_and_shares_are_computed_from_counters() -> None:
     seen = telemetry(server=0.4, server_drops=50)
     assert seen.used_cores("server").mean() == pytest.approx(0.4, abs=0.01)
     assert seen.rate(net("server", "Udp.RcvbufErrors")).mean() == pytest.approx(50, abs=1)
@@ -134,7 +134,7 @@ def test_rates_and_shares_come_out_of_the_counters() -> None:
     assert len(seen.between(101.0, 101.55).samples) == 6
 
 
-def test_what_saturated_first_comes_first() -> None:
+def test_saturated_resources_are_listed_in_order() -> None:
     assert saturated(telemetry()) == []
     found = saturated(telemetry(server=0.99, server_drops=100))
     assert [what for _, what in found] == [

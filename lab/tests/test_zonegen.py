@@ -31,7 +31,7 @@ def rdataset(
     return zone.get_rdataset(name, qtype, covers)
 
 
-def test_the_same_seed_makes_the_same_bytes_and_another_does_not(tmp_path: Path) -> None:
+def test_zone_files_depend_only_on_the_seed(tmp_path: Path) -> None:
     texts = []
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
         made = zonegen.generate(ZoneSpec("tld", records=300, signed="nsec3", seed=seed), tmp_path / folder)
@@ -40,8 +40,8 @@ def test_the_same_seed_makes_the_same_bytes_and_another_does_not(tmp_path: Path)
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_the_bytes_are_those_of_this_format() -> None:
-    """A change of the generator must raise zonegen.FORMAT, or cached zones would be stale."""
+def test_zone_files_match_the_format_version() -> None:
+    """After a change of the generator, increase zonegen.FORMAT, which invalidates cached zones."""
     specs = [
         ZoneSpec(shape, zones=1, records=200, signed=signed) for shape in zonegen.SHAPES for signed in ("no", "nsec")
     ]  # type: ignore[arg-type]
@@ -64,8 +64,8 @@ def test_a_tld_has_the_measured_shape_of_gov() -> None:
         assert sum(uses for _, uses in sets.most_common(most)) / count == pytest.approx(share, abs=0.03)
 
 
-def test_fourteen_million_records_are_a_matter_of_the_number(tmp_path: Path) -> None:
-    """2.66 NS a delegation and some glue: 4.8 M delegations make 14 M records, so 2,000 make 5.5 thousand."""
+def test_record_count_scales_with_delegations(tmp_path: Path) -> None:
+    """2.66 NS per delegation plus glue: 4.8 M delegations have 14 M records, 2,000 have about 5,500."""
     assert zonegen.generate(ZoneSpec("tld", records=2000), tmp_path).records == pytest.approx(2000 * 14 / 4.8, rel=0.08)
 
 
@@ -99,7 +99,7 @@ def following(zone: dns.zone.Zone, denial: str) -> dict[dns.name.Name, dns.name.
 
 
 def walked_once(links: dict[dns.name.Name, dns.name.Name]) -> bool:
-    """From the least owner through all of them in canonical order and back."""
+    """The chain visits all owners in canonical order and returns to the first."""
     walked, at = [], min(links)
     for _ in links:
         walked.append(at)
@@ -113,7 +113,7 @@ def test_the_nsec3_hash_is_that_of_rfc_5155() -> None:
 
 
 @pytest.mark.parametrize("shape", ["root", "tld", "flat", "mixed", "tiny"])
-def test_every_question_has_the_answer_that_it_promises(shape: str, tmp_path: Path) -> None:
+def test_every_question_has_its_expected_answer(shape: str, tmp_path: Path) -> None:
     spec = ZoneSpec(shape, zones=2 if shape in ("flat", "mixed", "tiny") else 1, records=150)  # type: ignore[arg-type]
     zones = [parsed(spec, tmp_path, i) for i in range(spec.zones)]
     asked = list(draw(spec, QuerySpec(count=400, nxdomain=0.3, types={"A": 0.5, "NS": 0.5} if shape == "flat" else {})))
@@ -125,7 +125,7 @@ def test_every_question_has_the_answer_that_it_promises(shape: str, tmp_path: Pa
 
 
 def answer_kind(zone: dns.zone.Zone, name: dns.name.Name, qtype: str) -> str:
-    """RFC 1034 4.3.2 for the simple zones that are made here."""
+    """RFC 1034 4.3.2 for the simple generated zones."""
     ancestor = name
     while ancestor != zone.origin:
         if rdataset(zone, ancestor, "NS"):
@@ -136,13 +136,13 @@ def answer_kind(zone: dns.zone.Zone, name: dns.name.Name, qtype: str) -> str:
     return "answer" if rdataset(zone, name, qtype) or rdataset(zone, name, "CNAME") else "nodata"
 
 
-def test_the_mix_of_types_is_the_published_one() -> None:
+def test_query_types_have_the_published_shares() -> None:
     asked = Counter(q.type for q in draw(ZoneSpec("mixed", records=1000), QuerySpec(count=20_000)))
     for qtype, share in {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}.items():
         assert asked[qtype] / 20_000 == pytest.approx(share, abs=0.012)
 
 
-def test_zipf_asks_few_names_often_and_uniform_does_not() -> None:
+def test_zipf_queries_few_names_often_and_uniform_does_not() -> None:
     top = {}
     for popularity in ("uniform", "zipf"):
         asked = Counter(
@@ -162,7 +162,7 @@ def test_the_query_file_and_the_expectation_match_line_by_line(tmp_path: Path) -
     assert made.rcodes["NXDOMAIN"] == pytest.approx(0.4, abs=0.07)
 
 
-def test_labels_are_unique_and_in_no_order() -> None:
+def test_labels_are_unique_and_unordered() -> None:
     labels = [zonegen.label(1, i, 4, 18) for i in range(5000)]
     assert len(set(labels)) == 5000
     assert labels[:100] != sorted(labels[:100])

@@ -81,12 +81,8 @@ class Harness:
         generator: LoadGenerator,
         make_network: MakeNetwork | None = None,
     ) -> None:
-        self.settings, self.generator, self._installed, self._make_network = (
-            settings,
-            generator,
-            installed,
-            make_network or Environment().network,
-        )
+        self.settings, self.generator, self._installed = settings, generator, installed
+        self._make_network = make_network or Environment().network
         self._open = contextlib.ExitStack()
         self._capacity: dict[object, float] = {}
 
@@ -132,9 +128,9 @@ class Harness:
             )
         return self._installed[label]
 
-    def require(self, server: InstalledServer, *features: Feature) -> None:
-        """Raises UnsupportedError, which skips the treatment, if the server lacks a feature."""
-        for feature in features:
+    def require(self, server: InstalledServer, *features: Feature | None) -> None:
+        """Raises UnsupportedError, which skips the treatment, if the server lacks a feature; ignores None."""
+        for feature in filter(None, features):
             if feature not in server.adapter.features(server.version):
                 raise UnsupportedError(f"{server.label} {server.version} does not support {feature.value}")
 
@@ -196,12 +192,8 @@ class Harness:
     def start_primary(self, zones: Sequence[Zone], notify: tuple[Endpoint, ...] = ()) -> Server:
         """Starts the primary and waits until it answers; `secondary_zones` spreads zones over its addresses."""
         spec, installed = self.settings.primary, self.installed(self.settings.primary.name)
-        self.require(
-            installed,
-            Feature.TRANSFER_OUT,
-            *([Feature.XOT_OUT] if spec.transport == "tls" else []),
-            *([Feature.TSIG] if spec.tsig else []),
-        )
+        over_tls = Feature.XOT_OUT if spec.transport == "tls" else None
+        self.require(installed, Feature.TRANSFER_OUT, over_tls, Feature.TSIG if spec.tsig else None)
         addresses = [self.network.primary_address(number) for number in range(spec.addresses)]
         config = ServerConfig(
             directory=self.folder / "primary",
@@ -267,12 +259,8 @@ class Harness:
     def load(self, job: QueryJob) -> LoadResult:
         """Runs the load generator on all players, each with an equal part of the rate."""
         players = self.network.players
-        parts = [
-            dataclasses.replace(
-                job, rate=job.rate / len(players), source_prefix=self.sources(player, job.traffic.sources)
-            )
-            for player in players
-        ]
+        rate, count = job.rate / len(players), job.traffic.sources
+        parts = [dataclasses.replace(job, rate=rate, source_prefix=self.sources(player, count)) for player in players]
         for player in players:
             authority = [job.authority.certificate] if job.authority else []
             player.place(job.workload.queries, job.workload.expectation, *authority)
@@ -336,16 +324,9 @@ class Harness:
         """Answers per second in a closed loop, measured once per start and kind of traffic."""
         traffic = _closed(settings.traffic)
         if traffic not in self._capacity:
-            job = QueryJob(
-                traffic,
-                0.0,
-                server.config.endpoint,
-                self.workload(),
-                min(CAPACITY_S, settings.timing.seconds),
-                verify=False,
-                authority=self.authority(settings),
-            )
-            result = self.load(job)
+            seconds, authority = min(CAPACITY_S, settings.timing.seconds), self.authority(settings)
+            endpoint, work = server.config.endpoint, self.workload()
+            result = self.load(QueryJob(traffic, 0.0, endpoint, work, seconds, verify=False, authority=authority))
             self._capacity[traffic] = result.answered / result.seconds
         return self._capacity[traffic]
 
@@ -377,10 +358,8 @@ class Harness:
 
     def elsewhere(self, span: Span) -> dict[str, Telemetry]:
         """The telemetry of all other machines during a span, by host name."""
-        return {
-            collector.host.name: collector.telemetry().between(span.began, span.ended)
-            for collector in self._collectors[1:]
-        }
+        others = self._collectors[1:]
+        return {other.host.name: other.telemetry().between(span.began, span.ended) for other in others}
 
     def reload(self, server: Server) -> None:
         """Makes the server reload changed zone files; some servers do so only if the configuration file is newer."""
@@ -401,9 +380,8 @@ def _check_loads(commands: Sequence[tuple[Host, Sequence[str | Path]]], programs
     """Raises if a load generator ended without a result; the others are then useless."""
     for (host, _), program in zip(commands, programs, strict=True):
         if program.status not in (None, VALID, INVALID):
-            raise LabError(
-                f"{host.name}: the load generator failed with status {program.status}", detail=program.tail()
-            )
+            failed = f"{host.name}: the load generator failed with status {program.status}"
+            raise LabError(failed, detail=program.tail())
 
 
 def _credentials(config: ServerConfig) -> list[Path]:

@@ -145,57 +145,34 @@ class ZondaLoad(LoadGenerator):
         self._help: dict[str, str] = {}
 
     def query(self, job: QueryJob) -> list[str | Path]:
-        """`zonda-load query`."""
         traffic = job.traffic
         self._require("query", f"--transport {traffic.transport}", *(["--resume"] if traffic.resumption else []))
-        pace = (
-            ["--outstanding", str(traffic.outstanding)]
-            if traffic.loop == "closed"
-            else ["--rate", f"{job.rate:g}", "--arrivals", traffic.arrivals]
-        )
+        closed = traffic.loop == "closed"
+        options = [
+            f"--outstanding {traffic.outstanding}" if closed else f"--rate {job.rate:g} --arrivals {traffic.arrivals}",
+            f"--seconds {job.seconds:g} --warm-up {job.warm_up_s:g} --timeout-ms {traffic.timeout_ms}",
+            f"--connections {traffic.connections} --queries-per-connection {traffic.queries_per_connection}",
+            f"--edns {traffic.edns_size}" if traffic.edns_size else "",
+            f"--do {traffic.dnssec_ok:g}" if traffic.dnssec_ok else "",
+            f"--tcp-share {traffic.tcp_share:g}" if traffic.tcp_share else "",
+            "--resume" if traffic.resumption else "",
+        ]
         return [
-            self.program,
-            "query",
-            *_to(job.endpoint, traffic.transport),
-            "--queries",
-            job.workload.queries,
+            *(self.program, "query", *_to(job.endpoint, traffic.transport), "--queries", job.workload.queries),
             *(("--expect", job.workload.expectation) if job.verify else ()),
-            *pace,
-            *(
-                "--seconds",
-                f"{job.seconds:g}",
-                "--warm-up",
-                f"{job.warm_up_s:g}",
-                "--timeout-ms",
-                str(traffic.timeout_ms),
-            ),
-            *(
-                "--connections",
-                str(traffic.connections),
-                "--queries-per-connection",
-                str(traffic.queries_per_connection),
-            ),
-            *(["--edns", str(traffic.edns_size)] if traffic.edns_size else []),
-            *(["--do", f"{traffic.dnssec_ok:g}"] if traffic.dnssec_ok else []),
-            *(["--tcp-share", f"{traffic.tcp_share:g}"] if traffic.tcp_share else []),
-            *(["--resume"] if traffic.resumption else []),
+            *" ".join(options).split(),
             *_sources(traffic.sources, job.source_prefix),
             *_trust(job.authority),
         ]
 
     def parse(self, output: str, job: QueryJob) -> LoadResult:  # noqa: ARG002
-        """Parses the `stats_sum` object."""
         return read_summary(output)
 
     def hold(self, job: HoldJob) -> list[str | Path]:
-        """`zonda-load hold`."""
         self._require("hold", f"--transport {job.transport}")
+        pace = f"--connections {job.connections} --rate {job.rate:g} --seconds {job.seconds:g}".split()
         return [
-            self.program,
-            "hold",
-            *_to(job.endpoint, job.transport),
-            *("--connections", str(job.connections)),
-            *("--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--probe-ms", str(job.probe_ms)),
+            *(self.program, "hold", *_to(job.endpoint, job.transport), *pace, "--probe-ms", str(job.probe_ms)),
             *(("--probe-port", str(job.endpoint.port)) if job.transport == "tls" else ()),
             *(("--queries", job.workload.queries) if job.workload else ()),
             *_sources(job.sources, job.source_prefix),
@@ -203,21 +180,11 @@ class ZondaLoad(LoadGenerator):
         ]
 
     def pull(self, job: PullJob) -> list[str | Path]:
-        """`zonda-load xfr pull`."""
         self._require("xfr pull", f"--transport {job.transport}", *(["--tsig"] if job.tsig else []))
-        return [
-            self.program,
-            "xfr",
-            "pull",
-            *_to(job.endpoint, job.transport),
-            "--zones",
-            job.zones,
-            *_key(job.tsig),
-            *_trust(job.authority),
-        ]
+        target: list[str | Path] = [*_to(job.endpoint, job.transport), "--zones", job.zones]
+        return [self.program, "xfr", "pull", *target, *_key(job.tsig), *_trust(job.authority)]
 
     def update(self, job: UpdateJob) -> list[str | Path]:
-        """`zonda-load update`."""
         self._require("update", *(["--tsig"] if job.tsig else []))
         pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}"]
         return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace, *_key(job.tsig)]
@@ -243,7 +210,6 @@ class Dnsperf(LoadGenerator):
         self.program, self.version = program, _version([program, "-h"])
 
     def query(self, job: QueryJob) -> list[str | Path]:
-        """dnsperf(1)."""
         traffic = job.traffic
         for asked, what in (
             (traffic.sources > 1, "more than one source address"),
@@ -255,36 +221,28 @@ class Dnsperf(LoadGenerator):
             if asked:
                 raise UnsupportedError(f"dnsperf does not support {what}", "use zonda-load")
         closed = traffic.loop == "closed"
-        port = job.endpoint.tls_port if traffic.transport == "tls" else job.endpoint.port
-        return [
-            *(
-                self.program,
-                "-s",
-                job.endpoint.address,
-                "-p",
-                str(port),
-                "-m",
-                "dot" if traffic.transport == "tls" else traffic.transport,
-            ),
-            *(
-                "-d",
-                job.workload.queries,
-                "-l",
-                f"{max(1, round(job.seconds))}",
-                "-c",
-                str(traffic.connections),
-                "-T",
-                "1",
-            ),
-            *("-t", f"{traffic.timeout_ms / 1000:g}", "-q", str(traffic.outstanding if closed else self.OUTSTANDING)),
-            *([] if closed else ["-Q", f"{max(1, round(job.rate))}"]),
-            *(["-e"] if traffic.edns_size else []),
-            *(["-D"] if traffic.dnssec_ok else []),
+        transport, port = (
+            ("dot", job.endpoint.tls_port) if traffic.transport == "tls" else (traffic.transport, job.endpoint.port)
+        )
+        options = [
+            f"-l {max(1, round(job.seconds))} -c {traffic.connections} -T 1 -t {traffic.timeout_ms / 1000:g}",
+            f"-q {traffic.outstanding}" if closed else f"-q {self.OUTSTANDING} -Q {max(1, round(job.rate))}",
+            "-e" if traffic.edns_size else "",
+            "-D" if traffic.dnssec_ok else "",
         ]
+        target: list[str | Path] = [
+            "-s",
+            job.endpoint.address,
+            "-p",
+            str(port),
+            "-m",
+            transport,
+            "-d",
+            job.workload.queries,
+        ]
+        return [self.program, *target, *" ".join(options).split()]
 
     def parse(self, output: str, job: QueryJob) -> LoadResult:
-        """Parses the statistics block."""
-
         def number(pattern: str) -> float:
             match = re.search(pattern, output)
             if match is None:
@@ -307,9 +265,7 @@ class Dnsperf(LoadGenerator):
             latency_mean_us=number(r"Average Latency \(s\):\s+([\d.]+)") * 1e6,
         )
         if job.traffic.transport != "udp":
-            result.connect_mean_us = (
-                number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
-            )
+            result.connect_mean_us = number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
         return result
 
 

@@ -54,7 +54,6 @@ class Namespace:
 
     @property
     def lab_cpu_s(self) -> float:
-        """CPU time of this process and its ended children."""
         times = os.times()
         return times.user + times.system + times.children_user + times.children_system
 
@@ -71,7 +70,6 @@ class Namespace:
     def start(
         self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
     ) -> Process:
-        """Starts a program inside, in a PID namespace of its own."""
         missing = set(cpus) - set(range(os.cpu_count() or 1))
         if missing:
             raise UnsupportedError(f"this machine has no CPU {min(missing)}")
@@ -82,19 +80,16 @@ class Namespace:
         """Does nothing: files are local."""
 
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
-        """A connected UDP socket inside."""
         with self.entered():
             opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         opened.connect((endpoint.address, endpoint.port))
         return opened
 
     def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
-        """A TCP connection from inside."""
         with self.entered():
             return socket.create_connection((endpoint.address, endpoint.port), timeout_s)
 
     def run(self, *argv: str | Path) -> str:
-        """Runs a short command inside and returns its output."""
         done = subprocess.run(self.command(argv), capture_output=True, text=True, check=False)
         if done.returncode:
             raise LabError(f"`{' '.join(map(str, argv))}` failed in the {self.name} namespace: {done.stderr.strip()}")
@@ -129,7 +124,6 @@ class Namespace:
         return elsewhere
 
     def read_sysctl(self, key: str) -> str:
-        """Reads a kernel setting inside."""
         with self.entered():
             return Path("/proc/sys", key.replace(".", "/")).read_text().strip()
 
@@ -164,12 +158,10 @@ class NamespaceNetwork:
 
     @property
     def players(self) -> list[Namespace]:
-        """The client namespace generates the load."""
         return [self.client]
 
     @property
     def primary(self) -> Namespace:
-        """The primary runs in the client namespace."""
         return self.client
 
     @property
@@ -179,7 +171,6 @@ class NamespaceNetwork:
         return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
 
     def primary_address(self, number: int) -> str:
-        """The n-th address of the primary, in the client namespace."""
         return primary_address(number)
 
     def _namespace(self, name: str) -> Namespace:

@@ -116,6 +116,11 @@ def watch(
     return arrivals
 
 
+def watch_serial(probe: socket.socket, zone: str, wanted: int, limit_s: float) -> float | None:
+    """When the zone was first served with this serial; None on timeout."""
+    return watch(probe, [zone], limit_s, lambda reply: serial(reply) == wanted).seen.get(zone)
+
+
 def _round(probe: socket.socket, messages: Mapping[str, bytes], timeout_s: float = 0.01) -> Iterator[tuple[str, bytes]]:
     """Sends one query per name and yields the answers that arrive in time; ignores later ones."""
     first = random.randrange(65536 - len(messages))

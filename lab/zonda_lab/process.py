@@ -105,12 +105,10 @@ class Process(Program):
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs."""
         return self.child.poll()
 
     @property
     def pid(self) -> int:
-        """The process id of its wrapper."""
         return self.child.pid
 
     def wait(self, patience_s: float) -> bool:
@@ -131,15 +129,12 @@ class Process(Program):
         return descendants(self.child.pid)
 
     def cpu_s(self) -> float:
-        """CPU time of all its running threads."""
         return cpu_s(self.pids())
 
     def memory(self) -> Memory:
-        """Its memory; shared pages count once in PSS."""
         return memory_of(self.pids())
 
     def signal(self, number: signal.Signals) -> None:
-        """Signals the program, which is the first child of the wrapper."""
         for pid in self.pids()[:1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

@@ -45,6 +45,11 @@ class Primary:
     endpoint: Endpoint
     tls: Certificate | None = None
 
+    @property
+    def port(self) -> int:
+        """The port of transfers."""
+        return self.endpoint.tls_port if self.tls else self.endpoint.port
+
 
 @dataclass(frozen=True)
 class Zone:

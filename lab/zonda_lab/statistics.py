@@ -23,9 +23,8 @@ from statsmodels.stats.weightstats import ttost_ind, ttost_paired
 ALPHA = 0.05
 POWER = 0.80
 RESAMPLES = 10_000
-MIN_BOOTSTRAP = (
-    8  # below it, 95 % bootstrap intervals covered the true value in 70 % (n = 3) or 87 % (n = 5, 6) of runs
-)
+# Below it, 95 % bootstrap intervals covered the true value in 70 % (n = 3) or 87 % (n = 5, 6) of runs.
+MIN_BOOTSTRAP = 8
 ROUNDING = 1e-12  # smaller differences of logarithms count as equal
 SEED = 20_261
 Floats = NDArray[np.float64]
@@ -74,19 +73,9 @@ def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin:
     for one comparison), the p value is that of the paired t test.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
-    low, high = interval(ratios)
-    p_equal, p_equivalence = _paired_p(ratios, comparisons), _tost_paired(ratios, margin)
-    return Effect(
-        math.exp(hodges_lehmann(ratios)),
-        math.exp(low),
-        math.exp(high),
-        p_equal,
-        len(ratios),
-        True,
-        p_equivalence < ALPHA,
-        p_equivalence,
-        _mde(_standard_deviation(ratios), len(ratios)),
-    )
+    bounds, p_equivalence = interval(ratios), _tost_paired(ratios, margin)
+    p, sigma = _paired_p(ratios, comparisons), _standard_deviation(ratios)
+    return _effect(hodges_lehmann(ratios), bounds, p, len(ratios), True, p_equivalence, sigma)
 
 
 def unpaired_effect(
@@ -97,26 +86,10 @@ def unpaired_effect(
     With too few starts for the rank test to reach 5 % after correction, the p value is that of Welch's t test.
     """
     a, b = np.log(np.asarray(baseline, float)), np.log(np.asarray(candidate, float))
-    low, high = _bootstrap_shift(a, b) if min(len(a), len(b)) >= MIN_BOOTSTRAP else _welch_shift(a, b)
-    p = _unpaired_p(a, b, comparisons)
-    bound = math.log1p(margin)
-    p_equivalence = (
-        float(ttost_ind(b, a, -bound, bound, usevar="unequal")[0])
-        if _spread(a, b)
-        else float(abs(shift(a, b)) >= bound)
-    )
+    n = min(len(a), len(b))
+    bounds = _bootstrap_shift(a, b) if n >= MIN_BOOTSTRAP else _welch_shift(a, b)
     pooled = math.sqrt(_variance(a) + _variance(b))
-    return Effect(
-        math.exp(shift(a, b)),
-        math.exp(low),
-        math.exp(high),
-        p,
-        min(len(a), len(b)),
-        False,
-        p_equivalence < ALPHA,
-        p_equivalence,
-        _mde(pooled, min(len(a), len(b))),
-    )
+    return _effect(shift(a, b), bounds, _unpaired_p(a, b, comparisons), n, False, _tost_unpaired(a, b, margin), pooled)
 
 
 def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:
@@ -163,11 +136,6 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The median over starts and its interval."""
     low, high = bca(np.asarray(values, float))
     return float(np.median(values)), low, high
-
-
-def blocks_needed(sigma: float, difference: float) -> int:
-    """The number of blocks that detect a relative difference with 80 % power; `sigma` is that of the log ratios."""
-    return next((n for n in range(3, 10_001) if _mde(sigma, n) <= difference), 10_000)
 
 
 def kruskal(groups: Groups) -> Test:
@@ -217,11 +185,9 @@ def tukey(groups: Groups) -> list[PairwiseTest]:
     if not has_variance(groups):
         return [PairwiseTest(a, b, math.nan) for a, b in itertools.combinations(names, 2)]
     found = stats.tukey_hsd(*(np.log(values) for values in groups.values()))
-    interval = found.confidence_interval()
+    low, high = found.confidence_interval()
     return [
-        PairwiseTest(
-            names[i], names[j], float(found.pvalue[i, j]), math.exp(-interval.high[i, j]), math.exp(-interval.low[i, j])
-        )
+        PairwiseTest(names[i], names[j], float(found.pvalue[i, j]), math.exp(-high[i, j]), math.exp(-low[i, j]))
         for i, j in itertools.combinations(range(len(names)), 2)
     ]
 
@@ -293,21 +259,6 @@ def significant_aa_pairs(pairs: Iterable[tuple[Sequence[float], Sequence[float]]
     return sum(effect.p < ALPHA for effect in effects), len(effects)
 
 
-def warm_up_end(values: Sequence[float]) -> int:
-    """The end of the warm-up: the least-squares change point if it lies in the first third, else 0."""
-    x = np.asarray(values, float)
-    last = len(x) // 3
-    if last < 2 or np.ptp(x) == 0:
-        return 0
-    whole = float(((x - x.mean()) ** 2).sum())
-    costs = {
-        k: float(((x[:k] - x[:k].mean()) ** 2).sum() + ((x[k:] - x[k:].mean()) ** 2).sum())
-        for k in range(1, len(x) - 1)
-    }
-    best = min(costs, key=costs.__getitem__)
-    return best if best <= last and costs[best] < 0.5 * whole else 0
-
-
 def _paired_p(ratios: Floats, comparisons: int = 1) -> float:
     if len(ratios) < 2:
         return 1.0
@@ -335,6 +286,21 @@ def _tost_paired(ratios: Floats, margin: float) -> float:
     if np.ptp(ratios) == 0:
         return float(abs(ratios[0]) >= bound)
     return float(ttost_paired(ratios, np.zeros_like(ratios), -bound, bound)[0])
+
+
+def _tost_unpaired(a: Floats, b: Floats, margin: float) -> float:
+    bound = math.log1p(margin)
+    if not _spread(a, b):
+        return float(abs(shift(a, b)) >= bound)
+    return float(ttost_ind(b, a, -bound, bound, usevar="unequal")[0])
+
+
+def _effect(
+    log_ratio: float, bounds: tuple[float, float], p: float, n: int, paired: bool, p_equivalence: float, sigma: float
+) -> Effect:
+    low, high = map(math.exp, bounds)
+    equivalent = p_equivalence < ALPHA
+    return Effect(math.exp(log_ratio), low, high, p, n, paired, equivalent, p_equivalence, _mde(sigma, n))
 
 
 def _mde(sigma: float, n: int) -> float:

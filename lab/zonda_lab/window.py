@@ -27,6 +27,11 @@ class Window:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
+def window_of(server: Server, span: Span, metrics: dict[str, float], **more: Any) -> Window:
+    """A window with these metrics, which notes whether the server has died."""
+    return Window(span, metrics, died=not server.process.alive, **more)
+
+
 class Recorder(Protocol):
     """Receives the windows of one start."""
 

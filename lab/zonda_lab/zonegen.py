@@ -84,7 +84,6 @@ class Root(Shape):
     """Like the root: delegations with two to six in-bailiwick name servers, each with IPv4 and IPv6 glue."""
 
     def apex(self, index: int) -> str:  # noqa: ARG002
-        """The root."""
         return "."
 
     def label(self, rank: int) -> str:
@@ -138,7 +137,6 @@ class Tld(Shape):
         return label(self.spec.seed, rank, 4, 18)
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """All delegations."""
         yield from self.head(index, 900)
         for rank in range(self.spec.records):
             yield from self._delegation(under(self.label(rank), self.apex(index)), rank)
@@ -178,7 +176,6 @@ class Flat(Shape):
     """One A record per name."""
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """`hostN A`."""
         apex = self.apex(index)
         yield from self.head(index)
         for i in range(self.spec.records):
@@ -231,14 +228,12 @@ class Tiny(Shape):
     types: ClassVar[dict[str, float]] = {"SOA": 1.0}
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        """Two records."""
         yield RRset(
             self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex"
         )
         yield RRset(self.apex(index), 3600, "NS", ("ns.example.",), "apex")
 
     def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """The apex."""
         return Question(self.apex(index), qtype, "NOERROR", "answer" if qtype in ("SOA", "NS") else "nodata")
 
 

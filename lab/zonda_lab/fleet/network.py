@@ -101,22 +101,19 @@ class Fleet(Environment):
         return self.machine(self.inventory.primary or self.inventory.player[0])
 
     def network(self, settings: Settings) -> FleetNetwork:
-        """The network of one start."""
         return FleetNetwork(self, settings)
 
     def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> InstalledServer:
-        """The server installed on the server's machine; raises if it is missing."""
         wanted = str(path) if path else self.inventory.server.programs.get(adapter.name, "")
         ours = adapter.find() if wanted == UPLOAD or isinstance(adapter, Echo) else None
         program = self._locate(self.server, adapter.name, ours, wanted)
         self._programs[program] = (adapter.name, ours)
         if self.primary is not self.server:
             self._find_on(self.primary, program, adapter.name, ours)
-        version = version_in(self.server.printed(adapter.version_command(Path(program))))
+        version = version_in(self.server.printed([program, adapter.version_flag]))
         return InstalledServer(label or adapter.name, adapter, Path(program), version)
 
     def digest(self, installed: InstalledServer) -> str:
-        """SHA-256 of a server's program."""
         return self.server.run("sha256sum", installed.program).split()[0]
 
     def equip(self, generator: LoadGenerator) -> None:
@@ -207,12 +204,10 @@ class FleetNetwork:
 
     @property
     def telemetry_targets(self) -> Sequence[TelemetryTarget]:
-        """Telemetry on the server's machine and on every player."""
         ends = [("server", self.server), *(("client", player) for player in self.players)]
         return [TelemetryTarget(machine, [machine], ["--net", f"{end}="]) for end, machine in ends]
 
     def primary_address(self, number: int) -> str:
-        """Address number `number` of the primary's machine."""
         return self._primary_addresses[number]
 
     @property

@@ -87,12 +87,10 @@ class RemoteHost:
 
     @property
     def clock_offset_s(self) -> float:
-        """Its monotonic clock minus ours, when it was last read."""
         return self.clock.offset_s
 
     @property
     def sources(self) -> str:
-        """Its prefix of source addresses."""
         if not self.spec.sources:
             raise UnsupportedError(
                 f"{self.name} has one source address only", "give it a prefix by `sources` in the inventory"
@@ -118,7 +116,6 @@ class RemoteHost:
         return RemoteProgram(name, self, channel, log, self._spent)
 
     def run(self, *argv: str | Path) -> str:
-        """Runs a short command and returns what it prints."""
         status, printed, errors = self._connection.run(self._known(argv))
         if status:
             raise LabError(f"{self.name}: `{' '.join(map(str, argv))}` failed: {errors.strip() or f'status {status}'}")
@@ -140,15 +137,12 @@ class RemoteHost:
         self._connection.run(["sh", "-c", script, "sh", str(pid), str(int(number))])
 
     def read_sysctl(self, key: str) -> str:
-        """A kernel setting as it is there."""
         return self.run("cat", f"/proc/sys/{key.replace('.', '/')}").strip()
 
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
-        """A socket that stands for one of a client there."""
         return self._relay.open(endpoint)
 
     def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
-        """A connection made from there."""
         stream: Stream = self._connection.tcp(endpoint.address, endpoint.port, timeout_s)
         return stream
 

@@ -64,7 +64,6 @@ class RemoteProgram(Program):
 
     @property
     def pid(self) -> int:
-        """The process id of its wrapper, there."""
         return int(self._started()["pid"])
 
     def wait(self, patience_s: float) -> bool:
@@ -73,15 +72,12 @@ class RemoteProgram(Program):
         return not self._thread.is_alive()
 
     def cpu_s(self) -> float:
-        """CPU time of all its living threads."""
         return float(self._host.usage(self.pid)["cpu_s"])
 
     def memory(self) -> Memory:
-        """Its memory; shared pages count once in PSS."""
         return Memory(**self._host.usage(self.pid)["memory"])
 
     def signal(self, number: signal.Signals) -> None:
-        """Signals the program itself, the first below the wrapper."""
         if self.alive:
             self._host.kill(self.pid, number)
 

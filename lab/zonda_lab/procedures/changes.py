@@ -16,7 +16,7 @@ from zonda_lab.procedures.queries import measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.server_config import Zone
 from zonda_lab.servers import Feature
-from zonda_lab.window import Recorder, Window
+from zonda_lab.window import Recorder, Window, window_of
 
 
 def propagation(harness: Harness, recorder: Recorder) -> None:
@@ -33,11 +33,8 @@ def propagation(harness: Harness, recorder: Recorder) -> None:
             for i in range(harness.settings.change.changes)
         ]
     metrics = {f"propagation_p{p}_ms": float(np.percentile(delays, p)) for p in (50, 99)}
-    recorder.add(
-        Window(
-            span, metrics, detail={"delays_ms": [round(delay, 3) for delay in delays]}, died=not server.process.alive
-        )
-    )
+    detail = {"delays_ms": [round(delay, 3) for delay in delays]}
+    recorder.add(window_of(server, span, metrics, detail=detail))
 
 
 def updating(harness: Harness, recorder: Recorder) -> None:
@@ -47,11 +44,8 @@ def updating(harness: Harness, recorder: Recorder) -> None:
     harness.wait_ready(server)
     warm_up(harness, server)
     for levels, settings in recorder.windows:
-        window = (
-            _updated_window(harness, server, settings)
-            if settings.change.updates_per_s
-            else measure_window(harness, server, settings)
-        )
+        measure = _updated_window if settings.change.updates_per_s else measure_window
+        window = measure(harness, server, settings)
         window.within = levels
         recorder.add(window)
 
@@ -65,14 +59,11 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
     began = time.monotonic()
     harness.reload(primary)
     with harness.network.client.udp_socket(server.config.endpoint) as asking:
-        arrivals = probe.watch(
-            asking, [zone.name], harness.settings.timing.finish_s, lambda reply: probe.serial(reply) == serial
-        )
-    if arrivals.missing:
-        raise LabError(
-            f"{server.installed.label} never served serial {serial} of {zone.name}", detail=server.process.tail()
-        )
-    return (arrivals.seen[zone.name] - began) * 1000
+        served = probe.watch_serial(asking, zone.name, serial, harness.settings.timing.finish_s)
+    if served is None:
+        what = f"{server.installed.label} never served serial {serial} of {zone.name}"
+        raise LabError(what, detail=server.process.tail())
+    return (served - began) * 1000
 
 
 def _updated_window(harness: Harness, server: Server, settings: Settings) -> Window:
@@ -88,7 +79,8 @@ def _updated_window(harness: Harness, server: Server, settings: Settings) -> Win
     window = measure_window(harness, server, settings)
     stream.wait(job.seconds + 20.0)
     result = read_summary(stream.log.read_text())
-    window.metrics["updates_per_s"] = result.rcodes.get("NOERROR", 0) / result.seconds
-    if result.rcodes.get("NOERROR", 0) < result.sent:
-        window.invalid.append(f"{result.sent - result.rcodes.get('NOERROR', 0)} of {result.sent} updates failed")
+    accepted = result.rcodes.get("NOERROR", 0)
+    window.metrics["updates_per_s"] = accepted / result.seconds
+    if accepted < result.sent:
+        window.invalid.append(f"{result.sent - accepted} of {result.sent} updates failed")
     return window

@@ -13,7 +13,7 @@ from zonda_lab.latency_histogram import LatencyHistogram
 from zonda_lab.load_generator import HoldJob, LoadResult, read_summary
 from zonda_lab.server_config import Endpoint
 from zonda_lab.telemetry_series import net
-from zonda_lab.window import Recorder, Window, memory_metrics
+from zonda_lab.window import Recorder, memory_metrics, window_of
 
 PAGE = 4096  # sockstat counts TCP memory in pages
 RECOVERY_S = 30.0
@@ -34,7 +34,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     with harness.span(server) as span:
         output = harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
     result = read_summary(output)
-    window = Window(span, held | _opened(result), died=not server.process.alive)
+    window = window_of(server, span, held | _opened(result))
     if result.more["failed"]:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
     window.predictions = {"connections": float(harness.settings.traffic.sources * _ports(harness))}
@@ -57,7 +57,7 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
         "server_cpu": rest.server_cpu_s / rest.seconds,
         **_opened(result),
     }
-    recorder.add(Window(span, metrics, died=not server.process.alive))
+    recorder.add(window_of(server, span, metrics))
 
 
 def _job(harness: Harness, server: Server) -> HoldJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiment import Settings
 from zonda_lab.harness import Harness, Server
-from zonda_lab.window import Recorder, Window, memory_metrics, query_metrics
+from zonda_lab.window import Recorder, Window, memory_metrics, query_metrics, window_of
 
 
 def queries(harness: Harness, recorder: Recorder) -> None:
@@ -47,4 +47,4 @@ def measure_window(harness: Harness, server: Server, settings: Settings, rate: f
     )
     if isinstance(settings.traffic.rate, str):
         metrics["capacity_qps"] = harness.capacity(settings, server)
-    return Window(span, metrics, result, died=not server.process.alive)
+    return window_of(server, span, metrics, result=result)

@@ -10,7 +10,7 @@ from zonda_lab.harness import Harness, Server, Span, set_serial
 from zonda_lab.procedures.queries import warm_up
 from zonda_lab.server_config import Zone
 from zonda_lab.telemetry_series import Telemetry
-from zonda_lab.window import Recorder, Window, memory_metrics
+from zonda_lab.window import Recorder, Window, memory_metrics, window_of
 
 NEW_SERIAL = 1_000_000_002
 SETTLE_S = 0.3  # after the last answer, for memory that is freed late
@@ -57,9 +57,7 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
         "start_cpu_s": server.process.cpu_s(),
         "zones_missing": float(len(arrivals.missing)),
     }
-    window = Window(
-        span, metrics | memory_metrics(server, harness.zones.records, len(names)), died=not server.process.alive
-    )
+    window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
     if arrivals.missing:
         window.invalid.append(f"{len(arrivals.missing)} zones never answered, for example {arrivals.missing[0]}")
     return server, window
@@ -68,19 +66,16 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
 def _state(harness: Harness, server: Server, span: Span, state: str) -> Window:
     time.sleep(SETTLE_S)
     metrics = memory_metrics(server, harness.zones.records, len(harness.zones.zones))
-    return Window(span, metrics, within={"state": state}, died=not server.process.alive)
+    return window_of(server, span, metrics, within={"state": state})
 
 
 def _wait_for_serial(harness: Harness, server: Server) -> None:
     name = server.config.zones[-1].name
     with harness.network.client.udp_socket(server.config.endpoint) as asking:
-        arrivals = probe.watch(
-            asking, [name], harness.settings.timing.finish_s, lambda reply: probe.serial(reply) == NEW_SERIAL
-        )
-    if arrivals.missing:
-        raise LabError(
-            f"{server.installed.label} does not serve the changed {name} after a reload", detail=server.process.tail()
-        )
+        served = probe.watch_serial(asking, name, NEW_SERIAL, harness.settings.timing.finish_s)
+    if served is None:
+        what = f"{server.installed.label} does not serve the changed {name} after a reload"
+        raise LabError(what, detail=server.process.tail())
 
 
 def _rss_mb(telemetry: Telemetry) -> list[float]:

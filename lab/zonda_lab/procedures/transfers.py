@@ -8,18 +8,14 @@ from zonda_lab.harness import Harness, Server, Span
 from zonda_lab.load_generator import PullJob, read_summary
 from zonda_lab.port_exhaustion import port_bound
 from zonda_lab.servers import Feature
-from zonda_lab.window import Recorder, Window, memory_metrics
+from zonda_lab.window import Recorder, memory_metrics, window_of
 
 
 def secondary(harness: Harness, recorder: Recorder) -> None:
     """Time from the start of an empty secondary until it answers for every zone, measured with probes."""
     spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
-    harness.require(
-        installed,
-        Feature.SECONDARY,
-        *([Feature.XOT_IN] if spec.transport == "tls" else []),
-        *([Feature.TSIG] if spec.tsig else []),
-    )
+    over_tls = Feature.XOT_IN if spec.transport == "tls" else None
+    harness.require(installed, Feature.SECONDARY, over_tls, Feature.TSIG if spec.tsig else None)
     harness.start_primary(harness.zones.zones)
     server = harness.start_server(harness.secondary_zones())
     names = [zone.name for zone in server.config.zones]
@@ -39,9 +35,7 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
         "cpu_us_per_record": server.process.cpu_s() * 1e6 / harness.zones.records,
         "zones_missing": float(len(arrivals.missing)),
     }
-    window = Window(
-        span, metrics | memory_metrics(server, harness.zones.records, len(names)), died=not server.process.alive
-    )
+    window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
     window.detail["arrivals"] = thinned(seen)
     window.predictions = _port_prediction(harness, len(names))
     late = f"{len(arrivals.missing)} of {len(names)} zones missing after {took:.0f} s"
@@ -55,13 +49,8 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
 def pull(harness: Harness, recorder: Recorder) -> None:
     """AXFR of every zone; the client discards the content."""
     spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
-    over_tls = harness.settings.traffic.transport == "tls"
-    harness.require(
-        installed,
-        Feature.TRANSFER_OUT,
-        *([Feature.XOT_OUT] if over_tls else []),
-        *([Feature.TSIG] if spec.tsig else []),
-    )
+    over_tls = Feature.XOT_OUT if harness.settings.traffic.transport == "tls" else None
+    harness.require(installed, Feature.TRANSFER_OUT, over_tls, Feature.TSIG if spec.tsig else None)
     server = harness.start_server()
     first = harness.wait_ready(server)
     loaded_cpu_s = server.process.cpu_s()
@@ -71,7 +60,7 @@ def pull(harness: Harness, recorder: Recorder) -> None:
     job = PullJob(transport, server.config.endpoint, names, server.config.tsig, harness.authority(harness.settings))
     with harness.span(server) as span:
         result = read_summary(harness.run_load(harness.generator.pull(job), harness.settings.timing.finish_s))
-    window = Window(span, _pulled(harness, server, span, result.more), died=not server.process.alive)
+    window = window_of(server, span, _pulled(harness, server, span, result.more))
     window.metrics |= {"first_answer_s": first, "start_cpu_s": loaded_cpu_s}
     window.invalid += result.invalid
     if result.more["failed"] or result.more["records"] < harness.zones.records:

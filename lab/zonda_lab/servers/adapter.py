@@ -33,6 +33,7 @@ class Feature(Enum):
 
 
 SERVING = frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRANSFER_OUT, Feature.TSIG, Feature.NOTIFY})
+OVER_TLS = frozenset({Feature.TLS, Feature.XOT_IN, Feature.XOT_OUT})
 
 
 @dataclass(frozen=True)
@@ -51,44 +52,42 @@ class Adapter(ABC):
     name: str
     program: str
     package: str = ""
-    options_section: str = "the server section"
+    version_flag: str = "--version"
+    arguments: tuple[str, ...] = ()  # before the path of the configuration file
+    config_file: str = ""
+    always: frozenset[Feature] = SERVING  # features of every version
+    tls_since: tuple[int, ...] = ()  # first version with TLS in both directions; empty: none
 
-    @abstractmethod
     def features(self, version: str) -> frozenset[Feature]:
         """The features of that version."""
+        has_tls = bool(self.tls_since) and at_least(version, *self.tls_since)
+        return self.always | (OVER_TLS if has_tls else frozenset())
 
     @abstractmethod
     def files(self, config: ServerConfig) -> dict[str, str]:
         """Configuration files: path relative to `config.directory` -> text."""
 
-    @abstractmethod
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """The command that starts the server in the foreground."""
+        return [program, *self.arguments, config.directory / self.config_file]
 
     def reload_command(self, config: ServerConfig) -> list[str | Path]:  # noqa: ARG002
         """The command that reloads changed zone files; empty: SIGHUP."""
         return []
 
-    @abstractmethod
-    def version_command(self, program: Path) -> list[str | Path]:
-        """The command that prints the version."""
-
     def find(self, path: Path | None = None) -> Path:
         """The program: at the given path, on PATH or in the system folders."""
         found = shutil.which(path or self.program, path=os.environ.get("PATH", "") + ":" + SYSTEM)
         if found is None:
-            help_text = (
-                f"`zonda-lab servers --install {self.name}` installs it"
-                if self.package
-                else "give its path with --server"
-            )
+            install = f"`zonda-lab servers --install {self.name}` installs it"
+            help_text = install if self.package else "give its path with --server"
             raise LabError(f"{self.name}: no program {path or self.program}", help_text)
         return Path(found).resolve()
 
     def installed(self, label: str = "", path: Path | None = None) -> InstalledServer:
         """The installed server; raises if it is missing."""
         program = self.find(path)
-        done = subprocess.run(self.version_command(program), capture_output=True, text=True, check=False)
+        done = subprocess.run([program, self.version_flag], capture_output=True, text=True, check=False)
         return InstalledServer(label or self.name, self, program, version_in(done.stdout + done.stderr))
 
     def prepare(self, config: ServerConfig) -> None:

@@ -5,46 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least
+from zonda_lab.servers.adapter import SERVING, Adapter, Feature
 
 
 class Bind(Adapter):
     """named.conf(5); threads, reload by SIGHUP."""
 
     name, program, package = "bind", "named", "bind9"
-
-    def features(self, version: str) -> frozenset[Feature]:
-        """TLS in both directions since 9.18."""
-        newer = {Feature.TLS, Feature.XOT_IN, Feature.XOT_OUT} if at_least(version, 9, 18) else set()
-        return SERVING | {Feature.UPDATE} | newer
-
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`named -v`."""
-        return [program, "-v"]
+    version_flag, config_file = "-v", "named.conf"
+    always, tls_since = SERVING | {Feature.UPDATE}, (9, 18)
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, logging to standard error."""
-        return [program, "-g", "-n", str(config.workers), "-c", config.directory / "named.conf"]
+        return [program, "-g", "-n", str(config.workers), "-c", config.directory / self.config_file]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """One file."""
         parts = [self._options(config), "controls { };\n", "logging { category default { default_stderr; }; };\n"]
         if config.tsig:
-            parts.append(
-                f'key "{config.tsig.name}" {{ algorithm {config.tsig.algorithm}; secret "{config.tsig.secret}"; }};\n'
-            )
-        if config.certificate:
-            parts.append(
-                f'tls service {{ cert-file "{config.certificate.certificate}";'
-                f' key-file "{config.certificate.key}"; }};\n'
-            )
-        if config.authority:
-            parts.append(
-                f'tls primary {{ ca-file "{config.authority.certificate}";'
-                f' remote-hostname "{config.authority.name}"; }};\n'
-            )
+            key = config.tsig
+            parts.append(f'key "{key.name}" {{ algorithm {key.algorithm}; secret "{key.secret}"; }};\n')
+        if own := config.certificate:
+            parts.append(f'tls service {{ cert-file "{own.certificate}"; key-file "{own.key}"; }};\n')
+        if ca := config.authority:
+            parts.append(f'tls primary {{ ca-file "{ca.certificate}"; remote-hostname "{ca.name}"; }};\n')
         parts += [self._zone(config, zone) for zone in config.zones]
-        return {"named.conf": "".join(parts)}
+        return {self.config_file: "".join(parts)}
 
     def _options(self, config: ServerConfig) -> str:
         here, addresses = config.endpoint, " ".join(f"{address};" for address in config.addresses)
@@ -80,8 +64,7 @@ class Bind(Adapter):
     def _zone(self, config: ServerConfig, zone: Zone) -> str:
         if not zone.primary:
             return f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
-        there, tls = zone.primary.endpoint, zone.primary.tls
-        port = there.tls_port if tls else there.port
+        there, port = zone.primary.endpoint, zone.primary.port
         key = f' key "{config.tsig.name}"' if config.tsig else ""
-        using = " tls primary" if tls else ""
+        using = " tls primary" if zone.primary.tls else ""
         return f'zone "{zone.name}" {{ type secondary; primaries port {port} {{ {there.address}{key}{using}; }}; }};\n'

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least
+from zonda_lab.servers.adapter import SERVING, Adapter, Feature
 
 
 class Knot(Adapter):
     """knot.conf(5); threads, reload by SIGHUP."""
 
     name, program, package = "knot", "knotd", "knot"
-
-    def features(self, version: str) -> frozenset[Feature]:
-        """TLS in both directions since 3.4."""
-        newer = {Feature.TLS, Feature.XOT_IN, Feature.XOT_OUT} if at_least(version, 3, 4) else set()
-        return SERVING | {Feature.UPDATE} | newer
-
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`knotd -V`."""
-        return [program, "-V"]
-
-    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with the generated configuration."""
-        return [program, "-c", config.directory / "knot.conf"]
+    version_flag, arguments, config_file = "-V", ("-c",), "knot.conf"
+    always, tls_since = SERVING | {Feature.UPDATE}, (3, 4)
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """One file; common zone settings are in the default template."""
         parts = [self._server(config)]
         if config.tsig:
-            parts.append(
-                f" - id: {config.tsig.name}\n   algorithm: {config.tsig.algorithm}\n   secret: {config.tsig.secret}\n"
-            )
-            parts.insert(1, "key:\n")
+            key = config.tsig
+            parts.append(f"key:\n - id: {key.name}\n   algorithm: {key.algorithm}\n   secret: {key.secret}\n")
         parts += [self._access(config), self._remotes(config), self._template(config), "zone:\n"]
         parts += [self._zone(config, zone) for zone in config.zones]
-        return {"knot.conf": "".join(parts)}
+        return {self.config_file: "".join(parts)}
 
     def _server(self, config: ServerConfig) -> str:
         here = config.endpoint
@@ -69,21 +53,16 @@ class Knot(Adapter):
     def _remotes(self, config: ServerConfig) -> str:
         remotes = [f" - id: secondary{i}\n   address: {to.plain}\n" for i, to in enumerate(config.notify)]
         for i, primary in enumerate(config.primaries):
-            port = primary.endpoint.tls_port if primary.tls else primary.endpoint.port
-            remotes.append(f" - id: primary{i}\n   address: {primary.endpoint.address}@{port}\n")
+            remotes.append(f" - id: primary{i}\n   address: {primary.endpoint.address}@{primary.port}\n")
             remotes += ["   tls: on\n"] if primary.tls else []
             remotes += [f"   key: {config.tsig.name}\n"] if config.tsig else []
         return "remote:\n" + "".join(remotes) if remotes else ""
 
     def _template(self, config: ServerConfig) -> str:
-        source = (
-            "   zonefile-load: none\n   journal-content: none\n"
-            if config.primaries
-            else "   zonefile-load: difference\n   journal-content: changes\n"
-        )
-        notify = (
-            f"   notify: [{', '.join(f'secondary{i}' for i in range(len(config.notify)))}]\n" if config.notify else ""
-        )
+        load, journal = ("none", "none") if config.primaries else ("difference", "changes")
+        source = f"   zonefile-load: {load}\n   journal-content: {journal}\n"
+        secondaries = ", ".join(f"secondary{i}" for i in range(len(config.notify)))
+        notify = f"   notify: [{secondaries}]\n" if secondaries else ""
         return (
             f"template:\n - id: default\n   storage: {config.directory}\n   semantic-checks: off\n"
             f"   zonefile-sync: -1\n   acl: [trusted, change]\n{source}{notify}"

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature, at_least, file_of
+from zonda_lab.servers.adapter import Adapter, file_of
 
 
 class Nsd(Adapter):
     """nsd.conf(5); processes instead of threads, reload by SIGHUP."""
 
     name, program, package = "nsd", "nsd", "nsd"
-
-    def features(self, version: str) -> frozenset[Feature]:
-        """TLS since 4.2, XoT in since 4.3.7, XoT out since 4.4."""
-        newer = {Feature.TLS, Feature.XOT_IN, Feature.XOT_OUT} if at_least(version, 4, 4) else set()
-        return SERVING | newer
-
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`nsd -v`."""
-        return [program, "-v"]
-
-    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with the generated configuration."""
-        return [program, "-d", "-c", config.directory / "nsd.conf"]
+    version_flag, arguments, config_file = "-v", ("-d", "-c"), "nsd.conf"
+    tls_since = (4, 4)  # DNS over TLS since 4.2, XoT in since 4.3.7, XoT out since 4.4
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """One file."""
         parts = [self._server(config), "remote-control:\n control-enable: no\n"]
         if config.tsig:
             key = config.tsig
@@ -35,7 +21,7 @@ class Nsd(Adapter):
         if config.authority:
             parts.append(f'tls-auth:\n name: "primary"\n auth-domain-name: "{config.authority.name}"\n')
         parts += [self._zone(config, zone) for zone in config.zones]
-        return {"nsd.conf": "".join(parts)}
+        return {self.config_file: "".join(parts)}
 
     def _server(self, config: ServerConfig) -> str:
         folder, here = config.directory, config.endpoint
@@ -73,11 +59,10 @@ class Nsd(Adapter):
         key = config.tsig.name if config.tsig else "NOKEY"
         lines = [f"name: {zone.name}", f"provide-xfr: 0.0.0.0/0 {key}"]
         if zone.primary:
-            there = zone.primary.endpoint
-            port, tls = (there.tls_port, " primary") if zone.primary.tls else (there.port, "")
+            source, tls = f"{zone.primary.endpoint.address}@{zone.primary.port}", " primary" if zone.primary.tls else ""
             lines += [
                 f"zonefile: {config.directory}/{file_of(zone.name)}",
-                f"request-xfr: AXFR {there.address}@{port} {key}{tls}",
+                f"request-xfr: AXFR {source} {key}{tls}",
                 "allow-notify: 0.0.0.0/0 NOKEY",
             ]
         else:

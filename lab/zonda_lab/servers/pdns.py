@@ -15,17 +15,10 @@ class Pdns(Adapter):
     """pdns_server(1): the bind backend with the default packet and query caches."""
 
     name, program, package = "pdns", "pdns_server", "pdns-server pdns-backend-bind"
-
-    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """TSIG keys need a database in addition to the bind backend: not supported here."""
-        return frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRANSFER_OUT, Feature.NOTIFY})
-
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`pdns_server --version`."""
-        return [program, "--version"]
+    # TSIG keys need a database in addition to the bind backend: not supported here.
+    always = frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY, Feature.TRANSFER_OUT, Feature.NOTIFY})
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with the generated configuration."""
         return [program, f"--config-dir={config.directory}", "--daemon=no", "--guardian=no", "--disable-syslog"]
 
     def reload_command(self, config: ServerConfig) -> list[str | Path]:
@@ -35,7 +28,6 @@ class Pdns(Adapter):
         return ["sh", "-c", IGNORE_TIMEOUT, "sh", *asked]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """Its own settings, and zones in BIND's format."""
         here = config.endpoint
         settings = {
             "launch": "bind",

@@ -20,25 +20,16 @@ class Echo(Adapter):
     """Returns every query with QR set, using batched system calls: the limit for a server on sockets."""
 
     name, program, mode = "echo", "reflector", "echo"
-
-    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """TCP only; without zones its answers are not checked."""
-        return frozenset({Feature.TCP})
+    always = frozenset({Feature.TCP})  # without zones, answers are not checked
 
     def find(self, path: Path | None = None) -> Path:
         """At the given path, or compiled into the cache."""
         return super().find(path) if path else compiled()
 
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`reflector --version`."""
-        return [program, "--version"]
-
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """ADDRESS PORT MODE and faults."""
         return [program, config.endpoint.address, str(config.endpoint.port), self.mode, *config.options]
 
     def files(self, config: ServerConfig) -> dict[str, str]:  # noqa: ARG002
-        """None."""
         return {}
 
 

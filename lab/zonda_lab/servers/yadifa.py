@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature, file_of
+from zonda_lab.servers.adapter import Adapter, file_of
 
 
 class Yadifa(Adapter):
     """yadifad.conf(5); threads, reload by SIGHUP."""
 
     name, program, package = "yadifa", "yadifad", "yadifa"
-
-    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """No TLS up to 2.6."""
-        return SERVING
-
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`yadifad -V`."""
-        return [program, "-V"]
-
-    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with the generated configuration."""
-        return [program, "-c", config.directory / "yadifad.conf"]
+    version_flag, arguments, config_file = "-V", ("-c",), "yadifad.conf"
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """One file of `<section>`s."""
         parts = []
         if config.tsig:
             parts.append(
@@ -36,7 +22,7 @@ class Yadifa(Adapter):
             parts.append(f"<acl>\n transferers key {config.tsig.name}\n</acl>\n")
         parts.append(self._main(config))
         parts += [self._zone(config, zone) for zone in config.zones]
-        return {"yadifad.conf": "".join(parts)}
+        return {self.config_file: "".join(parts)}
 
     def _main(self, config: ServerConfig) -> str:
         folder, here = config.directory, config.endpoint

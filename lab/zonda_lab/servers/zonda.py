@@ -15,26 +15,15 @@ class Zonda(Adapter):
     """zonda.toml(5); threads, reload by SIGHUP."""
 
     name, program = "zonda", "zonda"
-
-    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        """No transfers in, NOTIFY or updates yet."""
-        return frozenset({Feature.TCP, Feature.ZONES, Feature.TRANSFER_OUT})
+    arguments, config_file = ("serve", "--config"), "zonda.toml"
+    always = frozenset({Feature.TCP, Feature.ZONES, Feature.TRANSFER_OUT})  # no transfers in, NOTIFY or updates yet
 
     def find(self, path: Path | None = None) -> Path:
         """At the given path, in $ZONDA, built in this tree, or on PATH."""
         given = path or (Path(os.environ["ZONDA"]) if "ZONDA" in os.environ else None)
         return super().find(given or (BUILT if BUILT.exists() else None))
 
-    def version_command(self, program: Path) -> list[str | Path]:
-        """`zonda --version`."""
-        return [program, "--version"]
-
-    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        """In the foreground, with the generated configuration."""
-        return [program, "serve", "--config", config.directory / "zonda.toml"]
-
     def files(self, config: ServerConfig) -> dict[str, str]:
-        """One TOML file."""
         listen = ", ".join(f'"{address}:{config.endpoint.port}"' for address in config.addresses)
         lines = [
             "[server]",
@@ -47,9 +36,8 @@ class Zonda(Adapter):
             f'state-dir = "{config.directory}"',
             *config.options,
         ]
-        return {
-            "zonda.toml": "".join(f"{line}\n" for line in lines) + "".join(self._zone(zone) for zone in config.zones)
-        }
+        zones = "".join(self._zone(zone) for zone in config.zones)
+        return {self.config_file: "".join(f"{line}\n" for line in lines) + zones}
 
     def _zone(self, zone: Zone) -> str:
         lines = [f'name = "{zone.name}"', 'allow-transfer = ["0.0.0.0/0"]']
