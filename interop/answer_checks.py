@@ -10,7 +10,6 @@ from dns_numbers import AA, AAAA, AD, ANY, CNAME, DS, NOERROR, NS, NSEC, NSEC3, 
 from dnssec_validation import Validator, has_dname_above
 from message import Query, Record, Response, type_text
 from names import ancestors, is_at_or_below, name_text
-from zone_data import ZoneData
 from zone_set import ZoneSet, covered_type, is_referral
 
 
@@ -76,7 +75,7 @@ def check_rrsets(response: Response, zones: ZoneSet) -> Iterator[Violation]:
             if rtype == RRSIG or (rtype == CNAME and has_dname_above(owner, response)):
                 continue
             sent = frozenset(r.rdata for r in section if r.owner == owner and r.rtype == rtype)
-            if not any(sent == expected for expected in zone_rrsets(owner, rtype, zones)):
+            if not any(sent == {r.rdata for r in rrset} for rrset in zone_rrsets(owner, rtype, zones)):
                 yield Violation(Rule.WRONG_RRSET, f"{name_text(owner)} {type_text(rtype)}")
 
 
@@ -86,33 +85,19 @@ def check_ttls(response: Response, zones: ZoneSet) -> Iterator[Violation]:
         ttls: dict[tuple[bytes, int], set[int]] = {}
         for record in section:
             ttls.setdefault((record.owner, covered_type(record)), set()).add(record.ttl)
-            if record.rtype not in (RRSIG, SOA, CNAME) and record.ttl not in zone_ttls(record, zones):
+            in_zone = (r.ttl for rrset in zone_rrsets(record.owner, record.rtype, zones) for r in rrset)
+            if record.rtype not in (RRSIG, SOA, CNAME) and record.ttl not in in_zone:
                 yield Violation(Rule.TTL, f"{name_text(record.owner)} {type_text(record.rtype)}")
         for (owner, rtype), found in ttls.items():
             if len(found) > 1:
                 yield Violation(Rule.SIGNATURE_TTL, f"{name_text(owner)} {type_text(rtype)}")
 
 
-def zone_ttls(record: Record, zones: ZoneSet) -> set[int]:
-    """The TTLs of the record's RRset in the zones at or above its owner."""
-    return {
-        r.ttl
-        for a in ancestors(record.owner)
-        if (zone := zones.zones.get(a))
-        for r in zone.rrset(record.owner, record.rtype) or wildcard_rrset(record.owner, record.rtype, zone)
-    }
-
-
-def zone_rrsets(owner: bytes, rtype: int, zones: ZoneSet) -> Iterator[frozenset[bytes]]:
-    """The RRset's data in every zone at or above the owner (a parent holds NS and glue of its child), wildcards included."""
+def zone_rrsets(owner: bytes, rtype: int, zones: ZoneSet) -> Iterator[frozenset[Record]]:
+    """The RRset in every zone at or above the owner (a parent has NS and glue of its child), or that of a wildcard (RFC 4592 3.3.1)."""
     for zone in (zones.zones[a] for a in ancestors(owner) if a in zones.zones):
-        yield frozenset(r.rdata for r in (zone.rrset(owner, rtype) or wildcard_rrset(owner, rtype, zone)))
-
-
-def wildcard_rrset(owner: bytes, rtype: int, zone: ZoneData) -> frozenset[Record]:
-    """The RRset of the wildcard that matches a name (RFC 4592 3.3.1)."""
-    source = zone.source_of_synthesis(owner)
-    return zone.rrset(source, rtype) if source else frozenset()
+        source = zone.source_of_synthesis(owner)
+        yield zone.rrset(owner, rtype) or (zone.rrset(source, rtype) if source else frozenset())
 
 
 def check_dnssec_types(query: Query, response: Response) -> Iterator[Violation]:

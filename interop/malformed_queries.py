@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from dns_numbers import ANY, CH, DO, IN, NS, OPT, QR, RD, SOA, TXT, A
+from dns_numbers import AA, AD, ANY, CD, CH, DO, IN, NS, OPT, QR, RA, RD, SOA, TC, TXT, A, Z
 from message import Query
 
 # Description, message, acceptable outcomes separated by blanks, RFC.
@@ -126,16 +126,7 @@ def headers(name: bytes, apex: bytes) -> Iterator[MalformedQuery]:
     """Flags and opcodes."""
     yield "QR set", header(QR) + question(name), "silence", "1035 4.1.1"
     yield "response to a NOTIFY", header(QR | 4 << 11) + question(apex, SOA), "silence", "1035 4.1.1"
-    for bit, what in (
-        (0x0400, "AA"),
-        (0x0200, "TC"),
-        (RD, "RD"),
-        (0x0080, "RA"),
-        (0x0040, "Z"),
-        (0x0020, "AD"),
-        (0x0010, "CD"),
-        (ALL_FLAGS, "all flags but QR"),
-    ):
+    for bit, what in ((AA, "AA"), (TC, "TC"), (RD, "RD"), (RA, "RA"), (Z, "Z"), (AD, "AD"), (CD, "CD"), (ALL_FLAGS, "all flags but QR")):
         yield f"{what} set", header(bit) + question(name), "NOERROR", "8906 3.1.3"
     yield "RCODE 3 set", header(3) + question(name), "NOERROR FORMERR", "1035 4.1.1, silent"
     for opcode in (1, 2, 3, *range(6, 16)):

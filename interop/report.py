@@ -122,12 +122,7 @@ def as_json(tally: Tally, versions: dict[str, str]) -> dict[str, Any]:
         ],
         "transfers": tally.transfers,
         "unexplained": [
-            {
-                "servers": [a, b],
-                "fields": sorted(fields),
-                "count": count,
-                "examples": [difference_in_full(f) for f in tally.unexplained[a, b, fields]],
-            }
+            {"servers": [a, b], "fields": sorted(fields), "count": count, "examples": list(map(difference_in_full, tally.unexplained[a, b, fields]))}
             for (a, b, fields), count in tally.unexplained_count.items()
         ],
     }
@@ -135,14 +130,8 @@ def as_json(tally: Tally, versions: dict[str, str]) -> dict[str, Any]:
 
 def class_json(entry: KnownDifference, tally: Tally) -> dict[str, Any]:
     counts = {f"{a}/{b}": count for (found, a, b), count in tally.classes.items() if found is entry}
-    return {
-        "class": entry.name,
-        "rfc": entry.rfc,
-        "ruling": entry.ruling,
-        "counts": counts,
-        "alone": tally.alone[entry],
-        "example": str(tally.examples[entry]),
-    }
+    found = {"counts": counts, "alone": tally.alone[entry], "example": str(tally.examples[entry])}
+    return {"class": entry.name, "rfc": entry.rfc, "ruling": entry.ruling, **found}
 
 
 def dig_style(wire: bytes | None) -> str:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,15 +100,11 @@ class Server:
         """Stops the server and its child processes, which share its process group."""
         if self.process is None:
             return
-        for signal_number, timeout_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
-            try:
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self.process.pid, signal_number)
-                self.process.wait(timeout_s)
+                self.process.wait(10)
                 break
-            except ProcessLookupError:
-                break
-            except subprocess.TimeoutExpired:
-                continue
         self.process = None
 
     @property

@@ -13,6 +13,9 @@ TTLS = ("", "0", "1h", "1W2d", "2147483648", "4294967296", "-1", "60 60", "1x", 
 NUMBERS = ("0", "1", "255", "256", "65535", "65536", "-1", "00")
 WORDS = (*NUMBERS, "", ".", "@", "x", '"x y"', '""', "192.0.2.1", "2001:db8::1", "a..b", "\\# 1 00", "\\# 0", "AAAA")
 
+ORIGINS = ("$ORIGIN sub", f"$ORIGIN {OUT_OF_ZONE}", "$ORIGIN", "$ORIGIN a..b")
+DIRECTIVES = (*ORIGINS, "$TTL 60", "$TTL", "$TTL x", "$TTL 60 x", "$FOO bar", "$INCLUDE absent")
+
 BASE_ZONE = """\
 $TTL 3600
 @ SOA ns host 1 7200 900 1209600 300
@@ -133,19 +136,7 @@ def add_record(rng: random.Random, lines: Lines) -> None:
 
 
 def add_directive(rng: random.Random, lines: Lines) -> None:
-    directives = (
-        "$ORIGIN sub",
-        f"$ORIGIN {OUT_OF_ZONE}",
-        "$ORIGIN",
-        "$ORIGIN a..b",
-        "$TTL 60",
-        "$TTL",
-        "$TTL x",
-        "$TTL 60 x",
-        "$FOO bar",
-        "$INCLUDE absent",
-    )
-    lines.insert(random_line(rng, lines), rng.choice(directives))
+    lines.insert(random_line(rng, lines), rng.choice(DIRECTIVES))
 
 
 def break_line(rng: random.Random, lines: Lines) -> None:
@@ -155,21 +146,6 @@ def break_line(rng: random.Random, lines: Lines) -> None:
 
 
 MUTATIONS: tuple[Callable[[random.Random, Lines], None], ...] = (
-    delete,
-    duplicate,
-    move,
-    reorder,
-    change_owner,
-    change_owner,
-    change_field,
-    change_field,
-    repeat_or_drop_field,
-    change_octet,
-    change_octet,
-    set_ttl,
-    add_record,
-    add_record,
-    add_record,
-    add_directive,
-    break_line,
+    *(delete, duplicate, move, reorder, change_owner, change_owner, change_field, change_field, repeat_or_drop_field),
+    *(change_octet, change_octet, set_ttl, add_record, add_record, add_record, add_directive, break_line),
 )

@@ -30,7 +30,7 @@ def alias_chain(query: Query, response: Response) -> list[bytes]:
     name = query.name.lower()
     aliases = {r.owner: r.rdata for r in response.answer if r.rtype == CNAME}
     names = [name]
-    while name in aliases and query.qtype not in (CNAME,):
+    while name in aliases and query.qtype != CNAME:
         name = aliases[name]
         if name in names:
             break
