@@ -20,7 +20,7 @@ class Progress:
         self.began = time.monotonic()
         self.done_s = self.step_s = 0.0
         self.what = ""
-        self.reported: set[tuple[str, str]] = set()  # reports each reason for skipping once per experiment
+        self.reported: set[tuple[str, str]] = set()  # reasons for skipping already reported, per experiment
         self.counted = {"valid": 0, "valid except latency": 0, "invalid": 0, "skipped": 0}
 
     def begin(self, what: str, estimate_s: float) -> None:

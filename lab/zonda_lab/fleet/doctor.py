@@ -21,9 +21,7 @@ from zonda_lab.procedures.queries import measure_window
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.window import Window
 
-FAR_S = (
-    0.005  # probes of readiness go by the connection: a round trip longer than this is longer than what they measure
-)
+FAR_S = 0.005  # readiness probes use the SSH connection, so a longer round trip would dominate their result
 REAL_TIME_S = 5.0  # certificates and TSIG need an approximate time of day
 DRIFT_PPM = 500.0  # the most that an NTP client corrects
 WINDOW_S = 2.0

@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def end_with_connection(group: int) -> None:
-    """Kills the process group when the connection has gone."""
+    """Kills the process group when the connection has ended."""
     while select.select([0], [], [], SILENCE_S)[0] and os.read(0, 4096):
         pass
     kill(group)

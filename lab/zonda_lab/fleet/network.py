@@ -34,7 +34,7 @@ class Fleet(Environment):
     def __init__(self, inventory: Inventory) -> None:
         self.inventory, self.work = inventory, Path(inventory.work)
         self._machines: dict[str, RemoteHost] = {}
-        self._programs: dict[str, tuple[str, Path | None]] = {}  # path as the lab knows it -> name, ours to upload
+        self._programs: dict[str, tuple[str, Path | None]] = {}  # local path -> name, program to upload
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class Fleet(Environment):
 
     @property
     def players(self) -> list[RemoteHost]:
-        """The machines that make load."""
+        """The machines that generate load."""
         return [self.machine(spec) for spec in self.inventory.player]
 
     @property

@@ -47,7 +47,7 @@ def main() -> None:
             if port == 0:
                 answer(address, port, CLOCKS.pack(time.monotonic_ns(), time.time_ns()))
                 continue
-            with contextlib.suppress(OSError):  # as a datagram that is lost
+            with contextlib.suppress(OSError):  # the datagram is lost
                 network.sendto(payload, (socket.inet_ntoa(address), port))
 
 

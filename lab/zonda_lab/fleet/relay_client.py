@@ -35,7 +35,7 @@ class RelayClient:
         return ours
 
     def clock(self) -> tuple[ClockOffset, float]:
-        """Its monotonic clock against ours; its real time minus ours, in seconds."""
+        """The offset of its monotonic clock, and its real time minus ours in seconds."""
         exchanges, real_s = list[Exchange](), 0.0
         with self.open(CLOCK) as asking:
             asking.settimeout(CLOCK_S)
@@ -65,5 +65,5 @@ class RelayClient:
                 address, port, length = HEAD.unpack(head)
                 payload = frames.read(length)
                 theirs = self._here.get((socket.inet_ntoa(address), port))
-                with contextlib.suppress(OSError):  # closed by its user, or full: as a datagram that is lost
+                with contextlib.suppress(OSError):  # closed by its user, or full: the datagram is lost
                     theirs.send(payload, socket.MSG_DONTWAIT) if theirs else None

@@ -35,7 +35,7 @@ path = os.environ["PATH"]
 print(json.dumps({{"python": sys.executable, "version": sys.version_info[:2], "cpus": os.cpu_count(),
                    "uid": os.getuid(), "missing": [tool for tool in {TOOLS} if not shutil.which(tool, path=path)]}}))
 """
-BATCH = 1000  # files compared at once: what is printed of them stays below an SSH window
+BATCH = 1000  # files compared at once, so that the output fits in an SSH window
 
 
 class RemoteHost:
@@ -44,7 +44,7 @@ class RemoteHost:
     def __init__(self, spec: HostSpec, work: Path, folder: Path, pinned: bool) -> None:
         self.spec, self.name, self.python = spec, spec.name, spec.python
         self.lab_cpu_s = 0.0
-        self.programs: dict[str, str] = {}  # programs by their paths as the lab knows them -> paths here
+        self.programs: dict[str, str] = {}  # local path -> path on this machine
         self._work, self._folder, self._pinned = work, folder, pinned
         self._placed: dict[Path, tuple[int, int]] = {}
         self._connection = SshConnection(spec)
@@ -57,7 +57,7 @@ class RemoteHost:
     def _settle(self) -> None:
         """Checks the requirements and sets up the session in the work folder."""
         self.facts = self._examined()
-        self.python = self.facts["python"]  # itself, not a wrapper that takes its time
+        self.python = self.facts["python"]  # the interpreter itself, not a slow wrapper
         script = 'mkdir -p -m 700 "$1" && test -O "$1" || { echo "$1 is not ours" >&2; exit 1; }'
         self.run("sh", "-c", script, "sh", self._work)
         scripts = [self._folder / Path(str(module.__file__)).name for module in SCRIPTS]
@@ -98,7 +98,7 @@ class RemoteHost:
         return self.spec.sources
 
     def close(self) -> None:
-        """Ends the connection; guards and relay over there end all programs and remove the lab's files."""
+        """Closes the connection; the remote guards and relay stop all programs and remove the lab's files."""
         self._connection.close()
 
     def read_clock(self) -> ClockOffset:
@@ -164,7 +164,7 @@ class RemoteHost:
 
     def clear(self) -> None:
         """Removes the files of one start."""
-        with contextlib.suppress(LabError):  # nobody is there any more, and the relay has removed it
+        with contextlib.suppress(LabError):  # the host is gone, and its relay has removed them
             self.run("find", self._folder, "-mindepth", "1", "-type", "d", "-prune", "-exec", "rm", "-rf", "{}", "+")
         self._placed = {
             p: s for p, s in self._placed.items() if p.parent == self._folder or self._folder not in p.parents
@@ -179,7 +179,7 @@ class RemoteHost:
         return self._folder / Path(module.__file__).name
 
     def _known(self, argv: Sequence[str | Path]) -> list[str]:
-        """The same with the program's path on this machine."""
+        """The command with the program's path on this machine."""
         first, *rest = map(str, argv)
         return [self.programs.get(first, first), *rest]
 
@@ -230,7 +230,7 @@ def _write(content: bytes, stream: BinaryIO) -> None:
 
 
 def _pack(paths: Sequence[Path], stream: BinaryIO) -> None:
-    """A tar archive with whole paths."""
+    """Writes a tar archive with absolute paths."""
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path in paths:
             entry = archive.gettarinfo(path)

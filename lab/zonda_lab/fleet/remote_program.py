@@ -28,7 +28,7 @@ class Supervisor(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     @property
     def clock_offset_s(self) -> float:
@@ -83,7 +83,7 @@ class RemoteProgram(Program):
 
     def stop(self, patience_s: float = 1.0) -> None:
         """Sends SIGTERM, then lets the guard kill it."""
-        with contextlib.suppress(LabError):  # it has not begun, or nobody is there any more
+        with contextlib.suppress(LabError):  # not started, or the host is gone
             self.signal(signal.SIGTERM)
             self.wait(patience_s)
         with contextlib.suppress(OSError):
@@ -129,7 +129,7 @@ class RemoteProgram(Program):
             self._end(log)
 
     def _end(self, log: FileIO) -> None:
-        status: int = self._channel.recv_exit_status()  # -1: it never came
+        status: int = self._channel.recv_exit_status()  # -1: the connection was lost
         if status < 0:
             log.write(f"zonda-lab: {self._host.name}: the connection was lost while {self.name} ran\n".encode())
         with self._guard_lock, contextlib.suppress(OSError):
