@@ -30,7 +30,7 @@ pub(crate) struct ReferralCache {
     /// The published value that the cuts are from. While this refers to it, no other has its address.
     version: Weak<Served>,
     /// A hash table with linear probing: [`SLOTS`] slots, or none while the cache is empty.
-    slots: Vec<Slot>,
+    slots: Vec<CacheSlot>,
     used_slots: usize,
     /// For each referral its records, and then the offsets of their compression pointers, two octets each.
     octets: Vec<u8>,
@@ -40,7 +40,7 @@ pub(crate) struct ReferralCache {
 
 /// A cached referral; free if `len` is 0.
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct CacheSlot {
     cut: CutId,
     /// Where its records start in `octets`.
     start: u32,
@@ -149,13 +149,13 @@ impl ReferralCache {
         if self.used_slots == MAX_USED_SLOTS || self.octets.len() + 2 * records.len() > MAX_OCTETS {
             self.clear();
         }
-        self.slots.resize(SLOTS, Slot::default());
+        self.slots.resize(SLOTS, CacheSlot::default());
         let Some(index) = self.slot(cut).filter(|index| self.slots[*index].len == 0) else { return };
         let [_, authorities, additionals] = message.counts;
         let (start, len) = (self.octets.len() as u32, records.len() as u16);
         self.octets.extend_from_slice(records);
         let pointers = append_pointers(records, &mut self.octets);
-        self.slots[index] = Slot { cut, start, len, pointers, authorities, additionals, cut_at: cut_at as u16 };
+        self.slots[index] = CacheSlot { cut, start, len, pointers, authorities, additionals, cut_at: cut_at as u16 };
         self.used_slots += 1;
     }
 }

@@ -33,11 +33,11 @@ type Depths = [u32; wire::MAX_NAME_LEN / 2 + 1];
 #[derive(Clone, Default)]
 struct Branch {
     used: u32,
-    slots: Arc<[Slot]>,
+    slots: Arc<[TrieSlot]>,
 }
 
 #[derive(Clone)]
-enum Slot {
+enum TrieSlot {
     Branch(Branch),
     Zone(Arc<ServedZone>),
 }
@@ -54,8 +54,8 @@ impl ZoneMap {
         let mut branch = &self.root;
         for level in 0.. {
             match &branch.slots[branch.index(apex, hash, level).ok()?] {
-                Slot::Branch(next) => branch = next,
-                Slot::Zone(zone) => return Some(zone).filter(|zone| zone.apex().wire() == apex),
+                TrieSlot::Branch(next) => branch = next,
+                TrieSlot::Zone(zone) => return Some(zone).filter(|zone| zone.apex().wire() == apex),
             }
         }
         None
@@ -102,14 +102,14 @@ impl ZoneMap {
 
     /// All zones, in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ServedZone>> {
-        let mut stack: Vec<&[Slot]> = vec![&self.root.slots];
+        let mut stack: Vec<&[TrieSlot]> = vec![&self.root.slots];
         std::iter::from_fn(move || {
             loop {
                 let Some((slot, rest)) = stack.pop()?.split_first() else { continue };
                 stack.push(rest);
                 match slot {
-                    Slot::Branch(branch) => stack.push(&branch.slots),
-                    Slot::Zone(zone) => return Some(zone),
+                    TrieSlot::Branch(branch) => stack.push(&branch.slots),
+                    TrieSlot::Zone(zone) => return Some(zone),
                 }
             }
         })
@@ -147,7 +147,7 @@ impl Branch {
     #[inline]
     fn index(&self, apex: &[u8], hash: u64, level: u32) -> Result<usize, usize> {
         if level > MAX_LEVEL {
-            let is_same = |slot: &Slot| matches!(slot, Slot::Zone(zone) if zone.apex().wire() == apex);
+            let is_same = |slot: &TrieSlot| matches!(slot, TrieSlot::Zone(zone) if zone.apex().wire() == apex);
             return self.slots.iter().position(is_same).ok_or(self.slots.len());
         }
         let bit = Branch::bit(hash, level);
@@ -157,8 +157,8 @@ impl Branch {
 
     fn compacted(&self) -> Branch {
         let slots = self.slots.iter().map(|slot| match slot {
-            Slot::Branch(branch) => Slot::Branch(branch.compacted()),
-            Slot::Zone(zone) => Slot::Zone(zone.clone()),
+            TrieSlot::Branch(branch) => TrieSlot::Branch(branch.compacted()),
+            TrieSlot::Zone(zone) => TrieSlot::Zone(zone.clone()),
         });
         Branch { used: self.used, slots: slots.collect() }
     }
@@ -169,23 +169,23 @@ impl Branch {
             Ok(index) => index,
             Err(index) => {
                 let (low, high) = self.slots.split_at(index);
-                self.slots = low.iter().cloned().chain([Slot::Zone(zone)]).chain(high.iter().cloned()).collect();
+                self.slots = low.iter().cloned().chain([TrieSlot::Zone(zone)]).chain(high.iter().cloned()).collect();
                 self.used |= Branch::bit(hash, level);
                 return true;
             }
         };
         let slots = Arc::make_mut(&mut self.slots);
         match &mut slots[index] {
-            Slot::Branch(branch) => branch.insert(zone, hash, level + 1),
-            Slot::Zone(old) if old.apex() == zone.apex() => {
+            TrieSlot::Branch(branch) => branch.insert(zone, hash, level + 1),
+            TrieSlot::Zone(old) if old.apex() == zone.apex() => {
                 *old = zone;
                 false
             }
-            Slot::Zone(old) => {
+            TrieSlot::Zone(old) => {
                 let mut branch = Branch::default();
                 branch.insert(old.clone(), self::hash(old.apex().wire()), level + 1);
                 branch.insert(zone, hash, level + 1);
-                slots[index] = Slot::Branch(branch);
+                slots[index] = TrieSlot::Branch(branch);
                 true
             }
         }
@@ -196,8 +196,8 @@ impl Branch {
         let Ok(index) = self.index(apex, hash, level) else { return false };
         let slots = Arc::make_mut(&mut self.slots);
         let (removed, is_empty) = match &mut slots[index] {
-            Slot::Branch(branch) => (branch.remove(apex, hash, level + 1), branch.slots.is_empty()),
-            Slot::Zone(zone) => {
+            TrieSlot::Branch(branch) => (branch.remove(apex, hash, level + 1), branch.slots.is_empty()),
+            TrieSlot::Zone(zone) => {
                 let is_same = zone.apex().wire() == apex;
                 (is_same, is_same)
             }
@@ -305,6 +305,6 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn small_zones_are_small() {
-        assert_eq!((size_of::<Slot>(), size_of::<ServedZone>()), (24, 72));
+        assert_eq!((size_of::<TrieSlot>(), size_of::<ServedZone>()), (24, 72));
     }
 }

@@ -35,23 +35,23 @@ pub enum Command {
     /// Queries for a zone that cannot be loaded are answered with SERVFAIL; the other zones are served. With --zone or PATH
     /// and without --config no configuration file is read.
     #[command(after_help = EXIT_STATUS)]
-    Serve(Serve),
+    Serve(ServeArguments),
     /// Find every mistake in a configuration and in zones.
     ///
     /// Without --zone or PATH, checks the configuration and every zone it names. Findings go to standard output, one per
     /// line: FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]. The exit status is 1 if there is an error, in which
     /// case `zonda serve` does not load the zone either; warnings do not change it.
     #[command(after_help = EXIT_STATUS)]
-    Check(Check),
+    Check(CheckArguments),
     /// Print the effective configuration as TOML.
     #[command(after_help = EXIT_STATUS)]
-    Config(Config),
+    Config(ConfigArguments),
     /// Make a running zonda read its configuration and changed zone files again.
     ///
     /// Waits until that is done and prints what changed. The exit status is 1 if the configuration or a zone has mistakes;
     /// the version served before stays.
     #[command(after_help = EXIT_STATUS)]
-    Reload(Reload),
+    Reload(ReloadArguments),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -59,7 +59,7 @@ pub enum Command {
     },
     /// Print a manual page in roff: `zonda man serve | man -l -`.
     #[command(after_help = EXIT_STATUS)]
-    Man(Man),
+    Man(ManArguments),
 }
 
 /// The option that names a configuration file.
@@ -74,7 +74,7 @@ pub struct ConfigFile {
 /// Zones named on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ZoneArguments {
-    /// Serve the zone NAME from FILE; can be repeated.
+    /// The zone NAME and its file; can be repeated.
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = OsStringValueParser::new().try_map(named_zone))]
     pub named: Vec<NamedZone>,
     /// Zone files, and folders of files called NAME.zone.
@@ -96,7 +96,7 @@ pub struct NamedZone {
 
 /// `zonda serve`.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArguments {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigFile,
@@ -116,7 +116,7 @@ pub struct Serve {
 
 /// `zonda check`.
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct CheckArguments {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigFile,
@@ -136,7 +136,7 @@ pub struct Check {
 
 /// `zonda config`.
 #[derive(Debug, Args)]
-pub struct Config {
+pub struct ConfigArguments {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigFile,
@@ -147,7 +147,7 @@ pub struct Config {
 
 /// `zonda reload`.
 #[derive(Debug, Args)]
-pub struct Reload {
+pub struct ReloadArguments {
     /// The configuration that names the state-dir of the running zonda.
     #[command(flatten)]
     pub config: ConfigFile,
@@ -161,7 +161,7 @@ pub struct Reload {
 
 /// `zonda man`.
 #[derive(Debug, Args)]
-pub struct Man {
+pub struct ManArguments {
     /// The page: zonda, a command of it, or zonda.toml.
     #[arg(default_value = "zonda", value_name = "PAGE")]
     pub page: String,

@@ -46,7 +46,7 @@ enum StartError {
 const MAX_WAITING_RELOADS: usize = 2 * control::CLIENTS;
 
 /// Serves until SIGTERM or SIGINT.
-pub fn serve(arguments: &cli::Serve) -> ExitCode {
+pub fn serve(arguments: &cli::ServeArguments) -> ExitCode {
     // Before any thread starts: threads inherit the blocked signals.
     let signals = match Signals::block() {
         Ok(signals) => signals,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wire::Name;
 use zone::{FilePosition, Finding, Severity};
 
-use crate::cli::{ConfigFile, Serve, ZoneArguments};
+use crate::cli::{ConfigFile, ServeArguments, ZoneArguments};
 use crate::config::value::FilePath;
 use crate::config::zone_path::name_of_stem;
 use crate::config::{self, Config, Endpoint, LogFormat, LogLevel, reader::ConfigReader};
@@ -47,7 +47,7 @@ impl Sources {
     }
 
     /// The sources for `zonda serve`.
-    pub fn of_serve(arguments: &Serve) -> Sources {
+    pub fn of_serve(arguments: &ServeArguments) -> Sources {
         Sources {
             listen: arguments.listen.clone(),
             log_format: arguments.log_format,

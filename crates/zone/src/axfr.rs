@@ -169,7 +169,7 @@ impl<'z> MessageWriter<'z, '_> {
     fn push_soa(&mut self) -> Result<(), NoRoom> {
         let soa = self.zone.soa();
         self.make_room(MAX_NAME_LEN + soa.message_len())?;
-        Owner::new(&self.zone.apex_entry()).write(self, |writer, offsets| writer.write_rrset(&soa, offsets));
+        AxfrOwner::new(&self.zone.apex_entry()).write(self, |writer, offsets| writer.write_rrset(&soa, offsets));
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl<'z> MessageWriter<'z, '_> {
 
     /// Makes room for a record of any size: one that fits in no message with the question goes into one without
     /// (RFC 5936 2.2.1 requires the question in the first message only).
-    fn make_room_for_record(&mut self, owner: &Owner<'_, '_>, rdata: &[u8]) -> Result<(), NoRoom> {
+    fn make_room_for_record(&mut self, owner: &AxfrOwner<'_, '_>, rdata: &[u8]) -> Result<(), NoRoom> {
         let len = MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len();
         self.make_room(len)?;
         if self.at + len <= MAX_MESSAGE_LEN {
@@ -223,7 +223,7 @@ impl<'z> MessageWriter<'z, '_> {
     }
 
     fn push_node(&mut self, entry: &TreeEntry<'z>, position: &mut TreePosition) -> Result<(), NoRoom> {
-        let mut owner = Owner::new(entry);
+        let mut owner = AxfrOwner::new(entry);
         for (index, rrset) in self.zone.node(entry).rrsets().enumerate() {
             if position.parts <= 2 * index {
                 // The SOA record is only the first and the last record of a transfer.
@@ -242,7 +242,7 @@ impl<'z> MessageWriter<'z, '_> {
 
     fn push_rrset(
         &mut self,
-        owner: &mut Owner<'_, '_>,
+        owner: &mut AxfrOwner<'_, '_>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
@@ -257,7 +257,7 @@ impl<'z> MessageWriter<'z, '_> {
     /// Writes a set that exceeds the target size of a message record by record, without compression.
     fn push_large(
         &mut self,
-        owner: &mut Owner<'_, '_>,
+        owner: &mut AxfrOwner<'_, '_>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
@@ -276,7 +276,7 @@ impl<'z> MessageWriter<'z, '_> {
 
     fn push_signatures(
         &mut self,
-        owner: &mut Owner<'_, '_>,
+        owner: &mut AxfrOwner<'_, '_>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
@@ -302,14 +302,14 @@ impl<'z> MessageWriter<'z, '_> {
 }
 
 /// The owner of a node, with the offsets of owner and apex in the current message.
-struct Owner<'e, 'z> {
+struct AxfrOwner<'e, 'z> {
     entry: &'e TreeEntry<'z>,
     offsets: Option<MessageOffsets>,
 }
 
-impl<'e, 'z> Owner<'e, 'z> {
-    fn new(entry: &'e TreeEntry<'z>) -> Owner<'e, 'z> {
-        Owner { entry, offsets: None }
+impl<'e, 'z> AxfrOwner<'e, 'z> {
+    fn new(entry: &'e TreeEntry<'z>) -> AxfrOwner<'e, 'z> {
+        AxfrOwner { entry, offsets: None }
     }
 
     /// Calls `write` to write records whose owner is a pointer. For the first records in a message, it then replaces the pointer of

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use wire::{Name, NameRef, Rtype};
 
 use crate::build_options::BuildOptions;
-use crate::check::{Target, check_apex, check_node, check_targets, collect_targets, denial};
+use crate::check::{TargetName, check_apex, check_node, check_targets, collect_targets, denial};
 use crate::check::{check_child_keys, check_records};
 use crate::denial::{Denial, DenialData};
 use crate::finding::Findings;
@@ -227,7 +227,7 @@ struct Summary {
     /// Owners, including those of NSEC3 records.
     names: usize,
     has_wildcards: bool,
-    targets: Vec<Target>,
+    targets: Vec<TargetName>,
 }
 
 impl Summary {

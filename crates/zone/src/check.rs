@@ -189,7 +189,7 @@ const MAX_VALIDATED_ITERATIONS: u16 = 100;
 //----------- targets ----------------------------------------------------------
 
 /// A name in the zone that a record points to.
-pub(crate) struct Target {
+pub(crate) struct TargetName {
     key: Box<[u8]>,
     rtype: Rtype,
     /// The name is below the delegation that has it as a name server: its address must be in the referral (RFC 9471).
@@ -198,7 +198,7 @@ pub(crate) struct Target {
     line: u32,
 }
 
-impl Target {
+impl TargetName {
     /// RFC 9460 2.4.2, 2.5: a service may point to an alias of either kind.
     fn may_be_alias(&self) -> bool {
         matches!(self.rtype, Rtype::SVCB | Rtype::HTTPS)
@@ -211,7 +211,7 @@ pub(crate) fn collect_targets(
     key: &[u8],
     flags: u8,
     records: &[StagedRecord<'_>],
-    targets: &mut Vec<Target>,
+    targets: &mut Vec<TargetName>,
 ) {
     if flags & OCCLUDED != 0 {
         return;
@@ -231,12 +231,12 @@ pub(crate) fn collect_targets(
         }
         let target: Box<[u8]> = CanonicalKey::from_name(target, options.apex.wire().len()).as_bytes().into();
         let is_glue = flags & CUT != 0 && target.starts_with(key);
-        targets.push(Target { key: target, rtype: raw.rtype, is_glue, file: raw.file, line: raw.line });
+        targets.push(TargetName { key: target, rtype: raw.rtype, is_glue, file: raw.file, line: raw.line });
     }
 }
 
 /// Checks that targets have addresses.
-pub(crate) fn check_targets(zone: &Zone, options: &BuildOptions<'_>, targets: &[Target], found: &mut Findings) {
+pub(crate) fn check_targets(zone: &Zone, options: &BuildOptions<'_>, targets: &[TargetName], found: &mut Findings) {
     for target in targets {
         let node = zone.get(&target.key);
         let has = |rtype| node.is_some_and(|node| node.rrset(rtype).is_some());

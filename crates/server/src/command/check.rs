@@ -9,7 +9,7 @@ use serde::Serialize;
 use zone::{CheckMode, Finding, check_list};
 
 use super::{json, print, print_failure, read_config};
-use crate::cli::Check;
+use crate::cli::CheckArguments;
 use crate::config::{Config, ZoneConfig};
 use crate::report::FindingReport;
 use crate::sources::Sources;
@@ -31,7 +31,7 @@ struct CheckReport {
 }
 
 /// Checks the zones of the command line or of the configuration; fails if there are errors.
-pub fn run(arguments: &Check) -> ExitCode {
+pub fn run(arguments: &CheckArguments) -> ExitCode {
     if arguments.list {
         return print(&check_list::markdown());
     }

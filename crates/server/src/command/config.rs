@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use super::{json, print, print_findings, read_config};
-use crate::cli::{Config, ZoneArguments};
+use crate::cli::{ConfigArguments, ZoneArguments};
 use crate::config::render;
 use crate::sources::Sources;
 
 /// Prints the effective configuration, or its mistakes on standard error.
-pub fn run(arguments: &Config) -> ExitCode {
+pub fn run(arguments: &ConfigArguments) -> ExitCode {
     let sources = Sources::new(&arguments.config, &ZoneArguments::default());
     match read_config(&sources) {
         Err(mistakes) => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 
 use super::print;
-use crate::cli::{Cli, Man};
+use crate::cli::{Cli, ManArguments};
 use crate::config::manual;
 
 /// The page of the configuration file.
@@ -15,7 +15,7 @@ const CONFIG_PAGE: &str = "zonda.toml";
 const SOURCE: &str = concat!("zonda ", env!("CARGO_PKG_VERSION"));
 
 /// Prints a manual page, the Markdown reference, or the names of all pages.
-pub fn run(arguments: &Man) -> ExitCode {
+pub fn run(arguments: &ManArguments) -> ExitCode {
     if arguments.list {
         return print(&(pages().join("\n") + "\n"));
     }

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use super::{json, print, print_failure};
-use crate::cli::Reload;
+use crate::cli::ReloadArguments;
 use crate::control::{self, ControlRequest, ControlResponse};
 use crate::printable::Printable;
 use crate::sources::state_dir;
 
 /// Asks the daemon, waits, and prints its report.
-pub fn run(arguments: &Reload) -> ExitCode {
+pub fn run(arguments: &ReloadArguments) -> ExitCode {
     // Only the state-dir is needed here; the daemon reports mistakes of the configuration.
     let state_dir = arguments.state_dir.clone().unwrap_or_else(|| state_dir(&arguments.config));
     match control::request(&state_dir, ControlRequest::Reload) {

@@ -2,12 +2,12 @@
 //!
 //! The first paragraph of a key's documentation is one or two sentences that sum it up; `zonda config` prints it.
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::key_spec::key_table;
-use super::value::{BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, Prefix, WholeNumber};
+use super::value::{
+    BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, LogFormat, LogLevel, Prefix, WholeNumber,
+};
 
 key_table! {
     /// The keys before the first table of a file.
@@ -171,30 +171,4 @@ key_table! {
         /// served before stays. `docs/manual/checks.md` (`zonda check --list`) lists all checks.
         Reload "checks" checks: Option<CheckSetting> = r#""lenient""#;
     }
-}
-
-/// The least severe messages to log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    /// Needs an operator now.
-    Error,
-    /// May need an operator later.
-    Warn,
-    /// Starts, stops, changes of zones.
-    Info,
-    /// Details that explain the rest.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// A line of text.
-    Text,
-    /// A JSON object on one line.
-    Json,
 }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use zone::Finding;
 
-pub use keys::{LogFormat, LogLevel, Server};
-pub use value::{Endpoint, Prefix};
+pub use keys::Server;
+pub use value::{Endpoint, LogFormat, LogLevel, Prefix};
 pub use zone_config::{ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
 
 /// The configuration of all files and of the command line, with templates resolved.

@@ -12,7 +12,6 @@ use wire::Name;
 use zone::CheckMode;
 
 use super::key_spec::{ConfigValue, LIST_OF};
-use super::keys::{LogFormat, LogLevel};
 use crate::printable::path_text;
 
 /// The port of DNS (RFC 1035 4.2).
@@ -61,6 +60,32 @@ impl fmt::Debug for CookieSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// The least severe messages to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Needs an operator now.
+    Error,
+    /// May need an operator later.
+    Warn,
+    /// Starts, stops, changes of zones.
+    Info,
+    /// Details that explain the rest.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// The format of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// A line of text.
+    Text,
+    /// A JSON object on one line.
+    Json,
 }
 
 /// What types accept, as a phrase.

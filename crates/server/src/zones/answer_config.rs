@@ -11,19 +11,19 @@ use answer::RateLimitConfig;
 use crate::config::Server;
 
 /// The server cookie secret where none is configured: random, made once for the process.
-pub struct CookieSecret([u8; 16]);
+pub struct GeneratedSecret([u8; 16]);
 
-impl CookieSecret {
+impl GeneratedSecret {
     /// A new secret from the kernel's random source.
-    pub fn random() -> io::Result<CookieSecret> {
+    pub fn random() -> io::Result<GeneratedSecret> {
         let mut secret = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        Ok(CookieSecret(secret))
+        Ok(GeneratedSecret(secret))
     }
 }
 
 /// The configuration for these settings.
-pub fn answer_config(server: &Server, secret: &CookieSecret) -> Arc<AnswerConfig> {
+pub fn answer_config(server: &Server, secret: &GeneratedSecret) -> Arc<AnswerConfig> {
     let unless_empty = |text: &str| (!text.is_empty()).then(|| text.as_bytes().into());
     let configured: Vec<[u8; 16]> = server.cookie_secrets.iter().map(|secret| secret.0).collect();
     let secrets = if configured.is_empty() { vec![secret.0] } else { configured };

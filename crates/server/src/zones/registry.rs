@@ -16,7 +16,7 @@ use answer::{Acl, Served, ServedZone, Subscriber, ZoneState};
 use wire::{Name, NameRef};
 use zone::Zone;
 
-use super::answer_config::{CookieSecret, answer_config};
+use super::answer_config::{GeneratedSecret, answer_config};
 use super::change_detection::Fingerprint;
 use super::load::{LoadPurpose, LoadedZone, load};
 use super::load_progress::LoadProgress;
@@ -34,7 +34,7 @@ pub struct ZoneRegistry {
     /// The included files of the zones that have any.
     includes: HashMap<Name, Arc<[PathBuf]>>,
     publisher: BatchedPublisher,
-    cookie_secret: CookieSecret,
+    cookie_secret: GeneratedSecret,
     schedule: LoadSchedule,
     pool: ReadPool<LoadJob, LoadResult>,
     /// The current load of each zone in the pool. The result of any other load is stale: the zone was removed or has
@@ -92,7 +92,7 @@ impl ZoneRegistry {
         read: impl Fn(&ReadTask<LoadJob>, ReadLimits) -> Result<LoadResult, TooLarge> + Send + Sync + 'static,
         done: impl Fn(FinishedRead) + Send + Sync + 'static,
     ) -> std::io::Result<ZoneRegistry> {
-        let cookie_secret = CookieSecret::random()?;
+        let cookie_secret = GeneratedSecret::random()?;
         let config = answer_config(server, &cookie_secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(ZoneRegistry {

@@ -15,13 +15,13 @@ const MAX_TARGETS: usize = 24;
 /// Compresses the names of one RRset.
 #[derive(Default)]
 pub(super) struct NameCompressor {
-    targets: Vec<Target>,
+    targets: Vec<PointerTarget>,
     /// The uncompressed wire form of all targets, concatenated.
     names: Vec<u8>,
 }
 
 /// A name of the set that later names may point to.
-struct Target {
+struct PointerTarget {
     /// Start and end of its wire form in `names`.
     start: usize,
     end: usize,
@@ -68,7 +68,7 @@ impl NameCompressor {
         if is_target && literal > 1 && self.targets.len() < MAX_TARGETS && is_reachable {
             let start = self.names.len();
             self.names.extend_from_slice(name.wire);
-            self.targets.push(Target { start, end: self.names.len(), literal, message_offset });
+            self.targets.push(PointerTarget { start, end: self.names.len(), literal, message_offset });
         }
         flags
     }
