@@ -1,6 +1,6 @@
-//! Any OPT record behind a good question: FORMERR, BADVERS or the answer, with an OPT record that is sound.
+//! Any OPT record after a valid question: FORMERR, BADVERS or the answer, with a well-formed OPT record.
 //!
-//! Seven octets: payload, version, flags and a second record or none; the rest is the RDATA.
+//! Six octets choose payload size, version, flags and the number of OPT records; the rest is the RDATA.
 #![no_main]
 
 use std::sync::{Arc, OnceLock};
@@ -42,10 +42,10 @@ fuzz_target!(|bytes: &[u8]| {
         let answer = ask_anything(served(), &query, transport).expect("an answer");
         let rcodes: &[Rcode] = match (copies, version) {
             (2.., _) => &[Rcode::FORMERR],
-            // What the options of another version look like is not known.
+            // The option format of other versions is unknown.
             (1, 1..) => &[Rcode::BADVERS],
             (1, 0) if Message::parse(&query).is_err() => &[Rcode::FORMERR],
-            // Some options have a form of their own.
+            // Some options have a fixed format.
             (1, 0) => &[Rcode::NOERROR, Rcode::FORMERR],
             (0, _) => &[Rcode::NOERROR],
         };

@@ -1,4 +1,4 @@
-//! Random zones and any query: `respond` answers soundly, and what is a question it answers as the oracle does.
+//! Random zones and any query: responses are well-formed, and plain questions get the oracle's answer.
 //!
 //! Two octets choose the zones, the rest is the query.
 #![no_main]
@@ -21,7 +21,7 @@ use zonda_fuzz::random::zones::{Sample, zones};
 use zonda_fuzz::subject::{TCP, load};
 use zonda_fuzz::text::dig;
 
-/// Zones as they are shown, served and known to the oracle.
+/// Random zones: as text, as served, and as the oracle's.
 struct World {
     samples: Vec<Sample>,
     served: Arc<Served>,
@@ -38,7 +38,7 @@ impl World {
         World { samples, served: load(&texts), plain }
     }
 
-    /// The zones of this seed. Making them takes long, so the last ones are kept.
+    /// The zones of this seed, cached: generating them is slow.
     fn of(seed: u16) -> Rc<World> {
         const KEPT: usize = 1000;
         thread_local!(static WORLDS: RefCell<HashMap<u16, Rc<World>>> = RefCell::default());

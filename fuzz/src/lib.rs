@@ -17,8 +17,8 @@ use std::sync::Arc;
 use answer::{MAX_UDP, Response, WorkerState, Served, Transport};
 use wire::{HEADER_LEN, Message};
 
-/// Sends any bytes as a query. What comes back must be nothing, a transfer, or a message that is well-formed, answers
-/// this query and is no longer than the transport allows.
+/// Sends any bytes as a query. The result must be nothing, a transfer, or a well-formed response to this query within the
+/// transport's length limit.
 pub fn ask_anything(served: &Arc<Served>, query: &[u8], transport: Transport) -> Option<Message> {
     let mut out = vec![0; if transport == Transport::Udp { MAX_UDP } else { usize::from(u16::MAX) }];
     let Response::Send(len) = subject::reply(served, query, transport, &mut out) else {
@@ -39,7 +39,7 @@ pub fn ask_anything(served: &Arc<Served>, query: &[u8], transport: Transport) ->
     Some(answer)
 }
 
-/// The answer of a worker who has answered before, from all kinds of zones.
+/// The answer of a worker with cached state, from all kinds of zones.
 fn again(served: &Arc<Served>, query: &[u8], transport: Transport, room: usize) -> Vec<u8> {
     thread_local!(static WORKER: RefCell<WorkerState> = RefCell::default());
     let mut out = vec![0; room];

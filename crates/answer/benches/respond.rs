@@ -1,7 +1,7 @@
-//! What one answer costs, without sockets. `cargo bench -p zonda-answer` prints nanoseconds; under callgrind
-//! (`make bench`) the same program counts instructions, which do not depend on the machine's mood.
+//! The cost of one answer, without sockets. `cargo bench -p zonda-answer` prints nanoseconds; under callgrind
+//! (`make bench`) the same program counts instructions, which do not depend on other load.
 //!
-//! With the name of a scenario and a number it asks that scenario so often and prints nothing.
+//! Given a scenario and a number, it sends that many queries of the scenario and prints nothing.
 
 use std::hint::black_box;
 use std::iter;
@@ -16,7 +16,7 @@ use zone::text::{self, Source};
 
 const HEAD: &str = "@ 3600 SOA ns1 host 1 3600 900 604800 300\n@ 3600 NS ns1\nns1 3600 A 192.0.2.1\n";
 
-/// A question and the zone that it is asked of.
+/// Queries and the zone they are for.
 struct Scenario {
     name: &'static str,
     apex: &'static str,

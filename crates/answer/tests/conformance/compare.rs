@@ -6,7 +6,7 @@ use wire::{Name, Rtype};
 use crate::oracle::{Expected, Section};
 use crate::text::line;
 
-/// What is wrong with an answer that had all the room it needs; empty if nothing is.
+/// The faults of a response without a length limit; empty if it is correct.
 pub fn faults(query: &Message, got: &Message, expected: &Expected) -> Vec<String> {
     let mut faults = header_faults(query, got);
     if got.flags.truncated {
@@ -29,7 +29,7 @@ pub fn faults(query: &Message, got: &Message, expected: &Expected) -> Vec<String
     faults
 }
 
-/// RFC 4343 4.1: owners that are not in the case of the zone.
+/// RFC 4343 4.1: owners whose case differs from the zone's.
 fn case_faults(got: &[Record], expected: &Section) -> Vec<String> {
     let is_right = |owner: &&Name| {
         let mut spellings = expected.spellings.iter().filter(|(name, _)| name == *owner).peekable();
@@ -39,11 +39,10 @@ fn case_faults(got: &[Record], expected: &Section) -> Vec<String> {
     owners.filter(|owner| !is_right(owner)).map(|owner| format!("{owner} is in another case in the zone")).collect()
 }
 
-/// What is wrong with an answer that had only so much room, when `full` is what comes without a limit; `fits` says
-/// whether that would have had room.
+/// The faults of a response with a length limit. `full` is the response without one; `fits` is whether it is within the limit.
 pub fn limited_faults(query: &Message, got: &Message, full: &Message, expected: &Expected, fits: bool) -> Vec<String> {
     let mut faults = header_faults(query, got);
-    // A chain that is cut off has no verdict; the client will ask again over TCP.
+    // The RCODE of a truncated CNAME chain is not checked: the client will retry over TCP.
     if !(got.flags.truncated && got.rcode == Rcode::NOERROR) {
         faults.extend(verdict_faults(got, expected));
     }
@@ -81,7 +80,7 @@ fn split_faults(name: &str, got: &[Record], full: &[Record]) -> Vec<String> {
     surplus.chain(split).collect()
 }
 
-/// What must be so in every answer to a query with one question.
+/// Rules for every response to a query with one question.
 fn header_faults(query: &Message, got: &Message) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |holds: bool, fault: &str| {
@@ -127,7 +126,7 @@ fn sections<'a>(got: &'a Message, expected: &'a Expected) -> [(&'static str, &'a
     ]
 }
 
-/// The owners of a section, one after another.
+/// The distinct owners of a section.
 fn owners(records: &[Record]) -> Vec<Name> {
     let mut owners: Vec<Name> = records.iter().map(|record| record.owner.clone()).collect();
     owners.dedup();

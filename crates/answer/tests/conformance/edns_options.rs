@@ -39,7 +39,7 @@ fn option(message: &Message, code: u16) -> Option<Vec<u8>> {
     let options = &message.edns.as_ref().expect("OPT answers OPT").options;
     let mut same = options.iter().filter(|option| option.code == code);
     let data = same.next().map(|option| option.data.clone());
-    assert!(same.next().is_none(), "option {code} stands there twice");
+    assert!(same.next().is_none(), "option {code} occurs twice");
     data
 }
 

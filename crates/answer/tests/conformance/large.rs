@@ -1,4 +1,4 @@
-//! RRsets from a few octets to more than a message holds: complete or left out, with pointers that reach their targets.
+//! RRsets from a few octets to more than a message holds: complete or left out, with correct compression pointers.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ fn glue_of_many_servers_is_that_of_each() {
     }
 }
 
-/// RFC 4035 3.1.3.3: what proves a wildcard stands behind its answer, be that farther than pointers reach.
+/// RFC 4035 3.1.3.3: the proof for a wildcard answer follows it, even past the greatest pointer offset.
 #[test]
 fn a_large_wildcard_is_proven() {
     for count in counts().filter(|count| *count < 600) {

@@ -22,7 +22,7 @@ cut 60 NS ns.
 *.\\001 60 A 192.0.2.3
 ";
 
-/// One zone, and answers to a question once and no more.
+/// One zone, at a limit of one response per second.
 fn served() -> Arc<Served> {
     let zone = subject::zone(&"example.".parse().expect("a name"), ZONE);
     let limits = RateLimitConfig { responses_per_second: 1, slip: 1, ipv4_prefix_len: 24, ipv6_prefix_len: 56 };
@@ -59,7 +59,7 @@ fn what_slips_has_its_opt() {
     assert_eq!(got[2].edns, None);
 }
 
-/// Forged queries for random names make a flood as well as those for one.
+/// A flood of random names is limited like a flood of one name.
 #[test]
 fn answers_to_random_names_are_alike() {
     for (about, questions) in [
@@ -85,7 +85,7 @@ fn answers_about_other_names_are_not_alike() {
     assert!(ask(&questions.map(query)).iter().all(|answer| !answer.flags.truncated));
 }
 
-/// All errors are limited, those for messages that cannot be read too; each response code by itself.
+/// All errors are limited, FORMERR included, each RCODE separately.
 #[test]
 fn errors_are_alike() {
     let header = |opcode: u8, questions: u8| vec![0, 7, opcode << 3, 0, 0, questions, 0, 0, 0, 0, 0, 0];
@@ -104,7 +104,7 @@ fn errors_are_alike() {
     assert!(got.iter().all(|answer| !answer.flags.truncated));
 }
 
-/// RFC 7873 5.4: a query for a cookie has no question, and is not counted for the name asked for before it.
+/// RFC 7873 5.4: a cookie query has no question and is not counted for the previous query's name.
 #[test]
 fn answers_to_no_question_are_alike() {
     let options = vec![EdnsOption { code: 10, data: vec![1; 8] }];

@@ -12,7 +12,7 @@ use crate::random::questions::questions;
 use crate::random::zones::zones;
 use crate::subject::{self, PEER, TCP};
 
-/// What happens to a query on its way.
+/// A mutation of a query.
 #[derive(Clone, Debug)]
 enum Mutation {
     Change(Index, u8),
@@ -66,7 +66,7 @@ fn options(udp_payload: u16, nsid_len: usize, has_cookies: bool) -> AnswerConfig
     }
 }
 
-/// What an answer must not pass.
+/// Limits of a response.
 fn limit(message: &[u8], transport: Transport, options_payload: u16) -> usize {
     let most = usize::from(options_payload).clamp(512, MAX_UDP);
     match (transport, Message::parse(message)) {
@@ -100,7 +100,7 @@ proptest! {
                 Response::Send(len) => {
                     let limit = limit(&message, transport, payload);
                     prop_assert!(len <= limit, "{len} octets of {limit}");
-                    prop_assert!(out[limit..].iter().all(|&octet| octet == 0xa5), "written beyond {limit}");
+                    prop_assert!(out[limit..].iter().all(|&octet| octet == 0xa5), "written past {limit}");
                     prop_assert!(Message::parse(&out[..len]).is_ok(), "{:?} for {:?}", &out[..len], message);
                     prop_assert_eq!(&out[..2], &message[..2]);
                 }

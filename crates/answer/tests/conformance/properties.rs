@@ -14,13 +14,13 @@ use crate::random::zones::{Sample, zones};
 use crate::subject::{self, TCP};
 use crate::text::{dig, line};
 
-/// Questions put to each set of zones: making and loading zones costs more than asking.
+/// Questions per set of zones: generating and loading zones costs more than a query.
 const QUESTIONS: usize = 40;
 
 /// RFC 6891 6.2.3: less than 512 octets count as 512.
 const LEAST_PAYLOAD: u16 = 512;
 
-/// What a server offers and sends in datagrams at most unless it is told otherwise.
+/// The server's default UDP payload size.
 const OWN_PAYLOAD: u16 = 1232;
 
 proptest! {
@@ -65,7 +65,7 @@ proptest! {
 
     /// RFC 5936 2.2: the SOA, all records once, and the SOA again.
     #[test]
-    /// RFC 5936 3.4: in the case of the zone, whatever the case of the question.
+    /// RFC 5936 3.4: names have the case of the zone, not of the question.
     fn transfers_have_every_record_once(zones in zones(), case in any::<u64>()) {
         for sample in &zones {
             let zone = ZoneState::Loaded(subject::zone(&sample.apex, &sample.text()));
@@ -95,7 +95,7 @@ fn spelled(sample: &Sample) -> Vec<Record> {
     records
 }
 
-/// The records in an order of no meaning.
+/// The records, sorted.
 fn sorted(records: Vec<Record>) -> Vec<String> {
     let mut lines: Vec<String> = records.iter().map(line).collect();
     lines.sort();

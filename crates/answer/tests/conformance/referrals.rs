@@ -36,7 +36,7 @@ fn cuts() -> Arc<Served> {
     ))
 }
 
-/// Questions for names at and below the cuts, at different places of the message and of different limits.
+/// Queries at and below the cuts, with different name lengths and length limits.
 fn questions() -> Vec<Vec<u8>> {
     let mut questions = Vec::new();
     for cut in ["few", "many", "away", "a.deep", "huge"] {
@@ -63,7 +63,7 @@ fn a_referral_given_again_is_the_same() {
     }
 }
 
-/// RFC 4035 3.1.1: signatures of addresses are left out where they do not fit, and are there for the next who has room.
+/// RFC 4035 3.1.1: signatures of addresses are left out where they do not fit, but not from later responses with more room.
 #[test]
 fn a_referral_without_signatures_is_not_remembered() {
     let signature = |name: &str, rtype| format!("{name} 60 RRSIG {rtype} {SIGNATURE}\n");
@@ -110,7 +110,7 @@ fn a_new_version_is_answered_from() {
     let question = query("www.cut.example. A").to_wire();
     let mut worker = WorkerState::new();
     for n in 0..200 {
-        // Each version lies where the one before lay, as far as the allocator has it so.
+        // The allocator is likely to place each version at the address of the previous one.
         let served = served(&format!("{HEAD}cut.example. 60 NS ns.cut.example.\nns.cut.example. 60 A 192.0.2.{n}\n"));
         for _ in 0..3 {
             let again = subject::answer_of(&mut worker, &served, &question, Transport::Udp);

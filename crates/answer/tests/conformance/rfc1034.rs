@@ -25,7 +25,7 @@ A.ISI.EDU. 86400 A 26.3.0.103
 C.ISI.EDU. 86400 A 10.0.0.52
 ";
 
-/// As much of the zone ISI.EDU as the examples need.
+/// The part of the zone ISI.EDU that the examples use.
 const ISI_EDU: &str = "
 ISI.EDU. 86400 IN SOA A.ISI.EDU. HOSTMASTER.ISI.EDU. 870611 1800 300 604800 86400
 ISI.EDU. 86400 NS A.ISI.EDU.

@@ -65,7 +65,7 @@ fn rfc_7766_5_an_answer_over_tcp_may_have_all_65535_octets() {
     assert_eq!((got.flags.truncated, got.answer.len()), (false, 240));
 }
 
-/// RFC 8914 4.25: what no transport has room for is no answer; TC would send the client where it comes from.
+/// RFC 8914 4.25: an RRset too large for TCP gets SERVFAIL; TC would make the client retry over TCP.
 #[test]
 fn rfc_8914_4_25_a_set_that_fits_no_message_is_a_failure_over_tcp() {
     let texts: String = (0..300).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(230))).collect();

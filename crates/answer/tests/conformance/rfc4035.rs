@@ -337,7 +337,7 @@ fn rfc_4034_3_an_rrsig_has_the_ttl_of_its_set() {
     );
 }
 
-/// Between a name and the NSEC record that covers it there may be any number of names below a cut.
+/// Any number of names below a cut may lie between a name and the NSEC record that covers it.
 #[test]
 fn rfc_4035_3_1_3_2_nsec_is_found_past_much_glue() {
     let glue: String =

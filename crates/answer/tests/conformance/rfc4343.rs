@@ -101,7 +101,7 @@ fn rfc_4343_4_1_owners_of_proofs_are_in_the_case_of_the_zone() {
     }
 }
 
-/// RFC 4343 4.2: what becomes of a name that is put in twice is free; as BIND does it for one set, the first one counts.
+/// RFC 4343 4.2 leaves open which case a name gets that is entered twice: the first one, as in BIND.
 #[test]
 fn rfc_4343_4_2_the_first_of_several_ways_counts() {
     let zone = ZONE.replace("WWW.Example. 60 A", "www.Example. 60 AAAA 2001:db8::1\nWWW.Example. 60 A");

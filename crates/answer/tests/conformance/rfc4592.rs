@@ -114,7 +114,7 @@ fn rfc_4592_4_1_a_zone_at_a_wildcard() {
     server.example("a.example. A\n REFUSED");
 }
 
-/// Every name that the wildcard stands for is delegated (docs/disputed-answers.md), with the proof of RFC 4035 3.1.4.
+/// Every name that matches the wildcard is delegated (docs/disputed-answers.md), with the proof of RFC 4035 3.1.4.
 #[test]
 fn rfc_4592_4_2_a_delegation_at_a_wildcard_is_proven() {
     let nsec = "

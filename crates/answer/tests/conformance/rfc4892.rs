@@ -1,4 +1,4 @@
-//! RFC 4892: a server may say who it is, in class CHAOS.
+//! RFC 4892: server identification in class CHAOS.
 
 use answer::AnswerConfig;
 use answer::Transport::Udp;

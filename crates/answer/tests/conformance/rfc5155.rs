@@ -88,7 +88,7 @@ fn server() -> Server {
     Server::new(&[("example.", EXAMPLE)])
 }
 
-/// The NSEC3 records of these hashes and their signatures, as they stand in the zone.
+/// The NSEC3 records of these hashes and their signatures, as zone text.
 fn nsec3(hashes: &[&str]) -> String {
     let is_wanted = |line: &&str| hashes.iter().any(|hash| line.starts_with(hash)) && line.contains("NSEC3");
     let lines: Vec<&str> = EXAMPLE.lines().filter(is_wanted).collect();
@@ -156,8 +156,8 @@ fn rfc_5155_b_5_wildcard_no_data_error() {
     ));
 }
 
-/// Opt-out leaves out a wildcard, and what is above it, that are there for an unsigned delegation alone (erratum 3441): its
-/// hash is of no use, nor is that of a name longer than the next closer one.
+/// Opt-out leaves out a wildcard and its ancestors that exist only for an unsigned delegation (erratum 3441): the hashes of
+/// the wildcard and of names longer than the next closer name prove nothing.
 #[test]
 fn rfc_5155_7_2_5_a_wildcard_that_opt_out_leaves_out_has_no_data() {
     let zone = format!("{EXAMPLE}\nd.*.hidden.example. 3600 NS ns1.example.\n");
@@ -234,7 +234,7 @@ fn rfc_5155_3_without_do_no_nsec3() {
     );
 }
 
-/// The zone while its parameters change: behind most records of its chain stands one of another chain.
+/// The zone during a change of parameters: a record of another chain follows most records of its chain.
 fn with_another_chain() -> String {
     let owners = EXAMPLE.lines().filter(|line| line.contains(" NSEC3 ")).filter_map(|line| line.split('.').next());
     let others = owners.filter(|owner| !owner.ends_with('v')).map(|owner| {

@@ -45,7 +45,7 @@ fn rfc_5936_2_2_the_soa_all_records_once_and_the_soa_again() {
     assert_eq!(got, expected);
 }
 
-/// Names of owners and in RDATA alike, whatever the case of the question: of several messages here.
+/// Owners and names in RDATA, whatever the case of the question, over several messages.
 #[test]
 fn rfc_5936_3_4_the_case_of_names_is_preserved() {
     let zone = "

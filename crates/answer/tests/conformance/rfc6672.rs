@@ -223,7 +223,7 @@ fn rfc_6672_2_3_a_dname_at_the_apex() {
     );
 }
 
-/// Loaded with a warning, as BIND does: what a DNAME hides is transferred, and in no answer.
+/// Loaded with a warning, as in BIND: records below a DNAME are transferred but never answered.
 const HIDDEN: &str = "
     example. 60 IN SOA ns. host. 1 2 3 4 5
     example. 60 NS ns.
@@ -308,7 +308,7 @@ fn rfc_6672_2_3_beside_ns_below_the_apex_the_delegation_wins() {
     server.example("both.example. DS\n NOERROR AA\n authority\n example. 5 SOA ns. host. 1 2 3 4 5");
 }
 
-/// A signer that does not know of the DNAME made a chain through what it hides.
+/// A signer without DNAME support included the names below the DNAME in the chain.
 #[test]
 fn rfc_4035_3_1_3_2_nsec_below_a_dname_proves_what_it_covers() {
     let zone = "

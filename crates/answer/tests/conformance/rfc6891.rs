@@ -37,7 +37,7 @@ fn rfc_6891_6_1_3_an_unknown_version_is_badvers() {
     for version in [1, 255] {
         let got = ask(Edns { version, ..Edns::default() });
         assert_eq!(got.rcode, Rcode::BADVERS);
-        assert_eq!(got.edns.expect("RFC 6891 6.1.3: OPT tells the version").version, 0);
+        assert_eq!(got.edns.expect("RFC 6891 6.1.3: OPT has the version").version, 0);
         assert_eq!(got.answer, []);
     }
     let cookie = EdnsOption { code: 10, data: vec![7; 3] };
@@ -116,5 +116,5 @@ fn rfc_6891_6_2_5_the_server_keeps_its_own_limit() {
     let texts = (0..9).map(|n| format!("huge.example. 60 TXT \"{}{n}\"\n", "x".repeat(180)));
     let server = Server::new(&[("example.", &(ZONE.to_string() + &texts.collect::<String>()))]);
     let query = query("huge.example. TXT").with_edns(Edns { payload: 4096, ..Edns::default() });
-    assert!(server.ask(&query, Udp).flags.truncated, "beyond 1232 octets");
+    assert!(server.ask(&query, Udp).flags.truncated, "over 1232 octets");
 }

@@ -118,7 +118,7 @@ fn rfc_1035_4_1_1_malformed_queries_are_formerr() {
     record_missing[7] = 1;
     let cases = [
         ("cut off in the name", good[..15].to_vec()),
-        ("cut off behind the name", good[..good.len() - 4].to_vec()),
+        ("cut off after the name", good[..good.len() - 4].to_vec()),
         ("cut off in the class", good[..good.len() - 1].to_vec()),
         ("an octet too many", [&good[..], &[0]].concat()),
         ("a pointer to itself", with_question(b"\xc0\x0c\x00\x01\x00\x01")),

@@ -39,7 +39,7 @@ fn rfc_8945_5_2_1_no_key_is_known() {
     assert_eq!((got.rcode, got.answer.len()), (Rcode(9), 0), "NOTAUTH");
 }
 
-/// RFC 8945 5.3.2: the client learns that it is its key, by a record with an empty MAC behind all others.
+/// RFC 8945 5.3.2: the last record is a TSIG record with an empty MAC and BADKEY.
 #[test]
 fn rfc_8945_5_3_2_an_unknown_key_gets_an_unsigned_badkey() {
     let mut rdata = name("hmac-sha256.").wire().to_vec();

@@ -79,7 +79,7 @@ fn rfc_9471_3_2_in_domain_glue_comes_before_sibling_glue() {
     assert!(got.additional.iter().any(|record| record.owner.to_string() == "zz.child.example."));
 }
 
-/// In the order of the tree an octet of 0 or 1 is written as two octets, which are those of other labels.
+/// Keys escape the octets 0 and 1 with two octets that also occur in other labels.
 #[test]
 fn rfc_9471_2_glue_is_that_of_the_server_and_of_no_other() {
     for (server, other) in [
@@ -96,7 +96,7 @@ fn rfc_9471_2_glue_is_that_of_the_server_and_of_no_other() {
     }
 }
 
-/// RFC 4035 2.2: glue is not signed, and what a careless signer put there does not come along.
+/// RFC 4035 2.2: glue is not signed; signatures that a faulty signer added are not sent.
 #[test]
 fn rfc_4035_2_2_addresses_at_the_cut_itself_come_without_signatures() {
     let zone = format!(

@@ -26,7 +26,7 @@ impl Server {
         Server::with_options(zones, AnswerConfig::default())
     }
 
-    /// Serves zones and answers as these options say.
+    /// Serves zones with this configuration.
     pub fn with_options(zones: &[(&str, &str)], options: AnswerConfig) -> Server {
         let plain = zones.iter().map(|(apex, text)| Zone::new(name(apex), &parse(&dedented(text)))).collect();
         Server { served: subject::serve(contents(zones), options, Acl::default()), plain }
@@ -57,26 +57,26 @@ impl Server {
         messages
     }
 
-    /// Sends bytes, returns what comes.
+    /// Sends bytes; returns the response, if any.
     pub fn exchange(&self, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
         subject::ask(&self.served, query, transport)
     }
 
-    /// Sends a query, returns its answer, which there must be.
+    /// Sends a query; returns its response, without which the test fails.
     pub fn ask(&self, query: &Message, transport: Transport) -> Message {
         let answer = self.exchange(&query.to_wire(), transport).expect("an answer");
         Message::parse(&answer).expect("a well-formed answer")
     }
 
-    /// Holds `respond` and the oracle to an example:
+    /// Checks `respond` and the oracle against an example:
     /// ```text
     /// host3.example. MX +do        the question, with or without DNSSEC
     /// NOERROR AA                   the response code and whether AA is set
     /// answer                       the records of a section, in any order
     /// host3.example. 3600 MX 10 host1.example.
     /// ```
-    /// Sections that are not mentioned are empty, but for `additional`, which is not looked at. Of signatures only the
-    /// owner, the TTL and the covered type are written.
+    /// Sections that are not listed must be empty, except `additional`, which is not checked. RRSIG records are written with
+    /// owner, TTL and type covered only.
     pub fn example(&self, example: &str) {
         let example = Example::read(example);
         example.check("the oracle", &self.expect(&example.query));
@@ -105,12 +105,12 @@ fn contents(zones: &[(&str, &str)]) -> impl Iterator<Item = ZoneState> {
     zones.iter().map(|(apex, text)| ZoneState::Loaded(subject::zone(&name(apex), &dedented(text))))
 }
 
-/// The lines without the blanks before them, which in zone text would stand for the owner of the line before.
+/// The lines without leading blanks, which in zone text repeat the preceding owner.
 pub fn dedented(text: &str) -> String {
     text.lines().map(|line| line.trim_start().to_string() + "\n").collect()
 }
 
-/// A query for the text `NAME TYPE`, with `+do` behind it if DNSSEC is wanted.
+/// The query for the text `NAME TYPE` or `NAME TYPE +do`.
 pub fn query(text: &str) -> Message {
     let mut words = text.split_whitespace();
     let mut word = || words.next().expect("a question has a name and a type");
@@ -135,18 +135,18 @@ impl Example {
     fn read(text: &str) -> Example {
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let query = query(lines.next().expect("a question"));
-        let verdict = lines.next().expect("a response code");
-        let rcode = match verdict.split(' ').next() {
+        let status = lines.next().expect("a response code");
+        let rcode = match status.split(' ').next() {
             Some("NOERROR") => Rcode::NOERROR,
             Some("NXDOMAIN") => Rcode::NXDOMAIN,
             Some("YXDOMAIN") => Rcode::YXDOMAIN,
             Some("REFUSED") => Rcode::REFUSED,
-            _ => panic!("{verdict} is no response code of these tests"),
+            _ => panic!("{status} is no response code of these tests"),
         };
         let mut example = Example {
             query,
             rcode,
-            authoritative: verdict.ends_with(" AA"),
+            authoritative: status.ends_with(" AA"),
             answer: Vec::new(),
             authority: Vec::new(),
             additional: None,
@@ -185,7 +185,7 @@ fn sorted(lines: impl IntoIterator<Item = String>) -> Vec<String> {
     lines
 }
 
-/// The line with single blanks, in lower case as names are, and without what is behind the covered type of an RRSIG.
+/// The line with single blanks and lower-case names; an RRSIG only up to the type covered.
 fn normal(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let len = if words[2] == "RRSIG" { 4 } else { words.len() };

@@ -7,14 +7,14 @@ use wire::{Name, Rtype};
 use super::Section;
 use super::zone::{Node, Zone, child, path};
 
-/// What is to be proven.
+/// A claim to be proven.
 #[expect(clippy::enum_variant_names, reason = "every claim is that something is not there")]
 pub enum Claim<'n> {
     /// The name exists, the type does not (RFC 4035 3.1.3.1, RFC 5155 7.2.3, 7.2.4).
     NoType { name: &'n Name },
     /// The name does not exist, nor does a wildcard for it (RFC 4035 3.1.3.2, RFC 5155 7.2.2).
     NoName { name: &'n Name, encloser: &'n Name },
-    /// The answer came from a wildcard, as nothing is closer to the name (RFC 4035 3.1.3.3, RFC 5155 7.2.6).
+    /// The answer is a wildcard's: no closer match exists (RFC 4035 3.1.3.3, RFC 5155 7.2.6).
     NoCloser { name: &'n Name, encloser: &'n Name },
     /// The same, and the wildcard does not have the type (RFC 4035 3.1.3.4, RFC 5155 7.2.5).
     NoTypeAtWildcard { name: &'n Name, encloser: &'n Name },
@@ -38,14 +38,14 @@ pub fn prove(zone: &Zone, claim: &Claim<'_>) -> Section {
 fn nsec(zone: &Zone, claim: &Claim<'_>) -> Vec<Record> {
     match claim {
         Claim::NoType { name } | Claim::NoDs { cut: name } | Claim::NoCloser { name, .. } => nsec_at(zone, name),
-        // RFC 4035 3.1.3.2: one NSEC may do both; it is then sent once.
+        // RFC 4035 3.1.3.2: if one NSEC proves both, it is sent once.
         Claim::NoName { name, encloser } | Claim::NoTypeAtWildcard { name, encloser } => {
             [nsec_at(zone, name), nsec_at(zone, &child(b"*", encloser))].concat()
         }
     }
 }
 
-/// The NSEC that matches the name or else covers it: the one of the last owner not behind it in canonical order.
+/// The NSEC that matches or covers the name: that of the last owner at or before it in canonical order.
 /// An empty non-terminal is covered (RFC 4035 3.1.3.1 with RFC 4034 4.1.1: it has no NSEC of its own).
 fn nsec_at(zone: &Zone, name: &Name) -> Vec<Record> {
     let has_nsec = |owner: &&Name| zone.set(owner, Rtype::NSEC).is_some();
@@ -56,7 +56,7 @@ fn nsec_at(zone: &Zone, name: &Name) -> Vec<Record> {
 
 //----------- NSEC3 ------------------------------------------------------------
 
-/// The NSEC3 records of a zone, with the hash that made them.
+/// The NSEC3 records of a zone, with their hash parameters.
 struct Nsec3Chain<'z> {
     zone: &'z Zone,
     iterations: u16,
@@ -120,8 +120,8 @@ impl<'z> Nsec3Chain<'z> {
         self.zone.hashed.get(&owner).map(|node| nsec3_records(&owner, node))
     }
 
-    /// The NSEC3 that matches or covers the name: the last one not behind its hash, or else the last of all
-    /// (RFC 5155 3.1.7: the chain is closed). Base32hex keeps the order of the hashes.
+    /// The NSEC3 that matches or covers the name: the last one at or before its hash, or else the last of the chain
+    /// (RFC 5155 3.1.7: the chain is circular). Base32hex preserves the order of the hashes.
     fn at(&self, name: &Name) -> Vec<Record> {
         let hash = self.hashed_owner(name);
         let before = self.zone.hashed.iter().rfind(|(owner, _)| **owner <= hash);

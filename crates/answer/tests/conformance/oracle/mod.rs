@@ -1,7 +1,7 @@
 //! The oracle: a naive answerer written from the RFCs. It computes the response that `respond` must send.
 //!
 //! It shares no code with the crates under test but names, types and messages. Where the RFCs leave a choice,
-//! `docs/disputed-answers.md` makes it; where it is left free, both ways are in [`Section::allowed`].
+//! `docs/disputed-answers.md` makes it, or [`Section::allowed`] has both variants.
 
 pub mod denial;
 pub mod zone;
@@ -12,10 +12,10 @@ use wire::{Class, Name, NameRef, Rtype};
 use denial::{Claim, prove};
 use zone::{Node, Place, Zone, join};
 
-/// Links of a CNAME chain that are followed. RFC 1034 3.6.2 asks only that loops end.
+/// How many links of a CNAME chain are followed. RFC 1034 3.6.2 only requires that loops end.
 pub const MAX_LINKS: usize = 16;
 
-/// A question as far as it matters to what is in the answer.
+/// The parts of a query that determine the answer.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The name asked for.
@@ -28,7 +28,7 @@ pub struct Question {
     pub dnssec_ok: bool,
 }
 
-/// What an answer without a limit of size must say.
+/// The expected response without a length limit.
 #[derive(Debug, Default)]
 pub struct Expected {
     /// The response code.
@@ -45,14 +45,14 @@ pub struct Expected {
     pub glue: Vec<Record>,
 }
 
-/// What must be in a section, and what may be there besides.
+/// The records that a section must have, and those it may have.
 #[derive(Debug, Default)]
 pub struct Section {
-    /// These must all be there.
+    /// The section must have these.
     pub required: Vec<Record>,
-    /// These may be there.
+    /// The section may have these.
     pub allowed: Vec<Record>,
-    /// The case of owners: of so many first octets; the rest may be in any.
+    /// Names with the number of leading octets whose case must match; the rest may be in any case.
     pub spellings: Vec<(Name, usize)>,
 }
 
@@ -80,7 +80,7 @@ impl Section {
         self.spellings.push((owner, pointer_at));
     }
 
-    /// RFC 1034 4.3.2 3c: an owner that is made of the question has its case, whatever another zone has there.
+    /// RFC 1034 4.3.2 3c: an owner synthesized from the question has its case.
     fn spell_freely(&mut self, owner: &Name) {
         self.spellings.push((owner.clone(), 0));
     }
@@ -101,7 +101,7 @@ pub fn answer(zones: &[Zone], question: &Question) -> Expected {
         Class::IN => answerer.follow(),
         Class::ANY => {
             answerer.follow();
-            // RFC 1034 3.7.1: who answers for all classes cannot know them all, so never with authority.
+            // RFC 1034 3.7.1: an answer for QCLASS ANY is never authoritative.
             answerer.expected.authoritative = false;
         }
         _ => answerer.expected.rcode = Rcode::REFUSED,
@@ -116,13 +116,13 @@ struct Answerer<'z> {
 }
 
 impl<'z> Answerer<'z> {
-    /// RFC 1034 4.3.2: answers the name, and then, as long as it is an alias, what it stands for.
+    /// RFC 1034 4.3.2: answers the name and follows its CNAME chain.
     fn follow(&mut self) {
         let mut seen = vec![self.question.name.clone()];
         loop {
             let name = seen[seen.len() - 1].clone();
             let Some(zone) = self.zone_of(&name) else {
-                // Step 2: no zone. A chain may leave the server's zones; then it ends there.
+                // Step 2: no zone. A chain that leaves the server's zones ends there.
                 if seen.len() == 1 {
                     self.expected.rcode = Rcode::REFUSED;
                 }
@@ -132,7 +132,7 @@ impl<'z> Answerer<'z> {
             let Some(target) = self.answer_in(zone, &name) else {
                 return;
             };
-            // A loop is left when it closes, a long chain when it is too long; both with NOERROR.
+            // A loop ends where it closes, a long chain at the limit; both with NOERROR.
             if seen.contains(&target) || seen.len() >= MAX_LINKS {
                 return;
             }
@@ -146,8 +146,8 @@ impl<'z> Answerer<'z> {
         if self.question.qtype != Rtype::DS || nearest.apex != *name {
             return Some(nearest);
         }
-        // RFC 4035 3.1.4.1: DS is the parent's. A server that has only the child says that there is none.
-        // Where the zone above cuts off the parent as well, the server does not have the parent.
+        // RFC 4035 3.1.4.1: the parent answers for DS. A server that has only the child denies it.
+        // If the zone above delegates the parent too, the server does not have the parent.
         let above = name.as_ref().parent().and_then(|parent| self.nearest_zone(parent));
         let is_parent = |above: &&Zone| !above.is_cut_off(&zone::parent(name));
         Some(above.filter(is_parent).unwrap_or(nearest))
@@ -158,7 +158,7 @@ impl<'z> Answerer<'z> {
         enclosing.max_by_key(|zone| zone.apex.as_ref().label_count())
     }
 
-    /// Step 3: answers the name in its zone; returns what it stands for if it is an alias.
+    /// Step 3: answers the name in its zone; returns the target if it is an alias.
     fn answer_in(&mut self, zone: &'z Zone, name: &Name) -> Option<Name> {
         match zone.find(name, self.question.qtype) {
             Place::Cut(cut) => self.refer(zone, &cut),
@@ -174,7 +174,7 @@ impl<'z> Answerer<'z> {
                 return self.answer_from(zone, node, name, Some(&encloser));
             }
             Place::Nowhere { encloser } => {
-                // RFC 6604 3: of a chain the code is that of its last name.
+                // RFC 6604 3: the RCODE of a chain is that of its last name.
                 self.expected.rcode = Rcode::NXDOMAIN;
                 self.deny(zone, &Claim::NoName { name, encloser: &encloser });
             }
@@ -204,7 +204,7 @@ impl<'z> Answerer<'z> {
             self.prove(zone, &Claim::NoCloser { name, encloser });
         }
         self.add_addresses(zone, node, &types, name);
-        // RFC 2181 10.1: there is one CNAME only.
+        // RFC 2181 10.1: there is only one CNAME.
         let is_alias = types == [Rtype::CNAME] && ![Rtype::CNAME, Rtype::ANY].contains(&self.question.qtype);
         is_alias.then(|| Name::from_wire(&node[&Rtype::CNAME].rdatas[0]).expect("a CNAME has a name"))
     }
@@ -213,10 +213,10 @@ impl<'z> Answerer<'z> {
     fn answering_types(&self, node: &Node) -> Vec<Rtype> {
         let qtype = self.question.qtype;
         if qtype == Rtype::ANY {
-            // RFC 8482 4.1: one RRset of them; signatures go with what they cover.
+            // RFC 8482 4.1: one RRset; signatures go with the set they cover.
             return node.keys().copied().filter(|rtype| *rtype != Rtype::RRSIG).take(1).collect();
         }
-        // RFC 4035 2.5: NSEC and RRSIG may stand beside a CNAME and are found there.
+        // RFC 4035 2.5: NSEC and RRSIG exist beside a CNAME.
         match node.contains_key(&qtype) {
             true => vec![qtype],
             // So where it is missing there is no such data, as Knot and BIND answer too (docs/disputed-answers.md).
@@ -291,7 +291,7 @@ impl<'z> Answerer<'z> {
     //----------- additional section ---------------------------------------------
 
     /// RFC 9471 2, 3: addresses of name servers below the cut must be all there. RFC 1034 4.3.2 step 3b: others that
-    /// the zone knows, of siblings and of its own, are useful; these go along where there is room.
+    /// the zone knows, of siblings and its own, are sent if there is room.
     fn add_glue(&mut self, zone: &Zone, node: &Node, cut: &Name) {
         for target in node[&Rtype::NS].rdatas.iter().filter_map(|rdata| target(Rtype::NS, rdata, cut)) {
             let signed = self.question.dnssec_ok && !(in_zone(zone, &target) && zone.is_cut_off(&target));
@@ -320,7 +320,7 @@ impl<'z> Answerer<'z> {
         }
     }
 
-    /// Whatever any zone knows of the addresses of the name, with and without signatures, be it from a wildcard.
+    /// All addresses of the name in any zone, with and without signatures, wildcards included.
     fn allow_addresses(&mut self, name: &Name) {
         for zone in self.zones.iter().filter(|zone| in_zone(zone, name)) {
             self.expected.additional.allow(addresses(zone, name, self.question.dnssec_ok));
@@ -338,7 +338,7 @@ fn in_zone(zone: &Zone, name: &Name) -> bool {
     name.as_ref().is_at_or_below(zone.apex.as_ref())
 }
 
-/// The addresses that stand at the name.
+/// The address records of the name.
 fn addresses(zone: &Zone, name: &Name, signed: bool) -> Vec<Record> {
     let Some(node) = zone.node(name).filter(|_| !in_zone(zone, name) || !zone.is_redirected(name)) else {
         return Vec::new();
@@ -346,7 +346,7 @@ fn addresses(zone: &Zone, name: &Name, signed: bool) -> Vec<Record> {
     [Rtype::A, Rtype::AAAA].into_iter().flat_map(|rtype| Zone::records(node, rtype, name, signed)).collect()
 }
 
-/// The name whose addresses the client of a record with this RDATA and owner will want next.
+/// The name whose addresses a client needs next, by the RDATA and owner of a record.
 fn target(rtype: Rtype, rdata: &[u8], owner: &Name) -> Option<Name> {
     let before = match rtype {
         Rtype::NS => 0,
@@ -356,7 +356,7 @@ fn target(rtype: Rtype, rdata: &[u8], owner: &Name) -> Option<Name> {
     };
     let target = Name::from_wire(&rdata[before..]).expect("a zone has well-formed RDATA");
     match rtype {
-        // RFC 9460 2.5: the root stands for the owner, or for nothing in an alias, whose priority is 0.
+        // RFC 9460 2.5: target `.` means the owner itself, or in AliasMode (priority 0) no service.
         Rtype::SVCB | Rtype::HTTPS if target.as_ref().is_root() => (rdata[..2] != [0, 0]).then(|| owner.clone()),
         _ => Some(target),
     }

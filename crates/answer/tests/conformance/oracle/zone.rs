@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use wire::message::Record;
 use wire::{Class, Name, NameRef, Rtype};
 
-/// What stands at one name: RRsets by type.
+/// The RRsets of one name, by type.
 pub type Node = BTreeMap<Rtype, RRset>;
 
 /// A zone.
 pub struct Zone {
-    /// Its topmost name.
+    /// The apex.
     pub apex: Name,
-    /// All names with records but the hashed ones.
+    /// All owners except hashed ones.
     names: BTreeMap<Name, Node>,
-    /// The owners of NSEC3 records with these and their signatures. RFC 5155 7.2.8: for all questions but those of
-    /// denial they do not exist; the same name may stand in `names` for its other records.
+    /// The owners of NSEC3 records, with these and their signatures. RFC 5155 7.2.8: they exist for denial only; a name with
+    /// other records is in `names` too.
     pub hashed: BTreeMap<Name, Node>,
 }
 
@@ -34,7 +34,7 @@ pub enum Place {
     Cut(Name),
     /// RFC 6672 3.2: below the owner of a DNAME.
     BelowDname(Name),
-    /// Step 3a: the name exists, be it as an empty non-terminal.
+    /// Step 3a: the name exists, possibly as an empty non-terminal.
     Exact,
     /// Step 3c: the name does not exist, the wildcard below its closest encloser does (RFC 4592 3.3.1).
     Wildcard { encloser: Name, source: Name },
@@ -86,26 +86,26 @@ impl Zone {
         self.names.keys().any(|owner| owner.as_ref().is_at_or_below(name.as_ref()))
     }
 
-    /// Whether the zone ends at this name (RFC 1034 4.2.1).
+    /// Whether the name is a zone cut (RFC 1034 4.2.1).
     pub fn is_cut(&self, name: &Name) -> bool {
         *name != self.apex && self.set(name, Rtype::NS).is_some()
     }
 
-    /// Whether the name lies at or below a cut, so that its addresses are glue. The topmost cut or DNAME decides.
+    /// Whether the name is at or below a cut, so that its addresses are glue. The topmost cut or DNAME decides.
     pub fn is_cut_off(&self, name: &Name) -> bool {
         let redirects = |ancestor: &Name| ancestor != name && self.set(ancestor, Rtype::DNAME).is_some();
         let path = path(&self.apex, name);
         path.iter().find(|it| self.is_cut(it) || redirects(it)).is_some_and(|it| self.is_cut(it))
     }
 
-    /// RFC 6672 2.4: whether the name lies below a DNAME, so that nothing that stands there is answered.
+    /// RFC 6672 2.4: whether the name is below a DNAME, so that its records are never answered.
     pub fn is_redirected(&self, name: &Name) -> bool {
         let path = path(&self.apex, name);
         let above = &path[..path.len() - 1];
         !self.is_cut_off(name) && above.iter().any(|ancestor| self.set(ancestor, Rtype::DNAME).is_some())
     }
 
-    /// What stands at the name; nothing for an empty non-terminal.
+    /// The RRsets of the name; none for an empty non-terminal.
     pub fn node(&self, name: &Name) -> Option<&Node> {
         self.names.get(name)
     }
@@ -115,7 +115,7 @@ impl Zone {
         self.names.get(name)?.get(&rtype)
     }
 
-    /// RFC 4343 4.1: the owner as its first record has it below the apex, and as the first record of the apex has that.
+    /// RFC 4343 4.1: the owner in the case of its first record, the apex in the case of the apex's first record.
     pub fn spelling(&self, owner: &Name, is_hashed: bool) -> Option<Name> {
         let names = if is_hashed { &self.hashed } else { &self.names };
         let [apex, owner] = [(&self.names, &self.apex), (names, owner)].map(|(names, name)| names.get_key_value(name));

@@ -6,7 +6,7 @@ use wire::Name;
 
 use crate::oracle::zone::join;
 
-/// Zones are made at these names; those that are not made are names like all others.
+/// Possible apexes; those without a zone are ordinary names.
 pub const APEXES: [&str; 6] = [".", "z.", "a.z.", "b.a.z.", "*.z.", "\\000\\..y."];
 
 /// Labels, one after another, in wire form: the front of a name.
@@ -41,13 +41,13 @@ pub fn names() -> impl Strategy<Value = Name> {
         .prop_map(|(front, apex)| join(&front, &name(apex)).expect("three long labels and an apex fit"))
 }
 
-/// The name with the case of the letters turned whose place has its bit set.
+/// The name with the case of those letters inverted whose bit is set.
 pub fn with_case(name: &Name, bits: u64) -> Name {
     let turn = |(at, &octet): (usize, &u8)| {
         let flip = octet.is_ascii_alphabetic() && bits >> (at % 64) & 1 == 1;
         if flip { octet ^ 0x20 } else { octet }
     };
-    // Length octets are at most 63 and thus no letters.
+    // Length octets are at most 63, so never letters.
     let wire: Vec<u8> = name.wire().iter().enumerate().map(turn).collect();
     Name::from_wire(&wire).expect("the same name in another case")
 }

@@ -9,20 +9,20 @@ use super::names::{labels, names, with_case};
 use super::zones::Sample;
 use crate::oracle::zone::join;
 
-/// A question before the zones are known.
+/// A question that does not depend on the zones yet.
 #[derive(Clone, Debug)]
 pub struct Draft {
     near: Index,
     step: Step,
-    /// Otherwise the type of the record that the name is near to.
+    /// Otherwise the type of the record that the name is derived from.
     qtype: Option<Rtype>,
     class: Class,
     edns: Option<Edns>,
-    /// Which letters are asked for in the other case.
+    /// Which letters of the QNAME have the other case.
     case: u64,
 }
 
-/// How the name asked for lies to a name in the zones.
+/// How the QNAME relates to a name in the zones.
 #[derive(Clone, Debug)]
 enum Step {
     Same,
@@ -82,7 +82,7 @@ pub fn questions() -> impl Strategy<Value = Draft> {
 }
 
 impl Draft {
-    /// The query that this becomes.
+    /// The query made from this.
     pub fn query(&self, zones: &[Sample]) -> Message {
         let records: Vec<&Record> = zones.iter().flat_map(|zone| &zone.records).collect();
         let record = *self.near.get(&records);

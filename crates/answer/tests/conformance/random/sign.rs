@@ -31,7 +31,7 @@ pub fn signings() -> impl Strategy<Value = Signing> {
 /// Adds all the records that a signer adds.
 pub fn sign(apex: &Name, records: &mut Vec<Record>, signing: &Signing) {
     if let Signing::Unsigned = signing {
-        // RFC 4035 2.4: an unsigned zone does not vouch for its children.
+        // RFC 4035 2.4: an unsigned zone has no DS records.
         records.retain(|record| record.rtype != Rtype::DS);
         return;
     }
@@ -72,7 +72,7 @@ impl Signer<'_> {
         self.records.push(Record { owner: owner.clone(), rtype, class: Class::IN, ttl: self.ttl, rdata });
     }
 
-    /// RFC 4034 4.1.2: what the parent has at cuts (NS and DS) and all else that is not below them.
+    /// RFC 4034 4.1.2: NS and DS at cuts, and everything not below them.
     fn authoritative(&self) -> Owners {
         let zone = Zone::new(self.apex.clone(), self.records);
         let mut owners = Owners::new();
@@ -117,7 +117,7 @@ impl Signer<'_> {
         }
     }
 
-    /// RFC 4035 2.2: a signature for every RRset under authority; the NS of a cut are not.
+    /// RFC 4035 2.2: a signature for every authoritative RRset, which the NS of a cut is not.
     fn add_signatures(&mut self, authoritative: &Owners) {
         let mut signatures = BTreeMap::new();
         for record in self.records.iter() {
@@ -130,7 +130,7 @@ impl Signer<'_> {
         self.records.extend(signatures.into_values());
     }
 
-    /// RFC 4034 3.1, with some octets that nobody has signed.
+    /// RFC 4034 3.1, with dummy octets as the signature.
     fn signature(&self, record: &Record) -> Record {
         let labels = record.owner.as_ref().label_count() - usize::from(record.owner.as_ref().is_wildcard());
         let signer = self.apex.to_lowercase();

@@ -12,10 +12,10 @@ use super::sign::{sign, signings};
 use crate::oracle::zone::{Zone, join};
 use crate::text::lines;
 
-/// A zone that a server would load: SOA first, the rest in any order.
+/// A zone that servers load: SOA first, the rest in any order.
 #[derive(Clone)]
 pub struct Sample {
-    /// Its topmost name.
+    /// The apex.
     pub apex: Name,
     /// All its records.
     pub records: Vec<Record>,
@@ -39,7 +39,7 @@ impl fmt::Debug for Sample {
     }
 }
 
-/// One zone and, of the others above, below and beside it, any.
+/// One zone, and any of the others above, below and beside it.
 pub fn zones() -> impl Strategy<Value = Vec<Sample>> {
     (0..APEXES.len(), [proptest::bool::weighted(0.3); APEXES.len()]).prop_flat_map(|(one, others)| {
         let is_made = move |at: &usize| *at == one || others[*at];
@@ -63,7 +63,7 @@ fn cases() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0), 1 => Just(u64::MAX), 2 => any::<u64>()]
 }
 
-/// RFC 4343 3: the records of one owner may have it in several ways.
+/// RFC 4343 3: records of one owner may have it in different case.
 fn turn_case(records: &mut [Record], case: u64) {
     for (at, record) in records.iter_mut().enumerate() {
         record.owner = with_case(&record.owner, case.rotate_left(at as u32 % 5));
@@ -80,7 +80,7 @@ fn shuffle(records: &mut [Record], mut seed: u64) {
 
 //----------- drafts -----------------------------------------------------------
 
-/// Something that stands at the name `front` below the apex.
+/// Records of the name `front` below the apex.
 #[derive(Clone, Debug)]
 struct Item {
     front: Front,
@@ -90,11 +90,11 @@ struct Item {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// One record of these, with a number that tells it from its like.
+    /// One record of these types, with a number that makes it distinct.
     Data(Rtype, u8),
-    /// One record of these, with a name in it, and a number before that if it has one.
+    /// One record of these types with a name in its RDATA, after a number if the type has one.
     Pointing(Rtype, u8, Target),
-    /// A CNAME or DNAME to somewhere.
+    /// A CNAME or DNAME.
     Alias(Rtype, Target),
     /// A zone cut.
     Cut { servers: Vec<Server>, signed: bool },
@@ -155,7 +155,7 @@ fn targets() -> impl Strategy<Value = Target> {
     prop_oneof![fronts().prop_map(Target::Here), names().prop_map(Target::There)]
 }
 
-/// A zone in the making; it stays one that servers load, what would spoil it is left out.
+/// A zone being generated. Records that would make servers refuse it are left out.
 struct Draft<'a> {
     apex: &'a Name,
     records: Vec<Record>,
@@ -228,20 +228,20 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds a record, with the TTL of its set, unless it spoils the zone.
+    /// Adds a record, with the TTL of its set, unless servers would refuse the zone.
     fn add(&mut self, owner: &Name, rtype: Rtype, ttl: u32, rdata: Vec<u8>) {
         if !self.allows(owner, rtype) {
             return;
         }
         let ttl = self.at(owner).find(|record| record.rtype == rtype).map_or(ttl, |record| record.ttl);
-        // Names that differ in case alone are one (RFC 4343 3).
+        // Names that differ only in case are equal (RFC 4343 3).
         if self.at(owner).all(|record| record.rtype != rtype || !record.rdata.eq_ignore_ascii_case(&rdata)) {
             self.records.push(Record { owner: owner.clone(), rtype, class: Class::IN, ttl, rdata });
         }
     }
 
-    /// CNAME stands alone (RFC 1034 3.6.2), one DNAME is enough (RFC 6672 2.4), wildcards that cut or redirect mean nothing
-    /// certain (RFC 4592 4.2, 4.4).
+    /// No other data beside a CNAME (RFC 1034 3.6.2), one DNAME per owner (RFC 6672 2.4); NS and DNAME at wildcards are
+    /// undefined (RFC 4592 4.2, 4.4).
     fn allows(&self, owner: &Name, rtype: Rtype) -> bool {
         let fits = match rtype {
             Rtype::CNAME => self.at(owner).next().is_none(),
