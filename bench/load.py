@@ -3,10 +3,9 @@
 
 usage: load.py [--rounds N] [--seconds S] [--outstanding N] [--clients N] [--echo PROGRAM] [zonda-load option ...]
 
-Both ask the same `zonda serve` (or an echo server, `PROGRAM ADDRESS PORT`) the same queries, interleaved, each as a closed
-loop with the same number outstanding from the same number of sockets. The server has CPU 0, the tools CPU 1. What counts is
-user and system time, which other work on the machine disturbs less than it does the rate; the median of the rounds is told,
-with the server's own time beside it. Needs dnsperf and `make release`. Further options go to zonda-load.
+Both send the same queries to the same `zonda serve` (or echo server, `PROGRAM ADDRESS PORT`), in alternation, each in a closed
+loop with the same number of outstanding queries and sockets. The server runs on CPU 0, the tools on CPU 1. Reports the median
+user and system time per query, which other load disturbs less than the rate, and the server's own. Needs dnsperf and `make release`. Further options go to zonda-load.
 """
 import argparse
 import json

@@ -55,7 +55,7 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// Sets the size of a socket buffer in octets: beyond net.core.rmem_max or wmem_max if the process may, else up to it.
+/// Sets the size of a socket buffer in octets; over net.core.rmem_max or wmem_max only with CAP_NET_ADMIN.
 pub(crate) fn set_buffer(
     fd: &OwnedFd,
     force: libc::c_int,

@@ -104,7 +104,7 @@ pub struct ServerBatch {
     socket: ServerSocket,
     reply_len: usize,
     requests: Vec<u8>,
-    /// Replies lie one behind the other, so that small ones touch little memory.
+    /// Responses are contiguous, so that small ones touch little memory.
     replies: Vec<u8>,
     peers: Vec<RawAddress>,
     /// The destination addresses of datagrams; empty unless the socket is bound to a wildcard address.

@@ -132,7 +132,7 @@ checks! {
     // DNSSEC.
     NO_NSEC3: Warning, "5155 7.1", "the zone has NSEC3PARAM, but no NSEC3 records", "sign it again: denial of existence cannot be proved";
     TOO_MANY_ITERATIONS: Error, "9276 3.2", "more NSEC3 iterations than nsec3-max-iterations allows", "sign with 0 iterations";
-    MANY_ITERATIONS: Warning, "9276 3.1", "validators treat a zone with so many NSEC3 iterations as unsigned", "sign with 0 iterations";
+    MANY_ITERATIONS: Warning, "9276 3.1", "validators treat a zone with this many NSEC3 iterations as unsigned", "sign with 0 iterations";
 
     // Changes.
     SAME_SERIAL: Warning, "1035 3.3.13", "the zone has changed, but not its serial", "increase the serial in the SOA record: secondaries transfer only later versions";

@@ -207,7 +207,7 @@ fn rfc_5155_4_the_parameters_without_flags_name_the_chain() {
 #[test]
 fn rfc_9276_3_2_many_iterations_are_reported() {
     let chain = "2t7b4g4vsa5smi47k61mv5bv1a22bojr 60 NSEC3 1 0 101 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr SOA NS\n";
-    let message = "validators treat a zone with so many NSEC3 iterations as unsigned: 101";
+    let message = "validators treat a zone with this many NSEC3 iterations as unsigned: 101";
     has_warning(&format!("@ 60 NSEC3PARAM 1 0 101 -\n{chain}"), 0, message);
     let message = "more NSEC3 iterations than nsec3-max-iterations allows: 151, and the limit is 150";
     has_error(&format!("@ 60 NSEC3PARAM 1 0 151 -\n{chain}"), 0, message);

@@ -200,8 +200,8 @@ fn location(field: &[u8]) -> Result<(), &'static str> {
     require(field[1..4].iter().copied().all(is_size), "has a size or precision with a digit over 9")?;
     let angle =
         |at: usize| u32::from_be_bytes([field[at], field[at + 1], field[at + 2], field[at + 3]]).abs_diff(1 << 31);
-    require(angle(4) <= 90 * 3_600_000, "has a latitude beyond 90 degrees")?;
-    require(angle(8) <= 180 * 3_600_000, "has a longitude beyond 180 degrees")
+    require(angle(4) <= 90 * 3_600_000, "has a latitude over 90 degrees")?;
+    require(angle(8) <= 180 * 3_600_000, "has a longitude over 180 degrees")
 }
 
 /// RFC 3123 4: prefixes without trailing zero octets.

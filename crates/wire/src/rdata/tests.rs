@@ -32,7 +32,7 @@ fn malformed_octets_are_refused() {
             "00a01613 80000000 80000000 00989680",
             Form("location", "has a size or precision with a digit over 9"),
         ),
-        (Rtype::LOC, "00121613 934fd901 80000000 00989680", Form("location", "has a latitude beyond 90 degrees")),
+        (Rtype::LOC, "00121613 934fd901 80000000 00989680", Form("location", "has a latitude over 90 degrees")),
         (Rtype::APL, "0001180201 00", Form("prefix list", "has an address with trailing zero octets")),
         (Rtype::APL, "00012100", Form("prefix list", "has an address or a prefix that is too long")),
         (Rtype::IPSECKEY, "0a8100c0000201", Form("gateway", "is of an unknown type")),
