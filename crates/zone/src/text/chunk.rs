@@ -58,7 +58,6 @@ pub(super) struct Chunk<S> {
     pub findings: Findings,
 }
 
-/// Parses chunks.
 pub(super) struct ChunkParser<'a, M> {
     pub options: &'a ParseOptions<'a>,
     pub make_sink: &'a M,

@@ -24,7 +24,6 @@ const MAX_INCLUDE_DEPTH: usize = 16;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Parses a zone file.
 pub(super) fn parse<S: RecordSink + Send, T: ReadAt + ?Sized>(
     source: Source<'_, T>,
     options: &ParseOptions<'_>,

@@ -16,7 +16,6 @@ mod svcb;
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use wire::rdata::{Form, MAX_RDATA_LEN, fields_of, split};
@@ -104,23 +103,6 @@ fn print_parts(rtype: Rtype, rdata: &[u8], out: &mut String) -> Result<(), NoTex
         }
     }
     Ok(())
-}
-
-/// Displays RDATA as [`print()`] does.
-#[derive(Clone, Copy, Debug)]
-pub struct Presentation<'r> {
-    /// The type of the record.
-    pub rtype: Rtype,
-    /// The RDATA, uncompressed.
-    pub rdata: &'r [u8],
-}
-
-impl fmt::Display for Presentation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        print(self.rtype, self.rdata, &mut text);
-        f.write_str(&text)
-    }
 }
 
 /// Prints items with a separator between them.

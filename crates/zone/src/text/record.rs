@@ -162,7 +162,6 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
         }
     }
 
-    /// Parses an owner.
     pub fn owner(&mut self, field: &Field<'_>) -> Result<(), Box<ParseError>> {
         let owner = &mut self.state.owner;
         owner.status = OwnerStatus::Invalid;

@@ -133,7 +133,6 @@ fn set_bit(bit: usize, bitmap: &mut [u8]) {
     bitmap[bit / 8] |= 0x80 >> (bit % 8);
 }
 
-/// The numbers of the bits set.
 fn bits(bitmap: &[u8]) -> impl Iterator<Item = usize> {
     (0..bitmap.len() * 8).filter(|bit| bitmap[bit / 8] & 0x80 >> (bit % 8) != 0)
 }

@@ -44,7 +44,6 @@ fn decode(encoding: &Encoding, text: &[u8], out: &mut Vec<u8>) -> Result<(), Dec
 
 //----------- hexadecimal ------------------------------------------------------
 
-/// Parses all remaining fields.
 pub(super) fn parse_hex(min: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if min == 0 && input.is_at_end() {
         return Ok(());
@@ -120,7 +119,6 @@ static LENIENT_BASE64: LazyLock<Encoding> = LazyLock::new(|| {
     specification.encoding().expect("BASE64 is valid with any trailing bits")
 });
 
-/// Parses all remaining fields.
 pub(super) fn parse_base64(min: usize, input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     if min == 0 && input.is_at_end() {
         return Ok(());

@@ -78,7 +78,6 @@ pub(super) fn parse_text(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> Fiel
     Ok(())
 }
 
-/// Parses a character string.
 pub(super) fn parse_string(input: &mut RdataFields<'_>, out: &mut Vec<u8>) -> FieldResult {
     let len = push_string(input, out)?;
     match len {

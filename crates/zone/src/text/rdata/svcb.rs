@@ -181,7 +181,6 @@ fn help(form: ValueFormat) -> &'static str {
 
 //----------- printing ---------------------------------------------------------
 
-/// Displays a key.
 struct KeyName(u16);
 
 impl std::fmt::Display for KeyName {
@@ -193,7 +192,6 @@ impl std::fmt::Display for KeyName {
     }
 }
 
-/// Prints valid parameters.
 pub(super) fn print(bytes: &[u8], out: &mut String) {
     print_list(params(bytes), ' ', out, |(key, value), out| {
         print_key(key, out);

@@ -8,7 +8,7 @@ mod inverse;
 use wire::{Name, Rtype};
 
 use super::super::Field;
-use super::{FieldError, Presentation, RuleViolation, parse};
+use super::{FieldError, RuleViolation, parse, print};
 
 /// Parses `text` as the RDATA of a record in the zone `example.`, with a violation or not.
 fn rdata(rtype: &str, text: &str) -> Result<Vec<u8>, Box<FieldError>> {
@@ -28,7 +28,9 @@ fn rdata_and_violation(rtype: &str, text: &str) -> Result<(Vec<u8>, RuleViolatio
 }
 
 fn printed(rtype: &str, rdata: &[u8]) -> String {
-    Presentation { rtype: rtype.parse().expect("a type"), rdata }.to_string()
+    let mut text = String::new();
+    print(rtype.parse().expect("a type"), rdata, &mut text);
+    text
 }
 
 /// Splits at blanks outside quotes. A quoted field loses its quotes; a quoted value after `=` keeps them.
