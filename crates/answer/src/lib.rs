@@ -2,7 +2,7 @@
 //!
 //! [`respond`] is the only entry: UDP, TCP, tests, fuzzers and benchmarks call it. It parses the query ([`query`]), decides
 //! what kind of response it gets ([`decision`]), writes that ([`lookup`], [`chaos`], [`transfer`]) with its OPT record
-//! ([`edns`]), and applies response rate limiting ([`rrl`]).
+//! ([`edns_response`]), and applies response rate limiting ([`rrl`]).
 #![forbid(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
@@ -15,6 +15,7 @@ mod counters;
 mod decision;
 mod denial;
 mod edns;
+mod edns_response;
 mod find_zone;
 mod glue;
 mod lookup;
@@ -48,7 +49,7 @@ pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_map::ZoneMap;
 
 use decision::Decision;
-use edns::{ResponseEdns, write_opt};
+use edns_response::{ResponseEdns, write_opt};
 use message_writer::{MessageWriter, ResponseStatus};
 use query::{Header, Query};
 use rrl::RrlAction;
@@ -90,7 +91,7 @@ fn write_response(
     let (config, end) = (&*served.config, query.question_end);
     out[HEADER_LEN..end].copy_from_slice(&query.request.message[HEADER_LEN..end]);
     let limit = truncation::max_response_len(config, query).min(out.len());
-    let mut message = MessageWriter::new(out, end, limit - edns::reserved_len(config, query));
+    let mut message = MessageWriter::new(out, end, limit - edns_response::reserved_len(config, query));
     let mut opt = ResponseEdns::default();
     let status = match decision {
         Decision::Lookup(zone) => lookup::answer(served, worker, query, zone, &mut message, &mut opt),

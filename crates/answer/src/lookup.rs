@@ -12,7 +12,8 @@ use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
 
 use crate::additional::add_addresses;
 use crate::denial::{DenialProofs, Denied};
-use crate::edns::{ExtendedError, ResponseEdns};
+use crate::edns::ExtendedError;
+use crate::edns_response::ResponseEdns;
 use crate::find_zone::find_zone;
 use crate::message_writer::{Full, MessageWriter, ResponseStatus, Section};
 use crate::name_writer::OwnerName;

@@ -6,7 +6,7 @@ use zone::Zone;
 use zone::axfr::AxfrStream;
 
 use crate::config::AnswerConfig;
-use crate::edns::{ResponseEdns, write_opt};
+use crate::edns_response::{ResponseEdns, write_opt};
 use crate::message_writer::MessageWriter;
 use crate::query::Query;
 use crate::request::{MIN_UDP, Response};

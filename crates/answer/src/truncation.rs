@@ -6,7 +6,7 @@ use wire::HEADER_LEN;
 use wire::message::Rcode;
 
 use crate::config::AnswerConfig;
-use crate::edns::{ResponseEdns, write_opt};
+use crate::edns_response::{ResponseEdns, write_opt};
 use crate::message_writer::MessageWriter;
 use crate::query::Query;
 use crate::request::{MAX_UDP, MIN_UDP, Transport};

@@ -1,0 +1,120 @@
+//! EDNS (RFC 6891): the OPT record of a response.
+
+use wire::Rtype;
+use wire::message::Rcode;
+use zone::Zone;
+
+use crate::config::AnswerConfig;
+use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID, ZONE_VERSION};
+use crate::message_writer::MessageWriter;
+use crate::query::Query;
+use crate::request::Transport;
+
+/// What the OPT record of a response says about the answer.
+#[derive(Default)]
+pub(crate) struct ResponseEdns {
+    pub(crate) error: Option<ExtendedError>,
+    /// RFC 9660: the label count of the zone's apex, and its serial.
+    pub(crate) zone_version: Option<(u8, u32)>,
+    /// RFC 7314: the zone's EXPIRE time in seconds; this server is a primary.
+    pub(crate) expire_s: Option<u32>,
+}
+
+impl ResponseEdns {
+    /// Sets what the query wants to know about the zone that answers.
+    #[inline]
+    pub(crate) fn describe(&mut self, zone: &Zone, query: &Query<'_>) {
+        let Some(edns) = &query.edns else { return };
+        self.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
+        // RFC 7314 2: in responses to queries for SOA, AXFR and IXFR.
+        let is_about_zone = matches!(query.qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
+        self.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
+    }
+}
+
+/// The length of an OPT record without options.
+const OPT_LEN: usize = 11;
+/// The length of an option's code and length.
+const OPTION_HEAD_LEN: usize = 4;
+const COOKIE_OPTION_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
+
+/// The octets to reserve for the OPT record. Extended errors are not counted: they are left out where they do not fit.
+#[inline]
+pub(crate) fn reserved_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
+    let Some(edns) = &query.edns else { return 0 };
+    let mut len = OPT_LEN;
+    if edns.cookie.is_some() && config.cookies.is_some() {
+        len += COOKIE_OPTION_LEN;
+    }
+    if edns.wants_nsid && !config.nsid.is_empty() {
+        len += OPTION_HEAD_LEN + config.nsid.len();
+    }
+    if edns.wants_keepalive && query.request.transport != Transport::Udp {
+        len += OPTION_HEAD_LEN + 2;
+    }
+    if edns.wants_expire {
+        len += OPTION_HEAD_LEN + 4;
+    }
+    if edns.wants_zone_version {
+        len += OPTION_HEAD_LEN + 6;
+    }
+    len
+}
+
+/// Adds the OPT record, if the query has one, with the upper bits of `rcode`; the header has the lower ones.
+// Nearly every response comes through here: inlined even though rare callers share it.
+#[inline(always)]
+pub(crate) fn write_opt(
+    message: &mut MessageWriter<'_>,
+    config: &AnswerConfig,
+    query: &Query<'_>,
+    rcode: Rcode,
+    response: &ResponseEdns,
+) {
+    let (Some(edns), request) = (&query.edns, query.request) else { return };
+    let start = message.at;
+    let payload = config.udp_payload.to_be_bytes();
+    // RFC 3225 3: DO is copied.
+    let flags = u8::from(edns.dnssec_ok) << 7;
+    let opt = [0, 0, 41, payload[0], payload[1], (rcode.0 >> 4) as u8, 0, flags, 0, 0, 0];
+    message.out[start..start + OPT_LEN].copy_from_slice(&opt);
+    message.at += OPT_LEN;
+    if let (Some((client, _)), Some(secrets)) = (edns.cookie, &config.cookies) {
+        let mut cookie = [0; 24];
+        cookie[..8].copy_from_slice(&client);
+        cookie[8..].copy_from_slice(&secrets.server_cookie(&client, request.peer, request.now_s));
+        push_option(message, COOKIE, &cookie);
+    }
+    if edns.wants_nsid && !config.nsid.is_empty() {
+        push_option(message, NSID, &config.nsid);
+    }
+    if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, request.transport) {
+        push_option(message, KEEPALIVE, &idle_ds.to_be_bytes());
+    }
+    if let Some(expire_s) = response.expire_s {
+        push_option(message, EXPIRE, &expire_s.to_be_bytes());
+    }
+    if let Some((labels, serial)) = response.zone_version {
+        let serial = serial.to_be_bytes();
+        // RFC 9660 2: the label count of the apex, the type SOA-SERIAL (0), the serial.
+        push_option(message, ZONE_VERSION, &[labels, 0, serial[0], serial[1], serial[2], serial[3]]);
+    }
+    if let Some(error) = response.error {
+        push_option(message, EXTENDED_ERROR, &(error as u16).to_be_bytes());
+    }
+    let len = (message.at - start - OPT_LEN) as u16;
+    message.out[start + 9..start + OPT_LEN].copy_from_slice(&len.to_be_bytes());
+    message.write_counts(true);
+}
+
+/// Adds an option if it fits.
+fn push_option(message: &mut MessageWriter<'_>, code: u16, data: &[u8]) {
+    if OPTION_HEAD_LEN + data.len() > message.room() {
+        return;
+    }
+    let option = &mut message.out[message.at..message.at + OPTION_HEAD_LEN + data.len()];
+    option[..2].copy_from_slice(&code.to_be_bytes());
+    option[2..4].copy_from_slice(&(data.len() as u16).to_be_bytes());
+    option[4..].copy_from_slice(data);
+    message.at += OPTION_HEAD_LEN + data.len();
+}
