@@ -1,5 +1,6 @@
 //! Additional section: the addresses of the names in NS, MX, SRV, SVCB and HTTPS records, as far as the zone has them.
 
+use wire::name::skip_name;
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::canonical_key::CanonicalKey;
@@ -62,8 +63,12 @@ impl TargetAddresses<'_, '_> {
 
     /// For targets that follow `skip` octets of the RDATA.
     fn add_uncompressed(&mut self, rrset: &Rrset<'_>, at: usize, skip: usize) {
-        let mut target_at = at + RECORD_HEAD_LEN + skip;
+        let mut at = Some(at);
         for rdata in rrset.opaque().take(MAX_TARGETS) {
+            let Some(head) = at else { return };
+            let target_at = head + RECORD_HEAD_LEN + skip;
+            // Past the reach of pointers, the next record spells its owner out.
+            at = skip_name(self.message.out, head + RECORD_HEAD_LEN + rdata.len()).map(|end| end - 2);
             match (rrset.rtype, rdata) {
                 (Rtype::SRV, _) => self.add(&rdata[skip..], target_at),
                 // RFC 9460 2.5.1, 2.5.2: the target "." is the owner in ServiceMode, and nothing in AliasMode.
@@ -71,7 +76,6 @@ impl TargetAddresses<'_, '_> {
                 (_, [_, _, 0, ..]) => self.add(self.qname.wire(), self.qname.offset(self.qname.labels())),
                 _ => self.add(&rdata[skip..], target_at),
             }
-            target_at += RECORD_HEAD_LEN + rdata.len();
         }
     }
 

@@ -136,6 +136,24 @@ fn owners_of_proofs_are_right_where_no_pointer_reaches_the_apex() {
     assert!(far > 1, "some answers lack the SOA record of an apex that is out of reach");
 }
 
+/// RFC 2782: each record of an RRset past the reach of pointers spells its owner out; addresses are those of its targets.
+#[test]
+fn rfc_2782_targets_past_the_reach_of_pointers_get_their_addresses() {
+    let signature = "AAAA".repeat(6_000);
+    let lines = (1..4).map(|n| {
+        format!("Far.z. 60 SRV 0 0 53 t{n}.z.\nFar.z. 60 HTTPS {n} t{n}.z. port=53\nt{n}.z. 60 A 192.0.2.{n}\n")
+    });
+    let alias =
+        format!("a.z. 60 CNAME Far.z.\na.z. 60 RRSIG CNAME 13 2 60 20300101000000 20200101000000 1 z. {signature}\n");
+    let server = server(lines.chain([alias]));
+    for rtype in [Rtype::SRV, Rtype::HTTPS] {
+        let edns = Edns { dnssec_ok: true, ..Edns::default() };
+        let got = server.ask(&query(&format!("a.z. {rtype}")).with_edns(edns), TCP);
+        let owners: Vec<_> = got.additional.iter().map(|record| record.owner.to_string()).collect();
+        assert_eq!((got.answer.len(), &owners[..]), (5, &["t1.z.", "t2.z.", "t3.z."].map(String::from)[..]), "{rtype}");
+    }
+}
+
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
