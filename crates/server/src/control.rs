@@ -67,9 +67,7 @@ pub fn request(state_dir: &Path, request: ControlRequest) -> Result<ControlRespo
 }
 
 fn exchange(stream: &mut UnixStream, request: ControlRequest) -> io::Result<ControlResponse> {
-    let mut line = serde_json::to_vec(&request)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
+    stream.write_all(&json_line(&request)?)?;
     let mut response = String::new();
     BufReader::new(stream).read_line(&mut response)?;
     match response.is_empty() {
@@ -127,9 +125,11 @@ fn serve_one(stream: UnixStream, respond: impl Fn(ControlRequest) -> ControlResp
         Ok(request) => respond(request),
         Err(error) => ControlResponse::Refused(format!("invalid request: {error}")),
     };
-    let mut line = serde_json::to_vec(&response)?;
-    line.push(b'\n');
-    DeadlineStream::new(&stream).write_all(&line)
+    DeadlineStream::new(&stream).write_all(&json_line(&response)?)
+}
+
+fn json_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    Ok(format!("{}\n", serde_json::to_string(value)?).into_bytes())
 }
 
 /// A stream with one deadline for everything read or written, however small the pieces.

@@ -73,19 +73,11 @@ pub fn flush() {
     }
 }
 
-/// Shows a progress line on the terminal, replacing the previous one.
+/// Shows a progress line on the terminal, replacing the previous one; an empty one clears it.
 pub fn show_progress(text: &str) {
     match QUEUE.get() {
         Some(queue) => queue.push(LogOutput::Progress(text.to_owned())),
         None => put_progress(text),
-    }
-}
-
-/// Clears the progress line, if there is one.
-pub fn clear_progress() {
-    match QUEUE.get() {
-        Some(queue) => queue.push(LogOutput::Progress(String::new())),
-        None => put_progress(""),
     }
 }
 

@@ -86,7 +86,7 @@ impl Writer {
 
     /// Access to what is published, for one more answering thread.
     pub fn subscribe(&self) -> Subscriber<Served> {
-        self.zones.subscribe()
+        self.zones.publisher.subscribe()
     }
 
     /// Loads all zones, reports that the daemon is ready, then reloads on request.
@@ -111,7 +111,7 @@ impl Writer {
     fn wake_time(&self) -> Option<Instant> {
         let needs_ticks = !self.zones.is_idle() || !self.reloads.is_empty() || self.unreclaimed > 0;
         let tick = needs_ticks.then_some(self.next_tick);
-        tick.into_iter().chain(self.zones.publication_due()).min()
+        tick.into_iter().chain(self.zones.publisher.due()).min()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -134,7 +134,7 @@ impl Writer {
 
     /// Frees replaced versions that nobody reads any more; returns memory to the system once all loads are settled.
     fn reclaim(&mut self) {
-        let unreclaimed = self.zones.reclaim();
+        let unreclaimed = self.zones.publisher.reclaim();
         if unreclaimed < self.unreclaimed && self.zones.is_settled() {
             netio::malloc::trim();
         }

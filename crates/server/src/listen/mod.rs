@@ -150,6 +150,11 @@ impl ListenerThreads {
             let _ = thread.join();
         }
     }
+
+    fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name).spawn(work)?);
+        Ok(())
+    }
 }
 
 impl Listeners {
@@ -166,7 +171,12 @@ impl Listeners {
             let stop = running.stop.clone();
             let processor = processors[number % processors.len()];
             let (name, responder) = (format!("udp-{number}"), responder());
-            running.spawn(name, move || UdpWorker::new(socket, responder, counters, stop).run_on(processor))?;
+            running.spawn(name, move || {
+                if let Err(error) = netio::cpu_affinity::pin_thread(processor) {
+                    tracing::warn!(processor, %error, "cannot pin a UDP thread to its processor");
+                }
+                UdpWorker::new(socket, responder, counters).run(&stop);
+            })?;
         }
         for (number, listeners) in self.tcp.into_iter().enumerate() {
             let counters = Arc::new(ListenerCounters::default());
@@ -178,12 +188,5 @@ impl Listeners {
             running.spawn(format!("tcp-{number}"), move || worker.run())?;
         }
         Ok(running)
-    }
-}
-
-impl ListenerThreads {
-    fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.threads.push(thread::Builder::new().name(name).spawn(work)?);
-        Ok(())
     }
 }

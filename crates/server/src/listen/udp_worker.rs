@@ -5,8 +5,8 @@ use super::counters::ListenerCounters;
 use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
 use answer::{MAX_UDP, PREFETCH_BATCH, Request, Response, Transport};
+use netio::clock;
 use netio::udp_server::{ServerBatch, ServerSocket};
-use netio::{clock, cpu_affinity};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,43 +22,9 @@ const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// A UDP thread.
 pub(super) struct UdpWorker<R> {
-    socket: ServerSocket,
+    batch: ServerBatch,
     responder: R,
     counters: Arc<ListenerCounters>,
-    stop: Arc<AtomicBool>,
-}
-
-impl<R: Responder> UdpWorker<R> {
-    pub(super) fn new(
-        socket: ServerSocket,
-        responder: R,
-        counters: Arc<ListenerCounters>,
-        stop: Arc<AtomicBool>,
-    ) -> UdpWorker<R> {
-        UdpWorker { socket, responder, counters, stop }
-    }
-
-    /// Serves on this processor until it is stopped.
-    pub(super) fn run_on(self, processor: usize) {
-        if let Err(error) = cpu_affinity::pin_thread(processor) {
-            tracing::warn!(processor, %error, "cannot pin a UDP thread to its processor");
-        }
-        let batch = ServerBatch::new(self.socket, BATCH, MAX_UDP);
-        let mut batches = UdpResponder { batch, responder: self.responder, counters: self.counters };
-        let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
-        while !self.stop.load(Ordering::Relaxed) {
-            match batches.batch.receive() {
-                Ok(count) => batches.answer_batch(count),
-                Err(error) => pause(error, &mut failures),
-            }
-        }
-        for _ in 0..LAST_BATCHES {
-            match batches.batch.receive_ready() {
-                Ok(count) if count > 0 => batches.answer_batch(count),
-                _ => break,
-            }
-        }
-    }
 }
 
 fn pause(error: io::Error, failures: &mut RateLimitedLog) {
@@ -68,14 +34,29 @@ fn pause(error: io::Error, failures: &mut RateLimitedLog) {
     thread::sleep(ERROR_PAUSE);
 }
 
-/// Answers batches.
-struct UdpResponder<R> {
-    batch: ServerBatch,
-    responder: R,
-    counters: Arc<ListenerCounters>,
-}
+impl<R: Responder> UdpWorker<R> {
+    /// To be called by the worker's own thread, so that its buffers are in memory near its processor.
+    pub(super) fn new(socket: ServerSocket, responder: R, counters: Arc<ListenerCounters>) -> UdpWorker<R> {
+        UdpWorker { batch: ServerBatch::new(socket, BATCH, MAX_UDP), responder, counters }
+    }
 
-impl<R: Responder> UdpResponder<R> {
+    /// Serves until it is stopped.
+    pub(super) fn run(mut self, stop: &AtomicBool) {
+        let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
+        while !stop.load(Ordering::Relaxed) {
+            match self.batch.receive() {
+                Ok(count) => self.answer_batch(count),
+                Err(error) => pause(error, &mut failures),
+            }
+        }
+        for _ in 0..LAST_BATCHES {
+            match self.batch.receive_ready() {
+                Ok(count) if count > 0 => self.answer_batch(count),
+                _ => break,
+            }
+        }
+    }
+
     /// Answers a batch. An empty one, too, must refresh the responder, so that replaced zones are released.
     fn answer_batch(&mut self, count: usize) {
         self.responder.refresh();

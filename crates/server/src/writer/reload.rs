@@ -145,9 +145,9 @@ impl Writer {
         if complete.is_empty() {
             return;
         }
-        self.zones.publish();
+        self.zones.publisher.publish();
         if self.zones.is_settled() {
-            self.zones.compact();
+            self.zones.publisher.compact();
         }
         self.unreclaimed = UNKNOWN;
         complete.into_iter().for_each(|reload| self.finish(reload));

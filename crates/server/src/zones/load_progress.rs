@@ -87,6 +87,6 @@ impl ProgressDisplay {
 
 impl Drop for ProgressDisplay {
     fn drop(&mut self) {
-        log::clear_progress();
+        log::show_progress("");
     }
 }

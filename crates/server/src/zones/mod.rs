@@ -8,7 +8,7 @@ mod change_detection;
 pub mod load;
 pub mod load_progress;
 mod load_schedule;
-mod publication;
+pub mod publication;
 pub mod read_pool;
 mod registry;
 mod zone_entry;

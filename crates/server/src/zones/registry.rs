@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use answer::{Acl, Served, ServedZone, Subscriber, ZoneState};
+use answer::{Acl, Served, ServedZone, ZoneState};
 use wire::{Name, NameRef};
 use zone::Zone;
 
@@ -33,7 +33,8 @@ pub struct ZoneRegistry {
     entries: Vec<ZoneEntry>,
     /// The included files of the zones that have any.
     includes: HashMap<Name, Arc<[PathBuf]>>,
-    publisher: BatchedPublisher,
+    /// What is published.
+    pub publisher: BatchedPublisher,
     cookie_secret: GeneratedSecret,
     schedule: LoadSchedule,
     pool: ReadPool<LoadJob, LoadResult>,
@@ -110,20 +111,10 @@ impl ZoneRegistry {
         })
     }
 
-    /// Access to what is published, for one more answering thread.
-    pub fn subscribe(&self) -> Subscriber<Served> {
-        self.publisher.subscribe()
-    }
-
     /// How many zones are served, and how many are answered with SERVFAIL.
     pub fn counts(&self) -> (usize, usize) {
         let served = self.entries.iter().filter(|entry| entry.served.zone().is_some()).count();
         (served, self.entries.len() - served)
-    }
-
-    /// Frees replaced versions that no thread reads any more; returns how many are still read.
-    pub fn reclaim(&mut self) -> usize {
-        self.publisher.reclaim()
     }
 
     /// Publishes the settings that concern answers.
@@ -275,21 +266,6 @@ impl ZoneRegistry {
             false => self.includes.insert(apex, loaded.includes.into()),
         };
         report
-    }
-
-    /// When [`ZoneRegistry::step`] has something to publish.
-    pub fn publication_due(&self) -> Option<Instant> {
-        self.publisher.due()
-    }
-
-    /// Publishes all results so far.
-    pub fn publish(&mut self) {
-        self.publisher.publish();
-    }
-
-    /// Defragments the published zone map after a reload.
-    pub fn compact(&mut self) {
-        self.publisher.compact();
     }
 
     //----------- progress -----------------------------------------------------

@@ -93,22 +93,16 @@ impl<'p> IncludeFolders<'p> {
     /// Opens an included file, after links and `..` are resolved. A file outside of the folders is not even opened: error
     /// messages quote what is read, and opening some devices has effects.
     pub fn open(&self, path: &Path) -> Result<IncludedFile, ErrorText> {
-        let unreadable =
-            |error: io::Error| ErrorText { message: error.to_string(), help: "correct the path or the file" };
+        let refused = |message: &str, help| ErrorText { message: message.into(), help };
+        let unreadable = |error: io::Error| refused(&error.to_string(), "correct the path or the file");
         let found = PathHandle::at(path).map_err(unreadable)?;
         let real_path = found.real_path().map_err(unreadable)?;
         if !self.resolved().iter().any(|folder| real_path.starts_with(folder)) {
-            return Err(ErrorText {
-                message: "it is outside of the folders for zone files".into(),
-                help: HELP_OUTSIDE,
-            });
+            return Err(refused("it is outside of the folders for zone files", HELP_OUTSIDE));
         }
         let metadata = found.metadata().map_err(unreadable)?;
         if !metadata.is_file() {
-            return Err(ErrorText {
-                message: "it is not a regular file".into(),
-                help: "copy its content to a regular file",
-            });
+            return Err(refused("it is not a regular file", "copy its content to a regular file"));
         }
         if !self.has_waited.load(Ordering::Relaxed) {
             self.has_waited.store(wait_for_tick(&metadata), Ordering::Relaxed);
