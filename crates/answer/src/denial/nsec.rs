@@ -7,7 +7,7 @@ use zone::tree::{TreeCursor, TreeEntry};
 
 use super::{DenialProofs, Denied, MAX_SKIPPED};
 use crate::qname::Qname;
-use crate::zone_cut::find_cut_above;
+use crate::zone_cut::{ZonePosition, find_cut_above};
 
 /// Collects the NSEC records that prove `denied`.
 pub(super) fn prove<'z>(proofs: &mut DenialProofs<'z>, zone: &'z Zone, qname: &mut Qname, denied: Denied<'_, 'z>) {
@@ -28,22 +28,20 @@ pub(super) fn prove<'z>(proofs: &mut DenialProofs<'z>, zone: &'z Zone, qname: &m
 }
 
 /// The entry whose NSEC record covers or matches the name that `cursor` was sought for.
-fn covering<'z>(zone: &'z Zone, mut cursor: TreeCursor<'z>) -> Option<TreeEntry<'z>> {
-    let mut entry = cursor.entry()?;
+fn covering<'z>(zone: &'z Zone, cursor: TreeCursor<'z>) -> Option<TreeEntry<'z>> {
+    let mut position = ZonePosition::new(zone, cursor)?;
     for _ in 0..MAX_SKIPPED {
-        let node = zone.node(&entry);
-        if node.rrset(Rtype::NSEC).is_some() {
-            return Some(entry);
+        if position.node.rrset(Rtype::NSEC).is_some() {
+            return Some(position.entry);
         }
-        entry = if node.is_occluded() {
+        position = if position.node.is_occluded() {
             // Glue has no NSEC record, its cut has; there may be any number of entries between them.
             let mut key = CanonicalKey::new();
-            entry.copy_key(&mut key);
-            let cut = find_cut_above(zone, &cursor, key.as_bytes())?;
-            cursor = cut.cursor;
-            cut.entry
+            position.entry.copy_key(&mut key);
+            find_cut_above(zone, &position, key.as_bytes())?
         } else {
-            cursor.prev()?
+            position.cursor.prev()?;
+            ZonePosition::new(zone, position.cursor)?
         };
     }
     None

@@ -23,7 +23,7 @@ impl<'z> Lookup<'_, 'z, '_> {
             let refers = nearest.node.is_cut() && self.qtype != Rtype::DS;
             return if refers { self.refer(nearest).map(Some) } else { Ok(None) };
         }
-        let Some(found) = find_cut_above(self.zone, &nearest.cursor, self.qname.key()) else { return Ok(None) };
+        let Some(found) = find_cut_above(self.zone, nearest, self.qname.key()) else { return Ok(None) };
         if found.node.is_cut() { self.refer(&found) } else { self.redirect(&found) }.map(Some)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use answer::Transport::Udp;
-use wire::message::{Edns, Rcode};
+use wire::message::{Edns, Rcode, Record};
 use wire::{Name, Rtype};
 
 use crate::server::{Server, query};
@@ -92,6 +92,56 @@ fn glue_of_many_servers_is_that_of_each() {
             let n = usize::from(record.rdata[1]) << 8 | usize::from(record.rdata[2]);
             assert_eq!(record.owner, name(&format!("s{n}.cut.z.")), "{count}");
         }
+    }
+}
+
+/// RFC 4035 3.1.1: glue of a signed sibling has its RRSIG records, past the reach of pointers too, if they fit.
+#[test]
+fn rfc_4035_3_1_1_signed_sibling_glue_keeps_its_signatures_if_they_fit() {
+    let mut cropped = 0;
+    for (count, octets) in [(10, 64), (200, 64), (400, 64), (400, 128), (600, 128)] {
+        let signature = "AAAA".repeat(octets / 3);
+        let server = server((0..count).map(|n| {
+            format!("cut.z. 60 NS s{n}.Sib.z.\ns{n}.Sib.z. 60 A 192.0.{}.{}\n", n / 256, n % 256)
+                + &format!("s{n}.Sib.z. 60 RRSIG A 13 3 60 20300101000000 20200101000000 1 z. {signature}\n")
+        }));
+        let query = query("www.cut.z. A +do");
+        let got = server.ask(&query, TCP);
+        let of_type = |rtype| got.additional.iter().filter(|record| record.rtype == rtype).collect::<Vec<_>>();
+        let (addresses, signatures) = (of_type(Rtype::A), of_type(Rtype::RRSIG));
+        assert_eq!((got.flags.truncated, got.authority.len()), (false, count), "{count}");
+        for record in addresses {
+            let n = usize::from(record.rdata[2]) * 256 + usize::from(record.rdata[3]);
+            assert_eq!(record.owner, name(&format!("s{n}.sib.z.")), "{count}");
+        }
+        if signatures.len() < count {
+            let len = server.exchange(&query.to_wire(), TCP).expect("a response").len();
+            assert!(len + 16 > usize::from(u16::MAX), "{count}: {len} octets leave room for an address");
+            cropped += 1;
+        } else {
+            server.ask_as_oracle(&query);
+        }
+    }
+    assert_eq!(cropped, 2, "400 and 600 signatures of 128 octets do not fit");
+}
+
+/// RFC 4343 4.1, RFC 2782: past the reach of pointers, too, owners have the case of the zone and targets their addresses.
+#[test]
+fn rfc_4343_4_1_owners_past_the_reach_of_pointers_are_in_the_case_of_the_zone() {
+    let rrsig = "60 RRSIG CNAME 13 2 60 20300101000000 20200101000000 1 z.";
+    for len in (15_900..16_500).step_by(30) {
+        let server = Server::new(&[(
+            "z.",
+            &format!(
+                "z. 60 IN SOA ns. host. 1 2 3 4 5\nz. 60 NS ns.\na.z. 60 CNAME b.z.\na.z. {rrsig} {}\n\
+                B.z. 60 SRV 0 0 1 Host.z.\nB.z. 60 SRV 0 0 2 Host.z.\nHost.z. 60 A 192.0.2.1\nHost.z. 60 AAAA 2001:db8::1\n",
+                "AAAA".repeat(len / 3)
+            ),
+        )]);
+        let got = server.ask_as_oracle(&query("a.z. SRV +do"));
+        let owners = |records: &[Record]| records.iter().map(|record| record.owner.to_string()).collect::<Vec<_>>();
+        assert_eq!(owners(&got.answer), ["a.z.", "a.z.", "B.z.", "B.z."], "{len}");
+        assert_eq!(owners(&got.additional), ["Host.z.", "Host.z."], "{len}");
     }
 }
 

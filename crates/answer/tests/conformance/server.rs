@@ -10,7 +10,8 @@ use domain::zonefile::inplace::{Entry, Zonefile};
 use wire::message::{Edns, Message, Rcode, Record};
 use wire::{Class, Name, Rtype};
 
-use crate::oracle::{self, Question, zone::Zone};
+use crate::compare;
+use crate::oracle::{self, Expected, Question, zone::Zone};
 use crate::subject::{self, TCP};
 use crate::text::{dig, lines};
 
@@ -83,11 +84,22 @@ impl Server {
         example.check("respond", &self.ask(&example.query, TCP));
     }
 
-    fn expect(&self, query: &Message) -> Message {
+    /// The response over TCP, with the same records as the oracle's.
+    pub fn ask_as_oracle(&self, query: &Message) -> Message {
+        let got = self.ask(query, TCP);
+        let faults = compare::faults(query, &got, &self.expected(query));
+        assert!(faults.is_empty(), "{}\n{faults:#?}", dig(&got));
+        got
+    }
+
+    fn expected(&self, query: &Message) -> Expected {
         let asked = query.questions[0].clone();
         let dnssec_ok = query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
-        let question = Question { name: asked.name, qtype: asked.qtype, class: asked.qclass, dnssec_ok };
-        let expected = oracle::answer(&self.plain, &question);
+        oracle::answer(&self.plain, &Question { name: asked.name, qtype: asked.qtype, class: asked.qclass, dnssec_ok })
+    }
+
+    fn expect(&self, query: &Message) -> Message {
+        let expected = self.expected(query);
         let mut message = Message { rcode: expected.rcode, ..query.clone() };
         message.flags.authoritative = expected.authoritative;
         message.answer = expected.answer.required;
