@@ -1,5 +1,6 @@
 //! How a zone denies existence: NSEC, or NSEC3 with the parameters of its chain.
 
+use data_encoding::BASE32_DNSSEC;
 use sha1::{Digest, Sha1};
 use wire::NameRef;
 
@@ -73,14 +74,9 @@ impl Nsec3Chain {
 }
 
 fn base32hex(digest: &[u8; 20]) -> Nsec3Label {
-    const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
-    let mut label = [0; 33];
-    for (five, eight) in digest.as_chunks::<5>().0.iter().zip(label.as_chunks_mut::<8>().0) {
-        let bits = five.iter().fold(0u64, |bits, &octet| bits << 8 | u64::from(octet));
-        for (at, digit) in eight.iter_mut().enumerate() {
-            *digit = DIGITS[(bits >> (35 - 5 * at) & 31) as usize];
-        }
-    }
+    let mut label = [0; _];
+    // RFC 4648 7, in lower case and without padding.
+    BASE32_DNSSEC.encode_mut(digest, &mut label[..32]);
     label
 }
 
