@@ -31,26 +31,26 @@ complete -c zonda -n "__fish_zonda_needs_command" -f -a "check" -d 'Find every m
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "config" -d 'Print the effective configuration as TOML'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "reload" -d 'Make a running zonda read its configuration and changed zone files again'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "completions" -d 'Print completions for a shell'
-complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in the language of man(1): `zonda man serve | man -l -`'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in roff: `zonda man serve | man -l -`'
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
-complete -c zonda -n "__fish_zonda_using_subcommand serve" -l listen -d 'Answer on this address and port, instead of those of the configuration; can be given several times' -r
-complete -c zonda -n "__fish_zonda_using_subcommand serve" -l zone -d 'Take the zone NAME from FILE; can be given several times' -r
-complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-format -d 'The form of the log, instead of the configuration\'s' -r -f -a "text\t'A line for people'
-json\t'A JSON object a line'"
-complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-level -d 'The least severe messages to log, instead of the configuration\'s' -r -f -a "error\t'What needs somebody to act'
-warn\t'What will need somebody to act'
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l listen -d 'Listen on this address and port, instead of those of the configuration; can be repeated' -r
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l zone -d 'The zone NAME and its file; can be repeated' -r
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-format -d 'The format of the log, instead of the configuration\'s' -r -f -a "text\t'A line of text'
+json\t'A JSON object on one line'"
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-level -d 'The least severe messages to log, instead of the configuration\'s' -r -f -a "error\t'Needs an operator now'
+warn\t'May need an operator later'
 info\t'Starts, stops, changes of zones'
-debug\t'What explains the rest'
+debug\t'Details that explain the rest'
 trace\t'Everything'"
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
-complete -c zonda -n "__fish_zonda_using_subcommand check" -l zone -d 'Take the zone NAME from FILE; can be given several times' -r
-complete -c zonda -n "__fish_zonda_using_subcommand check" -l strict -d 'Take records that break a rule of their RFC, but can be served, for errors, as `checks = "strict"` does'
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l zone -d 'The zone NAME and its file; can be repeated' -r
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l strict -d 'Report records that break a rule of their RFC but can be served as errors, as `checks = "strict"` does'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l json -d 'Print one JSON object'
-complete -c zonda -n "__fish_zonda_using_subcommand check" -l list -d 'Print the table of all checks as Markdown instead: what is found, how bad it is, and the RFC'
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l list -d 'Print the table of all checks as Markdown instead: finding, severity, RFC'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand config" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
-complete -c zonda -n "__fish_zonda_using_subcommand config" -l json -d 'Print JSON'
+complete -c zonda -n "__fish_zonda_using_subcommand config" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand config" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F

@@ -31,14 +31,14 @@ _zonda() {
             (serve)
 _arguments "${_arguments_options[@]}" : \
 '--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
-'*--listen=[Answer on this address and port, instead of those of the configuration; can be given several times]:ADDR:PORT:_default' \
-'*--zone=[Take the zone NAME from FILE; can be given several times]:NAME=FILE:_default' \
-'--log-format=[The form of the log, instead of the configuration'\''s]:FORM:((text\:"A line for people"
-json\:"A JSON object a line"))' \
-'--log-level=[The least severe messages to log, instead of the configuration'\''s]:LEVEL:((error\:"What needs somebody to act"
-warn\:"What will need somebody to act"
+'*--listen=[Listen on this address and port, instead of those of the configuration; can be repeated]:ADDR:PORT:_default' \
+'*--zone=[The zone NAME and its file; can be repeated]:NAME=FILE:_default' \
+'--log-format=[The format of the log, instead of the configuration'\''s]:FORMAT:((text\:"A line of text"
+json\:"A JSON object on one line"))' \
+'--log-level=[The least severe messages to log, instead of the configuration'\''s]:LEVEL:((error\:"Needs an operator now"
+warn\:"May need an operator later"
 info\:"Starts, stops, changes of zones"
-debug\:"What explains the rest"
+debug\:"Details that explain the rest"
 trace\:"Everything"))' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
@@ -48,10 +48,10 @@ trace\:"Everything"))' \
 (check)
 _arguments "${_arguments_options[@]}" : \
 '--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
-'*--zone=[Take the zone NAME from FILE; can be given several times]:NAME=FILE:_default' \
-'--strict[Take records that break a rule of their RFC, but can be served, for errors, as \`checks = "strict"\` does]' \
+'*--zone=[The zone NAME and its file; can be repeated]:NAME=FILE:_default' \
+'--strict[Report records that break a rule of their RFC but can be served as errors, as \`checks = "strict"\` does]' \
 '--json[Print one JSON object]' \
-'(--strict --json)--list[Print the table of all checks as Markdown instead\: what is found, how bad it is, and the RFC]' \
+'(--strict --json)--list[Print the table of all checks as Markdown instead\: finding, severity, RFC]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '*::paths -- Zone files, and folders of files called NAME.zone:_files' \
@@ -60,7 +60,7 @@ _arguments "${_arguments_options[@]}" : \
 (config)
 _arguments "${_arguments_options[@]}" : \
 '--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
-'--json[Print JSON]' \
+'--json[Print one JSON object]' \
 '-h[Print help]' \
 '--help[Print help]' \
 && ret=0
@@ -103,7 +103,7 @@ _zonda_commands() {
 'config:Print the effective configuration as TOML' \
 'reload:Make a running zonda read its configuration and changed zone files again' \
 'completions:Print completions for a shell' \
-'man:Print a manual page in the language of man(1)\: \`zonda man serve | man -l -\`' \
+'man:Print a manual page in roff\: \`zonda man serve | man -l -\`' \
     )
     _describe -t commands 'zonda commands' commands "$@"
 }
