@@ -1,11 +1,11 @@
 //! The load generator: open-loop and closed-loop queries, with every response checked.
 //!
 //! * [`schedule`] computes the send time of every query, and [`queries`] encodes them all, before the run starts.
-//! * [`worker`] is a sender thread. It sends due queries over [`udp`] or a [`pool`] of TCP or [`tls`] connections, matches
-//!   responses to [`outstanding`] queries, checks them with [`verify`], and records latency in [`metrics`], always from the
+//! * `worker` is a sender thread. It sends due queries over `udp` or a `pool` of TCP or [`tls`] connections, matches
+//!   responses to `outstanding` queries, checks them with [`verify`], and records latency in [`metrics`], always from the
 //!   intended send time (so there is no coordinated omission).
-//! * [`job`] configures a run; [`run`] starts the workers and merges their metrics; [`search`] repeats runs to find the peak rate; [`report`] writes
-//!   the results as JSON lines.
+//! * [`job`] configures a run; [`run`] starts the workers and merges their metrics; `search` repeats runs to find the peak
+//!   rate; `report` writes the results as JSON lines.
 //! * [`hold`] opens and holds connections, idle or hostile; [`xfr`] has a secondary that discards zones and a primary that
 //!   replays encoded ones.
 //!

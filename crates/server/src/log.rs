@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-/// Waits until the log is written, for [`FLUSH_TIMEOUT`] at most.
+/// Waits until the log is written, for `FLUSH_TIMEOUT` at most.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FLUSH_TIMEOUT);

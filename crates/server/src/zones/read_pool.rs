@@ -3,7 +3,7 @@
 //! * Files queue in lanes by size. In the lane of the smallest files several are read at once, by a thread each; in every
 //!   other lane one is read at a time, parsed by all threads. The kernel shares the processors among the lanes. Every file
 //!   begins in the first lane, as its size is known only when it is opened, and is moved from there if it is too large.
-//! * A read that makes no progress for [`STALLED_AFTER`], on a hung mount for example, is *stalled*: it keeps its thread,
+//! * A read that makes no progress for `STALLED_AFTER`, on a hung mount for example, is *stalled*: it keeps its thread,
 //!   and another thread takes its place in the lane. Files of the same directory are held back until nothing else waits.
 //! * After [`STUCK_AFTER`] it is *stuck*: reported, and no longer waited for.
 
