@@ -5,16 +5,17 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use wire::{Name, NameRef, Rtype};
+use wire::{Name, NameRef};
 
 use crate::build_options::BuildOptions;
 use crate::check::{TargetName, check_apex, check_node, check_targets, collect_targets, denial};
 use crate::check::{check_child_keys, check_records};
 use crate::denial::{Denial, DenialData};
-use crate::finding::Findings;
+use crate::finding::{CheckMode, Findings};
 use crate::intern::{InternTables, Interner};
-use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
-use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedRecord, gather_runs};
+use crate::occlusion::{Occlusion, own_flags};
+use crate::rrset::NodeEncoder;
+use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
 use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
 use crate::zone::{Zone, write_name};
 
@@ -101,6 +102,21 @@ fn construct(
     finish(plan, names, nsec3, tables, summary, found)
 }
 
+/// Builds a zone from records that were all read back from a zone.
+pub(crate) fn rebuild(chunk: StagedChunk, apex: NameRef<'_>, threads: usize) -> Zone {
+    let plan = BuildOptions {
+        apex,
+        files: &[],
+        threads,
+        previous: None,
+        thorough: false,
+        check_mode: CheckMode::Lenient,
+        nsec3_max_iterations: u16::MAX,
+        is_whole: true,
+    };
+    assemble(vec![chunk], &plan).0.expect("these records were a valid zone").0
+}
+
 /// Applies the differences to the previous version; `None` if a rebuild is better.
 fn update(
     previous: &Zone,
@@ -128,7 +144,8 @@ fn update(
     Some((Zone { edits, ..zone }, difference))
 }
 
-fn finish(
+/// Makes a zone of its trees and checks it as a whole. `None` if there are errors among the findings.
+pub(crate) fn finish(
     plan: &BuildOptions<'_>,
     names: Tree,
     nsec3: Tree,
@@ -223,7 +240,7 @@ struct RangeResult {
 
 /// Totals of a zone.
 #[derive(Default)]
-struct Summary {
+pub(crate) struct Summary {
     /// Owners, including those of NSEC3 records.
     names: usize,
     has_wildcards: bool,
@@ -231,6 +248,11 @@ struct Summary {
 }
 
 impl Summary {
+    /// The summary of a change: targets are not checked.
+    pub(crate) fn of_change(has_wildcards: bool) -> Summary {
+        Summary { has_wildcards, ..Summary::default() }
+    }
+
     fn add(&mut self, result: RangeResult, found: &mut Findings) {
         let RangeResult { summary, found: more } = result;
         self.names += summary.names;
@@ -259,7 +281,7 @@ fn encode_range(
         // RFC 4343 4.2: if an owner is written in several cases, the first one is kept.
         let case = staged.case(&same[0]);
         let owner = write_name(key, case, plan.apex, &mut room);
-        let flags = occlusion.flags(key, &records);
+        let flags = occlusion.flags(key, own_flags(key, &records));
         check_node(plan, owner, key, flags, &records, &mut result.found);
         if plan.thorough {
             collect_targets(plan, key, flags, &records, &mut result.summary.targets);
@@ -267,53 +289,14 @@ fn encode_range(
         }
         take(key, encoder.encode(owner, case, flags, &mut records));
         result.summary.names += 1;
-        result.summary.has_wildcards |=
-            key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*");
+        result.summary.has_wildcards |= has_wildcard_label(key);
     }
     result
 }
 
-/// The zone cut or DNAME above the current names.
-#[derive(Clone, Default)]
-struct Occlusion {
-    key: Option<Vec<u8>>,
-    is_dname: bool,
-}
-
-impl Occlusion {
-    /// A DNAME at the apex, if any: the only record that occludes names in every range.
-    fn at_apex(staged: Staged<'_>, runs: &[Run]) -> Occlusion {
-        let mut records = Vec::new();
-        let apex_runs = runs.iter().filter(|run| run.is_apex());
-        apex_runs.for_each(|run| staged.append_records(run, &mut records));
-        let is_dname = records.iter().any(|record| record.rtype == Rtype::DNAME);
-        Occlusion { key: is_dname.then(Vec::new), is_dname }
-    }
-
-    /// The flags of the next node.
-    fn flags(&mut self, key: &[u8], records: &[StagedRecord<'_>]) -> u8 {
-        let has = |rtype| records.iter().any(|record| record.rtype == rtype);
-        let mut flags = 0;
-        if has(Rtype::NS) && !key.is_empty() {
-            flags |= CUT;
-        }
-        if has(Rtype::DNAME) {
-            flags |= DNAME;
-        }
-        match &self.key {
-            Some(top) if key.len() > top.len() && key.starts_with(top) => {
-                // RFC 6672 2.4: the top-most cut or DNAME decides.
-                flags |= OCCLUDED | if self.is_dname { BELOW_DNAME } else { 0 };
-            }
-            _ if flags != 0 => {
-                self.key = Some(key.to_vec());
-                // RFC 6672 2.3: below the apex DNAME and NS exclude each other; if both exist, the delegation wins.
-                self.is_dname = flags & CUT == 0;
-            }
-            _ => {}
-        }
-        flags
-    }
+/// RFC 4592 2.2.3: whether an owner has a label `*`, so that it or an empty non-terminal above it is a wildcard.
+pub(crate) fn has_wildcard_label(key: &[u8]) -> bool {
+    key.contains(&b'*') && key.split(|&octet| octet == 0).any(|label| label == b"*")
 }
 
 //----------- comparing --------------------------------------------------------

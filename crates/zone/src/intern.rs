@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use foldhash::fast::RandomState;
 
@@ -14,6 +14,15 @@ pub struct InternTables {
     /// The end of each RRset in `bytes`.
     ends: Box<[u32]>,
     bytes: Box<[u8]>,
+    /// Built at the first change of the zone, so that a zone that never changes does not pay for it.
+    index: OnceLock<RrsetIndex>,
+}
+
+/// Finds the number of an interned RRset: a hash table with linear probing.
+struct RrsetIndex {
+    hasher: RandomState,
+    /// Numbers plus one; 0 is free. At most half of the slots are taken.
+    slots: Box<[u32]>,
 }
 
 /// The most interned TTLs: the number is one octet, and 255 means "not interned".
@@ -37,9 +46,50 @@ impl InternTables {
         &self.bytes[start..self.ends[number] as usize]
     }
 
+    /// How many RRsets are interned.
+    pub(crate) fn rrset_count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The number of an RRset in stored form.
+    fn find_rrset(&self, bytes: &[u8]) -> Option<u32> {
+        self.index.get_or_init(|| RrsetIndex::new(self)).find(self, bytes)
+    }
+
     /// The heap size in octets.
     pub fn heap_size(&self) -> usize {
-        4 * (self.ttls.len() + self.ends.len()) + self.bytes.len()
+        let slots = self.index.get().map_or(0, |index| index.slots.len());
+        4 * (self.ttls.len() + self.ends.len() + slots) + self.bytes.len()
+    }
+}
+
+impl RrsetIndex {
+    fn new(tables: &InternTables) -> RrsetIndex {
+        let slots = vec![0; (2 * tables.ends.len()).next_power_of_two()].into();
+        let mut index = RrsetIndex { hasher: RandomState::default(), slots };
+        for number in 0..tables.ends.len() {
+            let mut slot = index.first_slot(tables.rrset(number));
+            while index.slots[slot] != 0 {
+                slot = (slot + 1) % index.slots.len();
+            }
+            index.slots[slot] = number as u32 + 1;
+        }
+        index
+    }
+
+    fn find(&self, tables: &InternTables, bytes: &[u8]) -> Option<u32> {
+        let mut slot = self.first_slot(bytes);
+        loop {
+            let number = self.slots[slot].checked_sub(1)?;
+            if tables.rrset(number as usize) == bytes {
+                return Some(number);
+            }
+            slot = (slot + 1) % self.slots.len();
+        }
+    }
+
+    fn first_slot(&self, bytes: &[u8]) -> usize {
+        self.hasher.hash_one(bytes) as usize % self.slots.len()
     }
 }
 
@@ -50,7 +100,7 @@ pub(crate) enum Interner<'t> {
     /// Builds new tables.
     New(Box<NewTables>),
     /// Uses the tables of the previous version without adding to them.
-    Existing { ttls: &'t [u32], rrsets: HashMap<&'t [u8], u32, RandomState> },
+    Existing(&'t InternTables),
 }
 
 pub(crate) struct NewTables {
@@ -80,15 +130,14 @@ impl Interner<'_> {
     }
 
     pub(crate) fn existing(tables: &InternTables) -> Interner<'_> {
-        let rrsets = (0..tables.ends.len()).map(|number| (tables.rrset(number), number as u32)).collect();
-        Interner::Existing { ttls: &tables.ttls, rrsets }
+        Interner::Existing(tables)
     }
 
     /// The number of a TTL; `None` if it is not interned.
     pub(crate) fn ttl(&self, ttl: u32) -> Option<u8> {
         match self {
             Interner::Disabled => None,
-            Interner::Existing { ttls, .. } => find_ttl(ttls, ttl),
+            Interner::Existing(tables) => find_ttl(&tables.ttls, ttl),
             Interner::New(tables) => {
                 let mut ttls = tables.ttls.lock().unwrap_or_else(PoisonError::into_inner);
                 find_ttl(&ttls, ttl).or_else(|| {
@@ -104,7 +153,7 @@ impl Interner<'_> {
     pub(crate) fn rrset(&self, bytes: &[u8]) -> Option<u32> {
         match self {
             Interner::Disabled => None,
-            Interner::Existing { rrsets, .. } => rrsets.get(bytes).copied(),
+            Interner::Existing(tables) => tables.find_rrset(bytes),
             Interner::New(tables) => tables.rrset(bytes),
         }
     }
@@ -150,7 +199,7 @@ impl NewTables {
         });
         let ends = ends.collect();
         let ttls = self.ttls.into_inner().unwrap_or_else(PoisonError::into_inner);
-        InternTables { ttls: ttls.into(), ends, bytes: bytes.into() }
+        InternTables { ttls: ttls.into(), ends, bytes: bytes.into(), index: OnceLock::new() }
     }
 }
 

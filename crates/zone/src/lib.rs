@@ -1,4 +1,5 @@
-//! The data of a zone: parsing and printing zone text, building and checking, the tree of RRsets, outgoing AXFR.
+//! The data of a zone: parsing and printing zone text, building and checking, changes, the tree of RRsets,
+//! outgoing AXFR.
 //!
 //! No sockets; files are opened by the caller; threads only as many as the caller allows.
 #![deny(unsafe_code)] // except in `tree::prefetch`, where a benchmark justifies it
@@ -7,12 +8,14 @@ pub mod axfr;
 mod build;
 mod build_options;
 pub mod canonical_key;
+pub mod change;
 mod check;
 pub mod check_list;
 mod denial;
 pub mod finding;
 mod intern;
 pub mod load;
+mod occlusion;
 mod owner_case;
 pub mod rrset;
 mod stage;

@@ -122,6 +122,11 @@ impl OwnerRuns {
 }
 
 impl Run {
+    /// Whether it is in the first of the parts given to [`gather_runs`].
+    pub(crate) fn is_in_first_part(&self) -> bool {
+        self.chunk == 0
+    }
+
     /// Whether the owner is the apex: only the empty key starts with a zero octet.
     pub(crate) fn is_apex(&self) -> bool {
         self.head == 0

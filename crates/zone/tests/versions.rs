@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::{Message, Name, Rtype};
-use zone::Zone;
 use zone::axfr::AxfrStream;
+use zone::change::{ChangeError, ChangeRules, ChangeSet, OutOfZone};
 use zone::load::{LoadOptions, load};
 use zone::text::{self, Source};
+use zone::{CheckMode, Zone};
 
 /// Owner, type, TTL and RDATA.
 type ZoneRecord = (Name, Rtype, u32, Vec<u8>);
@@ -63,7 +64,7 @@ fn content(zone: &Zone) -> impl PartialEq + std::fmt::Debug + use<> {
         .nodes()
         .map(|(entry, node)| (zone.owner(&entry), [node.is_cut(), node.has_dname(), node.is_occluded()]))
         .collect();
-    (flags, transferred(zone), zone.counts(), zone.denial().clone(), zone.has_wildcards())
+    (flags, transferred(zone), zone.counts(), zone.denial().clone())
 }
 
 //----------- random records ---------------------------------------------------
@@ -104,7 +105,7 @@ fn rdata(rtype: Rtype, n: u16) -> Vec<u8> {
     let elsewhere = [host.as_bytes(), b"\x07servers\x04test\x00"].concat();
     match rtype {
         Rtype::A => vec![10, 0, high, low],
-        Rtype::NS | Rtype::PTR => {
+        Rtype::NS | Rtype::PTR | Rtype::DNAME => {
             if n.is_multiple_of(2) {
                 in_zone
             } else {
@@ -194,6 +195,92 @@ proptest! {
             prop_assert_eq!(transferred(&zone).len() as u64, zone.counts().records);
         }
     }
+}
+
+//----------- changes by records -----------------------------------------------
+
+/// An RRset as above, or a DNAME.
+fn sets_and_dnames() -> impl Strategy<Value = Set> {
+    let dname = |set: Set| Set { rtype: Rtype::DNAME, count: 1, first: set.first % 2, ..set };
+    prop_oneof![4 => sets(), 1 => sets().prop_map(dname)]
+}
+
+/// The change from one list of records to another.
+fn change_set(old: &BTreeSet<ZoneRecord>, new: &BTreeSet<ZoneRecord>) -> ChangeSet {
+    let mut change = ChangeSet::new(name(APEX).as_ref());
+    for (owner, rtype, _, rdata) in old.difference(new) {
+        change.remove(owner.as_ref(), *rtype, rdata).expect("an owner in the zone");
+    }
+    for (owner, rtype, ttl, rdata) in new.difference(old) {
+        change.add(owner.as_ref(), *rtype, *ttl, rdata).expect("an owner in the zone");
+    }
+    change
+}
+
+const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_changed_zone_equals_one_loaded_from_scratch_and_a_rebuilt_one(
+        versions in vec(vec(sets_and_dnames(), 0..12), 2..6),
+        is_large in any::<bool>(),
+    ) {
+        let versions = versions.iter().enumerate().map(|(serial, sets)| {
+            let more = if is_large { hosts(serial as u16) } else { Vec::new() };
+            records(&[sets.as_slice(), &more].concat(), serial as u32)
+        });
+        let mut last: Option<(BTreeSet<ZoneRecord>, Zone)> = None;
+        for records in versions {
+            let expected = try_load(&records, None, 1);
+            let changed = last.as_ref().map(|(old, zone)| zone.apply(change_set(old, &records), RULES));
+            match (changed, expected) {
+                (Some(changed), Some(expected)) => {
+                    let zone = changed.expect("a good change").zone;
+                    prop_assert!(content(&zone) == content(&expected), "{:#?}", records);
+                    // Only a rebuild notices that the last wildcard is gone.
+                    prop_assert!(zone.has_wildcards() >= expected.has_wildcards());
+                    let rebuilt = zone.rebuild(1);
+                    prop_assert!(content(&rebuilt) == content(&expected), "{:#?}", records);
+                    prop_assert_eq!(rebuilt.has_wildcards(), expected.has_wildcards());
+                    last = Some((records, zone));
+                }
+                (Some(changed), None) => prop_assert!(matches!(changed, Err(ChangeError::Invalid(_)))),
+                (None, expected) => last = expected.map(|zone| (records, zone)),
+            }
+        }
+    }
+}
+
+/// RFC 1995 4: an incremental transfer for another version is refused as a whole.
+#[test]
+fn rfc_1995_4_a_change_that_removes_a_missing_record_is_refused() {
+    let old = records(&hosts(0), 1);
+    let zone = load_good(&old, None);
+    let mut change = ChangeSet::new(name(APEX).as_ref());
+    change.remove(name("1.tld.z.").as_ref(), Rtype::A, &[192, 0, 2, 1]).expect("an owner in the zone");
+    let error = zone.apply(change, RULES).err().expect("an error");
+    assert!(matches!(&error, ChangeError::NoSuchRecord(owner, Rtype::A) if *owner == name("1.tld.z.")), "{error}");
+    let mut change = ChangeSet::new(name(APEX).as_ref());
+    assert_eq!(change.add(name("other.").as_ref(), Rtype::A, 300, &[192, 0, 2, 1]), Err(OutOfZone));
+}
+
+/// RFC 4343 3: only the names in RDATA compare without case.
+#[test]
+fn rfc_4343_3_removed_records_compare_without_case() {
+    let [mx, txt] = [(Rtype::MX, b"aa\x01b\x00".to_vec()), (Rtype::TXT, b"\x01b".to_vec())]
+        .map(|(rtype, rdata)| (name("m.z."), rtype, 300, rdata));
+    let records: BTreeSet<ZoneRecord> = apex_records(1).into_iter().chain([mx, txt]).collect();
+    let zone = load_good(&records, None);
+    let remove = |rtype, rdata: &[u8]| {
+        let mut change = ChangeSet::new(name(APEX).as_ref());
+        change.remove(name("M.z.").as_ref(), rtype, rdata).expect("an owner in the zone");
+        zone.apply(change, RULES).is_ok()
+    };
+    assert!(remove(Rtype::MX, b"aa\x01B\x00"));
+    assert!(!remove(Rtype::MX, b"AA\x01b\x00"));
+    assert!(!remove(Rtype::TXT, b"\x01B"));
 }
 
 /// RFC 4343 4: case is preserved, so an owner in another case, even the apex, is a change.

@@ -1,0 +1,410 @@
+//! Changes of a zone as records: the common form of what files, IXFR, dynamic update, catalogs and signing produce.
+//!
+//! [`Zone::apply`] costs what a change touches, not what the zone holds.
+
+use std::sync::Arc;
+
+use wire::{Name, NameRef, Rtype, rdata};
+
+use crate::build::{Difference, Summary, finish, has_wildcard_label};
+use crate::build_options::BuildOptions;
+use crate::check::check_node;
+use crate::finding::{CheckMode, Finding, Findings};
+use crate::intern::Interner;
+use crate::occlusion::{Occlusion, own_flags};
+use crate::owner_case::OwnerCase;
+use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED, PointerBases};
+use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedRecord, gather_runs};
+use crate::text::{RecordSink, ZoneRecord};
+use crate::tree::{Tree, TreeCursor, TreeEdit, TreeEntry};
+use crate::zone::{Zone, write_name};
+
+/// Records to remove from a zone and records to add to it. Removals are applied first.
+pub struct ChangeSet {
+    apex: Name,
+    removed: StagedChunk,
+    added: StagedChunk,
+    len: usize,
+}
+
+/// A zone after a change.
+pub struct Applied {
+    /// The new version.
+    pub zone: Zone,
+    /// The owners added, removed and changed.
+    pub difference: Difference,
+    /// Warnings about the changed owners and the apex.
+    pub warnings: Vec<Finding>,
+}
+
+/// Why a change was not applied.
+#[derive(Debug)]
+pub enum ChangeError {
+    /// A record to remove does not exist: the change is for another version.
+    NoSuchRecord(Name, Rtype),
+    /// The new version would be invalid. At least one finding is an error.
+    Invalid(Vec<Finding>),
+}
+
+/// What a change is checked for.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeRules {
+    /// Whether records that break a rule of their RFC make the change invalid.
+    pub check_mode: CheckMode,
+    /// More NSEC3 iterations than this make the change invalid.
+    pub nsec3_max_iterations: u16,
+}
+
+/// The owner is not in the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfZone;
+
+impl ChangeSet {
+    /// An empty change of the zone with this apex.
+    pub fn new(apex: NameRef<'_>) -> ChangeSet {
+        ChangeSet { apex: apex.to_owned(), removed: StagedChunk::new(apex), added: StagedChunk::new(apex), len: 0 }
+    }
+
+    /// Removes a record. The TTL is not compared, nor is the case of names in RDATA.
+    pub fn remove(&mut self, owner: NameRef<'_>, rtype: Rtype, rdata: &[u8]) -> Result<(), OutOfZone> {
+        self.check(owner)?;
+        self.removed.record(ZoneRecord { owner, rtype, ttl: 0, rdata, file: 0, line: 0 });
+        Ok(())
+    }
+
+    /// Adds a record, or sets the TTL (in seconds) of one that exists. `rdata` is uncompressed and well-formed.
+    pub fn add(&mut self, owner: NameRef<'_>, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), OutOfZone> {
+        self.check(owner)?;
+        self.added.record(ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 });
+        Ok(())
+    }
+
+    /// The number of records to remove and to add.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no records.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn check(&mut self, owner: NameRef<'_>) -> Result<(), OutOfZone> {
+        if !owner.is_at_or_below(self.apex.as_ref()) {
+            return Err(OutOfZone);
+        }
+        self.len += 1;
+        Ok(())
+    }
+}
+
+impl Zone {
+    /// The zone after a change. It shares everything that did not change.
+    ///
+    /// Cost: the changed owners, their paths in the tree, and all owners below a zone cut or DNAME that appears or vanishes. New
+    /// RRsets are not interned, see [`Zone::needs_rebuild`].
+    pub fn apply(&self, change: ChangeSet, rules: ChangeRules) -> Result<Applied, ChangeError> {
+        let apex = self.owner(&self.apex_entry());
+        let options = BuildOptions {
+            apex: apex.as_ref(),
+            files: &[],
+            threads: 1,
+            previous: None,
+            thorough: false,
+            check_mode: rules.check_mode,
+            nsec3_max_iterations: rules.nsec3_max_iterations,
+            is_whole: true,
+        };
+        let interner = Interner::existing(&self.tables);
+        let mut editor = Editor::new(self, &options, &interner);
+        let ChangeSet { removed, added, .. } = change;
+        let names = editor.edit(&self.names, [removed.names, added.names], true)?;
+        let nsec3 = editor.edit(self.nsec3(), [removed.nsec3, added.nsec3], false)?;
+        let Editor { mut found, difference, has_wildcards, .. } = editor;
+        let edits = self.edits.saturating_add((names.len() + nsec3.len()) as u32);
+        let (names, nsec3) = (self.names.apply(&names), self.nsec3().apply(&nsec3));
+        let summary = Summary::of_change(has_wildcards);
+        let zone = finish(&options, names, nsec3, self.tables.clone(), summary, &mut found);
+        match zone.filter(|_| !found.has_errors()) {
+            Some(zone) => {
+                Ok(Applied { zone: Zone { edits, ..zone }, difference, warnings: found.finish(&Arc::from("")) })
+            }
+            None => Err(ChangeError::Invalid(found.finish(&Arc::from("")))),
+        }
+    }
+
+    /// Whether [`Zone::rebuild`] would save memory: changed owners outnumber the interned RRsets.
+    pub fn needs_rebuild(&self) -> bool {
+        self.edits as usize > self.tables.rrset_count().max(MIN_EDITS)
+    }
+
+    /// The same zone, built from scratch with new tables. Costs as much as loading without parsing.
+    pub fn rebuild(&self, threads: usize) -> Zone {
+        let apex = self.owner(&self.apex_entry());
+        let mut chunk = StagedChunk::new(apex.as_ref());
+        let mut decoder = Decoder::default();
+        for (entry, _) in self.nodes() {
+            let owner = self.owner(&entry);
+            for record in decoder.decode(self, &entry, owner.as_ref(), apex.as_ref()) {
+                let StagedRecord { rtype, ttl, rdata, .. } = record;
+                chunk.record(ZoneRecord { owner: owner.as_ref(), rtype, ttl, rdata, file: 0, line: 0 });
+            }
+        }
+        crate::build::rebuild(chunk, apex.as_ref(), threads)
+    }
+}
+
+/// Fewer edits than this are not worth a rebuild.
+const MIN_EDITS: usize = 4096;
+
+//----------- Editor -----------------------------------------------------------
+
+/// Turns a change into edits of one tree.
+struct Editor<'z, 'p> {
+    zone: &'z Zone,
+    options: &'p BuildOptions<'p>,
+    encoder: NodeEncoder<'p>,
+    edits: Vec<TreeEdit>,
+    found: Findings,
+    difference: Difference,
+    has_wildcards: bool,
+}
+
+impl<'z, 'p> Editor<'z, 'p> {
+    fn new(zone: &'z Zone, options: &'p BuildOptions<'p>, interner: &'p Interner<'p>) -> Editor<'z, 'p> {
+        Editor {
+            zone,
+            options,
+            encoder: NodeEncoder::new(interner, options.apex),
+            edits: Vec::new(),
+            found: Findings::default(),
+            difference: Difference::default(),
+            has_wildcards: zone.has_wildcards,
+        }
+    }
+
+    /// The edits of `tree`, sorted by key. `parts` are the removed and the added records. Names below a cut or DNAME are
+    /// occluded, if the tree `has_cuts`.
+    fn edit(
+        &mut self,
+        tree: &'z Tree,
+        mut parts: [OwnerRuns; 2],
+        has_cuts: bool,
+    ) -> Result<Vec<TreeEdit>, ChangeError> {
+        let mut runs = gather_runs(&mut parts);
+        let staged = Staged(&parts);
+        runs.sort_unstable_by(|a, b| staged.compare(a, b));
+        let mut below: Option<Below<'z>> = None;
+        let mut decoder = Decoder::default();
+        for runs in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
+            let key = staged.key(&runs[0]);
+            if let Some(covered) = &mut below
+                && !self.reflag(covered, Some(key))
+            {
+                below = None;
+            }
+            let mut occlusion = match &mut below {
+                Some(below) => std::mem::take(&mut below.occlusion),
+                None if has_cuts => self.occlusion_of(tree, key),
+                None => Occlusion::default(),
+            };
+            let old = Some(tree.seek(key)).filter(TreeCursor::is_exact).and_then(|cursor| cursor.entry());
+            let changed = self.edit_owner(&mut decoder, staged, runs, old, has_cuts.then_some(&mut occlusion))?;
+            match &mut below {
+                Some(below) => below.occlusion = occlusion,
+                None if changed && has_cuts => below = Some(Below::new(tree, key, occlusion)),
+                None => {}
+            }
+        }
+        if let Some(mut below) = below {
+            self.reflag(&mut below, None);
+        }
+        Ok(std::mem::take(&mut self.edits))
+    }
+
+    /// Edits one owner. Returns whether its zone cut or DNAME appeared or vanished.
+    fn edit_owner(
+        &mut self,
+        decoder: &mut Decoder,
+        staged: Staged<'_>,
+        runs: &[Run],
+        old: Option<TreeEntry<'z>>,
+        occlusion: Option<&mut Occlusion>,
+    ) -> Result<bool, ChangeError> {
+        let key = staged.key(&runs[0]);
+        let case = old.map_or_else(|| staged.case(&runs[0]), |old| OwnerCase::read(old.value[0], &old.value[1..]).0);
+        let mut room = [0; _];
+        let owner = write_name(key, case, self.options.apex, &mut room);
+        let mut records = match old {
+            Some(old) => decoder.decode(self.zone, &old, owner, self.options.apex),
+            None => Vec::new(),
+        };
+        let removals = runs.partition_point(|run| run.is_in_first_part());
+        let (removed, added) = runs.split_at(removals);
+        let mut list = Vec::new();
+        removed.iter().for_each(|run| staged.append_records(run, &mut list));
+        for gone in list.drain(..) {
+            let Some(index) = records.iter().position(|record| is_same(record, &gone)) else {
+                return Err(ChangeError::NoSuchRecord(owner.to_owned(), gone.rtype));
+            };
+            records.swap_remove(index);
+        }
+        added.iter().for_each(|run| staged.append_records(run, &mut list));
+        for new in list {
+            records.retain(|record| !is_same(record, &new));
+            records.push(new);
+        }
+        let own = own_flags(key, &records);
+        let flags = occlusion.map_or(own, |occlusion| occlusion.flags(key, own));
+        let own_before = old.map_or(0, |old| old.value[0] & (CUT | DNAME));
+        if records.is_empty() {
+            if old.is_some() {
+                self.difference.removed += 1;
+                self.edits.push(TreeEdit { key: key.into(), value: None });
+            }
+            return Ok(own_before != 0);
+        }
+        check_node(self.options, owner, key, flags, &records, &mut self.found);
+        self.has_wildcards |= has_wildcard_label(key);
+        let value = self.encoder.encode(owner, case, flags, &mut records);
+        if old.is_none_or(|old| old.value != value) {
+            *if old.is_some() { &mut self.difference.changed } else { &mut self.difference.added } += 1;
+            self.edits.push(TreeEdit { key: key.into(), value: Some(value.into()) });
+        }
+        Ok(own != own_before)
+    }
+
+    //----------- zone cuts ----------------------------------------------------
+
+    /// The top-most cut or DNAME above `key`, edits included.
+    fn occlusion_of(&self, tree: &Tree, key: &[u8]) -> Occlusion {
+        let ends = key.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
+        let ancestors = std::iter::once(0).chain(ends).filter(|&end| end < key.len()).map(|end| &key[..end]);
+        for ancestor in ancestors {
+            let value = match self.edits.binary_search_by(|edit| (*edit.key).cmp(ancestor)) {
+                Ok(index) => self.edits[index].value.as_deref(),
+                Err(_) => tree.get(ancestor),
+            };
+            let own = value.map_or(0, |value| value[0] & (CUT | DNAME));
+            if own != 0 {
+                return Occlusion::below(ancestor, own);
+            }
+        }
+        Occlusion::default()
+    }
+
+    /// Gives the unchanged owners below a changed cut their new flags, up to `end`. Returns whether `end` is below it.
+    fn reflag(&mut self, below: &mut Below<'z>, end: Option<&[u8]>) -> bool {
+        let mut key = Vec::new();
+        while let Some(entry) = below.next {
+            key.clear();
+            entry.append_key(&mut key);
+            if !key.starts_with(&below.key) || end.is_some_and(|end| *key > *end) {
+                break;
+            }
+            below.next = below.cursor.next();
+            if end.is_some_and(|end| *key == *end) {
+                break;
+            }
+            const COVERED: u8 = OCCLUDED | BELOW_DNAME;
+            let before = entry.value[0];
+            let flags = before & !COVERED | below.occlusion.flags(&key, before & (CUT | DNAME)) & COVERED;
+            if flags != before {
+                let mut value: Box<[u8]> = entry.value.into();
+                value[0] = flags;
+                self.edits.push(TreeEdit { key: key.as_slice().into(), value: Some(value) });
+            }
+        }
+        end.is_some_and(|end| end.starts_with(&below.key))
+    }
+}
+
+/// The owners below one whose zone cut or DNAME appeared or vanished.
+struct Below<'z> {
+    key: Vec<u8>,
+    cursor: TreeCursor<'z>,
+    next: Option<TreeEntry<'z>>,
+    occlusion: Occlusion,
+}
+
+impl<'z> Below<'z> {
+    fn new(tree: &'z Tree, key: &[u8], occlusion: Occlusion) -> Below<'z> {
+        let mut cursor = tree.seek(key);
+        let next = cursor.next();
+        Below { key: key.to_vec(), cursor, next, occlusion }
+    }
+}
+
+/// Whether two records are equal except for their TTL (RFC 2136 1.1.1; RFC 4343 3: names compare without case).
+fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
+    a.rtype == b.rtype && (a.rdata == b.rdata || is_same_but_for_case(a, b))
+}
+
+fn is_same_but_for_case(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
+    if a.rdata.len() != b.rdata.len() || !a.rdata.eq_ignore_ascii_case(b.rdata) {
+        return false;
+    }
+    let mut at = 0;
+    for name in rdata::names(a.rtype, a.rdata) {
+        if a.rdata[at..name.start] != b.rdata[at..name.start] {
+            return false;
+        }
+        at = name.end;
+    }
+    a.rdata[at..] == b.rdata[at..]
+}
+
+//----------- Decoder ----------------------------------------------------------
+
+/// Decodes the records of an owner from their stored form.
+#[derive(Default)]
+struct Decoder {
+    rdata: Vec<u8>,
+    /// Type, TTL and the end of the RDATA of each record.
+    records: Vec<(Rtype, u32, usize)>,
+}
+
+impl Decoder {
+    /// All records of an entry, signatures included.
+    fn decode(
+        &mut self,
+        zone: &Zone,
+        entry: &TreeEntry<'_>,
+        owner: NameRef<'_>,
+        apex: NameRef<'_>,
+    ) -> Vec<StagedRecord<'_>> {
+        self.rdata.clear();
+        self.records.clear();
+        for rrset in zone.node(entry).rrsets() {
+            for stored in rrset.stored() {
+                rrset.append_rdata(&stored, PointerBases { owner, apex }, &mut self.rdata);
+                self.records.push((rrset.rtype, rrset.ttl, self.rdata.len()));
+            }
+            for rdata in rrset.signatures().rdatas() {
+                self.rdata.extend_from_slice(rdata);
+                self.records.push((Rtype::RRSIG, rrset.ttl, self.rdata.len()));
+            }
+        }
+        let mut start = 0;
+        let record = |&(rtype, ttl, end): &(Rtype, u32, usize)| {
+            let rdata = &self.rdata[start..end];
+            start = end;
+            StagedRecord { rtype, ttl, rdata, file: 0, line: 0 }
+        };
+        self.records.iter().map(record).collect()
+    }
+}
+
+impl std::fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ChangeError::NoSuchRecord(owner, rtype) => write!(f, "{owner} has no such {rtype} record to remove"),
+            ChangeError::Invalid(findings) => match findings.first() {
+                Some(first) => write!(f, "{first}"),
+                None => f.write_str("the zone would be invalid"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}
