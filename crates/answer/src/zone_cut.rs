@@ -1,6 +1,7 @@
 //! The zone cut or DNAME owner above a name.
 
 use zone::Zone;
+use zone::canonical_key::ancestor_lens;
 use zone::rrset::ZoneNode;
 use zone::tree::{TreeCursor, TreeEntry};
 
@@ -32,8 +33,8 @@ pub(crate) fn find_cut_above<'z>(zone: &'z Zone, nearest: &ZonePosition<'z>, key
     };
     // The predecessor is below a cut. If `key` is too, they share it: all names between a cut and `key` are below the cut.
     // So only their common ancestors are searched. The apex is no cut; if it has a DNAME, no other owner is authoritative.
-    let shared = &key[..nearest.entry.common_len(key)];
-    let ends = shared.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
-    let found = ends.filter(|&end| end < key.len()).find_map(|end| nearest.cursor.find(&key[..end]).and_then(cut_at));
+    let common = nearest.entry.common_len(key);
+    let shared = ancestor_lens(key).take_while(|&len| len <= common);
+    let found = shared.filter_map(|len| nearest.cursor.find(&key[..len])).find_map(cut_at);
     found.or_else(|| if nearest.node.is_below_dname() { cut_at(zone.seek(b"")) } else { None })
 }

@@ -11,7 +11,7 @@ use crate::build_options::BuildOptions;
 use crate::check::{TargetName, check_apex, check_node, check_targets, collect_targets, denial};
 use crate::check::{check_child_keys, check_records};
 use crate::denial::{Denial, DenialData};
-use crate::finding::{CheckMode, Findings};
+use crate::finding::Findings;
 use crate::intern::{InternTables, Interner};
 use crate::occlusion::{Occlusion, own_flags};
 use crate::rrset::NodeEncoder;
@@ -104,17 +104,8 @@ fn construct(
 
 /// Builds a zone from records that were all read back from a zone.
 pub(crate) fn rebuild(chunk: StagedChunk, apex: NameRef<'_>, threads: usize) -> Zone {
-    let plan = BuildOptions {
-        apex,
-        files: &[],
-        threads,
-        previous: None,
-        thorough: false,
-        check_mode: CheckMode::Lenient,
-        nsec3_max_iterations: u16::MAX,
-        is_whole: true,
-    };
-    assemble(vec![chunk], &plan).0.expect("these records were a valid zone").0
+    let options = BuildOptions { threads, ..BuildOptions::of_records(apex) };
+    assemble(vec![chunk], &options).0.expect("these records were a valid zone").0
 }
 
 /// Applies the differences to the previous version; `None` if a rebuild is better.

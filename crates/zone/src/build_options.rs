@@ -23,7 +23,21 @@ pub(crate) struct BuildOptions<'a> {
     pub(crate) is_whole: bool,
 }
 
-impl BuildOptions<'_> {
+impl<'a> BuildOptions<'a> {
+    /// All records are given and none is from a file: one thread, lenient, any number of NSEC3 iterations.
+    pub(crate) fn of_records(apex: NameRef<'a>) -> BuildOptions<'a> {
+        BuildOptions {
+            apex,
+            files: &[],
+            threads: 1,
+            previous: None,
+            thorough: false,
+            check_mode: CheckMode::Lenient,
+            nsec3_max_iterations: u16::MAX,
+            is_whole: true,
+        }
+    }
+
     /// Reports what `check` found at a line of a file, by its number; line 0 is the whole file.
     pub(crate) fn report(
         &self,

@@ -131,6 +131,12 @@ pub fn label_count(key: &[u8]) -> usize {
     key.iter().filter(|&&octet| octet == END).count()
 }
 
+/// The lengths of the keys of a name's ancestors, from the one next to the apex down. The apex and the name are left out.
+pub fn ancestor_lens(key: &[u8]) -> impl Iterator<Item = usize> {
+    let ends = key.iter().enumerate().filter(|(_, octet)| **octet == END).map(|(at, _)| at + 1);
+    ends.take_while(|&end| end < key.len())
+}
+
 /// The length of the key of the closest common ancestor of two keys whose first `common` octets are equal.
 pub fn ancestor_len(key: &[u8], common: usize) -> usize {
     key[..common].iter().rposition(|&octet| octet == END).map_or(0, |at| at + 1)
@@ -217,5 +223,11 @@ mod tests {
         let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
         assert_eq!(&a[..ancestor_len(&a, common)], key("com."));
         assert_eq!(label_count(&a), 3);
+    }
+
+    #[test]
+    fn ancestors_are_between_the_apex_and_the_name() {
+        assert_eq!(ancestor_lens(b"a\0bc\0d\0").collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(ancestor_lens(b"a\0").count() + ancestor_lens(b"").count(), 0);
     }
 }

@@ -8,6 +8,7 @@ use wire::{Name, NameRef, Rtype, rdata};
 
 use crate::build::{Difference, Summary, finish, has_wildcard_label};
 use crate::build_options::BuildOptions;
+use crate::canonical_key::ancestor_lens;
 use crate::check::check_node;
 use crate::finding::{CheckMode, Finding, Findings};
 use crate::intern::Interner;
@@ -106,14 +107,9 @@ impl Zone {
     pub fn apply(&self, change: ChangeSet, rules: ChangeRules) -> Result<Applied, ChangeError> {
         let apex = self.owner(&self.apex_entry());
         let options = BuildOptions {
-            apex: apex.as_ref(),
-            files: &[],
-            threads: 1,
-            previous: None,
-            thorough: false,
             check_mode: rules.check_mode,
             nsec3_max_iterations: rules.nsec3_max_iterations,
-            is_whole: true,
+            ..BuildOptions::of_records(apex.as_ref())
         };
         let interner = Interner::existing(&self.tables);
         let mut editor = Editor::new(self, &options, &interner);
@@ -278,9 +274,10 @@ impl<'z, 'p> Editor<'z, 'p> {
 
     /// The top-most cut or DNAME above `key`, edits included.
     fn occlusion_of(&self, tree: &Tree, key: &[u8]) -> Occlusion {
-        let ends = key.iter().enumerate().filter(|(_, octet)| **octet == 0).map(|(at, _)| at + 1);
-        let ancestors = std::iter::once(0).chain(ends).filter(|&end| end < key.len()).map(|end| &key[..end]);
-        for ancestor in ancestors {
+        // The apex comes first; it has no ancestors itself.
+        let apex = (!key.is_empty()).then_some(0);
+        for len in apex.into_iter().chain(ancestor_lens(key)) {
+            let ancestor = &key[..len];
             let value = match self.edits.binary_search_by(|edit| (*edit.key).cmp(ancestor)) {
                 Ok(index) => self.edits[index].value.as_deref(),
                 Err(_) => tree.get(ancestor),
