@@ -17,4 +17,5 @@ pub mod report;
 pub mod sources;
 pub mod state_dir;
 pub mod writer;
+pub mod zone_timers;
 pub mod zones;
