@@ -333,7 +333,7 @@ impl<'z> Below<'z> {
 }
 
 /// Whether two records are equal except for their TTL (RFC 2136 1.1.1; RFC 4343 3: names compare without case).
-fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
+pub(crate) fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
     a.rtype == b.rtype && (a.rdata == b.rdata || is_same_but_for_case(a, b))
 }
 
@@ -355,7 +355,7 @@ fn is_same_but_for_case(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
 
 /// Decodes the records of an owner from their stored form.
 #[derive(Default)]
-struct Decoder {
+pub(crate) struct Decoder {
     rdata: Vec<u8>,
     /// Type, TTL and the end of the RDATA of each record.
     records: Vec<(Rtype, u32, usize)>,
@@ -363,7 +363,7 @@ struct Decoder {
 
 impl Decoder {
     /// All records of an entry, signatures included.
-    fn decode(
+    pub(crate) fn decode(
         &mut self,
         zone: &Zone,
         entry: &TreeEntry<'_>,

@@ -18,10 +18,12 @@ pub mod load;
 mod occlusion;
 mod owner_case;
 pub mod rrset;
+pub mod serial_policy;
 mod stage;
 pub mod suggest;
 pub mod text;
 pub mod tree;
+pub mod update;
 mod zone;
 
 pub use build::Difference;

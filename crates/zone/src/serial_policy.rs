@@ -1,0 +1,67 @@
+//! How the serial of a zone advances when a change does not set it.
+
+use wire::serial::is_later;
+
+/// The choice of the next serial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SerialPolicy {
+    /// The serial of the zone file or of the update. An update that sets none increments it.
+    #[default]
+    Keep,
+    /// One more than the previous serial.
+    Increment,
+    /// The date in UTC as `YYYYMMDDnn` (RFC 1912 2.2).
+    Date,
+    /// Seconds since 1970.
+    Unix,
+}
+
+impl SerialPolicy {
+    /// The serial after `previous`, always later than it (RFC 1982). `now_s` is the time in seconds since 1970.
+    pub fn next(self, previous: u32, now_s: u64) -> u32 {
+        let candidate = match self {
+            SerialPolicy::Keep | SerialPolicy::Increment => previous,
+            SerialPolicy::Date => date_serial(now_s),
+            SerialPolicy::Unix => now_s as u32,
+        };
+        if is_later(candidate, previous) { candidate } else { previous.wrapping_add(1) }
+    }
+}
+
+/// `YYYYMMDD00` of a time in seconds since 1970, in UTC.
+fn date_serial(now_s: u64) -> u32 {
+    // Days since 1970 to the Gregorian date, counted in years that begin in March of year 0, so that a leap day comes last.
+    let days = now_s / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    ((year * 100 + month) * 100 + day) as u32 * 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SerialPolicy;
+
+    #[test]
+    fn the_next_serial_is_always_later() {
+        let noon_2026_11_22 = 1_795_348_800;
+        assert_eq!(SerialPolicy::Date.next(5, noon_2026_11_22), 2026112200);
+        assert_eq!(SerialPolicy::Date.next(2026112200, noon_2026_11_22), 2026112201);
+        assert_eq!(SerialPolicy::Unix.next(5, noon_2026_11_22), 1_795_348_800);
+        assert_eq!(SerialPolicy::Unix.next(1_795_348_800, noon_2026_11_22), 1_795_348_801);
+        assert_eq!(SerialPolicy::Increment.next(u32::MAX, 0), 0);
+        assert_eq!(SerialPolicy::Keep.next(7, 0), 8);
+    }
+
+    #[test]
+    fn dates_follow_the_gregorian_calendar() {
+        for (seconds, serial) in [(0, 1970010100), (951_782_400, 2000022900), (951_868_800, 2000030100)] {
+            assert_eq!(SerialPolicy::Date.next(0, seconds), serial);
+        }
+        assert_eq!(SerialPolicy::Date.next(0, 1_767_225_599), 2025123100, "the last second of a year");
+    }
+}
