@@ -39,6 +39,6 @@ impl TsigContext {
     /// Verifies the signature of the response to an outstanding query (RFC 8945 5.3).
     pub fn verify(&mut self, source: u32, id: u16, response: &[u8]) -> Result<(), TsigError> {
         let mac = self.macs.remove(&(source, id)).expect("every outstanding query was signed");
-        TsigVerifier::new(&self.key, &mac).verify(response, clock::real().as_secs())
+        TsigVerifier::new(&*self.key, &mac).verify(response, clock::real().as_secs())
     }
 }

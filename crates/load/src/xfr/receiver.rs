@@ -5,7 +5,7 @@ use std::io;
 use netio::clock;
 use wire::message::Rcode;
 use wire::serial::{is_later, of_soa};
-use wire::tsig::{TsigError, TsigVerifier};
+use wire::tsig::{TsigError, TsigKey, TsigVerifier};
 use wire::{HEADER_LEN, Name, Rtype};
 
 use crate::records::records;
@@ -48,7 +48,7 @@ pub struct TransferReceiver<'k> {
     /// The serial of the client's version, in an IXFR.
     client_serial: Option<u32>,
     /// Set if messages must be signed.
-    tsig: Option<TsigVerifier<'k>>,
+    tsig: Option<TsigVerifier<&'k TsigKey>>,
     pub messages: u64,
     pub records: u64,
     pub octets: u64,
@@ -63,7 +63,7 @@ pub struct TransferReceiver<'k> {
 
 impl<'k> TransferReceiver<'k> {
     /// A receiver for an AXFR, or for an IXFR from `client_serial`; with `tsig`, messages must be signed.
-    pub fn new(client_serial: Option<u32>, tsig: Option<TsigVerifier<'k>>) -> TransferReceiver<'k> {
+    pub fn new(client_serial: Option<u32>, tsig: Option<TsigVerifier<&'k TsigKey>>) -> TransferReceiver<'k> {
         TransferReceiver { client_serial, tsig, ..TransferReceiver::default() }
     }
 

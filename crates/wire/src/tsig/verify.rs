@@ -1,5 +1,7 @@
 //! TSIG verification, the time check included: queries on a server, responses on a client.
 
+use std::ops::Deref;
+
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 
@@ -76,20 +78,21 @@ pub fn write_badkey_record(query: &[u8], out: &mut [u8]) -> Option<usize> {
     Some(out.len())
 }
 
-/// Verifies the responses to a query, in order.
+/// Verifies the responses to a query, in order. `K` is a reference to the key, or an `Arc` where the exchange outlives the caller.
 #[derive(Clone)]
-pub struct TsigVerifier<'k> {
-    key: &'k TsigKey,
+pub struct TsigVerifier<K> {
+    key: K,
     /// Over the last MAC and the unsigned messages since.
     digest: hmac::Context,
     envelope: Envelope,
     unsigned: u8,
 }
 
-impl<'k> TsigVerifier<'k> {
+impl<K: Deref<Target = TsigKey>> TsigVerifier<K> {
     /// A verifier for the responses to the query with this MAC.
-    pub fn new(key: &'k TsigKey, query_mac: &Mac) -> TsigVerifier<'k> {
-        TsigVerifier { key, digest: start_digest(key, Some(query_mac)), envelope: Envelope::First, unsigned: 0 }
+    pub fn new(key: K, query_mac: &Mac) -> TsigVerifier<K> {
+        let digest = start_digest(&key, Some(query_mac));
+        TsigVerifier { key, digest, envelope: Envelope::First, unsigned: 0 }
     }
 
     /// Verifies the next response. RFC 8945 5.3.1: the first one and at least one of every hundred must be signed; unsigned ones are
@@ -108,11 +111,11 @@ impl<'k> TsigVerifier<'k> {
             return Err(TsigError::FromPeer(tsig.error));
         }
         let digest = std::mem::replace(&mut self.digest, hmac::Context::with_key(self.key.hmac()));
-        let mac = check(digest, self.key, self.envelope, response, start, &tsig, now_s)?;
+        let mac = check(digest, &self.key, self.envelope, response, start, &tsig, now_s)?;
         if tsig.error != 0 {
             return Err(TsigError::FromPeer(tsig.error));
         }
-        self.digest = start_digest(self.key, Some(&mac));
+        self.digest = start_digest(&self.key, Some(&mac));
         (self.envelope, self.unsigned) = (Envelope::Subsequent, 0);
         Ok(())
     }
