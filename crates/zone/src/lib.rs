@@ -25,6 +25,7 @@ pub mod text;
 pub mod tree;
 pub mod update;
 mod zone;
+pub mod zone_builder;
 
 pub use build::Difference;
 pub use denial::{Denial, Nsec3Chain, Nsec3Label};
