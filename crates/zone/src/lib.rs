@@ -8,6 +8,7 @@ pub mod axfr;
 mod build;
 mod build_options;
 pub mod canonical_key;
+pub mod catalog;
 pub mod change;
 mod check;
 pub mod check_list;
