@@ -17,5 +17,6 @@ pub mod report;
 pub mod sources;
 pub mod state_dir;
 pub mod writer;
+pub mod zone_id;
 pub mod zone_timers;
 pub mod zones;

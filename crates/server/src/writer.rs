@@ -23,13 +23,16 @@ use crate::sources::Sources;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
-use reload::Reload;
+use reload::{ApplyingReload, Reload};
 
 pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue, reload_and_wait};
 pub use reload::log_finding;
 
 /// How often the writer looks for stuck reads, shows progress and frees replaced versions, while there are any.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Events handled before the zones that they changed are published.
+const MAX_EVENTS: usize = 128;
 
 /// Value of [`Writer::unreclaimed`] when versions were replaced since the last tick.
 const UNKNOWN: usize = usize::MAX;
@@ -51,6 +54,8 @@ pub struct Writer {
     queue: EventQueue,
     /// The requests that the configuration being read is for.
     reading_for: Option<Vec<ReloadRequest>>,
+    /// The reload whose configuration is being applied.
+    applying: Option<ApplyingReload>,
     /// Requests that came since that began: they need the configuration to be read again.
     requests: Vec<ReloadRequest>,
     /// Reloads whose configuration is read, and the load at the start.
@@ -77,6 +82,7 @@ impl Writer {
             notifier: Notifier::from_environment(),
             queue,
             reading_for: None,
+            applying: None,
             requests: Vec::new(),
             display: None,
             next_tick: now,
@@ -93,22 +99,36 @@ impl Writer {
     pub fn run(mut self) {
         loop {
             let now = Instant::now();
-            self.zones.step(now);
+            if let Some(reports) = self.zones.step(now) {
+                self.end_configuration(reports);
+            }
             if now >= self.next_tick {
                 self.tick(now);
             }
             self.finish_reloads();
-            match self.queue.next(self.wake_time()) {
-                Some(WriterEvent::ReloadRequested(request)) => self.request_reload(request),
-                Some(WriterEvent::ConfigurationRead(config)) => self.begin_reload(*config),
-                Some(WriterEvent::ZoneRead(finished)) => self.apply(finished),
-                None => (),
+            let Some(event) = self.queue.next(self.wake_time()) else { continue };
+            self.handle(event);
+            // Changes that wait already are published together.
+            for _ in 1..MAX_EVENTS {
+                let Some(event) = self.queue.waiting_event() else { break };
+                self.handle(event);
             }
+        }
+    }
+
+    fn handle(&mut self, event: WriterEvent) {
+        match event {
+            WriterEvent::ReloadRequested(request) => self.request_reload(request),
+            WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
+            WriterEvent::ZoneRead(finished) => self.apply(finished),
         }
     }
 
     /// When there is something to do even if no event comes.
     fn wake_time(&self) -> Option<Instant> {
+        if self.zones.needs_step() {
+            return Some(Instant::now());
+        }
         let needs_ticks = !self.zones.is_idle() || !self.reloads.is_empty() || self.unreclaimed > 0;
         let tick = needs_ticks.then_some(self.next_tick);
         tick.into_iter().chain(self.zones.publisher.due()).min()

@@ -66,10 +66,18 @@ impl EventQueue {
             None => self.events.recv().map_err(RecvTimeoutError::from),
             Some(end) => self.events.recv_timeout(end.saturating_duration_since(Instant::now())),
         };
-        if let Ok(WriterEvent::ReloadRequested(_)) = event {
+        event.ok().inspect(|event| self.note_received(event))
+    }
+
+    /// The next event, if it is there already.
+    pub(super) fn waiting_event(&self) -> Option<WriterEvent> {
+        self.events.try_recv().ok().inspect(|event| self.note_received(event))
+    }
+
+    fn note_received(&self, event: &WriterEvent) {
+        if let WriterEvent::ReloadRequested(_) = event {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        event.ok()
     }
 }
 

@@ -30,13 +30,21 @@ pub(super) struct Reload {
     is_start: bool,
 }
 
+/// A reload whose configuration is being applied.
+pub(super) struct ApplyingReload {
+    requests: Vec<ReloadRequest>,
+    /// The report, without its zones.
+    report: Report,
+    begun: Instant,
+}
+
 impl Writer {
     pub(super) fn request_reload(&mut self, request: ReloadRequest) {
         // Requests without a reply are alike: one is enough.
         if request.reply.is_some() || self.requests.is_empty() {
             self.requests.push(request);
         }
-        if self.reading_for.is_none() {
+        if self.reading_for.is_none() && self.applying.is_none() {
             self.read_configuration();
         }
     }
@@ -60,7 +68,7 @@ impl Writer {
         }
     }
 
-    /// Applies a configuration that was read.
+    /// Begins to apply a configuration that was read.
     pub(super) fn begin_reload(&mut self, config: Result<Config, Vec<Finding>>) {
         let requests = self.reading_for.take().unwrap_or_default();
         let begun = requests.first().map_or_else(Instant::now, |request| request.requested_at);
@@ -68,16 +76,34 @@ impl Writer {
             Some(mistake) => Err(vec![mistake]),
             None => Ok(config),
         });
-        let (report, number) = match config {
-            Ok(config) => (self.apply_config(config), Some(self.zones.latest_reload())),
+        match config {
+            Ok(config) => {
+                let report = self.apply_config(config);
+                report.configuration.iter().for_each(log_finding);
+                self.applying = Some(ApplyingReload { requests, report, begun });
+            }
             Err(mistakes) => {
                 let configuration = mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect();
-                (Report { configuration, ..Report::default() }, None)
+                let report = Report { configuration, ..Report::default() };
+                report.configuration.iter().for_each(log_finding);
+                self.reloads.push(Reload::new(requests, report, begun, None));
+                self.read_again();
             }
-        };
-        report.configuration.iter().for_each(log_finding);
-        report.zones.iter().for_each(log_zone);
-        self.reloads.push(Reload::new(requests, report, begun, number));
+        }
+    }
+
+    /// The configuration is applied: from now on the reload waits for its zones.
+    pub(super) fn end_configuration(&mut self, zones: Vec<ZoneReport>) {
+        let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
+        zones.iter().for_each(log_zone);
+        self.unreclaimed = UNKNOWN;
+        let report = Report { zones, ..report };
+        self.reloads.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
+        self.read_again();
+    }
+
+    /// Reads the configuration for the requests that came meanwhile.
+    fn read_again(&mut self) {
         if !self.requests.is_empty() {
             self.read_configuration();
         }
@@ -108,8 +134,8 @@ impl Writer {
         self.empty_folders = config.empty_folders;
         let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server);
-        let zones = self.zones.configure(config.zones);
-        Report { configuration, waiting_for_restart, zones, ..Report::default() }
+        self.zones.begin_configure(config.zones);
+        Report { configuration, waiting_for_restart, ..Report::default() }
     }
 
     /// Applies the settings that need no restart; returns the changed keys that need one.
@@ -145,7 +171,7 @@ impl Writer {
         if complete.is_empty() {
             return;
         }
-        self.zones.publisher.publish();
+        self.zones.publish();
         if self.zones.is_settled() {
             self.zones.publisher.compact();
         }
@@ -176,7 +202,7 @@ impl Writer {
             warn!("waiting for a restart: {}", report.waiting_for_restart.join(", "));
         }
         info!(served, not_served, seconds = report.seconds, "{outcome}");
-        if self.reloads.is_empty() && self.reading_for.is_none() {
+        if self.reloads.is_empty() && self.reading_for.is_none() && self.applying.is_none() {
             self.notifier.ready(&format!("{outcome}: {served} zones served, {not_served} not"));
         }
         // A client that has left gets no reply.

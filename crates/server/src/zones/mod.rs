@@ -13,5 +13,6 @@ pub mod read_pool;
 mod registry;
 mod zone_entry;
 mod zone_file;
+mod zone_slab;
 
 pub use registry::{FinishedRead, ZoneRegistry};

@@ -1,18 +1,28 @@
-//! Publication of loaded zones: at once where few are loaded, in batches while many are.
+//! Publication: changes of zones at once, loaded zones in batches while many are loaded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use answer::{Publisher, Served, ServedZone, Subscriber};
+use answer::{Publisher, Served, ServedZone, Subscriber, ZoneMap};
+use wire::NameRef;
 
-/// Publishes zones in batches.
+use super::zone_slab::ZoneSlab;
+use crate::zone_id::ZoneId;
+
+/// Publishes zones.
 pub struct BatchedPublisher {
     publisher: Publisher<Served>,
-    /// The next batch. It is inserted into the map all at once: zones stay and each batch replaces branches of the map, so
-    /// that allocating both alternately would fragment the heap.
-    batch: Vec<Arc<ServedZone>>,
+    /// Changed zones, to be published at once.
+    changed: Vec<ZoneId>,
+    /// Loaded zones: the next batch. It is inserted into the map all at once: zones stay and each batch replaces branches
+    /// of the map, so that allocating both alternately would fragment the heap.
+    batch: Vec<ZoneId>,
+    /// The map while a configuration is applied step by step. It gets whatever is published meanwhile.
+    draft: Option<ZoneMap>,
     /// Zones inserted into the map since it was compacted.
     inserted: usize,
+    /// The next part of the map to be compacted.
+    compacting: Option<usize>,
     /// When the next batch is due.
     next_batch: Instant,
 }
@@ -29,8 +39,15 @@ const COMPACT_FRACTION: usize = 4;
 impl BatchedPublisher {
     /// Publishes a first value.
     pub fn new(first: Served) -> BatchedPublisher {
-        let publisher = Publisher::new(first);
-        BatchedPublisher { publisher, batch: Vec::new(), inserted: 0, next_batch: Instant::now() }
+        BatchedPublisher {
+            publisher: Publisher::new(first),
+            changed: Vec::new(),
+            batch: Vec::new(),
+            draft: None,
+            inserted: 0,
+            compacting: None,
+            next_batch: Instant::now(),
+        }
     }
 
     /// Access to what is published.
@@ -44,8 +61,13 @@ impl BatchedPublisher {
         self.publisher.current()
     }
 
-    /// Adds a zone to the next batch.
-    pub fn queue(&mut self, zone: Arc<ServedZone>) {
+    /// Publishes a changed zone with the next [`BatchedPublisher::publish_changes`].
+    pub fn queue_change(&mut self, zone: ZoneId) {
+        self.changed.push(zone);
+    }
+
+    /// Adds a loaded zone to the next batch.
+    pub fn queue(&mut self, zone: ZoneId) {
         self.batch.push(zone);
     }
 
@@ -54,30 +76,107 @@ impl BatchedPublisher {
         (!self.batch.is_empty()).then_some(self.next_batch)
     }
 
-    /// Publishes the batch now.
-    pub fn publish(&mut self) {
-        if !self.batch.is_empty() {
-            self.change(|_| ());
+    /// Publishes the changed zones, and a part of the map if that is being compacted.
+    pub fn publish_changes(&mut self, zones: &ZoneSlab) {
+        let changed = std::mem::take(&mut self.changed);
+        if !changed.is_empty() {
+            self.insert_and_publish(zones, &changed);
+            // Keeps its capacity.
+            self.changed = changed;
+            self.changed.clear();
         }
+        self.compact_part();
     }
 
-    /// Publishes the batch and another change together.
-    pub fn change(&mut self, change: impl FnOnce(&mut Served)) {
+    /// Publishes the batch now.
+    pub fn publish(&mut self, zones: &ZoneSlab) {
+        if self.batch.is_empty() {
+            return;
+        }
         let begin = Instant::now();
-        let mut next = Served::clone(&self.publisher.current());
-        self.inserted += self.batch.len();
-        self.batch.drain(..).for_each(|zone| next.zones.insert(zone));
-        change(&mut next);
-        self.publisher.publish(next);
+        let batch = std::mem::take(&mut self.batch);
+        self.insert_and_publish(zones, &batch);
         self.next_batch = Instant::now() + MIN_INTERVAL.max(begin.elapsed() * COST_FACTOR);
     }
 
-    /// Copies the map if many batches have fragmented it.
+    /// Publishes the current versions of these zones, except for those that were removed since.
+    fn insert_and_publish(&mut self, zones: &ZoneSlab, ids: &[ZoneId]) {
+        let mut next = Served::clone(&self.publisher.current());
+        self.inserted += ids.len();
+        for served in ids.iter().filter_map(|id| served(zones, *id)) {
+            if let Some(draft) = &mut self.draft {
+                draft.insert(served.clone());
+            }
+            next.zones.insert(served.clone());
+        }
+        self.publisher.publish(next);
+    }
+
+    /// Publishes another change.
+    pub fn change(&mut self, change: impl FnOnce(&mut Served)) {
+        let mut next = Served::clone(&self.publisher.current());
+        change(&mut next);
+        self.publisher.publish(next);
+    }
+
+    /// Removes a zone from what is served.
+    pub fn remove(&mut self, apex: NameRef<'_>) {
+        self.draft_remove(apex);
+        self.change(|served| _ = served.zones.remove(apex));
+    }
+
+    //----------- configuration ------------------------------------------------
+
+    /// Begins a version of the map that is published by [`BatchedPublisher::publish_draft`].
+    pub fn begin_draft(&mut self) {
+        self.draft = Some(self.publisher.current().zones.clone());
+    }
+
+    /// Adds or replaces a zone in the draft.
+    pub fn draft_insert(&mut self, zones: &ZoneSlab, id: ZoneId) {
+        if let (Some(draft), Some(served)) = (&mut self.draft, served(zones, id)) {
+            draft.insert(served.clone());
+        }
+    }
+
+    /// Removes a zone from the draft.
+    pub fn draft_remove(&mut self, apex: NameRef<'_>) {
+        if let Some(draft) = &mut self.draft {
+            draft.remove(apex);
+        }
+    }
+
+    /// Publishes the draft, if there is one, and the batch.
+    pub fn publish_draft(&mut self, zones: &ZoneSlab) {
+        if let Some(draft) = self.draft.take() {
+            self.change(|served| served.zones = draft);
+        }
+        self.publish(zones);
+    }
+
+    //----------- memory -------------------------------------------------------
+
+    /// Begins to copy the map, part by part, if many batches have fragmented it.
     pub fn compact(&mut self) {
         if self.inserted > self.publisher.current().zones.len() / COMPACT_FRACTION {
-            self.change(|next| next.zones = next.zones.compacted());
+            self.compacting = Some(0);
         }
         self.inserted = 0;
+    }
+
+    /// Whether parts of the map are left to be compacted.
+    pub fn is_compacting(&self) -> bool {
+        self.compacting.is_some()
+    }
+
+    fn compact_part(&mut self) {
+        // The draft will replace the map.
+        let Some(part) = self.compacting.take_if(|_| self.draft.is_none()) else { return };
+        let mut next = Served::clone(&self.publisher.current());
+        if next.zones.compact_part(part) {
+            self.publisher.publish(next);
+            self.compacting = Some(part + 1);
+        }
     }
 
     /// Frees replaced values that no thread reads any more; returns how many are still read.
@@ -86,33 +185,83 @@ impl BatchedPublisher {
     }
 }
 
+fn served(zones: &ZoneSlab, id: ZoneId) -> Option<&Arc<ServedZone>> {
+    zones.get(id).map(|entry| &entry.served)
+}
+
 #[cfg(test)]
 mod tests {
-    use answer::ZoneState;
+    use std::path::Path;
 
     use super::*;
+    use crate::config::reader::ConfigReader;
+    use crate::zones::zone_entry::{Acls, ZoneEntry};
 
-    fn zone(name: &str) -> Arc<ServedZone> {
-        let state = ZoneState::Unavailable(name.parse().expect("a name"));
-        Arc::new(ServedZone { state, allow_transfer: Arc::default() })
+    fn add(zones: &mut ZoneSlab, name: &str) -> ZoneId {
+        let mut reader = ConfigReader::default();
+        reader.add_argument(name.parse().expect("a name"), Path::new("file"));
+        let config = reader.finish().expect("no mistakes").zones.remove(0);
+        let acl = Acls::default().of(&config.source.policy);
+        zones.insert(ZoneEntry::new(config, acl)).expect("it is new")
     }
 
     #[test]
-    fn zones_are_published_in_batches() {
-        let mut publisher = BatchedPublisher::new(Served::default());
+    fn loaded_zones_are_published_in_batches_and_changes_at_once() {
+        let (mut zones, mut publisher) = (ZoneSlab::default(), BatchedPublisher::new(Served::default()));
+        let [a, b, c] = ["a.", "b.", "c."].map(|name| add(&mut zones, name));
         let mut subscriber = publisher.subscribe();
+        let mut count = move || subscriber.refresh().zones.len();
         assert_eq!(publisher.due(), None);
-        publisher.queue(zone("a."));
+        publisher.queue(a);
         assert!(publisher.due().is_some_and(|due| due <= Instant::now()), "the first batch is due at once");
-        publisher.publish();
-        assert_eq!((subscriber.refresh().zones.len(), publisher.due()), (1, None));
-        publisher.queue(zone("b."));
-        publisher.queue(zone("c."));
+        publisher.publish(&zones);
+        assert_eq!((count(), publisher.due()), (1, None));
+        publisher.queue(b);
         assert!(publisher.due().is_some_and(|due| due > Instant::now()));
-        assert_eq!(subscriber.refresh().zones.len(), 1);
-        publisher.change(|next| _ = next.zones.remove(zone("b.").apex()));
-        assert_eq!((subscriber.refresh().zones.len(), publisher.due()), (2, None));
+        publisher.queue_change(c);
+        publisher.publish_changes(&zones);
+        assert_eq!(count(), 2);
+        zones.remove(b);
+        publisher.publish(&zones);
+        assert_eq!((count(), publisher.due()), (2, None), "b was removed before the batch");
+    }
+
+    #[test]
+    fn a_draft_gets_what_is_published_meanwhile() {
+        let (mut zones, mut publisher) = (ZoneSlab::default(), BatchedPublisher::new(Served::default()));
+        let [a, b, c] = ["a.", "b.", "c."].map(|name| add(&mut zones, name));
+        publisher.queue(a);
+        publisher.publish(&zones);
+        publisher.begin_draft();
+        publisher.draft_remove(zones.get(a).expect("it was added").served.apex());
+        publisher.draft_insert(&zones, b);
+        publisher.queue_change(c);
+        publisher.publish_changes(&zones);
+        let names = |publisher: &BatchedPublisher| {
+            let mut names: Vec<String> = publisher.current().zones.iter().map(|zone| zone.apex().to_string()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&publisher), ["a.", "c."]);
+        publisher.publish_draft(&zones);
+        assert_eq!(names(&publisher), ["b.", "c."]);
+    }
+
+    #[test]
+    fn compacting_keeps_every_zone() {
+        let (mut zones, mut publisher) = (ZoneSlab::default(), BatchedPublisher::new(Served::default()));
+        for number in 0..2000 {
+            let id = add(&mut zones, &format!("z{number}."));
+            publisher.queue(id);
+        }
+        publisher.publish(&zones);
         publisher.compact();
-        assert_eq!(subscriber.refresh().zones.len(), 2);
+        let mut steps = 0;
+        while publisher.is_compacting() {
+            publisher.publish_changes(&zones);
+            steps += 1;
+        }
+        assert!(steps > 30, "a part at a time: {steps}");
+        assert_eq!(publisher.current().zones.iter().count(), 2000);
     }
 }

@@ -1,9 +1,11 @@
 //! The zone registry: which zones are configured, what is served of each, and which loads are in flight.
 //!
-//! The writer thread owns it and never waits in it. [`ZoneRegistry::configure`] compares a configuration with the zones
-//! there are and makes a load of every zone due; [`ZoneRegistry::step`] hands due zones to the [`ReadPool`] and publishes;
-//! [`ZoneRegistry::apply`] takes the result of a load. A zone that cannot be loaded keeps the version served before.
+//! The writer thread owns it and never waits in it. A configuration is compared with the zones there are in small steps
+//! (`configure.rs`), and then a load of every zone is due; [`ZoneRegistry::step`] hands due zones to the [`ReadPool`] and
+//! publishes; [`ZoneRegistry::apply`] takes the result of a load. A zone that cannot be loaded keeps the version served
+//! before.
 
+mod configure;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use answer::{Acl, Served, ServedZone, ZoneState};
-use wire::{Name, NameRef};
+use answer::{Served, ServedZone};
+use wire::NameRef;
 use zone::Zone;
 
 use super::answer_config::{GeneratedSecret, answer_config};
@@ -23,16 +25,22 @@ use super::load_progress::LoadProgress;
 use super::load_schedule::LoadSchedule;
 use super::publication::BatchedPublisher;
 use super::read_pool::{ReadLimits, ReadPool, ReadTask, TooLarge};
-use super::zone_entry::{Acls, ZoneEntry, change_of, zone_report};
-use crate::config::{Server, ZoneConfig, ZonePolicy, ZoneSource};
+use super::zone_entry::{change_of, zone_report};
+use super::zone_slab::ZoneSlab;
+use crate::config::{Server, ZonePolicy};
 use crate::report::{Change, ZoneReport};
+use crate::zone_id::ZoneId;
+use configure::Configuring;
 
 /// The zones of this daemon.
 pub struct ZoneRegistry {
-    /// Ordered by the octets of the apex, as in [`crate::config::Config`].
-    entries: Vec<ZoneEntry>,
+    zones: ZoneSlab,
+    /// How many of them are served.
+    served: usize,
+    /// The configuration that is being compared with the zones.
+    configuring: Option<Configuring>,
     /// The included files of the zones that have any.
-    includes: HashMap<Name, Arc<[PathBuf]>>,
+    includes: HashMap<ZoneId, Arc<[PathBuf]>>,
     /// What is published.
     pub publisher: BatchedPublisher,
     cookie_secret: GeneratedSecret,
@@ -40,7 +48,7 @@ pub struct ZoneRegistry {
     pool: ReadPool<LoadJob, LoadResult>,
     /// The current load of each zone in the pool. The result of any other load is stale: the zone was removed or has
     /// another file since.
-    loads: HashMap<Name, Load>,
+    loads: HashMap<ZoneId, Load>,
     /// Tasks in the pool, stale ones included, and how many of them are stuck.
     in_flight: usize,
     stuck: usize,
@@ -52,6 +60,7 @@ pub struct ZoneRegistry {
 
 /// What a thread of the pool needs to load one zone.
 pub struct LoadJob {
+    zone: ZoneId,
     served: Arc<ServedZone>,
     policy: Arc<ZonePolicy>,
     fingerprint: Fingerprint,
@@ -97,7 +106,9 @@ impl ZoneRegistry {
         let config = answer_config(server, &cookie_secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(ZoneRegistry {
-            entries: Vec::new(),
+            zones: ZoneSlab::default(),
+            served: 0,
+            configuring: None,
             includes: HashMap::new(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
             cookie_secret,
@@ -113,8 +124,7 @@ impl ZoneRegistry {
 
     /// How many zones are served, and how many are answered with SERVFAIL.
     pub fn counts(&self) -> (usize, usize) {
-        let served = self.entries.iter().filter(|entry| entry.served.zone().is_some()).count();
-        (served, self.entries.len() - served)
+        (self.served, self.zones.len() - self.served)
     }
 
     /// Publishes the settings that concern answers.
@@ -123,108 +133,47 @@ impl ZoneRegistry {
         self.publisher.change(|served| served.config = config);
     }
 
-    //----------- configuration ------------------------------------------------
-
-    /// Adds new zones, answered with SERVFAIL until they are loaded; removes those that are gone; updates the others. Then
-    /// begins a reload: every zone is due to be loaded. Returns the zones that were removed or have other settings.
-    pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
-        let (mut acls, mut reports) = (Acls::default(), Vec::new());
-        let (mut updated, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut old = std::mem::take(&mut self.entries).into_iter().enumerate().peekable();
-        let old_len = old.len();
-        self.entries.reserve_exact(zones.len());
-        // Both lists are ordered by the octets of the apex, so that one pass merges them.
-        for config in zones {
-            while let Some(gone) = old.next_if(|(_, old)| old.served.apex().wire() < config.name.wire()) {
-                removed.push(gone);
-            }
-            let acl = acls.of(&config.source.policy);
-            let entry = match old.next_if(|(_, old)| old.served.apex() == config.name.as_ref()) {
-                Some((_, entry)) if entry.source == config.source => {
-                    self.entries.push(entry);
-                    continue;
-                }
-                Some((_, entry)) => self.reconfigure(entry, config.source, acl, &mut reports),
-                None => {
-                    added.push(old.peek().map_or(old_len, |(index, _)| *index));
-                    ZoneEntry::new(config, acl)
-                }
-            };
-            updated.push(entry.served.clone());
-            self.entries.push(entry);
-        }
-        removed.extend(old);
-        reports.extend(removed.iter().map(|(_, gone)| self.forget(gone.served.apex())));
-        if self.is_settled() {
-            self.octets_read = 0;
-        }
-        let removed_indices: Vec<usize> = removed.iter().map(|(index, _)| *index).collect();
-        self.schedule.begin_reload(self.entries.len(), &removed_indices, &added);
-        self.publisher.change(|served| {
-            removed.iter().for_each(|(_, gone)| _ = served.zones.remove(gone.served.apex()));
-            updated.into_iter().for_each(|zone| served.zones.insert(zone));
-        });
-        reports
-    }
-
-    /// Gives a zone another source; it keeps its content.
-    fn reconfigure(
-        &mut self,
-        old: ZoneEntry,
-        source: ZoneSource,
-        allow_transfer: Arc<Acl>,
-        reports: &mut Vec<ZoneReport>,
-    ) -> ZoneEntry {
-        let apex = old.served.apex();
-        let is_read_alike = source.is_read_like(&old.source);
-        if !is_read_alike {
-            self.loads.remove(&apex.to_owned());
-        }
-        if source.policy != old.source.policy {
-            reports.push(zone_report(apex, Change::Settings));
-        }
-        let state = match old.served.zone() {
-            Some(zone) => ZoneState::Loaded(zone.clone()),
-            None => ZoneState::Unavailable(apex.to_owned()),
-        };
-        let fingerprint = if is_read_alike { old.fingerprint } else { Fingerprint::NONE };
-        ZoneEntry { served: Arc::new(ServedZone { state, allow_transfer }), source, fingerprint }
-    }
-
-    fn forget(&mut self, apex: NameRef<'_>) -> ZoneReport {
-        self.includes.remove(&apex.to_owned());
-        self.loads.remove(&apex.to_owned());
-        zone_report(apex, Change::Removed)
-    }
-
     //----------- loads --------------------------------------------------------
 
-    /// Starts loads that are due and publishes what is ready, without waiting for either.
-    pub fn step(&mut self, now: Instant) {
+    /// Goes on with the configuration, starts loads that are due and publishes what is ready, without waiting for any.
+    /// Returns the result of [`ZoneRegistry::begin_configure`] when that is done.
+    pub fn step(&mut self, now: Instant) -> Option<Vec<ZoneReport>> {
+        let configured = self.step_configuration();
         while self.in_flight < MAX_IN_FLIGHT + self.stuck
-            && let Some(index) = self.schedule.next_zone()
+            && let Some(slot) = self.schedule.next_zone(|slot| self.zones.id_at(slot).is_some())
+            && let Some(id) = self.zones.id_at(slot)
         {
-            self.start_load(index, self.schedule.latest_reload());
+            self.start_load(id, self.schedule.latest_reload());
         }
+        self.publisher.publish_changes(&self.zones);
         if self.is_settled() || self.publisher.due().is_some_and(|due| due <= now) {
-            self.publisher.publish();
+            self.publisher.publish(&self.zones);
         }
+        configured
     }
 
-    fn start_load(&mut self, index: usize, reload: u64) {
-        let entry = &self.entries[index];
-        let apex = entry.served.apex();
-        let Some(file) = entry.source.file(apex) else { return };
-        let apex = apex.to_owned();
-        if let Some(load) = self.loads.get_mut(&apex) {
+    /// Publishes every loaded zone now.
+    pub fn publish(&mut self) {
+        self.publisher.publish(&self.zones);
+    }
+
+    /// Whether [`ZoneRegistry::step`] has more to do at once.
+    pub fn needs_step(&self) -> bool {
+        self.configuring.is_some() || self.publisher.is_compacting()
+    }
+
+    fn start_load(&mut self, id: ZoneId, reload: u64) {
+        let Some(entry) = self.zones.get(id) else { return };
+        let Some(file) = entry.source.file(entry.served.apex()) else { return };
+        if let Some(load) = self.loads.get_mut(&id) {
             load.again_for.get_or_insert(reload);
             return;
         }
-        let includes = self.includes.get(&apex).cloned();
+        let includes = self.includes.get(&id).cloned();
         let policy = entry.source.policy.clone();
-        let job = LoadJob { served: entry.served.clone(), policy, fingerprint: entry.fingerprint, includes };
+        let job = LoadJob { zone: id, served: entry.served.clone(), policy, fingerprint: entry.fingerprint, includes };
         let task = Arc::new(ReadTask::new(file, job));
-        self.loads.insert(apex, Load { task: task.clone(), reload, again_for: None });
+        self.loads.insert(id, Load { task: task.clone(), reload, again_for: None });
         self.in_flight += 1;
         self.pool.submit(task);
     }
@@ -233,37 +182,34 @@ impl ZoneRegistry {
     pub fn apply(&mut self, (task, result): FinishedRead) -> Option<ZoneReport> {
         self.in_flight -= 1;
         self.octets_read += task.progress.octets();
-        let apex = task.job.served.apex().to_owned();
-        let load = self.loads.remove(&apex)?;
+        let id = task.job.zone;
+        let load = self.loads.remove(&id)?;
         if !Arc::ptr_eq(&load.task, &task) {
-            self.loads.insert(apex, load);
+            self.loads.insert(id, load);
             return None;
         }
-        let index = self.entries.binary_search_by(|entry| entry.served.apex().wire().cmp(apex.wire()));
-        let index = index.expect("the loads of a removed zone are forgotten");
         let report = match result {
             LoadResult::Unchanged => None,
-            LoadResult::Loaded(loaded) => self.serve(index, loaded),
+            LoadResult::Loaded(loaded) => self.serve(id, loaded),
         };
         if let Some(reload) = load.again_for {
-            self.start_load(index, reload);
+            self.start_load(id, reload);
         }
         report
     }
 
-    fn serve(&mut self, index: usize, loaded: LoadedZone) -> Option<ZoneReport> {
-        let entry = &mut self.entries[index];
+    fn serve(&mut self, id: ZoneId, loaded: LoadedZone) -> Option<ZoneReport> {
+        let entry = self.zones.get_mut(id)?;
         let report = change_of(&entry.served, &loaded);
         if let Some(zone) = loaded.zone {
-            let allow_transfer = entry.served.allow_transfer.clone();
-            entry.served = Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer });
-            self.publisher.queue(entry.served.clone());
+            self.served += usize::from(entry.served.zone().is_none());
+            entry.serve(zone);
+            self.publisher.queue(id);
         }
         entry.fingerprint = loaded.fingerprint;
-        let apex = entry.served.apex().to_owned();
         match loaded.includes.is_empty() {
-            true => self.includes.remove(&apex),
-            false => self.includes.insert(apex, loaded.includes.into()),
+            true => self.includes.remove(&id),
+            false => self.includes.insert(id, loaded.includes.into()),
         };
         report
     }
@@ -292,17 +238,17 @@ impl ZoneRegistry {
 
     /// Whether all loads are done or stuck.
     pub fn is_settled(&self) -> bool {
-        self.schedule.due() == 0 && self.in_flight <= self.stuck
+        self.configuring.is_none() && self.schedule.due() == 0 && self.in_flight <= self.stuck
     }
 
     /// Whether all loads are done.
     pub fn is_idle(&self) -> bool {
-        self.schedule.due() == 0 && self.in_flight == 0
+        self.configuring.is_none() && self.schedule.due() == 0 && self.in_flight == 0
     }
 
     /// How far the loads are.
     pub fn progress(&self) -> LoadProgress {
-        let total = self.entries.len();
+        let total = self.zones.len();
         let done = total.saturating_sub(self.schedule.due() + self.in_flight);
         LoadProgress { done, total, octets: self.octets_read + self.octets_in_flight }
     }
@@ -325,7 +271,7 @@ impl LoadJob {
 
 /// Loads a zone unless its files, included ones too, are unchanged.
 fn load_if_changed(task: &ReadTask<LoadJob>, limits: ReadLimits) -> Result<LoadResult, TooLarge> {
-    let LoadJob { served, policy, fingerprint, includes } = &task.job;
+    let LoadJob { served, policy, fingerprint, includes, .. } = &task.job;
     let includes = includes.iter().flat_map(|includes| includes.iter()).map(PathBuf::as_path);
     let files = std::iter::once::<&Path>(&task.file).chain(includes);
     if *fingerprint != Fingerprint::NONE && *fingerprint == Fingerprint::current(files) {

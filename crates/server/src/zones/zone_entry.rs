@@ -28,6 +28,12 @@ impl ZoneEntry {
         let served = Arc::new(ServedZone { state: ZoneState::Unavailable(config.name), allow_transfer });
         ZoneEntry { served, source: config.source, fingerprint: Fingerprint::NONE }
     }
+
+    /// Replaces the version to serve.
+    pub fn serve(&mut self, zone: Zone) {
+        let allow_transfer = self.served.allow_transfer.clone();
+        self.served = Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer });
+    }
 }
 
 /// The change from the version served so far to the loaded one, if any.

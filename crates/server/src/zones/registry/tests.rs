@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use wire::Name;
 use zone::text::{self, Source};
 
 use super::*;

@@ -1,0 +1,154 @@
+//! Applying a configuration: adds, removes and updates zones, in small steps so that nothing else waits for a million zones.
+
+use std::sync::Arc;
+
+use answer::{ServedZone, ZoneState};
+use wire::NameRef;
+
+use super::{Fingerprint, ZoneRegistry};
+use crate::config::ZoneConfig;
+use crate::report::{Change, ZoneReport};
+use crate::zone_id::ZoneId;
+use crate::zones::zone_entry::{Acls, ZoneEntry, zone_report};
+
+/// A configuration that is being compared with the zones of the registry.
+pub(super) struct Configuring {
+    zones: std::vec::IntoIter<ZoneConfig>,
+    /// Where the next zone is if the configuration has the order that it had last time.
+    next_slot: usize,
+    /// The slots whose zones are configured, as bits.
+    is_configured: Vec<u64>,
+    /// The next slot to look at for zones that are gone, once all configured ones were compared.
+    swept: usize,
+    acls: Acls,
+    reports: Vec<ZoneReport>,
+}
+
+/// Zones that one step compares: about a millisecond.
+const STEP: usize = 1024;
+
+impl ZoneRegistry {
+    /// Begins to apply a configuration: adds new zones, answered with SERVFAIL until they are loaded; removes those that
+    /// are gone; updates the others. [`ZoneRegistry::step`] does that, publishes all of it at once, and then begins a
+    /// reload: every zone is due to be loaded. The configuration before must be done.
+    pub fn begin_configure(&mut self, zones: Vec<ZoneConfig>) {
+        debug_assert!(self.configuring.is_none(), "the writer applies one configuration at a time");
+        self.publisher.begin_draft();
+        self.zones.reserve(zones.len().saturating_sub(self.zones.len()));
+        self.configuring = Some(Configuring {
+            zones: zones.into_iter(),
+            next_slot: 0,
+            is_configured: Vec::new(),
+            swept: 0,
+            acls: Acls::default(),
+            reports: Vec::new(),
+        });
+    }
+
+    /// Applies a configuration at once. Returns the zones that were removed or have other settings.
+    pub fn configure(&mut self, zones: Vec<ZoneConfig>) -> Vec<ZoneReport> {
+        self.begin_configure(zones);
+        // Ends as each step takes zones or slots that are left.
+        loop {
+            if let Some(reports) = self.step_configuration() {
+                return reports;
+            }
+        }
+    }
+
+    /// Returns the zones that were removed or have other settings once the configuration is applied.
+    pub(super) fn step_configuration(&mut self) -> Option<Vec<ZoneReport>> {
+        let mut job = self.configuring.take()?;
+        for _ in 0..STEP {
+            if let Some(config) = job.zones.next() {
+                self.configure_zone(config, &mut job);
+            } else if job.swept < self.zones.slot_count() {
+                self.sweep(&mut job);
+            } else {
+                return Some(self.end_configuration(job));
+            }
+        }
+        self.configuring = Some(job);
+        None
+    }
+
+    fn end_configuration(&mut self, job: Configuring) -> Vec<ZoneReport> {
+        if self.is_settled() {
+            self.octets_read = 0;
+        }
+        self.schedule.begin_reload(self.zones.len());
+        self.publisher.publish_draft(&self.zones);
+        job.reports
+    }
+
+    fn configure_zone(&mut self, config: ZoneConfig, job: &mut Configuring) {
+        let acl = job.acls.of(&config.source.policy);
+        let id = match self.find_configured(config.name.as_ref(), job.next_slot) {
+            Some(id) => {
+                self.reconfigure(id, config, acl, &mut job.reports);
+                id
+            }
+            None => match self.zones.insert(ZoneEntry::new(config, acl)) {
+                Some(id) => {
+                    self.schedule.zone_added(id.index as usize);
+                    self.publisher.draft_insert(&self.zones, id);
+                    id
+                }
+                // Unreachable: the apex was not found.
+                None => return,
+            },
+        };
+        let (word, bit) = (id.index as usize / 64, id.index % 64);
+        if word >= job.is_configured.len() {
+            job.is_configured.resize(word + 1, 0);
+        }
+        job.is_configured[word] |= 1 << bit;
+        job.next_slot = id.index as usize + 1;
+    }
+
+    /// The zone with this apex; it is probably in slot `hint`.
+    fn find_configured(&self, apex: NameRef<'_>, hint: usize) -> Option<ZoneId> {
+        let hinted = self.zones.id_at(hint).filter(|id| self.zones.get(*id).is_some_and(|e| e.served.apex() == apex));
+        hinted.or_else(|| self.zones.find(apex))
+    }
+
+    /// Removes the zone of the next slot if it is configured no more.
+    fn sweep(&mut self, job: &mut Configuring) {
+        let slot = job.swept;
+        job.swept += 1;
+        let is_configured = job.is_configured.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0);
+        if !is_configured && let Some(id) = self.zones.id_at(slot) {
+            job.reports.extend(self.forget(id));
+        }
+    }
+
+    /// Gives a zone the source of the configuration; it keeps its content.
+    fn reconfigure(&mut self, id: ZoneId, config: ZoneConfig, acl: Arc<answer::Acl>, reports: &mut Vec<ZoneReport>) {
+        let source = config.source;
+        let Some(entry) = self.zones.get_mut(id).filter(|entry| entry.source != source) else { return };
+        if !source.is_read_like(&entry.source) {
+            self.loads.remove(&id);
+            entry.fingerprint = Fingerprint::NONE;
+        }
+        if source.policy != entry.source.policy {
+            reports.push(zone_report(entry.served.apex(), Change::Settings));
+        }
+        let state = match entry.served.zone() {
+            Some(zone) => ZoneState::Loaded(zone.clone()),
+            None => ZoneState::Unavailable(config.name),
+        };
+        entry.served = Arc::new(ServedZone { state, allow_transfer: acl });
+        entry.source = source;
+        self.publisher.draft_insert(&self.zones, id);
+    }
+
+    fn forget(&mut self, id: ZoneId) -> Option<ZoneReport> {
+        let gone = self.zones.remove(id)?;
+        self.served -= usize::from(gone.served.zone().is_some());
+        self.includes.remove(&id);
+        self.loads.remove(&id);
+        self.schedule.zone_removed(id.index as usize);
+        self.publisher.draft_remove(gone.served.apex());
+        Some(zone_report(gone.served.apex(), Change::Removed))
+    }
+}

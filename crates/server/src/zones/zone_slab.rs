@@ -1,0 +1,158 @@
+//! The configured zones by number and by apex. Adding or removing one of a million takes microseconds.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::hash::BuildHasher;
+use wire::NameRef;
+
+use super::zone_entry::ZoneEntry;
+use crate::zone_id::ZoneId;
+
+/// The zones of the registry, each in a numbered slot.
+#[derive(Default)]
+pub struct ZoneSlab {
+    slots: Vec<Slot>,
+    /// Slots without a zone.
+    free: Vec<u32>,
+    /// Slots by the hash of the apex; the name itself is only in the entry.
+    by_apex: HashTable<u32>,
+    hasher: RandomState,
+}
+
+struct Slot {
+    generation: u32,
+    entry: Option<ZoneEntry>,
+}
+
+impl ZoneSlab {
+    /// Adds a zone whose apex is not in the slab yet. Returns `None`, and drops the entry, if it is.
+    pub fn insert(&mut self, entry: ZoneEntry) -> Option<ZoneId> {
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let apex = entry.served.apex();
+        let is_same = |&index: &u32| apex_of(slots, index).is_some_and(|other| other == apex);
+        let hash_of = |&index: &u32| apex_of(slots, index).map_or(0, |apex| hash(hasher, apex));
+        let Entry::Vacant(vacant) = self.by_apex.entry(hash(hasher, apex), is_same, hash_of) else { return None };
+        let index = self.free.pop().unwrap_or(self.slots.len() as u32);
+        vacant.insert(index);
+        if index as usize == self.slots.len() {
+            self.reserve(self.slots.len() / GROWTH_FRACTION + 1);
+            self.slots.push(Slot { generation: 0, entry: None });
+        }
+        let slot = &mut self.slots[index as usize];
+        slot.entry = Some(entry);
+        Some(ZoneId { index, generation: slot.generation })
+    }
+
+    /// Removes a zone; `None` if it was removed before.
+    pub fn remove(&mut self, id: ZoneId) -> Option<ZoneEntry> {
+        let apex = self.get(id)?.served.apex();
+        let found = self.by_apex.find_entry(hash(&self.hasher, apex), |&index| index == id.index);
+        found.expect("every zone of a slot is in the index").remove();
+        let slot = &mut self.slots[id.index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+        slot.entry.take()
+    }
+
+    /// The zone with this apex.
+    pub fn find(&self, apex: NameRef<'_>) -> Option<ZoneId> {
+        let is_same = |&index: &u32| apex_of(&self.slots, index).is_some_and(|other| other == apex);
+        let index = *self.by_apex.find(hash(&self.hasher, apex), is_same)?;
+        self.id_at(index as usize)
+    }
+
+    /// The zone with this number, unless it was removed.
+    pub fn get(&self, id: ZoneId) -> Option<&ZoneEntry> {
+        let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.entry.as_ref()
+    }
+
+    /// The zone with this number, unless it was removed. The apex must stay the same.
+    pub fn get_mut(&mut self, id: ZoneId) -> Option<&mut ZoneEntry> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.entry.as_mut()
+    }
+
+    /// The zone in this slot, if there is one.
+    pub fn id_at(&self, index: usize) -> Option<ZoneId> {
+        let slot = self.slots.get(index).filter(|slot| slot.entry.is_some())?;
+        Some(ZoneId { index: index as u32, generation: slot.generation })
+    }
+
+    /// Prepares for this many more zones.
+    pub fn reserve(&mut self, zones: usize) {
+        if self.slots.len() + zones > self.slots.capacity() + self.free.len() {
+            self.slots.reserve_exact(zones);
+        }
+    }
+
+    /// How many zones there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// How many slots there are, with and without a zone.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// The slots grow by 1/`GROWTH_FRACTION`: doubling them would leave much memory unused.
+const GROWTH_FRACTION: usize = 16;
+
+fn apex_of(slots: &[Slot], index: u32) -> Option<NameRef<'_>> {
+    slots[index as usize].entry.as_ref().map(|entry| entry.served.apex())
+}
+
+/// The hash of an apex, which is in lower case.
+fn hash(hasher: &RandomState, apex: NameRef<'_>) -> u64 {
+    hasher.hash_one(apex.wire())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::reader::ConfigReader;
+    use crate::zones::zone_entry::Acls;
+
+    fn entry(name: &str) -> ZoneEntry {
+        let mut reader = ConfigReader::default();
+        reader.add_argument(name.parse().expect("a name"), std::path::Path::new("file"));
+        let config = reader.finish().expect("no mistakes").zones.remove(0);
+        let acl = Acls::default().of(&config.source.policy);
+        ZoneEntry::new(config, acl)
+    }
+
+    fn find(slab: &ZoneSlab, name: &str) -> Option<ZoneId> {
+        slab.find(name.parse::<wire::Name>().expect("a name").as_ref())
+    }
+
+    #[test]
+    fn zones_are_found_by_apex_until_they_are_removed() {
+        let mut slab = ZoneSlab::default();
+        let names: Vec<String> = (0..500).map(|number| format!("z{number}.test.")).collect();
+        let ids: Vec<ZoneId> = names.iter().map(|name| slab.insert(entry(name)).expect("it is new")).collect();
+        assert_eq!(slab.insert(entry("z7.test.")), None);
+        assert!(names.iter().zip(&ids).all(|(name, id)| find(&slab, name) == Some(*id)));
+        assert!(ids.iter().step_by(2).all(|id| slab.remove(*id).is_some()));
+        assert_eq!((slab.len(), slab.slot_count()), (250, 500));
+        for (number, (name, id)) in names.iter().zip(&ids).enumerate() {
+            assert_eq!(find(&slab, name), (number % 2 == 1).then_some(*id), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_removed_zone_does_not_find_its_successor() {
+        let mut slab = ZoneSlab::default();
+        let old = slab.insert(entry("old.")).expect("it is new");
+        let served = slab.remove(old).expect("it was added").served;
+        assert_eq!(Arc::strong_count(&served), 1);
+        let new = slab.insert(entry("new.")).expect("it is new");
+        assert_eq!((new.index, slab.slot_count()), (old.index, 1));
+        assert!(slab.get(old).is_none() && slab.get_mut(old).is_none() && slab.remove(old).is_none());
+        assert_eq!(slab.get(new).map(|entry| entry.served.apex().to_string()), Some("new.".into()));
+    }
+}
