@@ -83,8 +83,15 @@ impl<'z> DenialProofs<'z> {
     }
 
     /// Writes the records collected since the last call.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, message: &mut MessageWriter<'_>) -> Result<(), Full> {
+        if self.written < self.len {
+            self.write_new(message)?;
+        }
+        if self.overflowed || self.cost.too_high { Err(Full) } else { Ok(()) }
+    }
+
+    fn write_new(&mut self, message: &mut MessageWriter<'_>) -> Result<(), Full> {
         for proof in self.list[self.written..self.len].iter().flatten() {
             let node = proof.zone.node(&proof.entry);
             let rtype = if *proof.zone.denial() == Denial::Nsec { Rtype::NSEC } else { Rtype::NSEC3 };
@@ -93,6 +100,6 @@ impl<'z> DenialProofs<'z> {
             message.push(Section::Authority, &rrset, &mut owner, true)?;
         }
         self.written = self.len;
-        if self.overflowed || self.cost.too_high { Err(Full) } else { Ok(()) }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use wire::Rtype;
 
 use crate::qname::Qname;
 use crate::served_zone::ServedZone;
-use crate::zone_cut::{ZonePosition, find_cut_above};
+use crate::zone_cut::{ZonePosition, find_occluding_cut};
 use crate::zone_map::ZoneMap;
 
 /// The zone with the longest apex that is the name or above it (RFC 1034 4.3.2 step 2).
@@ -31,6 +31,9 @@ fn find_closest<'z>(zones: &'z ZoneMap, qname: &Qname, max_labels: usize) -> Opt
 fn delegates_above(zone: &ServedZone, qname: &mut Qname) -> bool {
     let Some(zone) = zone.zone() else { return false };
     qname.set_key(zone.apex_labels());
-    let nearest = ZonePosition::new(zone, zone.seek(qname.key()));
-    nearest.and_then(|nearest| find_cut_above(zone, &nearest, qname.key())).is_some_and(|cut| cut.node.is_cut())
+    let Some(nearest) = ZonePosition::new(zone, zone.seek(qname.key())) else { return false };
+    if nearest.node.is_occluded() {
+        return find_occluding_cut(zone, &nearest, qname.key()).is_some_and(|cut| cut.node.is_cut());
+    }
+    nearest.node.is_cut() && nearest.is_above(qname.key())
 }

@@ -48,8 +48,9 @@ struct Lookup<'l, 'z, 'o> {
     followed: usize,
     /// Where the message has the owners of those records.
     cname_owners: [u16; MAX_CNAMES],
-    /// The DNAME RRsets in the answer, by memory address, and where their targets are; the rest is 0.
-    dnames: [(usize, u16); MAX_CNAMES],
+    /// The DNAME RRsets in the answer, by memory address, and where their targets are; the rest is 0. Set when needed, as few
+    /// answers have any.
+    dnames: Option<[(usize, u16); MAX_CNAMES]>,
     /// The RRset whose targets get addresses in the additional section, and where it is.
     answered: Option<(Rrset<'z>, usize)>,
 }
@@ -89,7 +90,7 @@ pub(crate) fn answer(
         rrl_suffix_len: 0,
         followed: 0,
         cname_owners: [0; MAX_CNAMES],
-        dnames: [(0, 0); MAX_CNAMES],
+        dnames: None,
         answered: None,
     };
     let status = lookup.run();
@@ -233,7 +234,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         let mut found = false;
         for rrset in node.rrsets() {
             let address = rrset.address();
-            if self.dnssec && self.dnames.iter().any(|(sent, _)| *sent == address) {
+            if self.dnssec && self.dnames.iter().flatten().any(|(sent, _)| *sent == address) {
                 found |= !rrset.signatures().is_empty();
                 continue;
             }

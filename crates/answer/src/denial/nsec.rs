@@ -7,7 +7,7 @@ use zone::tree::{TreeCursor, TreeEntry};
 
 use super::{DenialProofs, Denied, MAX_SKIPPED};
 use crate::qname::Qname;
-use crate::zone_cut::{ZonePosition, find_cut_above};
+use crate::zone_cut::{ZonePosition, find_occluding_cut};
 
 /// Collects the NSEC records that prove `denied`.
 pub(super) fn prove<'z>(proofs: &mut DenialProofs<'z>, zone: &'z Zone, qname: &mut Qname, denied: Denied<'_, 'z>) {
@@ -38,7 +38,7 @@ fn covering<'z>(zone: &'z Zone, cursor: TreeCursor<'z>) -> Option<TreeEntry<'z>>
             // Glue has no NSEC record, its cut has; there may be any number of entries between them.
             let mut key = CanonicalKey::new();
             position.entry.copy_key(&mut key);
-            find_cut_above(zone, &position, key.as_bytes())?
+            find_occluding_cut(zone, &position, key.as_bytes())?
         } else {
             position.cursor.prev()?;
             ZonePosition::new(zone, position.cursor)?

@@ -4,7 +4,7 @@ use wire::message::Rcode;
 use wire::{Class, Rtype};
 use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset};
 
-use super::{Lookup, Step};
+use super::{Lookup, MAX_CNAMES, Step};
 use crate::message_writer::{Full, Section};
 use crate::name_writer::OwnerName;
 use crate::zone_cut::ZonePosition;
@@ -38,12 +38,13 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     /// Adds a DNAME RRset unless the answer has it; returns where its target is.
     pub(super) fn push_dname(&mut self, dname: &Rrset<'z>, mut owner: OwnerName<'_, 'z>) -> Result<usize, Full> {
-        if let Some((_, target)) = self.dnames.iter().find(|(address, _)| *address == dname.address()) {
+        if let Some((_, target)) = self.dnames.iter().flatten().find(|(address, _)| *address == dname.address()) {
             return Ok(usize::from(*target));
         }
         let at = self.message.push(Section::Answer, dname, &mut owner, self.dnssec)?;
         let target = at + RECORD_HEAD_LEN;
-        if let Some(free) = self.dnames.iter_mut().find(|(address, _)| *address == 0) {
+        let dnames = self.dnames.get_or_insert([(0, 0); MAX_CNAMES]);
+        if let Some(free) = dnames.iter_mut().find(|(address, _)| *address == 0) {
             *free = (dname.address(), target as u16);
         }
         Ok(target)

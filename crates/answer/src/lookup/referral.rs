@@ -12,19 +12,28 @@ use crate::glue::{Glue, GlueAdded};
 use crate::message_writer::{Full, Section};
 use crate::name_writer::OwnerName;
 use crate::referral_cache::CutId;
-use crate::zone_cut::{ZonePosition, find_cut_above};
+use crate::zone_cut::{ZonePosition, find_occluding_cut};
 
 impl<'z> Lookup<'_, 'z, '_> {
     /// Answers for a name that is a cut or DNAME owner, or below one; `None` if it is authoritative data. `nearest` is the
     /// name or its predecessor.
     pub(super) fn at_or_below_cut(&mut self, nearest: &ZonePosition<'z>) -> Result<Option<Step>, Full> {
-        if nearest.cursor.is_exact() && !nearest.node.is_occluded() {
-            // RFC 4035 3.1.4.1: the parent side of the cut answers for DS. RFC 6672 2.3: a DNAME does not redirect its owner.
-            let refers = nearest.node.is_cut() && self.qtype != Rtype::DS;
-            return if refers { self.refer(nearest).map(Some) } else { Ok(None) };
+        if nearest.node.is_occluded() {
+            let Some(cut) = find_occluding_cut(self.zone, nearest, self.qname.key()) else { return Ok(None) };
+            return self.leave_zone(&cut).map(Some);
         }
-        let Some(found) = find_cut_above(self.zone, nearest, self.qname.key()) else { return Ok(None) };
-        if found.node.is_cut() { self.refer(&found) } else { self.redirect(&found) }.map(Some)
+        // RFC 4035 3.1.4.1: the parent side of the cut answers for DS. RFC 6672 2.3: a DNAME does not redirect its owner.
+        let leaves_zone = match nearest.cursor.is_exact() {
+            true => nearest.node.is_cut() && self.qtype != Rtype::DS,
+            false => !nearest.node.is_plain() && nearest.is_above(self.qname.key()),
+        };
+        if leaves_zone { self.leave_zone(nearest).map(Some) } else { Ok(None) }
+    }
+
+    /// Answers with the cut or DNAME owner.
+    #[inline]
+    fn leave_zone(&mut self, cut: &ZonePosition<'z>) -> Result<Step, Full> {
+        if cut.node.is_cut() { self.refer(cut) } else { self.redirect(cut) }
     }
 
     /// RFC 1034 4.3.2 step 3b: the NS RRset of the cut, its DS RRset or the proof that there is none (RFC 4035 3.1.4), and
