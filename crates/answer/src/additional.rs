@@ -1,6 +1,5 @@
 //! Additional section: the addresses of the names in NS, MX, SRV, SVCB and HTTPS records, as far as the zone has them.
 
-use wire::name::skip_name;
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::canonical_key::CanonicalKey;
@@ -9,6 +8,7 @@ use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
 use crate::message_writer::{MessageWriter, Section};
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
+use crate::targets::{next_head, written_targets};
 
 /// How many records of an RRset get addresses: few messages have room for those of more.
 const MAX_TARGETS: usize = 32;
@@ -53,10 +53,12 @@ struct TargetAddresses<'a, 'o> {
 impl TargetAddresses<'_, '_> {
     fn add_compressed(&mut self, rrset: &Rrset<'_>, at: usize) {
         let mut target = None;
-        for (_, offset) in rrset.targets().take(MAX_TARGETS).filter(|(in_zone, _)| *in_zone) {
+        let mut targets = written_targets(rrset, at);
+        for _ in 0..MAX_TARGETS {
+            let Some(at) = targets.next_in_zone(self.message.out) else { return };
             let target = target.get_or_insert_with(Qname::new);
-            if target.read_compressed(self.message.out, at + offset).is_some() {
-                self.add(target.wire(), at + offset);
+            if target.read_compressed(self.message.out, at).is_some() {
+                self.add(target.wire(), at);
             }
         }
     }
@@ -67,8 +69,7 @@ impl TargetAddresses<'_, '_> {
         for rdata in rrset.opaque().take(MAX_TARGETS) {
             let Some(head) = at else { return };
             let target_at = head + RECORD_HEAD_LEN + skip;
-            // Past the reach of pointers, the next record spells its owner out.
-            at = skip_name(self.message.out, head + RECORD_HEAD_LEN + rdata.len()).map(|end| end - 2);
+            at = next_head(self.message.out, head, rdata.len());
             match (rrset.rtype, rdata) {
                 (Rtype::SRV, _) => self.add(&rdata[skip..], target_at),
                 // RFC 9460 2.5.1, 2.5.2: the target "." is the owner in ServiceMode, and nothing in AliasMode.

@@ -7,6 +7,7 @@ use zone::tree::{TreeCursor, TreeEntry};
 use crate::additional::push_addresses;
 use crate::message_writer::{Full, MessageWriter};
 use crate::qname::Qname;
+use crate::targets::written_targets;
 use crate::zone_cut::ZonePosition;
 
 /// The NS RRset of a cut as it was written.
@@ -49,15 +50,13 @@ impl<'z> Glue<'_, 'z> {
     pub(crate) fn push(&self, message: &mut MessageWriter<'_>) -> Result<GlueAdded, Full> {
         let (mut added, mut has_siblings) = (GlueAdded::None, false);
         let mut previous = self.cut.cursor.clone();
-        for (in_zone, offset) in self.ns.targets() {
-            if !in_zone {
-                continue;
-            }
+        let mut targets = written_targets(self.ns, self.ns_at);
+        while let Some(at) = targets.next_in_zone(message.out) {
             added = GlueAdded::All;
-            match self.find(&mut previous, self.ns_at + offset, message.out) {
+            match self.find(&mut previous, at, message.out) {
                 NameServer::Sibling => has_siblings = true,
                 NameServer::Missing => {}
-                NameServer::InDomain(entry) => self.push_server(&entry, self.ns_at + offset, message)?,
+                NameServer::InDomain(entry) => self.push_server(&entry, at, message)?,
             }
         }
         if has_siblings && !self.push_siblings(message) {
@@ -141,8 +140,8 @@ impl<'z> Glue<'_, 'z> {
     fn push_siblings(&self, message: &mut MessageWriter<'_>) -> bool {
         let (mut name, mut all_fit) = (Qname::new(), true);
         let mut near: Option<TreeCursor<'z>> = None;
-        for (_, offset) in self.ns.targets().filter(|(in_zone, _)| *in_zone) {
-            let at = self.ns_at + offset;
+        let mut targets = written_targets(self.ns, self.ns_at);
+        while let Some(at) = targets.next_in_zone(message.out) {
             if name.read_compressed(message.out, at).is_none() {
                 continue;
             }

@@ -28,6 +28,7 @@ mod referral_cache;
 mod request;
 mod rrl;
 mod served_zone;
+mod targets;
 mod transfer;
 mod truncation;
 mod worker;

@@ -1,8 +1,8 @@
 //! Writing a response: sections in order, whole RRsets or nothing; and its header.
 
 use wire::message::Rcode;
-use wire::{Class, HEADER_LEN, Rtype};
-use zone::rrset::{MAX_POINTER, MessageOffsets, RECORD_HEAD_LEN, Rrset};
+use wire::{Class, HEADER_LEN, MAX_NAME_LEN, Rtype};
+use zone::rrset::{MAX_POINTER, MAX_RRSET_OFFSET, MessageOffsets, RECORD_HEAD_LEN, Rrset};
 
 use crate::name_writer::{OwnerName, SpelledName};
 use crate::query::Query;
@@ -50,7 +50,7 @@ pub(crate) enum Section {
 pub(crate) struct Full;
 
 /// After this offset, compression pointers within one RRset may not reach its names.
-const MAX_COMPRESSED_RRSET: usize = MAX_POINTER - 0x0fff;
+pub(crate) const MAX_COMPRESSED_RRSET: usize = MAX_POINTER - MAX_RRSET_OFFSET;
 
 impl<'o> MessageWriter<'o> {
     pub(crate) fn new(out: &'o mut [u8], at: usize, limit: usize) -> MessageWriter<'o> {
@@ -99,7 +99,10 @@ impl<'o> MessageWriter<'o> {
         debug_assert!(offsets.owner <= MAX_POINTER);
         let signatures = Some(rrset.signatures()).filter(|set| signatures && !set.is_empty());
         let len = rrset.message_len() + signatures.map_or(0, |set| set.message_len());
-        if len > self.room() || self.at > MAX_COMPRESSED_RRSET && rrset.has_compressed_names() {
+        if self.at > MAX_COMPRESSED_RRSET && rrset.has_compressed_names() {
+            return self.push_distant(section, rrset, &mut OwnerName::at(offsets), signatures.is_some()).map(drop);
+        }
+        if len > self.room() {
             return Err(Full);
         }
         self.at = rrset.write(offsets, rrset.ttl, self.out, self.at);
@@ -120,6 +123,9 @@ impl<'o> MessageWriter<'o> {
         owner: &mut OwnerName<'_, '_>,
         signatures: bool,
     ) -> Result<usize, Full> {
+        if self.at > MAX_COMPRESSED_RRSET - MAX_NAME_LEN && rrset.has_compressed_names() {
+            return self.push_distant(section, rrset, owner, signatures);
+        }
         let (start, counts) = (self.at, self.counts);
         let name = owner.spell(self.out);
         // The name ends over the pointer with which the first record would start.
@@ -132,18 +138,63 @@ impl<'o> MessageWriter<'o> {
                 self.out[start..first + 2].copy_from_slice(name.octets());
                 *owner = written;
             })
-        } else if rrset.has_compressed_names() {
-            Err(Full)
         } else {
-            let signatures = Some(rrset.signatures()).filter(|_| signatures).into_iter().flat_map(|set| set.rdatas());
-            let mut records =
-                rrset.opaque().map(|rdata| (rrset.rtype, rdata)).chain(signatures.map(|rdata| (Rtype::RRSIG, rdata)));
-            records.try_for_each(|(rtype, rdata)| self.push_record(section, owner, Class::IN, rtype, rrset.ttl, rdata))
+            let mut records = rrset.opaque();
+            records
+                .try_for_each(|rdata| self.push_record(section, owner, Class::IN, rrset.rtype, rrset.ttl, rdata))
+                .and_then(|()| self.push_signatures(section, rrset, owner, signatures))
         };
         if pushed.is_err() {
             (self.at, self.counts) = (start, counts);
         }
         pushed.map(|()| first)
+    }
+
+    /// Adds an RRset record by record, with the owner and the names in its RDATA spelled out where no pointer reaches them.
+    #[cold]
+    fn push_distant(
+        &mut self,
+        section: Section,
+        rrset: &Rrset<'_>,
+        owner: &mut OwnerName<'_, '_>,
+        signatures: bool,
+    ) -> Result<usize, Full> {
+        let (start, counts) = (self.at, self.counts);
+        let (mut first, mut offsets, mut written) = (start, owner.offsets, *owner);
+        if !owner.is_pointer() {
+            let name = owner.spell(self.out);
+            if name.octets().len() > self.room() {
+                return Err(Full);
+            }
+            // Already here, as RDATA of the first record may end in a part of it.
+            self.out[start..start + name.octets().len()].copy_from_slice(name.octets());
+            first += name.octets().len() - 2;
+            offsets = owner.offsets_after(&name, start);
+        }
+        let mut rdatas = rrset.distant_rdatas();
+        let pushed = rdatas
+            .try_for_each(|rdata| {
+                let rdata = rdata.spell(offsets, first, self.out);
+                self.push_record(section, &mut written, Class::IN, rrset.rtype, rrset.ttl, rdata.octets())
+            })
+            .and_then(|()| self.push_signatures(section, rrset, &mut written, signatures));
+        match pushed {
+            Ok(()) => *owner = written,
+            Err(Full) => (self.at, self.counts) = (start, counts),
+        }
+        pushed.map(|()| first)
+    }
+
+    /// Adds the signatures of an RRset, if asked for, one by one.
+    fn push_signatures(
+        &mut self,
+        section: Section,
+        rrset: &Rrset<'_>,
+        owner: &mut OwnerName<'_, '_>,
+        signatures: bool,
+    ) -> Result<(), Full> {
+        let mut rdatas = Some(rrset.signatures()).filter(|_| signatures).into_iter().flat_map(|set| set.rdatas());
+        rdatas.try_for_each(|rdata| self.push_record(section, owner, Class::IN, Rtype::RRSIG, rrset.ttl, rdata))
     }
 
     /// Adds one record.

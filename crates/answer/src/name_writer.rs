@@ -80,11 +80,18 @@ impl<'e, 'z> OwnerName<'e, 'z> {
 
     /// Notes that `name` was written at `start`: the next records point there if a pointer reaches it.
     pub(crate) fn written(&mut self, name: &SpelledName, start: usize) {
-        if start <= MAX_POINTER && self.unwritten.take().is_some() {
-            self.offsets.owner = start;
-            if !name.points_to_apex {
-                self.offsets.apex = start + name.apex_start;
-            }
+        if start <= MAX_POINTER {
+            self.offsets = self.offsets_after(name, start);
+            self.unwritten = None;
+        }
+    }
+
+    /// Where the message has the owner and the apex after `name` was written at `start`.
+    pub(crate) fn offsets_after(&self, name: &SpelledName, start: usize) -> MessageOffsets {
+        match self.unwritten {
+            None => self.offsets,
+            Some(_) if name.points_to_apex => MessageOffsets { owner: start, ..self.offsets },
+            Some(_) => MessageOffsets { owner: start, apex: start + name.apex_start },
         }
     }
 }

@@ -28,8 +28,9 @@ use wire::{NameRef, Rtype};
 
 use crate::intern::InternTables;
 use crate::owner_case::{self, MIXED, UPPER};
+pub use compression::MAX_RRSET_OFFSET;
 pub(crate) use encode::NodeEncoder;
-pub use write::{MAX_POINTER, MessageOffsets};
+pub use write::{DistantRdata, MAX_POINTER, MessageOffsets, SpelledRdata};
 
 /// The owner is a zone cut: it has NS records and is not the apex.
 pub(crate) const CUT: u8 = 1;

@@ -8,7 +8,7 @@ use wire::name::LabelOffsets;
 use super::{BASE_APEX, BASE_OWNER, BASE_RRSET, ENDS_IN_POINTER, IN_ZONE, make_pointer};
 
 /// Relocatable pointers have offsets of 12 bits: names further into a set cannot be pointed to.
-const MAX_RRSET_OFFSET: usize = 0x0fff;
+pub const MAX_RRSET_OFFSET: usize = 0x0fff;
 /// How many names of a set a later name is compared with.
 const MAX_TARGETS: usize = 24;
 

@@ -1,8 +1,12 @@
 //! Copies stored RRsets into messages and relocates their compression pointers.
 
-use wire::Rtype;
+use wire::name::skip_name;
+use wire::{MAX_NAME_LEN, Rtype};
 
-use super::{ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, Signatures, rdata_layout, split_pointer};
+use super::{
+    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, Signatures, StoredRdata, rdata_layout,
+    split_pointer,
+};
 
 /// The greatest offset of a compression pointer (RFC 1035 4.1.4).
 pub const MAX_POINTER: usize = 0x3fff;
@@ -75,6 +79,107 @@ impl Signatures<'_> {
     /// Writes the records at `at` and returns their end. Requires room for [`Self::message_len`].
     pub fn write(&self, owner: usize, ttl: u32, out: &mut [u8], at: usize) -> usize {
         write_opaque(self.data, &record_head(owner, Rtype::RRSIG, ttl), out, at)
+    }
+}
+
+//----------- RRsets past the reach of pointers --------------------------------
+
+/// The longest RDATA with compressible names: that of SOA.
+const MAX_RDATA_LEN: usize = 2 * MAX_NAME_LEN + 20;
+
+/// One RDATA of an RRset that is written where pointers may not reach all names it refers to.
+pub struct DistantRdata<'z> {
+    rrset: Rrset<'z>,
+    stored: StoredRdata<'z>,
+}
+
+/// RDATA as [`DistantRdata::spell`] wrote it.
+pub struct SpelledRdata {
+    octets: [u8; MAX_RDATA_LEN],
+    len: usize,
+}
+
+impl<'z> Rrset<'z> {
+    /// The RDATAs, to be spelled out one by one.
+    pub fn distant_rdatas(&self) -> impl Iterator<Item = DistantRdata<'z>> + use<'z> {
+        let rrset = *self;
+        self.stored().map(move |stored| DistantRdata { rrset, stored })
+    }
+}
+
+impl DistantRdata<'_> {
+    /// The RDATA with its names spelled out where no pointer reaches. `message` has the owner and the apex at `offsets`, of any
+    /// size, and the earlier records of the set from `start` on: where its first record would start with a pointer as owner.
+    pub fn spell(&self, offsets: MessageOffsets, start: usize, message: &[u8]) -> SpelledRdata {
+        let mut rdata = SpelledRdata { octets: [0; MAX_RDATA_LEN], len: 0 };
+        let bases = [offsets.apex, offsets.owner, start, 0];
+        let (fixed, names) = match rdata_layout(self.rrset.rtype) {
+            RdataLayout::NameLast(skip) => (skip, 1),
+            RdataLayout::TwoNames => (0, 2),
+            RdataLayout::Address(_) | RdataLayout::Opaque => {
+                unreachable!("only RRsets with compressed names are spelled out")
+            }
+        };
+        let mut rest = self.stored.bytes;
+        rdata.push(&rest[..fixed]);
+        rest = &rest[fixed..];
+        for _ in 0..names {
+            rest = self.spell_name(rest, &bases, message, &mut rdata);
+        }
+        rdata.push(rest);
+        rdata
+    }
+
+    /// Appends the name at the start of `stored` to `rdata`; returns what follows the name.
+    ///
+    /// A pointer into the set is right where it reaches: as long as all pointers reach, records are as long as stored, and an
+    /// earlier one that does not reach has no greater offset.
+    fn spell_name<'s>(
+        &'s self,
+        stored: &'s [u8],
+        bases: &[usize; 4],
+        message: &[u8],
+        rdata: &mut SpelledRdata,
+    ) -> &'s [u8] {
+        let (mut name, mut at, mut rest) = (stored, 0, None);
+        // Pointers lead to earlier names of the set, and each adds a label at least.
+        loop {
+            let len = usize::from(name[at]);
+            if len & 0xc0 == 0 {
+                at += 1 + len;
+                if len == 0 {
+                    rdata.push(&name[..at]);
+                    return rest.unwrap_or(&name[at..]);
+                }
+                continue;
+            }
+            rdata.push(&name[..at]);
+            let rest = *rest.get_or_insert(&name[at + 2..]);
+            let (base, offset) = split_pointer([name[at], name[at + 1]]);
+            let target = bases[usize::from(base)] + offset;
+            if target <= MAX_POINTER {
+                rdata.push(&(0xc000 | target as u16).to_be_bytes());
+                return rest;
+            }
+            if base != BASE_RRSET {
+                let end = skip_name(message, target).expect("the message has the owner and the apex");
+                rdata.push(&message[target..end]);
+                return rest;
+            }
+            (name, at) = (self.rrset.at_message_offset(offset), 0);
+        }
+    }
+}
+
+impl SpelledRdata {
+    /// The octets.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
+
+    fn push(&mut self, octets: &[u8]) {
+        self.octets[self.len..self.len + octets.len()].copy_from_slice(octets);
+        self.len += octets.len();
     }
 }
 
