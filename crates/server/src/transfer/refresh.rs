@@ -1,0 +1,502 @@
+//! The refresh scheduler: decides when which primary is asked for which zone (RFC 1034 4.3.5, RFC 1996), from events and the time.
+//!
+//! A zone is idle until its refresh timer ends or a NOTIFY or a command arrives. Then it waits in its group (the zones with the
+//! same primaries) until a primary has room, all primaries are asked for their serials, and the zone is transferred from the
+//! one with the highest. A primary that does not answer is backed off for all its zones, which stay in their queues meanwhile
+//! and cost nothing. One message at a time finds out whether it is back.
+//!
+//! All times are seconds since 1970. Nothing is allocated per zone but its 48 octets here, its timers and its queue entries.
+
+mod dispatch;
+mod primary_state;
+mod results;
+#[cfg(test)]
+mod tests;
+mod zone_slot;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::net::IpAddr;
+
+use wire::serial::is_later;
+
+use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable};
+use super::random::Random;
+use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
+use crate::zone_id::ZoneId;
+use crate::zone_timers::{TimerKind, ZoneTimers};
+use primary_state::{PrimaryState, QueueEntry};
+use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
+
+/// How much may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct RefreshLimits {
+    /// Probes per primary; the window grows up to this while answers arrive.
+    pub probes_per_primary: u32,
+    /// Transfers per primary.
+    pub transfers_per_primary: u32,
+    /// Received zones that the writer has not published or rejected yet.
+    pub delivered: u32,
+}
+
+impl Default for RefreshLimits {
+    fn default() -> RefreshLimits {
+        RefreshLimits { probes_per_primary: 16_384, transfers_per_primary: 512, delivered: 4096 }
+    }
+}
+
+/// What the caller must do. Every probe and transfer must be answered by exactly one result, unless its primary is released first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefreshAction {
+    /// Ask for the SOA record, then call [`RefreshScheduler::probe_result`].
+    Probe {
+        /// The zone.
+        zone: ZoneId,
+        /// The primary to ask.
+        primary: PrimaryId,
+    },
+    /// Transfer the zone, then call [`RefreshScheduler::transfer_result`].
+    Transfer {
+        /// The zone.
+        zone: ZoneId,
+        /// The primary to transfer from.
+        primary: PrimaryId,
+        /// The serial to start from; `None` for AXFR.
+        from_serial: Option<u32>,
+        /// Whether a serial that is not later is accepted: there is no version, it has expired, or a retransfer was requested.
+        accepts_any_serial: bool,
+    },
+    /// RFC 1034 4.3.5: stop serving the zone.
+    Expire {
+        /// The zone.
+        zone: ZoneId,
+    },
+    /// A primary confirmed the version. An expired zone is served again.
+    Refreshed {
+        /// The zone.
+        zone: ZoneId,
+        /// When it is checked next, and when it expires.
+        timers: StoredTimers,
+    },
+    /// A check ended without success; the zone is checked again later.
+    CheckFailed {
+        /// The zone.
+        zone: ZoneId,
+        /// The reason.
+        reason: CheckFailure,
+    },
+    /// No zone uses this primary any more: drop what is in flight to it, without results.
+    PrimaryUnused(PrimaryId),
+}
+
+/// Why a check ended without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CheckFailure {
+    /// No primary answered with a SOA record.
+    #[error("no primary answered with a SOA record of the zone")]
+    NoAnswer,
+    /// The highest serial of all primaries is older than the one served.
+    #[error("all primaries have an older serial; `zonda zone retransfer` accepts it")]
+    OlderSerial,
+    /// A transfer failed; it has been reported.
+    #[error("the transfer failed")]
+    Transfer,
+}
+
+/// The result of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// The SOA record, and the EXPIRE option in seconds (RFC 7314), if there is one.
+    Answer {
+        /// The serial of the primary.
+        serial: u32,
+        /// When the primary's own version expires.
+        expire_s: Option<u32>,
+    },
+    /// Another answer: an error, or no SOA record.
+    Refused,
+    /// No answer to any retransmission.
+    Timeout,
+}
+
+/// The result of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferResult {
+    /// A version was received; the caller passes it to the writer, which publishes or rejects it.
+    Delivered,
+    /// IXFR: the primary has no later version than this serial.
+    Current {
+        /// The serial of the primary.
+        serial: u32,
+        /// The EXPIRE option of the response.
+        expire_s: Option<u32>,
+    },
+    /// The primary answered, but not with this zone.
+    ZoneFailed,
+    /// The primary cannot be reached.
+    PrimaryFailed,
+    /// The connection ended before the transfer began, for reasons that say nothing about the zone.
+    NotStarted,
+}
+
+/// The version that a zone has when it is added.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneVersion {
+    /// Its serial.
+    pub serial: u32,
+    /// The intervals of its SOA record.
+    pub timers: SoaTimers,
+    /// The stored times, if it was a secondary before.
+    pub stored: Option<StoredTimers>,
+}
+
+/// What `zonda zone status` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefreshStatus {
+    /// The serial served or expired; `None` without a version.
+    pub serial: Option<u32>,
+    /// The highest serial that a primary has reported.
+    pub primary_serial: u32,
+    /// When the zone expires, in seconds since 1970.
+    pub expires_at_s: u32,
+    /// When the next check is due; `None` if one is in progress.
+    pub check_at_s: Option<u32>,
+    /// Whether the zone has expired.
+    pub is_expired: bool,
+    /// Failed checks in a row.
+    pub failures: u8,
+}
+
+/// The zones that share their primaries.
+#[derive(Default)]
+struct GroupState {
+    waiting: BinaryHeap<QueueEntry>,
+    is_active: bool,
+    /// By which of its primaries it is blocked, one bit each.
+    blocked_on: u16,
+}
+
+/// The check of one zone that is in progress.
+#[derive(Clone, Copy)]
+struct Check {
+    /// The primaries that have not answered, one bit each.
+    pending: u16,
+    /// Those whose answers the decision waits for.
+    awaited: u16,
+    best: Option<(u32, PrimaryId)>,
+    expire_s: Option<u32>,
+}
+
+/// The scheduler of all secondary zones.
+pub struct RefreshScheduler {
+    slots: Vec<ZoneSlot>,
+    timers: ZoneTimers,
+    table: PrimaryTable,
+    groups: Vec<GroupState>,
+    primaries: Vec<PrimaryState>,
+    checks: HashMap<u32, Check>,
+    /// Groups with waiting zones and a primary that has room, perhaps.
+    active: VecDeque<GroupId>,
+    /// Primaries with waiting transfers and room for one, perhaps.
+    ready: VecDeque<PrimaryId>,
+    /// Dead primaries by the time when they are tried again.
+    retries: BTreeSet<(u32, PrimaryId)>,
+    actions: VecDeque<RefreshAction>,
+    /// Zones that are with the writer.
+    delivered: u32,
+    arrivals: u32,
+    random: Random,
+    limits: RefreshLimits,
+}
+
+/// Due timers handled per call, so that a million zones that are due at once do not stop everything else.
+const MAX_DUE_TIMERS: usize = 4096;
+
+impl RefreshScheduler {
+    /// A scheduler without zones.
+    pub fn new(limits: RefreshLimits, seed: u64) -> RefreshScheduler {
+        RefreshScheduler {
+            slots: Vec::new(),
+            timers: ZoneTimers::default(),
+            table: PrimaryTable::default(),
+            groups: Vec::new(),
+            primaries: Vec::new(),
+            checks: HashMap::new(),
+            active: VecDeque::new(),
+            ready: VecDeque::new(),
+            retries: BTreeSet::new(),
+            actions: VecDeque::new(),
+            delivered: 0,
+            arrivals: 0,
+            random: Random::new(seed),
+            limits,
+        }
+    }
+
+    /// The configuration of a primary that an action names.
+    pub fn primary(&self, id: PrimaryId) -> Option<&PeerConfig> {
+        self.table.primary(id)
+    }
+
+    /// The next action; `None` if there is nothing to do until [`RefreshScheduler::next_time`] or the next event.
+    pub fn next_action(&mut self, now_s: u32) -> Option<RefreshAction> {
+        if self.actions.is_empty() {
+            self.expire_timers(now_s);
+            self.dispatch(now_s);
+        }
+        self.actions.pop_front()
+    }
+
+    /// When [`RefreshScheduler::next_action`] must be called even if no event comes.
+    pub fn next_time(&self) -> Option<u32> {
+        let retry = self.retries.first().map(|(at_s, _)| *at_s);
+        self.timers.next_time().into_iter().chain(retry).min()
+    }
+
+    //---------- Zones
+
+    /// Adds a zone, or replaces its configuration. Without a version the zone is transferred; with one whose check is overdue, it
+    /// waits for its turn by expiry.
+    pub fn add(
+        &mut self,
+        zone: ZoneId,
+        primaries: &[PeerConfig],
+        limits: TimerLimits,
+        version: Option<ZoneVersion>,
+        now_s: u32,
+    ) {
+        let group = self.acquire(primaries, limits);
+        self.remove_index(zone.index);
+        let index = zone.index as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, ZoneSlot::VACANT);
+        }
+        self.slots[index] = ZoneSlot { generation: zone.generation, group, state: ZoneState::Idle, ..ZoneSlot::VACANT };
+        match version {
+            Some(version) => self.restore(zone, version, limits, now_s),
+            None => self.enqueue(zone.index, Lane::NotServed),
+        }
+    }
+
+    /// Continues from the stored times. RFC 1034 4.3.5: the time during which the server was down counts.
+    fn restore(&mut self, zone: ZoneId, version: ZoneVersion, limits: TimerLimits, now_s: u32) {
+        let timers = limits.apply(version.timers);
+        let latest = StoredTimers {
+            check_at_s: now_s.saturating_add(timers.refresh_s),
+            expires_at_s: now_s.saturating_add(timers.expire_s),
+        };
+        let stored = version.stored.unwrap_or(StoredTimers { check_at_s: now_s, ..latest });
+        let slot = &mut self.slots[zone.index as usize];
+        (slot.serial, slot.primary_serial, slot.timers) = (version.serial, version.serial, timers);
+        slot.flags.set(Flags::HAS_DATA);
+        // The clock or the configuration may have changed.
+        slot.expires_at_s = stored.expires_at_s.min(latest.expires_at_s);
+        if slot.expires_at_s <= now_s {
+            self.expire(zone.index);
+        } else {
+            let expires_at_s = slot.expires_at_s;
+            self.timers.set(zone.index, TimerKind::Expire, expires_at_s);
+            match stored.check_at_s.min(latest.check_at_s) {
+                at_s if at_s <= now_s => self.enqueue(zone.index, Lane::Refresh),
+                at_s => self.timers.set(zone.index, TimerKind::Refresh, at_s),
+            }
+        }
+    }
+
+    /// Gives a zone other primaries or limits, and checks it.
+    pub fn reconfigure(&mut self, zone: ZoneId, primaries: &[PeerConfig], limits: TimerLimits) {
+        if self.slot(zone).is_none() {
+            return;
+        }
+        let group = self.acquire(primaries, limits);
+        let slot = self.slots[zone.index as usize];
+        self.release(slot.group);
+        self.checks.remove(&zone.index);
+        let slot = &mut self.slots[zone.index as usize];
+        slot.group = group;
+        slot.timers = limits.apply(slot.timers);
+        slot.flags.clear(Flags::AVOID_PRIMARY);
+        if slot.state != ZoneState::Delivered {
+            // Results of the former primaries are ignored.
+            slot.state = ZoneState::Idle;
+            self.enqueue(zone.index, Lane::Urgent);
+        } else {
+            slot.flags.set(Flags::CHECK_AGAIN);
+        }
+    }
+
+    /// Removes a zone. Results that are on their way are ignored.
+    pub fn remove(&mut self, zone: ZoneId) {
+        if self.slot(zone).is_some() {
+            self.remove_index(zone.index);
+        }
+    }
+
+    fn remove_index(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
+            return;
+        };
+        let (group, state) = (slot.group, slot.state);
+        *slot = ZoneSlot::VACANT;
+        self.timers.clear_zone(index);
+        self.checks.remove(&index);
+        if state == ZoneState::Delivered {
+            self.delivery_ended();
+        }
+        self.release(group);
+    }
+
+    fn acquire(&mut self, primaries: &[PeerConfig], limits: TimerLimits) -> GroupId {
+        let group = self.table.acquire(primaries, limits);
+        while self.groups.len() <= group.0 as usize {
+            self.groups.push(GroupState::default());
+        }
+        let last =
+            self.table.group(group).into_iter().flat_map(|group| &group.primaries).map(|primary| primary.0).max();
+        while last.is_some_and(|last| self.primaries.len() <= last as usize) {
+            self.primaries.push(PrimaryState::new());
+        }
+        group
+    }
+
+    fn release(&mut self, group: GroupId) {
+        let unused = self.table.release(group);
+        if self.table.group(group).is_none() {
+            let is_active = self.groups[group.0 as usize].is_active;
+            self.groups[group.0 as usize] = GroupState { is_active, ..GroupState::default() };
+        }
+        for primary in unused {
+            let state = std::mem::replace(&mut self.primaries[primary.0 as usize], PrimaryState::new());
+            self.primaries[primary.0 as usize].is_ready = state.is_ready;
+            self.retries.remove(&(state.retry_at_s, primary));
+            self.actions.push_back(RefreshAction::PrimaryUnused(primary));
+        }
+    }
+
+    fn slot(&mut self, zone: ZoneId) -> Option<&mut ZoneSlot> {
+        let slot = self.slots.get_mut(zone.index as usize)?;
+        (slot.state != ZoneState::Vacant && slot.generation == zone.generation).then_some(slot)
+    }
+
+    fn id_of(&self, index: u32) -> ZoneId {
+        ZoneId { index, generation: self.slots[index as usize].generation }
+    }
+
+    //---------- Triggers
+
+    /// A NOTIFY arrived from this address, with the serial of its SOA record if it has one; returns whether it causes a check.
+    ///
+    /// RFC 1996 3.7: a serial that is not later causes none. RFC 1996 4.4: several NOTIFYs cause one.
+    pub fn notify(&mut self, zone: ZoneId, serial: Option<u32>, from: IpAddr, now_s: u32) -> bool {
+        let Some(slot) = self.slot(zone) else { return false };
+        let group = slot.group;
+        if slot.is_served() && serial.is_some_and(|serial| !is_later(serial, slot.serial)) {
+            return false;
+        }
+        if let Some(serial) = serial {
+            slot.primary_serial = serial;
+        }
+        if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
+            if serial.is_some() {
+                slot.flags.set(Flags::ANNOUNCED);
+            }
+            self.enqueue(zone.index, Lane::Urgent);
+        } else {
+            slot.flags.set(if serial.is_some() { Flags::ANNOUNCED } else { Flags::CHECK_AGAIN });
+        }
+        self.sender_is_alive(group, from, now_s);
+        true
+    }
+
+    /// A primary that sends NOTIFY is tried at once, even if it was dead.
+    fn sender_is_alive(&mut self, group: GroupId, from: IpAddr, now_s: u32) {
+        let Some(group) = self.table.group(group).cloned() else { return };
+        for primary in &group.primaries {
+            let is_sender = self.table.primary(*primary).is_some_and(|config| config.address.ip() == from);
+            let state = &mut self.primaries[primary.0 as usize];
+            if is_sender && state.is_dead() {
+                self.retries.remove(&(state.retry_at_s, *primary));
+                state.may_be_back(now_s);
+                self.retries.insert((state.retry_at_s, *primary));
+            }
+        }
+    }
+
+    /// Checks a zone now (`zonda zone refresh`).
+    pub fn refresh(&mut self, zone: ZoneId) {
+        let Some(slot) = self.slot(zone) else { return };
+        if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
+            self.enqueue(zone.index, Lane::Urgent);
+        } else {
+            slot.flags.set(Flags::CHECK_AGAIN);
+        }
+    }
+
+    /// Transfers the whole zone now, whatever its serial (`zonda zone retransfer`).
+    pub fn retransfer(&mut self, zone: ZoneId) {
+        if let Some(slot) = self.slot(zone) {
+            slot.flags.set(Flags::FORCED);
+            self.refresh(zone);
+        }
+    }
+
+    fn expire_timers(&mut self, now_s: u32) {
+        for _ in 0..MAX_DUE_TIMERS {
+            let Some(due) = self.timers.take_due(now_s) else { return };
+            let state = self.slots[due.zone as usize].state;
+            match due.kind {
+                TimerKind::Expire => self.expire(due.zone),
+                TimerKind::Refresh if state == ZoneState::Idle => {
+                    let is_served = self.slots[due.zone as usize].is_served();
+                    self.enqueue(due.zone, if is_served { Lane::Refresh } else { Lane::NotServed });
+                }
+                TimerKind::Refresh => (),
+            }
+        }
+    }
+
+    /// RFC 1034 4.3.5: without contact for EXPIRE seconds, the zone is no longer served.
+    fn expire(&mut self, index: u32) {
+        let zone = self.id_of(index);
+        let slot = &mut self.slots[index as usize];
+        slot.flags.set(Flags::EXPIRED);
+        let is_free = matches!(slot.state, ZoneState::Idle | ZoneState::Waiting);
+        self.actions.push_back(RefreshAction::Expire { zone });
+        if is_free {
+            self.enqueue(index, Lane::NotServed);
+        }
+    }
+
+    //---------- Status and queue
+
+    /// The state of a zone.
+    pub fn status(&self, zone: ZoneId) -> Option<RefreshStatus> {
+        let slot = self.slots.get(zone.index as usize)?;
+        if slot.state == ZoneState::Vacant || slot.generation != zone.generation {
+            return None;
+        }
+        Some(RefreshStatus {
+            serial: slot.flags.has(Flags::HAS_DATA).then_some(slot.serial),
+            primary_serial: slot.primary_serial,
+            expires_at_s: slot.expires_at_s,
+            check_at_s: self.timers.get(zone.index, TimerKind::Refresh),
+            is_expired: slot.flags.has(Flags::EXPIRED),
+            failures: slot.failures,
+        })
+    }
+
+    fn enqueue(&mut self, index: u32, lane: Lane) {
+        let slot = &mut self.slots[index as usize];
+        if slot.state == ZoneState::Waiting && slot.lane <= lane {
+            return;
+        }
+        // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
+        let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };
+        (slot.state, slot.lane) = (ZoneState::Waiting, lane);
+        let group = slot.group;
+        self.arrivals = self.arrivals.wrapping_add(1);
+        self.timers.clear(index, TimerKind::Refresh);
+        self.groups[group.0 as usize].waiting.push(Reverse((lane, order, index)));
+        self.activate(group);
+    }
+}

@@ -1,0 +1,210 @@
+//! Starting checks and transfers of waiting zones, as far as primaries have room.
+
+use std::sync::Arc;
+
+use super::super::primary::Group;
+use super::*;
+
+impl RefreshScheduler {
+    /// Starts what can be started. Each turn of the loops starts something or takes an entry from a queue.
+    pub(super) fn dispatch(&mut self, now_s: u32) {
+        while let Some((at_s, primary)) = self.retries.first().copied().filter(|(at_s, _)| *at_s <= now_s) {
+            self.retries.remove(&(at_s, primary));
+            self.wake_all(primary);
+        }
+        while let Some(group) = self.active.pop_front() {
+            self.groups[group.0 as usize].is_active = false;
+            if self.start_check(group, now_s) {
+                self.activate(group); // At the end, so that all groups have their turn.
+            }
+        }
+        self.start_transfers(now_s);
+    }
+
+    pub(super) fn activate(&mut self, group: GroupId) {
+        let state = &mut self.groups[group.0 as usize];
+        if !state.is_active && !state.waiting.is_empty() {
+            state.is_active = true;
+            self.active.push_back(group);
+        }
+    }
+
+    /// Starts the check of the first waiting zone of a group; returns whether the group can go on.
+    fn start_check(&mut self, id: GroupId, now_s: u32) -> bool {
+        let Some(group) = self.table.group(id).cloned() else { return false };
+        let Some(Reverse((lane, _, index))) = self.groups[id.0 as usize].waiting.peek().copied() else { return false };
+        let slot = self.slots[index as usize];
+        let is_stale = slot.state != ZoneState::Waiting || slot.lane != lane || slot.group != id;
+        if !is_stale && !self.start_zone(index, &group, now_s) {
+            self.block(id, &group);
+            return false;
+        }
+        let waiting = &mut self.groups[id.0 as usize].waiting;
+        waiting.pop();
+        if waiting.is_empty() {
+            waiting.shrink_to_fit(); // It may have held a million zones.
+        }
+        true
+    }
+
+    /// Starts the check of a zone, if a primary has room.
+    fn start_zone(&mut self, index: u32, group: &Arc<Group>, now_s: u32) -> bool {
+        let slot = self.slots[index as usize];
+        // With one primary there is no serial to compare: a transfer that is needed anyway saves the probe.
+        if let ([primary], true) = (&group.primaries[..], slot.needs_no_serial()) {
+            let can_start = self.primaries[primary.0 as usize].can_transfer(now_s, &self.limits);
+            if can_start {
+                self.request_transfer(index, *primary);
+            }
+            return can_start;
+        }
+        if !group.primaries.iter().any(|primary| self.primaries[primary.0 as usize].can_probe(now_s)) {
+            return false;
+        }
+        let zone = self.id_of(index);
+        let mut check = Check { pending: 0, awaited: 0, best: None, expire_s: None };
+        for (position, primary) in group.primaries.iter().enumerate() {
+            let state = &mut self.primaries[primary.0 as usize];
+            if state.can_join_check(now_s, &self.limits) {
+                check.pending |= 1 << position;
+                // A dead primary must not delay the zone, unless there is no other.
+                check.awaited |= u16::from(!state.is_dead()) << position;
+                state.sent();
+                state.probes_in_flight += 1;
+                self.actions.push_back(RefreshAction::Probe { zone, primary: *primary });
+            }
+        }
+        if check.awaited == 0 {
+            check.awaited = check.pending;
+        }
+        self.checks.insert(index, check);
+        self.slots[index as usize].state = ZoneState::Probing;
+        true
+    }
+
+    /// A group that can start nothing is tried again when one of its primaries has room.
+    fn block(&mut self, id: GroupId, group: &Arc<Group>) {
+        for (position, primary) in group.primaries.iter().enumerate() {
+            let state = &mut self.groups[id.0 as usize];
+            if state.blocked_on & 1 << position == 0 {
+                state.blocked_on |= 1 << position;
+                self.primaries[primary.0 as usize].blocked.push_back(id);
+            }
+        }
+    }
+
+    /// A primary has room for one more: a group that waits for it is tried.
+    pub(super) fn wake_one(&mut self, primary: PrimaryId) {
+        let Some(id) = self.primaries[primary.0 as usize].blocked.pop_front() else { return };
+        let Some(group) = self.table.group(id) else { return };
+        if let Some(position) = group.primaries.iter().position(|member| *member == primary) {
+            self.groups[id.0 as usize].blocked_on &= !(1 << position);
+        }
+        self.activate(id);
+    }
+
+    pub(super) fn wake_all(&mut self, primary: PrimaryId) {
+        self.make_ready(primary);
+        for _ in 0..self.primaries[primary.0 as usize].blocked.len() {
+            self.wake_one(primary);
+        }
+    }
+
+    //---------- Transfers
+
+    /// Queues the transfer of a zone at a primary.
+    pub(super) fn request_transfer(&mut self, index: u32, primary: PrimaryId) {
+        let slot = &mut self.slots[index as usize];
+        (slot.state, slot.primary) = (ZoneState::WaitingForTransfer, primary);
+        let entry = Reverse((slot.lane, self.arrivals, index));
+        self.arrivals = self.arrivals.wrapping_add(1);
+        self.primaries[primary.0 as usize].transfers.push(entry);
+        self.make_ready(primary);
+    }
+
+    /// The primary may have room for a transfer.
+    pub(super) fn make_ready(&mut self, primary: PrimaryId) {
+        let state = &mut self.primaries[primary.0 as usize];
+        if !state.is_ready && !state.transfers.is_empty() {
+            state.is_ready = true;
+            self.ready.push_back(primary);
+        }
+    }
+
+    fn start_transfers(&mut self, now_s: u32) {
+        while self.delivered < self.limits.delivered {
+            let Some(primary) = self.ready.pop_front() else { return };
+            let state = &mut self.primaries[primary.0 as usize];
+            state.is_ready = false;
+            let has_room = state.transfers_in_flight < self.limits.transfers_per_primary && state.is_available(now_s);
+            if !has_room {
+                continue; // The next result or the end of the back-off makes it ready again.
+            }
+            let Some(Reverse((_, _, index))) = state.transfers.pop() else { continue };
+            self.make_ready(primary);
+            self.start_transfer(index, primary);
+        }
+    }
+
+    fn start_transfer(&mut self, index: u32, primary: PrimaryId) {
+        let zone = self.id_of(index);
+        let slot = &mut self.slots[index as usize];
+        if slot.state != ZoneState::WaitingForTransfer || slot.primary != primary {
+            return; // The zone was removed or reconfigured.
+        }
+        slot.state = ZoneState::Transferring;
+        let accepts_any_serial = !slot.is_served() || slot.flags.has(Flags::FORCED);
+        let is_whole = accepts_any_serial || slot.flags.has(Flags::WHOLE);
+        let from_serial = (!is_whole).then_some(slot.serial);
+        let state = &mut self.primaries[primary.0 as usize];
+        state.sent();
+        state.transfers_in_flight += 1;
+        self.actions.push_back(RefreshAction::Transfer { zone, primary, from_serial, accepts_any_serial });
+    }
+
+    pub(super) fn delivery_ended(&mut self) {
+        self.delivered = self.delivered.saturating_sub(1);
+    }
+
+    //---------- Primaries
+
+    pub(super) fn primary_answered(&mut self, primary: PrimaryId) {
+        let state = &mut self.primaries[primary.0 as usize];
+        let retry_at_s = state.retry_at_s;
+        if state.answered(&self.limits) {
+            self.retries.remove(&(retry_at_s, primary));
+            self.wake_all(primary);
+        }
+    }
+
+    pub(super) fn primary_timed_out(&mut self, primary: PrimaryId, now_s: u32) {
+        let state = &mut self.primaries[primary.0 as usize];
+        let before = state.retry_at_s;
+        if state.timed_out(now_s, &mut self.random) {
+            self.back_off(primary, before);
+        }
+    }
+
+    pub(super) fn primary_failed(&mut self, primary: PrimaryId, now_s: u32) {
+        let state = &mut self.primaries[primary.0 as usize];
+        let before = state.retry_at_s;
+        if state.failed(now_s, &mut self.random) {
+            self.back_off(primary, before);
+        }
+    }
+
+    /// A primary is dead: it is tried again later, and the zones that wait for it may find another one.
+    fn back_off(&mut self, primary: PrimaryId, before_s: u32) {
+        self.retries.remove(&(before_s, primary));
+        let state = &mut self.primaries[primary.0 as usize];
+        self.retries.insert((state.retry_at_s, primary));
+        for Reverse((_, _, index)) in std::mem::take(&mut state.transfers) {
+            let slot = &mut self.slots[index as usize];
+            if slot.state == ZoneState::WaitingForTransfer && slot.primary == primary {
+                slot.state = ZoneState::Idle;
+                let lane = slot.lane;
+                self.enqueue(index, lane);
+            }
+        }
+    }
+}

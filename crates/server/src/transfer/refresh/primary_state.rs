@@ -1,0 +1,129 @@
+//! What the scheduler keeps of one primary: whether it answers, and how much may be in flight to it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::super::primary::GroupId;
+use super::super::random::Random;
+use super::RefreshLimits;
+use super::zone_slot::Lane;
+
+/// A zone in a queue: more urgent ones first, then the lower `order`, which is the arrival or the expiry.
+pub(super) type QueueEntry = Reverse<(Lane, u32, u32)>;
+
+/// The state of a primary.
+pub(super) struct PrimaryState {
+    pub(super) probes_in_flight: u32,
+    pub(super) transfers_in_flight: u32,
+    /// The most probes in flight: grows with answers, is halved by losses.
+    window: u32,
+    /// When the window was last halved.
+    halved_at_s: u32,
+    /// Probes without an answer since the last answer.
+    timeouts: u32,
+    /// How often in a row it was found dead; 0 while it answers.
+    failures: u32,
+    /// While it is dead: when it is tried again.
+    pub(super) retry_at_s: u32,
+    /// Whether the one probe or transfer is in flight that tries it again.
+    is_trying: bool,
+    /// Zones that wait for a transfer.
+    pub(super) transfers: BinaryHeap<QueueEntry>,
+    /// Whether it is in the list of primaries whose transfers may start.
+    pub(super) is_ready: bool,
+    /// Groups that could start nothing because of this primary.
+    pub(super) blocked: VecDeque<GroupId>,
+}
+
+/// The first number of probes in flight, and the least after losses: 16 fit into any socket buffer.
+const MIN_WINDOW: u32 = 16;
+/// A primary is dead after this many unanswered probes without one answer: one lost probe, retransmissions included, is a chance.
+const MAX_TIMEOUTS: u32 = 3;
+/// The longest back-off: 2^8 seconds.
+const MAX_BACKOFF_SHIFT: u32 = 8;
+
+impl PrimaryState {
+    pub(super) fn new() -> PrimaryState {
+        PrimaryState {
+            probes_in_flight: 0,
+            transfers_in_flight: 0,
+            window: MIN_WINDOW,
+            halved_at_s: 0,
+            timeouts: 0,
+            failures: 0,
+            retry_at_s: 0,
+            is_trying: false,
+            transfers: BinaryHeap::new(),
+            is_ready: false,
+            blocked: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Whether anything may be sent to it: a dead one is tried with one message at a time, after its back-off.
+    pub(super) fn is_available(&self, now_s: u32) -> bool {
+        let is_idle = self.probes_in_flight == 0 && self.transfers_in_flight == 0;
+        !self.is_dead() || (now_s >= self.retry_at_s && !self.is_trying && is_idle)
+    }
+
+    pub(super) fn can_probe(&self, now_s: u32) -> bool {
+        self.is_available(now_s) && self.probes_in_flight < self.window
+    }
+
+    /// Whether a further probe is possible for a check that another primary made room for.
+    pub(super) fn can_join_check(&self, now_s: u32, limits: &RefreshLimits) -> bool {
+        self.is_available(now_s) && self.probes_in_flight < 2 * limits.probes_per_primary
+    }
+
+    pub(super) fn can_transfer(&self, now_s: u32, limits: &RefreshLimits) -> bool {
+        let waiting = self.transfers.len() as u32;
+        self.is_available(now_s) && self.transfers_in_flight + waiting < limits.transfers_per_primary
+    }
+
+    /// A probe or transfer begins.
+    pub(super) fn sent(&mut self) {
+        self.is_trying = self.is_dead();
+    }
+
+    /// What was sent says nothing about it.
+    pub(super) fn not_tried(&mut self) {
+        self.is_trying = false;
+    }
+
+    /// It has answered; returns whether it was dead.
+    pub(super) fn answered(&mut self, limits: &RefreshLimits) -> bool {
+        self.window = (self.window + 1).min(limits.probes_per_primary);
+        (self.timeouts, self.is_trying) = (0, false);
+        std::mem::take(&mut self.failures) > 0
+    }
+
+    /// A probe was not answered; returns whether the primary is dead from now on.
+    pub(super) fn timed_out(&mut self, now_s: u32, random: &mut Random) -> bool {
+        if self.halved_at_s != now_s {
+            self.window = (self.window / 2).max(MIN_WINDOW);
+            self.halved_at_s = now_s;
+        }
+        self.timeouts += 1;
+        (self.is_trying || self.timeouts >= MAX_TIMEOUTS) && self.failed(now_s, random)
+    }
+
+    /// A connection failed, or an attempt to reach it again; returns whether it is dead from now on for longer.
+    pub(super) fn failed(&mut self, now_s: u32, random: &mut Random) -> bool {
+        if self.is_dead() && !self.is_trying {
+            return false; // Sent before it was found dead.
+        }
+        (self.timeouts, self.is_trying, self.window) = (0, false, MIN_WINDOW);
+        self.failures += 1;
+        let backoff_s = 1 << self.failures.min(MAX_BACKOFF_SHIFT);
+        self.retry_at_s = now_s.saturating_add(random.within(backoff_s / 2 + 1..=backoff_s));
+        true
+    }
+
+    /// It shows a sign of life, such as a NOTIFY: it is tried at once.
+    pub(super) fn may_be_back(&mut self, now_s: u32) {
+        self.retry_at_s = self.retry_at_s.min(now_s);
+    }
+}

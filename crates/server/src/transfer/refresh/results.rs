@@ -1,0 +1,230 @@
+//! What the results of probes and transfers mean for a zone (RFC 1034 4.3.5, RFC 7314 4).
+
+use super::*;
+
+/// The longest time between attempts to get the first version of a zone: 2^10 s, about 17 minutes.
+const MAX_FIRST_RETRY_SHIFT: u8 = 10;
+
+impl RefreshScheduler {
+    /// A primary was asked for the serial of a zone.
+    pub fn probe_result(&mut self, zone: ZoneId, primary: PrimaryId, result: ProbeResult, now_s: u32) {
+        let state = &mut self.primaries[primary.0 as usize];
+        state.probes_in_flight = state.probes_in_flight.saturating_sub(1);
+        match result {
+            ProbeResult::Timeout => self.primary_timed_out(primary, now_s),
+            _ => self.primary_answered(primary),
+        }
+        self.wake_one(primary);
+        let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Probing).copied() else { return };
+        let Some(group) = self.table.group(slot.group).cloned() else { return };
+        let Some(position) = group.primaries.iter().position(|member| *member == primary) else { return };
+        let Some(check) = self.checks.get_mut(&zone.index).filter(|check| check.pending & 1 << position != 0) else {
+            return;
+        };
+        check.pending &= !(1 << position);
+        let mut is_decided = check.pending & check.awaited == 0;
+        if let ProbeResult::Answer { serial, expire_s } = result {
+            check.add(serial, expire_s, primary, slot);
+            let is_announced = slot.flags.has(Flags::ANNOUNCED) && !is_later(slot.primary_serial, serial);
+            is_decided |= is_announced;
+        }
+        if is_decided {
+            let check = *check;
+            self.checks.remove(&zone.index);
+            self.decide(zone.index, check, now_s);
+        }
+    }
+
+    /// All primaries have answered: the highest serial wins.
+    fn decide(&mut self, index: u32, check: Check, now_s: u32) {
+        let Some((serial, primary)) = check.best else {
+            return self.check_failed(index, CheckFailure::NoAnswer, now_s);
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.primary_serial = serial;
+        slot.flags.clear(Flags::ANNOUNCED);
+        let accepts_any = !slot.is_served() || slot.flags.has(Flags::FORCED);
+        let is_current = slot.flags.has(Flags::HAS_DATA) && serial == slot.serial && !slot.flags.has(Flags::FORCED);
+        if is_current {
+            self.refreshed(index, check.expire_s, now_s);
+        } else if accepts_any || is_later(serial, slot.serial) {
+            self.request_transfer(index, primary);
+        } else {
+            self.check_failed(index, CheckFailure::OlderSerial, now_s);
+        }
+    }
+
+    /// A transfer ended; returns whether the zone still wants it. If not, the caller drops what was received.
+    pub fn transfer_result(&mut self, zone: ZoneId, primary: PrimaryId, result: TransferResult, now_s: u32) -> bool {
+        let state = &mut self.primaries[primary.0 as usize];
+        state.transfers_in_flight = state.transfers_in_flight.saturating_sub(1);
+        match result {
+            TransferResult::PrimaryFailed => self.primary_failed(primary, now_s),
+            TransferResult::NotStarted => self.primaries[primary.0 as usize].not_tried(),
+            _ => self.primary_answered(primary),
+        }
+        self.make_ready(primary);
+        self.wake_one(primary);
+        let is_expected = |slot: &&mut ZoneSlot| slot.state == ZoneState::Transferring && slot.primary == primary;
+        let Some(slot) = self.slot(zone).filter(is_expected) else { return false };
+        match result {
+            TransferResult::Delivered => {
+                slot.state = ZoneState::Delivered;
+                self.delivered += 1;
+            }
+            TransferResult::Current { serial, expire_s } if serial == slot.serial => {
+                self.refreshed(zone.index, expire_s, now_s);
+            }
+            TransferResult::Current { .. } => self.check_failed(zone.index, CheckFailure::OlderSerial, now_s),
+            TransferResult::ZoneFailed => self.transfer_failed(zone.index, now_s),
+            TransferResult::PrimaryFailed | TransferResult::NotStarted => {
+                slot.state = ZoneState::Idle;
+                let lane = slot.lane;
+                self.enqueue(zone.index, lane);
+            }
+        }
+        true
+    }
+
+    /// The writer has published a version of the zone; returns the times to store. RFC 7314: `expire_s` is the EXPIRE option
+    /// of the transfer.
+    pub fn published(
+        &mut self,
+        zone: ZoneId,
+        serial: u32,
+        timers: SoaTimers,
+        expire_s: Option<u32>,
+        now_s: u32,
+    ) -> Option<StoredTimers> {
+        let slot = self.slot(zone)?;
+        let was_delivered = slot.state == ZoneState::Delivered;
+        (slot.serial, slot.failures) = (serial, 0);
+        if !is_later(slot.primary_serial, serial) || !slot.flags.has(Flags::ANNOUNCED) {
+            slot.primary_serial = serial;
+        }
+        slot.flags.set(Flags::HAS_DATA);
+        for flag in [Flags::EXPIRED, Flags::AVOID_PRIMARY, Flags::WHOLE] {
+            slot.flags.clear(flag);
+        }
+        if was_delivered {
+            slot.flags.clear(Flags::FORCED);
+            slot.state = ZoneState::Idle;
+            self.delivery_ended();
+        }
+        let slot = &mut self.slots[zone.index as usize];
+        let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits);
+        slot.timers = limits.apply(timers);
+        // RFC 7314 4: the zone expires with the version that it was copied from.
+        let lifetime_s = expire_s.map_or(slot.timers.expire_s, |expire_s| slot.timers.expire_s.min(expire_s.max(1)));
+        slot.expires_at_s = now_s.saturating_add(lifetime_s);
+        let stored = self.set_timers(zone.index, now_s);
+        self.check_again_if_wanted(zone.index);
+        Some(stored)
+    }
+
+    /// The writer does not publish the received version. With `needs_whole_zone`, its changes did not fit: the whole zone is
+    /// transferred at once.
+    pub fn rejected(&mut self, zone: ZoneId, needs_whole_zone: bool, now_s: u32) {
+        let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
+        slot.state = ZoneState::Idle;
+        slot.flags.clear(Flags::FORCED);
+        let is_first_time = !slot.flags.has(Flags::WHOLE);
+        self.delivery_ended();
+        if needs_whole_zone && is_first_time {
+            self.slots[zone.index as usize].flags.set(Flags::WHOLE);
+            self.enqueue(zone.index, Lane::Urgent);
+        } else {
+            self.transfer_failed(zone.index, now_s);
+        }
+    }
+
+    /// A primary has the version that is served.
+    fn refreshed(&mut self, index: u32, expire_s: Option<u32>, now_s: u32) {
+        let slot = &mut self.slots[index as usize];
+        let was_expired = slot.flags.take(Flags::EXPIRED);
+        slot.flags.clear(Flags::AVOID_PRIMARY);
+        slot.flags.clear(Flags::WHOLE);
+        (slot.state, slot.failures) = (ZoneState::Idle, 0);
+        let latest_s = now_s.saturating_add(slot.timers.expire_s);
+        slot.expires_at_s = match expire_s {
+            // RFC 7314 4: the later of both times, so that secondaries of each other do not keep a zone alive.
+            Some(expire_s) => {
+                let offered_s = now_s.saturating_add(expire_s.max(1)).min(latest_s);
+                if was_expired { offered_s } else { slot.expires_at_s.max(offered_s) }
+            }
+            None => latest_s,
+        };
+        let timers = self.set_timers(index, now_s);
+        self.actions.push_back(RefreshAction::Refreshed { zone: self.id_of(index), timers });
+        self.check_again_if_wanted(index);
+    }
+
+    fn set_timers(&mut self, index: u32, now_s: u32) -> StoredTimers {
+        let slot = &self.slots[index as usize];
+        let check_at_s = now_s.saturating_add(self.random.within(jittered(slot.timers.refresh_s)));
+        let timers = StoredTimers { check_at_s, expires_at_s: slot.expires_at_s };
+        if slot.state == ZoneState::Idle {
+            self.timers.set(index, TimerKind::Refresh, timers.check_at_s);
+        }
+        self.timers.set(index, TimerKind::Expire, timers.expires_at_s);
+        timers
+    }
+
+    fn transfer_failed(&mut self, index: u32, now_s: u32) {
+        self.slots[index as usize].flags.set(Flags::AVOID_PRIMARY);
+        self.check_failed(index, CheckFailure::Transfer, now_s);
+    }
+
+    /// RFC 1034 4.3.5: a failed check is repeated after RETRY seconds; each further one later, up to REFRESH.
+    fn check_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
+        let zone = self.id_of(index);
+        let slot = &mut self.slots[index as usize];
+        slot.state = ZoneState::Idle;
+        slot.failures = slot.failures.saturating_add(1);
+        slot.flags.clear(Flags::ANNOUNCED);
+        let SoaTimers { refresh_s, retry_s, .. } = slot.timers;
+        let interval_s = if slot.flags.has(Flags::HAS_DATA) {
+            let factor = 1u32 << (slot.failures - 1).min(16);
+            retry_s.saturating_mul(factor).min(refresh_s.max(retry_s)).max(1)
+        } else {
+            1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)
+        };
+        let at_s = now_s.saturating_add(self.random.within(jittered(interval_s)));
+        self.timers.set(index, TimerKind::Refresh, at_s);
+        self.actions.push_back(RefreshAction::CheckFailed { zone, reason });
+        self.check_again_if_wanted(index);
+    }
+
+    /// Something happened while the zone was busy.
+    fn check_again_if_wanted(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let is_announced = slot.flags.has(Flags::ANNOUNCED) && is_later(slot.primary_serial, slot.serial);
+        if slot.state != ZoneState::Idle {
+            return;
+        }
+        if slot.flags.take(Flags::CHECK_AGAIN) || is_announced {
+            self.enqueue(index, Lane::Urgent);
+        } else {
+            slot.flags.clear(Flags::ANNOUNCED);
+        }
+    }
+}
+
+impl Check {
+    /// Adds the serial of a primary: the highest wins; among equals the first, but not one whose transfer just failed.
+    fn add(&mut self, serial: u32, expire_s: Option<u32>, primary: PrimaryId, slot: ZoneSlot) {
+        let avoided = |primary: PrimaryId| slot.flags.has(Flags::AVOID_PRIMARY) && slot.primary == primary;
+        let is_newer_than_served = !slot.is_served() || is_later(serial, slot.serial);
+        let is_better = self.best.is_none_or(|(best, of)| match (avoided(primary), avoided(of)) {
+            (false, true) => is_newer_than_served,
+            (true, false) => !is_later(best, slot.serial) && slot.is_served() && is_later(serial, best),
+            _ => is_later(serial, best),
+        });
+        if serial == slot.serial {
+            self.expire_s = self.expire_s.max(expire_s);
+        }
+        if is_better {
+            self.best = Some((serial, primary));
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Single rules of the scheduler, one event at a time.
+
+use super::*;
+
+const TIMERS: SoaTimers = SoaTimers { refresh_s: 1000, retry_s: 100, expire_s: 10_000 };
+const A: PrimaryId = PrimaryId(0);
+const B: PrimaryId = PrimaryId(1);
+
+fn id(index: u32) -> ZoneId {
+    ZoneId { index, generation: 7 }
+}
+
+fn peers(count: u8) -> Vec<PeerConfig> {
+    (1..=count).map(|last| PeerConfig::plain(([192, 0, 2, last], 53).into())).collect()
+}
+
+fn address(last: u8) -> IpAddr {
+    [192, 0, 2, last].into()
+}
+
+fn scheduler() -> RefreshScheduler {
+    RefreshScheduler::new(RefreshLimits::default(), 1)
+}
+
+fn version(serial: u32, check_at_s: u32, expires_at_s: u32) -> Option<ZoneVersion> {
+    Some(ZoneVersion { serial, timers: TIMERS, stored: Some(StoredTimers { check_at_s, expires_at_s }) })
+}
+
+fn actions(scheduler: &mut RefreshScheduler, now_s: u32) -> Vec<RefreshAction> {
+    std::iter::from_fn(|| scheduler.next_action(now_s)).collect()
+}
+
+fn probe(zone: u32, primary: PrimaryId) -> RefreshAction {
+    RefreshAction::Probe { zone: id(zone), primary }
+}
+
+fn transfer(zone: u32, primary: PrimaryId, from_serial: Option<u32>) -> RefreshAction {
+    let accepts_any_serial = from_serial.is_none();
+    RefreshAction::Transfer { zone: id(zone), primary, from_serial, accepts_any_serial }
+}
+
+fn answer(serial: u32) -> ProbeResult {
+    ProbeResult::Answer { serial, expire_s: None }
+}
+
+/// A scheduler whose zone 0 has serial 5 and is checked at 1000 at the latest, with so many primaries.
+fn with_served_zone(primaries: u8) -> RefreshScheduler {
+    let mut scheduler = scheduler();
+    scheduler.add(id(0), &peers(primaries), TimerLimits::default(), version(5, 1000, 5000), 500);
+    assert_eq!(actions(&mut scheduler, 999), []);
+    scheduler
+}
+
+#[test]
+fn a_new_zone_is_transferred_then_checked_by_its_timers() {
+    let mut scheduler = scheduler();
+    scheduler.add(id(0), &peers(1), TimerLimits::default(), None, 100);
+    assert_eq!(actions(&mut scheduler, 100), [transfer(0, A, None)]);
+    assert!(scheduler.transfer_result(id(0), A, TransferResult::Delivered, 101));
+    let stored = scheduler.published(id(0), 9, TIMERS, None, 102).expect("the zone is known");
+    assert!((1002..=1102).contains(&stored.check_at_s) && stored.expires_at_s == 10_102, "{stored:?}");
+    assert_eq!((actions(&mut scheduler, 1001), scheduler.next_time()), (vec![], Some(stored.check_at_s)));
+    assert_eq!(actions(&mut scheduler, 1102), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(9), 1103);
+    assert!(matches!(actions(&mut scheduler, 1103)[..], [RefreshAction::Refreshed { timers, .. }]
+        if timers.expires_at_s == 11_103));
+}
+
+#[test]
+fn rfc_1034_4_3_5_a_failed_check_is_repeated_after_retry_and_the_zone_expires() {
+    let mut scheduler = with_served_zone(1);
+    let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::NoAnswer };
+    let (mut now_s, mut times) = (1000, Vec::new());
+    let mut has_expired = false;
+    while now_s < 6000 {
+        for action in actions(&mut scheduler, now_s) {
+            match action {
+                RefreshAction::Probe { .. } => {
+                    times.push(now_s);
+                    scheduler.probe_result(id(0), A, ProbeResult::Refused, now_s);
+                }
+                RefreshAction::Expire { .. } => {
+                    has_expired = true;
+                    assert_eq!(now_s, 5000);
+                }
+                other => assert_eq!(other, failed),
+            }
+        }
+        now_s += 1;
+    }
+    assert!(has_expired);
+    let gaps: Vec<u32> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let ranges = [90..=101, 180..=201, 360..=401, 720..=801, 900..=1001];
+    assert!(ranges.iter().zip(&gaps).all(|(range, gap)| range.contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn an_expired_zone_accepts_any_serial() {
+    let mut scheduler = with_served_zone(1);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), A, answer(4), 1001);
+    let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::OlderSerial };
+    assert_eq!(actions(&mut scheduler, 1001), [failed]);
+    let mut expired = actions(&mut scheduler, 5000);
+    assert!(expired.contains(&RefreshAction::Expire { zone: id(0) }) && expired.contains(&probe(0, A)), "{expired:?}");
+    scheduler.probe_result(id(0), A, answer(4), 5001);
+    expired = actions(&mut scheduler, 5001);
+    assert_eq!(expired, [transfer(0, A, None)]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 5002);
+    scheduler.published(id(0), 4, TIMERS, None, 5002);
+    assert_eq!(scheduler.status(id(0)).map(|status| (status.serial, status.is_expired)), Some((Some(4), false)));
+}
+
+#[test]
+fn an_expired_zone_is_served_again_if_the_primary_has_its_serial() {
+    let mut scheduler = scheduler();
+    scheduler.add(id(0), &peers(1), TimerLimits::default(), version(5, 10, 90), 100);
+    assert_eq!(actions(&mut scheduler, 100), [RefreshAction::Expire { zone: id(0) }, probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(5), 101);
+    assert!(matches!(actions(&mut scheduler, 101)[..], [RefreshAction::Refreshed { timers, .. }]
+        if timers.expires_at_s == 10_101));
+}
+
+#[test]
+fn stored_times_count_the_time_without_the_server_and_survive_a_wrong_clock() {
+    let mut scheduler = scheduler();
+    let limits = TimerLimits::default();
+    scheduler.add(id(0), &peers(1), limits, version(5, 900, 5000), 1000);
+    scheduler.add(id(1), &peers(1), limits, version(5, u32::MAX, u32::MAX), 1000);
+    scheduler.add(id(2), &peers(1), limits, version(5, 900, 4000), 1000);
+    let at_start = actions(&mut scheduler, 1000);
+    assert_eq!(at_start, [probe(2, A), probe(0, A)], "the nearest expiry first");
+    let status = scheduler.status(id(1)).expect("known");
+    assert_eq!((status.check_at_s, status.expires_at_s), (Some(2000), 11_000));
+}
+
+#[test]
+fn rfc_1996_3_7_only_a_later_serial_causes_a_check() {
+    let mut scheduler = with_served_zone(1);
+    for old in [5, 4, 5u32.wrapping_sub(1 << 30)] {
+        assert!(!scheduler.notify(id(0), Some(old), address(1), 600));
+    }
+    assert_eq!(actions(&mut scheduler, 600), []);
+    assert!(scheduler.notify(id(0), Some(6), address(1), 600));
+    assert!(scheduler.notify(id(0), None, address(1), 600));
+    assert_eq!(actions(&mut scheduler, 600), [probe(0, A)], "rfc_1996_4_4: two cause one check");
+    scheduler.probe_result(id(0), A, answer(6), 600);
+    assert_eq!(actions(&mut scheduler, 600), [transfer(0, A, Some(5))]);
+    assert!(!scheduler.notify(ZoneId { index: 0, generation: 6 }, None, address(1), 600), "a removed zone");
+}
+
+#[test]
+fn a_notify_during_a_transfer_causes_another_check_if_it_announced_more() {
+    for (announced, published, checks) in [(7, 6, true), (7, 7, false)] {
+        let mut scheduler = with_served_zone(1);
+        scheduler.notify(id(0), Some(6), address(1), 600);
+        actions(&mut scheduler, 600);
+        scheduler.probe_result(id(0), A, answer(6), 600);
+        actions(&mut scheduler, 600);
+        scheduler.notify(id(0), Some(announced), address(1), 600);
+        scheduler.transfer_result(id(0), A, TransferResult::Delivered, 601);
+        scheduler.published(id(0), published, TIMERS, None, 601);
+        assert_eq!(actions(&mut scheduler, 601), if checks { vec![probe(0, A)] } else { vec![] });
+    }
+}
+
+#[test]
+fn a_notify_does_not_wait_behind_refreshes() {
+    let mut scheduler = scheduler();
+    for index in 0..10_000 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), version(5, 10, 5000), 1000);
+    }
+    let first = actions(&mut scheduler, 1000);
+    assert_eq!(first.len(), 16, "no burst at start");
+    scheduler.notify(id(9_999), Some(6), address(1), 1000);
+    scheduler.probe_result(id(0), A, answer(5), 1000);
+    let next = actions(&mut scheduler, 1000);
+    assert_eq!(next[1], probe(9_999, A), "{next:?}");
+}
+
+#[test]
+fn the_highest_serial_of_all_primaries_wins() {
+    let mut scheduler = with_served_zone(2);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    scheduler.probe_result(id(0), B, answer(7), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, B, Some(5))]);
+    // The transfer fails, so the other one has its turn, although its serial is lower.
+    scheduler.transfer_result(id(0), B, TransferResult::ZoneFailed, 1001);
+    assert!(matches!(actions(&mut scheduler, 1001)[..], [RefreshAction::CheckFailed { .. }]));
+    assert_eq!(actions(&mut scheduler, 1101), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), B, answer(7), 1102);
+    scheduler.probe_result(id(0), A, answer(6), 1102);
+    assert_eq!(actions(&mut scheduler, 1102), [transfer(0, A, Some(5))]);
+}
+
+#[test]
+fn an_announced_serial_is_transferred_without_waiting_for_other_primaries() {
+    let mut scheduler = with_served_zone(2);
+    scheduler.notify(id(0), Some(6), address(2), 600);
+    actions(&mut scheduler, 600);
+    scheduler.probe_result(id(0), B, answer(6), 600);
+    assert_eq!(actions(&mut scheduler, 600), [transfer(0, B, Some(5))]);
+    scheduler.probe_result(id(0), A, ProbeResult::Timeout, 603);
+    assert_eq!(actions(&mut scheduler, 603), []);
+}
+
+#[test]
+fn a_dead_primary_is_backed_off_for_all_its_zones_and_tried_by_one_at_a_time() {
+    let mut scheduler = scheduler();
+    for index in 0..100 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), None, 1000);
+    }
+    let zones: Vec<ZoneId> = actions(&mut scheduler, 1000)
+        .iter()
+        .map(|action| match action {
+            RefreshAction::Transfer { zone, .. } => *zone,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(zones.len(), 100);
+    for zone in zones {
+        scheduler.transfer_result(zone, A, TransferResult::PrimaryFailed, 1001);
+    }
+    assert_eq!(actions(&mut scheduler, 1001), []);
+    let (mut tries, mut now_s) = (Vec::new(), 1001);
+    while now_s < 2000 {
+        now_s = scheduler.next_time().expect("it is tried again");
+        let found = actions(&mut scheduler, now_s);
+        assert_eq!(found.len(), 1, "{found:?} at {now_s}");
+        let RefreshAction::Transfer { zone, .. } = found[0] else { panic!("{found:?}") };
+        tries.push(now_s);
+        scheduler.transfer_result(zone, A, TransferResult::PrimaryFailed, now_s);
+    }
+    assert!((8..16).contains(&tries.len()), "{tries:?}");
+    // Its NOTIFY shows that it is back.
+    scheduler.notify(id(5), None, address(1), now_s);
+    let found = actions(&mut scheduler, now_s);
+    assert_eq!(found, [transfer(5, A, None)]);
+    scheduler.transfer_result(id(5), A, TransferResult::Delivered, now_s);
+    assert_eq!(actions(&mut scheduler, now_s).len(), 99);
+}
+
+#[test]
+fn a_dead_primary_does_not_delay_zones_that_have_another_or_none_of_it() {
+    let mut scheduler = scheduler();
+    let limits = TimerLimits::default();
+    for index in 0..3 {
+        scheduler.add(id(index), &peers(1), limits, version(5, 10, 5000), 1000);
+    }
+    actions(&mut scheduler, 1000);
+    (0..3).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1007));
+    scheduler.add(id(3), &peers(2), limits, version(5, 10, 5000), 1007);
+    scheduler.add(id(4), &peers(2)[1..], limits, version(5, 10, 5000), 1007);
+    let found: Vec<_> = actions(&mut scheduler, 1007)
+        .into_iter()
+        .filter(|action| matches!(action, RefreshAction::Probe { .. }))
+        .collect();
+    assert_eq!(found, [probe(3, B), probe(4, B)], "A is backed off");
+}
+
+#[test]
+fn rfc_7314_4_the_expire_option_limits_the_lifetime() {
+    let mut scheduler = with_served_zone(1);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), A, ProbeResult::Answer { serial: 5, expire_s: Some(100) }, 1000);
+    let expires_at = |scheduler: &RefreshScheduler| scheduler.status(id(0)).map(|status| status.expires_at_s);
+    assert_eq!(expires_at(&scheduler), Some(5000), "the later of both");
+    actions(&mut scheduler, 1000);
+    scheduler.refresh(id(0));
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, ProbeResult::Answer { serial: 5, expire_s: Some(u32::MAX) }, 1000);
+    assert_eq!(expires_at(&scheduler), Some(11_000), "EXPIRE of the SOA record at most");
+    scheduler.published(id(0), 6, TIMERS, Some(50), 1000);
+    assert_eq!(expires_at(&scheduler), Some(1050));
+}
+
+#[test]
+fn a_retransfer_ignores_serials_and_changes_that_do_not_fit_lead_to_the_whole_zone() {
+    let mut scheduler = with_served_zone(1);
+    scheduler.retransfer(id(0));
+    assert_eq!(actions(&mut scheduler, 600), [transfer(0, A, None)]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 600);
+    scheduler.published(id(0), 3, TIMERS, None, 600);
+    scheduler.notify(id(0), Some(4), address(1), 700);
+    actions(&mut scheduler, 700);
+    scheduler.probe_result(id(0), A, answer(4), 700);
+    assert_eq!(actions(&mut scheduler, 700), [transfer(0, A, Some(3))]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 700);
+    scheduler.rejected(id(0), true, 700);
+    assert_eq!(actions(&mut scheduler, 700), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(4), 700);
+    let whole = RefreshAction::Transfer { zone: id(0), primary: A, from_serial: None, accepts_any_serial: false };
+    assert_eq!(actions(&mut scheduler, 700), [whole]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 700);
+    scheduler.rejected(id(0), true, 700);
+    assert!(matches!(actions(&mut scheduler, 700)[..], [RefreshAction::CheckFailed { .. }]), "no endless loop");
+}
+
+#[test]
+fn removed_and_reconfigured_zones_ignore_late_results() {
+    let mut scheduler = with_served_zone(1);
+    actions(&mut scheduler, 1000);
+    scheduler.reconfigure(id(0), &peers(2)[1..], TimerLimits::default());
+    assert_eq!(actions(&mut scheduler, 1000), [RefreshAction::PrimaryUnused(A), probe(0, B)]);
+    scheduler.probe_result(id(0), B, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, B, Some(5))]);
+    scheduler.remove(id(0));
+    assert_eq!(actions(&mut scheduler, 1000), [RefreshAction::PrimaryUnused(B)]);
+    assert!(scheduler.status(id(0)).is_none() && scheduler.next_time().is_none());
+}
+
+#[test]
+fn received_zones_wait_for_the_writer_in_bounded_number() {
+    let limits = RefreshLimits { delivered: 3, ..RefreshLimits::default() };
+    let mut scheduler = RefreshScheduler::new(limits, 1);
+    for index in 0..10 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), None, 1000);
+    }
+    let started = actions(&mut scheduler, 1000).len() as u32;
+    assert_eq!(started, 10, "the limit counts what is received");
+    (0..3).for_each(|index| assert!(scheduler.transfer_result(id(index), A, TransferResult::Delivered, 1000)));
+    scheduler.retransfer(id(0));
+    scheduler.add(id(10), &peers(1), TimerLimits::default(), None, 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    scheduler.published(id(0), 1, TIMERS, None, 1000);
+    assert_eq!(actions(&mut scheduler, 1000).len(), 2);
+}

@@ -1,0 +1,121 @@
+//! What the scheduler keeps of one zone.
+
+use super::super::primary::{GroupId, PrimaryId};
+use super::super::soa_timers::SoaTimers;
+
+/// A zone, without its timers, which are in `ZoneTimers`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ZoneSlot {
+    pub(super) generation: u32,
+    /// The serial that is served.
+    pub(super) serial: u32,
+    /// The highest serial that a primary has reported or announced.
+    pub(super) primary_serial: u32,
+    /// The intervals of the served SOA record, within their limits.
+    pub(super) timers: SoaTimers,
+    pub(super) expires_at_s: u32,
+    pub(super) group: GroupId,
+    /// The primary of the current transfer, or of the last failed one.
+    pub(super) primary: PrimaryId,
+    pub(super) state: ZoneState,
+    pub(super) lane: Lane,
+    /// Failed checks in a row.
+    pub(super) failures: u8,
+    pub(super) flags: Flags,
+}
+
+const _: () = assert!(size_of::<ZoneSlot>() <= 48, "a million zones take 48 MB");
+
+/// What is being done for a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ZoneState {
+    /// The slot has no zone.
+    Vacant,
+    /// The refresh timer runs.
+    Idle,
+    /// Waits in its group for a primary.
+    Waiting,
+    /// Primaries are asked for their serials.
+    Probing,
+    /// Waits for one primary to have room for a transfer.
+    WaitingForTransfer,
+    Transferring,
+    /// The transferred zone is with the writer.
+    Delivered,
+}
+
+/// Which zones go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lane {
+    /// A NOTIFY or a command: never behind refreshes.
+    Urgent,
+    /// Nothing is served: the zone is new or expired.
+    NotServed,
+    /// The refresh timer ended.
+    Refresh,
+}
+
+/// Conditions of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flags(u8);
+
+impl Flags {
+    /// A version is there, served or expired.
+    pub(super) const HAS_DATA: Flags = Flags(1);
+    pub(super) const EXPIRED: Flags = Flags(2);
+    /// The next transfer is a whole one, whatever the serial.
+    pub(super) const FORCED: Flags = Flags(4);
+    /// A NOTIFY announced `primary_serial` while the zone was busy.
+    pub(super) const ANNOUNCED: Flags = Flags(8);
+    /// Check again when the zone is no longer busy.
+    pub(super) const CHECK_AGAIN: Flags = Flags(16);
+    /// The transfer from `primary` failed: another primary goes first.
+    pub(super) const AVOID_PRIMARY: Flags = Flags(32);
+    /// The changes did not fit the served version: the next transfer is a whole one, if the serial is later.
+    pub(super) const WHOLE: Flags = Flags(64);
+
+    pub(super) fn has(self, flag: Flags) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    pub(super) fn set(&mut self, flag: Flags) {
+        self.0 |= flag.0;
+    }
+
+    pub(super) fn clear(&mut self, flag: Flags) {
+        self.0 &= !flag.0;
+    }
+
+    /// Clears a flag; returns whether it was set.
+    pub(super) fn take(&mut self, flag: Flags) -> bool {
+        let was_set = self.has(flag);
+        self.clear(flag);
+        was_set
+    }
+}
+
+impl ZoneSlot {
+    pub(super) const VACANT: ZoneSlot = ZoneSlot {
+        generation: 0,
+        serial: 0,
+        primary_serial: 0,
+        timers: SoaTimers { refresh_s: 0, retry_s: 0, expire_s: 0 },
+        expires_at_s: 0,
+        group: GroupId(0),
+        primary: PrimaryId(0),
+        state: ZoneState::Vacant,
+        lane: Lane::Refresh,
+        failures: 0,
+        flags: Flags(0),
+    };
+
+    /// Whether clients get answers from the zone.
+    pub(super) fn is_served(&self) -> bool {
+        self.flags.has(Flags::HAS_DATA) && !self.flags.has(Flags::EXPIRED)
+    }
+
+    /// Whether a probe would not change what is done next.
+    pub(super) fn needs_no_serial(&self) -> bool {
+        !self.flags.has(Flags::HAS_DATA) || self.flags.has(Flags::FORCED)
+    }
+}
