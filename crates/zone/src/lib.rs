@@ -13,6 +13,7 @@ pub mod change;
 mod check;
 pub mod check_list;
 mod denial;
+pub mod export;
 pub mod finding;
 mod intern;
 pub mod load;
@@ -27,6 +28,7 @@ pub mod tree;
 pub mod update;
 mod zone;
 pub mod zone_builder;
+pub mod zonemd;
 
 pub use build::Difference;
 pub use denial::{Denial, Nsec3Chain, Nsec3Label};
