@@ -46,6 +46,33 @@ impl InternTables {
         &self.bytes[start..self.ends[number] as usize]
     }
 
+    /// Whether there is a TTL with this number.
+    #[inline]
+    pub(crate) fn has_ttl(&self, number: u8) -> bool {
+        usize::from(number) < self.ttls.len()
+    }
+
+    /// The TTLs by number.
+    pub(crate) fn ttls(&self) -> &[u32] {
+        &self.ttls
+    }
+
+    /// The tables of these TTLs and of RRsets given as their concatenation and the end of each; `None` if they do not fit together.
+    pub(crate) fn from_parts(ttls: Vec<u32>, ends: Vec<u32>, bytes: Vec<u8>) -> Option<InternTables> {
+        let is_good = ttls.len() <= MAX_TTLS
+            && ends.len() <= MAX_RRSETS
+            && ends.is_sorted()
+            && ends.last().map_or(0, |&end| end as usize) == bytes.len();
+        let (ttls, ends, bytes) = (ttls.into(), ends.into(), bytes.into());
+        is_good.then_some(InternTables { ttls, ends, bytes, index: OnceLock::new() })
+    }
+
+    /// Shares the tables; all zones without interned data share an empty one.
+    pub(crate) fn shared(self) -> Arc<InternTables> {
+        static EMPTY: LazyLock<Arc<InternTables>> = LazyLock::new(Arc::default);
+        if self.ttls.is_empty() && self.ends.is_empty() { EMPTY.clone() } else { Arc::new(self) }
+    }
+
     /// How many RRsets are interned.
     pub(crate) fn rrset_count(&self) -> usize {
         self.ends.len()
@@ -158,12 +185,11 @@ impl Interner<'_> {
         }
     }
 
-    /// The new tables; all zones without interned data share an empty one.
+    /// The new tables.
     pub(crate) fn finish(self) -> Arc<InternTables> {
-        static EMPTY: LazyLock<Arc<InternTables>> = LazyLock::new(Arc::default);
         match self {
-            Interner::New(tables) => Arc::new(tables.finish()),
-            _ => EMPTY.clone(),
+            Interner::New(tables) => tables.finish().shared(),
+            _ => InternTables::default().shared(),
         }
     }
 }

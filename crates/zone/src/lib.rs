@@ -15,6 +15,7 @@ pub mod check_list;
 mod denial;
 pub mod export;
 pub mod finding;
+pub mod image;
 mod intern;
 pub mod load;
 mod occlusion;

@@ -1,5 +1,5 @@
 //! The stored form of RRsets, and access to it. `encode` writes it, `compression` compresses its names, `write` copies it into
-//! messages.
+//! messages, `validate` checks it when it comes from outside.
 //!
 //! The value of a tree entry is a node, all RRsets of one owner by type. Sizes are in octets; 255 (or a count of 63) means that
 //! the number follows in full, little-endian.
@@ -22,6 +22,7 @@
 
 mod compression;
 mod encode;
+mod validate;
 mod write;
 
 use wire::{NameRef, Rtype};
@@ -30,6 +31,7 @@ use crate::intern::InternTables;
 use crate::owner_case::{self, MIXED, UPPER};
 pub use compression::MAX_RRSET_OFFSET;
 pub(crate) use encode::NodeEncoder;
+pub(crate) use validate::NodeValidator;
 pub use write::{DistantRdata, MAX_POINTER, MessageOffsets, SpelledRdata};
 
 /// The owner is a zone cut: it has NS records and is not the apex.

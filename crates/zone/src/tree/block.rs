@@ -78,6 +78,28 @@ impl<'b> Block<'b> {
         Block { heads: heads.as_chunks().0, offsets, prefix, entries }
     }
 
+    /// Reads the header of untrusted bytes: the number of entries, the length of the prefix, and whether offsets are u32.
+    pub(super) fn header(bytes: &[u8]) -> Option<(usize, usize, bool)> {
+        let header: &[u8; HEADER_LEN] = bytes.first_chunk()?;
+        let count = u16::from_le_bytes([header[0], header[1]]);
+        Some(((count & !WIDE).into(), u16::from_le_bytes([header[2], header[3]]).into(), count & WIDE != 0))
+    }
+
+    /// The common prefix of all keys.
+    pub(super) fn prefix(&self) -> &'b [u8] {
+        self.prefix
+    }
+
+    /// The octets of an entry, if they are in the block.
+    pub(super) fn raw_entry(&self, start: usize, end: usize) -> Option<&'b [u8]> {
+        self.entries.get(start..end)
+    }
+
+    /// The head of entry `index`.
+    pub(super) fn stored_head(&self, index: usize) -> u32 {
+        u32::from_le_bytes(self.heads[index])
+    }
+
     /// The number of entries; never 0.
     #[inline]
     pub fn count(&self) -> usize {
@@ -139,7 +161,7 @@ impl<'b> Block<'b> {
     }
 
     #[inline]
-    fn offset(&self, index: usize) -> usize {
+    pub(super) fn offset(&self, index: usize) -> usize {
         match self.offsets {
             Offsets::Narrow(offsets) => u16::from_le_bytes(offsets[index]) as usize,
             Offsets::Wide(offsets) => u32::from_le_bytes(offsets[index]) as usize,
@@ -159,7 +181,7 @@ fn split_suffix(entry: &[u8]) -> (&[u8], &[u8]) {
 }
 
 #[inline]
-fn head(suffix: &[u8]) -> u32 {
+pub(super) fn head(suffix: &[u8]) -> u32 {
     match suffix.first_chunk::<4>() {
         Some(&chunk) => u32::from_be_bytes(chunk),
         None => suffix.iter().enumerate().fold(0, |head, (i, &octet)| head | u32::from(octet) << (24 - 8 * i)),

@@ -13,6 +13,7 @@ mod build;
 mod cursor;
 mod edit;
 mod prefetch;
+mod validate;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub use block::TreeEntry;
 pub use build::TreeBuilder;
 pub use cursor::TreeCursor;
 pub use edit::TreeEdit;
+pub(crate) use validate::{LeafError, LeafLoader};
 
 /// The most octets of keys and values in a leaf, before the common prefix is removed; a single larger entry gets a leaf of its own.
 /// Leaves of 1, 2 and 4 KiB take the same memory per record.
@@ -159,6 +161,23 @@ impl Tree {
     pub fn iter(&self) -> impl Iterator<Item = TreeEntry<'_>> {
         let mut cursor = self.front();
         std::iter::from_fn(move || cursor.next())
+    }
+
+    /// All leaves in key order, as encoded blocks.
+    pub(crate) fn leaves(&self) -> Vec<Arc<[u8]>> {
+        fn collect(inner: &Inner, out: &mut Vec<Arc<[u8]>>) {
+            match &inner.children {
+                Children::Inner(nodes) => nodes.iter().for_each(|node| collect(node, out)),
+                Children::Leaf(leaves) => out.extend(leaves.iter().map(|leaf| leaf.0.clone())),
+            }
+        }
+        let mut leaves = Vec::new();
+        match &self.root {
+            Root::Empty => {}
+            Root::Leaf(leaf) => leaves.push(leaf.0.clone()),
+            Root::Inner(inner) => collect(inner, &mut leaves),
+        }
+        leaves
     }
 
     /// Whether the tree has no entries.

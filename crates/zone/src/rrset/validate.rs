@@ -1,0 +1,263 @@
+//! Checks nodes from outside: after that no access to them can fail. It accepts all that `encode` writes.
+
+use std::sync::Arc;
+
+use wire::{MAX_NAME_LEN, Rtype, rdata};
+
+use super::{
+    BASE_APEX, BASE_OWNER, BASE_RRSET, BELOW_DNAME, COUNT, CUT, DNAME, ENDS_IN_POINTER, INTERNED, LEN,
+    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SIGNED, rdata_layout, split_pointer,
+};
+use crate::canonical_key::KeyInfo;
+use crate::intern::InternTables;
+use crate::owner_case::{MIXED, UPPER};
+
+/// Checks nodes, and remembers which interned RRsets are good.
+pub(crate) struct NodeValidator {
+    tables: Arc<InternTables>,
+    apex_len: usize,
+    /// What is known of each interned RRset.
+    interned: Vec<CheckedSet>,
+    labels: Vec<StoredLabel>,
+}
+
+/// A checked interned RRset: for which type, how many records it has, and its longest name that ends in the owner.
+#[derive(Clone, Copy, Default)]
+struct CheckedSet {
+    rtype: u16,
+    owner_literal: u8,
+    /// 0: not checked.
+    count: u32,
+}
+
+/// A label that later names of the set may point to.
+struct StoredLabel {
+    /// Its offset in the message, from the start of the set.
+    offset: usize,
+    name: StoredName,
+}
+
+/// What a stored name expands to: this many octets, and then the owner if so.
+#[derive(Clone, Copy)]
+struct StoredName {
+    literal: usize,
+    ends_in_owner: bool,
+}
+
+/// The octets of a SOA record after its names (RFC 1035 3.3.13); other types with two names have nothing after them.
+const SOA_NUMBERS_LEN: usize = 20;
+
+impl NodeValidator {
+    pub(crate) fn new(tables: Arc<InternTables>, apex_len: usize) -> NodeValidator {
+        let interned = vec![CheckedSet::default(); tables.rrset_count()];
+        NodeValidator { tables, apex_len, interned, labels: Vec::new() }
+    }
+
+    /// Whether `value` is the node of this owner. That of the apex must have a SOA record.
+    pub(crate) fn accepts(&mut self, owner: KeyInfo, value: &[u8]) -> bool {
+        self.check_node(owner, value).is_some()
+    }
+
+    fn check_node(&mut self, owner: KeyInfo, value: &[u8]) -> Option<()> {
+        let (&flags, mut rest) = value.split_first()?;
+        if flags & !(CUT | DNAME | OCCLUDED | BELOW_DNAME | UPPER | MIXED) != 0 {
+            return None;
+        }
+        if flags & MIXED != 0 {
+            let (&len, more) = rest.split_first()?;
+            rest = more.get(len.into()..)?;
+        }
+        let (mut own_flags, mut has_soa, mut previous) = (0, false, None);
+        while !rest.is_empty() {
+            let (rtype, count);
+            (rtype, count, rest) = self.check_rrset(owner, rest)?;
+            if previous >= Some(rtype.0) {
+                return None;
+            }
+            previous = Some(rtype.0);
+            match rtype {
+                Rtype::NS if !owner.is_empty && count > 0 => own_flags |= CUT,
+                Rtype::DNAME if count > 0 => own_flags |= DNAME,
+                Rtype::SOA => has_soa = count > 0,
+                _ => {}
+            }
+        }
+        (flags & (CUT | DNAME) == own_flags && (has_soa || !owner.is_empty)).then_some(())
+    }
+
+    /// Checks the RRset at the start of `bytes`; returns its type, its count and the rest.
+    #[inline]
+    fn check_rrset<'b>(&mut self, owner: KeyInfo, bytes: &'b [u8]) -> Option<(Rtype, usize, &'b [u8])> {
+        let (&code, rest) = bytes.split_first()?;
+        let (rtype, rest) = match code {
+            255 => rest.split_first_chunk().map(|(code, rest)| (u16::from_le_bytes(*code), rest))?,
+            _ => (u16::from(code), rest),
+        };
+        let rtype = Rtype(rtype);
+        let (&ttl, rest) = rest.split_first()?;
+        let rest = match ttl {
+            255 => rest.get(4..)?,
+            _ => self.tables.has_ttl(ttl).then_some(rest)?,
+        };
+        let (&form, rest) = rest.split_first()?;
+        let (count, rest) = if form & COUNT < COUNT { ((form & COUNT).into(), rest) } else { split_u32(rest)? };
+        if count == 0 && form & SIGNED == 0 {
+            return None;
+        }
+        let rest = self.check_data(owner, rtype, form, count, rest)?;
+        let rest = if form & SIGNED != 0 { check_signatures(rtype, rest)? } else { rest };
+        Some((rtype, count, rest))
+    }
+
+    /// Checks the records of a set, which `bytes` starts with; returns the rest.
+    #[inline]
+    fn check_data<'b>(
+        &mut self,
+        owner: KeyInfo,
+        rtype: Rtype,
+        form: u8,
+        count: usize,
+        bytes: &'b [u8],
+    ) -> Option<&'b [u8]> {
+        if let RdataLayout::Address(size) = rdata_layout(rtype) {
+            return bytes.get(size.checked_mul(count)?..).filter(|_| form & INTERNED == 0);
+        }
+        let owner_literal;
+        let rest = if form & INTERNED != 0 {
+            let (number, rest) = bytes.split_first_chunk::<3>()?;
+            owner_literal =
+                self.check_interned(rtype, count, u32::from_le_bytes([number[0], number[1], number[2], 0]))?;
+            rest
+        } else {
+            let (len, rest) = split_length(bytes)?;
+            let (data, rest) = rest.split_at_checked(len)?;
+            owner_literal = self.check_records(rtype, count, data)?;
+            rest
+        };
+        // RFC 4592 3.3.1: a wildcard's records are synthesized with other owners, so their names must not end in it.
+        let fits = owner_literal + owner.name_len <= MAX_NAME_LEN && !owner.is_wildcard;
+        (owner_literal == 0 || fits).then_some(rest)
+    }
+
+    #[inline]
+    fn check_interned(&mut self, rtype: Rtype, count: usize, number: u32) -> Option<usize> {
+        let known = *self.interned.get(number as usize)?;
+        if known.count as usize == count && known.rtype == rtype.0 && count > 0 {
+            return Some(known.owner_literal.into());
+        }
+        let tables = self.tables.clone();
+        let owner_literal = self.check_records(rtype, count, tables.rrset(number as usize))?;
+        let checked = CheckedSet { rtype: rtype.0, owner_literal: owner_literal as u8, count: count as u32 };
+        self.interned[number as usize] = checked;
+        Some(owner_literal)
+    }
+
+    /// Checks that `data` has `count` records of this type. Returns the length of the longest name that ends in the owner, without the
+    /// owner.
+    fn check_records(&mut self, rtype: Rtype, count: usize, data: &[u8]) -> Option<usize> {
+        self.labels.clear();
+        let layout = rdata_layout(rtype);
+        let (mut rest, mut found, mut message_len, mut owner_literal) = (data, 0, 0, 0);
+        while let Some((word, more)) = rest.split_first_chunk::<2>() {
+            let word = u16::from_be_bytes(*word);
+            let len = usize::from(if layout == RdataLayout::Opaque { word } else { word & LEN });
+            let (rdata, more) = more.split_at_checked(len)?;
+            let start = message_len + RECORD_HEAD_LEN;
+            let longest = match layout {
+                RdataLayout::Opaque => is_well_formed(rtype, rdata).then_some(0)?,
+                RdataLayout::TwoNames => self.check_two_names(rtype, rdata, start)?,
+                RdataLayout::NameLast(skip) => {
+                    let (end, has_pointer, longest) = self.check_name(rdata, skip, start)?;
+                    (end == rdata.len() && has_pointer == (word & ENDS_IN_POINTER != 0)).then_some(longest)?
+                }
+                RdataLayout::Address(_) => return None,
+            };
+            owner_literal = owner_literal.max(longest);
+            found += 1;
+            message_len = start + len;
+            rest = more;
+        }
+        (rest.is_empty() && found == count && owner_literal < MAX_NAME_LEN).then_some(owner_literal)
+    }
+
+    fn check_two_names(&mut self, rtype: Rtype, rdata: &[u8], start: usize) -> Option<usize> {
+        let (end, _, first) = self.check_name(rdata, 0, start)?;
+        let (end, _, second) = self.check_name(rdata, end, start)?;
+        let numbers = if rtype == Rtype::SOA { SOA_NUMBERS_LEN } else { 0 };
+        (rdata.len() - end == numbers).then_some(first.max(second))
+    }
+
+    /// Checks the name at `at` in RDATA that starts at `start` from the start of the set in a message. Returns its end, whether it
+    /// ends in a pointer, and its length without the owner if it ends in that, or 0.
+    fn check_name(&mut self, rdata: &[u8], at: usize, start: usize) -> Option<(usize, bool, usize)> {
+        let mut end = at;
+        let (suffix, stored_end, has_pointer) = loop {
+            let len = usize::from(*rdata.get(end)?);
+            match len {
+                0 => break (StoredName { literal: 1, ends_in_owner: false }, end + 1, false),
+                1..=63 => end += 1 + len,
+                _ => {
+                    let pointer = rdata.get(end..)?.first_chunk::<2>()?;
+                    break (self.target(*pointer, start + at)?, end + 2, true);
+                }
+            }
+        };
+        // Later names point to labels of this one.
+        let mut label = at;
+        while label < end && start + label <= MAX_RRSET_OFFSET {
+            let name = StoredName { literal: end - label + suffix.literal, ..suffix };
+            self.labels.push(StoredLabel { offset: start + label, name });
+            label += 1 + usize::from(rdata[label]);
+        }
+        let literal = end - at + suffix.literal;
+        let is_short = literal <= MAX_NAME_LEN;
+        is_short.then_some((stored_end, has_pointer, if suffix.ends_in_owner { literal } else { 0 }))
+    }
+
+    /// What a pointer of a name at `name_offset` stands for.
+    fn target(&self, pointer: [u8; 2], name_offset: usize) -> Option<StoredName> {
+        match split_pointer(pointer) {
+            _ if pointer[0] & 0xc0 != 0xc0 => None,
+            (BASE_APEX, 0) => Some(StoredName { literal: self.apex_len, ends_in_owner: false }),
+            (BASE_OWNER, 0) => Some(StoredName { literal: 0, ends_in_owner: true }),
+            (BASE_RRSET, offset) if offset < name_offset => {
+                let index = self.labels.binary_search_by_key(&offset, |label| label.offset).ok()?;
+                Some(self.labels[index].name)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// RFC 4034 3: the octets of RRSIG records of a set.
+fn check_signatures(covered: Rtype, bytes: &[u8]) -> Option<&[u8]> {
+    let (count, rest) = split_length(bytes)?;
+    let (len, rest) = split_length(rest)?;
+    let (mut data, rest) = rest.split_at_checked(len)?;
+    for _ in 0..count {
+        let (len, more) = data.split_first_chunk::<2>()?;
+        let (rdata, more) = more.split_at_checked(u16::from_be_bytes(*len).into())?;
+        if !rdata.starts_with(&covered.0.to_be_bytes()) || !is_well_formed(Rtype::RRSIG, rdata) {
+            return None;
+        }
+        data = more;
+    }
+    (data.is_empty() && count > 0).then_some(rest)
+}
+
+/// Whether the fields fit their type; rules within fields may be violated, as in zone text.
+fn is_well_formed(rtype: Rtype, octets: &[u8]) -> bool {
+    rdata::split(rtype, octets).all(|field| field.is_ok())
+}
+
+fn split_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    bytes.split_first_chunk().map(|(number, rest)| (u32::from_le_bytes(*number) as usize, rest))
+}
+
+#[inline]
+fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    match bytes.split_first()? {
+        (255, rest) => split_u32(rest),
+        (&len, rest) => Some((len.into(), rest)),
+    }
+}

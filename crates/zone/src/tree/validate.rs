@@ -1,0 +1,106 @@
+//! Leaves from untrusted bytes: checks a leaf block so that no search, cursor or edit can fail on it, and builds a tree of such leaves.
+
+use std::sync::Arc;
+
+use super::block::{Block, MAX_COUNT, head};
+use super::build::{Separator, build_root, separate};
+use super::{Leaf, Tree};
+use crate::canonical_key::{KeyCheck, KeyInfo};
+
+/// Builds a tree from leaf blocks in key order, which come from outside.
+#[derive(Default)]
+pub(crate) struct LeafLoader {
+    leaves: Vec<(Separator, Leaf)>,
+    last_key: Vec<u8>,
+    first_key: Vec<u8>,
+}
+
+/// Why bytes are not a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeafError {
+    /// The block is cut short, or its parts do not fit together.
+    Malformed,
+    /// Keys are not in ascending order.
+    Unordered,
+    /// A key is not that of a name.
+    Key,
+    /// A value was rejected.
+    Value,
+}
+
+impl LeafLoader {
+    /// Checks and appends a leaf. `names` checks keys; `accept` may reject values.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        names: KeyCheck,
+        mut accept: impl FnMut(KeyInfo, &[u8]) -> bool,
+    ) -> Result<(), LeafError> {
+        let (block, entries_len) = untrusted_block(bytes).ok_or(LeafError::Malformed)?;
+        let prefix = names.push(block.prefix()).ok_or(LeafError::Key)?;
+        let (mut start, mut previous) = (0, None);
+        for index in 0..block.count() {
+            let end = if index + 1 < block.count() { block.offset(index + 1) } else { entries_len };
+            let (suffix, value) = split_entry(&block, start, end).ok_or(LeafError::Malformed)?;
+            start = end;
+            let current = (block.stored_head(index), suffix);
+            if current.0 != head(suffix) {
+                return Err(LeafError::Malformed);
+            }
+            if previous.is_some_and(|previous| previous >= current) {
+                return Err(LeafError::Unordered);
+            }
+            previous = Some(current);
+            let key = prefix.push(suffix).and_then(|key| key.finish(block.prefix(), suffix)).ok_or(LeafError::Key)?;
+            if !accept(key, value) {
+                return Err(LeafError::Value);
+            }
+        }
+        self.append(&block, bytes)
+    }
+
+    /// Appends a checked leaf.
+    fn append(&mut self, block: &Block<'_>, bytes: &[u8]) -> Result<(), LeafError> {
+        self.first_key.clear();
+        block.entry(0).append_key(&mut self.first_key);
+        if !self.leaves.is_empty() && self.first_key <= self.last_key {
+            return Err(LeafError::Unordered);
+        }
+        self.leaves.push((separate(&self.last_key, &self.first_key), Leaf(Arc::from(bytes))));
+        self.last_key.clear();
+        block.entry(block.count() - 1).append_key(&mut self.last_key);
+        Ok(())
+    }
+
+    /// How many leaves were appended.
+    pub(crate) fn count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// The tree of all leaves.
+    pub(crate) fn finish(self) -> Tree {
+        Tree { root: build_root(self.leaves) }
+    }
+}
+
+/// A view of the block if its header and tables are within `bytes`, and the octets of its entries.
+fn untrusted_block(bytes: &[u8]) -> Option<(Block<'_>, usize)> {
+    let (count, prefix_len, wide) = Block::header(bytes)?;
+    let tables_len = count * if wide { 8 } else { 6 };
+    let entries_len = bytes.len().checked_sub(4 + prefix_len + tables_len)?;
+    if !(1..=MAX_COUNT).contains(&count) {
+        return None;
+    }
+    let block = Block::new(bytes);
+    (block.offset(0) == 0).then_some((block, entries_len))
+}
+
+/// The suffix and the value of the entry at these octets.
+#[inline]
+fn split_entry<'b>(block: &Block<'b>, start: usize, end: usize) -> Option<(&'b [u8], &'b [u8])> {
+    match *block.raw_entry(start, end)? {
+        [255, low, high, ref rest @ ..] => rest.split_at_checked(u16::from_le_bytes([low, high]).into()),
+        [len, ref rest @ ..] if len < 255 => rest.split_at_checked(len.into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,145 @@
+//! Images of zones: what is decoded equals what was encoded, and no bytes make decoding or a decoded zone fail.
+
+use wire::Name;
+use zone::axfr::AxfrStream;
+use zone::image::{ImageDecoder, ImageEncoder, ImageError};
+use zone::text::{ParseOptions, Source};
+use zone::{Zone, load};
+
+const HEAD: &str = "\
+@ 3600 SOA ns1 host 1 3600 900 604800 300
+@ 3600 NS ns1
+@ 3600 NS Ns2.Other.example.
+ns1 3600 A 192.0.2.1
+ns1 3600 AAAA 2001:db8::1
+@ 300 MX 10 mail.sub
+*.w 60 TXT \"one\" \"two\"
+UPPER 60 CNAME MiXeD
+MiXeD 60 HTTPS 1 . alpn=h2
+d 60 DNAME e
+sub 3600 NS ns.sub
+sub 3600 NS ns2.sub
+ns.sub 3600 A 192.0.2.2
+a\\000\\001b 60 A 192.0.2.3
+u 60 TYPE65280 \\# 3 010203
+srv 60 SRV 1 2 3 mail.sub
+";
+
+const NSEC3: &str = "\
+@ 0 NSEC3PARAM 1 0 12 aabbccdd
+2t7b4g4vsa5smi47k61mv5bv1a22bojr 300 NSEC3 1 1 12 aabbccdd 2vptu5timamqttgl4luu9kg21e0aor3s A RRSIG
+2t7b4g4vsa5smi47k61mv5bv1a22bojr 300 RRSIG NSEC3 13 2 300 20300101000000 20200101000000 1 example. c2lnbmF0dXJl
+";
+
+/// Owners enough for interned RRsets and several leaves.
+fn big() -> String {
+    (0..3000).fold(HEAD.to_owned(), |text, n| text + &format!("d{n} 3600 NS a.provider{}.net.\n", n % 7))
+}
+
+fn parse(text: &str) -> Zone {
+    let apex: Name = "eXample.".parse().expect("a name");
+    let source = Source { name: "test".into(), bytes: text.as_bytes() };
+    let outcome = load::load(source, &load::LoadOptions::new(ParseOptions::new(apex.as_ref())));
+    outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings))
+}
+
+fn encode(zone: &Zone) -> Vec<Vec<u8>> {
+    let mut encoder = ImageEncoder::new(zone.clone());
+    let (mut chunks, mut chunk) = (Vec::new(), Vec::new());
+    while encoder.next_chunk(&mut chunk) {
+        chunks.push(chunk.clone());
+    }
+    chunks
+}
+
+fn decode(chunks: &[Vec<u8>]) -> Result<Zone, ImageError> {
+    let mut decoder = ImageDecoder::new();
+    chunks.iter().try_for_each(|chunk| decoder.push(chunk))?;
+    decoder.finish()
+}
+
+/// All records, as a transfer sends them.
+fn transfer(zone: &Zone) -> Vec<Vec<u8>> {
+    let mut stream = AxfrStream::new(zone.clone(), [0, 1], b"\x07example\0\0\xfc\0\x01", &[]);
+    let (mut out, mut messages) = (vec![0; 65535], Vec::new());
+    while let Some(len) = stream.next_message(&mut out) {
+        messages.push(out[..len].to_vec());
+    }
+    messages
+}
+
+#[test]
+fn a_decoded_zone_is_the_encoded_one() {
+    let many = (0..300).fold(HEAD.to_owned(), |text, n| text + &format!("many 60 A 10.0.{}.{}\n", n / 256, n % 256));
+    for text in [HEAD, &many, &(HEAD.to_owned() + NSEC3), &(big() + NSEC3)] {
+        let zone = parse(text);
+        let decoded = decode(&encode(&zone)).expect("its image");
+        assert_eq!(transfer(&decoded), transfer(&zone));
+        assert_eq!(decoded.denial(), zone.denial());
+        assert_eq!((decoded.heap_size(), decoded.counts()), (zone.heap_size(), zone.counts()));
+        assert_eq!(decoded.has_wildcards(), zone.has_wildcards());
+        assert_eq!(encode(&decoded), encode(&zone));
+        // It can be edited and rebuilt like any other.
+        assert_eq!(transfer(&decoded.rebuild(1)), transfer(&zone.rebuild(1)));
+    }
+}
+
+#[test]
+fn chunks_that_are_missing_doubled_or_swapped_are_noticed() {
+    let text = (0..40_000).fold(big() + NSEC3, |text, n| text + &format!("n{n} 60 TXT \"{n} is a number\"\n"));
+    let chunks = encode(&parse(&text));
+    assert!(chunks.len() > 5, "{} chunks", chunks.len());
+    for at in 0..chunks.len() {
+        let mut fewer = chunks.clone();
+        fewer.remove(at);
+        assert!(decode(&fewer).is_err(), "without chunk {at}");
+        let mut more = chunks.clone();
+        more.insert(at, chunks[at].clone());
+        assert!(decode(&more).is_err(), "chunk {at} twice");
+        let mut swapped = chunks.clone();
+        swapped.swap(at, (at + 1) % chunks.len());
+        assert!(decode(&swapped).is_err(), "chunk {at} late");
+    }
+    assert!(decode(&[]).is_err());
+}
+
+#[test]
+fn another_format_version_is_named() {
+    let mut chunks = encode(&parse(HEAD));
+    chunks[0][5] = 9;
+    assert!(matches!(decode(&chunks), Err(ImageError::Version(9))));
+}
+
+/// Without checksums: whatever is accepted must be usable.
+#[test]
+fn damaged_images_are_refused_or_usable() {
+    let mut refused = 0;
+    for text in [HEAD.to_owned() + NSEC3, big()] {
+        let chunks = encode(&parse(&text));
+        for chunk in 0..chunks.len() {
+            let len = chunks[chunk].len();
+            for (at, mask) in (0..len).step_by(len.div_ceil(1000)).flat_map(|at| [1, 0x40, 0xff].map(|mask| (at, mask)))
+            {
+                let mut damaged = chunks.clone();
+                damaged[chunk][at] ^= mask;
+                refused += u32::from(decode(&damaged).map(use_zone).is_err());
+                damaged[chunk].truncate(at);
+                assert!(decode(&damaged).is_err(), "chunk {chunk} of {at} octets");
+            }
+        }
+    }
+    assert!(refused > 500, "{refused} were refused");
+}
+
+/// Reads everything that a zone has.
+fn use_zone(zone: Zone) {
+    let expected: u64 = zone.counts().records;
+    assert!(expected > 0 && zone.serial() < u32::MAX);
+    transfer(&zone);
+    for (entry, node) in zone.nodes() {
+        let mut key = Vec::new();
+        entry.append_key(&mut key);
+        zone.owner(&entry);
+        assert!(node.rrsets().all(|set| zone.seek(&key).entry().is_some() && set.message_len() > 0 || set.count == 0));
+    }
+}
