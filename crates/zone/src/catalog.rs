@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use wire::{Name, NameRef, Rtype};
 
 use crate::canonical_key::{CanonicalKey, write_labels};
-use crate::change::Decoder;
+use crate::node_decoder::NodeDecoder;
 use crate::tree::TreeEntry;
 use crate::zone::Zone;
 
@@ -176,12 +176,12 @@ fn name(rdata: &[u8]) -> Name {
 struct NodeReader<'z> {
     zone: &'z Zone,
     apex: Name,
-    decoder: Decoder,
+    decoder: NodeDecoder,
 }
 
 impl<'z> NodeReader<'z> {
     fn new(zone: &'z Zone) -> NodeReader<'z> {
-        NodeReader { zone, apex: zone.owner(&zone.apex_entry()), decoder: Decoder::default() }
+        NodeReader { zone, apex: zone.owner(&zone.apex_entry()), decoder: NodeDecoder::default() }
     }
 
     /// The RDATA of the records of this type at an owner.
@@ -189,7 +189,7 @@ impl<'z> NodeReader<'z> {
         let cursor = Some(self.zone.seek(key.as_bytes())).filter(|cursor| cursor.is_exact());
         let Some(entry) = cursor.and_then(|cursor| cursor.entry()) else { return Vec::new() };
         let owner = self.zone.owner(&entry);
-        let records = self.decoder.decode(self.zone, &entry, owner.as_ref(), self.apex.as_ref());
+        let records = self.decoder.decode(self.zone.node(&entry), owner.as_ref(), self.apex.as_ref());
         records.iter().filter(|record| record.rtype == rtype).map(|record| record.rdata.into()).collect()
     }
 

@@ -10,11 +10,13 @@ use crate::build::{Difference, Summary, finish, has_wildcard_label};
 use crate::build_options::BuildOptions;
 use crate::canonical_key::ancestor_lens;
 use crate::check::check_node;
+use crate::encoded_change::EncodedChange;
 use crate::finding::{CheckMode, Finding, Findings};
 use crate::intern::Interner;
+use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
-use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED, PointerBases};
+use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedRecord, gather_runs};
 use crate::text::{RecordSink, ZoneRecord};
 use crate::tree::{Tree, TreeCursor, TreeEdit, TreeEntry};
@@ -32,6 +34,8 @@ pub struct ChangeSet {
 pub struct Applied {
     /// The new version.
     pub zone: Zone,
+    /// What differs between the versions, for the journal and for IXFR: the records that the old version really had.
+    pub change: EncodedChange,
     /// The owners added, removed and changed.
     pub difference: Difference,
     /// Warnings about the changed owners and the apex.
@@ -123,7 +127,8 @@ impl Zone {
         let zone = finish(&options, names, nsec3, self.tables.clone(), summary, &mut found);
         match zone.filter(|_| !found.has_errors()) {
             Some(zone) => {
-                Ok(Applied { zone: Zone { edits, ..zone }, difference, warnings: found.finish(&Arc::from("")) })
+                let change = EncodedChange::between(self, &zone);
+                Ok(Applied { zone: Zone { edits, ..zone }, change, difference, warnings: found.finish(&Arc::from("")) })
             }
             None => Err(ChangeError::Invalid(found.finish(&Arc::from("")))),
         }
@@ -138,10 +143,10 @@ impl Zone {
     pub fn rebuild(&self, threads: usize) -> Zone {
         let apex = self.owner(&self.apex_entry());
         let mut chunk = StagedChunk::new(apex.as_ref());
-        let mut decoder = Decoder::default();
+        let mut decoder = NodeDecoder::default();
         for (entry, _) in self.nodes() {
             let owner = self.owner(&entry);
-            for record in decoder.decode(self, &entry, owner.as_ref(), apex.as_ref()) {
+            for record in decoder.decode(self.node(&entry), owner.as_ref(), apex.as_ref()) {
                 let StagedRecord { rtype, ttl, rdata, .. } = record;
                 chunk.record(ZoneRecord { owner: owner.as_ref(), rtype, ttl, rdata, file: 0, line: 0 });
             }
@@ -191,7 +196,7 @@ impl<'z, 'p> Editor<'z, 'p> {
         let staged = Staged(&parts);
         runs.sort_unstable_by(|a, b| staged.compare(a, b));
         let mut below: Option<Below<'z>> = None;
-        let mut decoder = Decoder::default();
+        let mut decoder = NodeDecoder::default();
         for runs in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
             let key = staged.key(&runs[0]);
             if let Some(covered) = &mut below
@@ -221,18 +226,19 @@ impl<'z, 'p> Editor<'z, 'p> {
     /// Edits one owner. Returns whether its zone cut or DNAME appeared or vanished.
     fn edit_owner(
         &mut self,
-        decoder: &mut Decoder,
+        decoder: &mut NodeDecoder,
         staged: Staged<'_>,
         runs: &[Run],
         old: Option<TreeEntry<'z>>,
         occlusion: Option<&mut Occlusion>,
     ) -> Result<bool, ChangeError> {
         let key = staged.key(&runs[0]);
-        let case = old.map_or_else(|| staged.case(&runs[0]), |old| OwnerCase::read(old.value[0], &old.value[1..]).0);
-        let mut room = [0; _];
-        let owner = write_name(key, case, self.options.apex, &mut room);
+        let mut case =
+            old.map_or_else(|| staged.case(&runs[0]), |old| OwnerCase::read(old.value[0], &old.value[1..]).0);
+        let (mut room, mut new_room) = ([0; _], [0; _]);
+        let mut owner = write_name(key, case, self.options.apex, &mut room);
         let mut records = match old {
-            Some(old) => decoder.decode(self.zone, &old, owner, self.options.apex),
+            Some(old) => decoder.decode(self.zone.node(&old), owner, self.options.apex),
             None => Vec::new(),
         };
         let removals = runs.partition_point(|run| run.is_in_first_part());
@@ -244,6 +250,11 @@ impl<'z, 'p> Editor<'z, 'p> {
                 return Err(ChangeError::NoSuchRecord(owner.to_owned(), gone.rtype));
             };
             records.swap_remove(index);
+        }
+        // RFC 4343 4.2: an owner keeps its case until its last record is removed. The apex is part of every name.
+        if records.is_empty() && !key.is_empty() && !added.is_empty() {
+            case = staged.case(&added[0]);
+            owner = write_name(key, case, self.options.apex, &mut new_room);
         }
         added.iter().for_each(|run| staged.append_records(run, &mut list));
         for new in list {
@@ -349,47 +360,6 @@ fn is_same_but_for_case(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
         at = name.end;
     }
     a.rdata[at..] == b.rdata[at..]
-}
-
-//----------- Decoder ----------------------------------------------------------
-
-/// Decodes the records of an owner from their stored form.
-#[derive(Default)]
-pub(crate) struct Decoder {
-    rdata: Vec<u8>,
-    /// Type, TTL and the end of the RDATA of each record.
-    records: Vec<(Rtype, u32, usize)>,
-}
-
-impl Decoder {
-    /// All records of an entry, signatures included.
-    pub(crate) fn decode(
-        &mut self,
-        zone: &Zone,
-        entry: &TreeEntry<'_>,
-        owner: NameRef<'_>,
-        apex: NameRef<'_>,
-    ) -> Vec<StagedRecord<'_>> {
-        self.rdata.clear();
-        self.records.clear();
-        for rrset in zone.node(entry).rrsets() {
-            for stored in rrset.stored() {
-                rrset.append_rdata(&stored, PointerBases { owner, apex }, &mut self.rdata);
-                self.records.push((rrset.rtype, rrset.ttl, self.rdata.len()));
-            }
-            for rdata in rrset.signatures().rdatas() {
-                self.rdata.extend_from_slice(rdata);
-                self.records.push((Rtype::RRSIG, rrset.ttl, self.rdata.len()));
-            }
-        }
-        let mut start = 0;
-        let record = |&(rtype, ttl, end): &(Rtype, u32, usize)| {
-            let rdata = &self.rdata[start..end];
-            start = end;
-            StagedRecord { rtype, ttl, rdata, file: 0, line: 0 }
-        };
-        self.records.iter().map(record).collect()
-    }
 }
 
 impl std::fmt::Display for ChangeError {

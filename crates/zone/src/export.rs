@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use wire::{Name, Rtype};
 
-use crate::change::Decoder;
+use crate::node_decoder::NodeDecoder;
 use crate::text::ZoneRecord;
 use crate::text::print::{OwnerStyle, write_record};
 use crate::tree::{Tree, TreeEntry};
@@ -15,7 +15,7 @@ pub struct TextExport {
     zone: Zone,
     apex: Name,
     position: ExportPosition,
-    decoder: Decoder,
+    decoder: NodeDecoder,
 }
 
 /// What is written next.
@@ -35,7 +35,7 @@ impl TextExport {
     /// The text of this version.
     pub fn new(zone: Zone) -> TextExport {
         let apex = zone.owner(&zone.apex_entry());
-        TextExport { zone, apex, position: ExportPosition::Start, decoder: Decoder::default() }
+        TextExport { zone, apex, position: ExportPosition::Start, decoder: NodeDecoder::default() }
     }
 
     /// Appends the next chunk, whole lines of some 64 KiB. Returns whether there was any.
@@ -75,9 +75,9 @@ impl TextExport {
 }
 
 /// Writes all records of an owner, the SOA record first.
-fn write_node(decoder: &mut Decoder, zone: &Zone, apex: &Name, entry: &TreeEntry<'_>, out: &mut String) {
+fn write_node(decoder: &mut NodeDecoder, zone: &Zone, apex: &Name, entry: &TreeEntry<'_>, out: &mut String) {
     let owner = zone.owner(entry);
-    let mut records = decoder.decode(zone, entry, owner.as_ref(), apex.as_ref());
+    let mut records = decoder.decode(zone.node(entry), owner.as_ref(), apex.as_ref());
     records.sort_by_key(|record| record.rtype != Rtype::SOA);
     for record in records {
         let (rtype, ttl, rdata) = (record.rtype, record.ttl, record.rdata);

@@ -10,7 +10,8 @@ use wire::serial::{is_later, of_soa};
 use wire::{Class, Message, Name, NameRef, Rtype, rdata};
 
 use crate::canonical_key::CanonicalKey;
-use crate::change::{ChangeSet, Decoder, is_same};
+use crate::change::{ChangeSet, is_same};
+use crate::node_decoder::NodeDecoder;
 use crate::serial_policy::SerialPolicy;
 use crate::stage::StagedRecord;
 use crate::zone::Zone;
@@ -311,14 +312,14 @@ fn records_of(zone: &Zone, owner: NameRef<'_>) -> Vec<OwnedRecord> {
     // In their original case, which the names in RDATA share.
     let apex = zone.owner(&zone.apex_entry());
     let key = CanonicalKey::from_name(owner, apex.wire().len());
-    let mut decoder = Decoder::default();
+    let mut decoder = NodeDecoder::default();
     let mut records = Vec::new();
     for cursor in [zone.seek(key.as_bytes()), zone.seek_nsec3(key.as_bytes())] {
         let Some(entry) = Some(cursor).filter(|cursor| cursor.is_exact()).and_then(|cursor| cursor.entry()) else {
             continue;
         };
         let owner = zone.owner(&entry);
-        let found = decoder.decode(zone, &entry, owner.as_ref(), apex.as_ref());
+        let found = decoder.decode(zone.node(&entry), owner.as_ref(), apex.as_ref());
         records.extend(found.iter().map(|record| OwnedRecord {
             rtype: record.rtype,
             ttl: record.ttl,

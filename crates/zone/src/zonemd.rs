@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA384, SHA512};
 use wire::{Name, NameRef, Rtype, rdata};
 
-use crate::change::Decoder;
+use crate::node_decoder::NodeDecoder;
 use crate::stage::StagedRecord;
 use crate::tree::TreeEntry;
 use crate::zone::Zone;
@@ -51,8 +51,8 @@ pub fn verify(zone: &Zone) -> ZonemdStatus {
 
 /// The RDATA of the ZONEMD records at the apex, except what is too short to have a digest.
 fn zonemd_rdatas(zone: &Zone) -> Vec<Vec<u8>> {
-    let (apex, mut decoder) = (zone.apex(), Decoder::default());
-    let records = decoder.decode(zone, &zone.apex_entry(), apex, apex);
+    let (apex, mut decoder) = (zone.apex(), NodeDecoder::default());
+    let records = decoder.decode(zone.apex_node(), apex, apex);
     let found = records.iter().filter(|record| record.rtype == Rtype::ZONEMD && record.rdata.len() > 6);
     found.map(|record| record.rdata.to_vec()).collect()
 }
@@ -67,7 +67,7 @@ fn digest_of(zone: &Zone, context: Context) -> Vec<u8> {
         zone,
         apex: zone.owner(&zone.apex_entry()),
         context,
-        decoder: Decoder::default(),
+        decoder: NodeDecoder::default(),
         record: Vec::new(),
     };
     // NSEC3 owners are in a tree of their own; both are in canonical order, and they may share owners.
@@ -96,7 +96,7 @@ struct CanonicalWriter<'z> {
     zone: &'z Zone,
     apex: Name,
     context: Context,
-    decoder: Decoder,
+    decoder: NodeDecoder,
     record: Vec<u8>,
 }
 
@@ -108,7 +108,7 @@ impl CanonicalWriter<'_> {
         for entry in name.into_iter().chain(nsec3) {
             let this = self.zone.owner(&entry);
             let is_apex = this.wire().len() == self.apex.wire().len();
-            let found = self.decoder.decode(self.zone, &entry, this.as_ref(), self.apex.as_ref());
+            let found = self.decoder.decode(self.zone.node(&entry), this.as_ref(), self.apex.as_ref());
             let included = found.into_iter().filter(|record| !is_apex || !is_excluded(record));
             records
                 .extend(included.map(|record| (record.rtype, record.ttl, canonical_rdata(record.rtype, record.rdata))));

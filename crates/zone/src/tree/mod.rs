@@ -10,6 +10,7 @@
 
 pub mod block;
 mod build;
+mod compare;
 mod cursor;
 mod edit;
 mod prefetch;
