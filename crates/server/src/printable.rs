@@ -16,6 +16,18 @@ impl Display for Printable<'_> {
     }
 }
 
+/// The maximum length of a quoted word, in octets: any name of a key, and most mistakes, can be recognized.
+const MAX_QUOTED_LEN: usize = 64;
+
+/// A word of the input in backticks for a message: [`Printable`], and cut if it is long.
+pub fn quoted(word: &str) -> String {
+    let end = (0..=MAX_QUOTED_LEN).rev().find(|end| word.is_char_boundary(*end)).unwrap_or(0);
+    match word.len() > MAX_QUOTED_LEN {
+        true => format!("`{}…`", Printable(&word[..end])),
+        false => format!("`{}`", Printable(word)),
+    }
+}
+
 /// JSON with the characters that [`Printable`] escapes as JSON escapes.
 pub fn printable_json(json: &str) -> String {
     let mut printable = String::with_capacity(json.len());
@@ -57,6 +69,20 @@ mod tests {
     fn control_characters_are_escaped() {
         let text = "a\u{1b}[2J\nb\u{9b}\u{202e}\u{7f}ä\\";
         assert_eq!(Printable(text).to_string(), "a\\u{1b}[2J\\u{a}b\\u{9b}\\u{202e}\\u{7f}ä\\");
+    }
+
+    #[test]
+    fn long_words_are_cut_between_characters() {
+        for (word, expected) in [
+            ("a".repeat(64), "a".repeat(64)),
+            ("a".repeat(65), "a".repeat(64) + "…"),
+            ("ä".repeat(32), "ä".repeat(32)),
+            ("a".to_owned() + &"ä".repeat(1 << 20), "a".to_owned() + &"ä".repeat(31) + "…"),
+            ("\u{1b}[2J".to_owned(), "\\u{1b}[2J".to_owned()),
+            (String::new(), String::new()),
+        ] {
+            assert_eq!(quoted(&word), format!("`{expected}`"));
+        }
     }
 
     #[test]

@@ -12,30 +12,36 @@ use toml_parser::lexer::TokenKind;
 pub struct Block<'t> {
     /// The text from a header up to the next one.
     pub text: &'t str,
-    /// The line of its first character, from 1.
-    pub line: u32,
-}
-
-impl Block<'_> {
-    /// The line and column in the file of an offset in the block; both from 1, the column in octets.
-    pub fn position(&self, offset: usize) -> (u32, u32) {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
-        (self.line + newlines(before), (before.len() - line_start) as u32 + 1)
-    }
+    /// The offset of the text in the file.
+    pub start: usize,
 }
 
 /// The blocks of `text`, in order; the first may be empty.
 pub fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     let mut headers = headers(text);
-    let (mut next_start, mut line) = (Some(0), 1);
+    let mut next_start = Some(0);
     std::iter::from_fn(move || {
         let start = next_start?;
         next_start = headers.next();
-        let block = Block { text: &text[start..next_start.unwrap_or(text.len())], line };
-        line += newlines(block.text.as_bytes());
-        Some(block)
+        Some(Block { text: &text[start..next_start.unwrap_or(text.len())], start })
     })
+}
+
+/// The offset of each line of a file: a file with very many mistakes is not searched for newlines again for each of them.
+pub struct LineStarts(Vec<usize>);
+
+impl LineStarts {
+    /// Those of `text`.
+    pub fn of(text: &str) -> LineStarts {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        LineStarts(std::iter::once(0).chain(newlines.map(|(offset, _)| offset + 1)).collect())
+    }
+
+    /// The line and column of an offset in the file; both from 1, the column in octets.
+    pub fn position(&self, offset: usize) -> (u32, u32) {
+        let line = self.0.partition_point(|start| *start <= offset);
+        (line as u32, (offset - self.0[line - 1]) as u32 + 1)
+    }
 }
 
 /// The offsets of table headers: brackets at the start of a line and outside of all brackets.
@@ -57,10 +63,6 @@ fn headers(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-fn newlines(bytes: &[u8]) -> u32 {
-    bytes.iter().filter(|&&byte| byte == b'\n').count() as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,21 +72,19 @@ mod tests {
         let text = "a = [\n [1],\n]\n[server]\nb = '''\n[no]\n'''\n  [[zone]] # [x]\nc = { d = [\n[2]] }\n[[zone]]";
         let cut: Vec<Block> = blocks(text).collect();
         let expected = [
-            ("a = [\n [1],\n]\n", 1),
-            ("[server]\nb = '''\n[no]\n'''\n  ", 4),
-            ("[[zone]] # [x]\nc = { d = [\n[2]] }\n", 8),
-            ("[[zone]]", 11),
+            ("a = [\n [1],\n]\n", 0),
+            ("[server]\nb = '''\n[no]\n'''\n  ", 14),
+            ("[[zone]] # [x]\nc = { d = [\n[2]] }\n", 42),
+            ("[[zone]]", 76),
         ];
-        assert_eq!(cut, expected.map(|(text, line)| Block { text, line }));
+        assert_eq!(cut, expected.map(|(text, start)| Block { text, start }));
         assert_eq!(cut.iter().map(|block| block.text).collect::<String>(), text);
     }
 
     #[test]
-    fn positions_count_from_the_start_of_the_file() {
-        let block = Block { text: "[server]\nlisten = 1\n", line: 7 };
-        assert_eq!(block.position(0), (7, 1));
-        assert_eq!(block.position(9), (8, 1));
-        assert_eq!(block.position(18), (8, 10));
-        assert_eq!(block.position(99), (9, 1));
+    fn positions_are_lines_and_columns() {
+        let lines = LineStarts::of("[server]\nlisten = 1\n");
+        assert_eq!([0, 8, 9, 18, 20].map(|offset| lines.position(offset)), [(1, 1), (1, 9), (2, 1), (2, 10), (3, 1)]);
+        assert_eq!(LineStarts::of("").position(0), (1, 1));
     }
 }

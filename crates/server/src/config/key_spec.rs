@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeValue, ValueDeserializer};
 
-use crate::printable::printable_json;
+use crate::printable::{printable_json, quoted};
 
 /// One key, as the reader, `zonda config` and the manual see it.
 pub struct KeySpec {
@@ -117,14 +117,14 @@ pub struct ValueError {
 impl ValueError {
     fn new(error: &toml::de::Error, value: &Spanned<DeValue<'_>>, expected: &str) -> ValueError {
         // serde quotes a value of the wrong type, which could be a secret, and appends its own phrase for what it expects.
-        let message = match error.message() {
-            message if message.starts_with("invalid type") => {
-                format!("this has the type {}", value.get_ref().type_str())
+        let message = match (error.message(), value.get_ref()) {
+            (message, value) if message.starts_with("invalid type") => {
+                format!("this has the type {}", value.type_str())
             }
-            message => {
-                let message = message.rsplit_once(", expected ").map_or(message, |(found, _)| found);
-                message.replacen("unknown variant", "unknown value", 1)
+            (message, DeValue::String(word)) if message.starts_with("unknown variant") => {
+                format!("unknown value {}", quoted(word))
             }
+            (message, _) => message.rsplit_once(", expected ").map_or(message, |(found, _)| found).to_owned(),
         };
         ValueError { offset: value.span().start, message, help: format!("write {expected}") }
     }

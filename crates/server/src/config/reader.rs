@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use wire::Name;
 use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Findings, Severity};
 
-use super::blocks::{Block, blocks};
+use super::blocks::{LineStarts, blocks};
 use super::file_patterns::matching_files;
 use super::key_spec::{KeyTable, ValueError};
 use super::keys::{Server, TopLevelKeys, ZoneKeys};
@@ -19,7 +20,7 @@ use super::value::{DomainName, FilePath};
 use super::zone_config::share;
 use super::zone_path::file_pattern;
 use crate::input;
-use crate::printable::path_text;
+use crate::printable::{path_text, quoted};
 
 /// The file of zones that the command line names, in messages.
 const COMMAND_LINE: &str = "command line";
@@ -43,8 +44,13 @@ pub struct ConfigReader {
     patterns: HashSet<Arc<[u8]>>,
     /// Every file that was read, in this order.
     pub(super) files: Vec<Arc<str>>,
+    /// The TOML files among them.
+    toml_files: HashSet<FileId>,
     pub(super) findings: Findings,
 }
+
+/// Device and inode.
+type FileId = (u64, u64);
 
 /// A zone whose template may not have been read yet.
 pub(super) struct PendingZone {
@@ -67,18 +73,20 @@ pub(super) struct SharedKeys {
     pub(super) config_folder: Option<Arc<Path>>,
 }
 
-/// The table being read, and its file.
+/// The file being read, and where in it.
 struct Source<'t> {
     file: Arc<str>,
     file_index: u32,
     folder: Arc<Path>,
     is_included: bool,
-    block: Block<'t>,
+    lines: &'t LineStarts,
+    /// The offset of the block that is read; all other offsets count from there.
+    block_start: usize,
 }
 
 impl Source<'_> {
     fn position(&self, offset: usize) -> FilePosition {
-        let (line, column) = self.block.position(offset);
+        let (line, column) = self.lines.position(self.block_start + offset);
         FilePosition { file: self.file.clone(), line, column }
     }
 }
@@ -114,15 +122,16 @@ impl ConfigReader {
     /// Reads one TOML file and its zone lists; returns the files that it includes.
     fn read_toml(&mut self, path: &Path, is_included: bool) -> Vec<PathBuf> {
         let Some((file, file_index, text)) = self.open(path) else { return Vec::new() };
-        let (folder, whole) = (path.parent().unwrap_or(Path::new("")).into(), Block { text: &text, line: 1 });
-        let mut source = Source { file, file_index, folder, is_included, block: whole };
+        self.toml_files.extend(file_id(path));
+        let (folder, lines) = (path.parent().unwrap_or(Path::new("")).into(), &LineStarts::of(&text));
+        let mut source = Source { file, file_index, folder, is_included, lines, block_start: 0 };
         let mut top_level = TopLevelKeys::default();
         for block in blocks(&text) {
-            source.block = block;
-            self.read_block(&source, &mut top_level);
+            source.block_start = block.start;
+            self.read_block(&source, block.text, &mut top_level);
         }
-        // Top-level keys are in the first block, so their offsets count from the start of the file.
-        source.block = whole;
+        // Top-level keys are in the first block.
+        source.block_start = 0;
         for list in self.matching_files(&source, "zone-list", &top_level.zone_list) {
             self.read_zone_list(&list, &source.folder);
         }
@@ -137,7 +146,7 @@ impl ConfigReader {
             Ok(Ok(text)) => return Some((file, index, text)),
             Ok(Err(error)) => {
                 let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
-                let (line, column) = Block { text: &valid, line: 1 }.position(valid.len());
+                let (line, column) = LineStarts::of(&valid).position(valid.len());
                 self.add_error(FilePosition { file, line, column }, "this is not UTF-8", "save the file as UTF-8");
             }
             Err(error) => {
@@ -152,10 +161,21 @@ impl ConfigReader {
     fn matching_files(&mut self, source: &Source<'_>, key: &str, entries: &[Spanned<FilePath>]) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for entry in entries {
+            let pattern = || quoted(&entry.as_ref().to_string());
             match matching_files(&source.folder.join(&entry.as_ref().0)) {
-                Ok(found) => files.extend(found),
+                Ok(found) => {
+                    let is_toml = |path: &PathBuf| file_id(path).is_some_and(|id| self.toml_files.contains(&id));
+                    let (toml_files, found): (Vec<PathBuf>, Vec<PathBuf>) = found.into_iter().partition(is_toml);
+                    files.extend(found);
+                    if let Some(toml_file) = toml_files.first() {
+                        let message = format!("{} matches the configuration file {}", pattern(), path_text(toml_file));
+                        let help =
+                            format!("write a pattern for the files of `{key}` only, or move them to their own folder");
+                        self.error(source, entry.span(), message, help);
+                    }
+                }
                 Err(error) => {
-                    let message = format!("`{}` cannot be read: {error}", entry.as_ref());
+                    let message = format!("{} cannot be read: {error}", pattern());
                     self.error(source, entry.span(), message, format!("correct the path, or remove it from `{key}`"));
                 }
             }
@@ -163,8 +183,8 @@ impl ConfigReader {
         files
     }
 
-    fn read_block(&mut self, source: &Source<'_>, top_level: &mut TopLevelKeys) {
-        let (table, errors) = DeTable::parse_recoverable(source.block.text);
+    fn read_block(&mut self, source: &Source<'_>, block: &str, top_level: &mut TopLevelKeys) {
+        let (table, errors) = DeTable::parse_recoverable(block);
         for error in &errors {
             self.error(source, error.span().unwrap_or_default(), error.message(), "");
         }
@@ -225,7 +245,7 @@ impl ConfigReader {
         let pattern =
             keys.file.take().map(|FilePath(file)| share(&mut self.patterns, file_pattern(&file, name.as_ref())));
         let shared = self.share(SharedKeys { keys, config_folder: Some(source.folder.clone()) });
-        let (line, _) = source.block.position(span.start);
+        let FilePosition { line, .. } = source.position(span.start);
         self.zones.push(PendingZone { name, pattern, shared, file: source.file_index, line });
     }
 
@@ -248,7 +268,12 @@ impl ConfigReader {
     ) {
         let (span, name) = (name.span(), name.get_ref());
         let Some(key) = T::KEYS.iter().find(|key| key.name == name) else {
-            return self.error(source, span, format!("there is no key `{name}` here"), unknown_key_help::<T>(name));
+            return self.findings.add_with(Severity::Error, || Finding {
+                severity: Severity::Error,
+                position: source.position(span.start),
+                message: format!("there is no key {} here", quoted(name)),
+                help: unknown_key_help::<T>(name),
+            });
         };
         for ValueError { offset, message, help } in table.read(key, value) {
             self.error(source, offset..offset, format!("`{name}`: {message}"), help);
@@ -257,7 +282,7 @@ impl ConfigReader {
 
     fn check_set_once(&mut self, source: &Source<'_>, name: &str, span: Range<usize>) {
         if let Some(first) = self.set_at.insert(name.to_owned(), source.position(span.start)) {
-            self.error(source, span, format!("`{name}` is set twice"), format!("it was first set at {first}"));
+            self.error(source, span, format!("{} is set twice", quoted(name)), format!("it was first set at {first}"));
         }
     }
 
@@ -276,6 +301,11 @@ impl ConfigReader {
     fn error(&mut self, source: &Source<'_>, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
         self.add_error(source.position(span.start), message, help);
     }
+}
+
+/// `None` if there is no such file; reading it reports that.
+fn file_id(path: &Path) -> Option<FileId> {
+    std::fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok()
 }
 
 /// Which key or table was meant, or where the key belongs.

@@ -13,9 +13,14 @@ use super::reader::{ConfigReader, PendingZone, SharedKeys};
 use super::value::{BoundedText, FilePath};
 use super::zone_config::{ZoneConfig, ZonePolicy, ZoneSource, share};
 use super::zone_path::template_pattern;
+use crate::printable::quoted;
 
 /// The template of zones that name none.
 const DEFAULT_TEMPLATE: &str = "default";
+
+/// Templates compared with one that does not exist: many more than are ever used, few enough to do so for every error that is
+/// listed.
+const MAX_COMPARED_TEMPLATES: usize = 1000;
 
 /// [`SharedKeys`] with those of the template and the defaults.
 struct ResolvedKeys {
@@ -90,36 +95,51 @@ impl ConfigReader {
         }
     }
 
-    /// Reports zones that are named twice or incomplete.
+    /// Reports zones that are named twice or incomplete. Findings that are not listed are not made, as there may be very many.
     fn check_zones(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
+        let ConfigReader { findings, files, templates, .. } = self;
+        let position =
+            |zone: &PendingZone| FilePosition { file: files[zone.file as usize].clone(), line: zone.line, column: 1 };
         for pair in zones.windows(2).filter(|pair| pair[0].name == pair[1].name) {
-            let help = format!("it was first named at {}; remove one of them", self.position(&pair[0]));
-            self.add_error(self.position(&pair[1]), format!("zone {} is named twice", pair[1].name), help);
+            findings.add_with(Severity::Error, || {
+                let help = format!("it was first named at {}; remove one of them", position(&pair[0]));
+                error(position(&pair[1]), format!("zone {} is named twice", pair[1].name), help)
+            });
         }
         for zone in zones {
             let ResolvedKeys { pattern, policy, unknown_template } = &resolved[zone.shared as usize];
             if let Some(name) = unknown_template {
-                let known = nearest(name, self.templates.keys().map(String::as_str));
-                let help = known.map(|known| format!("did you mean `{known}`?"));
-                let help = help.unwrap_or_else(|| format!("add [template.{name}], or name no template"));
-                self.add_error(self.position(zone), format!("there is no template `{name}`"), help);
+                findings.add_with(Severity::Error, || {
+                    let help = help_for_template(name, templates.keys().map(String::as_str));
+                    error(position(zone), format!("there is no template {}", quoted(name)), help)
+                });
             }
             if zone.pattern.is_none() && pattern.is_none() && policy.primaries.is_empty() {
                 let help = "set `file` in the zone's table or in its template";
-                self.add_error(self.position(zone), format!("zone {} has no file", zone.name), help);
+                findings.add_with(Severity::Error, || {
+                    error(position(zone), format!("zone {} has no file", zone.name), help.into())
+                });
             }
         }
         for (is_set, message, help) in UNUSED_SETTINGS {
             let mut affected = zones.iter().filter(|zone| is_set(&resolved[zone.shared as usize].policy));
             if let Some(first) = affected.next() {
                 let message = format!("{message} ({} in all, the first is {})", affected.count() + 1, first.name);
-                let (severity, position, help) = (Severity::Warning, self.position(first), help.into());
-                self.add_finding(Finding { severity, position, message, help });
+                let (severity, position, help) = (Severity::Warning, position(first), help.into());
+                findings.add_with(severity, || Finding { severity, position, message, help });
             }
         }
     }
+}
 
-    fn position(&self, zone: &PendingZone) -> FilePosition {
-        FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 }
+fn error(position: FilePosition, message: String, help: String) -> Finding {
+    Finding { severity: Severity::Error, position, message, help }
+}
+
+/// The template that was meant, if one has a similar name.
+fn help_for_template<'t>(name: &str, templates: impl Iterator<Item = &'t str>) -> String {
+    match nearest(name, templates.take(MAX_COMPARED_TEMPLATES)) {
+        Some(known) => format!("did you mean {}?", quoted(known)),
+        None => format!("add {}, or name no template", quoted(&format!("[template.{name}]"))),
     }
 }

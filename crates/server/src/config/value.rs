@@ -12,7 +12,7 @@ use wire::Name;
 use zone::CheckMode;
 
 use super::key_spec::{ConfigValue, LIST_OF};
-use crate::printable::path_text;
+use crate::printable::{path_text, quoted};
 
 /// The port of DNS (RFC 1035 4.2).
 pub const DNS_PORT: u16 = 53;
@@ -208,7 +208,7 @@ fn parse_path(text: &str) -> Result<FilePath, String> {
 }
 
 fn parse_name(text: &str) -> Result<DomainName, String> {
-    let name = text.parse::<Name>().map_err(|error| format!("`{text}` is not a domain name: {error}"))?;
+    let name = text.parse::<Name>().map_err(|error| format!("{} is not a domain name: {error}", quoted(text)))?;
     Ok(DomainName(name.to_lowercase()))
 }
 
@@ -217,31 +217,31 @@ fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(Endpoint(SocketAddr::new(address, DNS_PORT)));
     }
-    text.parse().map(Endpoint).map_err(|_| format!("`{text}` is not an address with an optional port"))
+    text.parse().map(Endpoint).map_err(|_| format!("{} is not an address with an optional port", quoted(text)))
 }
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {
-    let malformed = || format!("`{text}` is not an address or a prefix");
+    let malformed = || format!("{} is not an address or a prefix", quoted(text));
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().map_err(|_| malformed())?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let length: u8 = length.map_or(Ok(bits), str::parse).map_err(|_| malformed())?;
     if length > bits {
-        return Err(format!("the prefix length of `{text}` is greater than {bits}"));
+        return Err(format!("the prefix length of {} is greater than {bits}", quoted(text)));
     }
     let has_host_bits = match address {
         IpAddr::V4(address) => address.to_bits().checked_shl(length.into()).is_some_and(|bits| bits != 0),
         IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).is_some_and(|bits| bits != 0),
     };
     match has_host_bits {
-        true => Err(format!("the address of `{text}` has bits set after the prefix length")),
+        true => Err(format!("the address of {} has bits set after the prefix length", quoted(text))),
         false => Ok(Prefix { address, length }),
     }
 }
 
 fn parse_check_setting(text: &str) -> Result<CheckSetting, String> {
     let modes = [CheckMode::Lenient, CheckMode::Strict].map(CheckSetting);
-    modes.into_iter().find(|mode| mode.to_string() == text).ok_or_else(|| format!("unknown value `{text}`"))
+    modes.into_iter().find(|mode| mode.to_string() == text).ok_or_else(|| format!("unknown value {}", quoted(text)))
 }
 
 /// The message must not show the secret.

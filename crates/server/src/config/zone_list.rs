@@ -10,6 +10,7 @@ use zone::FilePosition;
 use super::keys::ZoneKeys;
 use super::reader::{ConfigReader, PendingZone, SharedKeys};
 use super::value::BoundedText;
+use crate::printable::quoted;
 
 impl ConfigReader {
     /// Adds the zones of a list that a configuration file in `config_folder` names.
@@ -53,14 +54,14 @@ fn parse_line(line: &str) -> Result<Option<(Name, Option<&str>)>, LineError<'_>>
     if let Some(word) = extra {
         return Err(LineError {
             word,
-            message: format!("unexpected `{word}`"),
+            message: format!("unexpected {}", quoted(word)),
             help: "write one `NAME [TEMPLATE]` per line",
         });
     }
     match Name::from_text(word.as_bytes(), Some(NameRef::ROOT)) {
         Ok(name) => Ok(Some((name.to_lowercase(), template))),
         Err(error) => {
-            let message = format!("`{word}` is not a domain name: {error}");
+            let message = format!("{} is not a domain name: {error}", quoted(word));
             Err(LineError { word, message, help: "write it like example.com" })
         }
     }

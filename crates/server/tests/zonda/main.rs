@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod harness;
 mod manual;
+mod many_mistakes;
 mod reload;
 mod serve;
 mod zone_list;

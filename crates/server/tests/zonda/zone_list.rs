@@ -78,6 +78,29 @@ fn lists_that_cannot_be_read_are_errors() {
 }
 
 #[test]
+fn a_pattern_that_matches_the_configuration_itself_is_an_error() {
+    let folder = folder_with_list("a.example\n");
+    for (key, pattern) in [("zone-list", "*"), ("zone-list", "zonda.toml"), ("include", "../etc/z*")] {
+        folder.write(
+            "etc/zonda.toml",
+            &CONFIG.replace("zone-list = [\"zones.list\"]", &format!("{key} = [\"{pattern}\"]")),
+        );
+        _ = fs::remove_file(folder.path().join("etc/zones.list"));
+        let path = if key == "include" { "etc/../etc/zonda.toml" } else { "etc/zonda.toml" };
+        let column = key.len() + 5;
+        let expected = format!(
+            "etc/zonda.toml:1:{column}: error: `{pattern}` matches the configuration file {path} (help: write a pattern for \
+             the files of `{key}` only, or move them to their own folder)\n0 zones read, 1 errors, 0 warnings\n"
+        );
+        assert_eq!(check(&folder).out, expected);
+    }
+    folder.write("etc/zonda.toml", "zone-list = [\"more.toml\"]\ninclude = [\"more.toml\"]\n");
+    folder.write("etc/more.toml", "zone-list = [\"zonda.*\"]\n");
+    let expected = "etc/more.toml:1:14: error: `zonda.*` matches the configuration file etc/zonda.toml (help: ";
+    assert!(check(&folder).out.contains(expected), "{}", check(&folder).out);
+}
+
+#[test]
 fn a_zone_of_a_list_needs_a_template_with_a_file() {
     let folder = folder_with_list("a.example\n");
     folder.write("etc/zonda.toml", "zone-list = [\"zones.list\"]\n");
