@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wire::NameRef;
-use zone::{Finding, Severity};
+use zone::{FilePosition, Finding, Severity};
 
 use crate::printable::Printable;
 
@@ -31,12 +31,8 @@ pub struct FindingReport {
 impl FindingReport {
     /// A finding in a zone, or in the configuration.
     pub fn new(finding: &Finding, zone: Option<NameRef<'_>>) -> FindingReport {
-        let severity = match finding.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
         FindingReport {
-            severity: severity.into(),
+            severity: finding.severity.to_string(),
             zone: zone.map(|zone| zone.to_string()),
             file: finding.position.file.to_string(),
             line: finding.position.line,
@@ -48,26 +44,23 @@ impl FindingReport {
 
     /// Whether it is an error: the configuration or the zone is not loaded.
     pub fn is_error(&self) -> bool {
-        self.severity == "error"
+        self.severity == Severity::Error.to_string()
+    }
+
+    fn finding(&self) -> Finding {
+        Finding {
+            severity: if self.is_error() { Severity::Error } else { Severity::Warning },
+            position: FilePosition { file: self.file.as_str().into(), line: self.line, column: self.column },
+            message: self.message.clone(),
+            help: self.help.clone(),
+        }
     }
 }
 
 impl fmt::Display for FindingReport {
-    /// `FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]`, a form that editors parse, on one line.
+    /// As [`Finding`] is displayed, on one line, with the zone: `FINDING [zone NAME]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.file.is_empty() {
-            Printable(&self.file).fmt(f)?;
-            match (self.line, self.column) {
-                (0, _) => (),
-                (line, 0) => write!(f, ":{line}")?,
-                (line, column) => write!(f, ":{line}:{column}")?,
-            }
-            f.write_str(": ")?;
-        }
-        write!(f, "{}: {}", Printable(&self.severity), Printable(&self.message))?;
-        if !self.help.is_empty() {
-            write!(f, " (help: {})", Printable(&self.help))?;
-        }
+        write!(f, "{}", Printable(&self.finding().to_string()))?;
         match &self.zone {
             Some(zone) => write!(f, " [zone {}]", Printable(zone)),
             None => Ok(()),

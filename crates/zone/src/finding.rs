@@ -75,18 +75,24 @@ impl fmt::Display for FilePosition {
     }
 }
 
-impl fmt::Display for Finding {
-    /// `FILE:LINE:COLUMN: error: MESSAGE (HELP)`, a form that editors parse.
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
-            Severity::Error => "error",
+        f.write_str(match self {
             Severity::Warning => "warning",
-        };
-        write!(f, "{}: {severity}: {}", self.position, self.message)?;
-        if !self.help.is_empty() {
-            write!(f, " ({})", self.help)?;
+            Severity::Error => "error",
+        })
+    }
+}
+
+impl fmt::Display for Finding {
+    /// `FILE:LINE:COLUMN: error: MESSAGE (help: HELP)`, a form that editors parse.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { severity, position, message, help } = self;
+        if !position.file.is_empty() {
+            write!(f, "{position}: ")?;
         }
-        Ok(())
+        write!(f, "{severity}: {message}")?;
+        if help.is_empty() { Ok(()) } else { write!(f, " (help: {help})") }
     }
 }
 
