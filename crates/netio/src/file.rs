@@ -25,6 +25,24 @@ impl PathHandle {
         self.0.metadata()
     }
 
+    /// Whether it is a regular file with contents of its own. The kernel generates files of procfs, sysfs, debugfs and tracefs
+    /// when they are read: they are called regular with a size of 0, but some have no end, and others block.
+    pub fn is_regular_file(&self) -> io::Result<bool> {
+        const GENERATED: [libc::c_long; 4] =
+            [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::DEBUGFS_MAGIC, libc::TRACEFS_MAGIC];
+        if !self.0.metadata()?.is_file() {
+            return Ok(false);
+        }
+        let mut filesystem = std::mem::MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the descriptor is open, and the pointer is valid for one `statfs`.
+        if unsafe { libc::fstatfs(self.0.as_raw_fd(), filesystem.as_mut_ptr()) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: fstatfs(2) has succeeded, so it has filled the structure.
+        let filesystem = unsafe { filesystem.assume_init() };
+        Ok(!GENERATED.contains(&(filesystem.f_type as libc::c_long)))
+    }
+
     /// Opens the file for reading. Blocks on a FIFO without a writer: check the metadata first.
     pub fn open(&self) -> io::Result<File> {
         // Not O_NONBLOCK, which fails while another process holds a lease on the file (fcntl(2)).
@@ -35,6 +53,11 @@ impl PathHandle {
     fn in_proc(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
+}
+
+/// Whether links of a path refer to each other without an end (or to more than 40 others, path_resolution(7)).
+pub fn is_link_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
 }
 
 /// Opens a directory. Fails for anything else, including a symbolic link to a directory.
@@ -71,6 +94,15 @@ mod tests {
         found.open().and_then(|mut file| file.read_to_string(&mut text)).expect("it is held");
         assert_eq!(text, "file");
         fs::remove_dir_all(&directory).expect("the directory just made");
+    }
+
+    #[test]
+    fn files_that_the_kernel_generates_are_not_regular() {
+        let is_regular = |path: &str| PathHandle::at(Path::new(path)).and_then(|file| file.is_regular_file());
+        for path in ["/proc/self/maps", "/proc", "/dev/null"] {
+            assert!(!is_regular(path).expect("it is there"), "{path}");
+        }
+        assert!(is_regular("/proc/self/exe").expect("a link to this test"));
     }
 
     #[test]

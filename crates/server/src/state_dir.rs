@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use netio::file::{open_directory, open_no_link};
+use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
 use crate::printable::printable_path;
@@ -29,6 +29,17 @@ pub enum StateDirError {
          set `state-dir`", path = printable_path(.path), link = printable_path(.link)
     )]
     DanglingLink {
+        /// The state-dir.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
+    /// The path leads through a link that has no end.
+    #[error(
+        "the state-dir {path} cannot be used: the symbolic link {link} refers to itself, directly or through other links; \
+         remove the link, or set `state-dir`", path = printable_path(.path), link = printable_path(.link)
+    )]
+    LinkLoop {
         /// The state-dir.
         path: PathBuf,
         /// The link.
@@ -161,10 +172,11 @@ impl StateDir {
     /// Creates the folder if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
         let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
-        DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(|error| match dangling_link(path) {
-            Some(link) => StateDirError::DanglingLink { path: path.to_owned(), link: link.to_owned() },
-            None => unusable(error),
-        })?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(path)
+            .map_err(|error| broken_link(path).unwrap_or_else(|| unusable(error)))?;
         // A link to it is followed, as systemd makes one with DynamicUser=: the checks concern the folder that is opened.
         let folder = fs::canonicalize(path).and_then(|path| open_directory(&path)).map_err(unusable)?;
         let metadata = folder.metadata().map_err(unusable)?;
@@ -187,9 +199,16 @@ pub fn within(folder: &File, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name)
 }
 
-/// The link on the way to `path` that points to nothing, if there is one.
-fn dangling_link(path: &Path) -> Option<&Path> {
-    path.ancestors().find(|ancestor| ancestor.is_symlink() && !ancestor.exists())
+/// What is wrong with a link on the way to `path`, if one cannot be followed.
+fn broken_link(path: &Path) -> Option<StateDirError> {
+    let links = path.ancestors().filter(|ancestor| ancestor.is_symlink());
+    let (link, error) = links.filter_map(|link| Some((link, fs::metadata(link).err()?))).next()?;
+    let (path, link) = (path.to_owned(), link.to_owned());
+    Some(match error.kind() {
+        io::ErrorKind::NotFound => StateDirError::DanglingLink { path, link },
+        _ if is_link_loop(&error) => StateDirError::LinkLoop { path, link },
+        _ => StateDirError::Unusable(path, error),
+    })
 }
 
 /// Whether it is a regular file of the user's with a single name: another could be a hard link to someone else's file.
@@ -257,6 +276,18 @@ mod tests {
         }
         fs::create_dir(folder.path().join("nowhere")).expect("a folder");
         assert!(StateDir::open(&link).is_ok());
+    }
+
+    #[test]
+    fn a_link_that_refers_to_itself_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [own, one, other] = ["own", "one", "other"].map(|name| folder.path().join(name));
+        symlink("own", &own).expect("a link");
+        symlink("other", &one).and_then(|()| symlink("one", &other)).expect("links");
+        for (path, link) in [(own.clone(), &own), (own.join("state"), &own), (one.join("a/b"), &one)] {
+            let error = StateDir::open(&path).err().expect("the link has no end");
+            assert!(matches!(&error, StateDirError::LinkLoop { link: named, .. } if named == link), "{error}");
+        }
     }
 
     #[test]

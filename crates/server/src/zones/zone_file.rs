@@ -29,7 +29,7 @@ impl ZoneFile {
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        if !metadata.is_file() {
+        if !found.is_regular_file()? {
             return Ok(None);
         }
         wait_for_tick(&metadata);
@@ -101,7 +101,7 @@ impl<'p> IncludeFolders<'p> {
             return Err(refused("it is outside of the folders for zone files", HELP_OUTSIDE));
         }
         let metadata = found.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
+        if !found.is_regular_file().map_err(unreadable)? {
             return Err(refused("it is not a regular file", "copy its content to a regular file"));
         }
         if !self.has_waited.load(Ordering::Relaxed) {
@@ -135,6 +135,18 @@ mod tests {
             assert!(file.check_unchanged().is_ok());
             std::fs::write(&path, change).expect("a file");
             assert!(file.check_unchanged().is_err(), "{change}");
+        }
+    }
+
+    /// Their size is 0, and some have no end.
+    #[test]
+    fn files_that_the_kernel_generates_are_not_regular() {
+        for path in ["/proc/self/maps", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"] {
+            let Ok(file) = ZoneFile::open(Path::new(path)) else {
+                assert!(!Path::new(path).exists(), "{path}");
+                continue;
+            };
+            assert!(file.is_none(), "{path}");
         }
     }
 

@@ -106,6 +106,48 @@ fn a_named_pipe_is_not_read_as_a_zone_file() {
     daemon.wait_for_log("/dev/tty is not included: it is not a regular file");
 }
 
+/// Files of /proc are called regular, but some have no end and others block.
+#[test]
+fn files_that_the_kernel_generates_are_not_read() {
+    let folder = TestFolder::new();
+    folder.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE /proc/version\n"));
+    folder.write("zonda.toml", "[template.default]\ninclude-paths = [\"/proc\"]\n");
+    let arguments = ["--config", "zonda.toml", "--zone", "maps.example=/proc/self/maps", "zones"];
+    let daemon = folder.serve(&arguments);
+    daemon.wait_for_log("/proc/self/maps: error: the zone file is not a regular file");
+    daemon.wait_for_log("/proc/version is not included: it is not a regular file");
+    let outcome = folder.run(&["check", "--zone", "maps.example=/proc/self/maps"]);
+    assert!(outcome.out.contains("the zone file cannot be read: it is not a regular file"), "{}", outcome.out);
+    let outcome = folder.run(&["check", "--config", "/proc/self/maps"]);
+    assert!(outcome.out.contains("the configuration cannot be read: it is not a regular file"), "{}", outcome.out);
+}
+
+/// 100,000 missing files must not hide the rest of the log.
+#[test]
+fn many_missing_files_are_summarized_in_the_log() {
+    let folder = TestFolder::new();
+    let zones = |first: usize| -> String {
+        (first..first + 250).map(|n| format!("[[zone]]\nname = \"z{n}\"\nfile = \"absent/z{n}\"\n")).collect()
+    };
+    folder.write_zone("good.example", 1, "192.0.2.1");
+    folder.write("zonda.toml", &zones(0));
+    let daemon = folder.serve(&["--config", "zonda.toml", "zones"]);
+    daemon.wait_for_log("150 more zones are NOT LOADED; `zonda check` lists their errors");
+    folder.write("zonda.toml", &zones(1000));
+    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    for (wanted, count) in
+        [(": removed\n", 250), (": NOT LOADED, answered with SERVFAIL\n", 250), ("cannot be read", 250)]
+    {
+        assert_eq!(outcome.out.matches(wanted).count(), count, "{wanted}");
+    }
+    daemon.wait_for_log("150 more zones are changed");
+    let (_, log) = daemon.stop();
+    assert_eq!(log.matches("150 more zones are NOT LOADED").count(), 2, "{log}");
+    assert_eq!(log.matches(": NOT LOADED, answered with SERVFAIL: absent/z").count(), 200, "{log}");
+    assert_eq!(log.matches(": removed").count(), 100, "{log}");
+    assert!(log.lines().count() < 320, "one line for each: {log}");
+}
+
 #[test]
 fn zone_files_include_files_of_their_folders() {
     let folder = TestFolder::new();
