@@ -7,6 +7,7 @@
 
 mod event_queue;
 mod reload;
+mod zone_log;
 
 use std::io;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
 use reload::{ApplyingReload, Reload};
+use zone_log::ZoneLog;
 
 pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue, reload_and_wait};
 pub use reload::log_finding;
@@ -61,6 +63,7 @@ pub struct Writer {
     /// Reloads whose configuration is read, and the load at the start.
     reloads: Vec<Reload>,
     display: Option<ProgressDisplay>,
+    zone_log: ZoneLog,
     next_tick: Instant,
     /// Replaced versions that some thread still read at the last tick.
     unreclaimed: usize,
@@ -85,6 +88,7 @@ impl Writer {
             applying: None,
             requests: Vec::new(),
             display: None,
+            zone_log: ZoneLog::default(),
             next_tick: now,
             unreclaimed: UNKNOWN,
         })

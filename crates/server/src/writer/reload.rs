@@ -95,7 +95,7 @@ impl Writer {
     /// The configuration is applied: from now on the reload waits for its zones.
     pub(super) fn end_configuration(&mut self, zones: Vec<ZoneReport>) {
         let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
-        zones.iter().for_each(log_zone);
+        zones.iter().for_each(|zone| self.zone_log.add(zone));
         self.unreclaimed = UNKNOWN;
         let report = Report { zones, ..report };
         self.reloads.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
@@ -158,7 +158,7 @@ impl Writer {
         self.unreclaimed = UNKNOWN;
         let is_expected = report.change == Change::Added && report.findings.is_empty();
         if !(is_expected && self.is_starting()) {
-            log_zone(&report);
+            self.zone_log.add(&report);
         }
         self.reloads.iter_mut().for_each(|reload| reload.add([report.clone()]));
     }
@@ -176,6 +176,7 @@ impl Writer {
             self.zones.publisher.compact();
         }
         self.unreclaimed = UNKNOWN;
+        self.zone_log.summarize();
         complete.into_iter().for_each(|reload| self.finish(reload));
     }
 
@@ -236,14 +237,6 @@ impl Reload {
 fn unread(message: &str) -> Finding {
     let (message, position) = (message.into(), FilePosition::default());
     Finding { severity: Severity::Error, position, message, help: String::new() }
-}
-
-fn log_zone(zone: &ZoneReport) {
-    zone.findings.iter().for_each(log_finding);
-    match zone.change.is_failure() {
-        true => error!("{zone}"),
-        false => info!("{zone}"),
-    }
 }
 
 /// Logs a finding with its severity.
