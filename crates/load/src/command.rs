@@ -36,14 +36,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Send queries, in an open or a closed loop.
-    Query(Box<query::Arguments>),
+    Query(Box<query::QueryArguments>),
     /// Open TCP or TLS connections at a rate and hold them.
-    Hold(hold::Arguments),
+    Hold(hold::HoldArguments),
     /// Hold connections like slow or hostile clients.
     Hostile(hold::HostileArguments),
     /// Transfer zones, as a secondary or as a primary.
     #[command(subcommand)]
-    Xfr(xfr::Arguments),
+    Xfr(xfr::XfrCommand),
     /// Send NOTIFY messages for a list of zones, in turn.
     Notify(maintenance::NotifyArguments),
     /// Send dynamic updates that add and delete records.
@@ -113,7 +113,7 @@ pub fn main() -> ExitCode {
         Command::Query(arguments) => query::run(&arguments, &stop),
         Command::Hold(arguments) => hold::run(&arguments, &stop),
         Command::Hostile(arguments) => hold::hostile(&arguments, &stop),
-        Command::Xfr(arguments) => xfr::run(&arguments, &stop),
+        Command::Xfr(command) => xfr::run(&command, &stop),
         Command::Notify(arguments) => maintenance::notify(&arguments, &stop),
         Command::Update(arguments) => maintenance::update(&arguments, &stop),
         Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)

@@ -229,7 +229,7 @@ fn there_is_a_manual_page_for_each_command() {
     assert!(run(&format!("man {}", folder.display())).status.success());
     let page = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
     assert!(page("zonda-load.1").contains("zonda\\-load\\-hold(1)"));
-    assert!(page("zonda-load-query.1").contains("\\-\\-bunch") && page("zonda-load-xfr-pull.1").contains("\\-\\-zone"));
+    assert!(page("zonda-load-query.1").contains("\\-\\-burst") && page("zonda-load-xfr-pull.1").contains("\\-\\-zone"));
 }
 
 #[test]

@@ -31,7 +31,7 @@ const OTHER_DESCRIPTORS: u64 = 16;
 
 /// Arguments of `zonda-load hold`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub struct HoldArguments {
     #[command(flatten)]
     target: Target,
     /// Transport of the connections
@@ -66,10 +66,10 @@ pub struct HostileArguments {
     #[arg(long, value_enum)]
     kind: Behaviour,
     #[command(flatten)]
-    hold: Arguments,
+    hold: HoldArguments,
 }
 
-pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
+pub fn run(arguments: &HoldArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     arguments.run(if arguments.queries.is_some() { Behaviour::Ask } else { Behaviour::Silence }, stop)
 }
 
@@ -77,7 +77,7 @@ pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Validi
     arguments.hold.run(arguments.kind, stop)
 }
 
-impl Arguments {
+impl HoldArguments {
     fn run(&self, behaviour: Behaviour, stop: &AtomicBool) -> Result<Validity, CommandError> {
         if behaviour != Behaviour::Reset {
             self.check_limits()?;

@@ -24,7 +24,7 @@ use crate::verify::ResponseChecker;
 
 /// Arguments of `zonda-load query`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub struct QueryArguments {
     #[command(flatten)]
     target: Target,
     /// Transport [default: udp; for a capture, that of each query]
@@ -39,9 +39,9 @@ pub struct Arguments {
     /// Close a connection after this many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
-    /// Maximum batch: due UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their lengths
-    /// allow it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
-    #[arg(long = "bunch", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
+    /// Maximum burst: due UDP queries that one socket sends together, in segments (UDP_SEGMENT) where their lengths allow
+    /// it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
+    #[arg(long = "burst", alias = "bunch", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
     burst_len: Option<u8>,
     /// Resume TLS sessions; without it, every connection makes a full handshake
     #[arg(long)]
@@ -119,7 +119,7 @@ enum Arrivals {
     Poisson,
 }
 
-pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
+pub fn run(arguments: &QueryArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
     let job = arguments.job()?;
     let timing = &arguments.timing;
     match arguments.peak.search(timing.rate.unwrap_or(1000.0)) {
@@ -137,7 +137,7 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Validity, CommandError> {
     conclude(reporter.write_sum(&result, json!({})), &result.metrics.invalid_because())
 }
 
-impl Arguments {
+impl QueryArguments {
     fn job(&self) -> Result<Job, CommandError> {
         let queries = Arc::new(self.input.queries()?);
         let transport = match (self.tcp_share, self.transport) {

@@ -24,7 +24,7 @@ use crate::xfr::serve::{EncodedZones, Primary};
 
 /// The side of a transfer.
 #[derive(Debug, Subcommand)]
-pub enum Arguments {
+pub enum XfrCommand {
     /// Transfer zones from a primary and discard them.
     Pull(PullArguments),
     /// Serve zones as a primary, from messages encoded in advance, until SIGTERM.
@@ -82,10 +82,10 @@ pub struct ServeArguments {
     zones: PathBuf,
 }
 
-pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
-    match arguments {
-        Arguments::Pull(arguments) => pull(arguments, stop),
-        Arguments::Serve(arguments) => serve(arguments, stop),
+pub fn run(command: &XfrCommand, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
+    match command {
+        XfrCommand::Pull(arguments) => pull(arguments, stop),
+        XfrCommand::Serve(arguments) => serve(arguments, stop),
     }
 }
 
