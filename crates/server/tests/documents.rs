@@ -218,7 +218,7 @@ impl Code {
         self.rust.iter().any(|(path, text)| definition.iter().any(|one| text.contains(one)) && is_of(path, text))
     }
 
-    /// Whether a type, trait, constant or variant of this name is defined.
+    /// Whether a type, trait, constant or static of this name is defined.
     fn has_definition(&self, name: &str) -> bool {
         let is_proper = name.starts_with(|letter: char| letter.is_ascii_uppercase());
         let keywords = ["struct", "enum", "trait", "type", "const", "static"];

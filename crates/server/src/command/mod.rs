@@ -28,12 +28,12 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// A result as one JSON object for [`print`].
+/// A result as one JSON object for [`print()`].
 fn json(result: &impl Serialize) -> String {
     printable_json(&serde_json::to_string_pretty(result).expect("results are JSON")) + "\n"
 }
 
-/// [`print`] with the exit status of a failure.
+/// [`print()`] with the exit status of a failure.
 fn print_failure(text: &str) -> ExitCode {
     print(text);
     ExitCode::FAILURE

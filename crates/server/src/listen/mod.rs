@@ -1,6 +1,6 @@
 //! The listeners: sockets, and the threads that receive queries, have them answered and send the responses.
 //!
-//! [`bind`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP and TCP have
+//! [`bind()`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP and TCP have
 //! threads of their own, so that neither a flood of connections nor a transfer delays a datagram.
 
 mod bind;
