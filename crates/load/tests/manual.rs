@@ -1,0 +1,180 @@
+//! Every command of `docs/manual/zonda-load.md` succeeds, against the null primary and with smaller numbers.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_zonda-load");
+
+/// The options that are replaced, with the largest value for a test.
+const LARGEST: [(&str, f64); 5] =
+    [("--rate", 200.0), ("--seconds", 0.3), ("--outstanding", 20.0), ("--connections", 10.0), ("--probe-ms", 10.0)];
+
+/// The commands that run for 10 seconds by default.
+const TIMED: [&str; 4] = ["query", "hold", "hostile", "update"];
+
+#[test]
+fn the_commands_of_the_manual_succeed() {
+    let folder = folder_with_files();
+    let commands = commands();
+    let serve = commands.iter().find(|words| words[..2] == ["xfr", "serve"]).expect("the manual starts a primary");
+    let plain = Primary::start(&folder, serve, &[]);
+    let mut count = 0;
+    for command in commands.iter().filter(|command| *command != serve) {
+        // The server of a command with `--tsig` needs the same key.
+        let tsig = command.iter().position(|word| word == "--tsig").map(|at| &command[at..at + 2]);
+        let signed = tsig.map(|tsig| Primary::start(&folder, serve, tsig));
+        let arguments = adapted(command, signed.as_ref().unwrap_or(&plain));
+        let Output { status, stdout, stderr } = run(&folder, &arguments);
+        let [out, err] = [stdout, stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+        // A busy machine may delay the queries.
+        let is_late = !err.is_empty() && err.lines().all(|line| line.ends_with("after their time"));
+        assert!(status.success() || is_late && status.code() == Some(3), "{command:?}: {err}");
+        let sum: Value = serde_json::from_str(out.lines().last().expect("a result")).expect("JSON");
+        assert_eq!(sum["type"], "stats_sum", "{command:?}: {out}");
+        count += 1;
+    }
+    assert!(count >= 14, "only {count} commands were run");
+}
+
+#[test]
+fn options_that_do_not_exist_are_detected() {
+    let folder = folder_with_files();
+    assert_eq!(run(&folder, &["query".into(), "--no-such-option".into()]).status.code(), Some(2));
+}
+
+/// The arguments of every command in a code block of the manual.
+fn commands() -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual/zonda-load.md");
+    let text = fs::read_to_string(path).expect("the manual");
+    // Every second part is between fences.
+    let lines = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+    let typed = lines.filter_map(|line| line.split('#').next()?.strip_prefix("zonda-load "));
+    typed.map(|arguments| arguments.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+/// The files that the commands name.
+fn folder_with_files() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("manual-{:?}", std::thread::current().id()));
+    fs::create_dir_all(&folder).expect("a writable folder");
+    let zone =
+        "$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\nns A 192.0.2.1\na NS ns.a\nb NS ns.b\nns.a A 192.0.2.2\n";
+    for (name, content) in [
+        ("FILE", &b"example.org SOA\nwww.example.org A\n"[..]),
+        ("names", b"example.org\norg\n"),
+        ("names-and-files", b"example.org org.zone\norg org.zone\n"),
+        ("org.zone", zone.as_bytes()),
+        ("root.pcap", &capture()),
+    ] {
+        fs::write(folder.join(name), content).expect("a writable folder");
+    }
+    folder
+}
+
+/// A capture in the pcap format of two queries for `. SOA`, 10 ms apart.
+fn capture() -> Vec<u8> {
+    const RAW_IP: u32 = 101;
+    let dns = b"\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x06\x00\x01";
+    let udp_len = 8 + dns.len() as u16;
+    let mut packet = b"\x45\x00\x00\x00\x00\x00\x00\x00\x40\x11\x00\x00\xc0\x00\x02\x05\xc0\x00\x02\x01".to_vec();
+    packet[2..4].copy_from_slice(&(20 + udp_len).to_be_bytes());
+    packet.extend([4000u16, 53, udp_len, 0].iter().flat_map(|number| number.to_be_bytes()));
+    packet.extend(dns);
+    let header = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0xffff, RAW_IP];
+    let mut capture: Vec<u8> = header.iter().flat_map(|number: &u32| number.to_le_bytes()).collect();
+    for microseconds in [0, 10_000] {
+        let len = packet.len() as u32;
+        capture.extend([1, microseconds, len, len].iter().flat_map(|number: &u32| number.to_le_bytes()));
+        capture.extend(&packet);
+    }
+    capture
+}
+
+/// The command with smaller numbers, sent to this server.
+fn adapted(command: &[String], server: &Primary) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    let port = if finds_peak(command) { slow_server().into() } else { server.port };
+    let port = if command.iter().any(|word| word == "tls") { server.tls_port } else { port };
+    for (at, word) in command.iter().enumerate() {
+        let option = at.checked_sub(1).map_or("", |before| &command[before]);
+        let limit = LARGEST.iter().find(|(name, _)| *name == option).map(|(_, limit)| limit);
+        arguments.push(match (option, word.parse::<f64>(), limit) {
+            ("--port", ..) => port.to_string(),
+            ("--server", ..) => "127.0.0.1".into(),
+            ("--verify", ..) => format!("127.0.0.1:{}", server.port),
+            (_, Ok(number), Some(limit)) => number.min(*limit).to_string(),
+            _ => word.clone(),
+        });
+    }
+    if !command.iter().any(|word| word == "--port") {
+        arguments.extend(["--port".into(), port.to_string()]);
+    }
+    if TIMED.contains(&command[0].as_str()) && !command.iter().any(|word| word == "--seconds") {
+        arguments.extend(["--seconds".into(), "0.3".into()]);
+    }
+    if finds_peak(command) {
+        arguments.extend(["--rate", "200", "--resolution", "50", "--timeout-ms", "50"].map(str::to_owned));
+    }
+    arguments
+}
+
+fn finds_peak(command: &[String]) -> bool {
+    command.iter().any(|word| word == "--find-peak")
+}
+
+/// A server with a peak of 500 responses per second: that of a primary is too high to be found in a short time.
+fn slow_server() -> u16 {
+    const PAUSE: Duration = Duration::from_millis(2);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let port = socket.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        let (mut message, mut last) = ([0; 512], Instant::now());
+        while let Ok((len, peer)) = socket.recv_from(&mut message) {
+            if last.elapsed() >= PAUSE {
+                last = Instant::now();
+                message[2] |= 0x80;
+                _ = socket.send_to(&message[..len], peer);
+            }
+        }
+    });
+    port
+}
+
+fn run(folder: &Path, arguments: &[String]) -> Output {
+    Command::new(PROGRAM).current_dir(folder).args(arguments).output().expect("the program was built")
+}
+
+/// A running `zonda-load xfr serve`, killed on drop.
+struct Primary {
+    child: Child,
+    port: u64,
+    tls_port: u64,
+}
+
+impl Primary {
+    /// Runs the command of the manual on ports that the kernel chooses.
+    fn start(folder: &Path, serve: &[String], tsig: &[String]) -> Primary {
+        let mut command = Command::new(PROGRAM);
+        let port = serve.iter().position(|word| word == "--port").expect("the manual names a port") + 1;
+        command.args(&serve[..port]).arg("0").args(&serve[port + 1..]).args(["--tls-port", "0"]).args(tsig);
+        let mut child = command.current_dir(folder).stdout(Stdio::piped()).spawn().expect("the program was built");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let events = lines.map(|line| serde_json::from_str::<Value>(&line.expect("UTF-8")).expect("JSON"));
+        let ready = events.into_iter().find(|event| event["msg_type"] == "ready").expect("it starts");
+        let number = |key: &str| ready["zonda"][key].as_u64().expect("a port");
+        Primary { port: number("port"), tls_port: number("tls_port"), child }
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
