@@ -5,6 +5,7 @@ use wire::serial::is_later;
 use wire::{Class, Rtype};
 use zone::Zone;
 
+use crate::acl::Client;
 use crate::edns::ExtendedError;
 use crate::find_zone::find_zone;
 use crate::published::Served;
@@ -75,7 +76,8 @@ impl<'s> Decision<'s> {
     fn of_transfer(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Option<Decision<'s>> {
         let over_udp = query.request.transport == Transport::Udp;
         let found = served.zones.get(qname.wire());
-        let allowed = found.filter(|zone| zone.allow_transfer.allows(query.request.peer)).and_then(|zone| zone.zone());
+        let client = Client { address: query.request.peer, key: None, tls: None };
+        let allowed = found.filter(|zone| zone.allow_transfer.allows(&client)).and_then(|zone| zone.zone());
         let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);
         if query.qtype == Rtype::IXFR && (over_udp || allowed.is_some_and(|zone| is_current(zone.serial()))) {
             return None;

@@ -1,6 +1,6 @@
 //! The listeners with real zones: queries and concurrent zone transfers.
 
-use answer::{Acl, AddressPrefix, Publisher, Served, ServedZone, ZoneState};
+use answer::{Acl, AclEntry, AddressPrefix, Publisher, Served, ServedZone, ZoneState};
 use server::listen::{self, ListenConfig, ListenerThreads, ZoneResponder};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -29,7 +29,7 @@ fn served(text: &str, peer: IpAddr) -> Served {
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
     let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
-    let allow_transfer = Arc::new(Acl(vec![AddressPrefix { address: peer, len: 32 }]));
+    let allow_transfer = Arc::new(Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]));
     let mut served = Served::default();
     served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer }));
     served

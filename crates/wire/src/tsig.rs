@@ -12,7 +12,7 @@ mod tests;
 mod verify;
 
 pub use digest::Mac;
-pub use key::{TsigKey, TsigKeyError};
+pub use key::{ALGORITHM_NAMES, TsigKey, TsigKeyError};
 pub use sign::{MessageTooLong, TsigSigner};
 pub use verify::{TsigVerifier, VerificationFailure, verify_query, write_badkey_record};
 

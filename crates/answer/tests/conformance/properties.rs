@@ -1,6 +1,6 @@
 //! Random zones and questions: `respond` agrees with the oracle.
 
-use answer::{Acl, AddressPrefix, AnswerConfig, Transport, WorkerState, ZoneState};
+use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, Transport, WorkerState, ZoneState};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::Rtype;
@@ -69,7 +69,7 @@ proptest! {
     fn transfers_have_every_record_once(zones in zones(), case in any::<u64>()) {
         for sample in &zones {
             let zone = ZoneState::Loaded(subject::zone(&sample.apex, &sample.text()));
-            let access = Acl(vec![AddressPrefix { address: subject::PEER, len: 32 }]);
+            let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: subject::PEER, len: 32 })]);
             let served = subject::serve([zone], AnswerConfig::default(), access);
             let question = with_case(&sample.apex, case);
             let messages = subject::transfer(&served, &Message::query(question, Rtype::AXFR).to_wire());

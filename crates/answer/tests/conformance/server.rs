@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Acl, AddressPrefix, AnswerConfig, Served, Transport, ZoneState};
+use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, Served, Transport, ZoneState};
 use domain::base::ToName;
 use domain::base::iana::Class as DomainClass;
 use domain::base::rdata::ComposeRecordData;
@@ -41,7 +41,7 @@ impl Server {
 
     /// Serves zones that may be transferred.
     pub fn with_transfer(zones: &[(&str, &str)]) -> Server {
-        let access = Acl(vec![AddressPrefix { address: subject::PEER, len: 32 }]);
+        let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: subject::PEER, len: 32 })]);
         Server { served: subject::serve(contents(zones), AnswerConfig::default(), access), plain: Vec::new() }
     }
 

@@ -137,8 +137,20 @@ fn toml_text(value: &serde_json::Value) -> Option<String> {
         serde_json::Value::Array(entries) => {
             Some(format!("[{}]", entries.iter().filter_map(toml_text).collect::<Vec<_>>().join(", ")))
         }
+        serde_json::Value::Object(keys) => {
+            let keys = keys.iter().filter_map(|(key, value)| Some((toml_key(key), toml_text(value)?)));
+            let keys: Vec<String> = keys.map(|(key, value)| format!("{key} = {value}")).collect();
+            Some(if keys.is_empty() { "{}".into() } else { format!("{{ {} }}", keys.join(", ")) })
+        }
         value => Some(printable_json(&value.to_string())),
     }
+}
+
+/// A key of an inline table, quoted unless it is a word.
+fn toml_key(key: &str) -> String {
+    let is_bare =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if is_bare { key.to_owned() } else { printable_json(&serde_json::Value::from(key).to_string()) }
 }
 
 /// Makes a struct with public fields, its documentation, its defaults and its [`KeyTable`] from one table:

@@ -4,9 +4,12 @@
 
 use toml::Spanned;
 
+use super::access_list::{AccessEntry, UpdateRight};
 use super::key_spec::key_table;
+use super::remote_server::RemoteServer;
 use super::value::{
-    BoundedText, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath, LogFormat, LogLevel, Prefix, WholeNumber,
+    Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath,
+    LogFormat, LogLevel, SerialPolicy, TlsEndpoint, TsigAlgorithm, TsigSecret, WholeNumber, ZonemdMode,
 };
 
 key_table! {
@@ -33,6 +36,22 @@ key_table! {
     pub struct Server {
         /// Addresses and ports to listen on, over UDP and TCP; the default port is 53.
         Restart "listen" listen: Vec<Endpoint> = r#"["0.0.0.0:53", "[::]:53"]"#;
+
+        /// Addresses and ports to listen on for TLS (RFC 7858, RFC 9103); the default port is 853.
+        ///
+        /// It needs `tls-cert` and `tls-key`. NOT YET USED: TLS comes with a later release; a warning says so.
+        Restart "listen-tls" listen_tls: Vec<TlsEndpoint> = "[]";
+
+        /// The certificate chain of this server in PEM, its own certificate first.
+        Reload "tls-cert" tls_cert: Option<FilePath> = "";
+
+        /// The private key of `tls-cert` in PEM.
+        Reload "tls-key" tls_key: Option<FilePath> = "";
+
+        /// The certificates of the authorities that certify primaries and clients, in PEM.
+        ///
+        /// If it is not set, only a `tls-pin` authenticates a primary, and no client certificate is accepted.
+        Reload "tls-ca" tls_ca: Option<FilePath> = "";
 
         /// UDP threads for each address to listen on; 0 means one for each CPU that the process may use.
         Restart "workers" workers: WholeNumber<0, 1024> = "0";
@@ -115,6 +134,23 @@ key_table! {
 }
 
 key_table! {
+    /// `[[key]]`: a secret shared with other servers and clients that signs messages (TSIG, RFC 8945).
+    pub struct TsigKeyTable {
+        /// The name of the key, the same on both sides. Required.
+        Reload "name" name: Option<DomainName> = "";
+
+        /// The algorithm of the key. Required.
+        Reload "algorithm" algorithm: Option<TsigAlgorithm> = "";
+
+        /// The secret in base64, as `openssl rand -base64 32` prints. It is never printed or logged.
+        Reload "secret" secret: Option<TsigSecret> = "";
+
+        /// A file with the secret in base64, instead of `secret`. Every reload reads it again.
+        Reload "secret-file" secret_file: Option<FilePath> = "";
+    }
+}
+
+key_table! {
     /// `[[zone]]`: a zone to serve. `[template.NAME]`: the same keys but `name` and `template`, for many zones.
     pub struct ZoneKeys {
         /// The name of the zone, its apex. Required.
@@ -151,19 +187,117 @@ key_table! {
         /// more than 100 or 150 as unsigned.
         Reload "nsec3-max-iterations" nsec3_max_iterations: Option<WholeNumber<0, 65_535>> = "150";
 
-        /// Servers to transfer the zone from.
+        /// The maximum size of the zone in memory, in octets; 0 means no limit. If a zone is bigger, it is not loaded, and the
+        /// version served before stays.
+        ///
+        /// NOT YET CHECKED: a warning says so.
+        Reload "max-bytes" max_bytes: Option<WholeNumber<0, { u32::MAX }>> = "0";
+
+        /// The maximum share of the zone's names that one change may remove, in percent; 0 means no limit. A change that removes
+        /// more is refused.
+        ///
+        /// NOT YET CHECKED: a warning says so.
+        Reload "max-shrink-percent" max_shrink_percent: Option<WholeNumber<0, 100>> = "0";
+
+        /// Servers to transfer the zone from. A zone with `primaries` needs no `file`.
+        ///
+        /// An entry is an address with an optional port, or a table: `{ address = "192.0.2.2", key = "transfer.example.",
+        /// tls = "ns1.example.net", source = "192.0.2.53" }`. `key` signs with that `[[key]]`. `tls = true` encrypts without
+        /// authentication (RFC 9103); a string authenticates the server by that name, `tls-pin = "sha256/..."` by the digest
+        /// of its public key; `tls-client-cert` and `tls-client-key` are the files of this server's own certificate for mutual
+        /// TLS. `source` is the address to send from. The default port is 53, with TLS 853.
         ///
         /// NOT YET USED: inbound transfers come with a later release. Until then a zone with `primaries` is served from its
         /// `file`, and answered with SERVFAIL if it has none; a warning says so.
-        Reload "primaries" primaries: Option<Vec<Endpoint>> = "[]";
+        Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";
+
+        /// Who may send NOTIFY (RFC 1996) besides the primaries, which always may, with their key if they have one.
+        ///
+        /// Entries as in `allow-transfer`. NOT YET USED: a warning says so.
+        Reload "allow-notify" allow_notify: Option<Vec<AccessEntry>> = "[]";
 
         /// Who may transfer the zone from this server (AXFR, RFC 5936); nobody by default.
-        Reload "allow-transfer" allow_transfer: Option<Vec<Prefix>> = "[]";
+        ///
+        /// An entry is an address or a prefix, or a table: `{ address = "2001:db8::/32", key = "transfer.example.", tls = true }`.
+        /// Entries are alternatives. All keys within one entry must match: `key` requires a request signed with that `[[key]]`;
+        /// `tls = true` requires TLS, and a string requires a client certificate with that name. An entry without `address`
+        /// matches any address.
+        Reload "allow-transfer" allow_transfer: Option<Vec<AccessEntry>> = "[]";
 
-        /// Servers to notify when the zone has changed.
+        /// Who may change the zone by dynamic update (RFC 2136); nobody by default.
+        ///
+        /// Entries as in `allow-transfer`, with two more keys that limit what may be changed: `names`, a list of names, where
+        /// `*.dyn.example.com` means all names below `dyn.example.com`; and `types`, a list of record types.
+        ///
+        /// NOT YET USED: a warning says so.
+        Reload "allow-update" allow_update: Option<Vec<UpdateRight>> = "[]";
+
+        /// Whether a secondary forwards dynamic updates to its primaries (RFC 2136 6).
+        ///
+        /// NOT YET USED: a warning says so.
+        Reload "forward-updates" forward_updates: Option<bool> = "false";
+
+        /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`.
         ///
         /// NOT YET SENT: NOTIFY comes with a later release; a warning says so.
-        Reload "notify" notify: Option<Vec<Endpoint>> = "[]";
+        Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
+
+        /// Whether to notify the servers of the zone's NS records too, as far as zones served here have their addresses.
+        ///
+        /// NOT YET SENT: a warning says so.
+        Reload "notify-ns" notify_ns: Option<bool> = "false";
+
+        /// The addresses to send SOA queries, transfers and NOTIFY from, unless an entry of `primaries` or `notify` has its own
+        /// `source`; the first address of the other server's family is used.
+        ///
+        /// NOT YET USED: a warning says so.
+        Reload "source" source: Option<Vec<Address>> = "[]";
+
+        /// The minimum time between two checks of the serial at the primaries, in seconds, whatever the SOA record says. It and
+        /// the limits below are used by zones with `primaries`. NOT YET USED.
+        Reload "min-refresh-s" min_refresh_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "2";
+
+        /// The maximum time between two checks of the serial at the primaries, in seconds. NOT YET USED.
+        Reload "max-refresh-s" max_refresh_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "2419200";
+
+        /// The minimum time between a failed check or transfer and the next attempt, in seconds. NOT YET USED.
+        Reload "min-retry-s" min_retry_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "1";
+
+        /// The maximum time between a failed check or transfer and the next attempt, in seconds. NOT YET USED.
+        Reload "max-retry-s" max_retry_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "1209600";
+
+        /// The minimum time without contact to a primary after which the zone expires, in seconds. NOT YET USED.
+        Reload "min-expire-s" min_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "3";
+
+        /// The maximum time without contact to a primary after which the zone expires, in seconds. NOT YET USED.
+        Reload "max-expire-s" max_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "14515200";
+
+        /// How many old versions of the zone to keep for a rollback.
+        ///
+        /// NOT YET USED: a warning says so.
+        Reload "keep-versions" keep_versions: Option<WholeNumber<0, 1000>> = "0";
+
+        /// When the digest of the zone must match its ZONEMD record (RFC 8976) before a new version is served.
+        ///
+        /// With `always`, every change costs as much as the zone is big. NOT YET CHECKED: a warning says so.
+        Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
+
+        /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds
+        /// since 1970.
+        ///
+        /// NOT YET USED: a warning says so.
+        Reload "serial-policy" serial_policy: Option<SerialPolicy> = r#""keep""#;
+
+        /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of
+        /// this server.
+        ///
+        /// NOT YET USED: a warning says so.
+        Reload "catalog" catalog: Option<CatalogRole> = "";
+
+        /// The templates of a catalog's member zones by their group; members of other groups take `[template.default]`.
+        ///
+        /// For a zone with `catalog = "consume"`.
+        Reload "catalog-templates" catalog_templates: Option<CatalogTemplates> = "{}";
 
         /// Whether to load a zone with records that break a rule of their RFC but can be served.
         ///

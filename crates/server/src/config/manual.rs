@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::key_spec::{EffectiveAfter, KeySpec, KeyTable};
-use super::keys::{Server, TopLevelKeys, ZoneKeys};
+use super::keys::{Server, TopLevelKeys, TsigKeyTable, ZoneKeys};
 
 const INTRODUCTION: &str = "\
 `zonda serve` reads a TOML file: the one that `--config` names, else the first that exists of \
@@ -42,7 +42,7 @@ struct Chapter {
     keys: &'static [KeySpec],
 }
 
-const CHAPTERS: [Chapter; 3] = [
+const CHAPTERS: [Chapter; 4] = [
     Chapter { heading: "Before the first table", about: "", keys: TopLevelKeys::KEYS },
     Chapter { heading: "[server]", about: "Listeners, limits, logs.", keys: Server::KEYS },
     Chapter {
@@ -51,6 +51,12 @@ const CHAPTERS: [Chapter; 3] = [
                 keys for many zones. The value of a key is that of the zone's table, else that of its template \
                 (`[template.default]` if it names none), else the default.",
         keys: ZoneKeys::KEYS,
+    },
+    Chapter {
+        heading: "[[key]]",
+        about: "Each secret shared with other servers and clients (TSIG, RFC 8945) has a `[[key]]` table. Zones refer to it by its \
+                name. To replace a key without a gap, define the new one on both sides, use it, and then remove the old one.",
+        keys: TsigKeyTable::KEYS,
     },
 ];
 

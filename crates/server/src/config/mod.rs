@@ -3,14 +3,19 @@
 //! [`keys`] is the table of all keys; [`reader::ConfigReader`] reads files with it; [`render`] prints the effective
 //! configuration; [`manual`] prints the reference.
 
+pub mod access_list;
 mod blocks;
 mod file_patterns;
+mod inline_table;
 pub mod key_spec;
 pub mod keys;
 pub mod manual;
+mod policy_checks;
 pub mod reader;
+pub mod remote_server;
 pub mod render;
 mod resolve;
+pub mod tsig_keys;
 pub mod value;
 pub mod zone_config;
 mod zone_list;
@@ -21,15 +26,20 @@ use std::sync::Arc;
 
 use zone::Finding;
 
+pub use access_list::{AccessEntry, TlsRequirement, UpdateRight};
 pub use keys::Server;
-pub use value::{Endpoint, LogFormat, LogLevel, Prefix};
-pub use zone_config::{ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
+pub use remote_server::{RemoteServer, RemoteTls};
+pub use tsig_keys::ConfiguredKey;
+pub use value::{Endpoint, LogFormat, LogLevel, Prefix, SerialPolicy, ZonemdMode};
+pub use zone_config::{TimerBounds, ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
 
 /// The configuration of all files and of the command line, with templates resolved.
 #[derive(Debug, Default)]
 pub struct Config {
     /// `[server]`.
     pub server: Server,
+    /// The keys of `[[key]]`, each name once.
+    pub keys: Vec<ConfiguredKey>,
     /// Every zone once, ordered by the octets of its name (see [`ZoneConfig::name`]).
     pub zones: Vec<ZoneConfig>,
     /// The files read, as they were named.

@@ -15,7 +15,8 @@ use zone::{FilePosition, Finding, Findings, Severity};
 use super::blocks::{LineStarts, blocks};
 use super::file_patterns::matching_files;
 use super::key_spec::{KeyTable, ValueError};
-use super::keys::{Server, TopLevelKeys, ZoneKeys};
+use super::keys::{Server, TopLevelKeys, TsigKeyTable, ZoneKeys};
+use super::tsig_keys::{ConfiguredKey, KeyPositions};
 use super::value::{DomainName, FilePath};
 use super::zone_config::share;
 use super::zone_path::file_pattern;
@@ -26,7 +27,8 @@ use crate::printable::{path_text, quoted};
 const COMMAND_LINE: &str = "command line";
 
 /// The tables of a configuration and their headers.
-const TABLES: [(&str, &str); 3] = [("server", "[server]"), ("zone", "[[zone]]"), ("template", "[template.NAME]")];
+const TABLES: [(&str, &str); 4] =
+    [("server", "[server]"), ("key", "[[key]]"), ("zone", "[[zone]]"), ("template", "[template.NAME]")];
 
 /// All that was read so far.
 #[derive(Default)]
@@ -40,6 +42,9 @@ pub struct ConfigReader {
     pub(super) zones: Vec<PendingZone>,
     /// See [`PendingZone::shared`].
     pub(super) shared: Vec<SharedKeys>,
+    /// `[[key]]`.
+    pub(super) keys: Vec<ConfiguredKey>,
+    pub(super) key_positions: KeyPositions,
     /// The file patterns of zones, each once.
     patterns: HashSet<Arc<[u8]>>,
     /// Every file that was read, in this order.
@@ -74,10 +79,10 @@ pub(super) struct SharedKeys {
 }
 
 /// The file being read, and where in it.
-struct Source<'t> {
+pub(super) struct Source<'t> {
     file: Arc<str>,
     file_index: u32,
-    folder: Arc<Path>,
+    pub(super) folder: Arc<Path>,
     is_included: bool,
     lines: &'t LineStarts,
     /// The offset of the block that is read; all other offsets count from there.
@@ -85,7 +90,7 @@ struct Source<'t> {
 }
 
 impl Source<'_> {
-    fn position(&self, offset: usize) -> FilePosition {
+    pub(super) fn position(&self, offset: usize) -> FilePosition {
         let (line, column) = self.lines.position(self.block_start + offset);
         FilePosition { file: self.file.clone(), line, column }
     }
@@ -192,6 +197,7 @@ impl ConfigReader {
             let span = value.span();
             match (key.get_ref().as_ref(), value.into_inner()) {
                 ("server", DeValue::Table(server)) => self.read_server(source, server),
+                ("key", DeValue::Array(keys)) => keys.into_iter().for_each(|key| self.read_key_table(source, key)),
                 ("zone", DeValue::Array(zones)) => zones.into_iter().for_each(|zone| self.read_zone(source, zone)),
                 ("template", DeValue::Table(templates)) => {
                     templates.into_iter().for_each(|(name, keys)| self.read_template(source, name, keys));
@@ -209,10 +215,17 @@ impl ConfigReader {
         let mut server = std::mem::take(&mut self.server);
         for (key, value) in table {
             self.check_set_once(source, key.get_ref(), key.span());
-            let is_state_dir = key.get_ref() == "state-dir";
+            let name = key.get_ref().to_string();
             self.read_key(source, &mut server, key, value);
-            if let Some(FilePath(folder)) = server.state_dir.as_mut().filter(|_| is_state_dir) {
-                *folder = source.folder.join(&*folder);
+            let path = match name.as_str() {
+                "state-dir" => &mut server.state_dir,
+                "tls-cert" => &mut server.tls_cert,
+                "tls-key" => &mut server.tls_key,
+                "tls-ca" => &mut server.tls_ca,
+                _ => continue,
+            };
+            if let Some(FilePath(path)) = path {
+                *path = source.folder.join(&*path);
             }
         }
         self.server = server;
@@ -252,14 +265,17 @@ impl ConfigReader {
     /// The keys of a zone or a template, with paths that start where those of the command line do.
     fn read_zone_keys(&mut self, source: &Source<'_>, table: DeTable<'_>) -> ZoneKeys {
         let mut keys = ZoneKeys::default();
+        self.note_key_names(source, &table);
         table.into_iter().for_each(|(key, value)| self.read_key(source, &mut keys, key, value));
         let paths = keys.include_paths.iter_mut().flatten().chain(&mut keys.file);
         paths.for_each(|FilePath(path)| *path = source.folder.join(&*path));
+        let servers = keys.primaries.iter_mut().chain(&mut keys.notify).flatten();
+        servers.for_each(|server| server.resolve_paths(&source.folder));
         keys
     }
 
     /// Sets a key of `table`, or reports why not.
-    fn read_key<T: KeyTable>(
+    pub(super) fn read_key<T: KeyTable>(
         &mut self,
         source: &Source<'_>,
         table: &mut T,
@@ -298,7 +314,13 @@ impl ConfigReader {
         index as u32
     }
 
-    fn error(&mut self, source: &Source<'_>, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
+    pub(super) fn error(
+        &mut self,
+        source: &Source<'_>,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
         self.add_error(source.position(span.start), message, help);
     }
 }
@@ -320,6 +342,7 @@ fn unknown_key_help<T: KeyTable>(name: &str) -> String {
         ("before the first table", TopLevelKeys::KEYS),
         ("in [server]", Server::KEYS),
         ("in [[zone]] or [template.NAME]", ZoneKeys::KEYS),
+        ("in [[key]]", TsigKeyTable::KEYS),
     ];
     match tables.iter().find(|(_, keys)| keys.iter().any(|key| key.name == name)) {
         Some((place, _)) => format!("`{name}` belongs {place}"),

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use super::Config;
 use super::key_spec::KeyTable;
-use super::keys::{Server, ZoneKeys};
+use super::keys::{Server, TsigKeyTable, ZoneKeys};
 use super::manual::paragraphs;
-use super::value::{CheckSetting, DomainName, FilePath, WholeNumber};
+use super::tsig_keys::ConfiguredKey;
+use super::value::{CheckSetting, DomainName, FilePath, TsigAlgorithm, TsigSecret, WholeNumber};
 use super::zone_config::{ZoneConfig, ZonePolicy};
 use crate::printable::Printable;
 
@@ -18,6 +19,7 @@ pub fn toml(config: &Config) -> String {
     }
     out.push_str("\n[server]\n");
     write_server(&config.server, &mut out);
+    config.keys.iter().for_each(|key| write_key(key, &mut out));
     let mut zones: Vec<&ZoneConfig> = config.zones.iter().collect();
     zones.sort_by(|a, b| a.name.cmp(&b.name));
     for zone in zones {
@@ -37,6 +39,23 @@ fn write_server(server: &Server, out: &mut String) {
     }
 }
 
+fn write_key(key: &ConfiguredKey, out: &mut String) {
+    out.push_str("\n[[key]]\n");
+    let is_file = key.secret_file.is_some();
+    let table = TsigKeyTable {
+        name: Some(DomainName(key.name().to_owned())),
+        algorithm: Some(TsigAlgorithm(key.algorithm)),
+        // Printed without its octets.
+        secret: (!is_file).then_some(TsigSecret(Vec::new())),
+        secret_file: key.secret_file.clone().map(FilePath),
+    };
+    for (key, value) in table.values() {
+        if let Some(value) = value {
+            _ = writeln!(out, "{} = {value}", key.name);
+        }
+    }
+}
+
 fn write_zone(zone: &ZoneConfig, out: &mut String) {
     out.push_str("\n[[zone]]\n");
     for (key, value) in zone_keys(zone).values() {
@@ -47,7 +66,10 @@ fn write_zone(zone: &ZoneConfig, out: &mut String) {
 }
 
 fn zone_keys(zone: &ZoneConfig) -> ZoneKeys {
-    let ZonePolicy { primaries, allow_transfer, notify, include_paths, limits, checks, .. } = &*zone.source.policy;
+    let ZonePolicy { include_paths, limits, timers, .. } = &*zone.source.policy;
+    let policy = ZonePolicy::clone(&zone.source.policy);
+    let [refresh, retry, expire] = [timers.refresh_s, timers.retry_s, timers.expire_s]
+        .map(|(min, max)| [min, max].map(|bound| Some(WholeNumber(bound))));
     ZoneKeys {
         name: Some(DomainName(zone.name.clone())),
         template: None,
@@ -56,9 +78,27 @@ fn zone_keys(zone: &ZoneConfig) -> ZoneKeys {
         max_records: Some(WholeNumber(limits.max_records)),
         max_generated: Some(WholeNumber(limits.max_generated)),
         nsec3_max_iterations: Some(WholeNumber(limits.nsec3_max_iterations.into())),
-        primaries: Some(primaries.clone()),
-        allow_transfer: Some(allow_transfer.clone()),
-        notify: Some(notify.clone()),
-        checks: Some(CheckSetting(*checks)),
+        max_bytes: Some(WholeNumber(limits.max_bytes)),
+        max_shrink_percent: Some(WholeNumber(limits.max_shrink_percent.into())),
+        primaries: Some(policy.primaries),
+        allow_notify: Some(policy.allow_notify),
+        allow_transfer: Some(policy.allow_transfer),
+        allow_update: Some(policy.allow_update),
+        forward_updates: Some(policy.forward_updates),
+        notify: Some(policy.notify),
+        notify_ns: Some(policy.notify_ns),
+        source: Some(policy.source),
+        min_refresh_s: refresh[0],
+        max_refresh_s: refresh[1],
+        min_retry_s: retry[0],
+        max_retry_s: retry[1],
+        min_expire_s: expire[0],
+        max_expire_s: expire[1],
+        keep_versions: Some(WholeNumber(policy.keep_versions)),
+        zonemd: Some(policy.zonemd),
+        serial_policy: Some(policy.serial_policy),
+        catalog: policy.catalog,
+        catalog_templates: Some(policy.catalog_templates),
+        checks: Some(CheckSetting(policy.checks)),
     }
 }

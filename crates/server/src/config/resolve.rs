@@ -9,6 +9,7 @@ use zone::{FilePosition, Finding, Severity};
 use super::Config;
 use super::key_spec::KeyTable;
 use super::keys::ZoneKeys;
+use super::policy_checks::UNUSED_SETTINGS;
 use super::reader::{ConfigReader, PendingZone, SharedKeys};
 use super::value::{BoundedText, FilePath};
 use super::zone_config::{ZoneConfig, ZonePolicy, ZoneSource, share};
@@ -23,25 +24,13 @@ const DEFAULT_TEMPLATE: &str = "default";
 const MAX_COMPARED_TEMPLATES: usize = 1000;
 
 /// [`SharedKeys`] with those of the template and the defaults.
-struct ResolvedKeys {
+pub(super) struct ResolvedKeys {
     /// The pattern of the template's zone file.
     pattern: Option<Arc<[u8]>>,
-    policy: Arc<ZonePolicy>,
+    pub(super) policy: Arc<ZonePolicy>,
     /// The template's name, if there is no such template.
     unknown_template: Option<String>,
 }
-
-/// A zone setting without effect in this release.
-type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
-
-const UNUSED_SETTINGS: [UnusedSetting; 2] = [
-    (
-        |policy| !policy.primaries.is_empty(),
-        "zones with `primaries` are not transferred in yet",
-        "they are served from their `file`, or answered with SERVFAIL if they have none",
-    ),
-    (|policy| !policy.notify.is_empty(), "NOTIFY is not sent yet: `notify` has no effect", ""),
-];
 
 impl ConfigReader {
     /// The configuration, unless there were mistakes.
@@ -53,6 +42,9 @@ impl ConfigReader {
         let order = |zone: &PendingZone| (zone.file, zone.line);
         pending.sort_unstable_by(|a, b| a.name.wire().cmp(b.name.wire()).then_with(|| order(a).cmp(&order(b))));
         self.check_zones(&pending, &resolved);
+        self.check_policies(&pending, &resolved);
+        self.check_key_names();
+        self.check_tls();
         if self.server.listen.is_empty() {
             let position = self.set_at.get("listen").cloned().unwrap_or_default();
             self.add_error(position, "`listen` is empty", "name an address, or remove the key");
@@ -72,7 +64,14 @@ impl ConfigReader {
             ZoneConfig { name: zone.name, source }
         };
         let zones = pending.into_iter().map(configured).collect();
-        Ok(Config { server: self.server, zones, files: self.files, warnings: findings, ..Config::default() })
+        Ok(Config {
+            server: self.server,
+            keys: self.keys,
+            zones,
+            files: self.files,
+            warnings: findings,
+            ..Config::default()
+        })
     }
 
     fn resolve(
@@ -114,7 +113,7 @@ impl ConfigReader {
                     error(position(zone), format!("there is no template {}", quoted(name)), help)
                 });
             }
-            if zone.pattern.is_none() && pattern.is_none() && policy.primaries.is_empty() {
+            if zone.pattern.is_none() && pattern.is_none() && policy.needs_file() {
                 let help = "set `file` in the zone's table or in its template";
                 findings.add_with(Severity::Error, || {
                     error(position(zone), format!("zone {} has no file", zone.name), help.into())
@@ -132,12 +131,12 @@ impl ConfigReader {
     }
 }
 
-fn error(position: FilePosition, message: String, help: String) -> Finding {
+pub(super) fn error(position: FilePosition, message: String, help: String) -> Finding {
     Finding { severity: Severity::Error, position, message, help }
 }
 
 /// The template that was meant, if one has a similar name.
-fn help_for_template<'t>(name: &str, templates: impl Iterator<Item = &'t str>) -> String {
+pub(super) fn help_for_template<'t>(name: &str, templates: impl Iterator<Item = &'t str>) -> String {
     match nearest(name, templates.take(MAX_COMPARED_TEMPLATES)) {
         Some(known) => format!("did you mean {}?", quoted(known)),
         None => format!("add {}, or name no template", quoted(&format!("[template.{name}]"))),

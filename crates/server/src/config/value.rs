@@ -1,5 +1,6 @@
 //! The types of configuration keys: how they are written in TOML, and the phrases that describe them in help and manual.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ use crate::printable::{path_text, quoted};
 
 /// The port of DNS (RFC 1035 4.2).
 pub const DNS_PORT: u16 = 53;
+/// The port of DNS over TLS (RFC 7858 3.1, RFC 9103 7).
+pub const TLS_PORT: u16 = 853;
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -32,12 +35,20 @@ pub struct BoundedText<const MAX: usize>(pub String);
 pub struct FilePath(pub PathBuf);
 
 /// A domain name in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DomainName(pub Name);
 
 /// An address and a port, 53 by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint(pub SocketAddr);
+
+/// An address and a port, 853 by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlsEndpoint(pub SocketAddr);
+
+/// An address without a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address(pub IpAddr);
 
 /// A block of addresses; a single address is a block of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +66,20 @@ pub struct CheckSetting(pub CheckMode);
 /// A secret of server cookies: 128 bits (RFC 9018 4). Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CookieSecret(pub [u8; 16]);
+
+/// The algorithm of a TSIG key, as it is written in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TsigAlgorithm(pub &'static str);
+
+/// The secret of a TSIG key. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TsigSecret(pub Vec<u8>);
+
+impl fmt::Debug for TsigSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl fmt::Debug for CookieSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,6 +112,46 @@ pub enum LogFormat {
     /// A JSON object on one line.
     Json,
 }
+
+/// When the digest of a zone must match its ZONEMD record (RFC 8976).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZonemdMode {
+    /// Never.
+    Off,
+    /// When the whole zone was transferred or loaded.
+    FullTransfers,
+    /// After every change, which then costs as much as the zone is big.
+    Always,
+}
+
+/// How a changed zone gets its serial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SerialPolicy {
+    /// That of the file or of the update.
+    Keep,
+    /// The next one.
+    Increment,
+    /// The date and a number of two digits: YYYYMMDDnn.
+    Date,
+    /// Seconds since 1970.
+    Unix,
+}
+
+/// What a catalog zone is for (RFC 9432).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CatalogRole {
+    /// Its members are served here.
+    Consume,
+    /// It lists the zones of this server.
+    Produce,
+}
+
+/// The templates of the groups of a catalog (RFC 9432 4.3.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+pub struct CatalogTemplates(pub BTreeMap<String, String>);
 
 /// What types accept, as a phrase.
 macro_rules! expected {
@@ -140,18 +205,30 @@ strings! {
         parse_name, |DomainName(name)| name.to_string();
     Endpoint: "an address with an optional port as a string, like `192.0.2.1:53`, `[2001:db8::1]:53` or `192.0.2.1`",
         parse_endpoint, |Endpoint(address)| address.to_string();
+    TlsEndpoint: "an address with an optional port as a string, like `192.0.2.1:853`, `[2001:db8::1]:853` or `192.0.2.1`",
+        parse_tls_endpoint, |TlsEndpoint(address)| address.to_string();
+    Address: "an address as a string, like `192.0.2.1` or `2001:db8::1`",
+        parse_address, |Address(address)| address.to_string();
     Prefix: "an address or a prefix as a string, like `192.0.2.1` or `2001:db8::/32`",
         parse_prefix, |Prefix { address, length }| format!("{address}/{length}");
     CheckSetting: "one of \"lenient\", \"strict\"",
         parse_check_setting, |CheckSetting(mode)| format!("{mode:?}").to_lowercase();
     CookieSecret: "a string of 32 hexadecimal digits, as `openssl rand -hex 16` prints",
         parse_secret, |_| "(hidden)".into();
+    TsigAlgorithm: "one of \"hmac-sha1\", \"hmac-sha224\", \"hmac-sha256\", \"hmac-sha384\", \"hmac-sha512\"",
+        parse_algorithm, |TsigAlgorithm(name)| (*name).to_owned();
+    TsigSecret: "a string in base64, as `openssl rand -base64 32` prints",
+        parse_tsig_secret, |_| "(hidden)".into();
 }
 
 expected! {
     [] bool: "true or false";
     [] LogLevel: one_of::<LogLevel>();
     [] LogFormat: one_of::<LogFormat>();
+    [] ZonemdMode: one_of::<ZonemdMode>();
+    [] SerialPolicy: one_of::<SerialPolicy>();
+    [] CatalogRole: one_of::<CatalogRole>();
+    [] CatalogTemplates: "a table of groups and templates, like `{ customers = \"secondary\" }`";
     [const MIN: u32, const MAX: u32] WholeNumber<MIN, MAX>: format!("a whole number from {MIN} to {MAX}");
     [const MAX: usize] BoundedText<MAX>: format!("a string of at most {MAX} octets");
     [T: ConfigValue] Vec<T>: format!("{LIST_OF}{}", T::expected());
@@ -213,11 +290,24 @@ fn parse_name(text: &str) -> Result<DomainName, String> {
 }
 
 fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
+    parse_socket_address(text, DNS_PORT).map(Endpoint)
+}
+
+fn parse_tls_endpoint(text: &str) -> Result<TlsEndpoint, String> {
+    parse_socket_address(text, TLS_PORT).map(TlsEndpoint)
+}
+
+/// An address with an optional port.
+pub(super) fn parse_socket_address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(Endpoint(SocketAddr::new(address, DNS_PORT)));
+        return Ok(SocketAddr::new(address, default_port));
     }
-    text.parse().map(Endpoint).map_err(|_| format!("{} is not an address with an optional port", quoted(text)))
+    text.parse().map_err(|_| format!("{} is not an address with an optional port", quoted(text)))
+}
+
+fn parse_address(text: &str) -> Result<Address, String> {
+    text.parse().map(Address).map_err(|_| format!("{} is not an address", quoted(text)))
 }
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {
@@ -249,6 +339,20 @@ fn parse_secret(text: &str) -> Result<CookieSecret, String> {
     match u128::from_str_radix(text, 16) {
         Ok(secret) if text.len() == 32 && !text.starts_with('+') => Ok(CookieSecret(secret.to_be_bytes())),
         _ => Err("this is not a cookie secret".into()),
+    }
+}
+
+fn parse_algorithm(text: &str) -> Result<TsigAlgorithm, String> {
+    let wanted = text.strip_suffix('.').unwrap_or(text);
+    let known = wire::tsig::ALGORITHM_NAMES.into_iter().find(|name| name.eq_ignore_ascii_case(wanted));
+    known.map(TsigAlgorithm).ok_or_else(|| format!("unknown algorithm {}", quoted(text)))
+}
+
+/// The message must not show the secret.
+fn parse_tsig_secret(text: &str) -> Result<TsigSecret, String> {
+    match data_encoding::BASE64.decode(text.as_bytes()) {
+        Ok(secret) if !secret.is_empty() => Ok(TsigSecret(secret)),
+        _ => Err("this is not a secret in base64".into()),
     }
 }
 

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use wire::{Name, NameRef};
 use zone::CheckMode;
 
+use super::access_list::{AccessEntry, UpdateRight};
 use super::keys::ZoneKeys;
-use super::value::{CheckSetting, Endpoint, FilePath, Prefix};
+use super::remote_server::RemoteServer;
+use super::value::{Address, CatalogRole, CatalogTemplates, CheckSetting, FilePath, SerialPolicy, ZonemdMode};
 use super::zone_path::expand;
 
 /// A zone to serve.
@@ -35,11 +37,33 @@ pub struct ZoneSource {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ZonePolicy {
     /// Servers to transfer the zone from.
-    pub primaries: Vec<Endpoint>,
+    pub primaries: Vec<RemoteServer>,
+    /// Who may send NOTIFY besides the primaries.
+    pub allow_notify: Vec<AccessEntry>,
     /// Who may transfer the zone from here.
-    pub allow_transfer: Vec<Prefix>,
+    pub allow_transfer: Vec<AccessEntry>,
+    /// Who may update the zone.
+    pub allow_update: Vec<UpdateRight>,
+    /// Whether updates are forwarded to the primaries.
+    pub forward_updates: bool,
     /// Servers to notify of changes.
-    pub notify: Vec<Endpoint>,
+    pub notify: Vec<RemoteServer>,
+    /// Whether to notify the servers of the NS records too.
+    pub notify_ns: bool,
+    /// The addresses to send from.
+    pub source: Vec<Address>,
+    /// The bounds of the timers of the SOA record.
+    pub timers: TimerBounds,
+    /// How many old versions to keep.
+    pub keep_versions: u32,
+    /// When to check the digest of the zone.
+    pub zonemd: ZonemdMode,
+    /// The serials of changed zones.
+    pub serial_policy: SerialPolicy,
+    /// Whether the zone is a catalog.
+    pub catalog: Option<CatalogRole>,
+    /// The templates of the groups of a catalog.
+    pub catalog_templates: CatalogTemplates,
     /// The folder of the configuration file that names the zone or its list; none for zones of the command line.
     pub config_folder: Option<PathBuf>,
     /// More folders with files that `$INCLUDE` may name.
@@ -50,11 +74,26 @@ pub struct ZonePolicy {
     pub checks: CheckMode,
 }
 
-/// The largest zone to load; 0 records mean no limit.
+/// Lower and upper bounds for the timers of the SOA record, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimerBounds {
+    /// The time between checks of the primaries.
+    pub refresh_s: (u32, u32),
+    /// The time after a failed check.
+    pub retry_s: (u32, u32),
+    /// The time until the zone expires.
+    pub expire_s: (u32, u32),
+}
+
+/// The largest zone to load and the largest change; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ZoneLimits {
     /// Records of the zone.
     pub max_records: u32,
+    /// Octets in memory.
+    pub max_bytes: u32,
+    /// Percent of the names that one change may remove.
+    pub max_shrink_percent: u8,
     /// Records by `$GENERATE` and by repeated `$INCLUDE`.
     pub max_generated: u32,
     /// NSEC3 iterations.
@@ -95,18 +134,41 @@ pub(super) fn share<T: ?Sized + Eq + Hash>(
 }
 
 impl ZonePolicy {
+    /// Whether the zone has its content from a file: not that of a secondary, nor of a catalog that this server makes.
+    pub fn needs_file(&self) -> bool {
+        self.primaries.is_empty() && self.catalog != Some(CatalogRole::Produce)
+    }
+
     /// The policy of a zone with these keys, which include those of the template and the defaults.
     pub(super) fn new(keys: ZoneKeys, config_folder: Option<&Path>) -> ZonePolicy {
+        let number = |key: Option<u32>| key.unwrap_or_default();
         ZonePolicy {
             primaries: keys.primaries.unwrap_or_default(),
+            allow_notify: keys.allow_notify.unwrap_or_default(),
             allow_transfer: keys.allow_transfer.unwrap_or_default(),
+            allow_update: keys.allow_update.unwrap_or_default(),
+            forward_updates: keys.forward_updates.unwrap_or_default(),
             notify: keys.notify.unwrap_or_default(),
+            notify_ns: keys.notify_ns.unwrap_or_default(),
+            source: keys.source.unwrap_or_default(),
+            timers: TimerBounds {
+                refresh_s: (number(keys.min_refresh_s.map(|s| s.0)), number(keys.max_refresh_s.map(|s| s.0))),
+                retry_s: (number(keys.min_retry_s.map(|s| s.0)), number(keys.max_retry_s.map(|s| s.0))),
+                expire_s: (number(keys.min_expire_s.map(|s| s.0)), number(keys.max_expire_s.map(|s| s.0))),
+            },
+            keep_versions: number(keys.keep_versions.map(|count| count.0)),
+            zonemd: keys.zonemd.unwrap_or(ZonemdMode::Off),
+            serial_policy: keys.serial_policy.unwrap_or(SerialPolicy::Keep),
+            catalog: keys.catalog,
+            catalog_templates: keys.catalog_templates.unwrap_or_default(),
             config_folder: config_folder.map(Path::to_owned),
             include_paths: keys.include_paths.into_iter().flatten().map(|FilePath(path)| path).collect(),
             limits: ZoneLimits {
-                max_records: keys.max_records.map_or(0, |limit| limit.0),
-                max_generated: keys.max_generated.map_or(0, |limit| limit.0),
-                nsec3_max_iterations: keys.nsec3_max_iterations.map_or(0, |limit| limit.0 as u16),
+                max_records: number(keys.max_records.map(|limit| limit.0)),
+                max_bytes: number(keys.max_bytes.map(|limit| limit.0)),
+                max_shrink_percent: number(keys.max_shrink_percent.map(|limit| limit.0)) as u8,
+                max_generated: number(keys.max_generated.map(|limit| limit.0)),
+                nsec3_max_iterations: number(keys.nsec3_max_iterations.map(|limit| limit.0)) as u16,
             },
             checks: keys.checks.map_or(CheckMode::default(), |CheckSetting(checks)| checks),
         }

@@ -90,7 +90,7 @@ impl ZoneLoad<'_> {
             LoadPurpose::Serve(previous) => (previous, false, self.policy.checks),
             LoadPurpose::Check(checks) => (None, true, checks),
         };
-        let ZoneLimits { max_records, max_generated, nsec3_max_iterations } = self.policy.limits;
+        let ZoneLimits { max_records, max_generated, nsec3_max_iterations, .. } = self.policy.limits;
         let folders = self.folders();
         let options = text::ParseOptions {
             apex: self.apex,

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use answer::{Acl, AddressPrefix, ServedZone, ZoneState};
+use answer::{Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, ZoneState};
 use wire::NameRef;
 use zone::Zone;
 
 use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
-use crate::config::{ZoneConfig, ZonePolicy, ZoneSource};
+use crate::config::{AccessEntry, Prefix, TlsRequirement, ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
 
 /// A configured zone.
@@ -59,6 +59,18 @@ pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
     ZoneReport { zone: apex.to_string(), change, old_serial: None, serial: None, findings: Vec::new() }
 }
 
+fn acl_entry(entry: &AccessEntry) -> AclEntry {
+    AclEntry {
+        addresses: entry.address.map(|Prefix { address, length }| AddressPrefix { address, len: length }),
+        key: entry.key.clone(),
+        tls: match &entry.tls {
+            None => TlsRule::Any,
+            Some(TlsRequirement::Encrypted) => TlsRule::Encrypted,
+            Some(TlsRequirement::ClientName(name)) => TlsRule::ClientName(name.clone()),
+        },
+    }
+}
+
 /// The `allow-transfer` lists, shared by the zones with the same policy.
 #[derive(Default)]
 pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<Acl>>);
@@ -69,9 +81,7 @@ impl Acls {
         if let Some(acl) = self.0.get(policy) {
             return acl.clone();
         }
-        let prefixes = policy.allow_transfer.iter();
-        let prefixes = prefixes.map(|prefix| AddressPrefix { address: prefix.address, len: prefix.length });
-        let acl = Arc::new(Acl(prefixes.collect()));
+        let acl = Arc::new(Acl(policy.allow_transfer.iter().map(acl_entry).collect()));
         self.0.insert(policy.clone(), acl.clone());
         acl
     }

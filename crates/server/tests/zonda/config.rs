@@ -87,3 +87,180 @@ fn the_default_configuration_is_found() {
         folder.zonda(&["config"]).env("XDG_CONFIG_HOME", folder.path().join("xdg")).output().expect("zonda runs");
     assert!(String::from_utf8_lossy(&found.stdout).contains("nsid = \"from xdg\""));
 }
+
+/// The form of the configuration that other people's scripts rely on.
+const TRANSFERS: &str = r#"
+[server]
+listen = ["127.0.0.1:5300"]
+listen-tls = ["127.0.0.1"]
+tls-cert = "cert.pem"
+tls-key = "key.pem"
+tls-ca = "ca.pem"
+
+[[key]]
+name = "Transfer.example"
+algorithm = "HMAC-SHA256"
+secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+
+[[key]]
+name = "other.example."
+algorithm = "hmac-sha512"
+secret-file = "other.secret"
+
+[template.secondary]
+
+[[zone]]
+name = "example.com"
+primaries = ["192.0.2.1", { address = "192.0.2.2", key = "transfer.example.", tls = "ns1.example.net", source = "192.0.2.53" }]
+allow-notify = ["192.0.2.1"]
+allow-transfer = ["192.0.2.0/24", { address = "2001:db8::/32", key = "transfer.example.", tls = true }]
+allow-update = [{ key = "transfer.example.", names = ["*.dyn.example.com"], types = ["A", "aaaa", "TXT"] }]
+notify = ["192.0.2.3", { address = "192.0.2.4:5300", key = "other.example." }, { address = "2001:db8::1", tls = true, tls-client-cert = "c.pem", tls-client-key = "k.pem", tls-pin = "sha256/Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=" }]
+forward-updates = false
+keep-versions = 2
+max-records = 0
+min-refresh-s = 2
+
+[[zone]]
+name = "catalog.example."
+catalog = "consume"
+catalog-templates = { customers = "secondary" }
+primaries = ["192.0.2.1"]
+
+[[zone]]
+name = "produced.example."
+catalog = "produce"
+"#;
+
+fn transfers_folder(text: &str) -> TestFolder {
+    let folder = TestFolder::new();
+    folder.write("zonda.toml", text);
+    folder.write("other.secret", "AAECAwQFBgcICQ==\n");
+    folder
+}
+
+#[test]
+fn keys_transfers_and_catalogs_have_their_documented_form() {
+    let folder = transfers_folder(TRANSFERS);
+    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.err);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    let keys = serde_json::json!([
+        {"name": "transfer.example.", "algorithm": "hmac-sha256", "secret": "(hidden)"},
+        {"name": "other.example.", "algorithm": "hmac-sha512", "secret-file": "other.secret"},
+    ]);
+    assert_eq!(value["key"], keys);
+    let pin = "sha256/Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
+    let zones = serde_json::json!([
+        {"name": "example.com.", "keep-versions": 2,
+            "primaries": ["192.0.2.1:53", {"address": "192.0.2.2:853", "key": "transfer.example.",
+                "tls": "ns1.example.net.", "source": "192.0.2.53"}],
+            "allow-notify": ["192.0.2.1/32"],
+            "allow-transfer": ["192.0.2.0/24", {"address": "2001:db8::/32", "key": "transfer.example.", "tls": true}],
+            "allow-update": [{"key": "transfer.example.", "names": ["*.dyn.example.com."], "types": ["A", "AAAA", "TXT"]}],
+            "notify": ["192.0.2.3:53", {"address": "192.0.2.4:5300", "key": "other.example."},
+                {"address": "[2001:db8::1]:853", "tls": true, "tls-pin": pin, "tls-client-cert": "c.pem",
+                    "tls-client-key": "k.pem"}]},
+        {"name": "catalog.example.", "catalog": "consume", "catalog-templates": {"customers": "secondary"},
+            "primaries": ["192.0.2.1:53"]},
+        {"name": "produced.example.", "catalog": "produce"},
+    ]);
+    assert_eq!(value["zone"], zones);
+    assert_eq!(value["server"]["listen-tls"], serde_json::json!(["127.0.0.1:853"]));
+    for secret in ["AQIDBAUG", "AAECAwQF"] {
+        assert!(!format!("{}{}", outcome.out, outcome.err).contains(secret), "{secret}");
+    }
+    for setting in ["`primaries`", "`listen-tls`", "`allow-notify`", "`allow-update`", "`keep-versions`", "`catalog`"] {
+        assert!(outcome.err.contains(setting), "a setting without effect must not pretend: {setting}: {}", outcome.err);
+    }
+    assert!(outcome.err.contains("every user of this machine can open the secret"), "{}", outcome.err);
+}
+
+#[test]
+fn a_printed_configuration_with_tables_in_lists_can_be_read() {
+    let text = TRANSFERS
+        .replace("secret = \"AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\"", "secret-file = \"other.secret\"");
+    let folder = transfers_folder(
+        &text.replace("template.secondary", "template.default").replace("\"secondary\"", "\"default\""),
+    );
+    let first = folder.run(&["config", "--config", "zonda.toml"]).out;
+    folder.write("again.toml", &(first.clone() + "\n[template.default]\n"));
+    let second = folder.run(&["config", "--config", "again.toml"]);
+    assert_eq!(second.status, 0, "{}", second.err);
+    let body = |text: &str| text.lines().filter(|line| !line.starts_with("# Read from")).collect::<Vec<_>>().join("\n");
+    assert_eq!(body(&second.out), body(&first));
+}
+
+#[test]
+fn mistakes_in_keys_and_lists_are_found_where_they_are() {
+    let zone = "[[zone]]\nname = \"a\"\nfile = \"a\"\n";
+    let key = "[[key]]\nname = \"transfer.example\"\nalgorithm = \"hmac-sha256\"\nsecret = \"AQID\"\n";
+    for (text, expected) in [
+        (
+            format!("{key}{zone}allow-transfer = [\n{{ key = \"transfr.example\" }}]\n"),
+            "9:9: error: there is no key `transfr.example.` (help: did you mean `transfer.example.`?)",
+        ),
+        (
+            format!("{zone}allow-transfer = [{{ key = \"x.\" }}]\n"),
+            "4:27: error: there is no key `x.` (help: add a [[key]] table with name = \"x.\")",
+        ),
+        (
+            format!("{zone}allow-transfer = [\"::1\", {{ adress = \"::1\" }}]\n"),
+            "4:26: error: `allow-transfer`: this entry matches everybody; set `address`, `key` or `tls`",
+        ),
+        (
+            format!("{zone}allow-transfer = [{{ tls = true, adress = \"::1\" }}]\n"),
+            "4:19: error: `allow-transfer`: an entry has no key `adress`; did you mean `address`?",
+        ),
+        (
+            format!("{zone}allow-transfer = [{{ tls = 5 }}]\n"),
+            "error: `allow-transfer`: `tls` has the type integer and must be true or a name",
+        ),
+        (
+            format!("{zone}allow-update = [{{ address = \"::1\", types = [\"AAAAA\"] }}]\n"),
+            "`types`: `AAAAA` is not a record type; did you mean `AAAA`?",
+        ),
+        (format!("{zone}primaries = [{{ key = \"a\" }}]\n"), "error: `primaries`: this entry has no `address`"),
+        (
+            format!("{zone}primaries = [{{ address = \"::1\", source = \"127.0.0.1\" }}]\n"),
+            "must both be IPv4 or both be IPv6",
+        ),
+        (
+            format!("{zone}notify = [{{ address = \"::1\", tls-client-key = \"k\" }}]\n"),
+            "`tls-client-cert` and `tls-client-key` must both be set",
+        ),
+        (
+            format!("{zone}notify = [{{ address = \"::1\", tls-pin = \"AAAA\" }}]\n"),
+            "`tls-pin`: write `sha256/` and the 32 octets",
+        ),
+        (format!("{zone}min-retry-s = 9\nmax-retry-s = 8\n"), "`min-retry-s` is 9 and `max-retry-s` is 8"),
+        (format!("{zone}catalog-templates = {{ a = \"default\" }}\n"), "not a consumed catalog"),
+        (
+            format!("{zone}catalog = \"consume\"\ncatalog-templates = {{ a = \"defolt\" }}\n[template.default]\n"),
+            "there is no template `defolt` (help: did you mean `default`?)",
+        ),
+        (
+            format!("{key}{key}{zone}"),
+            "5:1: error: the key transfer.example. is defined twice (help: it was first defined at",
+        ),
+        (key.replace("AQID", "A/B SECRET") + zone, "4:10: error: `secret`: this is not a secret in base64"),
+        (key.replace("hmac-sha256", "hmac-md5") + zone, "3:13: error: `algorithm`: unknown algorithm `hmac-md5`"),
+        (
+            key.replace("secret = \"AQID\"\n", "") + zone,
+            "1:1: error: this key has no secret (help: set `secret` or `secret-file`",
+        ),
+        (key.replace("secret =", "secret-file =") + zone, "`AQID` cannot be read"),
+        (key.replace("name =", "nam =") + zone, "error: this key has no name"),
+        (
+            format!("[server]\nlisten-tls = [\"::1\"]\n{zone}"),
+            "2:1: error: `listen-tls` needs `tls-cert` and `tls-key`",
+        ),
+        (format!("[server]\ntls-key = \"k\"\n{zone}"), "2:1: error: `tls-key` needs `tls-cert`"),
+    ] {
+        let folder = transfers_folder(&text);
+        let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+        assert_ne!(outcome.status, 0, "{text}");
+        assert!(outcome.err.contains(expected), "{text}\nexpected: {expected}\nfound: {}", outcome.err);
+        assert!(!outcome.err.contains("SECRET"), "{}", outcome.err);
+    }
+}

@@ -44,6 +44,12 @@ const ALGORITHMS: [(&str, hmac::Algorithm); 5] = [
     ("hmac-sha512", hmac::HMAC_SHA512),
 ];
 
+/// The names of the algorithms of keys.
+pub const ALGORITHM_NAMES: [&str; 5] = {
+    let [(sha1, _), (sha224, _), (sha256, _), (sha384, _), (sha512, _)] = ALGORITHMS;
+    [sha1, sha224, sha256, sha384, sha512]
+};
+
 impl TsigKey {
     /// A key; `algorithm` is a name in any case, with or without the final dot.
     pub fn new(algorithm: &str, name: NameRef<'_>, secret: &[u8]) -> Result<TsigKey, TsigKeyError> {

@@ -1,0 +1,108 @@
+//! Checks of the settings that zones share: contradictions, and settings without effect in this release.
+
+use zone::{FilePosition, Finding, Severity};
+
+use super::keys::Server;
+use super::reader::{ConfigReader, PendingZone};
+use super::resolve::{ResolvedKeys, error, help_for_template};
+use super::value::{CatalogRole, SerialPolicy, ZonemdMode};
+use super::zone_config::ZonePolicy;
+use crate::printable::quoted;
+
+/// A zone setting without effect in this release: whether it is set, the message and the help.
+type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
+
+pub(super) const UNUSED_SETTINGS: [UnusedSetting; 12] = [
+    (
+        |policy| !policy.primaries.is_empty(),
+        "zones with `primaries` are not transferred in yet",
+        "they are served from their `file`, or answered with SERVFAIL if they have none",
+    ),
+    (
+        |policy| !policy.notify.is_empty() || policy.notify_ns,
+        "NOTIFY is not sent yet: `notify` and `notify-ns` have no effect",
+        "",
+    ),
+    (|policy| !policy.allow_notify.is_empty(), "NOTIFY is not accepted yet: `allow-notify` has no effect", ""),
+    (|policy| !policy.allow_update.is_empty(), "dynamic update is not accepted yet: `allow-update` has no effect", ""),
+    (|policy| policy.forward_updates, "updates are not forwarded yet: `forward-updates` has no effect", ""),
+    (|policy| policy.keep_versions > 0, "old versions are not kept yet: `keep-versions` has no effect", ""),
+    (|policy| policy.limits.max_bytes > 0, "the size of zones is not checked yet: `max-bytes` has no effect", ""),
+    (
+        |policy| policy.limits.max_shrink_percent > 0,
+        "removed names are not counted yet: `max-shrink-percent` has no effect",
+        "",
+    ),
+    (|policy| policy.zonemd != ZonemdMode::Off, "ZONEMD is not checked yet: `zonemd` has no effect", ""),
+    (
+        |policy| policy.serial_policy != SerialPolicy::Keep,
+        "serials are not changed yet: `serial-policy` has no effect",
+        "",
+    ),
+    (|policy| policy.catalog.is_some(), "catalog zones are not used yet: `catalog` has no effect", ""),
+    (
+        |policy| !policy.source.is_empty() && policy.primaries.is_empty(),
+        "nothing is sent yet: `source` has no effect",
+        "",
+    ),
+];
+
+impl ConfigReader {
+    /// Reports contradictions in the settings of zones, with the first zone that has them.
+    pub(super) fn check_policies(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
+        let mut unchecked = vec![true; resolved.len()];
+        for zone in zones {
+            if !std::mem::take(&mut unchecked[zone.shared as usize]) {
+                continue;
+            }
+            let policy = &resolved[zone.shared as usize].policy;
+            let position = FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+            if let Some((message, help)) = contradiction(policy) {
+                self.add_error(position.clone(), format!("zone {}: {message}", zone.name), help);
+            }
+            for name in policy.catalog_templates.0.values().filter(|name| !self.templates.contains_key(*name)) {
+                let help = help_for_template(name, self.templates.keys().map(String::as_str));
+                let message = format!("`catalog-templates`: there is no template {}", quoted(name));
+                self.findings.add_with(Severity::Error, || error(position.clone(), message, help));
+            }
+        }
+    }
+
+    /// Checks that TLS has what it needs.
+    pub(super) fn check_tls(&mut self) {
+        let Server { listen_tls, tls_cert, tls_key, .. } = &self.server;
+        let (listens, has_cert, has_key) = (!listen_tls.is_empty(), tls_cert.is_some(), tls_key.is_some());
+        let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
+        let listen_position = position("listen-tls");
+        let incomplete = match (has_cert, has_key) {
+            (false, true) => Some(("tls-key", "`tls-cert`")),
+            (true, false) => Some(("tls-cert", "`tls-key`")),
+            (false, false) if listens => Some(("listen-tls", "`tls-cert` and `tls-key`")),
+            _ => None,
+        };
+        if let Some((key, missing)) = incomplete {
+            self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
+        }
+        if listens {
+            let (message, help) = ("TLS is not served yet: `listen-tls` has no effect".into(), String::new());
+            self.add_finding(Finding { severity: Severity::Warning, position: listen_position, message, help });
+        }
+    }
+}
+
+/// What contradicts itself in a policy: the message and the help.
+pub(super) fn contradiction(policy: &ZonePolicy) -> Option<(String, &'static str)> {
+    let timers = &policy.timers;
+    let ranges = [("refresh", timers.refresh_s), ("retry", timers.retry_s), ("expire", timers.expire_s)];
+    if let Some((name, (min, max))) = ranges.into_iter().find(|(_, (min, max))| min > max) {
+        return Some((
+            format!("`min-{name}-s` is {min} and `max-{name}-s` is {max}"),
+            "the minimum must not be greater",
+        ));
+    }
+    if !policy.catalog_templates.0.is_empty() && policy.catalog != Some(CatalogRole::Consume) {
+        let message = "`catalog-templates` is set for a zone that is not a consumed catalog".into();
+        return Some((message, "set catalog = \"consume\", or remove `catalog-templates`"));
+    }
+    None
+}
