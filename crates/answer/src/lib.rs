@@ -69,7 +69,6 @@ pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<
     let decision = match query.read(worker.names.current(), name_end) {
         Ok(()) => {
             worker.counters.queries += 1;
-            worker.referral_cache.keep_to(served);
             Decision::of(served, worker.names.current(), &query)
         }
         Err(rcode) => {

@@ -4,14 +4,12 @@
 //! pointer in them is greater by the same number. A worker caches complete referrals from the second time they are sent,
 //! so that a stream of different cuts costs next to nothing.
 
-use std::sync::{Arc, Weak};
-
 use wire::Rtype;
+use zone::ZoneVersion;
 use zone::rrset::RECORD_HEAD_LEN;
 use zone::tree::TreeEntry;
 
 use crate::message_writer::{MessageWriter, Section};
-use crate::published::Served;
 use crate::request::MAX_UDP;
 
 /// The slots of the hash table. With and without DNSSEC, the root zone needs two thirds of [`MAX_USED_SLOTS`].
@@ -27,8 +25,6 @@ const CANDIDATE_BITS: u32 = 9;
 
 /// The referral cache of one worker. Capacity that is not used costs no memory.
 pub(crate) struct ReferralCache {
-    /// The published value that the cuts are from. While this refers to it, no other has its address.
-    version: Weak<Served>,
     /// A hash table with linear probing: [`SLOTS`] slots, or none while the cache is empty.
     slots: Vec<CacheSlot>,
     used_slots: usize,
@@ -52,27 +48,34 @@ struct CacheSlot {
     cut_at: u16,
 }
 
-/// Identifies a cut of the current version, with or without DNSSEC.
+/// Identifies a cut of one version of a zone, with or without DNSSEC. Glue may be anywhere in the zone, so that a cached
+/// referral is valid for one version; those of other zones stay. Referrals of old versions are forgotten when the cache is
+/// full.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct CutId(u64);
+pub(crate) struct CutId {
+    /// The address of the entry. No other entry has it while the version exists, and no version comes back.
+    entry: u64,
+    version: ZoneVersion,
+}
 
 impl CutId {
     #[inline]
-    pub(crate) fn new(entry: &TreeEntry<'_>, dnssec: bool) -> CutId {
-        CutId((entry.value.as_ptr() as u64) << 1 | u64::from(dnssec))
+    pub(crate) fn new(entry: &TreeEntry<'_>, version: ZoneVersion, dnssec: bool) -> CutId {
+        CutId { entry: (entry.value.as_ptr() as u64) << 1 | u64::from(dnssec), version }
     }
 
     /// Fibonacci hashing: the high bits of the product depend on all bits.
     #[inline]
     fn hash(self, bits: u32) -> usize {
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+        // Addresses have 48 bits.
+        let id = self.entry.wrapping_add(self.version.0 << 48);
+        (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
     }
 }
 
 impl Default for ReferralCache {
     fn default() -> ReferralCache {
         ReferralCache {
-            version: Weak::new(),
             slots: Vec::with_capacity(SLOTS),
             used_slots: 0,
             octets: Vec::with_capacity(MAX_OCTETS),
@@ -82,16 +85,6 @@ impl Default for ReferralCache {
 }
 
 impl ReferralCache {
-    /// Clears the cache if it is not of this version.
-    #[inline]
-    pub(crate) fn keep_to(&mut self, version: &Arc<Served>) {
-        if !std::ptr::eq(self.version.as_ptr(), Arc::as_ptr(version)) {
-            self.version = Arc::downgrade(version);
-            self.candidates.fill(CutId::default());
-            self.clear();
-        }
-    }
-
     #[cold]
     fn clear(&mut self) {
         self.slots.clear();
@@ -184,4 +177,74 @@ fn append_pointers(records: &[u8], offsets: &mut Vec<u8>) -> u16 {
         at = if is_ns { skip_name(rdata) } else { rdata + usize::from(len) };
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+
+    use wire::{Name, Rtype};
+    use zone::change::{ChangeRules, ChangeSet};
+    use zone::load::{LoadOptions, load};
+    use zone::text::{ParseOptions, Source};
+    use zone::{CheckMode, Zone};
+
+    use crate::{MAX_UDP, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneState, respond};
+
+    fn zone(apex: &str) -> Zone {
+        let apex: Name = apex.parse().expect("a name");
+        // The glue is far from the cut.
+        let hosts = (0..2000).fold(String::new(), |text, n| format!("{text}h{n} A 192.0.2.9\n"));
+        let text = format!("$TTL 60\n@ SOA . . 1 1 1 1 1\n@ NS ns\ncut NS zz\nzz A 192.0.2.1\n{hosts}");
+        let source = Source { name: "test".into(), bytes: text.as_bytes() };
+        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+    }
+
+    fn with_glue(zone: &Zone, address: u8) -> Zone {
+        let mut change = ChangeSet::new(zone.apex());
+        let server = Name::from_text(b"zz", Some(zone.apex())).expect("a name");
+        change.remove(server.as_ref(), Rtype::A, &[192, 0, 2, 1]).expect("in the zone");
+        change.add(server.as_ref(), Rtype::A, 60, &[192, 0, 2, address]).expect("in the zone");
+        let rules = ChangeRules { check_mode: CheckMode::default(), nsec3_max_iterations: 0 };
+        zone.apply(change, rules).unwrap_or_else(|error| panic!("{error:?}")).zone
+    }
+
+    fn served(zones: [&Zone; 2]) -> Arc<Served> {
+        let mut served = Served::default();
+        for zone in zones {
+            let state = ZoneState::Loaded(zone.clone());
+            served.zones.insert(Arc::new(ServedZone { state, allow_transfer: Arc::default() }));
+        }
+        Arc::new(served)
+    }
+
+    /// The last octet of the glue in the referral to `cut` of the zone `name`, after asking three times.
+    fn glue(served: &Arc<Served>, worker: &mut WorkerState, name: u8) -> u8 {
+        let query = [&[0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3][..], b"cut\x01", &[name, 0, 0, 1, 0, 1]].concat();
+        let mut out = [0; MAX_UDP];
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let len = (0..3).fold(0, |_, _| {
+            let request = Request { message: &query, peer, transport: Transport::Udp, now_s: 0 };
+            match respond(served, worker, request, &mut out) {
+                Response::Send(len) => len,
+                _ => panic!("no answer"),
+            }
+        });
+        out[len - 1]
+    }
+
+    #[test]
+    fn a_change_of_a_zone_keeps_the_referrals_of_others_but_none_of_its_own() {
+        let (a, b, mut worker) = (zone("a."), zone("b."), WorkerState::new());
+        let first = served([&a, &b]);
+        assert_eq!([b'a', b'b'].map(|name| glue(&first, &mut worker, name)), [1, 1]);
+        assert_eq!(worker.referral_cache.used_slots, 2);
+        let changed = with_glue(&b, 2);
+        let cut = |zone: &Zone| zone.get(b"cut\0").map(|node| node.rrset(Rtype::NS).map(|set| set.count));
+        assert_eq!(cut(&b), cut(&changed));
+        let second = served([&a, &changed]);
+        assert_eq!([b'a', b'b'].map(|name| glue(&second, &mut worker, name)), [1, 2]);
+        assert_eq!(worker.referral_cache.used_slots, 3, "the referral of a. was not cached again");
+    }
 }

@@ -22,7 +22,7 @@ use crate::notify::Notifier;
 use crate::printable::printable_path;
 use crate::sources::Sources;
 use crate::zones::load_progress::ProgressDisplay;
-use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
+use crate::zones::{ZoneChange, ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
 use reload::{ApplyingReload, Reload};
 use zone_log::ZoneLog;
@@ -72,7 +72,7 @@ pub struct Writer {
 impl Writer {
     /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
     pub fn new(config: Config, sources: Sources, log: Log, queue: EventQueue) -> io::Result<Writer> {
-        let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender())?;
+        let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
         zones.configure(config.zones);
         let now = Instant::now();
         Ok(Writer {
@@ -125,7 +125,15 @@ impl Writer {
             WriterEvent::ReloadRequested(request) => self.request_reload(request),
             WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
             WriterEvent::ZoneRead(finished) => self.apply(finished),
+            WriterEvent::ZoneWorked(finished) => self.zones.finish_work(finished),
+            WriterEvent::Change(change) => self.change(*change),
+            WriterEvent::Durable(sequence) => self.zones.durable(sequence),
         }
+    }
+
+    fn change(&mut self, change: ZoneChange) {
+        self.unreclaimed = UNKNOWN;
+        self.zones.change(change);
     }
 
     /// When there is something to do even if no event comes.

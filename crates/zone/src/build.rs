@@ -17,7 +17,7 @@ use crate::occlusion::{Occlusion, own_flags};
 use crate::rrset::NodeEncoder;
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
 use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
-use crate::zone::{Zone, write_name};
+use crate::zone::{Zone, ZoneVersion, write_name};
 
 /// How a version differs from the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,8 +148,17 @@ pub(crate) fn finish(
     let apex_labels = apex.as_ref().label_count() as u8;
     let apex_has_upper_case = apex.wire() != plan.apex.wire();
     let has_wildcards = summary.has_wildcards;
-    let mut zone =
-        Zone { apex, names, tables, denial: None, has_wildcards, apex_has_upper_case, apex_labels, edits: 0 };
+    let mut zone = Zone {
+        apex,
+        names,
+        tables,
+        denial: None,
+        has_wildcards,
+        apex_has_upper_case,
+        apex_labels,
+        edits: 0,
+        version: ZoneVersion::next(),
+    };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;

@@ -23,6 +23,7 @@ use crate::tree::{Tree, TreeCursor, TreeEdit, TreeEntry};
 use crate::zone::{Zone, write_name};
 
 /// Records to remove from a zone and records to add to it. Removals are applied first.
+#[derive(Clone)]
 pub struct ChangeSet {
     apex: Name,
     removed: StagedChunk,

@@ -22,7 +22,7 @@ use crate::denial::{Denial, DenialData, Nsec3Chain};
 use crate::intern::InternTables;
 use crate::rrset::NodeValidator;
 use crate::tree::{LeafError, LeafLoader, Tree};
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneVersion};
 
 /// The format that is written; no other is read.
 const FORMAT_VERSION: u16 = 1;
@@ -301,6 +301,7 @@ impl ImageDecoder {
             apex_has_upper_case: head.flags & APEX_HAS_UPPER_CASE != 0,
             apex_labels,
             edits: head.edits,
+            version: ZoneVersion::next(),
         })
     }
 }

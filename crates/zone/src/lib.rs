@@ -37,4 +37,4 @@ pub mod zonemd;
 pub use build::Difference;
 pub use denial::{Denial, Nsec3Chain, Nsec3Label};
 pub use finding::{CheckMode, FilePosition, Finding, Findings, Severity};
-pub use zone::{Counts, OWNER_BUFFER_LEN, Zone};
+pub use zone::{Counts, OWNER_BUFFER_LEN, Zone, ZoneVersion};

@@ -36,6 +36,7 @@ impl StagedRecord<'_> {
 }
 
 /// The staged records of one chunk of zone text; NSEC3 records are separate.
+#[derive(Clone)]
 pub(crate) struct StagedChunk {
     apex_len: usize,
     pub(crate) names: OwnerRuns,
@@ -44,7 +45,7 @@ pub(crate) struct StagedChunk {
 }
 
 /// Consecutive records of the same owner as runs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct OwnerRuns {
     bytes: Vec<u8>,
     runs: Vec<Run>,

@@ -1,6 +1,7 @@
 //! A version of a zone: immutable; unchanged parts are shared with previous versions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::{Name, NameRef, Rtype};
 
@@ -26,6 +27,20 @@ pub struct Zone {
     pub(crate) apex_labels: u8,
     /// Entries edited since the intern tables were built.
     pub(crate) edits: u32,
+    pub(crate) version: ZoneVersion,
+}
+
+/// The number of a version: no two versions of any zone in this process have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ZoneVersion(pub u64);
+
+impl ZoneVersion {
+    /// A number that no version has yet; never that of `ZoneVersion::default()`.
+    pub(crate) fn next() -> ZoneVersion {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // 64 bits do not wrap within the life of a process.
+        ZoneVersion(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 }
 
 /// The size of a zone.
@@ -48,6 +63,12 @@ impl Zone {
     #[inline]
     pub fn apex_labels(&self) -> usize {
         self.apex_labels.into()
+    }
+
+    /// Identifies this version among all versions of all zones.
+    #[inline]
+    pub fn version(&self) -> ZoneVersion {
+        self.version
     }
 
     /// The serial of the SOA record (RFC 1035 3.3.13).

@@ -42,7 +42,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         let labels = self.label_count(cut);
         let mut owner = self.owner(cut, labels);
         let cut_at = owner.offsets.owner;
-        let (id, start) = (CutId::new(&cut.entry, self.dnssec), self.message.at);
+        let (id, start) = (CutId::new(&cut.entry, self.zone.version(), self.dnssec), self.message.at);
         let is_first = self.message.counts == [0; 3];
         if is_first && self.referral_cache.write(id, cut_at, self.message) {
             return Ok(Step::Done(Rcode::NOERROR));

@@ -10,13 +10,17 @@ use zone::Finding;
 use crate::config::Config;
 use crate::control::{ControlRequest, ControlResponse};
 use crate::report::Report;
-use crate::zones::FinishedRead;
+use crate::zones::{FinishedRead, FinishedWork, ZoneChange};
 
 /// What the writer reacts to.
 pub(super) enum WriterEvent {
     ReloadRequested(ReloadRequest),
     ConfigurationRead(Box<Result<Config, Vec<Finding>>>),
     ZoneRead(FinishedRead),
+    ZoneWorked(FinishedWork),
+    Change(Box<ZoneChange>),
+    /// Changes up to this sequence number are on disk.
+    Durable(u64),
 }
 
 /// A request to reload.
@@ -33,23 +37,31 @@ pub struct EventQueue {
     events: Receiver<WriterEvent>,
     pub(super) sender: Sender<WriterEvent>,
     waiting: Arc<AtomicUsize>,
+    changes: Arc<AtomicUsize>,
 }
 
-/// Requests reloads of the writer.
+/// Changes that wait in the queue of the writer: about a second of work.
+const MAX_CHANGES: usize = 16 * 1024;
+
+/// Sends requests to the writer.
 #[derive(Clone)]
 pub struct WriterHandle {
     events: Sender<WriterEvent>,
     /// Requests that the writer has not received yet.
     waiting: Arc<AtomicUsize>,
     max_waiting: usize,
+    /// Changes that the writer has not received yet.
+    changes: Arc<AtomicUsize>,
 }
 
 /// A queue in which at most `max_waiting` requests wait.
 pub fn queue(max_waiting: usize) -> (WriterHandle, EventQueue) {
     let (sender, events) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    let handle = WriterHandle { events: sender.clone(), waiting: waiting.clone(), max_waiting };
-    (handle, EventQueue { events, sender, waiting })
+    let changes = Arc::new(AtomicUsize::new(0));
+    let handle =
+        WriterHandle { events: sender.clone(), waiting: waiting.clone(), max_waiting, changes: changes.clone() };
+    (handle, EventQueue { events, sender, waiting, changes })
 }
 
 impl EventQueue {
@@ -58,6 +70,12 @@ impl EventQueue {
         let sender = self.sender.clone();
         // Fails only if the writer has ended, and that ends with the process.
         move |finished| _ = sender.send(WriterEvent::ZoneRead(finished))
+    }
+
+    /// Sends the results of the work pool to the writer.
+    pub fn work_sender(&self) -> impl Fn(FinishedWork) + Send + Sync + use<> {
+        let sender = self.sender.clone();
+        move |finished| _ = sender.send(WriterEvent::ZoneWorked(finished))
     }
 
     /// Waits for the next event; `None` if there is none until `end`.
@@ -75,9 +93,12 @@ impl EventQueue {
     }
 
     fn note_received(&self, event: &WriterEvent) {
-        if let WriterEvent::ReloadRequested(_) = event {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
+        let count = match event {
+            WriterEvent::ReloadRequested(_) => &self.waiting,
+            WriterEvent::Change(_) => &self.changes,
+            _ => return,
+        };
+        count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -90,6 +111,24 @@ impl WriterHandle {
         }
         let request = ReloadRequest { reply, requested_at: Instant::now() };
         self.events.send(WriterEvent::ReloadRequested(request)).map_err(|_| TrySendError::Disconnected(()))
+    }
+
+    /// Requests a change of a zone; its [`ZoneChange::done`] gets the result. Returns it if the queue is full.
+    pub fn request_change(&self, change: Box<ZoneChange>) -> Result<(), Box<ZoneChange>> {
+        if self.changes.fetch_add(1, Ordering::Relaxed) >= MAX_CHANGES {
+            self.changes.fetch_sub(1, Ordering::Relaxed);
+            return Err(change);
+        }
+        self.events.send(WriterEvent::Change(change)).map_err(|unsent| match unsent.0 {
+            WriterEvent::Change(change) => change,
+            _ => unreachable!("the event that was not sent is returned"),
+        })
+    }
+
+    /// Reports that the changes up to this sequence number are on disk.
+    pub fn report_durable(&self, sequence: u64) {
+        // Fails only if the writer has ended, and that ends with the process.
+        _ = self.events.send(WriterEvent::Durable(sequence));
     }
 }
 

@@ -11,8 +11,12 @@ mod load_schedule;
 pub mod publication;
 pub mod read_pool;
 mod registry;
+mod work_pool;
 mod zone_entry;
 mod zone_file;
 mod zone_slab;
 
-pub use registry::{FinishedRead, ZoneRegistry};
+pub use registry::{
+    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, FinishedRead, FinishedWork, NoHooks, PublishOrder, ZoneChange,
+    ZoneRegistry,
+};

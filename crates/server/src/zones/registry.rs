@@ -5,6 +5,7 @@
 //! publishes; [`ZoneRegistry::apply`] takes the result of a load. A zone that cannot be loaded keeps the version served
 //! before.
 
+mod changes;
 mod configure;
 #[cfg(test)]
 mod tests;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use answer::{Served, ServedZone};
-use wire::NameRef;
-use zone::Zone;
+use wire::{NameRef, serial};
+use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 
 use super::answer_config::{GeneratedSecret, answer_config};
 use super::change_detection::Fingerprint;
@@ -25,11 +26,17 @@ use super::load_progress::LoadProgress;
 use super::load_schedule::LoadSchedule;
 use super::publication::BatchedPublisher;
 use super::read_pool::{ReadLimits, ReadPool, ReadTask, TooLarge};
+use super::work_pool::WorkPool;
 use super::zone_entry::{change_of, zone_report};
 use super::zone_slab::ZoneSlab;
-use crate::config::{Server, ZonePolicy};
+use crate::config::{Server, ZonePolicy, ZoneSource};
+use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
+pub use changes::{
+    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, FinishedWork, NoHooks, PublishOrder, ZoneChange,
+};
+use changes::{Changes, ZoneWorkResult};
 use configure::Configuring;
 
 /// The zones of this daemon.
@@ -46,6 +53,9 @@ pub struct ZoneRegistry {
     cookie_secret: GeneratedSecret,
     schedule: LoadSchedule,
     pool: ReadPool<LoadJob, LoadResult>,
+    work_pool: WorkPool<ZoneWorkResult>,
+    changes: Changes,
+    hooks: Box<dyn ChangeHooks>,
     /// The current load of each zone in the pool. The result of any other load is stale: the zone was removed or has
     /// another file since.
     loads: HashMap<ZoneId, Load>,
@@ -92,15 +102,21 @@ pub type FinishedRead = (Arc<ReadTask<LoadJob>>, LoadResult);
 const MAX_IN_FLIGHT: usize = 512;
 
 impl ZoneRegistry {
-    /// A registry without zones. A pool thread passes each finished read to `done`. Fails without a random source.
-    pub fn new(server: &Server, done: impl Fn(FinishedRead) + Send + Sync + 'static) -> std::io::Result<ZoneRegistry> {
-        ZoneRegistry::with_reader(server, load_if_changed, done)
+    /// A registry without zones. Pool threads pass each finished read and other work to these functions. Fails without a
+    /// random source.
+    pub fn new(
+        server: &Server,
+        read_done: impl Fn(FinishedRead) + Send + Sync + 'static,
+        work_done: impl Fn(FinishedWork) + Send + Sync + 'static,
+    ) -> std::io::Result<ZoneRegistry> {
+        ZoneRegistry::with_reader(server, load_if_changed, read_done, work_done)
     }
 
     fn with_reader(
         server: &Server,
         read: impl Fn(&ReadTask<LoadJob>, ReadLimits) -> Result<LoadResult, TooLarge> + Send + Sync + 'static,
-        done: impl Fn(FinishedRead) + Send + Sync + 'static,
+        read_done: impl Fn(FinishedRead) + Send + Sync + 'static,
+        work_done: impl Fn(FinishedWork) + Send + Sync + 'static,
     ) -> std::io::Result<ZoneRegistry> {
         let cookie_secret = GeneratedSecret::random()?;
         let config = answer_config(server, &cookie_secret);
@@ -113,13 +129,31 @@ impl ZoneRegistry {
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
             cookie_secret,
             schedule: LoadSchedule::default(),
-            pool: ReadPool::new(threads, read, move |task, result| done((task, result))),
+            pool: ReadPool::new(threads, read, move |task, result| read_done((task, result))),
+            work_pool: WorkPool::new(threads + 1, move |id, result| work_done((id, result))),
+            changes: Changes::default(),
+            hooks: Box::new(NoHooks),
             loads: HashMap::new(),
             in_flight: 0,
             stuck: 0,
             octets_read: 0,
             octets_in_flight: 0,
         })
+    }
+
+    /// Sets who records changes and sends notifications.
+    pub fn set_hooks(&mut self, hooks: Box<dyn ChangeHooks>) {
+        self.hooks = hooks;
+    }
+
+    /// The zone with this apex.
+    pub fn find(&self, apex: NameRef<'_>) -> Option<ZoneId> {
+        self.zones.find(apex)
+    }
+
+    /// What is served of a zone, or will be with the next step.
+    pub fn served(&self, id: ZoneId) -> Option<&Arc<ServedZone>> {
+        self.zones.get(id).map(|entry| &entry.served)
     }
 
     /// How many zones are served, and how many are answered with SERVFAIL.
@@ -146,6 +180,7 @@ impl ZoneRegistry {
             self.start_load(id, self.schedule.latest_reload());
         }
         self.publisher.publish_changes(&self.zones);
+        self.report_changes();
         if self.is_settled() || self.publisher.due().is_some_and(|due| due <= now) {
             self.publisher.publish(&self.zones);
         }
@@ -190,7 +225,7 @@ impl ZoneRegistry {
         }
         let report = match result {
             LoadResult::Unchanged => None,
-            LoadResult::Loaded(loaded) => self.serve(id, loaded),
+            LoadResult::Loaded(loaded) => self.serve(id, loaded, task.job.served.zone().map(Zone::version)),
         };
         if let Some(reload) = load.again_for {
             self.start_load(id, reload);
@@ -198,14 +233,20 @@ impl ZoneRegistry {
         report
     }
 
-    fn serve(&mut self, id: ZoneId, loaded: LoadedZone) -> Option<ZoneReport> {
-        let entry = self.zones.get_mut(id)?;
-        let report = change_of(&entry.served, &loaded);
-        if let Some(zone) = loaded.zone {
-            self.served += usize::from(entry.served.zone().is_none());
-            entry.serve(zone);
-            self.publisher.queue(id);
+    /// Serves a zone that was read when `base` was served.
+    fn serve(&mut self, id: ZoneId, mut loaded: LoadedZone, base: Option<ZoneVersion>) -> Option<ZoneReport> {
+        if let Some((old, new)) = self.latest(id).zip(loaded.zone.as_ref())
+            && Some(old.version()) != base
+            && !serial::is_later(new.serial(), old.serial())
+        {
+            let entry = self.zones.get(id)?;
+            loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex());
         }
+        let report = change_of(&self.zones.get(id)?.served, &loaded);
+        if let Some(zone) = loaded.zone {
+            self.replace(id, zone);
+        }
+        let entry = self.zones.get_mut(id)?;
         entry.fingerprint = loaded.fingerprint;
         match loaded.includes.is_empty() {
             true => self.includes.remove(&id),
@@ -267,6 +308,18 @@ impl LoadJob {
     pub fn apex(&self) -> NameRef<'_> {
         self.served.apex()
     }
+}
+
+/// A zone whose content changed while its file was read, and whose file is not newer: the changes are kept.
+fn rejected_as_stale(loaded: LoadedZone, source: &ZoneSource, apex: NameRef<'_>) -> LoadedZone {
+    let file = source.file(apex).map_or_else(String::new, |file| path_text(&file));
+    let finding = Finding {
+        severity: Severity::Error,
+        position: FilePosition { file: file.as_str().into(), line: 0, column: 0 },
+        message: "the zone was changed while this file was read, and the serial of the file is not later".into(),
+        help: "increase the serial of the file, and reload".into(),
+    };
+    LoadedZone { zone: None, findings: vec![finding], fingerprint: Fingerprint::NONE, ..loaded }
 }
 
 /// Loads a zone unless its files, included ones too, are unchanged.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use answer::{ServedZone, ZoneState};
 use wire::NameRef;
 
-use super::{Fingerprint, ZoneRegistry};
+use super::{ChangeRefused, Fingerprint, ZoneRegistry};
 use crate::config::ZoneConfig;
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
@@ -43,6 +43,25 @@ impl ZoneRegistry {
             acls: Acls::default(),
             reports: Vec::new(),
         });
+    }
+
+    /// Adds a zone, to be loaded at once. Returns `None` if there is one with this apex.
+    pub fn add(&mut self, config: ZoneConfig) -> Option<ZoneId> {
+        let acl = Acls::default().of(&config.source.policy);
+        let id = self.zones.insert(ZoneEntry::new(config, acl))?;
+        self.schedule.zone_added(id.index as usize);
+        self.publisher.draft_insert(&self.zones, id);
+        self.publisher.queue_change(id);
+        self.start_load(id, self.schedule.latest_reload());
+        Some(id)
+    }
+
+    /// Removes a zone; returns false if it was removed before.
+    pub fn remove(&mut self, id: ZoneId) -> bool {
+        let Some(served) = self.served(id).cloned() else { return false };
+        self.forget(id);
+        self.publisher.remove(served.apex());
+        true
     }
 
     /// Applies a configuration at once. Returns the zones that were removed or have other settings.
@@ -144,6 +163,7 @@ impl ZoneRegistry {
 
     fn forget(&mut self, id: ZoneId) -> Option<ZoneReport> {
         let gone = self.zones.remove(id)?;
+        self.discard_changes(id, || ChangeRefused::NotServed);
         self.served -= usize::from(gone.served.zone().is_some());
         self.includes.remove(&id);
         self.loads.remove(&id);

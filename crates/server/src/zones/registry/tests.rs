@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// What the reads wait for: by file, the serials that they will have read.
 #[derive(Default)]
-struct Gate {
+pub(super) struct Gate {
     serials: Mutex<HashMap<PathBuf, Vec<u32>>>,
     opened: Condvar,
     begun: Mutex<Vec<PathBuf>>,
@@ -24,7 +24,7 @@ struct Gate {
 
 impl Gate {
     /// Lets one read of a file end.
-    fn open(&self, file: &str, serial: u32) {
+    pub(super) fn open(&self, file: &str, serial: u32) {
         self.serials.lock().expect("no panic").entry(file.into()).or_default().push(serial);
         self.opened.notify_all();
     }
@@ -40,7 +40,7 @@ impl Gate {
         }
     }
 
-    fn begun(&self, file: &str) -> usize {
+    pub(super) fn begun(&self, file: &str) -> usize {
         self.begun.lock().expect("no panic").iter().filter(|begun| *begun == Path::new(file)).count()
     }
 }
@@ -59,28 +59,35 @@ fn loaded(apex: NameRef<'_>, serial: u32) -> LoadedZone {
     }
 }
 
-struct Bench {
-    zones: ZoneRegistry,
-    results: Receiver<FinishedRead>,
-    gate: Arc<Gate>,
+pub(super) struct Bench {
+    pub(super) zones: ZoneRegistry,
+    pub(super) results: Receiver<FinishedRead>,
+    pub(super) work: Receiver<FinishedWork>,
+    pub(super) gate: Arc<Gate>,
 }
 
 impl Bench {
     /// ZoneRegistry and their files.
-    fn new(zones: &[(&str, &str)]) -> Bench {
+    pub(super) fn new(zones: &[(&str, &str)]) -> Bench {
         let (sender, results) = channel();
         let gate = Arc::new(Gate::default());
         let at = gate.clone();
         let read =
             move |task: &ReadTask<LoadJob>, _| Ok(LoadResult::Loaded(loaded(task.job.apex(), at.wait(&task.file))));
-        let zones_of = ZoneRegistry::with_reader(&Server::default(), read, move |done| _ = sender.send(done));
-        let mut bench = Bench { zones: zones_of.expect("random numbers"), results, gate };
+        let (work_sender, work) = channel();
+        let zones_of = ZoneRegistry::with_reader(
+            &Server::default(),
+            read,
+            move |done| _ = sender.send(done),
+            move |done| _ = work_sender.send(done),
+        );
+        let mut bench = Bench { zones: zones_of.expect("random numbers"), results, work, gate };
         bench.configure(zones);
         bench
     }
 
     /// Returns what [`ZoneRegistry::is_settled`] wants to know.
-    fn configure(&mut self, zones: &[(&str, &str)]) -> u64 {
+    pub(super) fn configure(&mut self, zones: &[(&str, &str)]) -> u64 {
         let mut reader = ConfigReader::default();
         zones.iter().for_each(|(name, file)| reader.add_argument(name.parse().expect("a name"), Path::new(file)));
         self.zones.configure(reader.finish().expect("no mistakes").zones);
@@ -89,13 +96,16 @@ impl Bench {
     }
 
     /// Does what the writer does until `condition` holds; returns what became of zones meanwhile.
-    fn run_until(&mut self, condition: impl Fn(&Bench) -> bool) -> Vec<ZoneReport> {
+    pub(super) fn run_until(&mut self, condition: impl Fn(&Bench) -> bool) -> Vec<ZoneReport> {
         let (begin, mut reports) = (Instant::now(), Vec::new());
         while !condition(self) {
             assert!(begin.elapsed() < SOON, "too long");
             self.zones.check_progress(Instant::now());
             if let Ok(done) = self.results.recv_timeout(Duration::from_millis(10)) {
                 reports.extend(self.zones.apply(done));
+            }
+            if let Ok(done) = self.work.try_recv() {
+                self.zones.finish_work(done);
             }
             self.zones.step(Instant::now());
         }
@@ -109,7 +119,7 @@ impl Bench {
     }
 
     /// What is published of a zone: its serial, 0 for SERVFAIL.
-    fn serial(&self, apex: &str) -> Option<u32> {
+    pub(super) fn serial(&self, apex: &str) -> Option<u32> {
         let apex: Name = apex.parse().expect("a name");
         let served = self.zones.publisher.current();
         served.zones.get(apex.wire()).map(|served| served.zone().map_or(0, Zone::serial))

@@ -1,0 +1,339 @@
+//! Changes of zones: check and apply, journal, publish, report.
+//!
+//! A change is applied to the latest version of its zone, which may not be published yet: with a journal, a version is
+//! published once it is on disk, and later changes need not wait for that. Large changes and rebuilds go to the pool;
+//! other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+
+use zone::Zone;
+use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
+
+use super::ZoneRegistry;
+use crate::zone_id::ZoneId;
+use crate::zones::work_pool::WorkId;
+
+/// A change of one zone.
+pub struct ZoneChange {
+    /// The zone.
+    pub zone: ZoneId,
+    /// What to remove and add.
+    pub change: ChangeSet,
+    /// What the result is checked for.
+    pub rules: ChangeRules,
+    /// When it is published.
+    pub order: PublishOrder,
+    /// Receives the result: once it is published, or refused.
+    pub done: ChangeDone,
+}
+
+/// Receives the result of a change.
+pub type ChangeDone = Box<dyn FnOnce(Result<ChangedZone, ChangeRefused>) + Send>;
+
+/// Whether a change is published before it is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishOrder {
+    /// Journal, wait for the disk, publish: for updates, which are acknowledged then.
+    AfterSync,
+    /// Journal and publish: for transfers, which can be repeated.
+    AtOnce,
+}
+
+/// A change that is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedZone {
+    /// The serial before.
+    pub old_serial: u32,
+    /// The serial published.
+    pub serial: u32,
+}
+
+/// Why a change was refused.
+#[derive(Debug)]
+pub enum ChangeRefused {
+    /// There is no such zone any more, or it has no content to change.
+    NotServed,
+    /// The zone was replaced as a whole while the change was computed.
+    Replaced,
+    /// Too many changes of this zone wait for a large one.
+    Busy,
+    /// A bug: computing the change panicked.
+    Panicked,
+    /// It does not fit the zone.
+    Invalid(ChangeError),
+}
+
+/// Carries out what has to happen around a publication. The default does nothing.
+pub trait ChangeHooks: Send {
+    /// Records the change from `old` to `new`. Returns its sequence number if it has to be written to disk: numbers ascend,
+    /// and [`ZoneRegistry::durable`] is called when it is there.
+    fn journal(&mut self, _zone: ZoneId, _old: &Zone, _new: &Zone) -> Option<u64> {
+        None
+    }
+
+    /// A version was published: secondaries are to be notified.
+    fn published(&mut self, _zone: ZoneId, _version: &Zone) {}
+}
+
+/// No journal, no notifications.
+pub struct NoHooks;
+
+impl ChangeHooks for NoHooks {}
+
+/// A result of the pool.
+pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);
+
+/// What the pool computed.
+pub enum ZoneWorkResult {
+    /// The result of a large change.
+    Applied(ZoneId, Box<Result<Applied, ChangeError>>),
+    /// A rebuilt version, caught up with the changes that it was given; `None` if it could not.
+    Rebuilt(ZoneId, Option<Box<Zone>>),
+}
+
+/// Changes that are not published yet, and zones that the pool works on.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// The latest version of each zone that has changes in `unsynced`, and how many.
+    latest: HashMap<ZoneId, (Zone, usize)>,
+    /// Changes that are not on disk yet, in the order of their sequence numbers.
+    unsynced: VecDeque<Unsynced>,
+    /// Zones that the pool works on.
+    work: HashMap<ZoneId, ZoneWork>,
+    /// Published changes whose result was not reported yet.
+    published: Vec<(ZoneId, ChangeDone, ChangedZone)>,
+}
+
+struct Unsynced {
+    sequence: u64,
+    zone: ZoneId,
+    version: Zone,
+    done: ChangeDone,
+    changed: ChangedZone,
+}
+
+struct ZoneWork {
+    id: WorkId,
+    kind: WorkKind,
+}
+
+enum WorkKind {
+    /// A rebuild, and the changes since it began.
+    Rebuild(Vec<(ChangeSet, ChangeRules)>),
+    /// A large change, and those of the same zone that wait for it.
+    Apply { order: PublishOrder, done: ChangeDone, waiting: VecDeque<ZoneChange> },
+}
+
+/// A change of more records goes to the pool: this many take the writer about a millisecond.
+const MAX_INLINE_RECORDS: usize = 500;
+/// Changes of one zone that may wait for a large one.
+const MAX_WAITING: usize = 1024;
+/// A rebuilt version with at most this many changes to catch up with is finished by the writer.
+const MAX_INLINE_CHANGES: usize = 32;
+
+impl ZoneRegistry {
+    /// Begins a change; its result is reported once it is published.
+    pub fn change(&mut self, change: ZoneChange) {
+        if let Some(ZoneWork { kind: WorkKind::Apply { waiting, .. }, .. }) = self.changes.work.get_mut(&change.zone) {
+            if waiting.len() < MAX_WAITING {
+                waiting.push_back(change);
+            } else {
+                (change.done)(Err(ChangeRefused::Busy));
+            }
+            return;
+        }
+        let Some(base) = self.latest(change.zone) else { return (change.done)(Err(ChangeRefused::NotServed)) };
+        if change.change.len() > MAX_INLINE_RECORDS {
+            return self.change_in_pool(base.clone(), change);
+        }
+        let ZoneChange { zone, change, rules, order, done } = change;
+        let logged = self.changes.work.contains_key(&zone).then(|| change.clone());
+        match base.apply(change, rules) {
+            Ok(applied) => {
+                if let Some(logged) = logged {
+                    self.log_for_rebuild(zone, logged, rules);
+                }
+                self.accept(zone, applied.zone, order, done);
+            }
+            Err(error) => done(Err(ChangeRefused::Invalid(error))),
+        }
+    }
+
+    /// Replaces a zone by one that was transferred or restored. Changes that are being computed for it are refused. Returns
+    /// false if there is no such zone any more.
+    pub fn replace(&mut self, id: ZoneId, version: Zone) -> bool {
+        let Some(entry) = self.zones.get_mut(id) else { return false };
+        let is_first = entry.served.zone().is_none();
+        entry.serve(version);
+        // First versions come in great numbers.
+        if is_first {
+            self.publisher.queue(id)
+        } else {
+            self.publisher.queue_change(id)
+        }
+        self.served += usize::from(is_first);
+        self.discard_changes(id, || ChangeRefused::Replaced);
+        true
+    }
+
+    /// Changes with sequence numbers up to this one are on disk: they are published with the next step.
+    pub fn durable(&mut self, sequence: u64) {
+        while self.changes.unsynced.front().is_some_and(|change| change.sequence <= sequence)
+            && let Some(Unsynced { zone, version, done, changed, .. }) = self.changes.unsynced.pop_front()
+        {
+            if let Some((_, count)) = self.changes.latest.get_mut(&zone) {
+                *count -= 1;
+                if *count == 0 {
+                    self.changes.latest.remove(&zone);
+                }
+            }
+            self.publish_version(zone, version, done, changed);
+        }
+    }
+
+    /// The latest version of a zone, published or not: what the next change is applied to.
+    pub fn latest(&self, id: ZoneId) -> Option<&Zone> {
+        let unpublished = self.changes.latest.get(&id).map(|(version, _)| version);
+        unpublished.or_else(|| self.zones.get(id)?.served.zone())
+    }
+
+    /// Journals a version that was checked, and publishes it when its order says so.
+    fn accept(&mut self, zone: ZoneId, version: Zone, order: PublishOrder, done: ChangeDone) {
+        let Some(old) = self.latest(zone).cloned() else { return done(Err(ChangeRefused::NotServed)) };
+        let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
+        let needs_rebuild = version.needs_rebuild();
+        match self.hooks.journal(zone, &old, &version) {
+            Some(sequence) if order == PublishOrder::AfterSync => {
+                let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
+                self.changes.latest.insert(zone, (version.clone(), count + 1));
+                self.changes.unsynced.push_back(Unsynced { sequence, zone, version, done, changed });
+            }
+            _ => self.publish_version(zone, version, done, changed),
+        }
+        if needs_rebuild {
+            self.rebuild(zone);
+        }
+    }
+
+    fn publish_version(&mut self, id: ZoneId, version: Zone, done: ChangeDone, changed: ChangedZone) {
+        let Some(entry) = self.zones.get_mut(id) else { return done(Err(ChangeRefused::NotServed)) };
+        entry.serve(version);
+        self.publisher.queue_change(id);
+        self.changes.published.push((id, done, changed));
+    }
+
+    /// Reports the changes that were published by this step.
+    pub(super) fn report_changes(&mut self) {
+        for (id, done, changed) in std::mem::take(&mut self.changes.published) {
+            if let Some(version) = self.zones.get(id).and_then(|entry| entry.served.zone()) {
+                self.hooks.published(id, version);
+            }
+            done(Ok(changed));
+        }
+    }
+
+    //----------- pool ---------------------------------------------------------
+
+    fn change_in_pool(&mut self, base: Zone, change: ZoneChange) {
+        let ZoneChange { zone, change, rules, order, done } = change;
+        // The rebuild would have to catch up with it; a later change starts another one.
+        self.changes.work.remove(&zone);
+        let job = move || ZoneWorkResult::Applied(zone, Box::new(base.apply(change, rules)));
+        let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
+        let id = self.work_pool.submit(job);
+        self.changes.work.insert(zone, ZoneWork { id, kind });
+    }
+
+    fn log_for_rebuild(&mut self, zone: ZoneId, change: ChangeSet, rules: ChangeRules) {
+        if let Some(ZoneWork { kind: WorkKind::Rebuild(log), .. }) = self.changes.work.get_mut(&zone) {
+            log.push((change, rules));
+        }
+    }
+
+    fn rebuild(&mut self, zone: ZoneId) {
+        if self.changes.work.contains_key(&zone) {
+            return;
+        }
+        let Some(base) = self.latest(zone).cloned() else { return };
+        let job = move || ZoneWorkResult::Rebuilt(zone, Some(Box::new(base.rebuild(REBUILD_THREADS))));
+        let id = self.work_pool.submit(job);
+        self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
+    }
+
+    /// Takes a result of the pool. It is stale if the zone was removed or replaced since.
+    pub fn finish_work(&mut self, (id, result): FinishedWork) {
+        let is_current = |work: &ZoneWork| work.id == id;
+        let zone = match &result {
+            Some(ZoneWorkResult::Applied(zone, _) | ZoneWorkResult::Rebuilt(zone, _)) => Some(*zone),
+            None => self.changes.work.iter().find(|(_, work)| is_current(work)).map(|(zone, _)| *zone),
+        };
+        let Some(zone) = zone.filter(|zone| self.changes.work.get(zone).is_some_and(is_current)) else { return };
+        let Some(work) = self.changes.work.remove(&zone) else { return };
+        match (work.kind, result) {
+            (WorkKind::Rebuild(log), Some(ZoneWorkResult::Rebuilt(_, Some(rebuilt)))) => {
+                self.catch_up(zone, *rebuilt, log);
+            }
+            (WorkKind::Apply { order, done, waiting }, Some(ZoneWorkResult::Applied(_, applied))) => {
+                match *applied {
+                    Ok(applied) => self.accept(zone, applied.zone, order, done),
+                    Err(error) => done(Err(ChangeRefused::Invalid(error))),
+                }
+                waiting.into_iter().for_each(|change| self.change(change));
+            }
+            (WorkKind::Apply { done, waiting, .. }, _) => {
+                done(Err(ChangeRefused::Panicked));
+                waiting.into_iter().for_each(|change| self.change(change));
+            }
+            (WorkKind::Rebuild(_), _) => (),
+        }
+    }
+
+    /// Applies to a rebuilt version the changes since: few at once, many in the pool.
+    fn catch_up(&mut self, zone: ZoneId, rebuilt: Zone, log: Vec<(ChangeSet, ChangeRules)>) {
+        if log.len() > MAX_INLINE_CHANGES {
+            let job = move || ZoneWorkResult::Rebuilt(zone, replay(rebuilt, log).map(Box::new));
+            let id = self.work_pool.submit(job);
+            self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
+            return;
+        }
+        let Some(version) = replay(rebuilt, log) else { return };
+        match self.changes.latest.get_mut(&zone) {
+            // The published version follows with the next change that is on disk.
+            Some((latest, _)) => *latest = version,
+            None => {
+                if let Some(entry) = self.zones.get_mut(zone) {
+                    entry.serve(version);
+                    self.publisher.queue_change(zone);
+                }
+            }
+        }
+    }
+
+    /// Refuses the changes of a zone that was replaced or removed, whether they are being computed or written to disk.
+    pub(super) fn discard_changes(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefused) {
+        if self.changes.latest.remove(&zone).is_some() {
+            let unsynced = std::mem::take(&mut self.changes.unsynced);
+            let (discarded, kept): (Vec<_>, Vec<_>) = unsynced.into_iter().partition(|change| change.zone == zone);
+            self.changes.unsynced = kept.into();
+            discarded.into_iter().for_each(|change| (change.done)(Err(reason())));
+        }
+        if let Some(ZoneWork { kind: WorkKind::Apply { done, waiting, .. }, .. }) = self.changes.work.remove(&zone) {
+            done(Err(reason()));
+            waiting.into_iter().for_each(|change| (change.done)(Err(reason())));
+        }
+    }
+}
+
+/// Threads of one rebuild: more would compete with answering.
+const REBUILD_THREADS: usize = 1;
+
+/// The zone after all changes; `None` if one does not apply, which would be a bug as it did before.
+fn replay(mut version: Zone, log: Vec<(ChangeSet, ChangeRules)>) -> Option<Zone> {
+    for (change, rules) in log {
+        version = version.apply(change, rules).ok()?.zone;
+    }
+    Some(version)
+}

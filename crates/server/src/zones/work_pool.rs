@@ -1,0 +1,96 @@
+//! Threads for work on zones that takes longer than the writer may be busy: rebuilds and large changes.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Runs jobs on a bounded number of threads, which start as jobs come and end when none is left.
+pub struct WorkPool<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// What a thread runs.
+type Job<T> = Box<dyn FnOnce() -> T + Send>;
+
+struct Shared<T> {
+    max_threads: usize,
+    queue: Mutex<Queue<T>>,
+    done: Box<dyn Fn(WorkId, Option<T>) + Send + Sync>,
+}
+
+struct Queue<T> {
+    waiting: VecDeque<(WorkId, Job<T>)>,
+    threads: usize,
+    submitted: u64,
+}
+
+/// The number of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkId(u64);
+
+impl<T: 'static> WorkPool<T> {
+    /// A pool that passes each result to `done`, on the thread that ran the job; `None` if the job panicked.
+    pub fn new(max_threads: usize, done: impl Fn(WorkId, Option<T>) + Send + Sync + 'static) -> WorkPool<T> {
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0, submitted: 0 });
+        WorkPool { shared: Arc::new(Shared { max_threads, queue, done: Box::new(done) }) }
+    }
+
+    /// Queues a job. The caller bounds how many there are: one per zone.
+    pub fn submit(&self, job: impl FnOnce() -> T + Send + 'static) -> WorkId {
+        let mut queue = self.shared.lock();
+        queue.submitted += 1;
+        let id = WorkId(queue.submitted);
+        queue.waiting.push_back((id, Box::new(job)));
+        if queue.threads < self.shared.max_threads {
+            let shared = self.shared.clone();
+            match std::thread::Builder::new().name("zone-work".into()).spawn(move || shared.run()) {
+                Ok(_) => queue.threads += 1,
+                // With a running thread the job only waits longer; without one, the next job tries again.
+                Err(error) => tracing::warn!(%error, "cannot start a thread to work on zones"),
+            }
+        }
+        id
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut queue = self.lock();
+        while let Some((id, job)) = queue.waiting.pop_front() {
+            drop(queue);
+            // A bug in this code must not keep the zone from ever changing again.
+            let result = catch_unwind(AssertUnwindSafe(job)).ok();
+            (self.done)(id, result);
+            queue = self.lock();
+        }
+        queue.threads -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_run_and_a_panic_is_a_result() {
+        let (sender, results) = channel();
+        let pool = WorkPool::new(2, move |id, result| _ = sender.send((id, result)));
+        let ids: Vec<WorkId> =
+            (0..100).map(|n| pool.submit(move || if n == 7 { panic!("a test") } else { n })).collect();
+        let mut seen = 0;
+        for _ in 0..100 {
+            let (id, result) = results.recv_timeout(Duration::from_secs(10)).expect("every job has a result");
+            let number = ids.iter().position(|other| *other == id).expect("its number was returned");
+            assert_eq!(result, (number != 7).then_some(number));
+            seen += 1;
+        }
+        assert_eq!(seen, 100);
+    }
+}
