@@ -125,6 +125,11 @@ impl Findings {
         self.counts[Severity::Error as usize] > 0
     }
 
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts == [0; 2]
+    }
+
     /// Adds what `finding` returns, which is not called once the limit is reached.
     pub fn add_with(&mut self, severity: Severity, finding: impl FnOnce() -> Finding) {
         let count = &mut self.counts[severity as usize];

@@ -78,6 +78,11 @@ impl InternTables {
         self.ends.len()
     }
 
+    /// Frees what was built to find RRsets; it is built again when needed.
+    pub(crate) fn forget_index(&mut self) {
+        self.index = OnceLock::new();
+    }
+
     /// The number of an RRset in stored form.
     fn find_rrset(&self, bytes: &[u8]) -> Option<u32> {
         self.index.get_or_init(|| RrsetIndex::new(self)).find(self, bytes)

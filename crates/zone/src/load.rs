@@ -1,12 +1,14 @@
 //! Loads a zone from text: parses, checks and builds it. Servers, checks and tests all load this way.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use wire::serial::is_later;
 
-use crate::build::{Difference, assemble};
+use crate::build::Difference;
 use crate::build_options::BuildOptions;
-use crate::stage::StagedChunk;
+use crate::build_runs::build;
+use crate::intern::Interner;
+use crate::record_sorter::{BatchSizes, RecordSorter, SorterContext, SorterSink};
 use crate::text::{self, ReadAt, Source};
 use crate::{CheckMode, FilePosition, Finding, Severity, Zone, check_list};
 
@@ -42,30 +44,38 @@ pub struct LoadOutcome {
     pub files: Vec<Arc<str>>,
 }
 
-/// Parses, checks and builds a zone. While it runs, the records of the text take memory besides the zone.
+/// Parses, checks and builds a zone. A first load takes little more memory than the zone will; others stage the records of the text.
 pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>) -> LoadOutcome {
-    let apex = options.text.apex;
-    let parsed = text::parse(source, &options.text, || StagedChunk::new(apex));
+    let apex = options.text.apex.to_owned().to_lowercase();
+    let build_options = BuildOptions {
+        apex: apex.as_ref(),
+        files: &[],
+        threads: options.text.threads,
+        previous: options.previous,
+        thorough: options.thorough,
+        check_mode: options.text.check_mode,
+        nsec3_max_iterations: options.nsec3_max_iterations,
+        is_whole: true,
+    };
+    let (interner, apex_in_original_case) = (Interner::new(), OnceLock::new());
+    let context = SorterContext { options: &build_options, interner: &interner, apex: &apex_in_original_case };
+    // Thorough checks, and the comparison with the previous version, need all records at once.
+    let stage_all = options.previous.is_some() || options.thorough;
+    let batches = if stage_all { BatchSizes::UNLIMITED } else { BatchSizes::DEFAULT };
+    let sink = || SorterSink { context: &context, sorter: RecordSorter::new(apex.as_ref(), batches) };
+    let parsed = text::parse(source, &options.text, sink);
+    let sorters = parsed.sinks.into_iter().map(|sink| sink.sorter).collect();
     let mut outcome = LoadOutcome { zone: None, difference: None, findings: parsed.findings, files: parsed.files };
     let is_readable = outcome.findings.iter().all(|finding| finding.severity < Severity::Error);
     // Checks would report the records that could not be parsed as missing.
     if !is_readable && !options.thorough {
         return outcome;
     }
-    let build = BuildOptions {
-        apex,
-        files: &outcome.files,
-        threads: options.text.threads,
-        previous: options.previous,
-        thorough: options.thorough,
-        check_mode: options.text.check_mode,
-        nsec3_max_iterations: options.nsec3_max_iterations,
-        is_whole: is_readable,
-    };
-    let (assembled, mut findings) = assemble(parsed.sinks, &build);
+    let build_options = BuildOptions { files: &outcome.files, is_whole: is_readable, ..build_options };
+    let (built, mut findings) = build(&build_options, interner, &apex_in_original_case, sorters);
     findings.sort_by_position();
     outcome.findings.extend(findings.finish(&outcome.files[0]));
-    if let Some((zone, difference)) = assembled.filter(|_| is_readable) {
+    if let Some((zone, difference)) = built.filter(|_| is_readable) {
         let is_changed = difference != Some(Difference::default());
         let previous = options.previous.filter(|_| is_changed);
         outcome.findings.extend(

@@ -19,6 +19,12 @@ impl Occlusion {
         Occlusion { key: Some(key.to_vec()), is_dname: own & CUT == 0 }
     }
 
+    /// The length of the key of the cut or DNAME above `key`, and whether it is a DNAME.
+    pub(crate) fn above(&self, key: &[u8]) -> Option<(usize, bool)> {
+        let top = self.key.as_ref().filter(|top| key.len() > top.len() && key.starts_with(top))?;
+        Some((top.len(), self.is_dname))
+    }
+
     /// A DNAME at the apex, if any: the only record that occludes names in every range.
     pub(crate) fn at_apex(staged: Staged<'_>, runs: &[Run]) -> Occlusion {
         let mut records = Vec::new();

@@ -20,10 +20,19 @@ pub(crate) struct StagedRecord<'r> {
     pub(crate) line: u32,
 }
 
-impl StagedRecord<'_> {
+impl<'r> StagedRecord<'r> {
     /// The length of the record in a message, with a compressed owner.
     pub(crate) fn message_len(&self) -> usize {
         RECORD_HEAD_LEN + self.rdata.len()
+    }
+
+    /// As a record of zone text.
+    pub(crate) fn with_owner<'o>(&self, owner: NameRef<'o>) -> ZoneRecord<'o>
+    where
+        'r: 'o,
+    {
+        let StagedRecord { rtype, ttl, rdata, file, line } = *self;
+        ZoneRecord { owner, rtype, ttl, rdata, file, line }
     }
 
     /// The type of the RRset that stores this record: for an RRSIG the type covered (RFC 4034 3.1.1).
@@ -95,14 +104,68 @@ impl RecordSink for StagedChunk {
 }
 
 impl OwnerRuns {
+    /// The octets of the staged owners and records.
+    #[inline]
+    pub(crate) fn octets(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The number of runs.
+    pub(crate) fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The runs, in the order of the records.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The run of the first records.
+    pub(crate) fn first_run(&self) -> Option<Run> {
+        self.runs.first().copied()
+    }
+
+    /// Whether the owners are in canonical order.
+    pub(crate) fn is_sorted(&self) -> bool {
+        let staged = Staged(std::slice::from_ref(self));
+        self.runs.is_sorted_by(|a, b| staged.compare(a, b).is_le())
+    }
+
+    /// The runs, in the order of the records.
+    pub(crate) fn take_runs(&mut self) -> Vec<Run> {
+        std::mem::take(&mut self.runs)
+    }
+
+    /// Removes all runs but the `last`, to which records may still be added. `spare` is an empty list to reuse.
+    pub(crate) fn keep_only(&mut self, last: Run, mut spare: Vec<Run>) {
+        self.bytes.drain(..last.start as usize);
+        spare.clear();
+        spare.push(Run { start: 0, ..last });
+        self.runs = spare;
+    }
+
+    /// Appends an owner with its records.
+    pub(crate) fn append(&mut self, key: &[u8], case: OwnerCase<'_>, records: &[StagedRecord<'_>]) {
+        self.begin_run(key, |out| {
+            case.append(out);
+            case.flags()
+        });
+        records.iter().for_each(|record| self.push(record));
+    }
+
     fn begin(&mut self, key: &[u8], owner: NameRef<'_>, apex_len: usize) {
         self.owner.clear();
         self.owner.extend_from_slice(owner.wire());
-        self.runs.push(Run { head: head(key), start: self.bytes.len() as u64, chunk: 0, records: 0 });
+        self.begin_run(key, |out| owner_case::append_of(owner.wire(), apex_len, out));
+    }
+
+    /// `append_case` appends the owner case and returns its flags.
+    fn begin_run(&mut self, key: &[u8], append_case: impl FnOnce(&mut Vec<u8>) -> u8) {
         let start = self.bytes.len();
+        self.runs.push(Run { head: key_head(key), start: start as u64, chunk: 0, records: 0 });
         self.bytes.extend_from_slice(&[0, 0]);
         self.bytes.extend_from_slice(key);
-        let flags = owner_case::append_of(owner.wire(), apex_len, &mut self.bytes);
+        let flags = append_case(&mut self.bytes);
         let head = key.len() as u16 | u16::from(flags) << FLAGS_SHIFT;
         self.bytes[start..start + 2].copy_from_slice(&head.to_ne_bytes());
     }
@@ -142,7 +205,9 @@ const _: () =
 /// The octets of a staged record before its RDATA: type, TTL, file, line, RDATA length.
 const FIXED_LEN: usize = 14;
 
-fn head(key: &[u8]) -> u128 {
+/// The first 16 octets of a key as a number: keys compare as these numbers do, unless they are equal.
+#[inline]
+pub(crate) fn key_head(key: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     let len = key.len().min(16);
     bytes[..len].copy_from_slice(&key[..len]);

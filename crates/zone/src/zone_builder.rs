@@ -1,16 +1,17 @@
 //! Builds a zone from records that arrive one by one, as in an incoming AXFR. Zone text goes through [`crate::load`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use wire::rdata::{self, RdataError};
 use wire::{Name, NameRef, Rtype};
 
-use crate::build::assemble;
 use crate::build_options::BuildOptions;
+use crate::build_runs::build;
 use crate::check_list::{self, Check};
 use crate::finding::{CheckMode, FilePosition, Finding, Findings, Severity};
-use crate::stage::StagedChunk;
-use crate::text::{RecordSink, ZoneRecord};
+use crate::intern::Interner;
+use crate::record_sorter::{BatchSizes, RecordSorter, SorterContext};
+use crate::text::ZoneRecord;
 use crate::zone::Zone;
 
 /// How a zone is built from given records.
@@ -38,18 +39,29 @@ impl Default for ZoneBuilderOptions {
     }
 }
 
-/// Builds a zone from records in any order.
+/// Builds a zone from records in any order. Records in canonical order are encoded as they arrive; others are sorted first. Both take
+/// little more memory than the zone will.
 pub struct ZoneBuilder {
+    /// In lower case.
     apex: Name,
+    apex_in_original_case: OnceLock<Name>,
     options: ZoneBuilderOptions,
-    chunk: StagedChunk,
+    interner: Interner<'static>,
+    sorter: RecordSorter,
     found: Findings,
 }
 
 impl ZoneBuilder {
     /// A zone with this apex and no records yet.
     pub fn new(apex: NameRef<'_>, options: ZoneBuilderOptions) -> ZoneBuilder {
-        ZoneBuilder { apex: apex.to_owned(), options, chunk: StagedChunk::new(apex), found: Findings::default() }
+        ZoneBuilder {
+            apex: apex.to_owned().to_lowercase(),
+            apex_in_original_case: OnceLock::new(),
+            options,
+            interner: Interner::new(),
+            sorter: RecordSorter::new(apex, BatchSizes::DEFAULT),
+            found: Findings::default(),
+        }
     }
 
     /// Adds a record with uncompressed RDATA. Duplicates count once (RFC 2181 5).
@@ -75,26 +87,21 @@ impl ZoneBuilder {
             self.report(&check_list::LARGE_TTL, owner, rtype);
         }
         let ttl = if is_large { 0 } else { ttl };
-        self.chunk.record(ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 });
+        let options = build_options(self.apex.as_ref(), &self.options);
+        let context = SorterContext { options: &options, interner: &self.interner, apex: &self.apex_in_original_case };
+        self.sorter.push(&context, ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 });
     }
 
     /// The zone and its warnings; or errors, then warnings, if it cannot be served.
     pub fn finish(self) -> Result<(Zone, Vec<Finding>), Vec<Finding>> {
-        let ZoneBuilder { apex, options, chunk, mut found } = self;
-        let files = [options.source];
-        let build = BuildOptions {
-            files: &files,
-            threads: options.threads,
-            check_mode: options.check_mode,
-            nsec3_max_iterations: options.nsec3_max_iterations,
-            ..BuildOptions::of_records(apex.as_ref())
-        };
-        let (assembled, more) = assemble(vec![chunk], &build);
+        let ZoneBuilder { apex, apex_in_original_case, options, interner, sorter, mut found } = self;
+        let build_options = build_options(apex.as_ref(), &options);
+        let (built, more) = build(&build_options, interner, &apex_in_original_case, vec![sorter]);
         found.append(more);
         let is_good = !found.has_errors();
-        let mut findings = found.finish(&files[0]);
+        let mut findings = found.finish(&options.source);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        match assembled.filter(|_| is_good) {
+        match built.filter(|_| is_good) {
             Some((zone, _)) => Ok((zone, findings)),
             None => Err(findings),
         }
@@ -116,6 +123,16 @@ impl ZoneBuilder {
             message: format!("the RDATA of {owner} {rtype} is wrong: {error}"),
             help: String::new(),
         });
+    }
+}
+
+fn build_options<'a>(apex: NameRef<'a>, options: &'a ZoneBuilderOptions) -> BuildOptions<'a> {
+    BuildOptions {
+        files: std::slice::from_ref(&options.source),
+        threads: options.threads,
+        check_mode: options.check_mode,
+        nsec3_max_iterations: options.nsec3_max_iterations,
+        ..BuildOptions::of_records(apex)
     }
 }
 

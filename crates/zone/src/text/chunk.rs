@@ -114,6 +114,7 @@ impl<S: RecordSink + Send, M: Fn() -> S + Sync> ChunkParser<'_, M> {
         let (used_initial_ttl, stated_ttl) = (parser.used_initial_ttl, parser.stated_ttl);
         end.position = window.position(&scanner);
         let records = counter.records();
+        sink.end();
         Chunk { guess, stop, end, include, used_initial_ttl, stated_ttl, records, sink, findings }
     }
 }

@@ -123,4 +123,7 @@ pub struct ZoneRecord<'a> {
 pub trait RecordSink {
     /// Receives a record.
     fn record(&mut self, record: ZoneRecord<'_>);
+
+    /// The chunk of a big file that this sink received is complete. Called by the thread that parsed it.
+    fn end(&mut self) {}
 }

@@ -25,6 +25,35 @@ impl TreeBuilder {
         self.encoder.push(key, value);
     }
 
+    /// The number of complete leaves.
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Whether [`Self::push_leaf`] would leave no small leaf behind.
+    pub(crate) fn is_at_leaf_start(&self) -> bool {
+        self.encoder.count() == 0 || self.encoder.size() >= LEAF_SIZE / 2
+    }
+
+    /// Appends all entries of a leaf, which must sort after all others, by sharing it.
+    pub(crate) fn push_leaf(&mut self, leaf: Leaf) {
+        if self.encoder.count() > 0 {
+            self.close_leaf();
+        }
+        let block = leaf.block();
+        let mut first = Vec::new();
+        block.entry(0).append_key(&mut first);
+        let separator = separate(&self.last_key, &first);
+        self.last_key.clear();
+        block.entry(block.count() - 1).append_key(&mut self.last_key);
+        self.leaves.push((separator, leaf));
+    }
+
+    /// The leaves in key order.
+    pub(crate) fn finish_leaves(self) -> impl Iterator<Item = Leaf> {
+        self.into_leaves().0.into_iter().map(|(_, leaf)| leaf)
+    }
+
     /// The tree of all entries.
     pub fn finish(self) -> Tree {
         TreeBuilder::join([self])

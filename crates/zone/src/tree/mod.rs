@@ -40,8 +40,9 @@ const MAX_DEPTH: usize = 6;
 pub(crate) struct Leaf(Arc<[u8]>);
 
 impl Leaf {
+    /// The entries.
     #[inline]
-    fn block(&self) -> Block<'_> {
+    pub(crate) fn block(&self) -> Block<'_> {
         Block::new(&self.0)
     }
 }
