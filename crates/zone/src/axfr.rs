@@ -1,25 +1,17 @@
 //! Outgoing AXFR (RFC 5936) as a state machine: the caller provides a buffer for each message and sends it.
 
-use wire::message::Rcode;
-use wire::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
+use wire::{MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::rrset::{MessageOffsets, PointerBases, RECORD_HEAD_LEN, Rrset};
+use crate::rrset::{MessageOffsets, PointerBases, Rrset};
+use crate::transfer_message::{MessageWriter, NoRoom, TransferMessages};
 use crate::tree::{Tree, TreeEntry};
 use crate::zone::{OWNER_BUFFER_LEN, Zone};
 
 /// The messages of one zone transfer. It keeps its version of the zone until the end, even if a newer one is published.
 pub struct AxfrStream {
     zone: Zone,
-    id: [u8; 2],
-    question: Box<[u8]>,
-    /// The message offset of the question, if it has the apex in its original case.
-    apex: Option<usize>,
-    /// The OPT record of the first message, or empty.
-    opt: Box<[u8]>,
+    messages: TransferMessages,
     state: AxfrState,
-    /// How many records were written.
-    records: u64,
-    has_failed: bool,
 }
 
 /// What is written next.
@@ -44,72 +36,33 @@ struct TreePosition {
     records: usize,
 }
 
-/// The target size of messages, in octets: below the greatest compression offset, so that every owner can be pointed to.
-const MESSAGE_LEN: usize = 16_000;
-
-/// Why a record was not written.
-enum NoRoom {
-    /// It goes into the next message.
-    Full,
-    /// It fits in no message.
-    TooLarge,
-}
-
-/// The maximum length of a message over TCP (RFC 1035 4.2.2).
-const MAX_MESSAGE_LEN: usize = u16::MAX as usize;
-
 impl AxfrStream {
     /// The response to the query with this ID and question (name, type and class in wire form). `opt` is the OPT record in wire form,
     /// empty for a client without EDNS.
     pub fn new(zone: Zone, id: [u8; 2], question: &[u8], opt: &[u8]) -> AxfrStream {
-        // RFC 5936 3.4: compression preserves case, and the question may have another case than the apex.
-        let is_exact = question.starts_with(zone.owner(&zone.apex_entry()).wire());
-        let apex = is_exact.then_some(HEADER_LEN);
-        AxfrStream {
-            zone,
-            id,
-            question: question.into(),
-            apex,
-            opt: opt.into(),
-            state: AxfrState::FirstSoa,
-            records: 0,
-            has_failed: false,
-        }
+        let messages = TransferMessages::new(id, question, opt, zone.owner(&zone.apex_entry()).as_ref());
+        AxfrStream { zone, messages, state: AxfrState::FirstSoa }
     }
 
-    /// Writes the next message, without the TCP length prefix, into `out`, which must hold 65,535 octets. Returns its length; `None`
+    /// Writes the next message, without the TCP length prefix, into `out`, which must hold at least 20,000 octets. The message takes
+    /// at most `out.len()` octets: a caller that signs messages leaves out the octets of the TSIG record. Returns its length; `None`
     /// after the last message. A record that fits in no message ends the transfer with a SERVFAIL message.
     pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
         if matches!(self.state, AxfrState::Done) {
             return None;
         }
-        let start = HEADER_LEN + self.question.len();
-        out[HEADER_LEN..start].copy_from_slice(&self.question);
-        let mut writer = MessageWriter { out, start, at: start, count: 0, apex: self.apex, zone: &self.zone };
+        let AxfrStream { zone, messages, state } = self;
         // A full message ends here; the next one continues from `state`.
-        let filled = fill(&mut self.state, &mut writer);
-        let (len, count, has_question) = (writer.at, writer.count, writer.start > HEADER_LEN);
-        self.has_failed = matches!(filled, Err(NoRoom::TooLarge));
-        let mut rcode = Rcode::NOERROR;
-        if self.has_failed {
-            (self.state, rcode) = (AxfrState::Done, Rcode::SERVFAIL);
+        let len = messages.write(out, |message| fill(state, &mut AxfrWriter { message, zone }));
+        if self.messages.has_failed() {
+            self.state = AxfrState::Done;
         }
-        // RFC 5936 2.2.5: the first message has the OPT record.
-        let opt = std::mem::take(&mut self.opt);
-        let has_opt = u8::from(!opt.is_empty());
-        let [id_high, id_low] = self.id;
-        let [count_high, count_low] = count.to_be_bytes();
-        let header =
-            [id_high, id_low, 0x84, rcode.0 as u8, 0, has_question.into(), count_high, count_low, 0, 0, 0, has_opt];
-        out[..HEADER_LEN].copy_from_slice(&header);
-        out[len..len + opt.len()].copy_from_slice(&opt);
-        self.records += u64::from(count);
-        Some(len + opt.len())
+        Some(len)
     }
 
     /// Whether the last message reports a failure.
     pub fn has_failed(&self) -> bool {
-        self.has_failed
+        self.messages.has_failed()
     }
 
     /// The apex of the zone.
@@ -124,12 +77,12 @@ impl AxfrStream {
 
     /// The number of records written so far.
     pub fn records(&self) -> u64 {
-        self.records
+        self.messages.records()
     }
 }
 
 /// Fills one message.
-fn fill(state: &mut AxfrState, writer: &mut MessageWriter<'_, '_>) -> Result<(), NoRoom> {
+fn fill(state: &mut AxfrState, writer: &mut AxfrWriter<'_, '_, '_>) -> Result<(), NoRoom> {
     let zone = writer.zone;
     loop {
         match state {
@@ -154,49 +107,29 @@ fn fill(state: &mut AxfrState, writer: &mut MessageWriter<'_, '_>) -> Result<(),
     }
 }
 
-/// Writes one message.
-struct MessageWriter<'z, 'o> {
-    out: &'o mut [u8],
-    start: usize,
-    at: usize,
-    count: u16,
-    /// The offset of the apex in its original case, once it is in the message.
-    apex: Option<usize>,
+/// Writes the nodes of a zone into one message.
+struct AxfrWriter<'z, 'w, 'o> {
+    message: &'w mut MessageWriter<'o>,
     zone: &'z Zone,
 }
 
-impl<'z> MessageWriter<'z, '_> {
+impl<'z> AxfrWriter<'z, '_, '_> {
     fn push_soa(&mut self) -> Result<(), NoRoom> {
         let soa = self.zone.soa();
-        self.make_room(MAX_NAME_LEN + soa.message_len())?;
+        self.message.make_room(MAX_NAME_LEN + soa.message_len())?;
         AxfrOwner::new(&self.zone.apex_entry()).write(self, |writer, offsets| writer.write_rrset(&soa, offsets));
         Ok(())
     }
 
     fn write_rrset(&mut self, rrset: &Rrset<'_>, offsets: MessageOffsets) {
-        self.at = rrset.write(offsets, rrset.ttl, self.out, self.at);
-        self.count += rrset.count as u16;
+        let MessageWriter { out, at, count, .. } = &mut *self.message;
+        *at = rrset.write(offsets, rrset.ttl, out, *at);
+        *count += rrset.count as u16;
     }
 
-    fn make_room(&self, len: usize) -> Result<(), NoRoom> {
-        if self.at + len > MESSAGE_LEN && self.at > self.start { Err(NoRoom::Full) } else { Ok(()) }
-    }
-
-    /// Makes room for a record of any size: one that fits in no message with the question goes into one without
-    /// (RFC 5936 2.2.1 requires the question in the first message only).
     fn make_room_for_record(&mut self, owner: &AxfrOwner<'_, '_>, rdata: &[u8]) -> Result<(), NoRoom> {
-        let len = MAX_NAME_LEN + RECORD_HEAD_LEN + rdata.len();
-        self.make_room(len)?;
-        if self.at + len <= MAX_MESSAGE_LEN {
-            return Ok(());
-        }
-        let owner_len = self.zone.owner(owner.entry).wire().len();
-        // The head of a record includes two octets of a pointer, which the owner replaces.
-        if HEADER_LEN + owner_len + RECORD_HEAD_LEN - 2 + rdata.len() > MAX_MESSAGE_LEN {
-            return Err(NoRoom::TooLarge);
-        }
-        (self.start, self.at, self.apex) = (HEADER_LEN, HEADER_LEN, None);
-        Ok(())
+        let owner_len = || self.zone.owner(owner.entry).wire().len();
+        self.message.make_room_for_record(owner_len, rdata.len())
     }
 
     fn push_tree(&mut self, tree: &'z Tree, position: &mut TreePosition) -> Result<(), NoRoom> {
@@ -246,10 +179,10 @@ impl<'z> MessageWriter<'z, '_> {
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
-        if self.start + MAX_NAME_LEN + rrset.message_len() > MESSAGE_LEN {
+        if !self.message.may_hold(MAX_NAME_LEN + rrset.message_len()) {
             return self.push_large(owner, rrset, position);
         }
-        self.make_room(MAX_NAME_LEN + rrset.message_len())?;
+        self.message.make_room(MAX_NAME_LEN + rrset.message_len())?;
         owner.write(self, |writer, offsets| writer.write_rrset(rrset, offsets));
         Ok(())
     }
@@ -268,7 +201,9 @@ impl<'z> MessageWriter<'z, '_> {
             rdata.clear();
             rrset.append_rdata(&stored, bases, &mut rdata);
             self.make_room_for_record(owner, &rdata)?;
-            owner.write(self, |writer, offsets| writer.push_record(offsets.owner, rrset.rtype, rrset.ttl, &rdata));
+            owner.write(self, |writer, offsets| {
+                writer.message.push_record(offsets.owner, rrset.rtype, rrset.ttl, &rdata)
+            });
             position.records += 1;
         }
         Ok(())
@@ -282,22 +217,12 @@ impl<'z> MessageWriter<'z, '_> {
     ) -> Result<(), NoRoom> {
         for rdata in rrset.signatures().rdatas().skip(position.records) {
             self.make_room_for_record(owner, rdata)?;
-            owner.write(self, |writer, offsets| writer.push_record(offsets.owner, Rtype::RRSIG, rrset.ttl, rdata));
+            owner.write(self, |writer, offsets| {
+                writer.message.push_record(offsets.owner, Rtype::RRSIG, rrset.ttl, rdata)
+            });
             position.records += 1;
         }
         Ok(())
-    }
-
-    fn push_record(&mut self, owner: usize, rtype: Rtype, ttl: u32, rdata: &[u8]) {
-        let record = &mut self.out[self.at..self.at + RECORD_HEAD_LEN + rdata.len()];
-        record[..2].copy_from_slice(&(0xc000 | owner as u16).to_be_bytes());
-        record[2..4].copy_from_slice(&rtype.0.to_be_bytes());
-        record[4..6].copy_from_slice(&[0, 1]);
-        record[6..10].copy_from_slice(&ttl.to_be_bytes());
-        record[10..12].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
-        record[12..].copy_from_slice(rdata);
-        self.at += record.len();
-        self.count += 1;
     }
 }
 
@@ -316,22 +241,23 @@ impl<'e, 'z> AxfrOwner<'e, 'z> {
     /// the first one by the owner name.
     fn write(
         &mut self,
-        writer: &mut MessageWriter<'_, '_>,
-        write: impl FnOnce(&mut MessageWriter<'_, '_>, MessageOffsets),
+        writer: &mut AxfrWriter<'_, '_, '_>,
+        write: impl FnOnce(&mut AxfrWriter<'_, '_, '_>, MessageOffsets),
     ) {
         if let Some(offsets) = self.offsets {
             return write(writer, offsets);
         }
         let mut name = [0; OWNER_BUFFER_LEN];
-        let (labels, len) = writer.zone.write_owner(self.entry, writer.apex, &mut name);
-        let start = writer.at;
-        let apex = *writer.apex.get_or_insert(start + labels);
+        let message = &mut *writer.message;
+        let (labels, len) = writer.zone.write_owner(self.entry, message.apex, &mut name);
+        let start = message.at;
+        let apex = *message.apex.get_or_insert(start + labels);
         // The apex is written only once.
         let owner = if labels == 0 { apex } else { start };
         let offsets = MessageOffsets { owner, apex };
-        writer.at += len - 2;
+        message.at += len - 2;
         write(writer, offsets);
-        writer.out[start..start + len].copy_from_slice(&name[..len]);
+        writer.message.out[start..start + len].copy_from_slice(&name[..len]);
         self.offsets = Some(offsets);
     }
 }

@@ -210,7 +210,13 @@ impl fmt::Debug for EncodedChange {
     }
 }
 
-impl EncodedRecord<'_> {
+impl<'c> EncodedRecord<'c> {
+    /// The record at `offset` of encoded records, and the offset of the next one; `None` at the end.
+    pub(crate) fn at(bytes: &'c [u8], offset: usize) -> Option<(EncodedRecord<'c>, usize)> {
+        let mut records = EncodedRecords(RecordReader { bytes, at: offset });
+        records.next().map(|record| (record, records.0.at))
+    }
+
     /// Appends the record in wire form.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
         append_record(out, self.owner, self.rtype, self.ttl, self.rdata);

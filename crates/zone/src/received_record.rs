@@ -1,0 +1,135 @@
+//! Reads the records of a received message, with names decompressed, without allocating for each. For `transfer_receiver`.
+
+use wire::message::MessageError;
+use wire::rdata::{self, Form};
+use wire::{Class, HEADER_LEN, MAX_LABEL_LEN, MAX_NAME_LEN, NameRef, Rtype};
+
+/// Reads a message from its start to its end.
+pub(crate) struct MessageReader<'m> {
+    pub(crate) message: &'m [u8],
+    pub(crate) at: usize,
+}
+
+/// The octets of a name and of RDATA, reused from record to record.
+pub(crate) struct RecordBuffer {
+    owner: [u8; MAX_NAME_LEN],
+    owner_len: usize,
+    pub(crate) rdata: Vec<u8>,
+}
+
+/// The fixed fields of a record.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordHead {
+    pub(crate) rtype: Rtype,
+    pub(crate) class: Class,
+    pub(crate) ttl: u32,
+}
+
+/// RFC 3597 4: receivers decompress these types, which some servers compress although only types of RFC 1035 may be.
+const FORMERLY_COMPRESSED: [Rtype; 8] =
+    [Rtype::RP, Rtype::AFSDB, Rtype::RT, Rtype::SIG, Rtype::PX, Rtype::NXT, Rtype::NAPTR, Rtype::SRV];
+
+impl RecordBuffer {
+    pub(crate) fn new() -> RecordBuffer {
+        RecordBuffer { owner: [0; MAX_NAME_LEN], owner_len: 1, rdata: Vec::new() }
+    }
+
+    /// The owner of the last record, or the name of the question.
+    pub(crate) fn owner(&self) -> NameRef<'_> {
+        NameRef::from_valid_wire(&self.owner[..self.owner_len])
+    }
+}
+
+impl MessageReader<'_> {
+    /// Reads the name, type and class of a question.
+    pub(crate) fn question(&mut self, buffer: &mut RecordBuffer) -> Result<(Rtype, Class), MessageError> {
+        self.owner(buffer)?;
+        let [t0, t1, c0, c1] = self.fixed()?;
+        Ok((Rtype(u16::from_be_bytes([t0, t1])), Class(u16::from_be_bytes([c0, c1]))))
+    }
+
+    /// Reads a record.
+    pub(crate) fn record(&mut self, buffer: &mut RecordBuffer) -> Result<RecordHead, MessageError> {
+        self.owner(buffer)?;
+        let [t0, t1, c0, c1, ttl @ .., l0, l1] = self.fixed::<10>()?;
+        let rtype = Rtype(u16::from_be_bytes([t0, t1]));
+        self.rdata(rtype, u16::from_be_bytes([l0, l1]).into(), &mut buffer.rdata)?;
+        Ok(RecordHead { rtype, class: Class(u16::from_be_bytes([c0, c1])), ttl: u32::from_be_bytes(ttl) })
+    }
+
+    fn fixed<const LEN: usize>(&mut self) -> Result<[u8; LEN], MessageError> {
+        let octets = self.message.get(self.at..).and_then(|rest| rest.first_chunk()).ok_or(MessageError::Short)?;
+        self.at += LEN;
+        Ok(*octets)
+    }
+
+    fn owner(&mut self, buffer: &mut RecordBuffer) -> Result<(), MessageError> {
+        (buffer.owner_len, self.at) = read_name(self.message, self.at, &mut buffer.owner)?;
+        Ok(())
+    }
+
+    /// RDATA of `len` octets, with its names decompressed.
+    fn rdata(&mut self, rtype: Rtype, len: usize, out: &mut Vec<u8>) -> Result<(), MessageError> {
+        let (start, end) = (self.at, self.at + len);
+        let plain = self.message.get(start..end).ok_or(MessageError::Short)?;
+        self.at = end;
+        out.clear();
+        let fields = rdata::fields_of(rtype);
+        let is_compressible = |form| matches!(form, Form::CompressibleName);
+        if !fields.iter().any(|field| is_compressible(field.form)) && !FORMERLY_COMPRESSED.contains(&rtype) {
+            out.extend_from_slice(plain);
+            return Ok(());
+        }
+        let mut at = start;
+        for field in fields {
+            at = match field.form {
+                Form::CompressibleName | Form::Name => {
+                    let mut name = [0; MAX_NAME_LEN];
+                    // The name itself ends within the RDATA.
+                    let (len, next) = read_name(&self.message[..end], at, &mut name).map_err(|error| match error {
+                        MessageError::Short => MessageError::Rdata(rtype),
+                        other => other,
+                    })?;
+                    out.extend_from_slice(&name[..len]);
+                    next
+                }
+                _ => {
+                    let next = field.end(plain, at - start).map_err(|_| MessageError::Rdata(rtype))?;
+                    out.extend_from_slice(&plain[at - start..next]);
+                    start + next
+                }
+            };
+        }
+        if at == end { Ok(()) } else { Err(MessageError::Rdata(rtype)) }
+    }
+}
+
+/// Decompresses the name at `start`; returns its length and where its field ends. Each pointer must point before all earlier parts of
+/// the name, and the name ends after 255 octets, so the loop ends.
+fn read_name(message: &[u8], start: usize, out: &mut [u8; MAX_NAME_LEN]) -> Result<(usize, usize), MessageError> {
+    let (mut at, mut earliest, mut end, mut len) = (start, start, None, 0);
+    loop {
+        match *message.get(at).ok_or(MessageError::Short)? {
+            0 => {
+                *out.get_mut(len).ok_or(MessageError::LongName)? = 0;
+                return Ok((len + 1, end.unwrap_or(at + 1)));
+            }
+            high @ 0xc0.. => {
+                let low = *message.get(at + 1).ok_or(MessageError::Short)?;
+                let target = usize::from(high & 0x3f) << 8 | usize::from(low);
+                if target >= earliest || target < HEADER_LEN {
+                    return Err(MessageError::Pointer);
+                }
+                end.get_or_insert(at + 2);
+                (at, earliest) = (target, target);
+            }
+            label if usize::from(label) <= MAX_LABEL_LEN => {
+                let size = 1 + usize::from(label);
+                let octets = message.get(at..at + size).ok_or(MessageError::Short)?;
+                out.get_mut(len..len + size).ok_or(MessageError::LongName)?.copy_from_slice(octets);
+                (at, len) = (at + size, len + size);
+            }
+            _ => return Err(MessageError::LabelType),
+        }
+    }
+}
