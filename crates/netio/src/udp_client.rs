@@ -76,6 +76,18 @@ impl ClientSocket {
     }
 }
 
+impl ClientSocket {
+    /// As [`ClientSocket::open`], from one source address.
+    pub fn open_from(server: SocketAddr, source: IpAddr, buffer_len: usize) -> io::Result<ClientSocket> {
+        let fd = socket_options::socket(server, libc::SOCK_DGRAM)?;
+        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
+        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
+        socket_options::bind(&fd, SocketAddr::new(source, 0))?;
+        socket_options::connect(&fd, server)?;
+        Ok(ClientSocket { fd, server, sources: None })
+    }
+}
+
 impl AsFd for ClientSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -129,6 +141,18 @@ mod tests {
         let ips: Vec<String> = peers.iter().map(|peer| peer.ip().to_string()).collect();
         assert_eq!(ips, ["127.9.0.250", "127.9.1.1", "127.9.1.1", "127.9.2.37"]);
         assert_eq!(returned, [0, 7, 7, 299]);
+    }
+
+    #[test]
+    fn a_socket_has_the_given_source_address() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let source = "127.9.0.7".parse().expect("a literal");
+        let socket = ClientSocket::open_from(server.local_addr().expect("bound"), source, 1 << 16).expect("loopback");
+        let mut batch = SendBatch::new(1, 8, false);
+        batch.push(0, b"x");
+        assert_eq!(batch.send(&socket), SendResult { datagrams: 1, refused: 0 });
+        let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");
+        assert_eq!(peer.ip(), source);
     }
 
     #[test]

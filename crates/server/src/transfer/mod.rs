@@ -1,5 +1,42 @@
-//! Zone transfers into this server.
+//! The secondary's side of zone transfers, and outgoing NOTIFY: when to ask which primary, how, and what came of it.
+//!
+//! Everything but `network` is a state machine of octets and time. The daemon and the simulation drive the same
+//! [`engine::TransferEngine`].
+//!
+//! | part | duty |
+//! | --- | --- |
+//! | `primary` | the primaries, each stored once for all its zones, and the groups of zones that share them |
+//! | `soa_timers` | intervals of the SOA record, their limits, and the times that are stored |
+//! | `refresh` | the scheduler: which zone is checked or transferred next, from which primary; back-off and expiry |
+//! | `query`, `soa_probe` | the messages sent; SOA queries over UDP, many in flight to one primary |
+//! | `session` | one stream connection: pipelined queries, responses told apart, signatures, progress |
+//! | `link` | one primary: its connections and whether it can pipeline |
+//! | `notify_sender` | outgoing NOTIFY, in queues of its own |
+//! | `engine` | ties these together; knows no sockets |
+//! | `network` | the `transfers` thread: epoll, sockets, commands in, events out |
+//!
+//! The writer sends [`engine::TransferCommand`]s through a [`network::TransferHandle`]; a callback passes it
+//! [`engine::TransferEvent`]s. It answers each `Received` with `Published` or `Rejected`, and stores the times that `Refreshed` and
+//! `Published` yield.
+
+mod apex_table;
+pub mod engine;
+pub mod link;
+pub mod network;
+pub mod notify_sender;
 pub mod primary;
+mod query;
 mod random;
 pub mod refresh;
+pub mod session;
+mod soa_probe;
 pub mod soa_timers;
+
+/// The time of an event, on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Seconds since 1970.
+    pub s: u32,
+    /// Milliseconds of a clock that never goes back.
+    pub ms: u64,
+}

@@ -378,6 +378,12 @@ impl RefreshScheduler {
         (slot.state != ZoneState::Vacant && slot.generation == zone.generation).then_some(slot)
     }
 
+    /// Whether the zone was added and not removed.
+    pub fn contains(&self, zone: ZoneId) -> bool {
+        let slot = self.slots.get(zone.index as usize);
+        slot.is_some_and(|slot| slot.state != ZoneState::Vacant && slot.generation == zone.generation)
+    }
+
     fn id_of(&self, index: u32) -> ZoneId {
         ZoneId { index, generation: self.slots[index as usize].generation }
     }
@@ -471,10 +477,7 @@ impl RefreshScheduler {
 
     /// The state of a zone.
     pub fn status(&self, zone: ZoneId) -> Option<RefreshStatus> {
-        let slot = self.slots.get(zone.index as usize)?;
-        if slot.state == ZoneState::Vacant || slot.generation != zone.generation {
-            return None;
-        }
+        let slot = self.slots.get(zone.index as usize).filter(|_| self.contains(zone))?;
         Some(RefreshStatus {
             serial: slot.flags.has(Flags::HAS_DATA).then_some(slot.serial),
             primary_serial: slot.primary_serial,

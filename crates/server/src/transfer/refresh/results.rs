@@ -184,7 +184,8 @@ impl RefreshScheduler {
         slot.flags.clear(Flags::ANNOUNCED);
         let SoaTimers { refresh_s, retry_s, .. } = slot.timers;
         let interval_s = if slot.flags.has(Flags::HAS_DATA) {
-            let factor = 1u32 << (slot.failures - 1).min(16);
+            // An expired zone is needed: it does not wait for longer than RETRY.
+            let factor = if slot.is_served() { 1u32 << (slot.failures - 1).min(16) } else { 1 };
             retry_s.saturating_mul(factor).min(refresh_s.max(retry_s)).max(1)
         } else {
             1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)

@@ -1,0 +1,448 @@
+//! The secondary without its sockets: ties the scheduler, the probes, the sessions and the NOTIFY sender together.
+//!
+//! The daemon's network thread and the simulation drive it: they call it with what arrived and the time, and carry out what it
+//! asks of its [`TransferIo`].
+
+mod connections;
+#[cfg(test)]
+mod simulation;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use wire::message::Rcode;
+use wire::{Name, NameRef};
+
+use super::Now;
+use super::apex_table::ApexTable;
+use super::link::{ConnectionId, Link, Request, RequestPurpose};
+use super::notify_sender::{NotifyCounters, NotifySender};
+use super::primary::{PeerConfig, PrimaryId};
+use super::random::Random;
+use super::refresh::{
+    CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
+    ZoneVersion,
+};
+use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSink};
+use super::soa_probe::{ProbeOutcome, SoaProber};
+use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
+use crate::zone_id::ZoneId;
+
+/// What the engine asks of the network and of the writer.
+pub trait TransferIo {
+    /// What receives the messages of a transfer.
+    type Sink: TransferSink;
+
+    /// Sends a datagram from the socket that is connected to this primary.
+    fn send_probe(&mut self, primary: PrimaryId, config: &PeerConfig, datagram: &[u8]);
+    /// Sends a NOTIFY.
+    fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]);
+    /// Nothing more is sent to this primary: its socket for probes may be closed.
+    fn forget(&mut self, primary: PrimaryId);
+    /// Opens a connection; the result is [`TransferEngine::connected`] or [`TransferEngine::closed`], never within this call.
+    fn connect(&mut self, connection: ConnectionId, config: &PeerConfig);
+    /// Closes a connection, of which nothing more is reported.
+    fn close(&mut self, connection: ConnectionId);
+    /// What is to receive the messages of a transfer.
+    fn new_sink(&mut self, apex: NameRef<'_>, from_serial: Option<u32>, accepts_any_serial: bool) -> Self::Sink;
+    /// Something for the writer.
+    fn event(&mut self, event: TransferEvent<Self::Sink>);
+}
+
+/// What the writer must know.
+pub enum TransferEvent<T> {
+    /// A version was received. The writer must answer with [`TransferCommand::Published`] or [`TransferCommand::Rejected`].
+    Received {
+        /// The zone.
+        zone: ZoneId,
+        /// What received it.
+        sink: T,
+        /// How it went.
+        report: TransferReport,
+    },
+    /// A transfer failed; the version served stays.
+    Failed {
+        /// The zone.
+        zone: ZoneId,
+        /// How it went.
+        report: TransferReport,
+    },
+    /// A check found nothing to transfer, for this reason. The zone is checked again later.
+    CheckFailed {
+        /// The zone.
+        zone: ZoneId,
+        /// The reason.
+        reason: CheckFailure,
+    },
+    /// A primary confirmed the version: it expires later than before, and is served again if it had expired.
+    Refreshed {
+        /// The zone.
+        zone: ZoneId,
+        /// The times to store.
+        timers: StoredTimers,
+    },
+    /// The zone must not be served any more (RFC 1034 4.3.5).
+    Expired {
+        /// The zone.
+        zone: ZoneId,
+    },
+}
+
+/// How a transfer went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferReport {
+    /// The primary.
+    pub primary: SocketAddr,
+    /// The serial that changes were asked from; `None` for AXFR.
+    pub from_serial: Option<u32>,
+    /// Its counts.
+    pub counts: ExchangeCounts,
+    /// Records received.
+    pub records: u64,
+    /// Why it failed.
+    pub failure: Option<TransferFailure>,
+}
+
+/// What the writer and others ask of the engine.
+#[derive(Debug)]
+pub enum TransferCommand {
+    /// A secondary zone was configured.
+    Add {
+        /// The zone.
+        zone: ZoneId,
+        /// Its apex.
+        apex: Name,
+        /// Its primaries.
+        primaries: Arc<[PeerConfig]>,
+        /// The limits of its SOA intervals.
+        limits: TimerLimits,
+        /// Its stored version.
+        version: Option<ZoneVersion>,
+    },
+    /// The configuration of a zone changed.
+    Reconfigure {
+        /// The zone.
+        zone: ZoneId,
+        /// Its primaries.
+        primaries: Arc<[PeerConfig]>,
+        /// The limits of its SOA intervals.
+        limits: TimerLimits,
+    },
+    /// The zone was removed.
+    Remove(ZoneId),
+    /// A NOTIFY that the access list permits arrived.
+    NotifyReceived {
+        /// The zone.
+        zone: ZoneId,
+        /// The serial of its SOA record, if it has one.
+        serial: Option<u32>,
+        /// The sender.
+        from: IpAddr,
+    },
+    /// Check the zone now.
+    Refresh(ZoneId),
+    /// Transfer the whole zone now.
+    Retransfer(ZoneId),
+    /// A received version was published.
+    Published {
+        /// The zone.
+        zone: ZoneId,
+        /// Its serial.
+        serial: u32,
+        /// The intervals of its SOA record.
+        timers: SoaTimers,
+        /// The EXPIRE option in its report.
+        expire_s: Option<u32>,
+    },
+    /// A received version was not published.
+    Rejected {
+        /// The zone.
+        zone: ZoneId,
+        /// Whether its changes did not fit the version served.
+        needs_whole_zone: bool,
+    },
+    /// A version of any zone was published: send NOTIFY.
+    SendNotify {
+        /// The zone.
+        zone: ZoneId,
+        /// Its apex.
+        apex: Name,
+        /// The RDATA of its SOA record.
+        soa: Arc<[u8]>,
+        /// The targets.
+        targets: Arc<[PeerConfig]>,
+    },
+}
+
+/// The limits of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineLimits {
+    /// Those of the scheduler.
+    pub refresh: RefreshLimits,
+    /// Those of sessions.
+    pub session: SessionLimits,
+    /// How long a connection may take to be established, in milliseconds.
+    pub connect_ms: u64,
+    /// How long an idle connection is kept, in milliseconds (RFC 7766 6.2.3: a few seconds).
+    pub idle_ms: u64,
+    /// Connections to all primaries.
+    pub connections: usize,
+}
+
+impl Default for EngineLimits {
+    fn default() -> EngineLimits {
+        EngineLimits {
+            refresh: RefreshLimits::default(),
+            session: SessionLimits::default(),
+            connect_ms: 5000,
+            idle_ms: 5000,
+            connections: 256,
+        }
+    }
+}
+
+/// A transfer that has ended on its connection.
+struct EndedTransfer<T> {
+    request: Request,
+    sink: T,
+    failure: Option<TransferFailure>,
+    counts: ExchangeCounts,
+}
+
+/// The state of the secondary.
+pub struct TransferEngine<T> {
+    scheduler: RefreshScheduler,
+    notify: NotifySender,
+    apexes: ApexTable,
+    links: HashMap<PrimaryId, Link<T>>,
+    /// The primary of each connection.
+    by_connection: HashMap<ConnectionId, PrimaryId>,
+    next_connection: u64,
+    random: Random,
+    limits: EngineLimits,
+}
+
+impl<T: TransferSink> TransferEngine<T> {
+    /// An engine without zones.
+    pub fn new(limits: EngineLimits, seed: u64) -> TransferEngine<T> {
+        let mut random = Random::new(seed);
+        TransferEngine {
+            scheduler: RefreshScheduler::new(limits.refresh, random.bits()),
+            notify: NotifySender::new(random.bits()),
+            apexes: ApexTable::default(),
+            links: HashMap::new(),
+            by_connection: HashMap::new(),
+            next_connection: 0,
+            random,
+            limits,
+        }
+    }
+
+    /// Carries out a command. Call [`TransferEngine::step`] after one or several.
+    pub fn command(&mut self, command: TransferCommand, now: Now) {
+        match command {
+            TransferCommand::Add { zone, apex, primaries, limits, version } => {
+                self.apexes.insert(zone.index, apex.as_ref());
+                self.scheduler.add(zone, &primaries, limits, version, now.s);
+            }
+            TransferCommand::Reconfigure { zone, primaries, limits } => {
+                self.scheduler.reconfigure(zone, &primaries, limits);
+            }
+            TransferCommand::Remove(zone) => {
+                self.scheduler.remove(zone);
+                self.notify.remove(zone);
+                self.apexes.remove(zone.index);
+            }
+            TransferCommand::NotifyReceived { zone, serial, from } => {
+                self.scheduler.notify(zone, serial, from, now.s);
+            }
+            TransferCommand::Refresh(zone) => self.scheduler.refresh(zone),
+            TransferCommand::Retransfer(zone) => self.scheduler.retransfer(zone),
+            TransferCommand::Published { zone, serial, timers, expire_s } => {
+                self.scheduler.published(zone, serial, timers, expire_s, now.s);
+            }
+            TransferCommand::Rejected { zone, needs_whole_zone } => {
+                self.scheduler.rejected(zone, needs_whole_zone, now.s);
+            }
+            TransferCommand::SendNotify { zone, apex, soa, targets } => {
+                self.apexes.insert(zone.index, apex.as_ref());
+                self.notify.publish(zone, &soa, &targets);
+            }
+        }
+    }
+
+    /// What `zonda zone status` shows of a zone.
+    pub fn status(&self, zone: ZoneId) -> Option<RefreshStatus> {
+        self.scheduler.status(zone)
+    }
+
+    /// What happened to NOTIFY messages.
+    pub fn notify_counters(&self) -> NotifyCounters {
+        self.notify.counters()
+    }
+
+    /// Does what is due. Call it after every batch of events, and at [`TransferEngine::next_time`].
+    pub fn step(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        self.time_out_probes(now, io);
+        self.check_connections(now, io);
+        while let Some(action) = self.scheduler.next_action(now.s) {
+            self.act(action, now, io);
+        }
+        self.assign_requests(now, io);
+        let apexes = &self.apexes;
+        let apex_of = |zone: ZoneId| apexes.get(zone.index);
+        self.notify.send_due(now, apex_of, |datagram| io.send_notify(datagram.target, datagram.octets));
+    }
+
+    /// When [`TransferEngine::step`] must be called next, in milliseconds; `None` if only after an event.
+    pub fn next_time(&self, now: Now) -> Option<u64> {
+        let scheduled = self.scheduler.next_time().map(|at_s| now.ms + u64::from(at_s.saturating_sub(now.s)) * 1000);
+        let links = self.links.values();
+        let probes = links.filter_map(|link| link.prober.next_time());
+        let connections = self.connection_times();
+        probes.chain(connections).chain(scheduled).chain(self.notify.next_time()).min()
+    }
+
+    fn act(&mut self, action: RefreshAction, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        match action {
+            RefreshAction::Probe { zone, primary } => self.probe(zone, primary, now, io),
+            RefreshAction::Transfer { zone, primary, from_serial, accepts_any_serial } => {
+                let purpose = RequestPurpose::Transfer { from_serial, accepts_any_serial };
+                self.link(primary).queue.push_back(Request { zone, purpose, attempts: 0 });
+            }
+            RefreshAction::Expire { zone } => io.event(TransferEvent::Expired { zone }),
+            RefreshAction::Refreshed { zone, timers } => io.event(TransferEvent::Refreshed { zone, timers }),
+            RefreshAction::CheckFailed { zone, reason } => io.event(TransferEvent::CheckFailed { zone, reason }),
+            RefreshAction::PrimaryUnused(primary) => self.forget(primary, io),
+        }
+    }
+
+    fn link(&mut self, primary: PrimaryId) -> &mut Link<T> {
+        let (scheduler, random) = (&self.scheduler, &mut self.random);
+        self.links.entry(primary).or_insert_with(|| {
+            let key = scheduler.primary(primary).and_then(|config| config.key.clone());
+            Link::new(SoaProber::new(key, random.bits()))
+        })
+    }
+
+    fn forget(&mut self, primary: PrimaryId, io: &mut impl TransferIo<Sink = T>) {
+        let Some(link) = self.links.remove(&primary) else { return };
+        for connection in link.connections.into_keys() {
+            self.by_connection.remove(&connection);
+            io.close(connection);
+        }
+        io.forget(primary);
+    }
+
+    //---------- Probes
+
+    /// Asks over UDP; over a stream if the primary is reached by TLS, so that the zone's name stays private (RFC 9103 6.3.2).
+    fn probe(&mut self, zone: ZoneId, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        self.link(primary);
+        let (Some(config), Some(link)) = (self.scheduler.primary(primary), self.links.get_mut(&primary)) else {
+            return;
+        };
+        if config.tls != 0 {
+            return link.queue.push_back(Request { zone, purpose: RequestPurpose::Probe, attempts: 0 });
+        }
+        let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
+        match apex.and_then(|apex| link.prober.start(zone, apex, now)) {
+            Some(datagram) => io.send_probe(primary, config, datagram),
+            None => self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s),
+        }
+    }
+
+    /// A datagram from a primary. Call [`TransferEngine::step`] after one or several.
+    pub fn probe_received(&mut self, primary: PrimaryId, datagram: &[u8], now: Now) {
+        let Some(link) = self.links.get_mut(&primary) else { return };
+        let apexes = &self.apexes;
+        match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
+            None => (),
+            Some((zone, ProbeOutcome::Result(result))) => {
+                self.scheduler.probe_result(zone, primary, result, now.s);
+            }
+            // RFC 7766 5: a truncated response is asked for again over TCP.
+            Some((zone, ProbeOutcome::Truncated)) => {
+                link.queue.push_back(Request { zone, purpose: RequestPurpose::Probe, attempts: 0 });
+            }
+        }
+    }
+
+    fn time_out_probes(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        for (primary, link) in &mut self.links {
+            let Some(config) = self.scheduler.primary(*primary).cloned() else { continue };
+            while let Some(zone) = link.prober.next_timeout(now, |datagram| io.send_probe(*primary, &config, datagram))
+            {
+                self.scheduler.probe_result(zone, *primary, ProbeResult::Timeout, now.s);
+            }
+        }
+    }
+
+    /// A datagram on a socket for NOTIFY. Call [`TransferEngine::step`] after one or several.
+    pub fn notify_answered(&mut self, from: SocketAddr, datagram: &[u8], now: Now) {
+        self.notify.receive(from, datagram, now);
+    }
+
+    //---------- Results of transfers
+
+    fn transferred(
+        &mut self,
+        primary: PrimaryId,
+        ended: EndedTransfer<T>,
+        now: Now,
+        io: &mut impl TransferIo<Sink = T>,
+    ) {
+        let EndedTransfer { request, sink, failure, counts } = ended;
+        let Request { zone, purpose, .. } = request;
+        let RequestPurpose::Transfer { from_serial, accepts_any_serial } = purpose else { return };
+        if from_serial.is_some() && failure.as_ref().is_some_and(may_support_axfr_only) {
+            let purpose = RequestPurpose::Transfer { from_serial: None, accepts_any_serial };
+            return self.link(primary).queue.push_front(Request { purpose, ..request });
+        }
+        let current = sink.current_serial().filter(|_| failure.is_none());
+        let result = match (&failure, current) {
+            (Some(_), _) => TransferResult::ZoneFailed,
+            (None, Some(serial)) => TransferResult::Current { serial, expire_s: counts.expire_s },
+            (None, None) => TransferResult::Delivered,
+        };
+        let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
+        let records = sink.records();
+        let report = TransferReport { primary: address, from_serial, counts, records, failure };
+        self.log(zone, &report);
+        if !self.scheduler.transfer_result(zone, primary, result, now.s) || current.is_some() {
+            return;
+        }
+        io.event(match report.failure {
+            Some(_) => TransferEvent::Failed { zone, report },
+            None => TransferEvent::Received { zone, sink, report },
+        });
+    }
+
+    /// One line per transfer.
+    fn log(&self, zone: ZoneId, report: &TransferReport) {
+        let apex = self.apexes.get(zone.index).unwrap_or(NameRef::ROOT);
+        let kind = if report.from_serial.is_some() { "IXFR" } else { "AXFR" };
+        let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
+        let (primary, records) = (report.primary, report.records);
+        match &report.failure {
+            None => {
+                tracing::info!(zone = %apex, %primary, kind, octets, messages, records, duration_ms, "zone transfer received")
+            }
+            Some(failure) => tracing::warn!(
+                zone = %apex, %primary, kind, octets, messages, records, duration_ms, %failure, "zone transfer failed"
+            ),
+        }
+    }
+}
+
+/// RFC 1995 4: a primary without IXFR may refuse it in several ways; and changes that make no sense may be in a sound zone.
+fn may_support_axfr_only(failure: &TransferFailure) -> bool {
+    match failure {
+        TransferFailure::Rcode(rcode) => {
+            matches!(*rcode, Rcode::FORMERR | Rcode::NOTIMP | Rcode::REFUSED | Rcode::SERVFAIL)
+        }
+        TransferFailure::Contents(_) => true,
+        _ => false,
+    }
+}

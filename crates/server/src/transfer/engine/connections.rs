@@ -1,0 +1,368 @@
+//! The connections of the engine: which exchange goes over which, and what it means when one ends.
+
+use super::super::link::Connection;
+use super::super::session::{Session, SessionEvent};
+use super::*;
+
+/// How often an exchange is tried again after a connection ended before its response.
+const MAX_ATTEMPTS: u8 = 3;
+
+/// Why a connection ended.
+enum ConnectionEnd {
+    /// It was not established.
+    Unreachable(String),
+    /// The primary closed it.
+    ClosedByPeer(String),
+    /// It stalled, trickles, or sends what is not wanted.
+    Broken(TransferFailure),
+}
+
+/// What a connection had done when it ended.
+struct EndedConnection {
+    failure: TransferFailure,
+    answered: u64,
+    in_flight: usize,
+    /// Nothing ever came from the primary.
+    is_unreachable: bool,
+    /// It stalls or trickles.
+    is_slow: bool,
+    /// A part of a transfer had arrived.
+    is_partial: bool,
+}
+
+/// What the end of its connection means for an exchange.
+enum ExchangeOutcome {
+    /// The primary cannot be reached.
+    Unreachable,
+    /// The exchange failed.
+    Failed,
+    /// It is tried on another connection, which counts as an attempt or not.
+    TryAgain { is_counted: bool },
+}
+
+impl EndedConnection {
+    fn new<T: TransferSink>(end: ConnectionEnd, session: &Session<T>) -> EndedConnection {
+        let was_established = !matches!(end, ConnectionEnd::Unreachable(_));
+        let failure = match end {
+            ConnectionEnd::Unreachable(reason) | ConnectionEnd::ClosedByPeer(reason) => TransferFailure::Closed(reason),
+            ConnectionEnd::Broken(failure) => failure,
+        };
+        let (answered, is_partial) = (session.answered(), session.largest_transfer() > 0);
+        let is_slow = matches!(failure, TransferFailure::Stalled(_) | TransferFailure::TooSlow(_));
+        let is_unreachable = !was_established || (is_slow && answered == 0 && !is_partial);
+        EndedConnection { failure, answered, in_flight: session.in_flight(), is_unreachable, is_slow, is_partial }
+    }
+
+    /// Whether one exchange ended it that is known: the others are not to blame, nor is pipelining.
+    fn has_culprit(&self) -> bool {
+        self.failure == TransferFailure::Unwanted || (self.is_slow && self.is_partial)
+    }
+
+    fn should_degrade(&self) -> bool {
+        self.in_flight > 0 && !self.is_unreachable && !self.has_culprit()
+    }
+
+    fn outcome_of(&self, has_started: bool) -> ExchangeOutcome {
+        let is_innocent = matches!(self.failure, TransferFailure::Unwanted | TransferFailure::OutOfProtocol);
+        if self.is_unreachable {
+            ExchangeOutcome::Unreachable
+        } else if (has_started && !is_innocent) || (self.is_slow && self.in_flight == 1) {
+            ExchangeOutcome::Failed
+        } else {
+            ExchangeOutcome::TryAgain { is_counted: !self.has_culprit() }
+        }
+    }
+}
+
+impl<T: TransferSink> TransferEngine<T> {
+    //---------- Events of the network
+
+    /// A connection was established. Call [`TransferEngine::step`] after one or several of these events.
+    pub fn connected(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connection(id) {
+            connection.is_established = true;
+        }
+    }
+
+    /// Octets to send on an established connection.
+    pub fn output(&mut self, id: ConnectionId) -> &[u8] {
+        self.connection(id).map_or(&[], |connection| connection.session.output())
+    }
+
+    /// The first `len` octets of the output were sent.
+    pub fn sent(&mut self, id: ConnectionId, len: usize) {
+        if let Some(connection) = self.connection(id) {
+            connection.session.sent(len);
+        }
+    }
+
+    /// Octets arrived.
+    pub fn received(&mut self, id: ConnectionId, octets: &[u8], now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let Some(connection) = self.connection(id) else { return };
+        let mut events = Vec::new();
+        let result = connection.session.receive(octets, now, |event| events.push(event));
+        connection.since_ms = now.ms;
+        let Some(primary) = self.by_connection.get(&id).copied() else { return };
+        for event in events {
+            self.exchange_ended(primary, event, now, io);
+        }
+        match result {
+            Err(failure) => self.end_connection(id, ConnectionEnd::Broken(failure), now, io),
+            Ok(()) => {
+                if self.links.get_mut(&primary).is_some_and(|link| link.is_spent(id, now)) {
+                    self.close(id, io);
+                }
+            }
+        }
+    }
+
+    /// The network reports the end of a connection.
+    pub fn closed(&mut self, id: ConnectionId, reason: String, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let Some(connection) = self.connection(id) else { return };
+        let end = match connection.is_established {
+            true => ConnectionEnd::ClosedByPeer(reason),
+            false => ConnectionEnd::Unreachable(reason),
+        };
+        self.end_connection(id, end, now, io);
+    }
+
+    fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection<T>> {
+        let primary = self.by_connection.get(&id)?;
+        self.links.get_mut(primary)?.connections.get_mut(&id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn connection_is_established(&mut self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| connection.is_established)
+    }
+
+    //---------- Requests
+
+    /// Gives waiting requests to connections, and opens connections.
+    pub(super) fn assign_requests(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let waiting: Vec<PrimaryId> =
+            self.links.iter().filter(|(_, link)| !link.queue.is_empty()).map(|(primary, _)| *primary).collect();
+        for primary in waiting {
+            // Every turn begins an exchange or opens one of a bounded number of connections.
+            while self.assign_next(primary, now, io) {}
+        }
+    }
+
+    fn assign_next(&mut self, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) -> bool {
+        let Some(link) = self.links.get_mut(&primary).filter(|link| !link.queue.is_empty()) else { return false };
+        let Some(id) = link.connection_for_next(now) else {
+            return link.may_open(now) && self.open(primary, now, io);
+        };
+        let (Some(request), Some(connection)) = (link.queue.pop_front(), link.connections.get_mut(&id)) else {
+            return false;
+        };
+        let zone = request.zone;
+        let Some(apex) = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone)) else {
+            self.not_started(primary, request, now);
+            return true;
+        };
+        match request.purpose {
+            RequestPurpose::Probe => connection.session.probe(zone, apex, now),
+            RequestPurpose::Transfer { from_serial, accepts_any_serial } => {
+                let sink = io.new_sink(apex, from_serial, accepts_any_serial);
+                connection.session.transfer(zone, apex, from_serial, sink, now);
+            }
+        }
+        link.active.insert(request.key(), request);
+        true
+    }
+
+    /// Opens a connection, in place of an idle one if there are too many.
+    fn open(&mut self, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) -> bool {
+        if self.by_connection.len() >= self.limits.connections {
+            let is_idle = |link: &Link<T>, id: &ConnectionId| link.connections.get(id).is_some_and(Connection::is_idle);
+            let idle =
+                self.by_connection.iter().find(|(id, of)| self.links.get(of).is_some_and(|link| is_idle(link, id)));
+            let Some(id) = idle.map(|(id, _)| *id) else { return false };
+            self.close(id, io);
+        }
+        let Some(config) = self.scheduler.primary(primary).cloned() else { return false };
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let session = Session::new(config.key.clone(), self.limits.session, self.random.bits(), now);
+        self.link(primary).connections.insert(id, Connection::new(session, now));
+        self.by_connection.insert(id, primary);
+        io.connect(id, &config);
+        true
+    }
+
+    fn close(&mut self, id: ConnectionId, io: &mut impl TransferIo<Sink = T>) {
+        if let Some(link) = self.by_connection.remove(&id).and_then(|primary| self.links.get_mut(&primary)) {
+            link.connections.remove(&id);
+        }
+        io.close(id);
+    }
+
+    //---------- Ends
+
+    fn exchange_ended(
+        &mut self,
+        primary: PrimaryId,
+        event: SessionEvent<T>,
+        now: Now,
+        io: &mut impl TransferIo<Sink = T>,
+    ) {
+        let Some(link) = self.links.get_mut(&primary) else { return };
+        match event {
+            SessionEvent::Probed { zone, result } => {
+                link.active.remove(&(zone, false));
+                self.scheduler.probe_result(zone, primary, result, now.s);
+            }
+            SessionEvent::Transferred { zone, sink, failure, counts } => {
+                let Some(request) = link.active.remove(&(zone, true)) else { return };
+                self.transferred(primary, EndedTransfer { request, sink, failure, counts }, now, io);
+            }
+        }
+    }
+
+    /// Decides for each exchange of a connection that ended: tried again, or failed.
+    fn end_connection(&mut self, id: ConnectionId, end: ConnectionEnd, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let Some(primary) = self.by_connection.remove(&id) else { return };
+        let Some(link) = self.links.get_mut(&primary) else { return };
+        let Some(connection) = link.connections.remove(&id) else { return };
+        if !matches!(end, ConnectionEnd::ClosedByPeer(_) | ConnectionEnd::Unreachable(_)) {
+            io.close(id);
+        }
+        let ended = EndedConnection::new(end, &connection.session);
+        if ended.should_degrade() {
+            link.degrade(ended.answered, ended.in_flight, now);
+        }
+        let mut exchanges = Vec::new();
+        connection.session.close(&ended.failure, now, |event, has_started| exchanges.push((event, has_started)));
+        for (event, has_started) in exchanges {
+            let key = match &event {
+                SessionEvent::Probed { zone, .. } => (*zone, false),
+                SessionEvent::Transferred { zone, .. } => (*zone, true),
+            };
+            let Some(mut request) = self.links.get_mut(&primary).and_then(|link| link.active.remove(&key)) else {
+                continue;
+            };
+            match ended.outcome_of(has_started) {
+                ExchangeOutcome::Unreachable => self.unreachable(primary, request, &ended.failure, now, io),
+                ExchangeOutcome::Failed => self.failed_on_connection(primary, request, event, now, io),
+                ExchangeOutcome::TryAgain { is_counted } => {
+                    request.attempts += u8::from(is_counted);
+                    self.try_again(primary, request, event, ended.answered, now, io);
+                }
+            }
+        }
+    }
+
+    fn try_again(
+        &mut self,
+        primary: PrimaryId,
+        request: Request,
+        event: SessionEvent<T>,
+        answered: u64,
+        now: Now,
+        io: &mut impl TransferIo<Sink = T>,
+    ) {
+        if request.attempts < MAX_ATTEMPTS {
+            self.link(primary).queue.push_back(request);
+        } else if answered == 0 {
+            let failure = TransferFailure::Closed("before any response".into());
+            self.unreachable(primary, request, &failure, now, io);
+        } else {
+            self.failed_on_connection(primary, request, event, now, io);
+        }
+    }
+
+    fn failed_on_connection(
+        &mut self,
+        primary: PrimaryId,
+        request: Request,
+        event: SessionEvent<T>,
+        now: Now,
+        io: &mut impl TransferIo<Sink = T>,
+    ) {
+        match event {
+            SessionEvent::Probed { zone, .. } => {
+                self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s);
+            }
+            SessionEvent::Transferred { sink, failure, counts, .. } => {
+                self.transferred(primary, EndedTransfer { request, sink, failure, counts }, now, io);
+            }
+        }
+    }
+
+    /// The primary cannot be reached: the scheduler keeps the zone in its queue.
+    fn unreachable(
+        &mut self,
+        primary: PrimaryId,
+        request: Request,
+        failure: &TransferFailure,
+        now: Now,
+        io: &mut impl TransferIo<Sink = T>,
+    ) {
+        let Request { zone, purpose, .. } = request;
+        let RequestPurpose::Transfer { from_serial, .. } = purpose else {
+            return self.scheduler.probe_result(zone, primary, ProbeResult::Timeout, now.s);
+        };
+        let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
+        if self.scheduler.transfer_result(zone, primary, TransferResult::PrimaryFailed, now.s) {
+            let (counts, failure) = (ExchangeCounts::default(), Some(failure.clone()));
+            let report = TransferReport { primary: address, from_serial, counts, records: 0, failure };
+            io.event(TransferEvent::Failed { zone, report });
+        }
+    }
+
+    /// The zone of a waiting request was removed.
+    fn not_started(&mut self, primary: PrimaryId, request: Request, now: Now) {
+        match request.purpose {
+            RequestPurpose::Probe => {
+                self.scheduler.probe_result(request.zone, primary, ProbeResult::Refused, now.s);
+            }
+            RequestPurpose::Transfer { .. } => {
+                self.scheduler.transfer_result(request.zone, primary, TransferResult::NotStarted, now.s);
+            }
+        }
+    }
+
+    //---------- Time
+
+    /// Ends connections that are not established in time, stall or trickle, and closes idle ones.
+    pub(super) fn check_connections(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let mut due = Vec::new();
+        for link in self.links.values_mut() {
+            for (id, connection) in &mut link.connections {
+                let age_ms = now.ms.saturating_sub(connection.since_ms);
+                let end = if !connection.is_established {
+                    let is_late = age_ms >= self.limits.connect_ms;
+                    is_late.then(|| Some(ConnectionEnd::Unreachable("not established in time".into())))
+                } else if connection.is_idle() {
+                    (age_ms >= self.limits.idle_ms).then_some(None)
+                } else {
+                    let failure = connection.session.check_progress(now).err();
+                    failure.map(|failure| Some(ConnectionEnd::Broken(failure)))
+                };
+                due.extend(end.map(|end| (*id, end)));
+            }
+        }
+        for (id, end) in due {
+            match end {
+                Some(end) => {
+                    if matches!(end, ConnectionEnd::Unreachable(_)) {
+                        io.close(id);
+                    }
+                    self.end_connection(id, end, now, io);
+                }
+                None => self.close(id, io),
+            }
+        }
+    }
+
+    pub(super) fn connection_times(&self) -> impl Iterator<Item = u64> {
+        self.links.values().flat_map(|link| link.connections.values()).filter_map(|connection| {
+            match (connection.is_established, connection.is_idle()) {
+                (false, _) => Some(connection.since_ms + self.limits.connect_ms),
+                (true, true) => Some(connection.since_ms + self.limits.idle_ms),
+                (true, false) => connection.session.next_time(),
+            }
+        })
+    }
+}

@@ -1,0 +1,583 @@
+//! The engine against simulated primaries, network and writer, in simulated time: whatever happens, all zones are current in the end.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use wire::message::{Flags, Opcode, Record};
+use wire::serial::{is_later, of_soa};
+use wire::{Class, Message, Rtype};
+
+use super::*;
+
+const TIMERS: SoaTimers = SoaTimers { refresh_s: 600, retry_s: 60, expire_s: 5000 };
+/// When 1970 began, in the simulation's milliseconds, does not matter; this is a Tuesday.
+const START_S: u32 = 1_000_000;
+
+/// What a primary does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Answers nothing and refuses connections.
+    Dead,
+    /// Accepts connections and sends nothing.
+    Silent,
+    /// Loses three of four datagrams.
+    Lossy,
+    /// Answers REFUSED.
+    Refusing,
+    /// Does not know IXFR.
+    NoIxfr,
+    /// Answers the first query of a connection and closes it.
+    OnePerConnection,
+    /// Closes connections in the middle of the second transfer.
+    StopsMidway,
+    /// Sends an octet per second.
+    Trickle,
+    Garbage,
+    /// Sends another zone.
+    OtherZone,
+    /// Sends an older serial.
+    Older,
+    /// Sets TC in all answers over UDP.
+    Truncates,
+}
+
+const FAULTS: [Fault; 13] = [
+    Fault::None,
+    Fault::Dead,
+    Fault::Silent,
+    Fault::Lossy,
+    Fault::Refusing,
+    Fault::NoIxfr,
+    Fault::OnePerConnection,
+    Fault::StopsMidway,
+    Fault::Trickle,
+    Fault::Garbage,
+    Fault::OtherZone,
+    Fault::Older,
+    Fault::Truncates,
+];
+
+/// Receives simulated transfers: SOA, one record, SOA.
+struct Sink {
+    apex: Name,
+    from_serial: Option<u32>,
+    accepts_any: bool,
+    serial: Option<u32>,
+    records: u64,
+}
+
+impl TransferSink for Sink {
+    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
+        let message = Message::parse(message).map_err(|error| error.to_string())?;
+        for record in &message.answer {
+            self.records += 1;
+            if record.owner != self.apex {
+                return Err("another zone".into());
+            }
+            let serial = of_soa(&record.rdata).filter(|_| record.rtype == Rtype::SOA);
+            match (self.serial, serial) {
+                (None, None) => return Err("no SOA".into()),
+                (Some(first), Some(last)) if first != last => return Err("another serial".into()),
+                (Some(_), Some(_)) => return Ok(true),
+                (None, Some(first)) => self.serial = Some(first),
+                (Some(_), None) => (),
+            }
+        }
+        if self.current_serial().is_some() {
+            return Ok(true);
+        }
+        match self.serial {
+            None => Err("an empty message".into()),
+            Some(_) => Ok(false),
+        }
+    }
+
+    fn current_serial(&self) -> Option<u32> {
+        let serial = self.serial.filter(|_| self.records == 1)?;
+        self.from_serial.filter(|from| !is_later(serial, *from)).map(|_| serial)
+    }
+
+    fn records(&self) -> u64 {
+        self.records
+    }
+}
+
+enum Arrival {
+    Datagram(PrimaryId, Vec<u8>),
+    Established(ConnectionId),
+    Octets(ConnectionId, Vec<u8>),
+    Closed(ConnectionId),
+    NotifyAnswer(SocketAddr, Vec<u8>),
+    Published(ZoneId, u32),
+}
+
+/// The network and the writer.
+struct World {
+    now: Now,
+    random: Random,
+    /// What arrives when; the index is into `arrivals`.
+    order: BinaryHeap<Reverse<(u64, u64)>>,
+    arrivals: BTreeMap<u64, Arrival>,
+    next_arrival: u64,
+    /// By the last octet of the address.
+    faults: BTreeMap<u8, Fault>,
+    serials: BTreeMap<(u8, String), u32>,
+    connections: BTreeMap<ConnectionId, SimulatedConnection>,
+    /// The serial of each zone that the writer serves.
+    served: BTreeMap<ZoneId, u32>,
+    expired: BTreeMap<ZoneId, u32>,
+    failures: Vec<String>,
+    opened: usize,
+}
+
+struct SimulatedConnection {
+    primary: u8,
+    answered: u32,
+    /// When the last octet sent so far arrives: a stream keeps its order.
+    last_ms: u64,
+}
+
+fn host(config: &PeerConfig) -> u8 {
+    match config.address.ip() {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(_) => 0,
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            now: Now { s: START_S, ms: 0 },
+            random: Random::new(seed),
+            order: BinaryHeap::new(),
+            arrivals: BTreeMap::new(),
+            next_arrival: 0,
+            faults: BTreeMap::new(),
+            serials: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            served: BTreeMap::new(),
+            expired: BTreeMap::new(),
+            failures: Vec::new(),
+            opened: 0,
+        }
+    }
+
+    fn set_time(&mut self, ms: u64) {
+        self.now = Now { s: START_S + (ms / 1000) as u32, ms };
+    }
+
+    fn schedule(&mut self, ms: u64, arrival: Arrival) {
+        self.order.push(Reverse((ms, self.next_arrival)));
+        self.arrivals.insert(self.next_arrival, arrival);
+        self.next_arrival += 1;
+    }
+
+    fn latency_ms(&mut self) -> u64 {
+        self.random.within(1..=30).into()
+    }
+
+    fn fault(&self, primary: u8) -> Fault {
+        self.faults.get(&primary).copied().unwrap_or(Fault::None)
+    }
+
+    fn is_lost(&mut self, primary: u8) -> bool {
+        let loss = match self.fault(primary) {
+            Fault::Dead | Fault::Silent => 100,
+            Fault::Lossy => 75,
+            _ => 2,
+        };
+        self.random.within(1..=100) <= loss
+    }
+
+    /// The messages that answer a query, by the fault of the primary.
+    fn answer(&mut self, primary: u8, query: &[u8], is_stream: bool) -> Vec<Vec<u8>> {
+        let fault = self.fault(primary);
+        let query = Message::parse(query).expect("the engine sends well-formed messages");
+        let question = query.questions[0].clone();
+        let flags = Flags { response: true, authoritative: true, ..Flags::default() };
+        let empty = Message { id: query.id, flags, questions: query.questions.clone(), ..Message::default() };
+        let serial = self.serials.get(&(primary, question.name.to_string())).copied();
+        let Some(mut serial) = serial.filter(|_| fault != Fault::Refusing) else {
+            return vec![Message { rcode: Rcode::REFUSED, ..empty }.to_wire()];
+        };
+        if fault == Fault::NoIxfr && question.qtype == Rtype::IXFR {
+            return vec![Message { rcode: Rcode::NOTIMP, ..empty }.to_wire()];
+        }
+        if fault == Fault::Older {
+            serial = serial.wrapping_sub(5);
+        }
+        let owner = if fault == Fault::OtherZone { Name::root() } else { question.name };
+        let rdata = [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat();
+        let soa = Record { owner, rtype: Rtype::SOA, class: Class::IN, ttl: 1, rdata };
+        let other = Record { rtype: Rtype::TXT, rdata: vec![1, b'x'], ..soa.clone() };
+        let client = query.authority.first().and_then(|record| of_soa(&record.rdata));
+        let with = |answer: Vec<Record>| Message { answer, ..empty.clone() }.to_wire();
+        let mut messages = match question.qtype {
+            Rtype::SOA => {
+                let truncated = Flags { truncated: fault == Fault::Truncates && !is_stream, ..flags };
+                vec![Message { flags: truncated, answer: vec![soa], ..empty.clone() }.to_wire()]
+            }
+            Rtype::IXFR if client.is_some_and(|client| !is_later(serial, client)) => vec![with(vec![soa])],
+            _ => vec![with(vec![soa.clone(), other.clone()]), with(vec![other]), with(vec![soa])],
+        };
+        if fault == Fault::Garbage {
+            for octet in messages.iter_mut().flat_map(|message| message.iter_mut().skip(2)) {
+                *octet = self.random.bits() as u8;
+            }
+        }
+        messages
+    }
+
+    /// A primary reads a query from a stream.
+    fn stream_query(&mut self, id: ConnectionId, query: &[u8]) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let (primary, answered, mut at_ms) = (connection.primary, connection.answered, connection.last_ms);
+        let fault = self.fault(primary);
+        if matches!(fault, Fault::Dead | Fault::Silent) || (fault == Fault::OnePerConnection && answered > 0) {
+            return;
+        }
+        let messages = self.answer(primary, query, true);
+        let mut octets: Vec<u8> =
+            messages.iter().flat_map(|message| [&(message.len() as u16).to_be_bytes()[..], message].concat()).collect();
+        let stops = fault == Fault::StopsMidway && answered > 0;
+        if stops {
+            octets.truncate(octets.len() / 2);
+        }
+        at_ms = at_ms.max(self.now.ms + self.latency_ms());
+        let (chunk, pause_ms) = if fault == Fault::Trickle { (1, 1000) } else { (1 + octets.len() / 2, 1) };
+        for chunk in octets.chunks(chunk) {
+            self.schedule(at_ms, Arrival::Octets(id, chunk.to_vec()));
+            at_ms += pause_ms;
+        }
+        if stops || fault == Fault::OnePerConnection {
+            self.schedule(at_ms, Arrival::Closed(id));
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            (connection.answered, connection.last_ms) = (answered + 1, at_ms);
+        }
+    }
+}
+
+impl TransferIo for World {
+    type Sink = Sink;
+
+    fn send_probe(&mut self, primary: PrimaryId, config: &PeerConfig, datagram: &[u8]) {
+        let from = host(config);
+        if self.is_lost(from) {
+            return;
+        }
+        for answer in self.answer(from, datagram, false) {
+            let at_ms = self.now.ms + self.latency_ms();
+            self.schedule(at_ms, Arrival::Datagram(primary, answer));
+        }
+    }
+
+    fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]) {
+        let mut answer = Message::parse(datagram).expect("well-formed");
+        assert_eq!(answer.opcode, Opcode::NOTIFY);
+        answer.flags.response = true;
+        if !self.is_lost(host(target)) {
+            let at_ms = self.now.ms + self.latency_ms();
+            self.schedule(at_ms, Arrival::NotifyAnswer(target.address, answer.to_wire()));
+        }
+    }
+
+    fn forget(&mut self, _: PrimaryId) {}
+
+    fn connect(&mut self, id: ConnectionId, config: &PeerConfig) {
+        let primary = host(config);
+        let at_ms = self.now.ms + self.latency_ms();
+        self.opened += 1;
+        self.connections.insert(id, SimulatedConnection { primary, answered: 0, last_ms: at_ms });
+        match self.fault(primary) {
+            // Every second dead primary is a machine that is off: not even a RST comes.
+            Fault::Dead if self.opened.is_multiple_of(2) => (),
+            Fault::Dead => self.schedule(at_ms, Arrival::Closed(id)),
+            _ => self.schedule(at_ms, Arrival::Established(id)),
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        assert!(self.connections.remove(&id).is_some(), "closed twice");
+    }
+
+    fn new_sink(&mut self, apex: NameRef<'_>, from_serial: Option<u32>, accepts_any: bool) -> Sink {
+        Sink { apex: apex.to_owned(), from_serial, accepts_any, serial: None, records: 0 }
+    }
+
+    fn event(&mut self, event: TransferEvent<Sink>) {
+        match event {
+            TransferEvent::Received { zone, sink, .. } => {
+                let serial = sink.serial.expect("it is complete");
+                let is_newer = self.served.get(&zone).is_none_or(|served| is_later(serial, *served));
+                assert!(is_newer || sink.accepts_any, "serials never go back");
+                let at_ms = self.now.ms + self.latency_ms();
+                self.schedule(at_ms, Arrival::Published(zone, serial));
+            }
+            TransferEvent::Failed { report, .. } => {
+                self.failures.push(report.failure.expect("it failed").to_string());
+            }
+            TransferEvent::Expired { zone } => _ = self.expired.insert(zone, self.now.s),
+            TransferEvent::Refreshed { zone, .. } => _ = self.expired.remove(&zone),
+            TransferEvent::CheckFailed { .. } => (),
+        }
+    }
+}
+
+struct Simulation {
+    engine: TransferEngine<Sink>,
+    world: World,
+    zones: Vec<(ZoneId, Name, Vec<PeerConfig>)>,
+    steps: u64,
+}
+
+impl Simulation {
+    /// Zones whose primaries are `hosts[index % len]`, all without a version.
+    fn new(zones: u32, hosts: &[&[u8]], seed: u64) -> Simulation {
+        let mut simulation = Simulation {
+            engine: TransferEngine::new(EngineLimits::default(), seed),
+            world: World::new(seed ^ 0x5eed),
+            zones: Vec::new(),
+            steps: 0,
+        };
+        for index in 0..zones {
+            let zone = ZoneId { index, generation: index };
+            let apex: Name = format!("zone{index}.example").parse().expect("a name");
+            let hosts = hosts[index as usize % hosts.len()];
+            let primaries: Vec<PeerConfig> =
+                hosts.iter().map(|host| PeerConfig::plain(([192, 0, 2, *host], 53).into())).collect();
+            for host in hosts {
+                simulation.world.serials.insert((*host, apex.to_string()), 100);
+            }
+            let (limits, version) = (TimerLimits::default(), None);
+            let primaries_of = primaries.clone().into();
+            let add = TransferCommand::Add { zone, apex: apex.clone(), primaries: primaries_of, limits, version };
+            simulation.engine.command(add, simulation.world.now);
+            simulation.zones.push((zone, apex, primaries));
+        }
+        simulation
+    }
+
+    /// Runs until this time.
+    fn run_until(&mut self, end_ms: u64) {
+        loop {
+            self.engine.step(self.world.now, &mut self.world);
+            self.steps += 1;
+            self.read_streams();
+            let arrival = self.world.order.peek().map(|Reverse((ms, _))| *ms);
+            let next = self.engine.next_time(self.world.now).into_iter().chain(arrival).min();
+            let next = next.unwrap_or(u64::MAX).max(self.world.now.ms);
+            if next > end_ms {
+                return self.world.set_time(end_ms);
+            }
+            self.world.set_time(next);
+            self.deliver();
+        }
+    }
+
+    /// The primaries read what the engine writes.
+    fn read_streams(&mut self) {
+        let ids: Vec<ConnectionId> = self.world.connections.keys().copied().collect();
+        for id in ids {
+            if !self.engine.connection_is_established(id) {
+                continue;
+            }
+            let octets = self.engine.output(id).to_vec();
+            self.engine.sent(id, octets.len());
+            let mut rest = &octets[..];
+            while let [high, low, after @ ..] = rest {
+                let (query, next) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+                self.world.stream_query(id, query);
+                rest = next;
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some(Reverse((ms, number))) = self.world.order.peek().copied() {
+            if ms > self.world.now.ms {
+                return;
+            }
+            self.world.order.pop();
+            let arrival = self.world.arrivals.remove(&number).expect("it was scheduled");
+            let now = self.world.now;
+            match arrival {
+                Arrival::Datagram(primary, octets) => self.engine.probe_received(primary, &octets, now),
+                Arrival::NotifyAnswer(from, octets) => self.engine.notify_answered(from, &octets, now),
+                Arrival::Published(zone, serial) => {
+                    self.world.served.insert(zone, serial);
+                    self.world.expired.remove(&zone);
+                    let published = TransferCommand::Published { zone, serial, timers: TIMERS, expire_s: None };
+                    self.engine.command(published, now);
+                }
+                Arrival::Established(id) if self.world.connections.contains_key(&id) => self.engine.connected(id),
+                Arrival::Octets(id, octets) if self.world.connections.contains_key(&id) => {
+                    self.engine.received(id, &octets, now, &mut self.world);
+                }
+                Arrival::Closed(id) if self.world.connections.remove(&id).is_some() => {
+                    self.engine.closed(id, "reset".into(), now, &mut self.world);
+                }
+                _ => (), // Of a connection that the engine has closed.
+            }
+        }
+    }
+
+    /// A zone changes at its primaries, the second of which follows only if `all`; each sends NOTIFY, which may be lost.
+    fn change(&mut self, number: usize, all: bool) {
+        let (zone, apex, primaries) = self.zones[number].clone();
+        for config in &primaries[..if all { primaries.len() } else { 1 }] {
+            let serial = self.world.serials.get_mut(&(host(config), apex.to_string())).expect("it has the zone");
+            *serial = serial.wrapping_add(1);
+            let serial = Some(*serial);
+            if !self.world.is_lost(host(config)) {
+                let from = config.address.ip();
+                self.engine.command(TransferCommand::NotifyReceived { zone, serial, from }, self.world.now);
+            }
+        }
+    }
+
+    /// The zones that are not served with the highest serial of their primaries.
+    fn outdated(&self) -> Vec<usize> {
+        let is_outdated = |(zone, apex, primaries): &(ZoneId, Name, Vec<PeerConfig>)| {
+            let serials = primaries.iter().map(|config| self.world.serials[&(host(config), apex.to_string())]);
+            let is_expired = self.world.expired.contains_key(zone);
+            is_expired || self.world.served.get(zone).copied() != serials.max()
+        };
+        (0..self.zones.len()).filter(|number| is_outdated(&self.zones[*number])).collect()
+    }
+}
+
+/// Over many seeds: faults come and go, zones change, and an hour after the last fault everything is current.
+#[test]
+fn every_zone_becomes_current_after_any_faults() {
+    for seed in 0..150 {
+        let mut simulation = Simulation::new(40, &[&[1], &[2], &[1, 2], &[3, 1]], seed);
+        let mut random = Random::new(seed);
+        for minute in 0..60 {
+            for host in 1..=3 {
+                if random.within(0..=4) == 0 {
+                    let fault = FAULTS[random.within(0..=FAULTS.len() as u32 - 1) as usize];
+                    simulation.world.faults.insert(host, fault);
+                }
+            }
+            for _ in 0..random.within(0..=5) {
+                let number = random.within(0..=39) as usize;
+                simulation.change(number, random.within(0..=1) == 0);
+            }
+            simulation.run_until(minute * 60_000);
+        }
+        simulation.world.faults.clear();
+        simulation.run_until(3_600_000 + 2 * 3_600_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0], "seed {seed}");
+        assert!(simulation.steps < 2_000_000, "busy: {} steps, seed {seed}", simulation.steps);
+    }
+}
+
+/// One fault at one of two primaries never harms the zones of the other.
+#[test]
+fn a_faulty_primary_does_not_delay_the_zones_of_others() {
+    for fault in FAULTS {
+        let mut simulation = Simulation::new(400, &[&[1], &[2]], 7);
+        simulation.world.faults.insert(1, fault);
+        simulation.run_until(5_000);
+        let outdated = simulation.outdated();
+        assert!(outdated.iter().all(|number| number % 2 == 0), "{fault:?}: {outdated:?}");
+        simulation.change(1, true);
+        simulation.run_until(60_000);
+        assert!(!simulation.outdated().contains(&1), "{fault:?}");
+        let needs_whole = matches!(
+            fault,
+            Fault::Dead | Fault::Silent | Fault::Refusing | Fault::Garbage | Fault::OtherZone | Fault::Trickle
+        );
+        assert_eq!(simulation.world.served.len(), if needs_whole { 200 } else { 400 }, "{fault:?}");
+        assert!(simulation.world.opened < 1000, "{fault:?}: {} connections", simulation.world.opened);
+    }
+}
+
+/// A thousand zones come over few connections; a primary that closes after each answer gets one connection per zone.
+#[test]
+fn connections_are_reused_where_the_primary_allows_it() {
+    let mut simulation = Simulation::new(1000, &[&[1]], 1);
+    simulation.run_until(10_000);
+    assert_eq!((simulation.outdated().len(), simulation.world.opened), (0, 4));
+    let mut simulation = Simulation::new(1000, &[&[1]], 1);
+    simulation.world.faults.insert(1, Fault::OnePerConnection);
+    simulation.run_until(60_000);
+    assert_eq!(simulation.outdated().len(), 0, "{:?}", simulation.world.failures);
+    assert!((1000..1200).contains(&simulation.world.opened), "{}", simulation.world.opened);
+}
+
+#[test]
+fn idle_connections_are_closed() {
+    let mut simulation = Simulation::new(1, &[&[1]], 1);
+    simulation.run_until(4000);
+    assert_eq!((simulation.outdated().len(), simulation.world.connections.len()), (0, 1));
+    simulation.run_until(6000);
+    assert_eq!(simulation.world.connections.len(), 0);
+}
+
+#[test]
+fn checks_of_a_primary_with_tls_go_over_its_stream() {
+    for (tls, opened) in [(0, 1), (1, 2)] {
+        let mut simulation = Simulation::new(1, &[&[1]], 1);
+        let (zone, ..) = simulation.zones[0];
+        let primaries = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
+        let limits = TimerLimits::default();
+        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
+        simulation.run_until(10_000);
+        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+        simulation.run_until(20_000);
+        assert_eq!((simulation.outdated().len(), simulation.world.opened), (0, opened), "{tls}");
+    }
+}
+
+#[test]
+fn a_zone_expires_without_its_primary_and_recovers_with_any_serial() {
+    let mut simulation = Simulation::new(1, &[&[1]], 1);
+    simulation.run_until(10_000);
+    simulation.world.faults.insert(1, Fault::Dead);
+    simulation.run_until(5_100_000);
+    assert!(simulation.world.expired.values().all(|at_s| (START_S + 5000..START_S + 5002).contains(at_s)));
+    assert_eq!(simulation.world.expired.len(), 1);
+    simulation.world.faults.clear();
+    simulation.world.serials.insert((1, "zone0.example.".into()), 3);
+    simulation.run_until(5_100_000 + 300_000);
+    assert_eq!((simulation.outdated().len(), simulation.world.expired.len()), (0, 0));
+    assert_eq!(simulation.world.served.values().collect::<Vec<_>>(), [&3]);
+}
+
+/// Reports say why, and a stalled transfer is given up within seconds.
+#[test]
+fn bad_primaries_are_reported_in_clear_words_within_seconds() {
+    for (fault, words) in [
+        (Fault::Dead, "closed"),
+        (Fault::Silent, "has sent nothing for 10 s"),
+        (Fault::Trickle, "slower than 512 octets per second"),
+        (Fault::Refusing, "answers REFUSED"),
+        (Fault::OtherZone, "another zone"),
+    ] {
+        let mut simulation = Simulation::new(1, &[&[1]], 1);
+        simulation.world.faults.insert(1, fault);
+        simulation.run_until(25_000);
+        let failures = &simulation.world.failures;
+        assert!(failures.iter().any(|failure| failure.contains(words)), "{fault:?}: {failures:?}");
+    }
+}
+
+#[test]
+fn notify_reaches_its_targets_through_loss() {
+    let mut simulation = Simulation::new(20, &[&[1]], 3);
+    simulation.world.faults.insert(9, Fault::Lossy);
+    simulation.run_until(5000);
+    for number in 0..20 {
+        let (zone, apex, _) = simulation.zones[number].clone();
+        let soa: Arc<[u8]> = [&[0, 0][..], &101u32.to_be_bytes(), &[0; 16]].concat().into();
+        let targets: Arc<[PeerConfig]> = [PeerConfig::plain(([192, 0, 2, 9], 53).into())].into();
+        simulation.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, simulation.world.now);
+    }
+    simulation.run_until(200_000);
+    let counters = simulation.engine.notify_counters();
+    assert_eq!(counters.answered + counters.given_up, 20);
+    assert!(counters.answered >= 10, "{counters:?}");
+}

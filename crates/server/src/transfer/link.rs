@@ -1,0 +1,150 @@
+//! What the engine keeps of one primary: its probes, its connections, the exchanges that wait for one, and what it can do.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::Now;
+use super::session::{Session, TransferSink};
+use super::soa_probe::SoaProber;
+use crate::zone_id::ZoneId;
+
+/// The number of a connection; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// A primary with what is in flight to it.
+pub(super) struct Link<T> {
+    pub(super) prober: SoaProber,
+    pub(super) connections: HashMap<ConnectionId, Connection<T>>,
+    /// Exchanges without a connection.
+    pub(super) queue: VecDeque<Request>,
+    /// Exchanges on connections, by zone and whether they are transfers.
+    pub(super) active: HashMap<(ZoneId, bool), Request>,
+    reuse: Reuse,
+    /// When full reuse is tried again, in milliseconds.
+    degraded_until_ms: u64,
+}
+
+/// A connection to a primary.
+pub(super) struct Connection<T> {
+    pub(super) session: Session<T>,
+    pub(super) is_established: bool,
+    /// When it was opened, and since then when it last became idle, in milliseconds.
+    pub(super) since_ms: u64,
+    /// Exchanges started on it.
+    started: u64,
+}
+
+/// An exchange on a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) zone: ZoneId,
+    pub(super) purpose: RequestPurpose,
+    /// How often a connection ended before its response.
+    pub(super) attempts: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RequestPurpose {
+    Probe,
+    Transfer { from_serial: Option<u32>, accepts_any_serial: bool },
+}
+
+/// How the primary lets connections be used (RFC 7766 6.2.1): not all read a second query before they have answered the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    Pipelined,
+    OneAtATime,
+    OnePerConnection,
+}
+
+/// The most exchanges in flight on one connection: enough to hide the round trip, and few to repeat if it breaks.
+const PIPELINE: usize = 128;
+/// From this load on another connection is opened, if there may be more.
+const SPREAD: usize = 16;
+/// A transfer of this many octets delays those behind it on the same connection: they take another one.
+const BIG_TRANSFER: u64 = 1 << 20;
+/// Connections per primary.
+const MAX_CONNECTIONS: usize = 4;
+/// Connections per primary that answers one query per connection.
+const MAX_SINGLE_CONNECTIONS: usize = 16;
+/// How long a primary that breaks connections is spared pipelining: an hour.
+const DEGRADED_MS: u64 = 3_600_000;
+
+impl Request {
+    pub(super) fn key(&self) -> (ZoneId, bool) {
+        (self.zone, matches!(self.purpose, RequestPurpose::Transfer { .. }))
+    }
+}
+
+impl<T: TransferSink> Connection<T> {
+    pub(super) fn new(session: Session<T>, now: Now) -> Connection<T> {
+        Connection { session, is_established: false, since_ms: now.ms, started: 0 }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.session.in_flight() == 0
+    }
+}
+
+impl<T: TransferSink> Link<T> {
+    pub(super) fn new(prober: SoaProber) -> Link<T> {
+        Link {
+            prober,
+            connections: HashMap::new(),
+            queue: VecDeque::new(),
+            active: HashMap::new(),
+            reuse: Reuse::Pipelined,
+            degraded_until_ms: 0,
+        }
+    }
+
+    /// The connection for the next exchange, which counts as started; `None` if a new one is better, or all are busy.
+    pub(super) fn connection_for_next(&mut self, now: Now) -> Option<ConnectionId> {
+        let (reuse, may_open) = (self.reuse(now), self.may_open(now));
+        let limit = if reuse == Reuse::Pipelined { PIPELINE } else { 1 };
+        let usable = self.connections.iter().filter(|(_, connection)| {
+            let is_spent = reuse == Reuse::OnePerConnection && connection.started > 0;
+            let is_blocked = connection.session.largest_transfer() > BIG_TRANSFER;
+            connection.session.in_flight() < limit && !is_spent && !(is_blocked && may_open)
+        });
+        let load = |connection: &Connection<T>| connection.session.in_flight();
+        let (id, best) = usable.min_by_key(|(id, connection)| (load(connection), **id))?;
+        if load(best) >= SPREAD && may_open {
+            return None;
+        }
+        let id = *id;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.started += 1;
+        }
+        Some(id)
+    }
+
+    /// Whether another connection to this primary may be opened.
+    pub(super) fn may_open(&mut self, now: Now) -> bool {
+        let single = self.reuse(now) == Reuse::OnePerConnection;
+        self.connections.len() < if single { MAX_SINGLE_CONNECTIONS } else { MAX_CONNECTIONS }
+    }
+
+    /// Whether an idle connection is of no more use.
+    pub(super) fn is_spent(&mut self, id: ConnectionId, now: Now) -> bool {
+        self.reuse(now) == Reuse::OnePerConnection
+            && self.connections.get(&id).is_some_and(|connection| connection.started > 0 && connection.is_idle())
+    }
+
+    pub(super) fn reuse(&mut self, now: Now) -> Reuse {
+        if now.ms >= self.degraded_until_ms {
+            self.reuse = Reuse::Pipelined;
+        }
+        self.reuse
+    }
+
+    /// A connection ended although queries were in flight, after so many answers: less is asked of the next ones.
+    pub(super) fn degrade(&mut self, answered: u64, in_flight: usize, now: Now) {
+        self.reuse = match self.reuse(now) {
+            Reuse::Pipelined if answered > 0 || in_flight > 1 => Reuse::OneAtATime,
+            Reuse::OneAtATime if answered > 0 => Reuse::OnePerConnection,
+            reuse => reuse,
+        };
+        self.degraded_until_ms = now.ms + DEGRADED_MS;
+    }
+}

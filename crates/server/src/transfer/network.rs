@@ -1,0 +1,283 @@
+//! The transfer thread: an epoll loop that carries out what the engine asks, with real sockets and clocks.
+//!
+//! Commands come in through a bounded queue, results go out through a callback. The thread never waits for the writer.
+
+pub mod byte_stream;
+mod sockets;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SendError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use netio::clock;
+use netio::epoll::{Event, Events, Interest, Waker};
+use wire::NameRef;
+
+use super::Now;
+use super::engine::{EngineLimits, TransferCommand, TransferEngine, TransferEvent};
+use super::link::ConnectionId;
+use super::primary::PrimaryId;
+use super::refresh::RefreshStatus;
+use super::session::TransferSink;
+use crate::zone_id::ZoneId;
+use byte_stream::Connector;
+use sockets::{Sockets, Token};
+
+/// Commands that may wait.
+const QUEUE: usize = 16_384;
+/// Commands carried out before the network has its turn again.
+const COMMANDS_PER_TURN: usize = 1024;
+/// Descriptors whose readiness one wait reports.
+const EVENTS: usize = 256;
+/// Reads from one socket per turn, so that no primary keeps the thread busy.
+const READS_PER_TURN: usize = 4;
+const READ_LEN: usize = 128 << 10;
+/// The longest wait, so that a clock that is set does not stop refreshes for long.
+const MAX_WAIT_MS: u64 = 60_000;
+
+enum NetworkCommand {
+    Engine(TransferCommand),
+    Status(ZoneId, SyncSender<Option<RefreshStatus>>),
+    Stop,
+}
+
+/// Sends commands to the transfer thread.
+#[derive(Clone)]
+pub struct TransferHandle {
+    commands: SyncSender<NetworkCommand>,
+    waker: Arc<Waker>,
+}
+
+/// The thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the transfer thread has ended")]
+pub struct ThreadEnded;
+
+impl TransferHandle {
+    /// Sends a command; waits while the queue is full, which the thread never is for long.
+    pub fn send(&self, command: TransferCommand) -> Result<(), ThreadEnded> {
+        self.put(NetworkCommand::Engine(command))
+    }
+
+    /// Sends a command unless the queue is full, in which case it is returned.
+    pub fn try_send(&self, command: TransferCommand) -> Result<(), TransferCommand> {
+        let result = self.commands.try_send(NetworkCommand::Engine(command));
+        self.waker.wake();
+        match result {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(NetworkCommand::Engine(command))) => Err(command),
+            Err(TrySendError::Disconnected(NetworkCommand::Engine(command))) => Err(command),
+            Err(_) => unreachable!("the command that was sent is returned"),
+        }
+    }
+
+    /// The refresh state of a zone; `None` if it is not a secondary.
+    pub fn status(&self, zone: ZoneId) -> Result<Option<RefreshStatus>, ThreadEnded> {
+        let (sender, receiver) = sync_channel(1);
+        self.put(NetworkCommand::Status(zone, sender))?;
+        receiver.recv().map_err(|_| ThreadEnded)
+    }
+
+    /// Ends the thread; transfers in progress are given up.
+    pub fn stop(&self) {
+        _ = self.put(NetworkCommand::Stop); // Fails if it has ended.
+    }
+
+    fn put(&self, command: NetworkCommand) -> Result<(), ThreadEnded> {
+        let result = self.commands.send(command).map_err(|SendError(_)| ThreadEnded);
+        self.waker.wake();
+        result
+    }
+}
+
+/// The state of the transfer thread.
+pub struct TransferNetwork<T> {
+    engine: TransferEngine<T>,
+    sockets: Sockets<T>,
+    commands: Receiver<NetworkCommand>,
+    waker: Arc<Waker>,
+    buffer: Box<[u8]>,
+}
+
+impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
+    /// The thread's state and the handle to it. `make_sink` makes the receiver of a transfer (apex, serial that changes are asked from,
+    /// whether a serial that is not later is accepted); `on_event` must not block.
+    pub fn new(
+        limits: EngineLimits,
+        seed: u64,
+        connector: Box<dyn Connector>,
+        make_sink: impl FnMut(NameRef<'_>, Option<u32>, bool) -> T + Send + 'static,
+        on_event: impl FnMut(TransferEvent<T>) + Send + 'static,
+    ) -> io::Result<(TransferNetwork<T>, TransferHandle)> {
+        let (sender, commands) = sync_channel(QUEUE);
+        let waker = Arc::new(Waker::new()?);
+        let sockets = Sockets::new(connector, Box::new(make_sink), Box::new(on_event))?;
+        sockets.poll.add(&*waker, Token::Waker.to_u64(), Interest::Readable)?;
+        let engine = TransferEngine::new(limits, seed);
+        let buffer = vec![0; READ_LEN].into();
+        let handle = TransferHandle { commands: sender, waker: waker.clone() };
+        Ok((TransferNetwork { engine, sockets, commands, waker, buffer }, handle))
+    }
+
+    /// Runs until [`TransferHandle::stop`].
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        while self.run_commands() {
+            let now = now();
+            self.engine.step(now, &mut self.sockets);
+            self.sockets.flush();
+            let has_ended = self.report_failed(now) | self.write(now);
+            let next_ms = if has_ended { Some(now.ms) } else { self.engine.next_time(now) };
+            let timeout_ms = next_ms.map_or(MAX_WAIT_MS, |at_ms| at_ms.saturating_sub(now.ms).min(MAX_WAIT_MS));
+            self.sockets.poll.wait(&mut events, Duration::from_millis(timeout_ms))?;
+            (0..events.len()).for_each(|index| self.handle(events.at(index)));
+        }
+        Ok(())
+    }
+
+    /// Carries out commands; returns whether to go on.
+    fn run_commands(&mut self) -> bool {
+        self.waker.clear();
+        for _ in 0..COMMANDS_PER_TURN {
+            match self.commands.try_recv() {
+                Ok(NetworkCommand::Engine(command)) => self.engine.command(command, now()),
+                // Fails if the client has gone.
+                Ok(NetworkCommand::Status(zone, reply)) => _ = reply.try_send(self.engine.status(zone)),
+                Ok(NetworkCommand::Stop) => return false,
+                Err(_) => return true,
+            }
+        }
+        self.waker.wake(); // There may be more.
+        true
+    }
+
+    fn handle(&mut self, event: Event) {
+        match Token::from_u64(event.token) {
+            Token::Waker => (),
+            Token::Connection(id) => self.stream_ready(id, event),
+            Token::Probes(primary) => self.probes_ready(primary),
+            Token::Notify(index) => self.notify_ready(index),
+        }
+    }
+
+    fn probes_ready(&mut self, primary: PrimaryId) {
+        let (sockets, engine, now) = (&mut self.sockets, &mut self.engine, now());
+        let Some(socket) = sockets.probes.get(&primary) else { return };
+        for _ in 0..READS_PER_TURN {
+            let received =
+                sockets.received.receive(socket, |datagram| engine.probe_received(primary, datagram.bytes, now));
+            if !received.is_ok_and(|count| count > 0) {
+                return; // An error, such as an unreachable port, ends in a timeout.
+            }
+        }
+    }
+
+    fn notify_ready(&mut self, index: u64) {
+        let Some((_, socket)) = self.sockets.notify.get(index as usize) else { return };
+        let now = now();
+        for _ in 0..EVENTS {
+            // Errors are those of earlier messages, or that nothing is there.
+            let Ok((len, from)) = socket.recv_from(&mut self.buffer) else { return };
+            self.engine.notify_answered(from, &self.buffer[..len], now);
+        }
+    }
+
+    //---------- Streams
+
+    fn stream_ready(&mut self, id: ConnectionId, event: Event) {
+        let Some(stream) = self.sockets.streams.get_mut(&id) else { return };
+        if !stream.is_established {
+            match stream.stream.establish() {
+                Ok(false) => return,
+                Ok(true) => {
+                    stream.is_established = true;
+                    self.engine.connected(id);
+                }
+                Err(error) => return self.stream_ended(id, error.to_string()),
+            }
+        }
+        if event.readable {
+            self.read(id);
+        }
+    }
+
+    fn read(&mut self, id: ConnectionId) {
+        for _ in 0..READS_PER_TURN {
+            // The engine may have closed it meanwhile.
+            let Some(stream) = self.sockets.streams.get_mut(&id) else { return };
+            match stream.stream.read(&mut self.buffer) {
+                Ok(0) => return self.stream_ended(id, "end of file".into()),
+                Ok(len) => {
+                    self.engine.received(id, &self.buffer[..len], now(), &mut self.sockets);
+                    if len < self.buffer.len() {
+                        return;
+                    }
+                }
+                Err(error) if is_not_ready(&error) => return,
+                Err(error) => return self.stream_ended(id, error.to_string()),
+            }
+        }
+    }
+
+    /// Writes what the sessions have to send, and adapts what is waited for. Returns whether a connection ended.
+    fn write(&mut self, now: Now) -> bool {
+        let ids: Vec<ConnectionId> = self.sockets.streams.keys().copied().collect();
+        let mut has_ended = false;
+        for id in ids {
+            if let Err(error) = self.write_stream(id) {
+                self.sockets.streams.remove(&id);
+                self.engine.closed(id, error.to_string(), now, &mut self.sockets);
+                has_ended = true;
+            }
+        }
+        has_ended
+    }
+
+    fn write_stream(&mut self, id: ConnectionId) -> io::Result<()> {
+        let Some(stream) = self.sockets.streams.get_mut(&id) else { return Ok(()) };
+        while stream.is_established {
+            let output = self.engine.output(id);
+            if output.is_empty() {
+                break;
+            }
+            match stream.stream.write(output) {
+                Ok(len) => self.engine.sent(id, len),
+                Err(error) if is_not_ready(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let interest = stream.stream.interest(!self.engine.output(id).is_empty());
+        if interest != stream.interest {
+            self.sockets.poll.modify(stream.stream.socket(), Token::Connection(id).to_u64(), interest)?;
+            stream.interest = interest;
+        }
+        Ok(())
+    }
+
+    fn stream_ended(&mut self, id: ConnectionId, reason: String) {
+        self.sockets.streams.remove(&id);
+        self.engine.closed(id, reason, now(), &mut self.sockets);
+    }
+
+    /// Reports connections that failed at once; returns whether there were any.
+    fn report_failed(&mut self, now: Now) -> bool {
+        let failed = std::mem::take(&mut self.sockets.failed);
+        let has_failed = !failed.is_empty();
+        for (id, reason) in failed {
+            self.engine.closed(id, reason, now, &mut self.sockets);
+        }
+        has_failed
+    }
+}
+
+fn is_not_ready(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// The coarse clocks: timeouts here are a second or longer.
+fn now() -> Now {
+    Now { s: clock::real().as_secs() as u32, ms: clock::monotonic().as_millis() as u64 }
+}

@@ -1,0 +1,253 @@
+//! The thread with real sockets, over loopback, from a primary that answers with `AxfrStream`.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use wire::message::{Flags, Record};
+use wire::serial::of_soa;
+use wire::tsig::{TsigKey, TsigSigner, verify_query};
+use wire::{Class, HEADER_LEN, Message, Name, Rtype};
+use zone::Zone;
+use zone::axfr::AxfrStream;
+use zone::load::{LoadOptions, load};
+use zone::text::{ParseOptions, Source};
+
+use super::super::primary::PeerConfig;
+use super::super::soa_timers::{SoaTimers, TimerLimits};
+use super::byte_stream::TcpConnector;
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+const TIMERS: SoaTimers = SoaTimers { refresh_s: 3600, retry_s: 600, expire_s: 86_400 };
+
+/// Takes the messages of an AXFR.
+struct Sink {
+    serial: Option<u32>,
+    records: u64,
+}
+
+impl TransferSink for Sink {
+    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
+        let message = Message::parse(message).map_err(|error| error.to_string())?;
+        self.records += message.answer.len() as u64;
+        let is_last = message.answer.last().is_some_and(|record| record.rtype == Rtype::SOA);
+        self.serial = self.serial.or_else(|| of_soa(&message.answer.first()?.rdata));
+        Ok(is_last)
+    }
+
+    fn current_serial(&self) -> Option<u32> {
+        None
+    }
+
+    fn records(&self) -> u64 {
+        self.records
+    }
+}
+
+/// A primary on loopback.
+struct Primary {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    zones: Mutex<HashMap<Name, Zone>>,
+    key: Option<Arc<TsigKey>>,
+    connections: AtomicUsize,
+    sources: Mutex<Vec<SocketAddr>>,
+}
+
+fn name(number: usize) -> Name {
+    format!("zone{number}.example").parse().expect("a name")
+}
+
+fn zone(apex: &Name, serial: u32) -> Zone {
+    let text = format!("@ 60 SOA ns hostmaster {serial} 3600 600 86400 60\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
+    let source = Source { name: "test".into(), bytes: text.as_bytes() };
+    let outcome = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref())));
+    outcome.zone.expect("a good zone")
+}
+
+impl Primary {
+    fn start(zones: usize, key: Option<Arc<TsigKey>>) -> Primary {
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = tcp.local_addr().expect("bound");
+        let udp = UdpSocket::bind(address).expect("the same port");
+        let zones = (0..zones).map(|number| (name(number), zone(&name(number), 1))).collect();
+        let shared =
+            Shared { zones: Mutex::new(zones), key, connections: AtomicUsize::new(0), sources: Mutex::new(Vec::new()) };
+        let shared = Arc::new(shared);
+        let (for_udp, for_tcp) = (shared.clone(), shared.clone());
+        // The threads end with the process.
+        thread::spawn(move || for_udp.serve_udp(&udp));
+        thread::spawn(move || {
+            for stream in tcp.incoming() {
+                let shared = for_tcp.clone();
+                shared.connections.fetch_add(1, Ordering::Relaxed);
+                thread::spawn(move || shared.serve(stream.expect("loopback")));
+            }
+        });
+        Primary { address, shared }
+    }
+
+    fn change(&self, number: usize, serial: u32) {
+        self.shared.zones.lock().expect("no panic").insert(name(number), zone(&name(number), serial));
+    }
+}
+
+impl Shared {
+    fn serve_udp(&self, socket: &UdpSocket) {
+        let mut octets = [0; 2048];
+        while let Ok((len, from)) = socket.recv_from(&mut octets) {
+            self.sources.lock().expect("no panic").push(from);
+            let query = Message::parse(&octets[..len]).expect("well-formed");
+            let zones = self.zones.lock().expect("no panic");
+            let zone = &zones[&query.questions[0].name];
+            let rdata = [&[0, 0][..], &zone.serial().to_be_bytes(), &[0; 16]].concat();
+            let owner = query.questions[0].name.clone();
+            let soa = Record { owner, rtype: Rtype::SOA, class: Class::IN, ttl: 1, rdata };
+            let flags = Flags { response: true, authoritative: true, ..Flags::default() };
+            let response = Message { flags, answer: vec![soa], additional: vec![], edns: None, ..query };
+            let mut response = response.to_wire();
+            if let Some(mut signer) = self.signer(&octets[..len]) {
+                signer.sign(&mut response, 0, now().s.into()).expect("short");
+            }
+            socket.send_to(&response, from).expect("loopback");
+        }
+    }
+
+    fn signer(&self, query: &[u8]) -> Option<TsigSigner<'_>> {
+        let key = self.key.as_deref()?;
+        Some(verify_query(query, |_| Some(key), now().s.into()).expect("a good signature").expect("signed"))
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let mut len = [0; 2];
+        while stream.read_exact(&mut len).is_ok() {
+            let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
+            stream.read_exact(&mut query).expect("a whole query");
+            let mut signer = self.signer(&query);
+            let question = Message::parse(&query).expect("well-formed").questions.remove(0);
+            let end = HEADER_LEN + question.name.wire().len() + 4;
+            let zone = self.zones.lock().expect("no panic")[&question.name].clone();
+            let mut transfer = AxfrStream::new(zone, [query[0], query[1]], &query[HEADER_LEN..end], &[]);
+            let mut message = vec![0; 65_535];
+            while let Some(len) = transfer.next_message(&mut message) {
+                let mut message = message[..len].to_vec();
+                if let Some(signer) = &mut signer {
+                    signer.sign(&mut message, 0, now().s.into()).expect("room for it");
+                }
+                let framed = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
+                if stream.write_all(&framed).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A running transfer thread, its events, and a thread that publishes what it receives.
+fn start() -> (TransferHandle, Receiver<TransferEvent<Sink>>) {
+    let (sender, events) = channel();
+    let make_sink = |_: NameRef<'_>, _, _| Sink { serial: None, records: 0 };
+    let on_event = move |event| _ = sender.send(event);
+    let (network, handle) =
+        TransferNetwork::new(EngineLimits::default(), 1, Box::new(TcpConnector), make_sink, on_event).expect("epoll");
+    thread::spawn(move || network.run().expect("epoll"));
+    (handle, events)
+}
+
+fn add(handle: &TransferHandle, number: usize, primary: &PeerConfig) -> ZoneId {
+    let zone = ZoneId { index: number as u32, generation: 0 };
+    let primaries = [primary.clone()].into();
+    let limits = TimerLimits::default();
+    handle.send(TransferCommand::Add { zone, apex: name(number), primaries, limits, version: None }).expect("it runs");
+    zone
+}
+
+/// Publishes the next received zone; returns it with its serial and records.
+fn publish_next(handle: &TransferHandle, events: &Receiver<TransferEvent<Sink>>) -> (ZoneId, u32, u64) {
+    match events.recv_timeout(SOON).expect("an event") {
+        TransferEvent::Received { zone, sink, report } => {
+            let serial = sink.serial.expect("a SOA record");
+            assert_eq!((report.records, report.failure), (sink.records, None));
+            let published = TransferCommand::Published { zone, serial, timers: TIMERS, expire_s: None };
+            handle.send(published).expect("it runs");
+            (zone, serial, sink.records)
+        }
+        TransferEvent::Failed { report, .. } => panic!("{report:?}"),
+        _ => panic!("another event"),
+    }
+}
+
+#[test]
+fn a_thousand_zones_come_over_few_connections_and_a_notify_brings_a_change_at_once() {
+    let primary = Primary::start(1000, None);
+    let (handle, events) = start();
+    let peer = PeerConfig { source: "127.0.0.77".parse().ok(), ..PeerConfig::plain(primary.address) };
+    let zones: Vec<ZoneId> = (0..1000).map(|number| add(&handle, number, &peer)).collect();
+    let mut received: Vec<(ZoneId, u32, u64)> = (0..1000).map(|_| publish_next(&handle, &events)).collect();
+    received.sort_unstable();
+    let expected: Vec<_> = zones.iter().map(|zone| (*zone, 1, 4)).collect();
+    assert_eq!(received, expected);
+    assert!(primary.shared.connections.load(Ordering::Relaxed) <= 4);
+
+    primary.change(7, 2);
+    let began = std::time::Instant::now();
+    let from = primary.address.ip();
+    handle.send(TransferCommand::NotifyReceived { zone: zones[7], serial: Some(2), from }).expect("it runs");
+    assert_eq!(publish_next(&handle, &events), (zones[7], 2, 4));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let sources = primary.shared.sources.lock().expect("no panic").clone();
+    assert!(sources.len() == 1 && sources[0].ip() == "127.0.0.77".parse::<std::net::IpAddr>().expect("a literal"));
+    // The status is that after the publication: commands are carried out in order.
+    let status = handle.status(zones[7]).expect("it runs").expect("a secondary");
+    assert_eq!((status.serial, status.primary_serial, status.is_expired), (Some(2), 2, false));
+    handle.stop();
+}
+
+#[test]
+fn probes_and_transfers_are_signed() {
+    let key: Arc<TsigKey> = Arc::new("hmac-sha256:transfer.example:c2VjcmV0".parse().expect("a key"));
+    let primary = Primary::start(2, Some(key.clone()));
+    let (handle, events) = start();
+    let peer = PeerConfig { key: Some(key), ..PeerConfig::plain(primary.address) };
+    let zone = add(&handle, 1, &peer);
+    assert_eq!(publish_next(&handle, &events), (zone, 1, 4));
+    primary.change(1, 5);
+    handle.send(TransferCommand::Refresh(zone)).expect("it runs");
+    assert_eq!(publish_next(&handle, &events), (zone, 5, 4));
+    handle.stop();
+}
+
+#[test]
+fn a_refused_connection_is_reported_and_notify_is_sent_to_its_targets() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound");
+    let (handle, events) = start();
+    let zone = add(&handle, 0, &PeerConfig::plain(free));
+    let TransferEvent::Failed { report, .. } = events.recv_timeout(SOON).expect("an event") else {
+        panic!("no failure")
+    };
+    assert!(report.failure.expect("it failed").to_string().contains("refused"));
+
+    let target = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    target.set_read_timeout(Some(SOON)).expect("an option");
+    let targets = [PeerConfig::plain(target.local_addr().expect("bound"))].into();
+    let soa = [&[0, 0][..], &9u32.to_be_bytes(), &[0; 16]].concat().into();
+    handle.send(TransferCommand::SendNotify { zone, apex: name(0), soa, targets }).expect("it runs");
+    let mut octets = [0; 512];
+    let (len, from) = target.recv_from(&mut octets).expect("a NOTIFY");
+    let notify = Message::parse(&octets[..len]).expect("well-formed");
+    assert_eq!((&notify.questions[0].name, of_soa(&notify.answer[0].rdata)), (&name(0), Some(9)));
+    let answer = Message { flags: Flags { response: true, ..notify.flags }, answer: vec![], ..notify };
+    target.send_to(&answer.to_wire(), from).expect("loopback");
+    target.set_read_timeout(Some(Duration::from_millis(2500))).expect("an option");
+    assert!(target.recv_from(&mut octets).is_err(), "an answered NOTIFY is not repeated");
+    handle.stop();
+}

@@ -1,0 +1,399 @@
+//! Outgoing NOTIFY (RFC 1996): sent again with back-off until answered or given up, in queues of its own, one per target.
+//!
+//! A target that does not answer has one message in flight, and delays no other. A newer version of a zone replaces what is
+//! still queued for a target.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use wire::NameRef;
+
+use super::Now;
+use super::primary::PeerConfig;
+use super::query::{OutgoingQuery, QueryKind};
+use super::random::Random;
+use crate::zone_id::ZoneId;
+
+/// RFC 1996 3.6: the time until a NOTIFY is sent again, and at the end given up. The first ones are short, since most losses are
+/// single packets; all together 2 minutes.
+const TIMEOUTS_MS: [u64; 6] = [2000, 4000, 8000, 16_000, 32_000, 60_000];
+/// The most messages in flight to one target, so that a small secondary is not flooded.
+const MAX_PER_TARGET: usize = 64;
+/// The most messages in flight to all.
+const MAX_IN_FLIGHT: usize = 4096;
+/// The most queued messages; more are dropped and counted. Their targets find the change by their refresh timers.
+const MAX_QUEUED: usize = 1 << 18;
+
+/// All outgoing NOTIFY messages.
+pub struct NotifySender {
+    targets: Vec<Option<Target>>,
+    by_peer: HashMap<(SocketAddr, Option<IpAddr>, usize), usize>,
+    free: Vec<usize>,
+    /// Targets with queued messages and room, in turns.
+    ready: VecDeque<usize>,
+    /// Messages in flight by the time of their next step: time, target, ID.
+    timeouts: BTreeSet<(u64, usize, u16)>,
+    queued: usize,
+    random: Random,
+    counters: NotifyCounters,
+}
+
+/// What happened to messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotifyCounters {
+    /// Datagrams sent, with those sent again.
+    pub sent: u64,
+    /// Messages that were answered.
+    pub answered: u64,
+    /// Messages that no answer came to.
+    pub given_up: u64,
+    /// Messages that were not sent because the queue was full.
+    pub dropped: u64,
+}
+
+struct Target {
+    config: PeerConfig,
+    /// The zones in `queued`, in order; those that are not in it any more are skipped.
+    order: VecDeque<u32>,
+    queued: HashMap<u32, Notice>,
+    in_flight: HashMap<u16, InFlight>,
+    is_ready: bool,
+    /// Set when a message was given up, until the target answers.
+    is_silent: bool,
+}
+
+struct Notice {
+    zone: ZoneId,
+    /// The RDATA of the SOA record.
+    soa: Arc<[u8]>,
+}
+
+struct InFlight {
+    zone: ZoneId,
+    query: OutgoingQuery,
+    tries: usize,
+    at_ms: u64,
+}
+
+/// A datagram to send.
+pub struct NotifyDatagram<'a> {
+    /// The target.
+    pub target: &'a PeerConfig,
+    /// The message.
+    pub octets: &'a [u8],
+}
+
+impl NotifySender {
+    /// A sender with nothing to send.
+    pub fn new(seed: u64) -> NotifySender {
+        NotifySender {
+            targets: Vec::new(),
+            by_peer: HashMap::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            timeouts: BTreeSet::new(),
+            queued: 0,
+            random: Random::new(seed),
+            counters: NotifyCounters::default(),
+        }
+    }
+
+    /// Queues a NOTIFY about a new version of a zone for each target. `soa` is the RDATA of its SOA record.
+    pub fn publish(&mut self, zone: ZoneId, soa: &Arc<[u8]>, targets: &[PeerConfig]) {
+        for config in targets {
+            let index = self.target(config);
+            let Some(target) = &mut self.targets[index] else { continue };
+            target.forget_in_flight(zone.index, index, &mut self.timeouts);
+            let notice = Notice { zone, soa: soa.clone() };
+            if let Some(queued) = target.queued.get_mut(&zone.index) {
+                *queued = notice;
+            } else if self.queued < MAX_QUEUED {
+                target.order.push_back(zone.index);
+                target.queued.insert(zone.index, notice);
+                self.queued += 1;
+            } else {
+                self.counters.dropped += 1;
+            }
+            self.make_ready(index);
+        }
+    }
+
+    /// The zone was removed: nothing is sent about it any more.
+    pub fn remove(&mut self, zone: ZoneId) {
+        for index in 0..self.targets.len() {
+            let Some(target) = &mut self.targets[index] else { continue };
+            self.queued -= usize::from(target.queued.remove(&zone.index).is_some());
+            target.forget_in_flight(zone.index, index, &mut self.timeouts);
+            self.make_ready(index);
+        }
+    }
+
+    /// Sends what is due: first messages and repetitions.
+    pub fn send_due<'a>(
+        &mut self,
+        now: Now,
+        apex_of: impl Fn(ZoneId) -> Option<NameRef<'a>>,
+        mut send: impl FnMut(NotifyDatagram<'_>),
+    ) {
+        while let Some((at_ms, index, id)) = self.timeouts.first().copied().filter(|(at_ms, ..)| *at_ms <= now.ms) {
+            self.timeouts.remove(&(at_ms, index, id));
+            self.repeat(index, id, now, &mut send);
+        }
+        // Every turn sends or drops a queued message, or takes a target from the list.
+        while self.timeouts.len() < MAX_IN_FLIGHT {
+            let Some(index) = self.ready.pop_front() else { return };
+            let Some(target) = &mut self.targets[index] else { continue };
+            target.is_ready = false;
+            let Some(zone_index) = target.order.pop_front() else { continue };
+            if let Some(notice) = target.queued.remove(&zone_index) {
+                self.queued -= 1;
+                if let Some(apex) = apex_of(notice.zone) {
+                    self.begin(index, &notice, apex, now, &mut send);
+                }
+            }
+            self.make_ready(index);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        index: usize,
+        notice: &Notice,
+        apex: NameRef<'_>,
+        now: Now,
+        send: &mut impl FnMut(NotifyDatagram<'_>),
+    ) {
+        let Some(target) = &mut self.targets[index] else { return };
+        let mut id = self.random.bits() as u16;
+        while target.in_flight.contains_key(&id) {
+            id = self.random.bits() as u16; // At most `MAX_PER_TARGET` are in use.
+        }
+        let key = target.config.key.as_deref();
+        let query = OutgoingQuery::new(id, apex, QueryKind::Notify(&notice.soa), key, now.s.into());
+        send(NotifyDatagram { target: &target.config, octets: query.octets() });
+        self.counters.sent += 1;
+        let at_ms = now.ms + TIMEOUTS_MS[0];
+        target.in_flight.insert(id, InFlight { zone: notice.zone, query, tries: 1, at_ms });
+        self.timeouts.insert((at_ms, index, id));
+    }
+
+    /// RFC 1996 3.6: sends a message again, or gives it up.
+    fn repeat(&mut self, index: usize, id: u16, now: Now, send: &mut impl FnMut(NotifyDatagram<'_>)) {
+        let Some(target) = &mut self.targets[index] else { return };
+        let Some(message) = target.in_flight.get_mut(&id) else { return };
+        if let Some(timeout_ms) = TIMEOUTS_MS.get(message.tries) {
+            send(NotifyDatagram { target: &target.config, octets: message.query.octets() });
+            self.counters.sent += 1;
+            message.tries += 1;
+            message.at_ms = now.ms + timeout_ms;
+            self.timeouts.insert((message.at_ms, index, id));
+            return;
+        }
+        let zone = message.zone;
+        target.in_flight.remove(&id);
+        if !target.is_silent {
+            tracing::warn!(target_address = %target.config.address, zone = zone.index, "no answer to NOTIFY; the target is tried with one message at a time");
+        }
+        target.is_silent = true;
+        self.counters.given_up += 1;
+        self.make_ready(index);
+    }
+
+    /// Receives a datagram; returns the zone if it answers a NOTIFY. Any answer ends it (RFC 1996 4.8). What does not match by address, ID,
+    /// question and signature is ignored.
+    pub fn receive(&mut self, from: SocketAddr, datagram: &[u8], now: Now) -> Option<ZoneId> {
+        let id = u16::from_be_bytes(*datagram.first_chunk()?);
+        let is_answered = |target: &Target| {
+            let message = target.in_flight.get(&id).filter(|_| target.config.address == from);
+            message.is_some_and(|message| {
+                message.query.is_answered_by(datagram)
+                    && message.query.verify(target.config.key.as_deref(), datagram, now.s.into()).is_ok()
+            })
+        };
+        let index = self.targets.iter().position(|target| target.as_ref().is_some_and(is_answered))?;
+        let target = self.targets[index].as_mut()?;
+        let message = target.in_flight.remove(&id)?;
+        target.is_silent = false;
+        self.timeouts.remove(&(message.at_ms, index, id));
+        self.counters.answered += 1;
+        self.make_ready(index);
+        Some(message.zone)
+    }
+
+    /// When [`NotifySender::send_due`] must be called, in milliseconds; 0 for at once.
+    pub fn next_time(&self) -> Option<u64> {
+        let can_send = !self.ready.is_empty() && self.timeouts.len() < MAX_IN_FLIGHT;
+        if can_send { Some(0) } else { self.timeouts.first().map(|(at_ms, ..)| *at_ms) }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> NotifyCounters {
+        self.counters
+    }
+
+    fn target(&mut self, config: &PeerConfig) -> usize {
+        let key = config.key.as_ref().map_or(0, |key| Arc::as_ptr(key) as usize);
+        let peer = (config.address, config.source, key);
+        if let Some(index) = self.by_peer.get(&peer) {
+            return *index;
+        }
+        let index = self.free.pop().unwrap_or(self.targets.len());
+        if index == self.targets.len() {
+            self.targets.push(None);
+        }
+        self.targets[index] = Some(Target {
+            config: config.clone(),
+            order: VecDeque::new(),
+            queued: HashMap::new(),
+            in_flight: HashMap::new(),
+            is_ready: false,
+            is_silent: false,
+        });
+        self.by_peer.insert(peer, index);
+        index
+    }
+
+    /// Lists a target that can send; forgets one that has nothing to send and nothing in flight.
+    fn make_ready(&mut self, index: usize) {
+        let Some(target) = &mut self.targets[index] else { return };
+        let limit = if target.is_silent { 1 } else { MAX_PER_TARGET };
+        if !target.order.is_empty() && target.in_flight.len() < limit && !target.is_ready {
+            target.is_ready = true;
+            self.ready.push_back(index);
+        }
+        if target.order.is_empty() && target.in_flight.is_empty() && !target.is_ready {
+            let key = target.config.key.as_ref().map_or(0, |key| Arc::as_ptr(key) as usize);
+            self.by_peer.remove(&(target.config.address, target.config.source, key));
+            self.targets[index] = None;
+            self.free.push(index);
+        }
+    }
+}
+
+impl Target {
+    /// What is in flight about a zone is outdated.
+    fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) {
+        let outdated: Vec<u16> =
+            self.in_flight.iter().filter(|(_, message)| message.zone.index == zone).map(|(id, _)| *id).collect();
+        for id in outdated {
+            let message = self.in_flight.remove(&id).expect("it was just found");
+            timeouts.remove(&(message.at_ms, index, id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Message;
+    use wire::Name;
+    use wire::serial::of_soa;
+
+    fn zone(index: u32) -> ZoneId {
+        ZoneId { index, generation: 0 }
+    }
+
+    fn soa(serial: u32) -> Arc<[u8]> {
+        [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat().into()
+    }
+
+    fn peer(last: u8) -> PeerConfig {
+        PeerConfig::plain(([192, 0, 2, last], 53).into())
+    }
+
+    fn at(ms: u64) -> Now {
+        Now { s: (ms / 1000) as u32, ms }
+    }
+
+    /// The datagrams that are due: target, message.
+    fn sent(sender: &mut NotifySender, ms: u64) -> Vec<(SocketAddr, Message)> {
+        let apex: Name = "example.org".parse().expect("a literal");
+        let mut found = Vec::new();
+        sender.send_due(
+            at(ms),
+            |_| Some(apex.as_ref()),
+            |datagram| {
+                found.push((datagram.target.address, Message::parse(datagram.octets).expect("well-formed")));
+            },
+        );
+        found
+    }
+
+    fn answer(query: &Message) -> Vec<u8> {
+        let mut answer = query.clone();
+        answer.flags.response = true;
+        answer.answer.clear();
+        answer.to_wire()
+    }
+
+    #[test]
+    fn rfc_1996_3_6_a_notify_is_repeated_until_it_is_answered_or_given_up() {
+        for answered_at in [None, Some(3)] {
+            let mut sender = NotifySender::new(1);
+            sender.publish(zone(0), &soa(5), &[peer(1)]);
+            let mut times = Vec::new();
+            for ms in (0..300_000).step_by(500) {
+                for (address, message) in sent(&mut sender, ms) {
+                    times.push(ms / 1000);
+                    if answered_at == Some(times.len()) {
+                        let mut forged = answer(&message);
+                        assert_eq!(sender.receive(peer(2).address, &forged, at(ms)), None);
+                        forged[0] ^= 1;
+                        assert_eq!(sender.receive(address, &forged, at(ms)), None);
+                        assert_eq!(sender.receive(address, &answer(&message), at(ms)), Some(zone(0)));
+                    }
+                }
+            }
+            assert_eq!(times, [0, 2, 6, 14, 30, 62][..answered_at.unwrap_or(6)]);
+            assert_eq!(sender.counters().given_up, u64::from(answered_at.is_none()));
+            assert_eq!((sender.next_time(), sender.targets.iter().flatten().count()), (None, 0));
+        }
+    }
+
+    #[test]
+    fn a_newer_version_replaces_what_was_not_answered() {
+        let mut sender = NotifySender::new(1);
+        sender.publish(zone(0), &soa(5), &[peer(1)]);
+        sender.publish(zone(0), &soa(6), &[peer(1)]);
+        let first = sent(&mut sender, 0);
+        assert_eq!((first.len(), of_soa(&first[0].1.answer[0].rdata)), (1, Some(6)));
+        sender.publish(zone(0), &soa(7), &[peer(1)]);
+        let second = sent(&mut sender, 100);
+        assert_eq!((second.len(), of_soa(&second[0].1.answer[0].rdata)), (1, Some(7)));
+        assert_eq!(sender.receive(peer(1).address, &answer(&first[0].1), at(200)), None, "the old one");
+        assert_eq!(sender.receive(peer(1).address, &answer(&second[0].1), at(200)), Some(zone(0)));
+        assert_eq!(sent(&mut sender, 1_000_000).len(), 0);
+    }
+
+    #[test]
+    fn a_silent_target_delays_no_other_and_is_not_flooded() {
+        let mut sender = NotifySender::new(1);
+        let targets = [peer(1), peer(2)];
+        (0..1000).for_each(|index| sender.publish(zone(index), &soa(1), &targets));
+        let (mut answered, mut to_silent, mut largest, mut done_ms) = (0, 0, 0, 0);
+        for ms in (0..600_000).step_by(100) {
+            let found = sent(&mut sender, ms);
+            largest = largest.max(found.len());
+            for (address, message) in found {
+                if address == peer(1).address {
+                    to_silent += 1;
+                } else if sender.receive(address, &answer(&message), at(ms)).is_some() {
+                    answered += 1;
+                    done_ms = ms;
+                }
+            }
+        }
+        assert_eq!((answered, done_ms < 2000, largest), (1000, true, 2 * MAX_PER_TARGET));
+        assert!((6 * 64..500).contains(&to_silent), "{to_silent}");
+        // It comes back: everything else is sent.
+        for ms in (600_000..800_000).step_by(100) {
+            for (address, message) in sent(&mut sender, ms) {
+                answered += usize::from(sender.receive(address, &answer(&message), at(ms)).is_some());
+            }
+        }
+        assert_eq!(answered as u64 + sender.counters().given_up, 2000);
+        (0..1000).for_each(|index| sender.remove(zone(index)));
+        assert_eq!((sender.next_time(), sender.queued, sender.targets.iter().flatten().count()), (None, 0, 0));
+    }
+}

@@ -1,0 +1,228 @@
+//! The messages that a secondary sends (SOA, IXFR, AXFR queries and NOTIFY), and whether a response belongs to one.
+
+use std::sync::Arc;
+
+use wire::message::{Opcode, Rcode};
+use wire::name::skip_name;
+use wire::serial::of_soa;
+use wire::tsig::{Mac, TsigError, TsigKey, TsigSigner, TsigVerifier};
+use wire::{HEADER_LEN, Message, NameRef, Rtype};
+
+/// A sent query, or NOTIFY request, that waits for its response.
+#[derive(Clone, Debug)]
+pub(super) struct OutgoingQuery {
+    octets: Box<[u8]>,
+    /// The end of the question.
+    question_end: usize,
+    mac: Option<Mac>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueryKind<'a> {
+    Soa,
+    Axfr,
+    /// Changes from this serial.
+    Ixfr(u32),
+    /// The zone has changed; with the RDATA of its SOA record.
+    Notify(&'a [u8]),
+}
+
+/// RFC 6891 6.1.2: an OPT record with UDP payload size 1232 and an empty EXPIRE option (RFC 7314 2).
+const OPT: [u8; 15] = [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 4, 0, EXPIRE, 0, 0];
+/// The code of the EXPIRE option.
+const EXPIRE: u8 = 9;
+
+impl OutgoingQuery {
+    pub(super) fn new(id: u16, apex: NameRef<'_>, kind: QueryKind<'_>, key: Option<&TsigKey>, now_s: u64) -> Self {
+        let (qtype, opcode, answers, authorities, additionals) = match kind {
+            QueryKind::Soa => (Rtype::SOA, 0, 0, 0, 1),
+            QueryKind::Axfr => (Rtype::AXFR, 0, 0, 0, 1),
+            QueryKind::Ixfr(_) => (Rtype::IXFR, 0, 0, 1, 1),
+            // RFC 1996 3.7: AA, and the SOA record as a hint.
+            QueryKind::Notify(_) => (Rtype::SOA, Opcode::NOTIFY.0 << 3 | 4, 1, 0, 0),
+        };
+        let [id_high, id_low] = id.to_be_bytes();
+        let mut octets = vec![id_high, id_low, opcode, 0, 0, 1, 0, answers, 0, authorities, 0, additionals];
+        octets.extend_from_slice(apex.wire());
+        octets.extend_from_slice(&qtype.0.to_be_bytes());
+        octets.extend_from_slice(&[0, 1]);
+        let question_end = octets.len();
+        match kind {
+            QueryKind::Notify(soa) => push_soa(&mut octets, soa),
+            // RFC 1995 3: of the client's SOA record, only the serial matters.
+            QueryKind::Ixfr(serial) => push_soa(&mut octets, &[&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat()),
+            QueryKind::Soa | QueryKind::Axfr => (),
+        }
+        if additionals > 0 {
+            octets.extend_from_slice(&OPT);
+        }
+        let sign = |key| TsigSigner::for_query(key).sign(&mut octets, 0, now_s).expect("a query is far below 64 KiB");
+        let mac = key.map(sign);
+        OutgoingQuery { octets: octets.into(), question_end, mac }
+    }
+
+    /// The message.
+    pub(super) fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// Whether a message is a response to this query: ID, QR, opcode and question. An error, or a later message of a transfer,
+    /// may lack the question (RFC 5936 2.2.1).
+    pub(super) fn is_answered_by(&self, response: &[u8]) -> bool {
+        let Some(header) = response.first_chunk::<HEADER_LEN>() else { return false };
+        let question = &self.octets[HEADER_LEN..self.question_end];
+        let has_question = match [header[4], header[5]] {
+            [0, 0] => true,
+            [0, 1] => {
+                response[HEADER_LEN..].get(..question.len()).is_some_and(|octets| octets.eq_ignore_ascii_case(question))
+            }
+            _ => false,
+        };
+        header[..2] == self.octets[..2]
+            && header[2] & 0x80 != 0
+            && (header[2] ^ self.octets[2]) & 0x78 == 0
+            && has_question
+    }
+
+    /// Verifies the one response to a signed query.
+    pub(super) fn verify(&self, key: Option<&TsigKey>, response: &[u8], now_s: u64) -> Result<(), TsigError> {
+        match (key, &self.mac) {
+            (Some(key), Some(mac)) => TsigVerifier::new(key, mac).verify(response, now_s),
+            _ => Ok(()),
+        }
+    }
+
+    /// The verifier of all responses to a signed query.
+    pub(super) fn verifier(&self, key: Option<&Arc<TsigKey>>) -> Option<TsigVerifier<Arc<TsigKey>>> {
+        Some(TsigVerifier::new(key?.clone(), self.mac.as_ref()?))
+    }
+}
+
+/// Appends a SOA record whose owner is the name in the question.
+fn push_soa(octets: &mut Vec<u8>, rdata: &[u8]) {
+    octets.extend_from_slice(&[0xc0, HEADER_LEN as u8, 0, 6, 0, 1, 0, 0, 0, 0]);
+    octets.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    octets.extend_from_slice(rdata);
+}
+
+/// The RCODE in the header of a message.
+pub(super) fn header_rcode(message: &[u8]) -> Rcode {
+    Rcode(message.get(3).map_or(0, |octet| u16::from(octet & 0xf)))
+}
+
+/// Whether TC is set.
+pub(super) fn is_truncated(message: &[u8]) -> bool {
+    message.get(2).is_some_and(|octet| octet & 2 != 0)
+}
+
+/// The serial in the response to a SOA query, and its EXPIRE option; `None` if it has no authoritative SOA record of the zone.
+pub(super) fn soa_answer(response: &[u8], apex: NameRef<'_>) -> Option<(u32, Option<u32>)> {
+    let message = Message::parse(response).ok()?;
+    let is_soa = |record: &&wire::message::Record| record.rtype == Rtype::SOA && record.owner.as_ref() == apex;
+    // RFC 1034 4.3.5: an answer without authority says nothing about the zone.
+    let record = message.answer.iter().find(is_soa).filter(|_| message.flags.authoritative)?;
+    let option = message.edns.iter().flat_map(|edns| &edns.options).find(|option| option.code == u16::from(EXPIRE));
+    let expire_s = option.and_then(|option| option.data.first_chunk()).map(|octets| u32::from_be_bytes(*octets));
+    Some((of_soa(&record.rdata)?, expire_s))
+}
+
+/// The EXPIRE option of a message of any length (RFC 7314), without reading its other records.
+pub(super) fn expire_option(message: &[u8]) -> Option<u32> {
+    let count = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
+    let mut at = HEADER_LEN;
+    for _ in 0..count(4)? {
+        at = skip_name(message, at)? + 4;
+    }
+    let earlier = u32::from(count(6)?) + u32::from(count(8)?);
+    for index in 0..earlier + u32::from(count(10)?) {
+        let fixed = skip_name(message, at)?;
+        let rdata_at = fixed + 10;
+        let rdata = message.get(rdata_at..rdata_at + usize::from(count(fixed + 8)?))?;
+        if index >= earlier && count(fixed)? == Rtype::OPT.0 {
+            return option_of(rdata);
+        }
+        at = rdata_at + rdata.len();
+    }
+    None
+}
+
+fn option_of(mut rdata: &[u8]) -> Option<u32> {
+    while let Some(([code_high, code, len_high, len], rest)) = rdata.split_first_chunk() {
+        let (data, after) = rest.split_at_checked(usize::from(u16::from_be_bytes([*len_high, *len])))?;
+        if (*code_high, *code) == (0, EXPIRE) {
+            return data.first_chunk().map(|octets| u32::from_be_bytes(*octets));
+        }
+        rdata = after;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::message::{Edns, EdnsOption, Flags, Record};
+    use wire::{Class, Name};
+
+    fn apex() -> Name {
+        "example.org".parse().expect("a literal")
+    }
+
+    fn soa(owner: &str) -> Record {
+        let rdata = [&[0, 0][..], &7u32.to_be_bytes(), &[0; 16]].concat();
+        Record { owner: owner.parse().expect("a literal"), rtype: Rtype::SOA, class: Class::IN, ttl: 1, rdata }
+    }
+
+    #[test]
+    fn queries_are_well_formed() {
+        let soa_rdata = soa("example.org").rdata;
+        for (kind, qtype) in [
+            (QueryKind::Soa, Rtype::SOA),
+            (QueryKind::Axfr, Rtype::AXFR),
+            (QueryKind::Ixfr(7), Rtype::IXFR),
+            (QueryKind::Notify(&soa_rdata), Rtype::SOA),
+        ] {
+            let query = OutgoingQuery::new(0x1234, apex().as_ref(), kind, None, 0);
+            let message = Message::parse(query.octets()).expect("well-formed");
+            assert_eq!((message.id, message.questions[0].qtype, message.flags.response), (0x1234, qtype, false));
+            let records = message.authority.iter().chain(&message.answer);
+            let serials: Vec<_> = records.map(|record| of_soa(&record.rdata)).collect();
+            let has_soa = matches!(kind, QueryKind::Ixfr(_) | QueryKind::Notify(_));
+            assert_eq!(serials, if has_soa { vec![Some(7)] } else { vec![] }, "rfc_1995_3, rfc_1996_3_7");
+            let is_notify = matches!(kind, QueryKind::Notify(_));
+            assert_eq!((message.opcode == Opcode::NOTIFY, message.flags.authoritative), (is_notify, is_notify));
+            assert_eq!(message.edns.map(|edns| edns.options[0].code), (!is_notify).then_some(9), "rfc_7314");
+        }
+    }
+
+    #[test]
+    fn only_the_response_to_the_query_is_taken() {
+        let query = OutgoingQuery::new(5, apex().as_ref(), QueryKind::Soa, None, 0);
+        let mut message = Message::parse(query.octets()).expect("well-formed");
+        assert!(!query.is_answered_by(query.octets()), "a query");
+        message.flags = Flags { response: true, authoritative: true, ..Flags::default() };
+        message.answer = vec![soa("EXAMPLE.org")];
+        message.edns = Some(Edns {
+            options: vec![
+                EdnsOption { code: 3, data: vec![1] },
+                EdnsOption { code: 9, data: 77u32.to_be_bytes().to_vec() },
+            ],
+            ..Edns::default()
+        });
+        let response = message.to_wire();
+        assert!(query.is_answered_by(&response));
+        assert_eq!(soa_answer(&response, apex().as_ref()), Some((7, Some(77))));
+        assert_eq!(expire_option(&response), Some(77));
+        assert!((0..response.len()).all(|len| expire_option(&response[..len]).is_none()));
+        assert!(!query.is_answered_by(&Message { id: 6, ..message.clone() }.to_wire()));
+        assert!(!query.is_answered_by(&Message { opcode: Opcode::NOTIFY, ..message.clone() }.to_wire()));
+        let mut other = message.clone();
+        other.questions[0].name = "example.net".parse().expect("a literal");
+        assert!(!query.is_answered_by(&other.to_wire()));
+        assert!(query.is_answered_by(&Message { questions: vec![], ..message.clone() }.to_wire()));
+        let lame = Message { flags: Flags { authoritative: false, ..message.flags }, ..message.clone() };
+        assert_eq!(soa_answer(&lame.to_wire(), apex().as_ref()), None);
+        let foreign = Message { answer: vec![soa("org")], ..message };
+        assert_eq!(soa_answer(&foreign.to_wire(), apex().as_ref()), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! One stream connection to a primary (TCP, or TLS below it) as a state machine: octets in, octets out.
+//!
+//! Several SOA, IXFR and AXFR queries are in flight with different IDs (RFC 7766 6.2.1.1, RFC 9103 6); their responses may be
+//! interleaved. The session checks framing, IDs, questions, signatures and progress; what a transfer contains is checked by its
+//! [`TransferSink`].
+
+mod exchange;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wire::NameRef;
+use wire::message::Rcode;
+use wire::tsig::{TsigError, TsigKey};
+
+use super::Now;
+use super::query::{OutgoingQuery, QueryKind};
+use super::random::Random;
+use super::refresh::ProbeResult;
+use crate::zone_id::ZoneId;
+use exchange::{Exchange, Purpose};
+
+/// Takes the messages of one transfer.
+pub trait TransferSink {
+    /// Takes the next message, whose header, question and signature were checked; returns whether it was the last one. The error
+    /// says what is wrong with the zone.
+    fn receive(&mut self, message: &[u8]) -> Result<bool, String>;
+
+    /// After the last message: the serial of the primary, if it has no later version than the one that was asked from.
+    fn current_serial(&self) -> Option<u32>;
+
+    /// The records received so far.
+    fn records(&self) -> u64;
+}
+
+/// Why a transfer failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransferFailure {
+    /// The response has this RCODE.
+    #[error("the primary answers {0}")]
+    Rcode(Rcode),
+    /// A signature is missing or wrong.
+    #[error("{0}")]
+    Tsig(#[from] TsigError),
+    /// The zone or the changes in the response are not acceptable.
+    #[error("{0}")]
+    Contents(String),
+    /// A response that belongs to no query, is truncated or too short.
+    #[error("the primary sends messages that answer no query")]
+    OutOfProtocol,
+    /// A transfer that was given up goes on for too long.
+    #[error("the primary goes on with a transfer that was given up")]
+    Unwanted,
+    /// No octet arrived for [`SessionLimits::stall_ms`].
+    #[error("the primary has sent nothing for {0} s")]
+    Stalled(u64),
+    /// Fewer octets arrived than [`SessionLimits::min_rate`] demands.
+    #[error("the primary sends slower than {0} octets per second")]
+    TooSlow(u64),
+    /// The connection ended.
+    #[error("the connection to the primary was closed: {0}")]
+    Closed(String),
+}
+
+/// The counts of one transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeCounts {
+    /// Octets of its messages.
+    pub octets: u64,
+    /// Messages.
+    pub messages: u64,
+    /// From the query to the last message, in milliseconds.
+    pub duration_ms: u64,
+    /// The EXPIRE option of the first message (RFC 7314).
+    pub expire_s: Option<u32>,
+}
+
+/// The end of an exchange.
+pub enum SessionEvent<T> {
+    /// A SOA query has its result.
+    Probed {
+        /// The zone.
+        zone: ZoneId,
+        /// The result.
+        result: ProbeResult,
+    },
+    /// A transfer has ended.
+    Transferred {
+        /// The zone.
+        zone: ZoneId,
+        /// What received its messages, with the zone in it if there is no failure.
+        sink: T,
+        /// Why it failed.
+        failure: Option<TransferFailure>,
+        /// Its counts.
+        counts: ExchangeCounts,
+    },
+}
+
+/// The limits of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLimits {
+    /// How long a primary may send nothing while it owes a response, in milliseconds.
+    pub stall_ms: u64,
+    /// The least octets per second over [`SessionLimits::rate_window_ms`] in which no exchange ends.
+    pub min_rate: u64,
+    /// The time over which the rate is measured, in milliseconds.
+    pub rate_window_ms: u64,
+}
+
+impl Default for SessionLimits {
+    fn default() -> SessionLimits {
+        SessionLimits { stall_ms: 10_000, min_rate: 512, rate_window_ms: 20_000 }
+    }
+}
+
+/// Messages of a transfer that was given up: 16 are a megabyte at most.
+const MAX_DISCARDED_MESSAGES: u32 = 16;
+/// Transfers given up on one connection, whose IDs are not used again.
+const MAX_DISCARDED: usize = 1024;
+
+/// A connection with its exchanges.
+pub struct Session<T> {
+    key: Option<Arc<TsigKey>>,
+    exchanges: HashMap<u16, Exchange<T>>,
+    /// The IDs of transfers that were given up, with the messages that came since.
+    discarded: HashMap<u16, u32>,
+    /// An incomplete message with its length prefix.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Exchanges that ended with a response.
+    answered: u64,
+    /// When the last octet arrived, or the first query since the session was idle was sent.
+    progress_ms: u64,
+    window_start_ms: u64,
+    window_octets: u64,
+    limits: SessionLimits,
+    random: Random,
+}
+
+impl<T: TransferSink> Session<T> {
+    /// A session whose queries are signed with this key.
+    pub fn new(key: Option<Arc<TsigKey>>, limits: SessionLimits, seed: u64, now: Now) -> Session<T> {
+        Session {
+            key,
+            exchanges: HashMap::new(),
+            discarded: HashMap::new(),
+            input: Vec::new(),
+            output: Vec::new(),
+            answered: 0,
+            progress_ms: now.ms,
+            window_start_ms: now.ms,
+            window_octets: 0,
+            limits,
+            random: Random::new(seed),
+        }
+    }
+
+    /// Asks for the SOA record.
+    pub fn probe(&mut self, zone: ZoneId, apex: NameRef<'_>, now: Now) {
+        self.begin(zone, apex, QueryKind::Soa, Purpose::Probe(apex.to_owned()), now);
+    }
+
+    /// Starts an IXFR from this serial, or an AXFR, whose messages `sink` takes.
+    pub fn transfer(&mut self, zone: ZoneId, apex: NameRef<'_>, from_serial: Option<u32>, sink: T, now: Now) {
+        let kind = from_serial.map_or(QueryKind::Axfr, QueryKind::Ixfr);
+        self.begin(zone, apex, kind, Purpose::Transfer(sink), now);
+    }
+
+    fn begin(&mut self, zone: ZoneId, apex: NameRef<'_>, kind: QueryKind<'_>, purpose: Purpose<T>, now: Now) {
+        if self.exchanges.is_empty() {
+            self.progress(now);
+            self.progress_ms = now.ms;
+        }
+        let mut id = self.random.bits() as u16;
+        while self.exchanges.contains_key(&id) || self.discarded.contains_key(&id) {
+            id = self.random.bits() as u16; // The caller has far fewer than 65,536 in flight.
+        }
+        let query = OutgoingQuery::new(id, apex, kind, self.key.as_deref(), now.s.into());
+        // RFC 1035 4.2.2: messages are preceded by their length.
+        self.output.extend_from_slice(&(query.octets().len() as u16).to_be_bytes());
+        self.output.extend_from_slice(query.octets());
+        let verifier = query.verifier(self.key.as_ref());
+        self.exchanges.insert(id, Exchange::new(zone, query, verifier, purpose, now));
+    }
+
+    /// Octets to send.
+    pub fn output(&self) -> &[u8] {
+        &self.output
+    }
+
+    /// The first `len` octets of the output were sent.
+    pub fn sent(&mut self, len: usize) {
+        self.output.drain(..len);
+    }
+
+    /// Received octets; calls `event` for each exchange that ends. After an error the session must be closed.
+    pub fn receive(
+        &mut self,
+        mut octets: &[u8],
+        now: Now,
+        mut event: impl FnMut(SessionEvent<T>),
+    ) -> Result<(), TransferFailure> {
+        self.progress_ms = now.ms;
+        self.window_octets += octets.len() as u64;
+        // A message that began earlier is completed first; all others are read where they are.
+        while !self.input.is_empty() && !octets.is_empty() {
+            let missing = missing_len(&self.input).min(octets.len());
+            let (more, rest) = octets.split_at(missing);
+            self.input.extend_from_slice(more);
+            octets = rest;
+            if missing_len(&self.input) == 0 {
+                let message = std::mem::take(&mut self.input);
+                self.message(&message[2..], now, &mut event)?;
+            }
+        }
+        while missing_len(octets) == 0 {
+            let end = 2 + usize::from(u16::from_be_bytes([octets[0], octets[1]]));
+            self.message(&octets[2..end], now, &mut event)?;
+            octets = &octets[end..];
+        }
+        self.input.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn message(
+        &mut self,
+        message: &[u8],
+        now: Now,
+        event: &mut impl FnMut(SessionEvent<T>),
+    ) -> Result<(), TransferFailure> {
+        let id = message.first_chunk().map(|id| u16::from_be_bytes(*id)).ok_or(TransferFailure::OutOfProtocol)?;
+        let exchange = self.exchanges.get_mut(&id).filter(|exchange| exchange.query.is_answered_by(message));
+        let Some(exchange) = exchange else { return self.discard(id) };
+        let Some(end) = exchange.receive(message, now) else { return Ok(()) };
+        let exchange = self.exchanges.remove(&id).expect("it was just found");
+        if exchange.is_cut_off(&end) {
+            self.discarded.insert(id, 0);
+        }
+        self.answered += 1;
+        self.progress(now);
+        event(exchange.into_event(end, now));
+        Ok(())
+    }
+
+    /// A message of a transfer that was given up: a bad zone must not end the transfers of others, unless it goes on for long.
+    fn discard(&mut self, id: u16) -> Result<(), TransferFailure> {
+        let is_crowded = self.discarded.len() > MAX_DISCARDED;
+        let messages = self.discarded.get_mut(&id).ok_or(TransferFailure::OutOfProtocol)?;
+        *messages += 1;
+        if *messages > MAX_DISCARDED_MESSAGES || is_crowded { Err(TransferFailure::Unwanted) } else { Ok(()) }
+    }
+
+    /// An exchange ended, or the first began: the rate is measured anew.
+    fn progress(&mut self, now: Now) {
+        (self.window_start_ms, self.window_octets) = (now.ms, 0);
+    }
+
+    /// Fails if the primary stalls or trickles: the session must be closed.
+    pub fn check_progress(&mut self, now: Now) -> Result<(), TransferFailure> {
+        if self.exchanges.is_empty() {
+            return Ok(());
+        }
+        if now.ms.saturating_sub(self.progress_ms) >= self.limits.stall_ms {
+            return Err(TransferFailure::Stalled(self.limits.stall_ms / 1000));
+        }
+        if now.ms.saturating_sub(self.window_start_ms) >= self.limits.rate_window_ms {
+            if self.window_octets < self.limits.min_rate * self.limits.rate_window_ms / 1000 {
+                return Err(TransferFailure::TooSlow(self.limits.min_rate));
+            }
+            self.progress(now);
+        }
+        Ok(())
+    }
+
+    /// When [`Session::check_progress`] must be called, in milliseconds.
+    pub fn next_time(&self) -> Option<u64> {
+        let (stall_ms, rate_ms) =
+            (self.progress_ms + self.limits.stall_ms, self.window_start_ms + self.limits.rate_window_ms);
+        (!self.exchanges.is_empty()).then_some(stall_ms.min(rate_ms))
+    }
+
+    /// Ends all exchanges. Those of which nothing has arrived fail with `has_started` false.
+    pub fn close(self, failure: &TransferFailure, now: Now, mut event: impl FnMut(SessionEvent<T>, bool)) {
+        for exchange in self.exchanges.into_values() {
+            let has_started = exchange.has_started();
+            event(exchange.into_failed(failure.clone(), now), has_started);
+        }
+    }
+
+    /// How many exchanges are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// How many exchanges have ended with a response.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The octets of the largest transfer in flight.
+    pub fn largest_transfer(&self) -> u64 {
+        self.exchanges.values().map(|exchange| exchange.counts.octets).max().unwrap_or(0)
+    }
+}
+
+/// How many octets are missing to the first message in `octets`, with its length prefix.
+fn missing_len(octets: &[u8]) -> usize {
+    match octets {
+        [high, low, ..] => (2 + usize::from(u16::from_be_bytes([*high, *low]))).saturating_sub(octets.len()),
+        _ => 2 - octets.len(),
+    }
+}

@@ -1,0 +1,122 @@
+//! One query in flight on a session, with the responses received so far.
+
+use std::sync::Arc;
+
+use wire::Name;
+use wire::message::Rcode;
+use wire::tsig::{TsigError, TsigKey, TsigVerifier};
+
+use super::super::Now;
+use super::super::query::{OutgoingQuery, expire_option, header_rcode, is_truncated, soa_answer};
+use super::super::refresh::ProbeResult;
+use super::{ExchangeCounts, SessionEvent, TransferFailure, TransferSink};
+use crate::zone_id::ZoneId;
+
+pub(super) struct Exchange<T> {
+    zone: ZoneId,
+    pub(super) query: OutgoingQuery,
+    verifier: Option<TsigVerifier<Arc<TsigKey>>>,
+    purpose: Purpose<T>,
+    began_ms: u64,
+    pub(super) counts: ExchangeCounts,
+}
+
+/// What the responses are for.
+pub(super) enum Purpose<T> {
+    /// The serial of the zone with this apex.
+    Probe(Name),
+    Transfer(T),
+}
+
+/// How an exchange ended.
+pub(super) enum ExchangeEnd {
+    Complete,
+    Probed(ProbeResult),
+    Failed(TransferFailure),
+}
+
+impl<T: TransferSink> Exchange<T> {
+    pub(super) fn new(
+        zone: ZoneId,
+        query: OutgoingQuery,
+        verifier: Option<TsigVerifier<Arc<TsigKey>>>,
+        purpose: Purpose<T>,
+        now: Now,
+    ) -> Exchange<T> {
+        Exchange { zone, query, verifier, purpose, began_ms: now.ms, counts: ExchangeCounts::default() }
+    }
+
+    /// Takes a response; `None` if more are to come.
+    pub(super) fn receive(&mut self, message: &[u8], now: Now) -> Option<ExchangeEnd> {
+        self.counts.messages += 1;
+        self.counts.octets += message.len() as u64;
+        match self.read(message, now) {
+            Ok(end) => end,
+            Err(failure) => Some(ExchangeEnd::Failed(failure)),
+        }
+    }
+
+    fn read(&mut self, message: &[u8], now: Now) -> Result<Option<ExchangeEnd>, TransferFailure> {
+        let rcode = header_rcode(message);
+        match self.verifier.as_mut().map_or(Ok(()), |verifier| verifier.verify(message, now.s.into())) {
+            // A primary without the key cannot sign its error.
+            Err(TsigError::Unsigned) if rcode != Rcode::NOERROR => (),
+            Err(error) => return Err(error.into()),
+            Ok(()) => (),
+        }
+        let sink = match &mut self.purpose {
+            Purpose::Probe(apex) => {
+                let answer = soa_answer(message, apex.as_ref()).filter(|_| rcode == Rcode::NOERROR);
+                let result =
+                    answer.map_or(ProbeResult::Refused, |(serial, expire_s)| ProbeResult::Answer { serial, expire_s });
+                return Ok(Some(ExchangeEnd::Probed(result)));
+            }
+            Purpose::Transfer(sink) => sink,
+        };
+        if rcode != Rcode::NOERROR {
+            return Err(TransferFailure::Rcode(rcode));
+        }
+        if is_truncated(message) {
+            return Err(TransferFailure::OutOfProtocol);
+        }
+        if self.counts.messages == 1 {
+            self.counts.expire_s = expire_option(message);
+        }
+        if !sink.receive(message).map_err(TransferFailure::Contents)? {
+            return Ok(None);
+        }
+        // RFC 8945 5.3.1: the last message is signed.
+        self.verifier.as_ref().map_or(Ok(()), TsigVerifier::finish)?;
+        Ok(Some(ExchangeEnd::Complete))
+    }
+
+    /// Whether the primary will go on sending what is not wanted any more.
+    pub(super) fn is_cut_off(&self, end: &ExchangeEnd) -> bool {
+        matches!(end, ExchangeEnd::Failed(failure) if !matches!(failure, TransferFailure::Rcode(_)))
+    }
+
+    pub(super) fn has_started(&self) -> bool {
+        self.counts.messages > 0
+    }
+
+    pub(super) fn into_event(mut self, end: ExchangeEnd, now: Now) -> SessionEvent<T> {
+        self.counts.duration_ms = now.ms.saturating_sub(self.began_ms);
+        let (zone, counts) = (self.zone, self.counts);
+        match (self.purpose, end) {
+            (Purpose::Transfer(sink), ExchangeEnd::Failed(failure)) => {
+                SessionEvent::Transferred { zone, sink, failure: Some(failure), counts }
+            }
+            (Purpose::Transfer(sink), _) => SessionEvent::Transferred { zone, sink, failure: None, counts },
+            (Purpose::Probe(_), ExchangeEnd::Probed(result)) => SessionEvent::Probed { zone, result },
+            (Purpose::Probe(_), _) => SessionEvent::Probed { zone, result: ProbeResult::Refused },
+        }
+    }
+
+    /// The exchange of a session that ended.
+    pub(super) fn into_failed(self, failure: TransferFailure, now: Now) -> SessionEvent<T> {
+        match self.purpose {
+            Purpose::Probe(_) => SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout },
+            Purpose::Transfer(_) => self.into_event(ExchangeEnd::Failed(failure), now),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! SOA queries over UDP to one primary: many in flight, told apart by ID, sent again while there is no answer.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use wire::NameRef;
+use wire::message::Rcode;
+use wire::tsig::TsigKey;
+
+use super::Now;
+use super::query::{OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
+use super::random::Random;
+use super::refresh::ProbeResult;
+use crate::zone_id::ZoneId;
+
+/// The time until an unanswered query is sent again, and at the end given up, in milliseconds: 7 s in all.
+const TIMEOUTS_MS: [u64; 3] = [1000, 2000, 4000];
+
+/// The probes in flight to one primary.
+pub(super) struct SoaProber {
+    key: Option<Arc<TsigKey>>,
+    probes: HashMap<u16, Probe>,
+    /// When a probe times out, its ID, and its number, since IDs are used again.
+    timeouts: BinaryHeap<Reverse<(u64, u16, u32)>>,
+    next_number: u32,
+    random: Random,
+}
+
+struct Probe {
+    zone: ZoneId,
+    query: OutgoingQuery,
+    number: u32,
+    tries: usize,
+}
+
+/// The end of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProbeOutcome {
+    Result(ProbeResult),
+    /// TC: the answer needs a stream.
+    Truncated,
+}
+
+impl SoaProber {
+    pub(super) fn new(key: Option<Arc<TsigKey>>, seed: u64) -> SoaProber {
+        SoaProber {
+            key,
+            probes: HashMap::new(),
+            timeouts: BinaryHeap::new(),
+            next_number: 0,
+            random: Random::new(seed),
+        }
+    }
+
+    /// Starts a probe; returns the datagram to send, or `None` if all IDs are in use, which the scheduler's limit prevents.
+    pub(super) fn start(&mut self, zone: ZoneId, apex: NameRef<'_>, now: Now) -> Option<&[u8]> {
+        if self.probes.len() >= usize::from(u16::MAX) / 2 {
+            return None;
+        }
+        // At most half of the IDs are in use, so that this ends after two turns on average. RFC 5452 4.3: unpredictable.
+        let mut id = self.random.bits() as u16;
+        while self.probes.contains_key(&id) {
+            id = self.random.bits() as u16;
+        }
+        let query = OutgoingQuery::new(id, apex, QueryKind::Soa, self.key.as_deref(), now.s.into());
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        self.timeouts.push(Reverse((now.ms + TIMEOUTS_MS[0], id, number)));
+        let probe = self.probes.entry(id).or_insert(Probe { zone, query, number, tries: 1 });
+        Some(probe.query.octets())
+    }
+
+    /// Receives a datagram; returns the probe that it ends. Anything else is ignored: it may be forged.
+    pub(super) fn receive<'a>(
+        &mut self,
+        datagram: &[u8],
+        apex_of: impl FnOnce(ZoneId) -> Option<NameRef<'a>>,
+        now: Now,
+    ) -> Option<(ZoneId, ProbeOutcome)> {
+        let id = u16::from_be_bytes(*datagram.first_chunk()?);
+        let probe = self.probes.get(&id).filter(|probe| probe.query.is_answered_by(datagram))?;
+        let zone = probe.zone;
+        let is_error = header_rcode(datagram) != Rcode::NOERROR;
+        // A primary that does not know the key cannot sign its error.
+        if probe.query.verify(self.key.as_deref(), datagram, now.s.into()).is_err() && !is_error {
+            return None;
+        }
+        let outcome = match apex_of(zone).and_then(|apex| soa_answer(datagram, apex)) {
+            _ if is_truncated(datagram) => ProbeOutcome::Truncated,
+            Some((serial, expire_s)) if !is_error => ProbeOutcome::Result(ProbeResult::Answer { serial, expire_s }),
+            _ => ProbeOutcome::Result(ProbeResult::Refused),
+        };
+        self.probes.remove(&id);
+        Some((zone, outcome))
+    }
+
+    /// Handles one timeout that is due: sends the query again, or returns the zone whose probe is given up.
+    pub(super) fn next_timeout(&mut self, now: Now, mut send: impl FnMut(&[u8])) -> Option<ZoneId> {
+        while let Some(Reverse((_, id, number))) = self.timeouts.peek().copied().filter(|entry| entry.0.0 <= now.ms) {
+            self.timeouts.pop();
+            let Some(probe) = self.probes.get_mut(&id).filter(|probe| probe.number == number) else { continue };
+            match TIMEOUTS_MS.get(probe.tries) {
+                Some(timeout_ms) => {
+                    probe.tries += 1;
+                    send(probe.query.octets());
+                    self.timeouts.push(Reverse((now.ms + timeout_ms, id, number)));
+                }
+                None => return self.probes.remove(&id).map(|probe| probe.zone),
+            }
+        }
+        None
+    }
+
+    /// When [`SoaProber::next_timeout`] must be called.
+    pub(super) fn next_time(&self) -> Option<u64> {
+        self.timeouts.peek().map(|Reverse((at_ms, ..))| *at_ms)
+    }
+}
