@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use wire::{Name, NameRef, Rtype, rdata};
+use wire::{Name, NameRef, Rtype};
 
 use crate::build::{Difference, Summary, finish, has_wildcard_label};
 use crate::build_options::BuildOptions;
@@ -16,6 +16,7 @@ use crate::intern::Interner;
 use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
+use crate::owner_records::OwnerRecords;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedRecord, gather_runs};
 use crate::text::{RecordSink, ZoneRecord};
@@ -238,30 +239,28 @@ impl<'z, 'p> Editor<'z, 'p> {
             old.map_or_else(|| staged.case(&runs[0]), |old| OwnerCase::read(old.value[0], &old.value[1..]).0);
         let (mut room, mut new_room) = ([0; _], [0; _]);
         let mut owner = write_name(key, case, self.options.apex, &mut room);
-        let mut records = match old {
+        let records = match old {
             Some(old) => decoder.decode(self.zone.node(&old), owner, self.options.apex),
             None => Vec::new(),
         };
         let removals = runs.partition_point(|run| run.is_in_first_part());
         let (removed, added) = runs.split_at(removals);
-        let mut list = Vec::new();
-        removed.iter().for_each(|run| staged.append_records(run, &mut list));
-        for gone in list.drain(..) {
-            let Some(index) = records.iter().position(|record| is_same(record, &gone)) else {
-                return Err(ChangeError::NoSuchRecord(owner.to_owned(), gone.rtype));
-            };
-            records.swap_remove(index);
+        let [gone, new] = [removed, added].map(|runs| {
+            let mut list = Vec::new();
+            runs.iter().for_each(|run| staged.append_records(run, &mut list));
+            list
+        });
+        let mut records = OwnerRecords::new(records, gone.len() + new.len());
+        if let Some(missing) = gone.iter().find(|gone| !records.remove(gone)) {
+            return Err(ChangeError::NoSuchRecord(owner.to_owned(), missing.rtype));
         }
         // RFC 4343 4.2: an owner keeps its case until its last record is removed. The apex is part of every name.
         if records.is_empty() && !key.is_empty() && !added.is_empty() {
             case = staged.case(&added[0]);
             owner = write_name(key, case, self.options.apex, &mut new_room);
         }
-        added.iter().for_each(|run| staged.append_records(run, &mut list));
-        for new in list {
-            records.retain(|record| !is_same(record, &new));
-            records.push(new);
-        }
+        new.into_iter().for_each(|new| records.replace(new));
+        let mut records = records.into_records();
         let own = own_flags(key, &records);
         let flags = occlusion.map_or(own, |occlusion| occlusion.flags(key, own));
         let own_before = old.map_or(0, |old| old.value[0] & (CUT | DNAME));
@@ -342,25 +341,6 @@ impl<'z> Below<'z> {
         let next = cursor.next();
         Below { key: key.to_vec(), cursor, next, occlusion }
     }
-}
-
-/// Whether two records are equal except for their TTL (RFC 2136 1.1.1; RFC 4343 3: names compare without case).
-pub(crate) fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
-    a.rtype == b.rtype && (a.rdata == b.rdata || is_same_but_for_case(a, b))
-}
-
-fn is_same_but_for_case(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
-    if a.rdata.len() != b.rdata.len() || !a.rdata.eq_ignore_ascii_case(b.rdata) {
-        return false;
-    }
-    let mut at = 0;
-    for name in rdata::names(a.rtype, a.rdata) {
-        if a.rdata[at..name.start] != b.rdata[at..name.start] {
-            return false;
-        }
-        at = name.end;
-    }
-    a.rdata[at..] == b.rdata[at..]
 }
 
 impl std::fmt::Display for ChangeError {

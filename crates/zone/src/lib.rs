@@ -26,6 +26,7 @@ mod merge;
 mod node_decoder;
 mod occlusion;
 mod owner_case;
+mod owner_records;
 mod received_record;
 mod record_sorter;
 pub mod rrset;

@@ -10,8 +10,9 @@ use wire::serial::{is_later, of_soa};
 use wire::{Class, Message, Name, NameRef, Rtype, rdata};
 
 use crate::canonical_key::CanonicalKey;
-use crate::change::{ChangeSet, is_same};
+use crate::change::ChangeSet;
 use crate::node_decoder::NodeDecoder;
+use crate::owner_records::is_same;
 use crate::serial_policy::SerialPolicy;
 use crate::stage::StagedRecord;
 use crate::zone::Zone;
