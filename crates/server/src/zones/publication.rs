@@ -202,7 +202,7 @@ mod tests {
         reader.add_argument(name.parse().expect("a name"), Path::new("file"));
         let config = reader.finish().expect("no mistakes").zones.remove(0);
         let acl = Acls::default().of(&config.source.policy);
-        zones.insert(ZoneEntry::new(config, acl)).expect("it is new")
+        zones.insert(ZoneEntry::new(config.name, Arc::new(config.source), acl)).expect("it is new")
     }
 
     #[test]

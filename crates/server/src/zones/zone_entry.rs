@@ -4,29 +4,29 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use answer::{Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, ZoneState};
-use wire::NameRef;
+use wire::{Name, NameRef};
 use zone::Zone;
 
 use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
-use crate::config::{AccessEntry, Prefix, TlsRequirement, ZoneConfig, ZonePolicy, ZoneSource};
+use crate::config::{AccessEntry, Prefix, TlsRequirement, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
 
 /// A configured zone.
 pub struct ZoneEntry {
     /// What is published, or will be with the next batch.
     pub served: Arc<ServedZone>,
-    /// Its file and policy.
-    pub source: ZoneSource,
+    /// Its file and policy, shared with the zones that have the same ones.
+    pub source: Arc<ZoneSource>,
     /// Detects changes of its files since they were read.
     pub fingerprint: Fingerprint,
 }
 
 impl ZoneEntry {
     /// A zone that is not loaded yet.
-    pub fn new(config: ZoneConfig, allow_transfer: Arc<Acl>) -> ZoneEntry {
-        let served = Arc::new(ServedZone { state: ZoneState::Unavailable(config.name), allow_transfer });
-        ZoneEntry { served, source: config.source, fingerprint: Fingerprint::NONE }
+    pub fn new(apex: Name, source: Arc<ZoneSource>, allow_transfer: Arc<Acl>) -> ZoneEntry {
+        let served = Arc::new(ServedZone { state: ZoneState::Unavailable(apex), allow_transfer });
+        ZoneEntry { served, source, fingerprint: Fingerprint::NONE }
     }
 
     /// Replaces the version to serve.

@@ -123,7 +123,7 @@ mod tests {
         reader.add_argument(name.parse().expect("a name"), std::path::Path::new("file"));
         let config = reader.finish().expect("no mistakes").zones.remove(0);
         let acl = Acls::default().of(&config.source.policy);
-        ZoneEntry::new(config, acl)
+        ZoneEntry::new(config.name, Arc::new(config.source), acl)
     }
 
     fn find(slab: &ZoneSlab, name: &str) -> Option<ZoneId> {

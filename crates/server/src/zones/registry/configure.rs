@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use answer::{ServedZone, ZoneState};
-use wire::NameRef;
+use answer::{Acl, ServedZone, ZoneState};
+use wire::{Name, NameRef};
 
 use super::{ChangeRefused, Fingerprint, ZoneRegistry};
-use crate::config::ZoneConfig;
+use crate::config::{ZoneConfig, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
 use crate::zones::zone_entry::{Acls, ZoneEntry, zone_report};
@@ -21,6 +21,8 @@ pub(super) struct Configuring {
     /// The next slot to look at for zones that are gone, once all configured ones were compared.
     swept: usize,
     acls: Acls,
+    /// Those of the zone before, which most zones share.
+    last: Option<(Arc<ZoneSource>, Arc<Acl>)>,
     reports: Vec<ZoneReport>,
 }
 
@@ -41,6 +43,7 @@ impl ZoneRegistry {
             is_configured: Vec::new(),
             swept: 0,
             acls: Acls::default(),
+            last: None,
             reports: Vec::new(),
         });
     }
@@ -48,7 +51,7 @@ impl ZoneRegistry {
     /// Adds a zone, to be loaded at once. Returns `None` if there is one with this apex.
     pub fn add(&mut self, config: ZoneConfig) -> Option<ZoneId> {
         let acl = Acls::default().of(&config.source.policy);
-        let id = self.zones.insert(ZoneEntry::new(config, acl))?;
+        let id = self.zones.insert(ZoneEntry::new(config.name, Arc::new(config.source), acl))?;
         self.schedule.zone_added(id.index as usize);
         self.publisher.draft_insert(&self.zones, id);
         self.publisher.queue_change(id);
@@ -101,13 +104,18 @@ impl ZoneRegistry {
     }
 
     fn configure_zone(&mut self, config: ZoneConfig, job: &mut Configuring) {
-        let acl = job.acls.of(&config.source.policy);
+        let shared = job.last.take().filter(|(source, _)| **source == config.source);
+        let (source, acl) = shared.unwrap_or_else(|| {
+            let acl = job.acls.of(&config.source.policy);
+            (Arc::new(config.source), acl)
+        });
+        job.last = Some((source.clone(), acl.clone()));
         let id = match self.find_configured(config.name.as_ref(), job.next_slot) {
             Some(id) => {
-                self.reconfigure(id, config, acl, &mut job.reports);
+                self.reconfigure(id, config.name, source, acl, &mut job.reports);
                 id
             }
-            None => match self.zones.insert(ZoneEntry::new(config, acl)) {
+            None => match self.zones.insert(ZoneEntry::new(config.name, source, acl)) {
                 Some(id) => {
                     self.schedule.zone_added(id.index as usize);
                     self.publisher.draft_insert(&self.zones, id);
@@ -142,8 +150,14 @@ impl ZoneRegistry {
     }
 
     /// Gives a zone the source of the configuration; it keeps its content.
-    fn reconfigure(&mut self, id: ZoneId, config: ZoneConfig, acl: Arc<answer::Acl>, reports: &mut Vec<ZoneReport>) {
-        let source = config.source;
+    fn reconfigure(
+        &mut self,
+        id: ZoneId,
+        apex: Name,
+        source: Arc<ZoneSource>,
+        acl: Arc<Acl>,
+        reports: &mut Vec<ZoneReport>,
+    ) {
         let Some(entry) = self.zones.get_mut(id).filter(|entry| entry.source != source) else { return };
         if !source.is_read_like(&entry.source) {
             self.loads.remove(&id);
@@ -154,7 +168,7 @@ impl ZoneRegistry {
         }
         let state = match entry.served.zone() {
             Some(zone) => ZoneState::Loaded(zone.clone()),
-            None => ZoneState::Unavailable(config.name),
+            None => ZoneState::Unavailable(apex),
         };
         entry.served = Arc::new(ServedZone { state, allow_transfer: acl });
         entry.source = source;
