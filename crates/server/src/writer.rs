@@ -22,7 +22,7 @@ use crate::notify::Notifier;
 use crate::printable::printable_path;
 use crate::sources::Sources;
 use crate::zones::load_progress::ProgressDisplay;
-use crate::zones::{ZoneChange, ZoneRegistry, read_pool::STUCK_AFTER};
+use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
 use reload::{ApplyingReload, Reload};
 use zone_log::ZoneLog;
@@ -35,6 +35,10 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Events handled before the zones that they changed are published.
 const MAX_EVENTS: usize = 128;
+
+/// How long after a load memory is returned to the system: idle threads hold replaced versions for up to half a second.
+/// Not after changes of records, which leave little and come often.
+const TRIM_AFTER_LOAD: Duration = Duration::from_secs(2);
 
 /// Value of [`Writer::unreclaimed`] when versions were replaced since the last tick.
 const UNKNOWN: usize = usize::MAX;
@@ -67,6 +71,8 @@ pub struct Writer {
     next_tick: Instant,
     /// Replaced versions that some thread still read at the last tick.
     unreclaimed: usize,
+    /// When a zone was last loaded or a reload ended.
+    loaded_at: Instant,
 }
 
 impl Writer {
@@ -91,6 +97,7 @@ impl Writer {
             zone_log: ZoneLog::default(),
             next_tick: now,
             unreclaimed: UNKNOWN,
+            loaded_at: now,
         })
     }
 
@@ -121,19 +128,16 @@ impl Writer {
     }
 
     fn handle(&mut self, event: WriterEvent) {
+        // Most events lead to a publication.
+        self.unreclaimed = UNKNOWN;
         match event {
             WriterEvent::ReloadRequested(request) => self.request_reload(request),
             WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
             WriterEvent::ZoneRead(finished) => self.apply(finished),
             WriterEvent::ZoneWorked(finished) => self.zones.finish_work(finished),
-            WriterEvent::Change(change) => self.change(*change),
+            WriterEvent::Change(change) => self.zones.change(*change),
             WriterEvent::Durable(sequence) => self.zones.durable(sequence),
         }
-    }
-
-    fn change(&mut self, change: ZoneChange) {
-        self.unreclaimed = UNKNOWN;
-        self.zones.change(change);
     }
 
     /// When there is something to do even if no event comes.
@@ -164,10 +168,16 @@ impl Writer {
         });
     }
 
-    /// Frees replaced versions that nobody reads any more; returns memory to the system once all loads are settled.
+    /// Replaced versions are soon to be freed, and their memory is worth returning.
+    fn note_load(&mut self) {
+        (self.unreclaimed, self.loaded_at) = (UNKNOWN, Instant::now());
+    }
+
+    /// Frees replaced versions that nobody reads any more; after loads, returns memory to the system once all are settled.
     fn reclaim(&mut self) {
         let unreclaimed = self.zones.publisher.reclaim();
-        if unreclaimed < self.unreclaimed && self.zones.is_settled() {
+        let has_loaded = self.loaded_at.elapsed() < TRIM_AFTER_LOAD;
+        if has_loaded && unreclaimed < self.unreclaimed && self.zones.is_settled() {
             netio::malloc::trim();
         }
         self.unreclaimed = unreclaimed;

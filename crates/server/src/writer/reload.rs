@@ -10,7 +10,7 @@ use std::time::Instant;
 use tracing::{error, info, warn};
 use zone::{FilePosition, Finding, Severity};
 
-use super::{ReloadRequest, UNKNOWN, Writer, WriterEvent};
+use super::{ReloadRequest, Writer, WriterEvent};
 use crate::config::key_spec::KeyTable;
 use crate::config::{Config, Server};
 use crate::printable::path_text;
@@ -96,7 +96,7 @@ impl Writer {
     pub(super) fn end_configuration(&mut self, zones: Vec<ZoneReport>) {
         let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
         zones.iter().for_each(|zone| self.zone_log.add(zone));
-        self.unreclaimed = UNKNOWN;
+        self.note_load();
         let report = Report { zones, ..report };
         self.reloads.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
         self.read_again();
@@ -155,7 +155,7 @@ impl Writer {
     /// Takes the result of loading a zone. At the start, zones without findings are not logged.
     pub(super) fn apply(&mut self, finished: FinishedRead) {
         let Some(report) = self.zones.apply(finished) else { return };
-        self.unreclaimed = UNKNOWN;
+        self.note_load();
         let is_expected = report.change == Change::Added && report.findings.is_empty();
         if !(is_expected && self.is_starting()) {
             self.zone_log.add(&report);
@@ -175,7 +175,7 @@ impl Writer {
         if self.zones.is_settled() {
             self.zones.publisher.compact();
         }
-        self.unreclaimed = UNKNOWN;
+        self.note_load();
         self.zone_log.summarize();
         complete.into_iter().for_each(|reload| self.finish(reload));
     }
