@@ -16,6 +16,7 @@ mod privileges;
 pub mod report;
 pub mod sources;
 pub mod state_dir;
+pub mod storage;
 pub mod transfer;
 pub mod writer;
 pub mod zone_id;

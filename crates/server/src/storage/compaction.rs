@@ -1,0 +1,107 @@
+//! Compaction: copies the records that are still needed out of the oldest segment, in small steps, and then removes it.
+
+use super::disk::Disk;
+use super::record::{RecordKind, read_record};
+use super::segment::{RECORDS_START, Scanned, SegmentScan};
+use super::store::{Segment, Store, StoreError, segment_name};
+use super::zone_index::Location;
+
+/// The segment that is being compacted.
+pub(super) struct Compaction {
+    segment: u32,
+    /// Where the next step starts.
+    offset: u32,
+    /// Everything was copied.
+    is_done: bool,
+}
+
+/// More small segments than this are merged: each start leaves one.
+const MAX_SMALL: usize = 8;
+
+impl<D: Disk> Store<D> {
+    /// Takes a step: copies records out of at most `budget` octets of a segment, which the next [`Store::sync`] makes durable. Returns
+    /// whether there was anything to do.
+    pub fn compact(&mut self, budget: u32) -> Result<bool, StoreError> {
+        if self.compaction.is_none() {
+            self.compaction =
+                self.victim().map(|segment| Compaction { segment, offset: RECORDS_START, is_done: false });
+        }
+        let Some(Compaction { segment: number, offset, is_done: false }) = self.compaction else {
+            return Ok(self.compaction.is_some());
+        };
+        let failed = |error| StoreError { file: segment_name(number), action: "read", error };
+        let Some(segment) = self.segments.get(&number) else { return Ok(false) };
+        let (file, salt, end) = (segment.file.clone(), segment.salt, segment.len);
+        let step_end = end.min(offset.saturating_add(budget));
+        let mut scan = SegmentScan::new(&*file, salt, offset, end);
+        while scan.offset() < step_end {
+            if let Some(Scanned::Record(at, header)) = scan.next().map_err(failed)? {
+                let location = Location { segment: number, offset: at };
+                // The oldest segment has nothing older that a removal would have to hide.
+                let is_oldest = self.segments.keys().next() == Some(&number) && !self.has_unsynced_removals;
+                let hides = header.kind == RecordKind::Removed && !is_oldest;
+                if (hides || self.is_kept(&header, location))
+                    && let Some(record) = read_record(&*file, at.into(), salt).map_err(failed)?
+                {
+                    self.append_copy(&record, location);
+                }
+            }
+        }
+        let offset = scan.offset();
+        self.compaction = Some(Compaction { segment: number, offset, is_done: offset >= end });
+        Ok(true)
+    }
+
+    /// Whether to copy a record. While there is too much history, that of the oldest segments is dropped; changes that a new
+    /// image would make history of are a reason to ask for one.
+    fn is_kept(&mut self, header: &super::record::RecordHeader, location: Location) -> bool {
+        if !self.index.needs(header, location, true) {
+            return false;
+        }
+        if header.kind != RecordKind::Change {
+            return true;
+        }
+        if self.index.needs(header, location, false) {
+            self.index.ask_for_image(header.zone);
+            return true;
+        }
+        if self.index.history_total <= self.limits.history_total {
+            return true;
+        }
+        let changes = self.index.zones[header.zone as usize].changes.as_ref();
+        let position = changes.and_then(|changes| changes.position(header.sequence));
+        self.index.drop_history(header.zone, position.map_or(0, |position| position + 1));
+        false
+    }
+
+    /// The segment to compact next: always the oldest, as the header of a segment may say what counts of the ones before it. It is due
+    /// while more octets are dead than live, while there is too much history, or while there are too many small segments.
+    fn victim(&self) -> Option<u32> {
+        let oldest = *self.segments.keys().next().filter(|number| Some(**number) != self.current)?;
+        let total: u64 = self.segments.values().map(|segment| u64::from(segment.len)).sum();
+        let live: u64 = self.index.live.values().sum();
+        let is_small = |segment: &&Segment<D::File>| segment.len < self.limits.segment_len / 2;
+        let is_due = total > 2 * live + u64::from(self.limits.segment_len)
+            || self.index.history_total > self.limits.history_total
+            || self.segments.values().filter(is_small).count() > MAX_SMALL;
+        is_due.then_some(oldest)
+    }
+
+    /// Removes the compacted segment once its copies are durable.
+    pub(super) fn remove_compacted(&mut self) -> Result<(), StoreError> {
+        let Some(Compaction { segment, is_done: true, .. }) = self.compaction else { return Ok(()) };
+        if !self.pending.is_empty() {
+            return Ok(());
+        }
+        // What the header of this segment makes void must be gone first.
+        self.sync_removals()?;
+        let failed = |error| StoreError { file: segment_name(segment), action: "removed", error };
+        self.disk.remove(&segment_name(segment)).map_err(failed)?;
+        self.segments.remove(&segment);
+        self.index.live.remove(&segment);
+        self.compaction = None;
+        self.has_unsynced_removals = true;
+        // Otherwise the records of a removed zone could come back after the record of its removal is gone.
+        self.sync_removals()
+    }
+}

@@ -1,0 +1,128 @@
+//! The files of the store: what it needs of a file system, so that a simulation can take the place of one.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+
+use netio::file::{open_directory, open_no_link};
+use netio::privilege::current_user;
+
+use crate::state_dir::{StateDir, within};
+
+/// A folder of files. What was written to a file survives a crash only after [`DiskFile::sync`], and that a file was created or
+/// removed only after [`Disk::sync_directory`].
+pub trait Disk: Send + Sync + 'static {
+    /// An open file.
+    type File: DiskFile;
+
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Creates a file that does not exist.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+    /// Opens a file.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+    /// Removes a file. Those who have it open can still read it.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes durable which files there are.
+    #[track_caller]
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// An open file of a [`Disk`].
+pub trait DiskFile: Send + Sync + 'static {
+    /// Its length in octets.
+    fn length(&self) -> io::Result<u64>;
+    /// Reads at most `out.len()` octets at `offset`; 0 after the end.
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all `bytes` at `offset`. After an error any part of them may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes durable what was written.. After an error whatever was not durable before may be lost, even if a later call succeeds.
+    #[track_caller]
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A folder of the state-dir. Nothing in it is a link or another user's.
+pub struct StateFolder(File);
+
+impl StateFolder {
+    /// Opens the folder with this name in the state-dir, and creates it if it is missing.
+    pub fn open(state_dir: &StateDir, name: &str) -> io::Result<StateFolder> {
+        let path = state_dir.file(name);
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => (),
+        }
+        let folder = open_directory(&path)?;
+        let metadata = folder.metadata()?;
+        if metadata.uid() != current_user() || metadata.mode() & 0o022 != 0 {
+            return Err(io::Error::other(format!("the folder `{name}` can be changed by others; remove it")));
+        }
+        // The new folder itself must survive a crash.
+        open_directory(&state_dir.file("."))?.sync_all()?;
+        Ok(StateFolder(folder))
+    }
+}
+
+impl Disk for StateFolder {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(within(&self.0, "."))?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        // O_EXCL follows no link.
+        File::options().read(true).write(true).create_new(true).mode(0o600).open(within(&self.0, name))
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        let file = open_no_link(&within(&self.0, name), false)?;
+        let metadata = file.metadata()?;
+        // Another name of it could be a hard link to someone else's file.
+        if !metadata.is_file() || metadata.uid() != current_user() || metadata.nlink() != 1 {
+            return Err(io::Error::other("not a regular file of this user with a single name"));
+        }
+        Ok(file)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(within(&self.0, name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn length(&self) -> io::Result<u64> {
+        self.metadata().map(|metadata| metadata.len())
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, out, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Reads as much of `out` as the file has at `offset`; returns how much.
+pub(super) fn read_full(file: &impl DiskFile, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < out.len() {
+        match file.read_at(&mut out[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}

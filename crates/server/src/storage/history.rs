@@ -1,0 +1,105 @@
+//! Reading back what the store has of a zone: its image, the changes after it, and history for IXFR. Readers work on any thread, and keep
+//! reading what they were given even when the store has moved on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskFile};
+use super::image_file::{ImageReadError, ImageReader, image_file_name};
+use super::record::{FIXED_LEN, read_fields, read_record};
+use super::store::{Store, StoredZone, segment_name};
+use super::zone_index::{ChangeEntry, Location};
+
+/// Changes of a zone, to be read one by one, oldest first.
+pub struct ChangeReader<F> {
+    places: VecDeque<ChangePlace<F>>,
+}
+
+struct ChangePlace<F> {
+    file: Arc<F>,
+    salt: u32,
+    location: Location,
+    serials: (u32, u32),
+}
+
+/// A change as it was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredChange {
+    /// The serial before it.
+    pub from: u32,
+    /// The serial after it.
+    pub to: u32,
+    /// Its octets.
+    pub bytes: Vec<u8>,
+}
+
+impl<D: Disk> Store<D> {
+    /// The image of a zone. `None` if it has none.
+    pub fn image(&self, zone: StoredZone) -> Option<Result<ImageReader<D::File>, ImageReadError>> {
+        let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.image.is_some())?;
+        if slot.image_file > 0 {
+            let name = image_file_name(slot.image_file);
+            let open = || {
+                let file = self.disk.open(&name)?;
+                let len = file.length()?;
+                Ok(ImageReader::new(Arc::new(file), name.clone(), 0, len))
+            };
+            return Some(open().map_err(|error| ImageReadError::Io { file: name.clone(), error }));
+        }
+        let segment = self.segments.get(&slot.image.segment)?;
+        let start = u64::from(slot.image.offset) + (FIXED_LEN + usize::from(slot.name_len)) as u64;
+        let end = start + u64::from(slot.image_len);
+        Some(Ok(ImageReader::new(segment.file.clone(), segment_name(slot.image.segment), start, end)))
+    }
+
+    /// The durable changes after the image of a zone.
+    pub fn changes_after_image(&self, zone: StoredZone) -> ChangeReader<D::File> {
+        let changes = self.index.zones.get(zone.0 as usize).and_then(|slot| slot.changes.as_ref());
+        self.reader(changes.iter().flat_map(|changes| changes.entries.range(changes.history_count..)))
+    }
+
+    /// The durable changes that lead from the version with this serial to the newest one; `None` if they are not there (any more).
+    pub fn history(&self, zone: StoredZone, serial: u32) -> Option<ChangeReader<D::File>> {
+        let changes = self.index.zones.get(zone.0 as usize)?.changes.as_ref()?;
+        let first = changes.entries.iter().rposition(|entry| entry.from == serial)?;
+        Some(self.reader(changes.entries.range(first..)))
+    }
+
+    fn reader<'e>(&self, entries: impl Iterator<Item = &'e ChangeEntry>) -> ChangeReader<D::File> {
+        let places = entries.filter_map(|entry| {
+            let segment = self.segments.get(&entry.location.segment)?;
+            let (file, salt) = (segment.file.clone(), segment.salt);
+            Some(ChangePlace { file, salt, location: entry.location, serials: (entry.from, entry.to) })
+        });
+        ChangeReader { places: places.collect() }
+    }
+}
+
+impl<F: DiskFile> ChangeReader<F> {
+    /// The next change.
+    pub fn next_change(&mut self) -> Result<Option<StoredChange>, ImageReadError> {
+        let Some(place) = self.places.pop_front() else { return Ok(None) };
+        let (file, offset) = (segment_name(place.location.segment), u64::from(place.location.offset));
+        match read_record(&*place.file, offset, place.salt) {
+            Err(error) => Err(ImageReadError::Io { file, error }),
+            Ok(None) => Err(ImageReadError::Damaged { file, offset }),
+            Ok(Some(record)) => {
+                let header = read_fields(&record);
+                let start = header.payload_start();
+                let bytes = record[start..start + header.payload_len as usize].to_vec();
+                let (from, to) = place.serials;
+                Ok(Some(StoredChange { from, to, bytes }))
+            }
+        }
+    }
+
+    /// The serial that the changes start at, if there are any.
+    pub fn first_serial(&self) -> Option<u32> {
+        self.places.front().map(|place| place.serials.0)
+    }
+
+    /// How many changes are left.
+    pub fn remaining(&self) -> usize {
+        self.places.len()
+    }
+}

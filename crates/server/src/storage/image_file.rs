@@ -1,0 +1,164 @@
+//! Images of zones in the store: small ones inside a record, big ones in a file of their own. Either is a sequence of frames: the length
+//! of a chunk, the checksum of its number and octets (CRC-32C), and the chunk.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::disk::{Disk, DiskFile, read_full};
+
+/// How much of a file is written before it is synced: a sync of more would delay those of the journal.
+const SYNC_LEN: u64 = 8 << 20;
+const FRAME_HEAD_LEN: usize = 8;
+
+/// The name of an image file.
+pub(super) fn image_file_name(number: u32) -> String {
+    format!("image-{number:08}")
+}
+
+/// Writes an image; on any thread, as it may take long. One that is dropped before it is in the store leaves a file that the next start
+/// removes.
+pub struct ImageWriter<D: Disk> {
+    disk: Arc<D>,
+    numbers: Arc<AtomicU32>,
+    /// More octets than this get a file of their own.
+    max_inline_len: usize,
+    frames: Vec<u8>,
+    chunk_count: u32,
+    file: Option<(u32, D::File)>,
+    written: u64,
+    synced: u64,
+}
+
+/// A written image, which the store takes.
+#[derive(Debug)]
+pub enum StoredImage {
+    /// Its frames.
+    Inline(Vec<u8>),
+    /// It is durable in the file with this number and of this length.
+    File(u32, u64),
+}
+
+impl<D: Disk> ImageWriter<D> {
+    pub(super) fn new(disk: Arc<D>, numbers: Arc<AtomicU32>, max_inline_len: usize) -> ImageWriter<D> {
+        ImageWriter {
+            disk,
+            numbers,
+            max_inline_len,
+            frames: Vec::new(),
+            chunk_count: 0,
+            file: None,
+            written: 0,
+            synced: 0,
+        }
+    }
+
+    /// Appends a chunk.
+    pub fn push(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.frames.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+        self.frames.extend_from_slice(&crc32c::crc32c_append(self.chunk_count, chunk).to_le_bytes());
+        self.frames.extend_from_slice(chunk);
+        self.chunk_count += 1;
+        if self.frames.len() > self.max_inline_len { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.file.is_none() {
+            let number = self.numbers.fetch_add(1, Relaxed);
+            self.file = Some((number, self.disk.create(&image_file_name(number))?));
+        }
+        let Some((_, file)) = &self.file else { return Ok(()) };
+        file.write_at(&self.frames, self.written)?;
+        self.written += self.frames.len() as u64;
+        self.frames.clear();
+        if self.written - self.synced > SYNC_LEN {
+            file.sync()?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+
+    /// Ends the image. A file is durable then.
+    pub fn finish(mut self) -> io::Result<StoredImage> {
+        if self.file.is_none() {
+            return Ok(StoredImage::Inline(self.frames));
+        }
+        self.flush()?;
+        let Some((number, file)) = &self.file else { return Ok(StoredImage::Inline(self.frames)) };
+        file.sync()?;
+        self.disk.sync_directory()?;
+        Ok(StoredImage::File(*number, self.written))
+    }
+}
+
+/// Reads an image chunk by chunk; on any thread.
+pub struct ImageReader<F> {
+    file: Arc<F>,
+    /// For messages.
+    name: String,
+    at: u64,
+    end: u64,
+    chunk_count: u32,
+}
+
+/// Why an image cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageReadError {
+    /// The file cannot be read.
+    #[error("{file}: cannot be read: {error}")]
+    Io {
+        /// Its name.
+        file: String,
+        /// The reason.
+        error: io::Error,
+    },
+    /// A checksum is wrong.
+    #[error("{file}: the image is damaged at offset {offset}")]
+    Damaged {
+        /// The name of the file.
+        file: String,
+        /// Where.
+        offset: u64,
+    },
+}
+
+impl<F: DiskFile> ImageReader<F> {
+    pub(super) fn new(file: Arc<F>, name: String, start: u64, end: u64) -> ImageReader<F> {
+        ImageReader { file, name, at: start, end, chunk_count: 0 }
+    }
+
+    /// Replaces `chunk` by the next one; returns false after the last.
+    pub fn next_chunk(&mut self, chunk: &mut Vec<u8>) -> Result<bool, ImageReadError> {
+        if self.at >= self.end {
+            return Ok(false);
+        }
+        let mut head = [0; FRAME_HEAD_LEN];
+        self.read(&mut head)?;
+        let [l0, l1, l2, l3, c0, c1, c2, c3] = head;
+        let (len, checksum) = (u32::from_le_bytes([l0, l1, l2, l3]), u32::from_le_bytes([c0, c1, c2, c3]));
+        if u64::from(len) > self.end - self.at {
+            return Err(self.damaged());
+        }
+        chunk.resize(len as usize, 0);
+        self.read(chunk)?;
+        if crc32c::crc32c_append(self.chunk_count, chunk) != checksum {
+            return Err(self.damaged());
+        }
+        self.chunk_count += 1;
+        Ok(true)
+    }
+
+    fn read(&mut self, out: &mut [u8]) -> Result<(), ImageReadError> {
+        let read = read_full(&*self.file, out, self.at);
+        let read = read.map_err(|error| ImageReadError::Io { file: self.name.clone(), error })?;
+        if read < out.len() || self.at + out.len() as u64 > self.end {
+            return Err(self.damaged());
+        }
+        self.at += out.len() as u64;
+        Ok(())
+    }
+
+    fn damaged(&self) -> ImageReadError {
+        ImageReadError::Damaged { file: self.name.clone(), offset: self.at }
+    }
+}

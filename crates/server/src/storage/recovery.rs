@@ -1,0 +1,397 @@
+//! Recovery: reads all segments at start, in order and in bounded memory, and finds the newest good version of each zone.
+//!
+//! What a crash left of the last batch is not damage: nobody was told that it is durable. Records of it that are good are used all
+//! the same, and written again, as the disk may not have them yet. Damage anywhere else is reported with file and offset; the zone
+//! falls back to its last version before the damage, and other zones are unharmed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use wire::NameRef;
+
+use super::disk::{Disk, DiskFile};
+use super::record::{FIXED_LEN, RecordHeader, RecordKind, read_record};
+use super::segment::{RECORDS_START, Scanned, SegmentHeader, SegmentScan};
+use super::store::{Segment, Store, StoreError, StoreLimits, StoredZone, image_len, segment_name};
+use super::timers::{TIMERS_LEN, Timers};
+use super::zone_index::{ChangeEntry, Location, ZoneIndex};
+
+/// What a start found.
+pub struct Recovery {
+    /// Messages about damage, each with file and offset.
+    pub damages: Vec<String>,
+    /// How many more there were.
+    pub more_damages: usize,
+    zones: Vec<FoundZone>,
+    names: Vec<u8>,
+    /// What may not be durable: segments, and the offsets that their last batches start at.
+    tails: Vec<(u32, u32)>,
+    newest_image: u32,
+}
+
+/// A zone that the store has.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveredZone<'r> {
+    /// Its number.
+    pub zone: StoredZone,
+    /// Its apex.
+    pub name: NameRef<'r>,
+    /// Its timers.
+    pub timers: Option<Timers>,
+    /// The serial of its newest good version; `None` if there is no image of it.
+    pub serial: Option<u32>,
+}
+
+/// The most messages that are kept.
+const MAX_DAMAGES: usize = 100;
+
+/// What was found of a zone so far.
+#[derive(Default)]
+struct FoundZone {
+    /// Start and length of its name in `names`.
+    name: (u32, u8),
+    /// The newest sequence number.
+    newest: u64,
+    removed: u64,
+    image: Option<FoundImage>,
+    timers: Option<(u64, Location, Timers)>,
+    changes: Vec<ChangeEntry>,
+    serial: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct FoundImage {
+    header: RecordHeader,
+    location: Location,
+    len: u64,
+}
+
+impl Recovery {
+    /// All zones.
+    pub fn zones(&self) -> impl Iterator<Item = RecoveredZone<'_>> {
+        self.zones.iter().enumerate().filter(|(_, found)| found.newest > found.removed).map(|(index, found)| {
+            let timers = found.timers.map(|(_, _, timers)| timers);
+            RecoveredZone { zone: StoredZone(index as u32), name: self.name(found), timers, serial: found.serial }
+        })
+    }
+
+    fn name(&self, found: &FoundZone) -> NameRef<'_> {
+        let (start, len) = found.name;
+        NameRef::from_valid_wire(&self.names[start as usize..][..len.into()])
+    }
+
+    fn report(&mut self, file: &str, offset: u32, problem: &str) {
+        if self.damages.len() < MAX_DAMAGES {
+            self.damages.push(format!("{file}: offset {offset}: {problem}"));
+        } else {
+            self.more_damages += 1;
+        }
+    }
+}
+
+impl<D: Disk> Store<D> {
+    /// Reads the store, or creates it. A disk that cannot be read is an error; one that cannot be written is not yet: what must be
+    /// written waits for [`Store::sync`].
+    pub fn open(disk: D, limits: StoreLimits) -> Result<(Store<D>, Recovery), StoreError> {
+        let disk = Arc::new(disk);
+        let mut recovery = Recovery {
+            damages: Vec::new(),
+            more_damages: 0,
+            zones: Vec::new(),
+            names: Vec::new(),
+            tails: Vec::new(),
+            newest_image: 0,
+        };
+        let names = disk.list().map_err(|error| StoreError { file: ".".into(), action: "listed", error })?;
+        let numbers = |prefix: &str| -> Vec<u32> {
+            names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
+        };
+        let (segment_numbers, images) = (numbers("journal-"), numbers("image-"));
+        let next_segment = segment_numbers.iter().max().map_or(1, |number| number + 1);
+        let mut store = Store {
+            disk,
+            limits,
+            segments: BTreeMap::new(),
+            current: None,
+            last_good: (0, 0),
+            next_segment,
+            next_sequence: 1,
+            image_numbers: Arc::new(AtomicU32::new(images.iter().max().map_or(1, |number| number + 1))),
+            index: ZoneIndex::default(),
+            free: Vec::new(),
+            pending: Vec::new(),
+            pending_records: Vec::new(),
+            compaction: None,
+            void: Vec::new(),
+            has_unsynced_removals: false,
+        };
+        let newest_complete = store.find_segments(segment_numbers, &mut recovery)?;
+        for number in store.segments.keys().copied().collect::<Vec<_>>() {
+            store.scan(number, newest_complete, &mut recovery)?;
+        }
+        store.build_index(&mut recovery);
+        for tail in recovery.tails.clone() {
+            store.copy_tail(tail)?;
+        }
+        // A record may name a file that is gone: the number is not used again.
+        store.image_numbers.fetch_max(recovery.newest_image + 1, Relaxed);
+        store.find_leftovers(&images);
+        Ok((store, recovery))
+    }
+
+    /// Opens the segments that count; returns the number of the newest one that was written as a whole.
+    fn find_segments(&mut self, mut numbers: Vec<u32>, recovery: &mut Recovery) -> Result<u32, StoreError> {
+        numbers.sort_unstable();
+        let (mut newest_complete, mut bound) = (0, None::<(u32, u32)>);
+        for number in numbers.into_iter().rev() {
+            let name = segment_name(number);
+            let failed = |error| StoreError { file: name.clone(), action: "read", error };
+            if bound.is_some_and(|(predecessor, _)| number > predecessor) {
+                self.void.push(number);
+                continue;
+            }
+            let file = self.disk.open(&name).map_err(failed)?;
+            let header = match SegmentHeader::read(&file).map_err(failed)? {
+                Some(Ok(header)) if header.number == number => header,
+                Some(Err(version)) => {
+                    let error = std::io::Error::other(format!("its format version {version} is not supported"));
+                    return Err(failed(error));
+                }
+                // A crash while it was created.
+                _ if bound.is_none() => {
+                    self.void.push(number);
+                    continue;
+                }
+                _ => {
+                    recovery.report(&name, 0, "the header is damaged: all records in this file are lost");
+                    continue;
+                }
+            };
+            let len = u32::try_from(file.length().map_err(failed)?).unwrap_or(u32::MAX);
+            let file_len = len;
+            let len = match bound {
+                Some((predecessor, durable)) if predecessor == number => len.min(durable),
+                _ => len,
+            };
+            if newest_complete == 0 && header.is_complete(&file, len).map_err(failed)? {
+                newest_complete = number;
+            }
+            if newest_complete > 0 {
+                bound = Some((header.predecessor, header.predecessor_len));
+            }
+            let (has_tail, predecessor) = (len < file_len, (header.predecessor, header.predecessor_len));
+            let segment = Segment { file: Arc::new(file), salt: header.salt, len, has_tail, predecessor };
+            self.segments.insert(number, segment);
+        }
+        Ok(newest_complete)
+    }
+
+    /// Reads the records of a segment.
+    fn scan(&mut self, number: u32, newest_complete: u32, recovery: &mut Recovery) -> Result<(), StoreError> {
+        let (is_newest, is_complete) = (number >= newest_complete, number <= newest_complete);
+        let Segment { file, salt, len, .. } = &self.segments[&number];
+        let (file, salt, len, name) = (file.clone(), *salt, *len, segment_name(number));
+        let failed = |error| StoreError { file: segment_name(number), action: "read", error };
+        let mut scan = SegmentScan::new(&*file, salt, RECORDS_START, len);
+        // Damage so far that may be a torn batch: its offset, and what it is.
+        let mut unsure: Vec<(u32, String)> = Vec::new();
+        let mut last_batch = RECORDS_START;
+        while let Some(found) = scan.next().map_err(failed)? {
+            match found {
+                Scanned::Record(at, header) => {
+                    last_batch = last_batch.max(header.batch);
+                    let owner = scan.bytes(at + FIXED_LEN as u32, header.name_len.into()).map_err(failed)?.to_vec();
+                    let payload_start = at + header.payload_start() as u32;
+                    let payload = scan.bytes(payload_start, (header.payload_len as usize).min(TIMERS_LEN));
+                    let payload = payload.map_err(failed)?;
+                    if !recovery.add(&header, Location { segment: number, offset: at }, &owner, payload) {
+                        unsure.push((at, "the record makes no sense".into()));
+                    }
+                    self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                }
+                Scanned::DamagedPayload(at, header) => {
+                    let owner = scan.bytes(at + FIXED_LEN as u32, header.name_len.into()).map_err(failed)?;
+                    let owner = NameRef::from_wire(owner).map(|name| name.to_string()).unwrap_or_default();
+                    unsure.push((
+                        at,
+                        format!("a record of {owner} is damaged: the zone falls back to its last good version"),
+                    ));
+                    self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                }
+                Scanned::Garbage(start, end) => unsure.push((start, format!("{} octets are damaged", end - start))),
+            }
+        }
+        for (at, problem) in unsure {
+            // Later batches prove that this was durable.
+            if !is_newest || at < last_batch {
+                recovery.report(&name, at, &problem);
+            } else {
+                tracing::info!(
+                    file = name,
+                    offset = at,
+                    "a crash has cut the journal here; nothing acknowledged is lost"
+                );
+            }
+        }
+        if is_newest {
+            // The last batch is written again. If it is the first one, maybe not even the header is durable.
+            if is_complete {
+                let predecessor = self.segments[&number].predecessor;
+                self.last_good = if last_batch == RECORDS_START { predecessor } else { (number, last_batch) };
+            }
+            self.segments.entry(number).and_modify(|segment| segment.has_tail = true);
+            recovery.tails.push((number, last_batch));
+        }
+        Ok(())
+    }
+
+    /// Fills the index from what was found.
+    fn build_index(&mut self, recovery: &mut Recovery) {
+        let (mut zones, tails) = (std::mem::take(&mut recovery.zones), recovery.tails.clone());
+        for (index, found) in zones.iter_mut().enumerate() {
+            let number = index as u32;
+            let has_lost = found.settle(&tails, recovery);
+            self.index.slot(number).name_len = found.name.1;
+            if found.newest <= found.removed {
+                self.free.push(number);
+                continue;
+            }
+            let changes = std::mem::take(&mut found.changes);
+            let image = found.image.map(|image| (image.header, image.location, image.len));
+            let timers = found.timers.map(|(_, location, _)| location);
+            self.index.restore(number, image, timers, changes, &self.limits);
+            if has_lost {
+                // It leaves the lost changes behind.
+                self.index.ask_for_image(number);
+            }
+        }
+        recovery.zones = zones;
+        self.free.reverse();
+    }
+
+    /// Writes the good records of the last batch again: they may be in memory only, or on a disk that failed to sync them.
+    fn copy_tail(&mut self, (number, start): (u32, u32)) -> Result<(), StoreError> {
+        let Some(Segment { file, salt, len, .. }) = self.segments.get(&number) else { return Ok(()) };
+        let (file, salt, len) = (file.clone(), *salt, *len);
+        let failed = |error| StoreError { file: segment_name(number), action: "read", error };
+        let mut scan = SegmentScan::new(&*file, salt, start, len);
+        while let Some(found) = scan.next().map_err(failed)? {
+            if let Scanned::Record(at, header) = found
+                && (header.kind == RecordKind::Removed
+                    || self.index.needs(&header, Location { segment: number, offset: at }, true))
+                && let Some(record) = read_record(&*file, at.into(), salt).map_err(failed)?
+            {
+                self.append_copy(&record, Location { segment: number, offset: at });
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the images that nothing refers to. They are removed after a sync: until then the records that replace them may not be
+    /// durable.
+    fn find_leftovers(&mut self, images: &[u32]) {
+        let used: HashSet<u32> = self.index.zones.iter().map(|slot| slot.image_file).collect();
+        self.index.dead_images.extend(images.iter().filter(|number| !used.contains(number)));
+    }
+}
+
+impl Recovery {
+    /// Takes a record; false if it cannot be one of this store.
+    fn add(&mut self, header: &RecordHeader, location: Location, owner: &[u8], payload: &[u8]) -> bool {
+        // A store numbers its zones densely: more would be damage that the checksum missed.
+        const MAX_ZONES: u32 = 1 << 26;
+        if header.zone >= MAX_ZONES || !NameRef::from_wire(owner).is_ok_and(|name| name.wire() == owner) {
+            return false;
+        }
+        let index = header.zone as usize;
+        if index >= self.zones.len() {
+            self.zones.resize_with(index + 1, FoundZone::default);
+        }
+        let (start, len) = self.zones[index].name;
+        if self.names[start as usize..][..len.into()] != *owner {
+            // The number had another zone before, or has another one since.
+            if header.sequence < self.zones[index].newest {
+                return true;
+            }
+            self.zones[index] =
+                FoundZone { name: (self.names.len() as u32, owner.len() as u8), ..FoundZone::default() };
+            self.names.extend_from_slice(owner);
+        }
+        if header.kind == RecordKind::Image {
+            self.newest_image = self.newest_image.max(header.to);
+        }
+        self.zones[index].add(header, location, payload);
+        true
+    }
+}
+
+impl FoundZone {
+    fn add(&mut self, header: &RecordHeader, location: Location, payload: &[u8]) {
+        self.newest = self.newest.max(header.sequence);
+        match header.kind {
+            RecordKind::Image if self.image.is_none_or(|image| image.header.sequence <= header.sequence) => {
+                self.image = Some(FoundImage { header: *header, location, len: image_len(header, payload) });
+            }
+            RecordKind::Timers if self.timers.is_none_or(|(sequence, _, _)| sequence <= header.sequence) => {
+                self.timers = Timers::from_bytes(payload).map(|timers| (header.sequence, location, timers));
+            }
+            RecordKind::Change => {
+                let (sequence, from, to, len) = (header.sequence, header.from, header.to, header.record_len() as u32);
+                self.changes.push(ChangeEntry { sequence, location, from, to, len });
+            }
+            RecordKind::Removed => self.removed = self.removed.max(header.sequence),
+            _ => (),
+        }
+    }
+
+    /// Keeps what belongs to the newest good version, once all records are known.
+    ///
+    /// Returns whether changes were lost. Those in the `tails`, last batches of segments, were never acknowledged.
+    fn settle(&mut self, tails: &[(u32, u32)], recovery: &mut Recovery) -> bool {
+        let removed = self.removed;
+        self.image = self.image.filter(|image| image.header.sequence > removed);
+        self.timers = self.timers.filter(|(sequence, _, _)| *sequence > removed);
+        self.changes.retain(|change| change.sequence > removed);
+        self.changes.sort_by_key(|change| change.sequence);
+        // A record that was moved may be there twice.
+        self.changes.dedup_by_key(|change| change.sequence);
+        let Some(image) = self.image else {
+            self.changes.clear();
+            return false;
+        };
+        let base = image.header.base;
+        if base == image.header.sequence {
+            self.changes.retain(|change| change.sequence > base);
+        }
+        let first = self.changes.partition_point(|change| change.sequence <= base);
+        // Each change must start where the one before it, or the image, ends. Others follow a damaged one.
+        let (mut serial, mut lost) = (image.header.from, None);
+        let mut later = self.changes.split_off(first);
+        later.retain(|change| {
+            let follows = change.from == serial;
+            if follows {
+                serial = change.to;
+            } else if !tails.iter().any(|tail| change.location.segment == tail.0 && change.location.offset >= tail.1) {
+                lost.get_or_insert(change.location);
+            }
+            follows
+        });
+        if let Some(lost) = lost {
+            let problem = format!("changes of {} are lost: it falls back to serial {serial}", recovery.name(self));
+            recovery.report(&segment_name(lost.segment), lost.offset, &problem);
+        }
+        self.serial = Some(serial);
+        // History must lead to the image without a gap.
+        let mut next = image.header.from;
+        let history = self.changes.iter().rev().take_while(|change| {
+            let leads = change.to == next;
+            next = change.from;
+            leads
+        });
+        let gap = first - history.count();
+        self.changes.drain(..gap);
+        self.changes.append(&mut later);
+        lost.is_some()
+    }
+}

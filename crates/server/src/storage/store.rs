@@ -1,0 +1,398 @@
+//! The store: a log of records in few segment files. Per zone it holds the newest image, the changes after it, older changes as history
+//! for IXFR, and timers.
+//!
+//! Records are appended to memory and become durable, all together, with [`Store::sync`]. The log is never changed in place: what is no
+//! longer needed is left behind, and [`Store::compact`] copies the rest out of mostly dead segments, which are then removed.
+//!
+//! After a failed sync nobody knows what the disk has of the data that was to be synced, and a later sync may succeed without it. So
+//! that data is written again, to a new segment.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use wire::NameRef;
+
+use super::disk::{Disk, DiskFile};
+use super::image_file::{ImageWriter, StoredImage, image_file_name};
+use super::record::{self, RecordHeader, RecordKind, read_fields};
+use super::segment::{RECORDS_START, SegmentHeader};
+use super::timers::Timers;
+use super::zone_index::{IMAGE_REFERENCE_LEN, Location, ZoneIndex};
+
+/// The number of a zone in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredZone(pub u32);
+
+/// Bounds of the store, in octets.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreLimits {
+    /// A segment that is longer is followed by a new one.
+    pub segment_len: u32,
+    /// A zone needs a new image once the changes after its image exceed this, and 1/`image_share` of the image.
+    pub min_changes_len: u64,
+    /// See `min_changes_len`.
+    pub image_share: u64,
+    /// A longer image gets a file of its own.
+    pub inline_image_len: usize,
+    /// The history of one zone: at most this, or as much as its image.
+    pub history_per_zone: u64,
+    /// The history of all zones.
+    pub history_total: u64,
+}
+
+impl Default for StoreLimits {
+    fn default() -> StoreLimits {
+        StoreLimits {
+            segment_len: 64 << 20,
+            min_changes_len: 16 << 10,
+            image_share: 2,
+            inline_image_len: 1 << 20,
+            history_per_zone: 1 << 20,
+            history_total: 1 << 30,
+        }
+    }
+}
+
+/// Why the store failed. What is not durable is kept, and [`Store::sync`] tries again.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: cannot be {action}: {error}")]
+pub struct StoreError {
+    /// The name of the file.
+    pub file: String,
+    /// "written", "synced"...
+    pub action: &'static str,
+    /// The reason.
+    pub error: io::Error,
+}
+
+/// How an image relates to the changes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageBase {
+    /// The image is the version at its serial, which changes in the store lead to.
+    Snapshot,
+    /// The image is a new version that no change leads to: older changes are dropped.
+    Replacement,
+}
+
+/// A segment file.
+pub(super) struct Segment<F> {
+    pub(super) file: Arc<F>,
+    pub(super) salt: u32,
+    /// The octets known to be durable.
+    pub(super) len: u32,
+    /// The file has more than those; the header of the next segment says that they are void.
+    pub(super) has_tail: bool,
+    /// The segment that the header makes such a statement about, and its durable length.
+    pub(super) predecessor: (u32, u32),
+}
+
+/// A record that is not durable yet.
+pub(super) struct PendingRecord {
+    /// Its offset in the pending octets.
+    at: usize,
+    /// Where it was, if it is being moved.
+    moved_from: Option<Location>,
+}
+
+/// The store.
+pub struct Store<D: Disk> {
+    pub(super) disk: Arc<D>,
+    pub(super) limits: StoreLimits,
+    pub(super) segments: BTreeMap<u32, Segment<D::File>>,
+    /// The segment that is being written.
+    pub(super) current: Option<u32>,
+    /// The last segment that a sync succeeded on, and its durable length.
+    pub(super) last_good: (u32, u32),
+    pub(super) next_segment: u32,
+    pub(super) next_sequence: u64,
+    pub(super) image_numbers: Arc<AtomicU32>,
+    pub(super) index: ZoneIndex,
+    pub(super) free: Vec<u32>,
+    pub(super) pending: Vec<u8>,
+    pub(super) pending_records: Vec<PendingRecord>,
+    pub(super) compaction: Option<super::compaction::Compaction>,
+    /// Void segments that are still there.
+    pub(super) void: Vec<u32>,
+    /// Segments were removed and the directory was not synced since.
+    pub(super) has_unsynced_removals: bool,
+}
+
+/// The name of a segment file.
+pub(super) fn segment_name(number: u32) -> String {
+    format!("journal-{number:08}")
+}
+
+impl<D: Disk> Store<D> {
+    /// Takes a number for a new zone.
+    pub fn add_zone(&mut self) -> StoredZone {
+        let number = self.free.pop().unwrap_or(self.index.zones.len() as u32);
+        self.index.slot(number);
+        StoredZone(number)
+    }
+
+    /// Appends a change, in the form of `zone::EncodedChange`; returns its sequence number.
+    pub fn append_change(&mut self, zone: StoredZone, name: NameRef<'_>, serials: (u32, u32), change: &[u8]) -> u64 {
+        let (from, to) = serials;
+        self.append(RecordKind::Change, zone, name, (from, to, 0), &[change])
+    }
+
+    /// Appends an image; returns its sequence number. `None` for a snapshot that is older than the image in the store, which is ignored.
+    pub fn append_image(
+        &mut self,
+        zone: StoredZone,
+        name: NameRef<'_>,
+        serial: u32,
+        base: ImageBase,
+        image: &StoredImage,
+    ) -> Option<u64> {
+        let base = match base {
+            ImageBase::Replacement => self.next_sequence,
+            ImageBase::Snapshot => self.base_of(zone, serial)?,
+        };
+        Some(match image {
+            StoredImage::Inline(frames) => self.append(RecordKind::Image, zone, name, (serial, 0, base), &[frames]),
+            StoredImage::File(number, len) => {
+                self.append(RecordKind::Image, zone, name, (serial, *number, base), &[&len.to_le_bytes()])
+            }
+        })
+    }
+
+    /// Appends the timers of a zone; returns their sequence number.
+    pub fn append_timers(&mut self, zone: StoredZone, name: NameRef<'_>, timers: Timers) -> u64 {
+        self.append(RecordKind::Timers, zone, name, (0, 0, 0), &[&timers.to_bytes()])
+    }
+
+    /// Removes a zone; returns the sequence number. Its number may be given to another zone after the next sync.
+    pub fn remove(&mut self, zone: StoredZone, name: NameRef<'_>) -> u64 {
+        self.append(RecordKind::Removed, zone, name, (0, 0, 0), &[])
+    }
+
+    /// A writer for an image of a zone, for [`Self::append_image`].
+    pub fn image_writer(&self) -> ImageWriter<D> {
+        ImageWriter::new(self.disk.clone(), self.image_numbers.clone(), self.limits.inline_image_len)
+    }
+
+    /// The zones whose changes have outgrown their image since the last call: a new snapshot is due.
+    pub fn take_due_images(&mut self) -> Vec<StoredZone> {
+        std::mem::take(&mut self.index.due).into_iter().map(StoredZone).collect()
+    }
+
+    /// The octets that wait for [`Self::sync`].
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The octets of memory that the index takes.
+    pub fn index_memory(&self) -> usize {
+        self.index.memory()
+    }
+
+    fn append(
+        &mut self,
+        kind: RecordKind,
+        zone: StoredZone,
+        name: NameRef<'_>,
+        (from, to, base): (u32, u32, u64),
+        payload: &[&[u8]],
+    ) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let header = RecordHeader {
+            payload_checksum: 0,
+            payload_len: payload.iter().map(|part| part.len() as u32).sum(),
+            kind,
+            name_len: name.wire().len() as u8,
+            sequence,
+            base,
+            zone: zone.0,
+            from,
+            to,
+            batch: 0,
+        };
+        self.pending_records.push(PendingRecord { at: self.pending.len(), moved_from: None });
+        record::append(&header, name.wire(), payload, &mut self.pending);
+        sequence
+    }
+
+    /// Appends a copy of a whole record that is at `from`.
+    pub(super) fn append_copy(&mut self, record: &[u8], from: Location) {
+        self.pending_records.push(PendingRecord { at: self.pending.len(), moved_from: Some(from) });
+        self.pending.extend_from_slice(record);
+    }
+
+    /// The sequence number of the last change in a snapshot of this serial; `None` if changes lead past it already.
+    fn base_of(&self, zone: StoredZone, serial: u32) -> Option<u64> {
+        let mut has_changes = false;
+        let pending = self.pending_records.iter().rev().map(|record| read_fields(&self.pending[record.at..]));
+        let pending = pending.filter(|header| header.zone == zone.0 && header.kind == RecordKind::Change);
+        let entries = self.index.zones.get(zone.0 as usize).and_then(|slot| slot.changes.as_ref());
+        let entries = entries.iter().flat_map(|changes| changes.entries.iter().rev());
+        let all = pending.map(|header| (header.sequence, header.from, header.to));
+        for (sequence, from, to) in all.chain(entries.map(|entry| (entry.sequence, entry.from, entry.to))) {
+            match serial {
+                // Nothing that was lost to damage comes back after the image of the newest version.
+                serial if serial == to && !has_changes => return Some(self.next_sequence - 1),
+                serial if serial == to => return Some(sequence),
+                serial if serial == from => return Some(sequence - 1),
+                _ => has_changes = true,
+            }
+        }
+        (!has_changes).then(|| self.next_sequence - 1)
+    }
+
+    //----------- making durable ---------------------------------------------------
+
+    /// Makes everything appended so far durable. After an error nothing is lost: the next call writes it again.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return self.after_sync();
+        }
+        // The second attempt is for a segment that failed to sync.
+        if let Err(error) = self.write_batch() {
+            if self.current.is_some() || error.action != "synced" {
+                return Err(error);
+            }
+            tracing::warn!(%error, "a part of the journal is written again to a new file");
+            self.write_batch()?;
+        }
+        self.after_sync()
+    }
+
+    /// Writes and syncs the pending records to the current segment, or to a new one.
+    fn write_batch(&mut self) -> Result<(), StoreError> {
+        let full = |store: &Self, number| {
+            let segment: &Segment<_> = &store.segments[&number];
+            segment.len >= store.limits.segment_len
+                || u32::try_from(segment.len as usize + store.pending.len()).is_err()
+        };
+        let number = match self.current.filter(|&number| !full(self, number)) {
+            Some(number) => number,
+            None => return self.write_first_batch(),
+        };
+        let segment = &self.segments[&number];
+        let (file, salt, start) = (segment.file.clone(), segment.salt, segment.len);
+        self.seal(salt, start);
+        let failed = |action, error| StoreError { file: segment_name(number), action, error };
+        file.write_at(&self.pending, start.into()).map_err(|error| failed("written", error))?;
+        if let Err(error) = file.sync() {
+            // What the disk has after `start` is unknown for good.
+            self.current = None;
+            self.segments.entry(number).and_modify(|segment| segment.has_tail = true);
+            return Err(failed("synced", error));
+        }
+        self.commit(number, start);
+        Ok(())
+    }
+
+    /// Creates a segment with the pending records.
+    fn write_first_batch(&mut self) -> Result<(), StoreError> {
+        self.current = None;
+        let number = self.next_segment;
+        self.next_segment += 1;
+        let salt = RandomState::new().hash_one(number) as u32;
+        let (predecessor, predecessor_len) = self.last_good;
+        let failed = |action, error| StoreError { file: segment_name(number), action, error };
+        let file = self.disk.create(&segment_name(number)).map_err(|error| failed("created", error))?;
+        self.seal(salt, RECORDS_START);
+        let (batch_len, batch_checksum) = (self.pending.len() as u32, crc32c::crc32c_append(salt, &self.pending));
+        let header = SegmentHeader { number, salt, predecessor, predecessor_len, batch_len, batch_checksum };
+        let written = self.write_new_segment(&file, header);
+        if let Err((action, error)) = written {
+            // A later segment says that this one is void, until it is removed.
+            self.void.push(number);
+            return Err(failed(action, error));
+        }
+        self.segments.insert(
+            number,
+            Segment { file: Arc::new(file), salt, len: RECORDS_START, has_tail: false, predecessor: self.last_good },
+        );
+        self.current = Some(number);
+        self.has_unsynced_removals = false;
+        self.commit(number, RECORDS_START);
+        Ok(())
+    }
+
+    fn write_new_segment(&self, file: &D::File, header: SegmentHeader) -> Result<(), (&'static str, io::Error)> {
+        file.write_at(&header.to_bytes(), 0).map_err(|error| ("written", error))?;
+        file.write_at(&self.pending, RECORDS_START.into()).map_err(|error| ("written", error))?;
+        file.sync().map_err(|error| ("synced", error))?;
+        self.disk.sync_directory().map_err(|error| ("synced", error))
+    }
+
+    fn seal(&mut self, salt: u32, start: u32) {
+        for record in &self.pending_records {
+            record::seal(&mut self.pending[record.at..], salt, start);
+        }
+    }
+
+    /// Takes the pending records into the index: they are durable at `start` of this segment.
+    fn commit(&mut self, number: u32, start: u32) {
+        let (pending, records) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.pending_records));
+        let len = start + pending.len() as u32;
+        if let Some(segment) = self.segments.get_mut(&number) {
+            segment.len = len;
+        }
+        self.last_good = (number, len);
+        for record in &records {
+            let header = read_fields(&pending[record.at..]);
+            let location = Location { segment: number, offset: start + record.at as u32 };
+            match record.moved_from {
+                Some(from) => self.index.relocate(&header, from, location),
+                None => {
+                    let image_len = image_len(&header, &pending[record.at + header.payload_start()..]);
+                    self.index.add(&header, location, image_len, &self.limits);
+                    self.free.extend((header.kind == RecordKind::Removed).then_some(header.zone));
+                }
+            }
+        }
+        // Their room serves the next batch, unless this one was unusually large.
+        const MAX_KEPT: usize = 8 << 20;
+        if pending.capacity() <= MAX_KEPT {
+            (self.pending, self.pending_records) = (pending, records);
+            self.pending.clear();
+            self.pending_records.clear();
+        }
+    }
+
+    /// Removes the files that are not needed once everything is durable.
+    fn after_sync(&mut self) -> Result<(), StoreError> {
+        let failed = |file, action, error| StoreError { file, action, error };
+        while let Some(number) = self.index.dead_images.pop() {
+            let name = image_file_name(number);
+            match self.disk.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(name, "removed", error)),
+                _ => (),
+            }
+        }
+        self.remove_compacted()
+    }
+
+    /// Removes void segments, and makes sure that what was removed cannot come back.
+    pub(super) fn sync_removals(&mut self) -> Result<(), StoreError> {
+        let failed = |file, action, error| StoreError { file, action, error };
+        while let Some(number) = self.void.last() {
+            let name = segment_name(*number);
+            match self.disk.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(name, "removed", error)),
+                _ => self.has_unsynced_removals = true,
+            }
+            self.void.pop();
+        }
+        if self.has_unsynced_removals {
+            self.disk.sync_directory().map_err(|error| failed(".".into(), "synced", error))?;
+            self.has_unsynced_removals = false;
+        }
+        Ok(())
+    }
+}
+
+/// The length of the image of a record, whose payload is at the start of `payload`.
+pub(super) fn image_len(header: &RecordHeader, payload: &[u8]) -> u64 {
+    match payload.first_chunk::<IMAGE_REFERENCE_LEN>() {
+        Some(len) if header.kind == RecordKind::Image && header.to > 0 => u64::from_le_bytes(*len),
+        _ => header.payload_len.into(),
+    }
+}

@@ -1,0 +1,46 @@
+//! What the store keeps of a zone besides its data: absolute times, the serial of its primary, and which files it was read from.
+
+/// The timers of a zone; times are seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// When a primary last confirmed the version.
+    pub refreshed_at_s: u32,
+    /// When the next refresh is due.
+    pub next_refresh_s: u32,
+    /// When the zone expires.
+    pub expires_at_s: u32,
+    /// The serial that the primary had.
+    pub primary_serial: u32,
+    /// The fingerprint of the files that the zone was read from; 0 for none.
+    pub fingerprint: u64,
+}
+
+/// The octets of timers as stored.
+pub(super) const TIMERS_LEN: usize = 24;
+
+impl Timers {
+    pub(super) fn to_bytes(self) -> [u8; TIMERS_LEN] {
+        let mut bytes = [0; TIMERS_LEN];
+        let numbers = [self.refreshed_at_s, self.next_refresh_s, self.expires_at_s, self.primary_serial];
+        for (index, number) in numbers.into_iter().enumerate() {
+            bytes[4 * index..][..4].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[16..].copy_from_slice(&self.fingerprint.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Timers> {
+        let (numbers, fingerprint) = bytes.split_first_chunk::<16>()?;
+        let number = |index: usize| {
+            let start = 4 * index;
+            u32::from_le_bytes([numbers[start], numbers[start + 1], numbers[start + 2], numbers[start + 3]])
+        };
+        Some(Timers {
+            refreshed_at_s: number(0),
+            next_refresh_s: number(1),
+            expires_at_s: number(2),
+            primary_serial: number(3),
+            fingerprint: u64::from_le_bytes(fingerprint.try_into().ok()?),
+        })
+    }
+}

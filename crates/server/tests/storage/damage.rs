@@ -1,0 +1,96 @@
+//! Damaged files: every flipped bit is reported, and harms one zone at most; full disks.
+
+use server::storage::{ImageBase, Store, StoreLimits, StoredZone};
+use wire::Name;
+
+use crate::simulated_disk::SimulatedDisk;
+
+const JOURNAL: &str = "journal-00000001";
+
+/// Three zones with an image and four changes each, one batch per record, and a last batch of no zone of these.
+fn store_with_zones(disk: &SimulatedDisk) {
+    let mut store = Store::open(disk.clone(), StoreLimits::default()).expect("an empty disk").0;
+    for serial in 0..6 {
+        for index in 0..3 {
+            let name: Name = format!("zone{index}.example.").parse().expect("a name");
+            match serial {
+                0 => {
+                    let (zone, mut writer) = (store.add_zone(), store.image_writer());
+                    writer.push(b"image").expect("it is small");
+                    let image = writer.finish().expect("it is small");
+                    store.append_image(zone, name.as_ref(), 0, ImageBase::Replacement, &image);
+                }
+                5 if index > 0 => continue,
+                5 => {
+                    let other = store.add_zone();
+                    store.remove(other, name.as_ref());
+                }
+                _ => _ = store.append_change(StoredZone(index), name.as_ref(), (serial - 1, serial), &[7; 24]),
+            }
+            store.sync().expect("the disk is good");
+        }
+    }
+}
+
+/// The serials of the zones, and the messages.
+fn recover(disk: &SimulatedDisk) -> (Vec<Option<u32>>, Vec<String>) {
+    let (_, recovery) = Store::open(disk.clone(), StoreLimits::default()).expect("the disk can be read");
+    let mut serials = vec![None; 3];
+    for zone in recovery.zones().filter(|zone| zone.zone.0 < 3) {
+        serials[zone.zone.0 as usize] = zone.serial;
+    }
+    (serials, recovery.damages)
+}
+
+#[test]
+fn a_flipped_bit_is_reported_and_harms_one_zone() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    assert_eq!(recover(&disk), (vec![Some(4); 3], vec![]));
+    let mut harmed = 0;
+    for offset in 0..disk.file_len(JOURNAL) - 80 {
+        let damaged = disk.fork();
+        assert!(damaged.flip(JOURNAL, offset, 1 << (offset % 8)));
+        let (serials, messages) = recover(&damaged);
+        let lost = serials.iter().filter(|serial| **serial != Some(4)).count();
+        assert!(lost <= 1, "offset {offset}: {serials:?}");
+        assert!(
+            lost == 0 || messages.iter().any(|message| message.starts_with(JOURNAL)),
+            "offset {offset}: {messages:?}"
+        );
+        harmed += lost;
+    }
+    assert!(harmed > 1000, "{harmed}");
+}
+
+#[test]
+fn a_file_cut_anywhere_opens() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    for len in 0..disk.file_len(JOURNAL) {
+        let cut = disk.fork();
+        cut.truncate(JOURNAL, len);
+        let (serials, _) = recover(&cut);
+        assert!(serials.is_sorted_by(|a, b| a >= b), "{len}: {serials:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_survived() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    let (mut store, _) = Store::open(disk.clone(), StoreLimits::default()).expect("the disk can be read");
+    let name: Name = "zone0.example.".parse().expect("a name");
+    disk.set_full(true);
+    for serial in 4..8 {
+        store.append_change(StoredZone(0), name.as_ref(), (serial, serial + 1), &[8; 24]);
+        let error = store.sync().expect_err("the disk is full").to_string();
+        assert!(error.starts_with("journal-"), "{error}");
+    }
+    disk.set_full(false);
+    store.sync().expect("there is room again");
+    assert_eq!(recover(&disk), (vec![Some(8), Some(4), Some(4)], vec![]));
+    let mut history = store.history(StoredZone(0), 2).expect("changes from the start");
+    let serials = std::iter::from_fn(|| history.next_change().expect("they are good")).map(|change| change.to);
+    assert_eq!(serials.collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8]);
+}

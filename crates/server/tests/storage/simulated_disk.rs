@@ -1,0 +1,285 @@
+//! A disk in memory that loses or tears everything that was not synced, and fails on demand.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use server::storage::disk::{Disk, DiskFile};
+
+/// A pseudo-random sequence (SplitMix64).
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The unit in which a write is torn, in octets.
+const SECTOR_LEN: usize = 512;
+
+/// A clone is the same disk.
+#[derive(Clone, Default)]
+pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
+
+#[derive(Default)]
+struct DiskState {
+    /// What processes see, and what a power failure is sure to leave.
+    visible: BTreeMap<String, usize>,
+    durable: BTreeMap<String, usize>,
+    files: Vec<FileState>,
+    /// After so many more writing operations all fail, the last one half done.
+    crash_in: Option<u64>,
+    /// The next sync fails.
+    fails_sync: bool,
+    /// Writes fail: the disk is full.
+    is_full: bool,
+    /// Syncs from this line do nothing.
+    ignored: Option<SyncSite>,
+    /// The lines that synced.
+    sites: BTreeMap<SyncSite, u64>,
+}
+
+/// File and line of a call.
+pub type SyncSite = (&'static str, u32);
+
+#[derive(Default)]
+struct FileState {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes since the last sync.
+    writes: Vec<(usize, Vec<u8>)>,
+}
+
+pub struct SimulatedFile {
+    disk: SimulatedDisk,
+    index: usize,
+}
+
+impl SimulatedDisk {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After `count` more operations that write, everything fails.
+    pub fn crash_in(&self, count: Option<u64>) {
+        self.lock().crash_in = count;
+    }
+
+    pub fn has_crashed(&self) -> bool {
+        self.lock().crash_in == Some(0)
+    }
+
+    /// The next sync fails, and what it should have made durable is lost.
+    pub fn fail_next_sync(&self) {
+        self.lock().fails_sync = true;
+    }
+
+    pub fn set_full(&self, is_full: bool) {
+        self.lock().is_full = is_full;
+    }
+
+    /// Syncs from this line do nothing from now on.
+    pub fn ignore(&self, site: Option<SyncSite>) {
+        self.lock().ignored = site;
+    }
+
+    /// The lines that synced, and how often.
+    pub fn sites(&self) -> BTreeMap<SyncSite, u64> {
+        self.lock().sites.clone()
+    }
+
+    /// The power fails: of what was not synced, some is lost, some is torn, some is there.
+    pub fn lose_power(&self, random: &mut Random) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        (state.crash_in, state.fails_sync, state.is_full) = (None, false, false);
+        let mut names: Vec<String> = state.visible.keys().chain(state.durable.keys()).cloned().collect();
+        names.dedup();
+        for name in names {
+            let [now, then] = [&state.visible, &state.durable].map(|files| files.get(&name).copied());
+            match if random.one_in(2) { now } else { then } {
+                Some(index) => _ = state.durable.insert(name, index),
+                None => _ = state.durable.remove(&name),
+            }
+        }
+        state.visible = state.durable.clone();
+        let keeps = random.below(3);
+        for file in &mut state.files {
+            for (offset, bytes) in std::mem::take(&mut file.writes) {
+                for (index, sector) in bytes.chunks(SECTOR_LEN).enumerate() {
+                    if keeps == 0 || keeps == 1 && random.one_in(2) {
+                        continue;
+                    }
+                    let part =
+                        if random.one_in(8) { random.below(sector.len() as u64 + 1) as usize } else { sector.len() };
+                    write(&mut file.durable, offset + index * SECTOR_LEN, &sector[..part]);
+                }
+            }
+            file.visible = file.durable.clone();
+        }
+    }
+
+    /// Flips a bit of a file; false if it has no such octet.
+    pub fn flip(&self, name: &str, offset: usize, mask: u8) -> bool {
+        let mut state = self.lock();
+        let Some(&index) = state.visible.get(name) else { return false };
+        let file = &mut state.files[index];
+        let Some(octet) = file.visible.get_mut(offset) else { return false };
+        *octet ^= mask;
+        file.durable = file.visible.clone();
+        true
+    }
+
+    /// Cuts a file.
+    pub fn truncate(&self, name: &str, len: usize) {
+        let mut state = self.lock();
+        let index = state.visible[name];
+        state.files[index].visible.truncate(len);
+        state.files[index].durable = state.files[index].visible.clone();
+    }
+
+    /// A copy that is a disk of its own.
+    pub fn fork(&self) -> SimulatedDisk {
+        let state = self.lock();
+        let files = state.files.iter().map(|file| FileState {
+            visible: file.visible.clone(),
+            durable: file.durable.clone(),
+            writes: file.writes.clone(),
+        });
+        let (visible, durable, files) = (state.visible.clone(), state.durable.clone(), files.collect());
+        SimulatedDisk(Arc::new(Mutex::new(DiskState { visible, durable, files, ..DiskState::default() })))
+    }
+
+    pub fn file_len(&self, name: &str) -> usize {
+        let state = self.lock();
+        state.visible.get(name).map_or(0, |&index| state.files[index].visible.len())
+    }
+
+    /// Counts an operation that writes.
+    fn step(state: &mut DiskState) -> io::Result<()> {
+        if let Some(left) = &mut state.crash_in {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                return Err(io::Error::other("the machine has crashed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a sync from this line is to be done.
+    fn sync_step(state: &mut DiskState, site: &'static Location<'static>) -> io::Result<bool> {
+        SimulatedDisk::step(state)?;
+        let site = (site.file(), site.line());
+        *state.sites.entry(site).or_default() += 1;
+        Ok(state.ignored != Some(site))
+    }
+}
+
+fn write(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    if content.len() < offset + bytes.len() {
+        content.resize(offset + bytes.len(), 0);
+    }
+    content[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+impl Disk for SimulatedDisk {
+    type File = SimulatedFile;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.lock().visible.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str) -> io::Result<SimulatedFile> {
+        let mut state = self.lock();
+        SimulatedDisk::step(&mut state)?;
+        if state.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if state.visible.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let index = state.files.len();
+        state.files.push(FileState::default());
+        state.visible.insert(name.to_owned(), index);
+        Ok(SimulatedFile { disk: self.clone(), index })
+    }
+
+    fn open(&self, name: &str) -> io::Result<SimulatedFile> {
+        let index = *self.lock().visible.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(SimulatedFile { disk: self.clone(), index })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        SimulatedDisk::step(&mut state)?;
+        state.visible.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    #[track_caller]
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        if SimulatedDisk::sync_step(&mut state, Location::caller())? {
+            state.durable = state.visible.clone();
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().files[self.index].visible.len() as u64)
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.lock();
+        let rest = state.files[self.index].visible.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        let stepped = SimulatedDisk::step(&mut state);
+        let is_full = state.is_full;
+        let part = if stepped.is_err() || is_full { &bytes[..bytes.len() / 2] } else { bytes };
+        let file = &mut state.files[self.index];
+        write(&mut file.visible, offset as usize, part);
+        file.writes.push((offset as usize, part.to_vec()));
+        stepped?;
+        if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    #[track_caller]
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        if !SimulatedDisk::sync_step(&mut state, Location::caller())? {
+            return Ok(());
+        }
+        let fails = std::mem::take(&mut state.fails_sync);
+        let file = &mut state.files[self.index];
+        // As Linux does it: what could not be written is dropped, still seen by readers, and the next sync succeeds.
+        let writes = std::mem::take(&mut file.writes);
+        if fails {
+            return Err(io::Error::other("the disk has failed"));
+        }
+        writes.iter().for_each(|(offset, bytes)| write(&mut file.durable, *offset, bytes));
+        Ok(())
+    }
+}
