@@ -31,6 +31,7 @@ pub mod refresh;
 pub mod session;
 mod soa_probe;
 pub mod soa_timers;
+mod zone_sink;
 
 /// The time of an event, on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@ use zone::Zone;
 use zone::axfr::AxfrStream;
 use zone::load::{LoadOptions, load};
 use zone::text::{ParseOptions, Source};
+use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, TransferRequest};
+use zone::zone_builder::ZoneBuilderOptions;
 
 use super::super::primary::PeerConfig;
 use super::super::soa_timers::{SoaTimers, TimerLimits};
@@ -26,29 +28,7 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const TIMERS: SoaTimers = SoaTimers { refresh_s: 3600, retry_s: 600, expire_s: 86_400 };
 
-/// Takes the messages of an AXFR.
-struct Sink {
-    serial: Option<u32>,
-    records: u64,
-}
-
-impl TransferSink for Sink {
-    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
-        let message = Message::parse(message).map_err(|error| error.to_string())?;
-        self.records += message.answer.len() as u64;
-        let is_last = message.answer.last().is_some_and(|record| record.rtype == Rtype::SOA);
-        self.serial = self.serial.or_else(|| of_soa(&message.answer.first()?.rdata));
-        Ok(is_last)
-    }
-
-    fn current_serial(&self) -> Option<u32> {
-        None
-    }
-
-    fn records(&self) -> u64 {
-        self.records
-    }
-}
+type Sink = TransferReceiver;
 
 /// A primary on loopback.
 struct Primary {
@@ -155,7 +135,10 @@ impl Shared {
 /// A running transfer thread, its events, and a thread that publishes what it receives.
 fn start() -> (TransferHandle, Receiver<TransferEvent<Sink>>) {
     let (sender, events) = channel();
-    let make_sink = |_: NameRef<'_>, _, _| Sink { serial: None, records: 0 };
+    let make_sink = |apex: NameRef<'_>, ixfr_from, _| {
+        let request = TransferRequest { ixfr_from, not_before: ixfr_from, is_udp: false };
+        TransferReceiver::new(apex, request, TransferLimits::default(), ZoneBuilderOptions::default())
+    };
     let on_event = move |event| _ = sender.send(event);
     let (network, handle) =
         TransferNetwork::new(EngineLimits::default(), 1, Box::new(TcpConnector), make_sink, on_event).expect("epoll");
@@ -175,11 +158,12 @@ fn add(handle: &TransferHandle, number: usize, primary: &PeerConfig) -> ZoneId {
 fn publish_next(handle: &TransferHandle, events: &Receiver<TransferEvent<Sink>>) -> (ZoneId, u32, u64) {
     match events.recv_timeout(SOON).expect("an event") {
         TransferEvent::Received { zone, sink, report } => {
-            let serial = sink.serial.expect("a SOA record");
-            assert_eq!((report.records, report.failure), (sink.records, None));
+            assert_eq!(report.failure, None);
+            let Received::Full { zone: received, .. } = sink.finish().expect("a good zone") else { panic!("no zone") };
+            let serial = received.serial();
             let published = TransferCommand::Published { zone, serial, timers: TIMERS, expire_s: None };
             handle.send(published).expect("it runs");
-            (zone, serial, sink.records)
+            (zone, serial, report.records)
         }
         TransferEvent::Failed { report, .. } => panic!("{report:?}"),
         _ => panic!("another event"),

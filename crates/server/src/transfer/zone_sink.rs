@@ -1,0 +1,22 @@
+//! The receiver of whole zones and changes as the sink of a session.
+
+use zone::transfer_receiver::{ReceiveStatus, TransferReceiver};
+
+use super::session::TransferSink;
+
+/// Whoever gets the sink calls [`TransferReceiver::finish`], outside the transfer thread: a big zone may take long to build.
+impl TransferSink for TransferReceiver {
+    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
+        let status = TransferReceiver::receive(self, message).map_err(|error| error.to_string())?;
+        Ok(status == ReceiveStatus::Complete)
+    }
+
+    /// RFC 1995 2: the SOA record alone.
+    fn current_serial(&self) -> Option<u32> {
+        self.serial().filter(|_| TransferReceiver::records(self) == 1)
+    }
+
+    fn records(&self) -> u64 {
+        TransferReceiver::records(self)
+    }
+}
