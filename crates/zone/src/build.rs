@@ -102,12 +102,6 @@ fn construct(
     finish(plan, names, nsec3, tables, summary, found)
 }
 
-/// Builds a zone from records that were all read back from a zone.
-pub(crate) fn rebuild(chunk: StagedChunk, apex: NameRef<'_>, threads: usize) -> Zone {
-    let options = BuildOptions { threads, ..BuildOptions::of_records(apex) };
-    assemble(vec![chunk], &options).0.expect("these records were a valid zone").0
-}
-
 /// Applies the differences to the previous version; `None` if a rebuild is better.
 fn update(
     previous: &Zone,

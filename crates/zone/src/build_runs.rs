@@ -13,16 +13,17 @@ use crate::encoded_run::{EncodedRun, RunLeaf};
 use crate::finding::Findings;
 use crate::intern::{InternTables, Interner};
 use crate::merge::{KeyRange, Merged, RunPart, merge};
+use crate::node_decoder::NodeDecoder;
 use crate::occlusion::Occlusion;
-use crate::record_sorter::{RecordSorter, SorterContext};
+use crate::record_sorter::{BatchSizes, RecordSorter, SorterContext};
 use crate::rrset::DNAME;
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk};
 use crate::text::RecordSink;
 use crate::tree::{Tree, TreeBuilder};
 use crate::zone::Zone;
 
-/// If more than 1/`ENCODED_FRACTION` of the owners had records in several runs, the zone is built again: their RRsets are not interned.
-const ENCODED_FRACTION: usize = 8;
+/// If several runs have more than 1/`JOINED_FRACTION` of the owners, the zone is built again: their RRsets are not interned.
+const JOINED_FRACTION: usize = 8;
 /// The fewest leaves worth a thread.
 const RANGE_MIN: usize = 400;
 /// How many keys are sampled to split a zone into ranges.
@@ -60,9 +61,26 @@ pub(crate) fn build(
         tables.forget_index();
     }
     let zone = finish(options, names, nsec3, tables, summary, &mut found);
-    let [owners, encoded] = counts;
-    let zone = zone.map(|zone| if encoded > owners / ENCODED_FRACTION { zone.rebuild(options.threads) } else { zone });
+    let [owners, joined] = counts;
+    let zone = zone.map(|zone| if joined > owners / JOINED_FRACTION { zone.rebuild(options.threads) } else { zone });
     (zone.map(|zone| (zone, None)), found)
+}
+
+/// Builds a zone from its own records, with new tables. They come in canonical order, so that none is staged.
+pub(crate) fn rebuild(zone: &Zone, threads: usize) -> Zone {
+    let apex = zone.owner(&zone.apex_entry());
+    let options = BuildOptions { threads, ..BuildOptions::of_records(zone.apex()) };
+    let (interner, original) = (Interner::new(), OnceLock::from(apex.clone()));
+    let context = SorterContext { options: &options, interner: &interner, apex: &original };
+    let mut sorter = RecordSorter::new(zone.apex(), BatchSizes::DEFAULT);
+    let mut decoder = NodeDecoder::default();
+    for (entry, node) in zone.nodes() {
+        let owner = zone.owner(&entry);
+        for record in decoder.decode(node, owner.as_ref(), apex.as_ref()) {
+            sorter.push(&context, record.with_owner(owner.as_ref()));
+        }
+    }
+    build(&options, interner, &original, vec![sorter]).0.expect("these records were a valid zone").0
 }
 
 /// The apex in the case of its first record.
@@ -89,7 +107,7 @@ fn stage(tables: &InternTables, apex: NameRef<'_>, runs: &[EncodedRun]) -> Stage
 
 //----------- ranges -----------------------------------------------------------
 
-/// Merges runs into a tree. `counts` are increased by the owners, and by those that were encoded again.
+/// Merges runs into a tree. `counts` are increased by the owners, and by those that several runs have.
 fn merge_runs(
     options: &BuildOptions<'_>,
     tables: &InternTables,
@@ -124,7 +142,7 @@ fn merge_runs(
     });
     let add = |merged: Merged| {
         counts[0] += merged.owners;
-        counts[1] += merged.encoded;
+        counts[1] += merged.joined;
         found.append(merged.found);
         merged.tree
     };

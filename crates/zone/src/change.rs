@@ -143,17 +143,7 @@ impl Zone {
 
     /// The same zone, built from scratch with new tables. Costs as much as loading without parsing.
     pub fn rebuild(&self, threads: usize) -> Zone {
-        let apex = self.owner(&self.apex_entry());
-        let mut chunk = StagedChunk::new(apex.as_ref());
-        let mut decoder = NodeDecoder::default();
-        for (entry, _) in self.nodes() {
-            let owner = self.owner(&entry);
-            for record in decoder.decode(self.node(&entry), owner.as_ref(), apex.as_ref()) {
-                let StagedRecord { rtype, ttl, rdata, .. } = record;
-                chunk.record(ZoneRecord { owner: owner.as_ref(), rtype, ttl, rdata, file: 0, line: 0 });
-            }
-        }
-        crate::build::rebuild(chunk, apex.as_ref(), threads)
+        crate::build_runs::rebuild(self, threads)
     }
 }
 

@@ -43,8 +43,8 @@ impl KeyRange<'_> {
 pub(crate) struct Merged {
     pub(crate) tree: TreeBuilder,
     pub(crate) found: Findings,
-    /// Owners that were encoded again: their new RRsets are not interned.
-    pub(crate) encoded: usize,
+    /// Owners that several runs have: their RRsets are not interned if they are new.
+    pub(crate) joined: usize,
     pub(crate) owners: usize,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn merge(
         encoder: NodeEncoder::new(&interner, options.apex),
         occlusion,
         value: Vec::new(),
-        merged: Merged { tree: TreeBuilder::default(), found: Findings::default(), encoded: 0, owners: 0 },
+        merged: Merged { tree: TreeBuilder::default(), found: Findings::default(), joined: 0, owners: 0 },
     };
     let mut queue = RunQueue::new(parts, range);
     let mut same = Vec::new();
@@ -180,7 +180,7 @@ impl Merger<'_> {
         check_node(self.options, owner, key, flags, &records, &mut self.merged.found);
         self.merged.tree.push(key, self.encoder.encode(owner, case, flags, &mut records));
         self.merged.owners += 1;
-        self.merged.encoded += 1;
+        self.merged.joined += usize::from(decoders.len() > 1);
     }
 }
 

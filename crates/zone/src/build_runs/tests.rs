@@ -163,7 +163,7 @@ fn tld(count: u32) -> Vec<Record> {
 
 #[test]
 fn a_big_zone_is_merged_on_several_threads() {
-    let mut records = tld(60_000);
+    let mut records = tld(40_000);
     let batches = BatchSizes { first: 100_000, sorted: 50_000, unsorted: 400_000 };
     let expected = build_in_batches(&records, BatchSizes::UNLIMITED, 1, 1).0.expect("a good zone");
     for sorters in [1, 5] {
@@ -175,4 +175,34 @@ fn a_big_zone_is_merged_on_several_threads() {
     assert!(content(&zone) == content(&expected));
     let (len, expected_len) = (zone.heap_size(), expected.heap_size());
     assert!(len * 50 < expected_len * 51, "{len} octets, {expected_len} from staged records");
+}
+
+/// RFC 6672 2.4: a DNAME at the apex occludes all names. All have a warning, and are staged until the end.
+#[test]
+fn rfc_6672_2_4_all_owners_may_have_findings() {
+    let mut records = tld(3000);
+    records.push(("z.".into(), Rtype::DNAME, 300, rdata(Rtype::DNAME, 0)));
+    let batches = BatchSizes { first: 10_000, sorted: 5000, unsorted: 10_000 };
+    let (expected, _) = build_in_batches(&records, BatchSizes::UNLIMITED, 1, 1);
+    for at_front in [false, true] {
+        if at_front {
+            records.rotate_right(1);
+        }
+        let (zone, messages) = build_in_batches(&records, batches, 1, 2);
+        assert!(zone.map(|zone| content(&zone.rebuild(1))) == expected.as_ref().map(content));
+        assert!(messages.iter().any(|(message, _)| message.starts_with("a record below a DNAME")), "{messages:?}");
+    }
+}
+
+/// All owners have records in several runs, so that the zone is built again.
+#[test]
+fn records_in_order_of_their_types_take_no_more_memory() {
+    let mut records = tld(10_000);
+    let expected = build_in_batches(&records, BatchSizes::UNLIMITED, 1, 1).0.expect("a good zone");
+    records.sort_by_key(|(_, rtype, _, rdata)| (*rtype, rdata.first() < Some(&3), rdata.get(2).copied()));
+    let batches = BatchSizes { first: 100_000, sorted: 50_000, unsorted: 100_000 };
+    let zone = build_in_batches(&records, batches, 1, 1).0.expect("a good zone");
+    assert!(content(&zone) == content(&expected));
+    let (len, expected_len) = (zone.heap_size(), expected.heap_size());
+    assert!(len * 20 < expected_len * 21, "{len} octets, {expected_len} from staged records");
 }

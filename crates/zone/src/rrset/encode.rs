@@ -14,11 +14,19 @@ pub(crate) struct NodeEncoder<'e> {
     apex_len: usize,
     out: Vec<u8>,
     rrset: RrsetEncoder,
+    /// The last TTL and its number: most sets have the same.
+    ttl: Option<(u32, Option<u8>)>,
 }
 
 impl<'e> NodeEncoder<'e> {
     pub(crate) fn new(interner: &'e Interner<'e>, apex: NameRef<'_>) -> NodeEncoder<'e> {
-        NodeEncoder { interner, apex_len: apex.wire().len(), out: Vec::new(), rrset: RrsetEncoder::default() }
+        NodeEncoder {
+            interner,
+            apex_len: apex.wire().len(),
+            out: Vec::new(),
+            rrset: RrsetEncoder::default(),
+            ttl: None,
+        }
     }
 
     /// The stored form of all `records` of `owner`, which has its original case. Sorts the records.
@@ -81,7 +89,9 @@ impl<'e> NodeEncoder<'e> {
                 self.out.extend_from_slice(&rtype.0.to_le_bytes());
             }
         }
-        match self.interner.ttl(ttl) {
+        let known = self.ttl.filter(|&(known, _)| known == ttl);
+        let (_, number) = *self.ttl.insert(known.unwrap_or_else(|| (ttl, self.interner.ttl(ttl))));
+        match number {
             Some(number) => self.out.push(number),
             None => {
                 self.out.push(255);

@@ -41,6 +41,10 @@ impl ChunkSizes {
     }
 }
 
+/// The fewest chunks of a big file, unless they would be shorter than the minimum. While it is parsed, a chunk takes about as much memory
+/// as its text, which is several times that of its part of the zone.
+const MIN_CHUNKS: usize = 100;
+
 /// A chunk parsed from a guessed state.
 pub(super) struct Chunk<S> {
     guess: Checkpoint,
@@ -92,9 +96,9 @@ impl<S: RecordSink + Send, M: Fn() -> S + Sync> ChunkParser<'_, M> {
         chunks
     }
 
-    /// A length for which all threads finish at about the same time.
+    /// A length for which all threads finish at about the same time, and the chunks in memory are a small part of the text.
     fn chunk_len(&self, len: usize) -> usize {
-        (len / (4 * self.options.threads)).clamp(self.sizes.head, self.sizes.chunk)
+        (len / MIN_CHUNKS.max(4 * self.options.threads)).clamp(self.sizes.head, self.sizes.chunk)
     }
 
     /// Parses the chunk in the window.
