@@ -44,7 +44,7 @@ impl Scenario {
         let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
         let mut served = Served::default();
-        served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer: Arc::default() }));
+        served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), Arc::default())));
         Arc::new(served)
     }
 

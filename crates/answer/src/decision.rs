@@ -67,6 +67,7 @@ impl<'s> Decision<'s> {
         match &found.state {
             ZoneState::Loaded(zone) => Decision::Lookup(zone),
             ZoneState::Unavailable(_) => Decision::Refuse(Rcode::SERVFAIL, Some(ExtendedError::NotReady)),
+            ZoneState::Expired(_) => Decision::Refuse(Rcode::SERVFAIL, Some(ExtendedError::InvalidData)),
         }
     }
 
@@ -86,7 +87,7 @@ impl<'s> Decision<'s> {
             (Some(zone), _) if !over_udp && query.qclass == Class::IN => Decision::Transfer(zone),
             // RFC 5936 2.2.1: the name is not the apex of a zone here.
             (_, None) => Decision::refuse(Rcode::NOTAUTH),
-            (_, Some(ZoneState::Unavailable(_))) => Decision::refuse(Rcode::SERVFAIL),
+            (_, Some(ZoneState::Unavailable(_) | ZoneState::Expired(_))) => Decision::refuse(Rcode::SERVFAIL),
             // The ACL denies it, or it is AXFR over UDP, which is not defined (RFC 5936 4.2).
             (_, Some(ZoneState::Loaded(_))) => Decision::refuse(Rcode::REFUSED),
         })

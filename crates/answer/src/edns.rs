@@ -75,7 +75,7 @@ pub(crate) enum ExtendedError {
     NotReady = 14,
     /// RFC 8914 4.21: no zone here contains the name.
     NotAuthoritative = 20,
-    /// RFC 8914 4.25: the zone has no answer that fits into a message.
+    /// RFC 8914 4.25: the zone has expired, or has no answer that fits into a message.
     InvalidData = 24,
     /// RFC 9276 6: the proof needs too many NSEC3 iterations.
     UnsupportedNsec3Iterations = 27,

@@ -7,6 +7,7 @@ use zone::Zone;
 use crate::config::AnswerConfig;
 use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID, ZONE_VERSION};
 use crate::message_writer::MessageWriter;
+use crate::published::Served;
 use crate::query::Query;
 use crate::request::Transport;
 
@@ -16,20 +17,26 @@ pub(crate) struct ResponseEdns {
     pub(crate) error: Option<ExtendedError>,
     /// RFC 9660: the label count of the zone's apex, and its serial.
     pub(crate) zone_version: Option<(u8, u32)>,
-    /// RFC 7314: the zone's EXPIRE time in seconds; this server is a primary.
+    /// RFC 7314: the seconds until the zone expires.
     pub(crate) expire_s: Option<u32>,
 }
 
 impl ResponseEdns {
     /// Sets what the query wants to know about the zone that answers.
     #[inline]
-    pub(crate) fn describe(&mut self, zone: &Zone, query: &Query<'_>) {
+    pub(crate) fn describe(&mut self, served: &Served, zone: &Zone, query: &Query<'_>) {
         let Some(edns) = &query.edns else { return };
         self.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
         // RFC 7314 2: in responses to queries for SOA, AXFR and IXFR.
         let is_about_zone = matches!(query.qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
-        self.expire_s = (edns.wants_expire && is_about_zone).then(|| zone.expire_s());
+        self.expire_s = (edns.wants_expire && is_about_zone).then(|| expire_s(served, zone, query.request.now_s));
     }
+}
+
+/// The seconds until a zone expires (RFC 7314 3.2).
+#[cold]
+fn expire_s(served: &Served, zone: &Zone, now_s: u32) -> u32 {
+    served.zones.get(zone.apex().wire()).map_or(zone.expire_s(), |served| served.expire_s(zone, now_s))
 }
 
 /// The length of an OPT record without options.

@@ -45,7 +45,7 @@ pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
 pub use published::{Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
-pub use served_zone::{ServedZone, ZoneState};
+pub use served_zone::{ServedZone, ZoneHistory, ZoneState, extend_history};
 pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_map::ZoneMap;
 
@@ -103,7 +103,7 @@ fn write_response(
         }
         Decision::Transfer(zone) => {
             worker.counters.transfers += 1;
-            return transfer::start(zone, config, query);
+            return transfer::start(served, zone, query);
         }
     };
     message.write_header(query, status);

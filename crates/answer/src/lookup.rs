@@ -73,7 +73,7 @@ pub(crate) fn answer(
     message: &mut MessageWriter<'_>,
     opt: &mut ResponseEdns,
 ) -> ResponseStatus {
-    opt.describe(zone, query);
+    opt.describe(served, zone, query);
     let WorkerState { names, referral_cache, counters, .. } = worker;
     let dnssec = query.edns.is_some_and(|edns| edns.dnssec_ok);
     let qtype = if query.qtype == Rtype::IXFR { Rtype::SOA } else { query.qtype };

@@ -49,7 +49,7 @@ pub(crate) enum Section {
 #[derive(Debug)]
 pub(crate) struct Full;
 
-/// After this offset, compression pointers within one RRset may not reach its names.
+/// After this offset, compression pointers (RFC 1035 4.1.4) within one RRset may not reach its names.
 pub(crate) const MAX_COMPRESSED_RRSET: usize = MAX_POINTER - MAX_RRSET_OFFSET;
 
 impl<'o> MessageWriter<'o> {

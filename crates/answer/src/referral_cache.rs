@@ -214,7 +214,7 @@ mod tests {
         let mut served = Served::default();
         for zone in zones {
             let state = ZoneState::Loaded(zone.clone());
-            served.zones.insert(Arc::new(ServedZone { state, allow_transfer: Arc::default() }));
+            served.zones.insert(Arc::new(ServedZone::new(state, Arc::default())));
         }
         Arc::new(served)
     }

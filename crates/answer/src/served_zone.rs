@@ -1,19 +1,29 @@
 //! A configured zone: its data if it is loaded, and who may transfer it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use wire::serial::is_later;
 use wire::{Name, NameRef};
 use zone::Zone;
+use zone::encoded_change::EncodedChange;
 
 use crate::acl::Acl;
 
 /// A configured zone.
 pub struct ServedZone {
-    /// Its data, if loaded.
+    /// Its data, if it is served.
     pub state: ZoneState,
     /// Who may transfer it.
     pub allow_transfer: Arc<Acl>,
+    /// The changes that led to this version, for IXFR; `None` if there are none.
+    pub history: Option<Arc<ZoneHistory>>,
+    /// When a secondary zone expires, in seconds since 1970; 0 if this server is a primary.
+    expires_at_s: AtomicU32,
 }
+
+/// The latest changes of a zone, each from the version that the previous one leads to.
+pub type ZoneHistory = Vec<EncodedChange>;
 
 /// Whether a configured zone has data.
 pub enum ZoneState {
@@ -21,22 +31,115 @@ pub enum ZoneState {
     Loaded(Zone),
     /// The zone with this apex is not loaded: queries get SERVFAIL.
     Unavailable(Name),
+    /// No primary of the zone with this apex could be reached for too long (RFC 1034 4.3.5): queries get SERVFAIL.
+    Expired(Name),
 }
 
 impl ServedZone {
+    /// A zone without history that does not expire.
+    pub fn new(state: ZoneState, allow_transfer: Arc<Acl>) -> ServedZone {
+        ServedZone { state, allow_transfer, history: None, expires_at_s: AtomicU32::new(0) }
+    }
+
     /// The apex.
     pub fn apex(&self) -> NameRef<'_> {
         match &self.state {
             ZoneState::Loaded(zone) => zone.apex(),
-            ZoneState::Unavailable(apex) => apex.as_ref(),
+            ZoneState::Unavailable(apex) | ZoneState::Expired(apex) => apex.as_ref(),
         }
     }
 
-    /// The zone, if loaded.
+    /// The zone, if it is served.
     pub fn zone(&self) -> Option<&Zone> {
         match &self.state {
             ZoneState::Loaded(zone) => Some(zone),
-            ZoneState::Unavailable(_) => None,
+            ZoneState::Unavailable(_) | ZoneState::Expired(_) => None,
         }
+    }
+
+    /// The changes since the version with this serial; `None` if they are not known.
+    pub fn changes_since(&self, serial: u32) -> Option<&[EncodedChange]> {
+        let history = self.history.as_ref()?;
+        let first = history.iter().position(|change| change.from_serial() == serial)?;
+        Some(&history[first..])
+    }
+
+    /// Sets when a secondary zone expires, in seconds since 1970. Each successful refresh moves it, without a publication.
+    pub fn set_expiry(&self, at_s: u32) {
+        self.expires_at_s.store(at_s, Ordering::Relaxed);
+    }
+
+    /// The seconds until the zone expires (RFC 7314 3.2): of a primary, the EXPIRE field of the SOA record.
+    pub(crate) fn expire_s(&self, zone: &Zone, now_s: u32) -> u32 {
+        match self.expires_at_s.load(Ordering::Relaxed) {
+            0 => zone.expire_s(),
+            at_s => at_s.saturating_sub(now_s),
+        }
+    }
+}
+
+/// The history after one more change: the latest changes that lead to it without a gap, within these limits.
+pub fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_octets: usize) -> Arc<ZoneHistory> {
+    let mut octets = change.as_bytes().len();
+    let mut next = change.from_serial();
+    let earlier = history.into_iter().flatten().rev().take(MAX_HISTORY - 1).take_while(|earlier| {
+        let continues = earlier.to_serial() == next && is_later(earlier.to_serial(), earlier.from_serial());
+        next = earlier.from_serial();
+        octets += earlier.as_bytes().len();
+        continues && octets <= max_octets
+    });
+    let mut list: Vec<EncodedChange> = earlier.cloned().collect();
+    list.reverse();
+    list.push(change);
+    Arc::new(list)
+}
+
+/// The most changes in a history: each change copies the list.
+const MAX_HISTORY: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zone::load::{LoadOptions, load};
+    use zone::text::{ParseOptions, Source};
+
+    fn zone_of(serial: u32) -> Zone {
+        let apex: Name = "z.".parse().expect("a name");
+        let text = format!("z. 60 SOA a. b. {serial} 1 1 1 1\nz. 60 NS a.\nn{serial}.z. 60 A 192.0.2.1\n");
+        let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
+        load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+    }
+
+    fn change(from: u32, to: u32) -> EncodedChange {
+        EncodedChange::between(&zone_of(from), &zone_of(to))
+    }
+
+    /// The serials that changes are known from.
+    fn known(history: &ZoneHistory) -> Vec<u32> {
+        history.iter().map(EncodedChange::from_serial).collect()
+    }
+
+    #[test]
+    fn a_history_has_no_gap_and_is_bounded() {
+        let mut history = extend_history(None, change(1, 2), usize::MAX);
+        for serial in 2..400 {
+            history = extend_history(Some(&history), change(serial, serial + 1), usize::MAX);
+        }
+        assert_eq!(known(&history), (400 - MAX_HISTORY as u32..400).collect::<Vec<_>>());
+        let one = change(400, 401).as_bytes().len();
+        assert_eq!(known(&extend_history(Some(&history), change(400, 401), 3 * one)), [398, 399, 400]);
+        assert_eq!(known(&extend_history(Some(&history), change(400, 401), 1)), [400], "a change is never refused");
+        assert_eq!(known(&extend_history(Some(&history), change(500, 501), usize::MAX)), [500], "there is a gap");
+        let back = extend_history(Some(&history), change(400, 7), usize::MAX);
+        assert_eq!(known(&extend_history(Some(&back), change(7, 8), usize::MAX)), [7], "RFC 1995 4: serials increase");
+    }
+
+    #[test]
+    fn changes_are_found_by_the_serial_of_the_client() {
+        let mut served = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
+        assert!(served.changes_since(4).is_none());
+        served.history = Some(Arc::new(vec![change(1, 2), change(2, 3), change(3, 4)]));
+        assert_eq!(served.changes_since(2).map(<[EncodedChange]>::len), Some(2));
+        assert!(served.changes_since(4).is_none() && served.changes_since(9).is_none());
     }
 }

@@ -99,12 +99,11 @@ fn served() -> Arc<Served> {
         let outcome = load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.findings));
         assert_eq!(zone.is_big(), more == hosts, "{apex}");
-        served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer: Arc::default() }));
+        served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), Arc::default())));
     }
-    served.zones.insert(Arc::new(ServedZone {
-        state: ZoneState::Unavailable("missing.".parse().expect("a name")),
-        allow_transfer: Arc::default(),
-    }));
+    served
+        .zones
+        .insert(Arc::new(ServedZone::new(ZoneState::Unavailable("missing.".parse().expect("a name")), Arc::default())));
     Arc::new(served)
 }
 

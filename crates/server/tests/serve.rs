@@ -31,7 +31,7 @@ fn served(text: &str, peer: IpAddr) -> Served {
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
     let allow_transfer = Arc::new(Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]));
     let mut served = Served::default();
-    served.zones.insert(Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer }));
+    served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), allow_transfer)));
     served
 }
 

@@ -3,11 +3,11 @@
 
 use answer::CookieSecrets;
 use answer::Transport::Udp;
-use answer::{AnswerConfig, Transport};
+use answer::{AnswerConfig, Transport, ZoneState};
 use wire::message::{Edns, EdnsOption, Message, Rcode};
 
 use crate::server::{Server, query};
-use crate::subject::TCP;
+use crate::subject::{NOW_S, TCP};
 
 const NSID: u16 = 3;
 const EXPIRE: u16 = 9;
@@ -67,6 +67,20 @@ fn rfc_7314_3_2_a_primary_sends_the_expire_field_of_the_soa() {
     let (_, expire) = ask(&server, "a.example. SOA", EXPIRE, b"", Udp);
     assert_eq!(expire, Some(84_281_096_u32.to_be_bytes().to_vec()));
     assert_eq!(ask(&server, "a.example. A", EXPIRE, b"", Udp).1, None, "RFC 7314 2: for SOA, AXFR, IXFR");
+}
+
+#[test]
+fn rfc_7314_3_2_a_secondary_sends_the_seconds_until_the_zone_expires() {
+    let server = server(AnswerConfig::default());
+    let expire = || {
+        ask(&server, "a.example. SOA", EXPIRE, b"", Udp)
+            .1
+            .map(|data| u32::from_be_bytes(data.try_into().expect("four octets")))
+    };
+    for (at_s, expected) in [(NOW_S + 1000, 1000), (NOW_S, 0), (NOW_S - 5, 0)] {
+        server.zone("a.example.").set_expiry(at_s);
+        assert_eq!(expire(), Some(expected));
+    }
 }
 
 //----------- keepalive --------------------------------------------------------
@@ -173,12 +187,16 @@ fn rfc_8914_3_a_good_answer_has_no_error() {
 }
 
 #[test]
-fn rfc_8914_4_15_a_zone_that_could_not_be_loaded_is_not_ready() {
-    let server = Server::with_missing(&["gone.example."]);
-    let got = server.ask(&query("www.gone.example. A").with_edns(Edns::default()), Udp);
-    let error = option(&got, EXTENDED_ERROR).expect("an extended error");
-    assert_eq!((got.rcode, &error[..2]), (Rcode::SERVFAIL, &[0, 14][..]));
-    assert!(!got.flags.authoritative);
+fn rfc_8914_4_15_and_4_25_a_zone_without_data_is_not_ready_or_expired() {
+    let apex = |name: &str| name.parse().expect("a name");
+    let states = [ZoneState::Unavailable(apex("gone.example.")), ZoneState::Expired(apex("old.example."))];
+    let server = Server::without_data(states);
+    for (name, code) in [("www.gone.example. A", 14), ("www.old.example. A", 24), ("old.example. SOA", 24)] {
+        let got = server.ask(&query(name).with_edns(Edns::default()), Udp);
+        let error = option(&got, EXTENDED_ERROR).expect("an extended error");
+        assert_eq!((got.rcode, &error[..2]), (Rcode::SERVFAIL, &[0, code][..]), "{name}");
+        assert!(!got.flags.authoritative);
+    }
 }
 
 //----------- ZONEVERSION ------------------------------------------------------

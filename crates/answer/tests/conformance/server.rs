@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, Served, Transport, ZoneState};
+use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, Served, ServedZone, Transport, ZoneState};
 use domain::base::ToName;
 use domain::base::iana::Class as DomainClass;
 use domain::base::rdata::ComposeRecordData;
@@ -33,9 +33,9 @@ impl Server {
         Server { served: subject::serve(contents(zones), options, Acl::default()), plain }
     }
 
-    /// Serves zones that could not be loaded.
-    pub fn with_missing(apexes: &[&str]) -> Server {
-        let contents = apexes.iter().map(|apex| ZoneState::Unavailable(name(apex)));
+    /// Serves zones without data: not loaded, or expired.
+    pub fn without_data(states: impl IntoIterator<Item = ZoneState>) -> Server {
+        let contents = states.into_iter();
         Server { served: subject::serve(contents, AnswerConfig::default(), Acl::default()), plain: Vec::new() }
     }
 
@@ -43,6 +43,11 @@ impl Server {
     pub fn with_transfer(zones: &[(&str, &str)]) -> Server {
         let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: subject::PEER, len: 32 })]);
         Server { served: subject::serve(contents(zones), AnswerConfig::default(), access), plain: Vec::new() }
+    }
+
+    /// The zone with this apex.
+    pub fn zone(&self, apex: &str) -> &ServedZone {
+        self.served.zones.get(name(apex).wire()).expect("it is served")
     }
 
     /// The messages of a transfer.

@@ -25,14 +25,14 @@ pub struct ZoneEntry {
 impl ZoneEntry {
     /// A zone that is not loaded yet.
     pub fn new(apex: Name, source: Arc<ZoneSource>, allow_transfer: Arc<Acl>) -> ZoneEntry {
-        let served = Arc::new(ServedZone { state: ZoneState::Unavailable(apex), allow_transfer });
+        let served = Arc::new(ServedZone::new(ZoneState::Unavailable(apex), allow_transfer));
         ZoneEntry { served, source, fingerprint: Fingerprint::NONE }
     }
 
     /// Replaces the version to serve.
     pub fn serve(&mut self, zone: Zone) {
         let allow_transfer = self.served.allow_transfer.clone();
-        self.served = Arc::new(ServedZone { state: ZoneState::Loaded(zone), allow_transfer });
+        self.served = Arc::new(ServedZone::new(ZoneState::Loaded(zone), allow_transfer));
     }
 }
 

@@ -13,6 +13,9 @@ use zone::text::{self, Source};
 /// TCP with an idle timeout.
 pub const TCP: Transport = Transport::Tcp { idle_ds: 100 };
 
+/// The time of all queries, in seconds since 1970.
+pub const NOW_S: u32 = 1_700_000_000;
+
 /// The client's address.
 pub const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 100));
 
@@ -27,7 +30,7 @@ pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfi
     let mut zones = ZoneMap::default();
     let allow_transfer = Arc::new(allow_transfer);
     for state in contents {
-        zones.insert(Arc::new(ServedZone { state, allow_transfer: allow_transfer.clone() }));
+        zones.insert(Arc::new(ServedZone::new(state, allow_transfer.clone())));
     }
     Arc::new(Served { zones, config: Arc::new(options) })
 }
@@ -53,7 +56,7 @@ pub fn reply_of(
     transport: Transport,
     out: &mut [u8],
 ) -> Response {
-    respond(served, worker, Request { message, peer: PEER, transport, now_s: 1_700_000_000 }, out)
+    respond(served, worker, Request { message, peer: PEER, transport, now_s: NOW_S }, out)
 }
 
 /// The answer to a query, if there is one.

@@ -170,7 +170,7 @@ impl ZoneRegistry {
             Some(zone) => ZoneState::Loaded(zone.clone()),
             None => ZoneState::Unavailable(apex),
         };
-        entry.served = Arc::new(ServedZone { state, allow_transfer: acl });
+        entry.served = Arc::new(ServedZone::new(state, acl));
         entry.source = source;
         self.publisher.draft_insert(&self.zones, id);
     }
