@@ -18,7 +18,7 @@ use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
 use crate::owner_records::OwnerRecords;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
-use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedRecord, gather_runs};
+use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
 use crate::text::{RecordSink, ZoneRecord};
 use crate::tree::{Tree, TreeCursor, TreeEdit, TreeEntry};
 use crate::zone::{Zone, write_name};
