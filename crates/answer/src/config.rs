@@ -1,6 +1,7 @@
 //! The settings of the answerer that apply to all zones.
 
 use crate::cookie::CookieSecrets;
+use crate::key_ring::KeyRing;
 
 /// How to answer, whatever the zone.
 pub struct AnswerConfig {
@@ -14,6 +15,8 @@ pub struct AnswerConfig {
     pub identity: Option<Box<[u8]>>,
     /// The secrets of server cookies (RFC 9018); `None`: no cookies.
     pub cookies: Option<CookieSecrets>,
+    /// The keys of signed queries (TSIG).
+    pub keys: KeyRing,
     /// Response rate limiting; `None`: no limit.
     pub rate_limit: Option<RateLimitConfig>,
 }
@@ -26,6 +29,7 @@ impl Default for AnswerConfig {
             version: None,
             identity: None,
             cookies: None,
+            keys: KeyRing::default(),
             rate_limit: None,
         }
     }

@@ -5,13 +5,11 @@ use wire::serial::is_later;
 use wire::{Class, Rtype};
 use zone::Zone;
 
-use crate::acl::Client;
 use crate::edns::ExtendedError;
 use crate::find_zone::find_zone;
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
-use crate::request::Transport;
 use crate::served_zone::ZoneState;
 
 /// The kind of response that a query gets.
@@ -38,10 +36,6 @@ impl<'s> Decision<'s> {
     pub(crate) fn of(served: &'s Served, qname: &mut Qname, query: &Query<'_>) -> Decision<'s> {
         if query.edns.is_some_and(|edns| edns.version > 0) {
             return Decision::BadVersion;
-        }
-        if query.is_signed {
-            // RFC 8945 5.2.1: this server has no keys.
-            return Decision::refuse(Rcode::NOTAUTH);
         }
         if !query.has_question() {
             return Decision::refuse(Rcode::NOERROR);
@@ -75,9 +69,9 @@ impl<'s> Decision<'s> {
     /// which the client retries over TCP; over TCP if the client may transfer the zone and has its current version.
     #[cold]
     fn of_transfer(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Option<Decision<'s>> {
-        let over_udp = query.request.transport == Transport::Udp;
+        let over_udp = query.request.transport.is_udp();
         let found = served.zones.get(qname.wire());
-        let client = Client { address: query.request.peer, key: None, tls: None };
+        let client = query.client();
         let allowed = found.filter(|zone| zone.allow_transfer.allows(&client)).and_then(|zone| zone.zone());
         let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);
         if query.qtype == Rtype::IXFR && (over_udp || allowed.is_some_and(|zone| is_current(zone.serial()))) {

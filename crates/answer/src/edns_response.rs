@@ -9,7 +9,6 @@ use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID
 use crate::message_writer::MessageWriter;
 use crate::published::Served;
 use crate::query::Query;
-use crate::request::Transport;
 
 /// What the OPT record of a response says about the answer.
 #[derive(Default)]
@@ -56,7 +55,7 @@ pub(crate) fn reserved_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
     if edns.wants_nsid && !config.nsid.is_empty() {
         len += OPTION_HEAD_LEN + config.nsid.len();
     }
-    if edns.wants_keepalive && query.request.transport != Transport::Udp {
+    if edns.wants_keepalive && !query.request.transport.is_udp() {
         len += OPTION_HEAD_LEN + 2;
     }
     if edns.wants_expire {
@@ -95,7 +94,7 @@ pub(crate) fn write_opt(
     if edns.wants_nsid && !config.nsid.is_empty() {
         push_option(message, NSID, &config.nsid);
     }
-    if let (true, Transport::Tcp { idle_ds }) = (edns.wants_keepalive, request.transport) {
+    if let (true, Some(idle_ds)) = (edns.wants_keepalive, request.transport.idle_ds()) {
         push_option(message, KEEPALIVE, &idle_ds.to_be_bytes());
     }
     if let Some(expire_s) = response.expire_s {

@@ -18,6 +18,7 @@ mod edns;
 mod edns_response;
 mod find_zone;
 mod glue;
+mod key_ring;
 mod lookup;
 mod message_writer;
 mod name_writer;
@@ -26,8 +27,10 @@ mod qname;
 mod query;
 mod referral_cache;
 mod request;
+mod response_stream;
 mod rrl;
 mod served_zone;
+mod signed_query;
 mod targets;
 mod transfer;
 mod truncation;
@@ -43,8 +46,10 @@ pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule};
 pub use config::{AnswerConfig, RateLimitConfig};
 pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
+pub use key_ring::KeyRing;
 pub use published::{Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
+pub use response_stream::ResponseStream;
 pub use served_zone::{ServedZone, ZoneHistory, ZoneState, extend_history};
 pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_map::ZoneMap;
@@ -69,6 +74,9 @@ pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<
     let decision = match query.read(worker.names.current(), name_end) {
         Ok(()) => {
             worker.counters.queries += 1;
+            if query.is_signed {
+                return signed_query::respond(served, worker, &query, out);
+            }
             Decision::of(served, worker.names.current(), &query)
         }
         Err(rcode) => {
@@ -110,9 +118,6 @@ fn write_response(
     worker.counters.count(status.rcode, message.truncated);
     message.limit = limit;
     write_opt(&mut message, config, query, status.rcode, &opt);
-    if query.is_signed {
-        write_bad_key(&mut message, query);
-    }
     let len = message.at;
     match worker.rate_limiter.action(config, query, status) {
         RrlAction::Send => Response::Send(len),
@@ -124,16 +129,5 @@ fn write_response(
             worker.counters.rate_limited += 1;
             Response::Drop
         }
-    }
-}
-
-/// RFC 8945 5.3.2: a query signed with an unknown key gets an unsigned TSIG record with BADKEY, as the last record.
-#[cold]
-fn write_bad_key(message: &mut MessageWriter<'_>, query: &Query<'_>) {
-    let room = &mut message.out[message.at..message.limit];
-    if let Some(len) = wire::tsig::write_badkey_record(query.request.message, room) {
-        message.at += len;
-        message.counts[2] += 1;
-        message.write_counts(query.edns.is_some());
     }
 }

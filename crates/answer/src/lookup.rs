@@ -107,13 +107,13 @@ pub(crate) fn answer(
 
 /// Why the written message cannot be sent.
 #[inline]
-fn failure(message: &MessageWriter<'_>, transport: Transport, too_costly: bool) -> Option<ExtendedError> {
+fn failure(message: &MessageWriter<'_>, transport: Transport<'_>, too_costly: bool) -> Option<ExtendedError> {
     if too_costly {
         return Some(ExtendedError::UnsupportedNsec3Iterations);
     }
     // No transport has more room than TCP. A truncated referral is useful all the same.
     let has_referral = message.counts[Section::Authority as usize] > 0;
-    let is_hopeless = message.truncated && transport != Transport::Udp && !has_referral;
+    let is_hopeless = message.truncated && !transport.is_udp() && !has_referral;
     is_hopeless.then_some(ExtendedError::InvalidData)
 }
 

@@ -2,11 +2,12 @@
 
 use wire::message::{Opcode, Rcode};
 use wire::name::skip_name;
-use wire::{Class, HEADER_LEN, Rtype, serial};
+use wire::{Class, HEADER_LEN, NameRef, Rtype, serial};
 
+use crate::acl::Client;
 use crate::edns::QueryEdns;
 use crate::qname::Qname;
-use crate::request::Request;
+use crate::request::{Request, Transport};
 
 /// A parsed query. The name of its question is in a [`Qname`].
 pub(crate) struct Query<'m> {
@@ -22,6 +23,8 @@ pub(crate) struct Query<'m> {
     pub(crate) client_serial: u32,
     /// The query has a TSIG record.
     pub(crate) is_signed: bool,
+    /// The name of the key that signed it, once it is verified.
+    pub(crate) key: Option<NameRef<'m>>,
 }
 
 /// The parts of a query's header that its response repeats.
@@ -63,6 +66,7 @@ impl<'m> Query<'m> {
             edns: None,
             client_serial: 0,
             is_signed: false,
+            key: None,
         }
     }
 
@@ -151,6 +155,15 @@ impl<'m> Query<'m> {
     pub(crate) fn name_suffix(&self, len: usize) -> &'m [u8] {
         let end = self.question_end.saturating_sub(4);
         &self.request.message[end - len..end]
+    }
+
+    /// Who sent it.
+    pub(crate) fn client(&self) -> Client<'m> {
+        let tls = match self.request.transport {
+            Transport::Tls { client_names, .. } => Some(client_names),
+            Transport::Udp | Transport::Tcp { .. } => None,
+        };
+        Client { address: self.request.peer, key: self.key, tls }
     }
 
     /// Whether there is a question.

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use zone::axfr::AxfrStream;
+use wire::Name;
+
+use crate::response_stream::ResponseStream;
 
 /// The largest UDP response, whatever the client and the configuration allow: the size of the UDP workers' buffers.
 pub const MAX_UDP: usize = 4096;
@@ -16,14 +18,14 @@ pub struct Request<'a> {
     /// The client's address.
     pub peer: IpAddr,
     /// How the query arrived.
-    pub transport: Transport,
+    pub transport: Transport<'a>,
     /// Seconds since 1970, from a clock read once per batch.
     pub now_s: u32,
 }
 
 /// The transport protocol of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum Transport<'a> {
     /// A datagram; EDNS and the configuration limit the response.
     Udp,
     /// A stream; the response may have 65,535 octets.
@@ -31,6 +33,30 @@ pub enum Transport {
         /// The idle timeout to announce (RFC 7828), in units of 100 ms.
         idle_ds: u16,
     },
+    /// TLS over TCP (RFC 7858).
+    Tls {
+        /// As for TCP.
+        idle_ds: u16,
+        /// The names of the client's certificate, if it has one that was verified.
+        client_names: &'a [Name],
+    },
+}
+
+impl Transport<'_> {
+    /// Whether it is UDP.
+    #[inline]
+    pub fn is_udp(self) -> bool {
+        matches!(self, Transport::Udp)
+    }
+
+    /// The idle timeout to announce.
+    #[inline]
+    pub(crate) fn idle_ds(self) -> Option<u16> {
+        match self {
+            Transport::Udp => None,
+            Transport::Tcp { idle_ds } | Transport::Tls { idle_ds, .. } => Some(idle_ds),
+        }
+    }
 }
 
 /// What to do about a query.
@@ -40,5 +66,5 @@ pub enum Response {
     /// Send nothing.
     Drop,
     /// Stream the zone (RFC 5936); the client is allowed to transfer it.
-    Transfer(Box<AxfrStream>),
+    Stream(Box<ResponseStream>),
 }

@@ -12,7 +12,6 @@ use wire::message::Rcode;
 use crate::config::{AnswerConfig, RateLimitConfig};
 use crate::message_writer::ResponseStatus;
 use crate::query::Query;
-use crate::request::Transport;
 
 /// What to do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +79,11 @@ struct Bucket {
 const WINDOW_S: i32 = 15;
 
 impl RateLimiter {
-    /// Counts a response and decides whether it is sent. TCP and clients with a valid server cookie are exempt.
+    /// Counts a response and decides whether it is sent. TCP, signed queries and clients with a valid server cookie are exempt.
     #[inline(always)]
     pub(crate) fn action(&mut self, config: &AnswerConfig, query: &Query<'_>, status: ResponseStatus) -> RrlAction {
         match &config.rate_limit {
-            Some(limits) if query.request.transport == Transport::Udp => {
-                self.limited_action(limits, config, query, status)
-            }
+            Some(limits) if query.request.transport.is_udp() => self.limited_action(limits, config, query, status),
             _ => RrlAction::Send,
         }
     }
@@ -99,7 +96,8 @@ impl RateLimiter {
         query: &Query<'_>,
         status: ResponseStatus,
     ) -> RrlAction {
-        if has_valid_cookie(config, query) {
+        // Only holders of a key can make many different signed queries.
+        if query.key.is_some() || has_valid_cookie(config, query) {
             return RrlAction::Send;
         }
         let name_suffix = query.name_suffix(status.rrl_suffix_len.into());

@@ -4,12 +4,14 @@ use wire::HEADER_LEN;
 use wire::message::Rcode;
 use zone::Zone;
 use zone::axfr::AxfrStream;
+use zone::transfer_stream::TransferStream;
 
 use crate::edns_response::{ResponseEdns, write_opt};
 use crate::message_writer::MessageWriter;
 use crate::published::Served;
 use crate::query::Query;
 use crate::request::{MIN_UDP, Response};
+use crate::response_stream::ResponseStream;
 
 /// Starts the transfer of `zone`. The one part of answering that allocates.
 #[cold]
@@ -23,5 +25,5 @@ pub(crate) fn start(served: &Served, zone: &Zone, query: &Query<'_>) -> Response
     let end = message.at;
     let question = &query.request.message[HEADER_LEN..query.question_end];
     let transfer = AxfrStream::new(zone.clone(), query.header.id, question, &buffer[HEADER_LEN..end]);
-    Response::Transfer(Box::new(transfer))
+    Response::Stream(Box::new(ResponseStream::new(TransferStream::Axfr(transfer))))
 }

@@ -15,7 +15,7 @@ use crate::request::{MAX_UDP, MIN_UDP, Transport};
 #[inline]
 pub(crate) fn max_response_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
     match query.request.transport {
-        Transport::Tcp { .. } => usize::from(u16::MAX),
+        Transport::Tcp { .. } | Transport::Tls { .. } => usize::from(u16::MAX),
         // RFC 6891 6.2.3, 6.2.5: the client's payload size, at least 512, at most the server's own.
         Transport::Udp => {
             let wanted = query.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
@@ -30,7 +30,8 @@ pub(crate) fn max_response_len(config: &AnswerConfig, query: &Query<'_>) -> usiz
 pub(crate) fn truncate(config: &AnswerConfig, query: &Query<'_>, rcode: Rcode, out: &mut [u8]) -> usize {
     out[2] |= 2;
     out[6..HEADER_LEN].fill(0);
-    let mut message = MessageWriter::new(out, query.question_end, MIN_UDP);
+    let limit = MIN_UDP.min(out.len());
+    let mut message = MessageWriter::new(out, query.question_end, limit);
     write_opt(&mut message, config, query, rcode, &ResponseEdns::default());
     message.at
 }

@@ -134,7 +134,7 @@ fn answering_allocates_nothing() {
     let mut ask = |message: &[u8], transport| {
         let ask = Request { message, peer: IpAddr::V4(Ipv4Addr::LOCALHOST), transport, now_s: 1_700_000_000 };
         prefetch(&served, &mut scratch, std::iter::once(message));
-        assert!(!matches!(respond(&served, &mut scratch, ask, &mut out), Response::Transfer(_)));
+        assert!(!matches!(respond(&served, &mut scratch, ask, &mut out), Response::Stream(_)));
     };
     // The table of rate limits is made for the first answer that they are for.
     ask(&queries[3], Transport::Udp);

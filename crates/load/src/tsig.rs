@@ -27,7 +27,7 @@ impl TsigContext {
         self.message.extend_from_slice(query);
         self.message[..2].copy_from_slice(&id.to_be_bytes());
         let now_s = clock::real().as_secs();
-        let mac = TsigSigner::for_query(&self.key).sign(&mut self.message, 0, now_s).expect("queries are short");
+        let mac = TsigSigner::for_query(&*self.key).sign(&mut self.message, 0, now_s).expect("queries are short");
         self.macs.insert((source, id), mac);
     }
 

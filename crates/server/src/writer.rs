@@ -21,6 +21,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::printable::printable_path;
 use crate::sources::Sources;
+use crate::zones::answer_config::key_ring;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
@@ -79,6 +80,7 @@ impl Writer {
     /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
     pub fn new(config: Config, sources: Sources, log: Log, queue: EventQueue) -> io::Result<Writer> {
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
+        zones.apply_settings(&config.server, key_ring(&config.keys));
         zones.configure(config.zones);
         let now = Instant::now();
         Ok(Writer {

@@ -14,7 +14,7 @@ mod verify;
 pub use digest::Mac;
 pub use key::{ALGORITHM_NAMES, TsigKey, TsigKeyError};
 pub use sign::{MessageTooLong, TsigSigner};
-pub use verify::{TsigVerifier, VerificationFailure, verify_query, write_badkey_record};
+pub use verify::{TsigVerifier, VerificationFailure, verify_query};
 
 use crate::message::Rcode;
 

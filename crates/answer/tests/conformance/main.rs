@@ -29,3 +29,4 @@ mod rfc9471;
 mod server;
 mod subject;
 mod text;
+mod tsig;

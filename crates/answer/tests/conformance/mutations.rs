@@ -105,7 +105,7 @@ proptest! {
                     prop_assert_eq!(&out[..2], &message[..2]);
                 }
                 Response::Drop => prop_assert!(message.len() < 12 || message[2] & 0x80 != 0, "{message:?}"),
-                Response::Transfer(_) => prop_assert!(over_tcp),
+                Response::Stream(_) => prop_assert!(over_tcp),
             }
         }
     }

@@ -148,7 +148,7 @@ enum Response<'d> {
     /// The message in the output buffer.
     Message,
     /// A zone transfer, signed if the query was.
-    Zone(&'d EncodedZone, Option<TsigSigner<'d>>),
+    Zone(&'d EncodedZone, Option<TsigSigner<&'d TsigKey>>),
 }
 
 impl Responder {
@@ -256,7 +256,12 @@ impl<S: Read + Write> PrimaryConnection<'_, S> {
 
     /// Sends the encoded messages with the query's id and QTYPE, each signed if the query was (RFC 8945 5.3.1). The
     /// whole zone is a valid response to an IXFR (RFC 1995 4).
-    fn send_zone(&mut self, query: &[u8], zone: &EncodedZone, mut signer: Option<TsigSigner<'_>>) -> io::Result<()> {
+    fn send_zone(
+        &mut self,
+        query: &[u8],
+        zone: &EncodedZone,
+        mut signer: Option<TsigSigner<&TsigKey>>,
+    ) -> io::Result<()> {
         let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
         let qtype_at = HEADER_LEN + name_len;
         let mut rest = &zone.stream[..];

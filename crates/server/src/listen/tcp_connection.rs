@@ -5,11 +5,11 @@
 
 use super::Responder;
 use super::tcp_responder::{PREFIX_LEN, TcpResponder, first_message};
+use answer::ResponseStream;
 use netio::epoll::Interest;
 use netio::tcp;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
-use zone::axfr::AxfrStream;
 
 /// Maximum octets read in a turn.
 pub(super) const READ_LEN: usize = 64 << 10;
@@ -37,7 +37,7 @@ struct ActiveState {
     input: Buffer,
     /// Responses that the kernel has not accepted yet.
     output: Buffer,
-    transfer: Option<Box<AxfrStream>>,
+    transfer: Option<Box<ResponseStream>>,
     /// Kernel memory for sent data when it was last measured; 0 if no more than [`IN_FLIGHT`].
     kernel_memory: usize,
     /// The client has closed its half, everything is answered, and only the kernel still holds data.
@@ -66,7 +66,7 @@ impl TcpConnection {
     }
 
     /// The transfer in progress.
-    pub(super) fn transfer(&self) -> Option<&AxfrStream> {
+    pub(super) fn transfer(&self) -> Option<&ResponseStream> {
         self.active.as_ref()?.transfer.as_deref()
     }
 

@@ -3,12 +3,11 @@
 use super::Responder;
 use super::counters::ListenerCounters;
 use super::rate_limited_log::RateLimitedLog;
-use answer::{Request, Response, Transport};
+use answer::{Request, Response, ResponseStream, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use zone::axfr::AxfrStream;
 
 /// Maximum length of a TCP message in octets, and the length of the prefix that holds it.
 const MESSAGE_MAX: usize = u16::MAX as usize;
@@ -33,7 +32,7 @@ pub(super) struct TcpResponder<R> {
     pub(super) output: TurnOutput,
     pub(super) memory_sampler: MemorySampler,
     counters: Arc<ListenerCounters>,
-    transport: Transport,
+    transport: Transport<'static>,
     now_s: u32,
     transfer_log: RateLimitedLog,
 }
@@ -66,7 +65,7 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Answers the complete messages in `input`, in order, into the empty output, until a bound of the turn is reached or a
     /// transfer begins. Returns how many octets of the input are consumed, and the transfer.
-    pub(super) fn answer_messages(&mut self, peer: IpAddr, input: &[u8]) -> (usize, Option<Box<AxfrStream>>) {
+    pub(super) fn answer_messages(&mut self, peer: IpAddr, input: &[u8]) -> (usize, Option<Box<ResponseStream>>) {
         let mut used = 0;
         let digests_max = self.digests() + TURN_DIGESTS;
         for _ in 0..TURN_MESSAGES {
@@ -84,7 +83,7 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     #[inline]
-    fn answer_message(&mut self, peer: IpAddr, message: &[u8]) -> Option<Box<AxfrStream>> {
+    fn answer_message(&mut self, peer: IpAddr, message: &[u8]) -> Option<Box<ResponseStream>> {
         self.counters.queries.add(1);
         self.counters.query_octets.add(message.len());
         let request = Request { message, peer, transport: self.transport, now_s: self.now_s };
@@ -94,7 +93,7 @@ impl<R: Responder> TcpResponder<R> {
                 self.counters.answered(len);
             }
             Response::Drop => self.counters.dropped.add(1),
-            Response::Transfer(transfer) => {
+            Response::Stream(transfer) => {
                 self.counters.transfers.add(1);
                 return Some(transfer);
             }
@@ -103,9 +102,9 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     /// Writes messages of a transfer into the empty output, as many as a turn may; returns whether the transfer is complete.
-    pub(super) fn stream_transfer(&mut self, transfer: &mut AxfrStream) -> bool {
+    pub(super) fn stream_transfer(&mut self, transfer: &mut ResponseStream) -> bool {
         while self.output.has_room() {
-            let Some(len) = transfer.next_message(self.output.room()) else { return true };
+            let Some(len) = transfer.next_message(self.output.room(), self.now_s) else { return true };
             self.output.push(len);
             self.counters.transfer_octets.add(len);
         }
@@ -113,10 +112,11 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     /// Logs the end of a transfer.
-    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &AxfrStream, end: &str) {
+    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &ResponseStream, end: &str) {
         if let Some(left_out) = self.transfer_log.permit() {
             let (zone, serial, records) = (transfer.apex(), transfer.serial(), transfer.records());
-            tracing::info!(%zone, serial, records, %peer, left_out, "{end}");
+            let key = transfer.key().map(tracing::field::display);
+            tracing::info!(%zone, serial, records, %peer, key, left_out, "{end}");
         }
     }
 

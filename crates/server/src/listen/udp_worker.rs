@@ -94,7 +94,7 @@ impl<R: Responder> UdpWorker<R> {
                 self.batch.set_reply(index, len);
             }
             // RFC 5936 4.2: there are no transfers over UDP.
-            Response::Drop | Response::Transfer(_) => self.counters.dropped.add(1),
+            Response::Drop | Response::Stream(_) => self.counters.dropped.add(1),
         }
     }
 }

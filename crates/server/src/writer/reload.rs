@@ -16,6 +16,8 @@ use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
 use crate::zones::FinishedRead;
+use crate::zones::answer_config::key_ring;
+use answer::KeyRing;
 
 /// A reload in progress, or the load at the start.
 pub(super) struct Reload {
@@ -133,16 +135,16 @@ impl Writer {
     fn apply_config(&mut self, config: Config) -> Report {
         self.empty_folders = config.empty_folders;
         let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
-        let waiting_for_restart = self.apply_settings(config.server);
+        let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.begin_configure(config.zones);
         Report { configuration, waiting_for_restart, ..Report::default() }
     }
 
     /// Applies the settings that need no restart; returns the changed keys that need one.
-    fn apply_settings(&mut self, new: Server) -> Vec<String> {
+    fn apply_settings(&mut self, new: Server, keys: KeyRing) -> Vec<String> {
         let waiting = self.server.waiting_for_restart(&new);
         self.log.set_level(new.log_level);
-        self.zones.apply_settings(&new);
+        self.zones.apply_settings(&new, keys);
         waiting
     }
 

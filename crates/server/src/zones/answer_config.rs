@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use answer::AnswerConfig;
 use answer::CookieSecrets;
+use answer::KeyRing;
 use answer::RateLimitConfig;
 
-use crate::config::Server;
+use crate::config::{ConfiguredKey, Server};
 
 /// The server cookie secret where none is configured: random, made once for the process.
 pub struct GeneratedSecret([u8; 16]);
@@ -22,8 +23,13 @@ impl GeneratedSecret {
     }
 }
 
+/// The keys that verify queries and sign responses.
+pub fn key_ring(keys: &[ConfiguredKey]) -> KeyRing {
+    KeyRing::new(keys.iter().map(|configured| configured.key.clone()))
+}
+
 /// The configuration for these settings.
-pub fn answer_config(server: &Server, secret: &GeneratedSecret) -> Arc<AnswerConfig> {
+pub fn answer_config(server: &Server, keys: KeyRing, secret: &GeneratedSecret) -> Arc<AnswerConfig> {
     let unless_empty = |text: &str| (!text.is_empty()).then(|| text.as_bytes().into());
     let configured: Vec<[u8; 16]> = server.cookie_secrets.iter().map(|secret| secret.0).collect();
     let secrets = if configured.is_empty() { vec![secret.0] } else { configured };
@@ -32,6 +38,7 @@ pub fn answer_config(server: &Server, secret: &GeneratedSecret) -> Arc<AnswerCon
         nsid: server.nsid.0.as_bytes().into(),
         version: unless_empty(&server.version.0),
         identity: unless_empty(&server.identity.0),
+        keys,
         cookies: server.cookies.then_some(CookieSecrets(secrets)),
         rate_limit: (server.rrl_rate.0 > 0).then_some(RateLimitConfig {
             responses_per_second: server.rrl_rate.0,

@@ -3,7 +3,7 @@
 //! [`ZoneRegistry`] belongs to the writer thread. It hands zones to a [`read_pool::ReadPool`], whose threads read zone
 //! files, and publishes each finished zone.
 
-mod answer_config;
+pub mod answer_config;
 mod change_detection;
 pub mod load;
 pub mod load_progress;

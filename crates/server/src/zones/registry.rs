@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use answer::{Served, ServedZone};
+use answer::{KeyRing, Served, ServedZone};
 use wire::{NameRef, serial};
 use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 
@@ -119,7 +119,7 @@ impl ZoneRegistry {
         work_done: impl Fn(FinishedWork) + Send + Sync + 'static,
     ) -> std::io::Result<ZoneRegistry> {
         let cookie_secret = GeneratedSecret::random()?;
-        let config = answer_config(server, &cookie_secret);
+        let config = answer_config(server, KeyRing::default(), &cookie_secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(ZoneRegistry {
             zones: ZoneSlab::default(),
@@ -162,8 +162,8 @@ impl ZoneRegistry {
     }
 
     /// Publishes the settings that concern answers.
-    pub fn apply_settings(&mut self, server: &Server) {
-        let config = answer_config(server, &self.cookie_secret);
+    pub fn apply_settings(&mut self, server: &Server, keys: KeyRing) {
+        let config = answer_config(server, keys, &self.cookie_secret);
         self.publisher.change(|served| served.config = config);
     }
 

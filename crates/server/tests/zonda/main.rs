@@ -7,4 +7,5 @@ mod manual;
 mod many_mistakes;
 mod reload;
 mod serve;
+mod tsig;
 mod zone_list;

@@ -1,6 +1,6 @@
 //! The TSIG record (RFC 8945 4.2) at the end of a message: found, read and written.
 
-use super::TsigError;
+use super::{MessageTooLong, TsigError};
 use crate::name::skip_name;
 use crate::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
@@ -172,13 +172,12 @@ impl<'m> Tsig<'m> {
         }
     }
 
-    /// Appends the record to the message in `out[start..]` and increments ARCOUNT.
-    pub fn append(&self, out: &mut Vec<u8>, start: usize) {
-        let at = out.len();
-        out.resize(at + self.len(), 0);
-        self.write(&mut out[at..]);
-        let additional = u16::from_be_bytes([out[start + 10], out[start + 11]]) + 1;
-        out[start + 10..start + HEADER_LEN].copy_from_slice(&additional.to_be_bytes());
+    /// Appends the record to the message in `out[..len]` and increments ARCOUNT; returns the new length.
+    pub fn append(&self, out: &mut [u8], len: usize) -> Result<usize, MessageTooLong> {
+        self.write(out.get_mut(len..len + self.len()).ok_or(MessageTooLong)?);
+        let additional = u16::from_be_bytes([out[10], out[11]]) + 1;
+        out[10..HEADER_LEN].copy_from_slice(&additional.to_be_bytes());
+        Ok(len + self.len())
     }
 }
 

@@ -60,7 +60,7 @@ fn signed_query(key: &TsigKey) -> (Vec<u8>, Mac) {
     (query, mac)
 }
 
-fn verified<'k>(query: &[u8], key: &'k TsigKey, now_s: u64) -> Result<Option<TsigSigner<'k>>, TsigError> {
+fn verified<'k>(query: &[u8], key: &'k TsigKey, now_s: u64) -> Result<Option<TsigSigner<&'k TsigKey>>, TsigError> {
     verify_query(query, |name| (name == key.name()).then_some(key), now_s).map_err(|failure| failure.error)
 }
 

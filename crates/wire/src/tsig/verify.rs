@@ -7,6 +7,7 @@ use aws_lc_rs::hmac;
 
 use super::digest::{Envelope, Mac, digest_tsig_variables, start_digest};
 use super::record::{Tsig, find};
+use super::sign::sign_as;
 use super::{MessageTooLong, TsigError, TsigKey, TsigSigner};
 use crate::NameRef;
 use crate::message::Rcode;
@@ -15,68 +16,79 @@ use crate::message::Rcode;
 const MAX_UNSIGNED: u8 = 99;
 
 /// Verifies a query and returns the signer of its responses; `None` for an unsigned query. `key_of` finds a key by its name, in
-/// lower case.
-pub fn verify_query<'k, 'q>(
-    query: &'q [u8],
-    key_of: impl FnOnce(NameRef<'_>) -> Option<&'k TsigKey>,
+/// lower case. `K` is a reference to the key, or an `Arc` where the responses outlive the caller.
+pub fn verify_query<K: Deref<Target = TsigKey>>(
+    query: &[u8],
+    key_of: impl FnOnce(NameRef<'_>) -> Option<K>,
     now_s: u64,
-) -> Result<Option<TsigSigner<'k>>, VerificationFailure<'k, 'q>> {
-    let failure = |key| move |error| VerificationFailure { error, query, key };
-    let Some((tsig, start)) = find(query).map_err(failure(None))? else { return Ok(None) };
+) -> Result<Option<TsigSigner<K>>, VerificationFailure<'_, K>> {
+    let failure = |error, key| VerificationFailure { error, query, key };
+    let Some((tsig, start)) = find(query).map_err(|error| failure(error, None))? else { return Ok(None) };
     let name = NameRef::from_wire(tsig.owner.wire()).expect("`find` read it");
-    let key = key_of(name).ok_or(TsigError::BadKey).map_err(failure(None))?;
-    let mac =
-        check(start_digest(key, None), key, Envelope::First, query, start, &tsig, now_s).map_err(failure(Some(key)))?;
-    Ok(Some(TsigSigner::for_responses(key, mac)))
+    let key = key_of(name).ok_or_else(|| failure(TsigError::BadKey, None))?;
+    match check(start_digest(&key, None), &key, Envelope::First, query, start, &tsig, now_s) {
+        Ok(mac) => Ok(Some(TsigSigner::for_responses(key, mac))),
+        Err(error) => Err(failure(error, Some(key))),
+    }
 }
 
 /// Why a query failed verification, and the error response it gets.
 #[derive(Clone, Copy, Debug)]
-pub struct VerificationFailure<'k, 'q> {
+pub struct VerificationFailure<'q, K> {
     /// The reason.
     pub error: TsigError,
     query: &'q [u8],
-    key: Option<&'k TsigKey>,
+    key: Option<K>,
 }
 
-impl VerificationFailure<'_, '_> {
+impl<K: Deref<Target = TsigKey>> VerificationFailure<'_, K> {
     /// RFC 8945 5.2: FORMERR for a malformed record, else NOTAUTH.
     pub fn rcode(&self) -> Rcode {
         if self.error == TsigError::Malformed { Rcode::FORMERR } else { Rcode::NOTAUTH }
     }
 
+    /// The most octets that [`VerificationFailure::sign_in_place`] adds to a message.
+    pub fn record_len(&self) -> usize {
+        let mac_len = self.key.as_ref().map_or(0, |key| key.mac_len());
+        self.tsig().map_or(0, |tsig| Tsig { mac: &[], other: &[], ..tsig }.len() + mac_len + SERVER_TIME_LEN)
+    }
+
     /// Appends the TSIG record with the error code to the response in `out[start..]`; none for a malformed query.
-    /// RFC 8945 5.3.2: BADKEY and BADSIG responses are unsigned, BADTIME and BADTRUNC responses are signed.
     pub fn sign(&self, out: &mut Vec<u8>, start: usize, now_s: u64) -> Result<(), MessageTooLong> {
-        let tsig = match find(self.query) {
-            Ok(Some((tsig, _))) if self.error != TsigError::Malformed => tsig,
-            _ => return Ok(()),
-        };
-        let now = &now_s.to_be_bytes()[2..];
+        let end = out.len();
+        out.resize(end + self.record_len(), 0);
+        let signed = self.sign_in_place(&mut out[start..], end - start, now_s);
+        out.truncate(start + signed.unwrap_or(end - start));
+        signed.map(drop)
+    }
+
+    /// Appends the TSIG record with the error code to the response in `out[..len]`; none for a malformed query. Returns the new
+    /// length. RFC 8945 5.3.2: BADKEY and BADSIG responses are unsigned, BADTIME and BADTRUNC responses are signed.
+    pub fn sign_in_place(&self, out: &mut [u8], len: usize, now_s: u64) -> Result<usize, MessageTooLong> {
+        let Some(tsig) = self.tsig() else { return Ok(len) };
+        let now = &now_s.to_be_bytes()[8 - SERVER_TIME_LEN..];
         // RFC 8945 5.2.3: a BADTIME response repeats the time signed of the query and adds the server's time as other data.
         let other = if self.error == TsigError::BadTime { now } else { &[] };
-        let response = tsig.error_response(self.error, other, [out[start], out[start + 1]]);
-        match (self.error, self.key, Mac::new(tsig.mac)) {
+        let response = tsig.error_response(self.error, other, [out[0], out[1]]);
+        match (self.error, &self.key, Mac::new(tsig.mac)) {
             (TsigError::BadTime | TsigError::BadTrunc, Some(key), Some(mac)) => {
-                TsigSigner::for_responses(key, mac).sign_as(response, out, start).map(drop)
+                sign_as(key, Some(&mac), Envelope::First, response, out, len).map(|(len, _)| len)
             }
-            _ => {
-                response.append(out, start);
-                Ok(())
-            }
+            _ => response.append(out, len),
         }
+    }
+
+    /// The record of the query, if it is well-formed.
+    fn tsig(&self) -> Option<Tsig<'_>> {
+        if self.error == TsigError::Malformed {
+            return None;
+        }
+        find(self.query).ok()?.map(|(tsig, _)| tsig)
     }
 }
 
-/// Writes the unsigned BADKEY record of a server without keys (RFC 8945 5.2.1, 5.3.2) to `out` and returns its length; `None` if
-/// the query has no well-formed TSIG record, or `out` is too short.
-pub fn write_badkey_record(query: &[u8], out: &mut [u8]) -> Option<usize> {
-    let (tsig, _) = find(query).ok()??;
-    let response = tsig.error_response(TsigError::BadKey, &[], [query[0], query[1]]);
-    let out = out.get_mut(..response.len())?;
-    response.write(out);
-    Some(out.len())
-}
+/// The length of the server's time in a BADTIME response.
+const SERVER_TIME_LEN: usize = 6;
 
 /// Verifies the responses to a query, in order. `K` is a reference to the key, or an `Arc` where the exchange outlives the caller.
 #[derive(Clone)]

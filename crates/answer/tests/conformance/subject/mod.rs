@@ -78,18 +78,18 @@ pub fn answer_of(
             Some(out)
         }
         Response::Drop => None,
-        Response::Transfer(_) => panic!("a transfer where one answer is wanted"),
+        Response::Stream(_) => panic!("a transfer where one answer is wanted"),
     }
 }
 
 /// The messages of a transfer; none if there is none.
 pub fn transfer(served: &Arc<Served>, message: &[u8]) -> Vec<Vec<u8>> {
     let mut out = vec![0; usize::from(u16::MAX)];
-    let Response::Transfer(mut transfer) = reply(served, message, TCP, &mut out) else {
+    let Response::Stream(mut transfer) = reply(served, message, TCP, &mut out) else {
         return Vec::new();
     };
     let mut messages = Vec::new();
-    while let Some(len) = transfer.next_message(&mut out) {
+    while let Some(len) = transfer.next_message(&mut out, NOW_S) {
         messages.push(out[..len].to_vec());
     }
     messages

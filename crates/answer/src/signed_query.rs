@@ -1,0 +1,96 @@
+//! Answering a query with a TSIG record (RFC 8945): it is verified, and its response is signed.
+
+use std::sync::Arc;
+
+use wire::tsig::{TsigKey, TsigSigner, VerificationFailure, verify_query};
+
+use crate::decision::Decision;
+use crate::edns_response::reserved_len;
+use crate::published::Served;
+use crate::query::Query;
+use crate::request::Response;
+use crate::truncation::{max_response_len, truncate};
+use crate::worker::WorkerState;
+use crate::write_response;
+
+/// The signer of the responses to a verified query.
+pub(crate) type ResponseSigner = TsigSigner<Arc<TsigKey>>;
+
+/// Answers a well-formed query that has a TSIG record.
+#[cold]
+pub(crate) fn respond(served: &Served, worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]) -> Response {
+    match verify(served, query) {
+        Ok(signer) => {
+            let key = signer.key().clone();
+            let query = Query { key: Some(key.name()), ..*query };
+            let decision = Decision::of(served, worker.names.current(), &query);
+            respond_verified(served, worker, &query, decision, signer, out)
+        }
+        Err(failure) => respond_unverified(served, worker, query, &failure, out),
+    }
+}
+
+fn verify<'q>(served: &Served, query: &Query<'q>) -> Result<ResponseSigner, VerificationFailure<'q, Arc<TsigKey>>> {
+    let request = query.request;
+    let key_of = |name: wire::NameRef<'_>| served.config.keys.find(name).cloned();
+    verify_query(request.message, key_of, request.now_s.into())
+        .map(|signer| signer.expect("the query has a TSIG record"))
+}
+
+fn respond_verified(
+    served: &Served,
+    worker: &mut WorkerState,
+    query: &Query<'_>,
+    decision: Decision<'_>,
+    mut signer: ResponseSigner,
+    out: &mut [u8],
+) -> Response {
+    let room = body_room(served, query, signer.record_len(), out.len());
+    match write_response(served, worker, query, decision, &mut out[..room]) {
+        Response::Send(len) => {
+            let len = without_partial_answer(served, query, len, &mut out[..room]);
+            let signed = signer.sign_in_place(out, len, query.request.now_s.into());
+            Response::Send(signed.expect("room is reserved for the record"))
+        }
+        Response::Stream(mut stream) => {
+            stream.signer = Some(signer);
+            Response::Stream(stream)
+        }
+        other => other,
+    }
+}
+
+/// RFC 8945 5.2: the response to a query that fails verification has the error in a TSIG record.
+fn respond_unverified(
+    served: &Served,
+    worker: &mut WorkerState,
+    query: &Query<'_>,
+    failure: &VerificationFailure<'_, Arc<TsigKey>>,
+    out: &mut [u8],
+) -> Response {
+    let room = body_room(served, query, failure.record_len(), out.len());
+    match write_response(served, worker, query, Decision::refuse(failure.rcode()), &mut out[..room]) {
+        Response::Send(len) => {
+            let signed = failure.sign_in_place(out, len, query.request.now_s.into());
+            Response::Send(signed.expect("room is reserved for the record"))
+        }
+        other => other,
+    }
+}
+
+/// The room for the response without its TSIG record. At least that of the question and OPT: together with the record it may
+/// exceed 512 octets, but then the query had nearly as many.
+fn body_room(served: &Served, query: &Query<'_>, record_len: usize, out_len: usize) -> usize {
+    let max = max_response_len(&served.config, query).min(out_len).saturating_sub(record_len);
+    max.max(query.question_end + reserved_len(&served.config, query))
+}
+
+/// RFC 8945 5.3: a response that is truncated to make room for the TSIG record has the question alone, and RCODE 0.
+fn without_partial_answer(served: &Served, query: &Query<'_>, len: usize, out: &mut [u8]) -> usize {
+    const TC: u8 = 2;
+    if out[2] & TC == 0 {
+        return len;
+    }
+    out[3] &= 0xf0;
+    truncate(&served.config, query, wire::message::Rcode::NOERROR, out)
+}
