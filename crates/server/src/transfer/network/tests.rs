@@ -102,7 +102,7 @@ impl Shared {
         }
     }
 
-    fn signer(&self, query: &[u8]) -> Option<TsigSigner<'_>> {
+    fn signer(&self, query: &[u8]) -> Option<TsigSigner<&TsigKey>> {
         let key = self.key.as_deref()?;
         Some(verify_query(query, |_| Some(key), now().s.into()).expect("a good signature").expect("signed"))
     }

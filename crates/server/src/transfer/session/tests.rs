@@ -180,7 +180,7 @@ fn rfc_8945_5_3_1_each_transfer_is_verified_by_its_own_signatures() {
     (0..3).for_each(|index| session.transfer(zone(index), apex(index).as_ref(), Some(1), Counting::default(), at(0)));
     let queries = queries(&mut session);
     let sign = |query: &[u8], counts: &[usize]| -> Vec<Vec<u8>> {
-        let signer = verify_query(query, |_| Some(&key), 1000).expect("a good signature").expect("signed");
+        let signer = verify_query(query, |_| Some(&*key), 1000).expect("a good signature").expect("signed");
         let unsigned = &query[..wire_len_without_tsig(query)];
         let mut plain = unsigned.to_vec();
         plain[11] -= 1;
