@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::cli;
 use crate::command::{print_findings, read_config};
-use crate::config::value::FilePath;
+use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
 use crate::listen::{self, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
@@ -27,6 +27,7 @@ use crate::privileges::{self, UserError};
 use crate::report::FindingReport;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
+use crate::tls::{DaemonTls, TlsFileError};
 use crate::writer::{self, Writer, WriterHandle, log_finding};
 
 /// Why a daemon does not start. The message says what to do.
@@ -38,6 +39,8 @@ enum StartError {
     StateDir(#[from] StateDirError),
     #[error(transparent)]
     User(#[from] UserError),
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
 }
@@ -81,14 +84,23 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
     config.warnings.iter().for_each(|warning| log_finding(&FindingReport::new(warning, None)));
     let state_dir = prepare_state_dir(&config.server)?;
-    let listeners = listen::bind(&addresses(&config.server), &listen_config(&config.server))?;
+    let mut listeners = listen::bind(&addresses(&config.server), &listen_config(&config.server))?;
     for address in listeners.addresses() {
         info!(%address, "listening");
+    }
+    // Before privileges are dropped: the key may be readable by root only.
+    let tls = DaemonTls::start(&config.server)?;
+    if let Some(server) = tls.server() {
+        let addresses: Vec<SocketAddr> = config.server.listen_tls.iter().map(|TlsEndpoint(address)| *address).collect();
+        listeners.bind_tls(&addresses, server)?;
+        for address in listeners.tls_addresses() {
+            info!(%address, "listening for TLS");
+        }
     }
     privileges::drop_to_user(&config.server)?;
     let control = open_control_socket(&config.server, &state_dir)?.map(Arc::new);
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
-    let writer = Writer::new(config, sources, log, queue)
+    let writer = Writer::new(config, sources, log, tls, queue)
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe()))
@@ -127,7 +139,9 @@ fn wait_for_stop(signals: &Signals, handle: &WriterHandle, threads: &ListenerThr
 }
 
 fn log_counters(threads: &ListenerThreads) {
-    for (transport, totals) in [("udp", threads.udp_totals()), ("tcp", threads.tcp_totals())] {
+    for (transport, totals) in
+        [("udp", threads.udp_totals()), ("tcp", threads.tcp_totals()), ("tls", threads.tls_totals())]
+    {
         let counts = listen::METRICS.iter().zip(totals.values());
         let counts: Vec<String> = counts.map(|(metric, count)| format!("{}={count}", metric.name)).collect();
         info!(transport, rcodes = ?totals.rcodes, "{}", counts.join(" "));
@@ -175,10 +189,13 @@ fn listen_config(server: &Server) -> ListenConfig {
     let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
     let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
-    let reserved = open_files::reserved(addresses(server).len(), workers, tcp_workers);
+    let tls_workers = if server.listen_tls.is_empty() { 0 } else { tcp_workers };
+    let addresses = addresses(server).len().max(server.listen_tls.len());
+    let reserved = open_files::reserved(addresses, workers, tcp_workers + tls_workers);
     ListenConfig {
         workers,
         tcp_workers,
+        tls_workers,
         connections: open_files::max_connections(server.tcp_connections.0 as usize, reserved),
         connections_per_client: server.tcp_connections_per_client.0 as usize,
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),

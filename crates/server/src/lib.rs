@@ -17,6 +17,7 @@ pub mod report;
 pub mod sources;
 pub mod state_dir;
 pub mod storage;
+pub mod tls;
 pub mod transfer;
 pub mod writer;
 pub mod zone_id;

@@ -21,6 +21,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::printable::printable_path;
 use crate::sources::Sources;
+use crate::tls::DaemonTls;
 use crate::zones::answer_config::key_ring;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
@@ -57,6 +58,8 @@ pub struct Writer {
     /// The folders on the command line without a zone file when the configuration was last read.
     empty_folders: Vec<PathBuf>,
     log: Log,
+    /// Certificates, which every reload reads again.
+    tls: DaemonTls,
     notifier: Notifier,
     queue: EventQueue,
     /// The requests that the configuration being read is for.
@@ -78,7 +81,7 @@ pub struct Writer {
 
 impl Writer {
     /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
-    pub fn new(config: Config, sources: Sources, log: Log, queue: EventQueue) -> io::Result<Writer> {
+    pub fn new(config: Config, sources: Sources, log: Log, tls: DaemonTls, queue: EventQueue) -> io::Result<Writer> {
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
         zones.apply_settings(&config.server, key_ring(&config.keys));
         zones.configure(config.zones);
@@ -90,6 +93,7 @@ impl Writer {
             server: config.server,
             empty_folders: config.empty_folders,
             log,
+            tls,
             notifier: Notifier::from_environment(),
             queue,
             reading_for: None,

@@ -39,10 +39,12 @@ key_table! {
 
         /// Addresses and ports to listen on for TLS (RFC 7858, RFC 9103); the default port is 853.
         ///
-        /// It needs `tls-cert` and `tls-key`. NOT YET USED: TLS comes with a later release; a warning says so.
+        /// It needs `tls-cert` and `tls-key`. Only TLS 1.3 is accepted.
         Restart "listen-tls" listen_tls: Vec<TlsEndpoint> = "[]";
 
         /// The certificate chain of this server in PEM, its own certificate first.
+        ///
+        /// It is read again by every reload; open connections go on.
         Reload "tls-cert" tls_cert: Option<FilePath> = "";
 
         /// The private key of `tls-cert` in PEM.
@@ -50,7 +52,8 @@ key_table! {
 
         /// The certificates of the authorities that certify primaries and clients, in PEM.
         ///
-        /// If it is not set, only a `tls-pin` authenticates a primary, and no client certificate is accepted.
+        /// A certificate in it may itself be that of a primary or client. If it is not set, only a `tls-pin` authenticates a
+        /// primary, and no client is asked for a certificate.
         Reload "tls-ca" tls_ca: Option<FilePath> = "";
 
         /// UDP threads for each address to listen on; 0 means one for each CPU that the process may use.

@@ -1,6 +1,6 @@
 //! Checks of the settings that zones share: contradictions, and settings without effect in this release.
 
-use zone::{FilePosition, Finding, Severity};
+use zone::{FilePosition, Severity};
 
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
@@ -73,7 +73,6 @@ impl ConfigReader {
         let Server { listen_tls, tls_cert, tls_key, .. } = &self.server;
         let (listens, has_cert, has_key) = (!listen_tls.is_empty(), tls_cert.is_some(), tls_key.is_some());
         let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
-        let listen_position = position("listen-tls");
         let incomplete = match (has_cert, has_key) {
             (false, true) => Some(("tls-key", "`tls-cert`")),
             (true, false) => Some(("tls-cert", "`tls-key`")),
@@ -82,10 +81,6 @@ impl ConfigReader {
         };
         if let Some((key, missing)) = incomplete {
             self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
-        }
-        if listens {
-            let (message, help) = ("TLS is not served yet: `listen-tls` has no effect".into(), String::new());
-            self.add_finding(Finding { severity: Severity::Warning, position: listen_position, message, help });
         }
     }
 }

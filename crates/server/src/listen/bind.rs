@@ -1,10 +1,12 @@
 //! Binding the sockets of all threads, before privileges are given up.
 
 use super::ListenConfig;
+use crate::tls::ServerTls;
 use netio::tcp::Listener;
 use netio::udp_server::ServerSocket;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Bound sockets.
 pub struct Listeners {
@@ -13,6 +15,9 @@ pub struct Listeners {
     pub(super) udp: Vec<(usize, ServerSocket)>,
     /// For each thread a listener for each address.
     pub(super) tcp: Vec<Vec<Listener>>,
+    pub(super) tls_addresses: Vec<SocketAddr>,
+    /// For each TLS thread a listener for each of its addresses.
+    pub(super) tls: Vec<(Vec<Listener>, Arc<ServerTls>)>,
     pub(super) options: ListenConfig,
 }
 
@@ -20,6 +25,29 @@ impl Listeners {
     /// The addresses in configured order, port 0 replaced by the port that the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The addresses for TLS, as [`Listeners::addresses`].
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.tls_addresses
+    }
+
+    /// Binds addresses for TLS (RFC 7858 3.1, RFC 9103 7.3), once per TLS thread. Connections are accepted with `tls`.
+    pub fn bind_tls(&mut self, addresses: &[SocketAddr], tls: &Arc<ServerTls>) -> Result<(), ListenError> {
+        let alone = netio::tcp::ListenerOptions { reuse_port: false, ..self.options.tcp };
+        let mut bound = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let probe = Listener::bind(*address, &alone).map_err(over("TLS", *address))?;
+            bound.push(probe.local_addr().map_err(over("TLS", *address))?);
+        }
+        let options = listener_options(&self.options);
+        for _ in 0..if bound.is_empty() { 0 } else { self.options.tls_workers } {
+            let listeners =
+                bound.iter().map(|address| Listener::bind(*address, &options).map_err(over("TLS", *address)));
+            self.tls.push((listeners.collect::<Result<_, _>>()?, tls.clone()));
+        }
+        self.tls_addresses = bound;
+        Ok(())
     }
 }
 
@@ -29,7 +57,7 @@ impl Listeners {
 pub struct ListenError {
     /// The configured address.
     pub address: SocketAddr,
-    /// `UDP` or `TCP`.
+    /// `UDP`, `TCP` or `TLS`.
     pub transport: &'static str,
     /// The system error.
     pub source: io::Error,
@@ -61,15 +89,19 @@ fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listene
             udp.push((worker, ServerSocket::bind(*address, &options.udp).map_err(over("UDP", *address))?));
         }
     }
-    // The kernel must not give up a client before the server does.
-    let tcp =
-        netio::tcp::ListenerOptions { user_timeout: options.tcp.user_timeout.max(options.idle_timeout), ..options.tcp };
+    let tcp = listener_options(options);
     let listeners = |_| {
         let bind = |address: &SocketAddr| Listener::bind(*address, &tcp).map_err(over("TCP", *address));
         addresses.iter().map(bind).collect()
     };
     let tcp = (0..options.tcp_workers).map(listeners).collect::<Result<_, _>>()?;
-    Ok(Listeners { addresses, udp, tcp, options: options.clone() })
+    let (tls_addresses, tls) = (Vec::new(), Vec::new());
+    Ok(Listeners { addresses, udp, tcp, tls_addresses, tls, options: options.clone() })
+}
+
+fn listener_options(options: &ListenConfig) -> netio::tcp::ListenerOptions {
+    // The kernel must not give up a client before the server does.
+    netio::tcp::ListenerOptions { user_timeout: options.tcp.user_timeout.max(options.idle_timeout), ..options.tcp }
 }
 
 /// Checks that no other process has the address, and chooses a port for port 0.

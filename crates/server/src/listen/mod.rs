@@ -1,6 +1,6 @@
 //! The listeners: sockets, and the threads that receive queries, have them answered and send the responses.
 //!
-//! [`bind()`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP and TCP have
+//! [`bind()`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP, TCP and TLS have
 //! threads of their own, so that neither a flood of connections nor a transfer delays a datagram.
 
 mod bind;
@@ -13,6 +13,7 @@ mod rate_limited_log;
 mod tcp_connection;
 mod tcp_responder;
 mod tcp_worker;
+mod tls_connection;
 mod udp_worker;
 
 pub use bind::{ListenError, Listeners, bind};
@@ -35,6 +36,8 @@ pub struct ListenConfig {
     pub workers: usize,
     /// TCP threads.
     pub tcp_workers: usize,
+    /// TLS threads, if there are addresses for TLS.
+    pub tls_workers: usize,
     /// Maximum number of connections, over all threads. To make room for another, one without progress for a second in the
     /// middle of a message or response is closed, or else the one that is idle for the longest.
     pub connections: usize,
@@ -64,6 +67,7 @@ impl Default for ListenConfig {
         ListenConfig {
             workers: 1,
             tcp_workers: 1,
+            tls_workers: 1,
             connections: 10_000,
             connections_per_client: 1_000,
             // About 200 clients that read nothing.
@@ -128,6 +132,7 @@ pub struct ListenerThreads {
     threads: Vec<JoinHandle<()>>,
     udp: Vec<Arc<ListenerCounters>>,
     tcp: Vec<Arc<ListenerCounters>>,
+    tls: Vec<Arc<ListenerCounters>>,
 }
 
 impl ListenerThreads {
@@ -139,6 +144,11 @@ impl ListenerThreads {
     /// Counters of all TCP threads.
     pub fn tcp_totals(&self) -> CounterTotals {
         CounterTotals::of(&self.tcp)
+    }
+
+    /// Counters of all TLS threads.
+    pub fn tls_totals(&self) -> CounterTotals {
+        CounterTotals::of(&self.tls)
     }
 
     /// Stops: answers what has arrived, and gives clients [`ListenConfig::grace`] to read their responses.
@@ -162,8 +172,14 @@ impl Listeners {
     pub fn serve<R: Responder>(self, mut responder: impl FnMut() -> R) -> io::Result<ListenerThreads> {
         panic_guard::log_panics();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut running =
-            ListenerThreads { stop, wakers: Vec::new(), threads: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
+        let mut running = ListenerThreads {
+            stop,
+            wakers: Vec::new(),
+            threads: Vec::new(),
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            tls: Vec::new(),
+        };
         let processors = netio::cpu_affinity::allowed_cpus()?;
         for (number, socket) in self.udp {
             let counters = Arc::new(ListenerCounters::default());
@@ -178,14 +194,20 @@ impl Listeners {
                 UdpWorker::new(socket, responder, counters).run(&stop);
             })?;
         }
-        for (number, listeners) in self.tcp.into_iter().enumerate() {
+        let options = ListenConfig { tls_workers: self.tls.len(), ..self.options };
+        let tcp =
+            self.tcp.into_iter().enumerate().map(|(number, listeners)| (format!("tcp-{number}"), listeners, None));
+        let tls = self.tls.into_iter().enumerate();
+        let tls = tls.map(|(number, (listeners, tls))| (format!("tls-{number}"), listeners, Some(tls)));
+        for (name, listeners, tls) in tcp.chain(tls) {
             let counters = Arc::new(ListenerCounters::default());
-            running.tcp.push(counters.clone());
+            let of_transport = if tls.is_some() { &mut running.tls } else { &mut running.tcp };
+            of_transport.push(counters.clone());
             let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());
             let stop = running.stop.clone();
-            let worker = TcpWorker::new(listeners, responder(), counters, stop, waker, &self.options)?;
-            running.spawn(format!("tcp-{number}"), move || worker.run())?;
+            let worker = TcpWorker::new(listeners, tls, responder(), counters, stop, waker, &options)?;
+            running.spawn(name, move || worker.run())?;
         }
         Ok(running)
     }

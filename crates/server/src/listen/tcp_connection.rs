@@ -1,10 +1,11 @@
-//! A TCP connection: reads messages, has them answered in order, writes the responses or a transfer.
+//! A TCP connection, or TLS over one: reads messages, has them answered in order, writes the responses or a transfer.
 //!
-//! An idle connection takes 32 octets, 40 with its slot in the pool. [`ActiveState`] is allocated while a message is
+//! An idle TCP connection takes 40 octets, 48 with its slot in the pool. [`ActiveState`] is allocated while a message is
 //! incomplete or output waits.
 
 use super::Responder;
-use super::tcp_responder::{PREFIX_LEN, TcpResponder, first_message};
+use super::tcp_responder::{Client, PREFIX_LEN, TcpResponder, first_message};
+use super::tls_connection::TlsConnection;
 use answer::ResponseStream;
 use netio::epoll::Interest;
 use netio::tcp;
@@ -27,6 +28,7 @@ pub(super) struct TcpConnection {
     pub(super) last_progress_ms: u32,
     /// IPv4 addresses are mapped, which is unambiguous: IPv6 sockets here have IPv6 peers only.
     peer: [u8; 16],
+    tls: Option<Box<TlsConnection>>,
     active: Option<Box<ActiveState>>,
 }
 
@@ -50,7 +52,16 @@ impl TcpConnection {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
-        TcpConnection { stream, last_progress_ms: now_ms, peer, active: None }
+        TcpConnection { stream, last_progress_ms: now_ms, peer, tls: None, active: None }
+    }
+
+    /// Makes it a TLS connection, of which nothing has been read.
+    pub(super) fn start_tls(&mut self, tls: TlsConnection) {
+        self.tls = Some(Box::new(tls));
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -62,7 +73,7 @@ impl TcpConnection {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.active.is_some()
+        self.active.is_some() || self.tls.as_ref().is_some_and(|tls| tls.is_active())
     }
 
     /// The transfer in progress.
@@ -72,13 +83,28 @@ impl TcpConnection {
 
     /// Its memory besides the slot, including the kernel's, in octets.
     pub(super) fn memory(&self) -> usize {
-        self.active.as_ref().map_or(0, |active| active.memory())
+        let tls = self.tls.as_ref().map_or(0, |tls| tls.memory());
+        let unread = if self.has_output() { UNREAD } else { 0 };
+        tls + unread + self.active.as_ref().map_or(0, |active| active.memory())
+    }
+
+    fn has_output(&self) -> bool {
+        self.has_tls_output() || self.active.as_ref().is_some_and(|active| !active.output.is_empty())
+    }
+
+    fn has_tls_output(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_output())
+    }
+
+    fn client(&self) -> Client<'_> {
+        Client { peer: self.peer(), tls: self.tls.as_ref().map(|tls| tls.client_names()) }
     }
 
     /// What to poll for; [`Interest::Nothing`] if it only waits for the kernel to deliver.
     pub(super) fn interest(&self) -> Interest {
         match &self.active {
             Some(active) if active.closing => Interest::Nothing,
+            _ if self.has_tls_output() => Interest::Writable,
             Some(active) if active.has_work() => Interest::Writable,
             _ => Interest::Readable,
         }
@@ -88,10 +114,14 @@ impl TcpConnection {
     /// whether something was answered or accepted by the kernel. Any error ends the connection.
     pub(super) fn turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         responder.output.clear();
+        let flushed = self.flush_tls()?;
+        if self.has_tls_output() {
+            return Ok(flushed);
+        }
         let result = match self.active.take_if(|active| !active.is_idle()) {
             None => self.idle_turn(responder, input),
             Some(mut active) => {
-                let result = self.active_turn(responder, &mut active);
+                let result = self.active_turn(responder, &mut active, input);
                 self.active = Some(active);
                 result
             }
@@ -101,26 +131,32 @@ impl TcpConnection {
             Err(error) => Err(error),
             Ok(progress) => {
                 self.finish_turn(responder);
-                Ok(progress)
+                Ok(progress || flushed)
             }
         }
     }
 
     fn idle_turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
-        let Some(len) = receive(&self.stream, input)? else { return Ok(false) };
-        let (used, transfer) = responder.answer_messages(self.peer(), &input[..len]);
+        let Some(input) = self.receive(input)? else { return Ok(false) };
+        let (used, transfer) = responder.answer_messages(self.client(), input);
         let answers = responder.output.filled();
-        let sent = send(&self.stream, answers)?;
-        if used < len || sent < answers.len() || transfer.is_some() {
+        let sent = self.send(answers)?;
+        if used < input.len() || sent < answers.len() || transfer.is_some() {
             let active = self.active.get_or_insert_default();
-            (active.input, active.output) = (Buffer::from(&input[used..len]), Buffer::from(&answers[sent..]));
+            (active.input, active.output) = (Buffer::from(&input[used..]), Buffer::from(&answers[sent..]));
             active.transfer = transfer;
         }
         Ok(!answers.is_empty())
     }
 
-    fn active_turn<R: Responder>(&self, responder: &mut TcpResponder<R>, active: &mut ActiveState) -> io::Result<bool> {
-        let flushed = active.flush(&self.stream)?;
+    fn active_turn<R: Responder>(
+        &mut self,
+        responder: &mut TcpResponder<R>,
+        active: &mut ActiveState,
+        input: &mut [u8],
+    ) -> io::Result<bool> {
+        let flushed = self.send(active.output.octets())?;
+        active.output.consume(flushed);
         if !active.output.is_empty() {
             return Ok(flushed > 0);
         }
@@ -133,16 +169,51 @@ impl TcpConnection {
             }
         } else {
             if !active.has_message() {
-                active.receive_part(&self.stream)?;
+                self.receive_part(active, input)?;
             }
-            let (used, transfer) = responder.answer_messages(self.peer(), active.input.octets());
+            let (used, transfer) = responder.answer_messages(self.client(), active.input.octets());
             active.input.consume(used);
             active.transfer = transfer;
         }
         let answers = responder.output.filled();
-        let sent = send(&self.stream, answers)?;
+        let sent = self.send(answers)?;
         active.output = Buffer::from(&answers[sent..]);
         Ok(flushed > 0 || !answers.is_empty())
+    }
+
+    //---------- The socket, or TLS over it
+
+    /// Reads once into `input`, a half of which TLS needs for itself; returns what was received.
+    fn receive<'i>(&mut self, input: &'i mut [u8]) -> io::Result<Option<&'i [u8]>> {
+        match &mut self.tls {
+            None => Ok(receive(&self.stream, input)?.map(|len| &input[..len])),
+            Some(tls) => tls.receive(&self.stream, input),
+        }
+    }
+
+    /// Reads more of an incomplete message; with TLS what follows it, too, as that is decrypted already.
+    fn receive_part(&mut self, active: &mut ActiveState, input: &mut [u8]) -> io::Result<()> {
+        match &mut self.tls {
+            None => active.receive_part(&self.stream),
+            Some(tls) => {
+                let received = tls.receive(&self.stream, input)?;
+                active.input.octets.extend_from_slice(received.unwrap_or_default());
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes what the kernel accepts, with TLS up to a buffer more; returns how many octets.
+    fn send(&mut self, octets: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => send(&self.stream, octets),
+            Some(tls) => tls.send(&self.stream, octets),
+        }
+    }
+
+    /// Writes encrypted octets that wait; returns whether the kernel accepted any.
+    fn flush_tls(&mut self) -> io::Result<bool> {
+        self.tls.as_mut().map_or(Ok(false), |tls| tls.flush(&self.stream).map(|sent| sent > 0))
     }
 
     /// Measures the kernel's memory if it may be much; frees the state of an idle connection.
@@ -186,23 +257,34 @@ impl TcpConnection {
         let Some(active) = self.active.as_mut().filter(|active| active.kernel_memory > 0) else { return Err(end) };
         active.closing = true;
         active.input = Buffer::default();
+        if let Some(tls) = &mut self.tls {
+            tls.close_notify(&self.stream);
+        }
         self.stream.shutdown(Shutdown::Write).map(|()| false)
     }
 
     /// Closes a connection, by RST if the client has not received everything, so that the kernel frees its memory.
     pub(super) fn abort(self) {
         let unsent = self.active.as_ref().is_some_and(|active| active.has_work());
-        if unsent || self.send_memory() > 0 {
+        if unsent || self.has_tls_output() || self.send_memory() > 0 {
             // If that fails, the socket is closed.
             let _ = tcp::reset(self.stream);
+        } else {
+            self.close();
+        }
+    }
+
+    /// Closes a connection; the kernel still delivers what it has.
+    pub(super) fn close(mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close_notify(&self.stream);
         }
     }
 }
 
 impl ActiveState {
     fn memory(&self) -> usize {
-        let unread = if self.output.is_empty() { 0 } else { UNREAD };
-        self.input.memory() + self.output.memory() + self.kernel_memory + unread
+        self.input.memory() + self.output.memory() + self.kernel_memory
     }
 
     /// Whether there is work without reading from the socket.
@@ -221,13 +303,6 @@ impl ActiveState {
 
     fn has_message(&self) -> bool {
         first_message(self.input.octets()).is_some()
-    }
-
-    /// Writes waiting output; returns how many octets the kernel accepted.
-    fn flush(&mut self, stream: &TcpStream) -> io::Result<usize> {
-        let sent = send(stream, self.output.octets())?;
-        self.output.consume(sent);
-        Ok(sent)
     }
 
     /// Reads more of an incomplete message, and nothing after it.

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::Name;
 
 /// Maximum length of a TCP message in octets, and the length of the prefix that holds it.
 const MESSAGE_MAX: usize = u16::MAX as usize;
@@ -26,27 +27,35 @@ const TURN_DIGESTS: u64 = 4096;
 const TRANSFER_LINES: u32 = 100;
 const TRANSFER_LINES_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The client of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Client<'a> {
+    pub(super) peer: IpAddr,
+    /// The names of its certificate; `None` without TLS.
+    pub(super) tls: Option<&'a [Name]>,
+}
+
 /// Answers the messages of all connections of a thread.
 pub(super) struct TcpResponder<R> {
     responder: R,
     pub(super) output: TurnOutput,
     pub(super) memory_sampler: MemorySampler,
     counters: Arc<ListenerCounters>,
-    transport: Transport<'static>,
+    /// The idle timeout to announce (RFC 7828 3.1), in units of 100 milliseconds.
+    idle_ds: u16,
     now_s: u32,
     transfer_log: RateLimitedLog,
 }
 
 impl<R: Responder> TcpResponder<R> {
     pub(super) fn new(responder: R, counters: Arc<ListenerCounters>, idle_timeout: Duration) -> TcpResponder<R> {
-        // RFC 7828 3.1: units of 100 milliseconds.
         let idle_ds = u16::try_from(idle_timeout.as_millis() / 100).unwrap_or(u16::MAX);
         TcpResponder {
             responder,
             output: TurnOutput::new(),
             memory_sampler: MemorySampler::new(),
             counters,
-            transport: Transport::Tcp { idle_ds },
+            idle_ds,
             now_s: 0,
             transfer_log: RateLimitedLog::new(TRANSFER_LINES, TRANSFER_LINES_INTERVAL),
         }
@@ -65,7 +74,7 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Answers the complete messages in `input`, in order, into the empty output, until a bound of the turn is reached or a
     /// transfer begins. Returns how many octets of the input are consumed, and the transfer.
-    pub(super) fn answer_messages(&mut self, peer: IpAddr, input: &[u8]) -> (usize, Option<Box<ResponseStream>>) {
+    pub(super) fn answer_messages(&mut self, client: Client<'_>, input: &[u8]) -> (usize, Option<Box<ResponseStream>>) {
         let mut used = 0;
         let digests_max = self.digests() + TURN_DIGESTS;
         for _ in 0..TURN_MESSAGES {
@@ -74,7 +83,7 @@ impl<R: Responder> TcpResponder<R> {
             }
             let Some(message) = first_message(&input[used..]) else { break };
             used += PREFIX_LEN + message.len();
-            let transfer = self.answer_message(peer, message);
+            let transfer = self.answer_message(client, message);
             if transfer.is_some() {
                 return (used, transfer);
             }
@@ -83,10 +92,16 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     #[inline]
-    fn answer_message(&mut self, peer: IpAddr, message: &[u8]) -> Option<Box<ResponseStream>> {
+    fn answer_message(&mut self, client: Client<'_>, message: &[u8]) -> Option<Box<ResponseStream>> {
         self.counters.queries.add(1);
         self.counters.query_octets.add(message.len());
-        let request = Request { message, peer, transport: self.transport, now_s: self.now_s };
+        let idle_ds = self.idle_ds;
+        // RFC 7858 3.3: messages over TLS are those of TCP.
+        let transport = match client.tls {
+            None => Transport::Tcp { idle_ds },
+            Some(client_names) => Transport::Tls { idle_ds, client_names },
+        };
+        let request = Request { message, peer: client.peer, transport, now_s: self.now_s };
         match self.responder.answer(request, self.output.room()) {
             Response::Send(len) => {
                 self.output.push(len);
@@ -229,7 +244,7 @@ mod tests {
     #[test]
     fn a_turn_is_bounded_by_messages_and_by_digests() {
         let mut responder = TcpResponder::new(Digesting::default(), Arc::default(), Duration::from_secs(1));
-        let peer = IpAddr::from([192, 0, 2, 1]);
+        let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), tls: None };
         assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * TURN_MESSAGES);
         let ten_hundred = [0, 1, 10].repeat(20);
         for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! TCP workers: each thread accepts, reads, answers and streams transfers for all of its connections.
+//! TCP and TLS workers: each thread accepts, reads, answers and streams transfers for all of its connections. TLS has threads
+//! of its own, so that handshakes do not delay TCP.
 //!
 //! Each ready connection gets a turn of bounded cost: one read, responses to the complete messages in order (RFC 7766 6.2.1.1),
 //! one write. A connection with input left gets its next turn after all others that are ready. `connection_eviction.rs` closes
@@ -10,7 +11,9 @@ use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
 use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
+use super::tls_connection::TlsConnection;
 use super::{ListenConfig, Responder};
+use crate::tls::{MIN_BUFFER, ServerTls};
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
@@ -26,6 +29,9 @@ use std::time::Duration;
 const EVENTS: usize = 256;
 /// Connections accepted before the others get their turns.
 const ACCEPTS: usize = 64;
+/// Turns in a round of connections in their TLS handshake, each of which may cost half a millisecond. The others wait for the
+/// next round, so that open connections do not wait for long.
+const HANDSHAKES: usize = 8;
 /// Pause of the listeners while no descriptor is free, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
 /// Maximum wait: idle threads, too, must release replaced zones.
@@ -40,6 +46,8 @@ pub(super) struct TcpWorker<R> {
     poll: Poll,
     events: Events,
     listeners: Vec<Listener>,
+    /// What connections are accepted with; TCP without it.
+    tls: Option<Arc<ServerTls>>,
     /// When to poll the listeners again.
     starved_until_ms: Option<u32>,
     pub(super) pool: ConnectionPool,
@@ -61,6 +69,7 @@ pub(super) struct TcpWorker<R> {
 impl<R: Responder> TcpWorker<R> {
     pub(super) fn new(
         listeners: Vec<Listener>,
+        tls: Option<Arc<ServerTls>>,
         responder: R,
         counters: Arc<ListenerCounters>,
         stop: Arc<AtomicBool>,
@@ -72,15 +81,17 @@ impl<R: Responder> TcpWorker<R> {
         for (number, listener) in listeners.iter().enumerate() {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
-        let connections = options.connections.div_ceil(options.tcp_workers).max(1);
+        let connections = options.connections.div_ceil(options.tcp_workers + options.tls_workers).max(1);
+        let input_len = if tls.is_some() { 2 * READ_LEN.max(MIN_BUFFER) } else { READ_LEN };
         Ok(TcpWorker {
             poll,
             events: Events::with_capacity(EVENTS),
             listeners,
+            tls,
             starved_until_ms: None,
             pool: ConnectionPool::new(connections),
             responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout),
-            input: vec![0; READ_LEN].into(),
+            input: vec![0; input_len].into(),
             memory_limit: options.memory_limit,
             now_ms: now_ms(),
             counters,
@@ -110,8 +121,11 @@ impl<R: Responder> TcpWorker<R> {
         }
         self.now_ms = now_ms();
         self.responder.begin_round(clock::real());
+        let mut handshakes = 0;
         for at in 0..self.events.len() {
-            if let Ok(index) = u32::try_from(self.events.at(at).token) {
+            let Ok(index) = u32::try_from(self.events.at(at).token) else { continue };
+            handshakes += usize::from(self.pool.get(index).is_some_and(TcpConnection::is_handshaking));
+            if handshakes <= HANDSHAKES || !self.pool.get(index).is_some_and(TcpConnection::is_handshaking) {
                 self.turn(index);
             }
         }
@@ -155,7 +169,7 @@ impl<R: Responder> TcpWorker<R> {
         });
         match result {
             Ok(()) => self.enforce_limits(index),
-            Err(_) => drop(self.remove(index)),
+            Err(_) => self.close(index),
         }
     }
 
@@ -197,8 +211,30 @@ impl<R: Responder> TcpWorker<R> {
         if self.poll.add(connection.stream(), index.into(), Interest::Readable).is_err() {
             return drop(self.remove(index));
         }
+        if let Some(tls) = &self.tls {
+            // Its handshake waits for its turn.
+            return match TlsConnection::new(tls) {
+                Ok(tls) => self.start_tls(index, tls),
+                Err(_) => drop(self.remove(index)),
+            };
+        }
         // Its first query has probably arrived (TCP_DEFER_ACCEPT).
         self.turn(index);
+    }
+
+    fn start_tls(&mut self, index: u32, tls: TlsConnection) {
+        let started = self.pool.update(index, self.now_ms, |connection| {
+            connection.start_tls(tls);
+            Ok(true)
+        });
+        debug_assert!(started.is_ok());
+    }
+
+    /// Closes a connection.
+    fn close(&mut self, index: u32) {
+        if let Some(connection) = self.remove(index) {
+            connection.close();
+        }
     }
 
     /// Removes a connection, which closes it when it is dropped.
@@ -237,7 +273,12 @@ impl<R: Responder> TcpWorker<R> {
 
     pub(super) fn warn(&mut self, what: fmt::Arguments<'_>) {
         if let Some(left_out) = self.log.permit() {
-            tracing::warn!(evicted = self.counters.evicted.value(), left_out, "TCP: {what}");
+            tracing::warn!(
+                evicted = self.counters.evicted.value(),
+                left_out,
+                "{}: {what}",
+                if self.tls.is_some() { "TLS" } else { "TCP" }
+            );
         }
     }
 
@@ -263,7 +304,7 @@ impl<R: Responder> TcpWorker<R> {
     fn close_finished(&mut self) {
         let is_finished = |(_, connection): &(u32, &TcpConnection)| connection.interest() != Interest::Writable;
         let finished: Vec<u32> = self.pool.iter().filter(is_finished).map(|(index, _)| index).collect();
-        finished.into_iter().for_each(|index| drop(self.remove(index)));
+        finished.into_iter().for_each(|index| self.close(index));
     }
 }
 

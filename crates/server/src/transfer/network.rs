@@ -238,6 +238,9 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
 
     fn write_stream(&mut self, id: ConnectionId) -> io::Result<()> {
         let Some(stream) = self.sockets.streams.get_mut(&id) else { return Ok(()) };
+        if stream.is_established {
+            stream.stream.flush()?;
+        }
         while stream.is_established {
             let output = self.engine.output(id);
             if output.is_empty() {

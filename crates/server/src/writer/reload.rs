@@ -58,9 +58,9 @@ impl Writer {
             self.notifier.reloading();
         }
         self.reading_for = Some(std::mem::take(&mut self.requests));
-        let (sources, events) = (self.sources.clone(), self.queue.sender.clone());
+        let (sources, tls, events) = (self.sources.clone(), self.tls.clone(), self.queue.sender.clone());
         let read = move || {
-            let config = catch_unwind(AssertUnwindSafe(|| sources.read()));
+            let config = catch_unwind(AssertUnwindSafe(|| sources.read().map(|config| tls.reload(config))));
             let config = config.unwrap_or_else(|_| Err(vec![unread("zonda panicked while reading the configuration")]));
             // Fails only if the writer has ended, and that ends with the process.
             _ = events.send(WriterEvent::ConfigurationRead(Box::new(config)));

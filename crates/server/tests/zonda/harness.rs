@@ -20,6 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct TestFolder(TempDir);
 
 /// The exit status and output of a command.
+#[derive(Debug)]
 pub struct CommandOutput {
     pub status: i32,
     pub out: String,

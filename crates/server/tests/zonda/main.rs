@@ -7,5 +7,9 @@ mod manual;
 mod many_mistakes;
 mod reload;
 mod serve;
+#[allow(dead_code, reason = "the tests of the library use the rest")]
+#[path = "../../src/tls/test_certificates.rs"]
+mod test_certificates;
+mod tls;
 mod tsig;
 mod zone_list;

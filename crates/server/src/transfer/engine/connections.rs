@@ -247,7 +247,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 ExchangeOutcome::Failed => self.failed_on_connection(primary, request, event, now, io),
                 ExchangeOutcome::TryAgain { is_counted } => {
                     request.attempts += u8::from(is_counted);
-                    self.try_again(primary, request, event, ended.answered, now, io);
+                    self.try_again(primary, request, event, &ended, now, io);
                 }
             }
         }
@@ -258,15 +258,15 @@ impl<T: TransferSink> TransferEngine<T> {
         primary: PrimaryId,
         request: Request,
         event: SessionEvent<T>,
-        answered: u64,
+        ended: &EndedConnection,
         now: Now,
         io: &mut impl TransferIo<Sink = T>,
     ) {
         if request.attempts < MAX_ATTEMPTS {
             self.link(primary).queue.push_back(request);
-        } else if answered == 0 {
-            let failure = TransferFailure::Closed("before any response".into());
-            self.unreachable(primary, request, &failure, now, io);
+        } else if ended.answered == 0 {
+            // With its reason: a TLS primary refuses this side's certificate after the handshake.
+            self.unreachable(primary, request, &ended.failure, now, io);
         } else {
             self.failed_on_connection(primary, request, event, now, io);
         }

@@ -16,6 +16,10 @@ pub trait ByteStream: Send {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
     /// As [`Write::write`].
     fn write(&mut self, octets: &[u8]) -> io::Result<usize>;
+    /// Sends what an earlier write accepted and the socket did not.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// What to wait for; `has_output` says whether the session has octets to send.
     fn interest(&self, has_output: bool) -> Interest;
     /// The socket.

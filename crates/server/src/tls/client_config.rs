@@ -1,0 +1,133 @@
+//! The TLS configuration for one primary or NOTIFY target.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::{ClientConnection, ClientSessionMemoryCache, Resumption};
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{AlertDescription, CertificateError, ClientConfig, Error, OtherError};
+
+use super::files::{Authorities, TlsFileError, read_certified_key};
+use super::stream::TlsStream;
+use super::verifier::PrimaryVerifier;
+use super::{ALPN_DOT, VERSIONS, crypto};
+use crate::config::remote_server::RemoteTls;
+
+/// Servers whose session tickets are kept, per configuration: the addresses of one primary.
+const SESSION_CACHE: usize = 16;
+
+/// Why there is no configuration for a primary.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] TlsFileError),
+    /// A name is to be verified, but no authority is trusted. The system's list of authorities is not used: any of more
+    /// than a hundred could vouch for a primary, which is an agreement of two operators.
+    #[error(
+        "`tls = \"{0}\"` needs `tls-ca`; help: name a file with the authority of the primary, or its certificate, or the \
+         system's list, often /etc/ssl/certs/ca-certificates.crt"
+    )]
+    NoAuthorities(wire::Name),
+    /// No host name.
+    #[error("`tls = \"{0}\"` is not the name of a host")]
+    NotAHostName(wire::Name),
+}
+
+/// How to connect to a primary by TLS.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    /// The name to verify, which is sent as SNI too; `None`: no name is verified, and none is sent.
+    name: Option<ServerName<'static>>,
+}
+
+impl ClientTls {
+    /// Reads the files that `remote` names, and the authorities if a name is to be verified.
+    pub fn read(remote: &RemoteTls, authorities: Option<&Path>) -> Result<ClientTls, TlsError> {
+        let crypto = crypto();
+        let (name, authorities) = match &remote.name {
+            Some(name) => {
+                let path = authorities.ok_or_else(|| TlsError::NoAuthorities(name.clone()))?;
+                (Some(server_name(name)?), Some(Authorities::read(path)?))
+            }
+            None => (None, None),
+        };
+        let verifier = PrimaryVerifier::new(authorities, remote.pin, &crypto).map_err(TlsFileError::Setup)?;
+        let setup = |error: Error| TlsFileError::Setup(error.to_string());
+        let builder =
+            ClientConfig::builder_with_provider(crypto.clone()).with_protocol_versions(&VERSIONS).map_err(setup)?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &remote.client {
+            Some((certificate, key)) => {
+                let own = read_certified_key(certificate, key, &crypto)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![ALPN_DOT.to_vec()];
+        // RFC 8446 2.2: sessions are resumed by tickets. Early data (2.3), which can be replayed, is not sent. Tickets belong to this
+        // configuration: another name, pin or own certificate never resumes a session of this one.
+        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSION_CACHE)));
+        Ok(ClientTls { config: Arc::new(config), name })
+    }
+
+    #[cfg(test)]
+    pub(super) fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    /// The TLS side of a new connection to this address.
+    pub fn connect(&self, address: IpAddr) -> Result<TlsStream, Error> {
+        let name = self.name.clone().unwrap_or(ServerName::IpAddress(address.into()));
+        ClientConnection::new(self.config.clone(), name).map(|session| TlsStream::new(session.into()))
+    }
+}
+
+/// RFC 9103 7.1: `dot` MUST be selected. Checked after the handshake.
+pub(super) fn check_alpn(stream: &TlsStream) -> Result<(), String> {
+    match stream.session().alpn_protocol() {
+        Some(ALPN_DOT) => Ok(()),
+        Some(other) => Err(format!("the server chose the ALPN `{}`, not `dot`", other.escape_ascii())),
+        None => Err("the server chose no ALPN, but XoT needs `dot` (RFC 9103 7.1); help: update the server, or put a \
+                     TLS proxy that selects `dot` before it"
+            .into()),
+    }
+}
+
+/// A TLS error for an operator.
+pub(super) fn describe(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(cause))) => {
+            format!("the certificate is refused: {cause}")
+        }
+        Error::InvalidCertificate(reason) => format!("the certificate is refused: {reason}"),
+        Error::AlertReceived(AlertDescription::ProtocolVersion) => {
+            "the peer does not speak TLS 1.3, which XoT needs (RFC 9103 7.2)".into()
+        }
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "the peer does not accept the ALPN `dot` (RFC 9103 7.1)".into()
+        }
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the peer requires a certificate; help: set `tls-client-cert` and `tls-client-key`".into()
+        }
+        Error::AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::AccessDenied),
+        ) => format!("the peer refuses this side's certificate ({alert:?})"),
+        Error::InvalidMessage(_) => format!("the peer does not speak TLS on this port ({error})"),
+        other => format!("TLS: {other}"),
+    }
+}
+
+/// The name without the trailing dot.
+fn server_name(name: &wire::Name) -> Result<ServerName<'static>, TlsError> {
+    let text = name.to_string();
+    let text = text.strip_suffix('.').unwrap_or(&text).to_owned();
+    ServerName::try_from(text).map_err(|_| TlsError::NotAHostName(name.clone()))
+}

@@ -1,0 +1,266 @@
+//! The TLS listeners over loopback, with a responder that each query commands.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use answer::{Request, Response, Transport};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+
+use super::test_certificates::{CertificateFiles, TestCertificates};
+use super::tests::{client, mutual, pinned, server_files};
+use super::{ClientTls, ServerTls};
+use crate::config::remote_server::RemoteTls;
+use crate::listen::{self, ListenConfig, ListenerThreads, Responder};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Responds with the query and QR set; the fifth octet may ask for one of these.
+#[derive(Default)]
+struct ScriptedResponder(answer::Counters);
+
+/// The longest message.
+const LONGEST: u8 = 1;
+/// The number of names of the client's certificate in the last octet.
+const CLIENT_NAMES: u8 = 2;
+
+impl Responder for ScriptedResponder {
+    fn refresh(&mut self) {}
+
+    fn counters(&self) -> &answer::Counters {
+        &self.0
+    }
+
+    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
+        let Transport::Tls { client_names, idle_ds: 1.. } = request.transport else { panic!("not TLS") };
+        let len = request.message.len();
+        out[..len].copy_from_slice(request.message);
+        out[2] |= 0x80;
+        match request.message[4] {
+            LONGEST => {
+                out[len..].fill(request.message[1]);
+                return Response::Send(out.len());
+            }
+            CLIENT_NAMES => out[len - 1] = client_names.len() as u8,
+            _ => {}
+        }
+        Response::Send(len)
+    }
+}
+
+struct Server {
+    certificates: TestCertificates,
+    own: CertificateFiles,
+    tls: Arc<ServerTls>,
+    address: SocketAddr,
+    running: ListenerThreads,
+}
+
+fn config() -> ListenConfig {
+    ListenConfig {
+        idle_timeout: Duration::from_secs(5),
+        grace: Duration::from_secs(2),
+        udp: netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() },
+        tcp: netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..ListenConfig::default().tcp },
+        ..ListenConfig::default()
+    }
+}
+
+fn serve(config: &ListenConfig) -> Server {
+    let certificates = TestCertificates::new();
+    let own = certificates.issue("server", &["ns1.example.net"]);
+    let tls = Arc::new(ServerTls::read(&server_files(&certificates, &own)).expect("the files of the test"));
+    let any = "127.0.0.1:0".parse().expect("a literal");
+    let mut listeners = listen::bind(&[any], config).expect("loopback");
+    listeners.bind_tls(&[any], &tls).expect("loopback");
+    let address = listeners.tls_addresses()[0];
+    let running = listeners.serve(ScriptedResponder::default).expect("threads");
+    Server { certificates, own, tls, address, running }
+}
+
+type Client = StreamOwned<ClientConnection, TcpStream>;
+
+impl Server {
+    fn tcp(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("loopback");
+        stream.set_read_timeout(Some(SOON)).expect("an option");
+        stream.set_nodelay(true).expect("an option");
+        stream
+    }
+
+    fn connect_with(&self, settings: &ClientTls) -> Client {
+        let name = ServerName::try_from("ns1.example.net").expect("a name");
+        let session = ClientConnection::new(Arc::new(settings.config().clone()), name).expect("valid settings");
+        StreamOwned::new(session, self.tcp())
+    }
+
+    fn connect(&self) -> Client {
+        self.connect_with(&client(&self.certificates, &RemoteTls::default()))
+    }
+}
+
+fn query(id: u16, command: u8) -> Vec<u8> {
+    let [high, low] = id.to_be_bytes();
+    vec![0, 8, high, low, 0, 0, command, 0, 0, 0]
+}
+
+fn read_message(stream: &mut impl Read) -> Vec<u8> {
+    let mut prefix = [0; 2];
+    stream.read_exact(&mut prefix).expect("an answer");
+    let mut message = vec![0; usize::from(u16::from_be_bytes(prefix))];
+    stream.read_exact(&mut message).expect("a whole answer");
+    message
+}
+
+fn exchange(stream: &mut Client, id: u16) {
+    stream.write_all(&query(id, 0)).expect("open");
+    assert_eq!(read_message(stream)[..2], id.to_be_bytes());
+}
+
+/// The server closes the connection, with an alert at most.
+fn assert_closed(stream: &mut TcpStream) {
+    let mut answer = Vec::new();
+    let end = stream.read_to_end(&mut answer);
+    assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
+}
+
+#[test]
+fn queries_over_tls_are_answered_like_those_over_tcp() {
+    let server = serve(&config());
+    let mut stream = server.connect();
+    // Pipelined, in many records and in one.
+    (0..100).for_each(|id| stream.write_all(&query(id, 0)).expect("open"));
+    stream.write_all(&(100..2000).flat_map(|id| query(id, 0)).collect::<Vec<u8>>()).expect("open");
+    (0..2000u16).for_each(|id| assert_eq!(read_message(&mut stream)[..2], id.to_be_bytes()));
+    // Octet by octet.
+    for octet in query(7, 0) {
+        stream.write_all(&[octet]).expect("open");
+    }
+    assert_eq!(read_message(&mut stream)[..3], [0, 7, 0x80]);
+    let totals = server.running.tls_totals();
+    assert_eq!((totals.queries, totals.answers, totals.connections, totals.panics), (2001, 2001, 1, 0));
+    assert_eq!(server.running.tcp_totals().connections, 0);
+    // The answers of a stop are complete, and the end is a close_notify.
+    server.running.stop();
+    assert_eq!(stream.read(&mut [0; 1]).expect("close_notify, not a torn stream"), 0);
+}
+
+#[test]
+fn long_answers_arrive_whole_at_a_slow_reader() {
+    let server = serve(&config());
+    let mut stream = server.connect();
+    let count = 100u16;
+    stream.write_all(&(0..count).flat_map(|id| query(id, LONGEST)).collect::<Vec<u8>>()).expect("open");
+    for id in 0..count {
+        let message = read_message(&mut stream);
+        assert_eq!((message.len(), &message[..2]), (65_535, &id.to_be_bytes()[..]));
+        assert!(message[8..].iter().all(|octet| *octet == id as u8));
+        if id % 10 == 0 {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    server.running.stop();
+}
+
+#[test]
+fn the_names_of_a_verified_client_certificate_come_with_its_queries() {
+    let server = serve(&config());
+    let own = server.certificates.issue("client", &["a.example", "b.example"]);
+    for (settings, names) in [(mutual(&own), 2), (RemoteTls::default(), 0)] {
+        let mut stream = server.connect_with(&client(&server.certificates, &settings));
+        stream.write_all(&query(1, CLIENT_NAMES)).expect("open");
+        assert_eq!(read_message(&mut stream)[7], names);
+    }
+    // A certificate that cannot be verified ends the handshake.
+    let others = TestCertificates::new();
+    let mut stream = server.connect_with(&client(&others, &mutual(&others.issue("client", &["a.example"]))));
+    let result = stream.write_all(&query(1, 0)).and_then(|()| stream.read(&mut [0; 1]));
+    assert!(!matches!(result, Ok(1..)), "{result:?}");
+    server.running.stop();
+}
+
+#[test]
+fn half_a_handshake_and_silence_ends_after_the_idle_timeout_and_delays_nobody() {
+    let server = serve(&ListenConfig { idle_timeout: Duration::from_millis(500), ..config() });
+    let mut hello = Vec::new();
+    let mut session =
+        client(&server.certificates, &RemoteTls::default()).connect(server.address.ip()).expect("valid settings");
+    session.flush(&mut hello).expect("a buffer");
+    let begin = Instant::now();
+    let mut halves: Vec<TcpStream> = (0..50).map(|_| server.tcp()).collect();
+    for half in &mut halves {
+        half.write_all(&hello[..hello.len() / 2]).expect("loopback");
+    }
+    let mut open = server.connect();
+    for id in 0..20 {
+        exchange(&mut open, id);
+        thread::sleep(Duration::from_millis(50));
+    }
+    for half in &mut halves {
+        assert_closed(half);
+    }
+    assert!(begin.elapsed() < SOON);
+    assert!(server.running.tls_totals().expired >= 50, "{:?}", server.running.tls_totals());
+    server.running.stop();
+}
+
+#[test]
+fn plain_dns_on_the_tls_port_is_closed() {
+    let server = serve(&config());
+    let mut stream = server.tcp();
+    stream.write_all(&query(1, 0)).expect("loopback");
+    assert_closed(&mut stream);
+    exchange(&mut server.connect(), 1);
+    server.running.stop();
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_closed_when_memory_is_short() {
+    let server = serve(&ListenConfig { memory_limit: 1 << 20, ..config() });
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let queries: Vec<u8> = (0..200).flat_map(|id| query(id, LONGEST)).collect();
+    for client in &mut clients {
+        // It may be closed already.
+        _ = client.write_all(&queries);
+    }
+    let begin = Instant::now();
+    while server.running.tls_totals().evicted == 0 && begin.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(server.running.tls_totals().evicted > 0, "{:?}", server.running.tls_totals());
+    exchange(&mut server.connect(), 1);
+    server.running.stop();
+}
+
+#[test]
+fn many_handshakes_at_once_all_succeed() {
+    let server = serve(&config());
+    let settings = client(&server.certificates, &RemoteTls::default());
+    let mut clients: Vec<Client> = (0..60).map(|_| server.connect_with(&settings)).collect();
+    // All ClientHellos first.
+    for client in &mut clients {
+        client.conn.write_tls(&mut client.sock).expect("loopback");
+    }
+    for (id, client) in clients.iter_mut().enumerate() {
+        exchange(client, id as u16);
+    }
+    server.running.stop();
+}
+
+#[test]
+fn a_reload_changes_the_certificate_of_new_connections_only() {
+    let server = serve(&config());
+    let mut open = server.connect_with(&client(&server.certificates, &pinned(server.own.pin)));
+    exchange(&mut open, 1);
+    let new = server.certificates.issue("new", &["ns1.example.net"]);
+    server.tls.reload(&server_files(&server.certificates, &new)).expect("the files of the test");
+    exchange(&mut open, 2);
+    exchange(&mut server.connect_with(&client(&server.certificates, &pinned(new.pin))), 3);
+    let mut refused = server.connect_with(&client(&server.certificates, &pinned(server.own.pin)));
+    assert!(refused.write_all(&query(4, 0)).is_err());
+    server.running.stop();
+}

@@ -1,0 +1,41 @@
+//! TLS for zone transfers and queries (RFC 9103, RFC 7858): configurations of both sides, and TLS over a non-blocking stream.
+//!
+//! Only TLS 1.3 is spoken (RFC 9103 7.2). [`ServerTls`] is for the listeners, [`TlsPeers`] for connections to primaries.
+
+mod byte_stream;
+mod client_config;
+mod daemon;
+mod files;
+#[cfg(test)]
+mod listener_tests;
+mod peers;
+mod server_config;
+mod stream;
+#[cfg(test)]
+mod test_certificates;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+pub use byte_stream::TlsConnector;
+pub use client_config::{ClientTls, TlsError};
+pub use daemon::DaemonTls;
+pub use files::TlsFileError;
+pub use peers::TlsPeers;
+pub use server_config::{ServerTls, ServerTlsFiles};
+pub use stream::{MIN_BUFFER, TlsStream};
+
+use std::sync::Arc;
+
+use rustls::SupportedProtocolVersion;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+
+/// RFC 9103 7.1: the ALPN of DNS over TLS.
+const ALPN_DOT: &[u8] = b"dot";
+
+/// RFC 9103 7.2: zones are transferred over TLS 1.3 or later only. Queries on the same port need no older version.
+static VERSIONS: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+
+fn crypto() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}

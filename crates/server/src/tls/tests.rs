@@ -1,0 +1,459 @@
+//! Both sides over a pipe in memory.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, HandshakeKind};
+use wire::Name;
+
+use super::client_config::check_alpn;
+use super::test_certificates::{CertificateFiles, TestCertificates};
+use super::{ClientTls, MIN_BUFFER, ServerTls, ServerTlsFiles, TlsFileError, TlsPeers, TlsStream};
+use crate::config::remote_server::{KeyPin, RemoteTls};
+
+/// One end of a pipe: what was written by the other end, and what this end wrote.
+#[derive(Default)]
+struct Socket {
+    incoming: VecDeque<u8>,
+    outgoing: Vec<u8>,
+    /// Octets that may wait in `outgoing`; 0 is no limit.
+    room: usize,
+}
+
+impl Read for Socket {
+    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        if self.incoming.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { self.incoming.read(octets) }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let room = if self.room == 0 { usize::MAX } else { self.room - self.outgoing.len() };
+        match octets.len().min(room) {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            len => self.outgoing.write(&octets[..len]),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Side {
+    stream: TlsStream,
+    socket: Socket,
+    received: Vec<u8>,
+}
+
+impl Side {
+    fn new(stream: TlsStream) -> Side {
+        Side { stream, socket: Socket::default(), received: Vec::new() }
+    }
+
+    /// Takes at most `max` octets that the other side sent, and handles them.
+    fn take(&mut self, from: &mut Side, max: usize) -> io::Result<()> {
+        let len = from.socket.outgoing.len().min(max);
+        self.socket.incoming.extend(from.socket.outgoing.drain(..len));
+        let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+        while !self.socket.incoming.is_empty() {
+            if let Some(len) = self.stream.receive(&mut self.socket, &mut records, &mut out)? {
+                self.received.extend_from_slice(&out[..len]);
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, octets: &[u8]) -> usize {
+        self.stream.send(&mut self.socket, octets).expect("the pipe is open")
+    }
+}
+
+const PRIMARY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The result of a handshake: both sides, or the client's error or the server's.
+fn handshake(client: TlsStream, server: TlsStream) -> Result<(Side, Side), String> {
+    let (mut client, mut server) = (Side::new(client), Side::new(server));
+    client.stream.flush(&mut client.socket).expect("a pipe");
+    for _ in 0..4 {
+        let at_server = server.take(&mut client, usize::MAX);
+        let at_client = client.take(&mut server, usize::MAX);
+        at_client.map_err(|error| format!("client: {error}"))?;
+        at_server.map_err(|error| format!("server: {error}"))?;
+    }
+    check_alpn(&client.stream)?;
+    Ok((client, server))
+}
+
+fn connect(client: &ClientTls, server: &ServerTls) -> Result<(Side, Side), String> {
+    handshake(client.connect(PRIMARY).expect("valid settings"), server.accept().expect("valid settings"))
+}
+
+/// The error of a handshake with these settings of the client, if there is one.
+fn failure(certificates: &TestCertificates, remote: &RemoteTls, server: &ServerTls) -> Option<String> {
+    connect(&client(certificates, remote), server).err()
+}
+
+/// The files of a server that asks clients for certificates of the authority.
+pub(super) fn server_files(certificates: &TestCertificates, own: &CertificateFiles) -> ServerTlsFiles {
+    let CertificateFiles { certificate, key, .. } = own.clone();
+    ServerTlsFiles { certificate, key, authorities: Some(certificates.authority()) }
+}
+
+/// The settings of a client that trusts the authority.
+pub(super) fn client(certificates: &TestCertificates, remote: &RemoteTls) -> ClientTls {
+    ClientTls::read(remote, Some(&certificates.authority())).expect("the files of the test")
+}
+
+fn server(certificates: &TestCertificates, own: &CertificateFiles) -> ServerTls {
+    ServerTls::read(&server_files(certificates, own)).expect("the files of the test")
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn strict(text: &str) -> RemoteTls {
+    RemoteTls { name: Some(name(text)), ..RemoteTls::default() }
+}
+
+pub(super) fn pinned(pin: [u8; 32]) -> RemoteTls {
+    RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() }
+}
+
+pub(super) fn mutual(own: &CertificateFiles) -> RemoteTls {
+    RemoteTls { client: Some((own.certificate.clone(), own.key.clone())), ..RemoteTls::default() }
+}
+
+#[test]
+fn rfc_9103_9_3_strict_the_name_and_the_authority_are_verified() {
+    let certificates = TestCertificates::new();
+    let good = server(&certificates, &certificates.issue("good", &["ns1.example.net"]));
+    assert_eq!(failure(&certificates, &strict("ns1.example.net."), &good), None);
+    assert_eq!(failure(&certificates, &strict("NS1.example.net."), &good), None);
+    let error = failure(&certificates, &strict("ns2.example.net."), &good).expect("another name");
+    assert!(error.contains("the certificate is refused") && error.contains("ns1.example.net"), "{error}");
+
+    let foreign = TestCertificates::new();
+    let unknown = server(&foreign, &foreign.issue("foreign", &["ns1.example.net"]));
+    let error = failure(&certificates, &strict("ns1.example.net."), &unknown).expect("another authority");
+    assert!(error.contains("the certificate is refused"), "{error}");
+    // Opportunistic: nothing is verified (RFC 9103 9.3.1).
+    assert_eq!(failure(&certificates, &RemoteTls::default(), &unknown), None);
+
+    let expired = server(&certificates, &certificates.issue_expired("expired", &["ns1.example.net"]));
+    let error = failure(&certificates, &strict("ns1.example.net."), &expired).expect("expired");
+    assert!(error.contains("expired"), "{error}");
+}
+
+#[test]
+fn a_self_signed_certificate_may_be_its_own_authority() {
+    let certificates = TestCertificates::new();
+    let connects = |own: &CertificateFiles, name: &str| {
+        let peers = TlsPeers::new(Some(&own.certificate));
+        let (number, result) = peers.number(Some(&strict(name)));
+        result.expect("the files of the test");
+        connect(&peers.config(number).expect("settings"), &server(&certificates, own)).err()
+    };
+    let own = certificates.self_signed("own", &["ns1.example.net"], false);
+    assert_eq!(connects(&own, "ns1.example.net."), None);
+    assert!(connects(&own, "ns2.example.net.").is_some_and(|error| error.contains("ns1.example.net")));
+    let expired = certificates.self_signed("old", &["ns1.example.net"], true);
+    assert!(connects(&expired, "ns1.example.net.").is_some_and(|error| error.contains("expired")));
+    let other = server(&certificates, &certificates.self_signed("other", &["ns1.example.net"], false));
+    assert!(failure(&certificates, &strict("ns1.example.net."), &other).is_some());
+}
+
+#[test]
+fn rfc_7858_4_2_a_pin_is_the_digest_of_the_public_key() {
+    let certificates = TestCertificates::new();
+    let own = certificates.issue("good", &["ns1.example.net"]);
+    let good = server(&certificates, &own);
+    assert_eq!(failure(&certificates, &pinned(own.pin), &good), None);
+    let error = failure(&certificates, &pinned([7; 32]), &good).expect("another key");
+    assert!(error.contains("not its `tls-pin`") && error.contains(&KeyPin(own.pin).to_string()), "{error}");
+    // With a name, both must match.
+    let both = RemoteTls { pin: Some(KeyPin(own.pin)), ..strict("ns2.example.net.") };
+    assert!(failure(&certificates, &both, &good).is_some());
+    let both = RemoteTls { pin: Some(KeyPin([7; 32])), ..strict("ns1.example.net.") };
+    assert!(failure(&certificates, &both, &good).is_some());
+}
+
+/// The names that the server sees of a client with these settings.
+fn seen_names(certificates: &TestCertificates, remote: &RemoteTls, server: &ServerTls) -> Result<Vec<Name>, String> {
+    let (_, at_server) = connect(&client(certificates, remote), server)?;
+    Ok(server.client_names(&at_server.stream).into_vec())
+}
+
+#[test]
+fn rfc_9103_9_3_3_mutual_tls_gives_the_names_of_the_client() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let own = certificates.issue("client", &["Secondary.example.net", "*.wild.example", "b.example"]);
+    let names = seen_names(&certificates, &mutual(&own), &server);
+    assert_eq!(names, Ok(vec![name("secondary.example.net."), name("b.example.")]));
+    assert_eq!(seen_names(&certificates, &RemoteTls::default(), &server), Ok(Vec::new()), "no certificate");
+
+    let others = TestCertificates::new();
+    let foreign = others.issue("foreign", &["secondary.example.net"]);
+    let error = seen_names(&certificates, &mutual(&foreign), &server).expect_err("of another authority");
+    assert!(error.contains("refuses this side's certificate"), "{error}");
+    let expired = certificates.issue_expired("expired", &["secondary.example.net"]);
+    let error = seen_names(&certificates, &mutual(&expired), &server).expect_err("expired");
+    assert!(error.contains("refuses this side's certificate"), "{error}");
+}
+
+#[test]
+fn rfc_9103_7_2_tls_1_2_is_refused() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+    // The ClientHello of `openssl s_client -tls1_2`, without extensions but what it must have.
+    let hello = client_hello_of_tls_1_2();
+    let mut side = Side::new(server.accept().expect("valid settings"));
+    side.socket.incoming.extend(hello);
+    let error = side.stream.receive(&mut side.socket, &mut records, &mut out).expect_err("TLS 1.2");
+    assert!(error.to_string().contains("TLS"), "{error}");
+    // Alert (21), fatal (2), protocol_version (70).
+    assert_eq!(side.socket.outgoing, [21, 3, 3, 0, 2, 2, 70]);
+}
+
+fn client_hello_of_tls_1_2() -> Vec<u8> {
+    let groups = [0, 10, 0, 4, 0, 2, 0, 23];
+    let signatures = [0, 13, 0, 4, 0, 2, 4, 3];
+    let extensions = [&groups[..], &signatures[..]].concat();
+    // Version, random, no session, one cipher suite, no compression.
+    let mut body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2b, 1, 0, 0, extensions.len() as u8]].concat();
+    body.extend(extensions);
+    let mut hello = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
+    hello.extend(body);
+    hello
+}
+
+#[test]
+fn rfc_9103_7_1_the_alpn_must_be_dot() {
+    let certificates = TestCertificates::new();
+    let own = certificates.issue("server", &["ns1.example.net"]);
+    let server = server(&certificates, &own);
+    let client = client(&certificates, &RemoteTls::default());
+
+    // A client that offers no ALPN may ask; one that offers others only may not.
+    let with_alpn = |alpn: &[&[u8]]| {
+        let mut config = ClientConfig::clone(client.config());
+        config.alpn_protocols = alpn.iter().map(|alpn| alpn.to_vec()).collect();
+        let name = rustls::pki_types::ServerName::IpAddress(PRIMARY.into());
+        let session = rustls::ClientConnection::new(Arc::new(config), name).expect("valid settings");
+        handshake(TlsStream::new(session.into()), server.accept().expect("valid settings"))
+    };
+    let error = with_alpn(&[]).err().expect("refused by the client's own check");
+    assert!(error.contains("chose no ALPN") && error.contains("help:"), "{error}");
+    let error = with_alpn(&[b"doq", b"h2"]).err().expect("no common protocol");
+    assert!(error.contains("does not accept the ALPN `dot`"), "{error}");
+    let error = with_alpn(&[b"h2", b"dot"]).err();
+    assert_eq!(error, None);
+}
+
+#[test]
+fn rfc_8446_2_2_sessions_are_resumed_and_client_certificates_verified_again() {
+    let certificates = TestCertificates::new();
+    let own = certificates.issue("server", &["ns1.example.net"]);
+    let server = server(&certificates, &own);
+    let own_of_client = certificates.issue("client", &["secondary.example.net"]);
+    let client = client(&certificates, &mutual(&own_of_client));
+    let kinds = || {
+        let (at_client, at_server) = connect(&client, &server).expect("a handshake");
+        let kind = at_client.stream.session().handshake_kind();
+        (kind, server.client_names(&at_server.stream).len())
+    };
+    assert_eq!(kinds(), (Some(HandshakeKind::Full), 1));
+    assert_eq!(kinds(), (Some(HandshakeKind::Resumed), 1));
+    // Other authorities: the session goes on, but the name is not verified any more.
+    let mut files = server_files(&certificates, &own);
+    let foreign = TestCertificates::new();
+    files.authorities = Some(foreign.authority());
+    server.reload(&files).expect("the files of the test");
+    assert_eq!(kinds(), (Some(HandshakeKind::Resumed), 0));
+    files.authorities = None;
+    server.reload(&files).expect("the files of the test");
+    assert_eq!(kinds().1, 0);
+}
+
+#[test]
+fn certificates_are_reloaded_for_new_connections_while_old_ones_go_on() {
+    let certificates = TestCertificates::new();
+    let first = certificates.issue("server", &["ns1.example.net"]);
+    let server = server(&certificates, &first);
+    let (mut at_client, mut at_server) =
+        connect(&client(&certificates, &pinned(first.pin)), &server).expect("a handshake");
+
+    let second = certificates.issue("server", &["ns1.example.net"]);
+    assert!(failure(&certificates, &pinned(second.pin), &server).is_some(), "not reloaded yet");
+    let files = server_files(&certificates, &second);
+    server.reload(&files).expect("the files of the test");
+    assert_eq!(failure(&certificates, &pinned(second.pin), &server), None);
+    assert!(failure(&certificates, &pinned(first.pin), &server).is_some());
+
+    at_client.send(b"a question");
+    at_server.take(&mut at_client, usize::MAX).expect("still open");
+    assert_eq!(at_server.received, b"a question");
+
+    fs::write(&files.key, "nonsense").expect("written");
+    assert!(server.reload(&files).is_err());
+    assert_eq!(failure(&certificates, &pinned(second.pin), &server), None, "the last good certificate stays");
+}
+
+#[test]
+fn errors_name_the_file_and_what_to_do() {
+    let certificates = TestCertificates::new();
+    let (own, other) = (certificates.issue("own", &["a.example"]), certificates.issue("other", &["b.example"]));
+    let error = |change: &dyn Fn(&mut ServerTlsFiles)| {
+        let mut files = server_files(&certificates, &own);
+        change(&mut files);
+        ServerTls::read(&files).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(error(&|_| {}), "");
+    let missing = error(&|files| files.certificate = certificates.path("missing.pem"));
+    assert!(missing.contains("missing.pem") && missing.contains("No such file"), "{missing}");
+    let mismatch = error(&|files| files.key = other.key.clone());
+    assert!(mismatch.contains("other.key") && mismatch.contains("does not belong to"), "{mismatch}");
+    let no_key = error(&|files| files.key = own.certificate.clone());
+    assert!(no_key.contains("own.pem contains no private key"), "{no_key}");
+    let no_certificate = error(&|files| files.authorities = Some(own.key.clone()));
+    assert!(no_certificate.contains("own.key contains no certificate"), "{no_certificate}");
+    fs::write(certificates.path("cut.pem"), "-----BEGIN CERTIFICATE-----\nMIIB\n").expect("written");
+    let cut = error(&|files| files.certificate = certificates.path("cut.pem"));
+    assert!(cut.contains("cut.pem is not a PEM file"), "{cut}");
+    assert!(cut.contains("`-----END CERTIFICATE-----`"), "{cut}");
+
+    let (_, result) = TlsPeers::new(None).number(Some(&strict("ns1.example.net.")));
+    let error = result.expect_err("no authorities").to_string();
+    assert!(error.contains("needs `tls-ca`"), "{error}");
+    assert!(matches!(TlsPeers::new(None).number(None), (0, Ok(()))));
+}
+
+#[test]
+fn a_peer_without_settings_gets_them_by_a_reload() {
+    let certificates = TestCertificates::new();
+    let peers = TlsPeers::new(Some(&certificates.path("missing.pem")));
+    let remote = strict("ns1.example.net.");
+    let (number, result) = peers.number(Some(&remote));
+    assert!(matches!(result, Err(super::TlsError::File(TlsFileError::Unreadable { .. }))));
+    assert!(peers.config(number).is_err_and(|error| error.contains("missing.pem")));
+    assert_eq!(peers.reload(Some(&certificates.path("missing.pem"))).len(), 1);
+    assert!(peers.reload(Some(&certificates.authority())).is_empty());
+    assert!(peers.config(number).is_ok());
+    // A failing reload keeps the configuration.
+    assert_eq!(peers.reload(Some(&certificates.path("missing.pem"))).len(), 1);
+    assert!(peers.config(number).is_ok());
+    assert_eq!(peers.number(Some(&remote)).0, number);
+}
+
+//----------- The stream -------------------------------------------------------
+
+/// An established connection.
+fn established() -> (Side, Side) {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    connect(&client(&certificates, &RemoteTls::default()), &server).expect("a handshake")
+}
+
+#[test]
+fn octets_arrive_however_they_are_split() {
+    let (mut client, mut server) = established();
+    assert!(!client.stream.is_active() && !server.stream.is_active());
+    let octets: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    for max in [1, 7, 1000, 50_000] {
+        let mut sent = 0;
+        server.received.clear();
+        while server.received.len() < octets.len() {
+            sent += client.send(&octets[sent..]);
+            server.take(&mut client, max).expect("open");
+        }
+        assert!(server.received == octets, "{max} at a time");
+        assert_eq!((server.stream.is_active(), server.stream.memory()), (false, 0));
+    }
+}
+
+#[test]
+fn an_incomplete_record_is_counted_as_memory() {
+    let (mut client, mut server) = established();
+    client.send(&[1; 10_000]);
+    server.take(&mut client, 5000).expect("open");
+    assert!(server.received.is_empty() && server.stream.is_active());
+    assert!((5000..6000).contains(&server.stream.memory()), "{}", server.stream.memory());
+    server.take(&mut client, usize::MAX).expect("open");
+    assert_eq!((server.received.len(), server.stream.memory()), (10_000, 0));
+}
+
+#[test]
+fn output_that_the_socket_does_not_accept_is_bounded_and_counted() {
+    let (mut client, mut server) = established();
+    client.socket.room = 10_000;
+    let octets = vec![3; 1 << 20];
+    let mut sent = client.send(&octets);
+    assert!((10_000..80_000).contains(&sent), "{sent}");
+    assert!(client.stream.has_output() && client.stream.is_active() && client.stream.memory() >= sent - 10_000);
+    assert_eq!(client.send(&octets[sent..]), 0, "no room");
+    while server.received.len() < octets.len() {
+        server.take(&mut client, usize::MAX).expect("open");
+        sent += client.send(&octets[sent..]);
+    }
+    client.stream.flush(&mut client.socket).expect("open");
+    assert_eq!((client.stream.has_output(), client.stream.memory()), (false, 0));
+}
+
+#[test]
+fn rfc_8446_6_1_close_notify_ends_the_stream() {
+    let (mut client, mut server) = established();
+    client.send(b"last");
+    client.stream.close_notify(&mut client.socket);
+    // The data is received first.
+    let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+    server.socket.incoming.extend(client.socket.outgoing.drain(..));
+    let received = server.stream.receive(&mut server.socket, &mut records, &mut out).expect("data");
+    assert_eq!(received.map(|len| &out[..len]), Some(&b"last"[..]));
+    let (mut client, mut server) = established();
+    client.stream.close_notify(&mut client.socket);
+    let end = server.take(&mut client, usize::MAX).expect_err("the end");
+    assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn what_is_not_tls_is_refused_at_once() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    // A DNS query over TCP, HTTP, and a record that is too long.
+    let query = [0, 28, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 7, b'e', b'x'];
+    for octets in [&query[..], b"GET / HTTP/1.1\r\n\r\n", &[22, 3, 1, 0xff, 0xff, 1]] {
+        let mut side = Side::new(server.accept().expect("valid settings"));
+        side.socket.incoming.extend(octets);
+        let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+        let error = side.stream.receive(&mut side.socket, &mut records, &mut out).expect_err("no TLS");
+        assert!(error.to_string().contains("does not speak TLS on this port"), "{error}");
+    }
+}
+
+#[test]
+fn random_octets_never_panic() {
+    let certificates = TestCertificates::new();
+    let tls = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let client = client(&certificates, &RemoteTls::default());
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut refused = 0;
+    for _ in 0..300 {
+        // A real ClientHello with three octets changed.
+        let mut hello = Side::new(client.connect(PRIMARY).expect("valid settings"));
+        hello.stream.flush(&mut hello.socket).expect("a pipe");
+        for _ in 0..3 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (random >> 33) as usize % hello.socket.outgoing.len();
+            hello.socket.outgoing[at] ^= (random >> 25) as u8;
+        }
+        let mut side = Side::new(tls.accept().expect("valid settings"));
+        refused += usize::from(side.take(&mut hello, usize::MAX).is_err());
+    }
+    assert!(refused > 20, "{refused}");
+}

@@ -1,0 +1,166 @@
+//! Zone transfers over TLS from the real daemon: by `kdig`, and by the secondary's transfer thread.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use server::config::remote_server::{KeyPin, RemoteTls};
+use server::tls::{TlsConnector, TlsPeers};
+use server::transfer::engine::{EngineLimits, TransferCommand, TransferEvent};
+use server::transfer::network::{TransferHandle, TransferNetwork};
+use server::transfer::primary::PeerConfig;
+use server::transfer::soa_timers::TimerLimits;
+use server::zone_id::ZoneId;
+use wire::NameRef;
+use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, TransferRequest};
+use zone::zone_builder::ZoneBuilderOptions;
+
+use crate::harness::{Daemon, TestFolder, outcome, report_skipped};
+use crate::test_certificates::{CertificateFiles, TestCertificates};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Serves `example.com` and `example.net`, both transferred by TLS only, with this certificate.
+fn serve(folder: &TestFolder, certificates: &TestCertificates, own: &CertificateFiles) -> (Daemon, SocketAddr) {
+    for (name, file) in [("cert.pem", &own.certificate), ("key.pem", &own.key), ("ca.pem", &certificates.authority())] {
+        folder.write(name, &fs::read_to_string(file).expect("a file of the test"));
+    }
+    let zone = |name: &str, allowed: &str| {
+        folder.write_zone(name, 1, "192.0.2.1");
+        format!("[[zone]]\nname = \"{name}\"\nfile = \"zones/{name}.zone\"\nallow-transfer = [{{ tls = {allowed} }}]\n")
+    };
+    let server = "[server]\nlisten-tls = [\"127.0.0.1:0\"]\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\ntls-ca = \"ca.pem\"\n";
+    let zones = [zone("example.com", "true"), zone("example.net", "\"secondary.example.\"")].concat();
+    folder.write("zonda.toml", &format!("{server}{zones}"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let line = daemon.wait_for_log("listening for TLS");
+    let (_, address) = line.split_once("address=").expect("an address");
+    let address = address.split_whitespace().next().and_then(|address| address.parse().ok());
+    (daemon, address.expect("an address"))
+}
+
+fn kdig(address: SocketAddr, arguments: &[&str]) -> String {
+    let port = address.port().to_string();
+    let server = ["@127.0.0.1", "-p", &port, "+retry=0", "+timeout=5"];
+    outcome(Command::new("kdig").args(server).args(arguments).output().expect("kdig runs")).out
+}
+
+#[test]
+fn kdig_queries_and_transfers_and_a_reload_brings_the_new_certificate() {
+    if Command::new("kdig").arg("--version").output().is_err() {
+        return report_skipped("kdig is not installed");
+    }
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("first", &["ns1.example.net"]);
+    let (_daemon, address) = serve(&folder, &certificates, &own);
+    let ca = format!("+tls-ca={}", certificates.authority().display());
+    let strict = [ca.as_str(), "+tls-hostname=ns1.example.net"];
+    let ask = |arguments: &[&str]| kdig(address, &[&strict[..], arguments].concat());
+    let answer = ask(&["www.example.com", "A"]);
+    assert!(answer.contains("192.0.2.1") && answer.contains("TLS1.3"), "{answer}");
+    assert!(ask(&["example.com", "AXFR"]).contains("192.0.2.1"));
+    assert!(!kdig(address, &[&ca, "+tls-hostname=ns2.example.net", "www.example.com"]).contains("192.0.2.1"));
+
+    // Another zone asks for a name of the client.
+    assert!(!ask(&["example.net", "AXFR"]).contains("192.0.2.1"));
+    let client = certificates.issue("client", &["secondary.example"]);
+    let certificate = format!("+tls-certfile={}", client.certificate.display());
+    let key = format!("+tls-keyfile={}", client.key.display());
+    let transferred = ask(&["example.net", "AXFR", &certificate, &key]);
+    assert!(transferred.contains("192.0.2.1"), "{transferred}");
+
+    let new = certificates.issue("second", &["ns1.example.net"]);
+    let pin = format!("+tls-pin={}", BASE64.encode(&new.pin));
+    assert!(!kdig(address, &[&pin, "www.example.com"]).contains("192.0.2.1"), "not reloaded yet");
+    fs::copy(&new.certificate, folder.path().join("cert.pem")).expect("copied");
+    let mismatch = folder.run(&["reload"]);
+    assert!(mismatch.err.contains("does not belong to") || mismatch.out.contains("does not belong to"), "{mismatch:?}");
+    fs::copy(&new.key, folder.path().join("key.pem")).expect("copied");
+    let reload = folder.run(&["reload"]);
+    assert_eq!(reload.status, 0, "{reload:?}");
+    let answer = kdig(address, &[&pin, "www.example.com"]);
+    assert!(answer.contains("192.0.2.1"), "{answer}");
+}
+
+/// The transfer thread of a secondary.
+fn secondary(peers: &TlsPeers) -> (TransferHandle, Receiver<TransferEvent<TransferReceiver>>) {
+    let (sender, events) = channel();
+    let make_sink = |apex: NameRef<'_>, ixfr_from, _| {
+        let request = TransferRequest { ixfr_from, not_before: ixfr_from, is_udp: false };
+        TransferReceiver::new(apex, request, TransferLimits::default(), ZoneBuilderOptions::default())
+    };
+    let on_event = move |event| _ = sender.send(event);
+    let connector = Box::new(TlsConnector(peers.clone()));
+    let (network, handle) =
+        TransferNetwork::new(EngineLimits::default(), 1, connector, make_sink, on_event).expect("epoll");
+    thread::spawn(move || network.run().expect("epoll"));
+    (handle, events)
+}
+
+/// Transfers a zone with these settings; returns the serial, or why it failed.
+fn transfer(name: &str, address: SocketAddr, peers: &TlsPeers, remote: &RemoteTls) -> Result<u32, String> {
+    let (handle, events) = secondary(peers);
+    let (tls, _) = peers.number(Some(remote));
+    let primaries = [PeerConfig { tls, ..PeerConfig::plain(address) }].into();
+    let zone = ZoneId { index: 0, generation: 0 };
+    let (apex, limits) = (name.parse().expect("a name"), TimerLimits::default());
+    handle.send(TransferCommand::Add { zone, apex, primaries, limits, version: None }).expect("it runs");
+    let event = events.recv_timeout(SOON).expect("an event");
+    handle.stop();
+    match event {
+        TransferEvent::Received { sink, report, .. } if report.failure.is_none() => match sink.finish() {
+            Ok(Received::Full { zone, .. }) => Ok(zone.serial()),
+            _ => Err("no zone".into()),
+        },
+        TransferEvent::Received { report, .. } | TransferEvent::Failed { report, .. } => {
+            Err(report.failure.map(|failure| failure.to_string()).unwrap_or_default())
+        }
+        _ => Err("another event".into()),
+    }
+}
+
+#[test]
+fn the_transfer_thread_authenticates_primaries_and_itself() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("server", &["ns1.example.net"]);
+    let (_daemon, address) = serve(&folder, &certificates, &own);
+    let peers = TlsPeers::new(Some(&certificates.authority()));
+    let get = |zone: &str, remote: &RemoteTls| transfer(zone, address, &peers, remote);
+    let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
+    let pinned = |pin| RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() };
+    assert_eq!(get("example.com.", &RemoteTls::default()), Ok(1));
+    assert_eq!(get("example.com.", &strict("ns1.example.net.")), Ok(1));
+    assert_eq!(get("example.com.", &pinned(own.pin)), Ok(1));
+    let error = get("example.com.", &strict("ns2.example.net.")).expect_err("another name");
+    assert!(error.contains("the certificate is refused"), "{error}");
+    let error = get("example.com.", &pinned([7; 32])).expect_err("another key");
+    assert!(error.contains("not its `tls-pin`"), "{error}");
+
+    let with = |own: CertificateFiles| RemoteTls { client: Some((own.certificate, own.key)), ..RemoteTls::default() };
+    let known = certificates.issue("client", &["secondary.example"]);
+    assert_eq!(get("example.net.", &with(known)), Ok(1));
+    let other_name = certificates.issue("other", &["other.example"]);
+    for remote in [RemoteTls::default(), with(other_name)] {
+        let error = get("example.net.", &remote).expect_err("refused");
+        assert!(error.to_lowercase().contains("refused"), "{error}");
+    }
+    let others = TestCertificates::new();
+    let error = get("example.net.", &with(others.issue("client", &["secondary.example"]))).expect_err("not verified");
+    assert!(error.contains("refuses this side's certificate"), "{error}");
+}
+
+#[test]
+fn a_server_without_tls_is_reported() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/example.com.zone\"\n");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let peers = TlsPeers::new(None);
+    // Its TCP port takes the ClientHello for the start of a long message, and waits for the rest.
+    let silent = transfer("example.com.", daemon.address, &peers, &RemoteTls::default());
+    assert!(silent.is_err(), "{silent:?}");
+}
