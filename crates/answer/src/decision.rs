@@ -10,7 +10,7 @@ use crate::find_zone::find_zone;
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
-use crate::served_zone::ZoneState;
+use crate::served_zone::{ServedZone, ZoneState};
 
 /// The kind of response that a query gets.
 pub(crate) enum Decision<'s> {
@@ -20,8 +20,8 @@ pub(crate) enum Decision<'s> {
     BadVersion,
     /// The server's version or identity, or REFUSED.
     Chaos,
-    /// This zone as a stream of messages.
-    Transfer(&'s Zone),
+    /// The zone, or its changes since the version of the client: over UDP only if there are any.
+    Transfer(&'s ServedZone),
     /// Records that this zone has for the name, or their denial. An IXFR query gets the SOA record.
     Lookup(&'s Zone),
 }
@@ -65,20 +65,27 @@ impl<'s> Decision<'s> {
         }
     }
 
-    /// Decides about an AXFR or IXFR query. `None`: it gets the current SOA record alone (RFC 1995 2, 4), over UDP, after
-    /// which the client retries over TCP; over TCP if the client may transfer the zone and has its current version.
+    /// Decides about an AXFR or IXFR query. `None`: it gets the current SOA record alone (RFC 1995 2, 4): if the client may transfer
+    /// the zone and has its current version; and over UDP also without changes to send, after which the client retries over TCP.
     #[cold]
     fn of_transfer(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Option<Decision<'s>> {
         let over_udp = query.request.transport.is_udp();
         let found = served.zones.get(qname.wire());
         let client = query.client();
-        let allowed = found.filter(|zone| zone.allow_transfer.allows(&client)).and_then(|zone| zone.zone());
-        let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);
-        if query.qtype == Rtype::IXFR && (over_udp || allowed.is_some_and(|zone| is_current(zone.serial()))) {
-            return None;
+        let allowed = found.filter(|served| served.allow_transfer.allows(&client));
+        let allowed = allowed.and_then(|served| Some((&**served, served.zone()?)));
+        if query.qtype == Rtype::IXFR {
+            let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);
+            if allowed.is_some_and(|(_, zone)| is_current(zone.serial())) {
+                return None;
+            }
+            if over_udp {
+                let (served, _) = allowed.filter(|_| query.qclass == Class::IN)?;
+                return served.changes_since(query.client_serial).map(|_| Decision::Transfer(served));
+            }
         }
         Some(match (allowed, found.map(|zone| &zone.state)) {
-            (Some(zone), _) if !over_udp && query.qclass == Class::IN => Decision::Transfer(zone),
+            (Some((served, _)), _) if !over_udp && query.qclass == Class::IN => Decision::Transfer(served),
             // RFC 5936 2.2.1: the name is not the apex of a zone here.
             (_, None) => Decision::refuse(Rcode::NOTAUTH),
             (_, Some(ZoneState::Unavailable(_) | ZoneState::Expired(_))) => Decision::refuse(Rcode::SERVFAIL),

@@ -110,8 +110,7 @@ fn write_response(
             ResponseStatus::empty(rcode)
         }
         Decision::Transfer(zone) => {
-            worker.counters.transfers += 1;
-            return transfer::start(served, zone, query);
+            return transfer::respond(served, worker, zone, query, out);
         }
     };
     message.write_header(query, status);
@@ -119,6 +118,20 @@ fn write_response(
     message.limit = limit;
     write_opt(&mut message, config, query, status.rcode, &opt);
     let len = message.at;
+    limit_rate(served, worker, query, status, len, out)
+}
+
+/// Applies RRL to the response of `len` octets in `out`.
+#[inline(always)]
+fn limit_rate(
+    served: &Served,
+    worker: &mut WorkerState,
+    query: &Query<'_>,
+    status: ResponseStatus,
+    len: usize,
+    out: &mut [u8],
+) -> Response {
+    let config = &*served.config;
     match worker.rate_limiter.action(config, query, status) {
         RrlAction::Send => Response::Send(len),
         RrlAction::Slip => {

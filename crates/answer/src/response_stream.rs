@@ -1,7 +1,6 @@
 //! A response of many messages: a zone transfer, signed message by message if the query was signed.
 
-use wire::message::Rcode;
-use wire::{HEADER_LEN, NameRef};
+use wire::NameRef;
 use zone::transfer_stream::TransferStream;
 
 use crate::signed_query::ResponseSigner;
@@ -10,37 +9,25 @@ use crate::signed_query::ResponseSigner;
 pub struct ResponseStream {
     transfer: TransferStream,
     pub(crate) signer: Option<ResponseSigner>,
-    has_failed: bool,
 }
 
 impl ResponseStream {
     pub(crate) fn new(transfer: TransferStream) -> ResponseStream {
-        ResponseStream { transfer, signer: None, has_failed: false }
+        ResponseStream { transfer, signer: None }
     }
 
     /// Writes the next message, without the TCP length prefix, into `out`, which must hold 65,535 octets. Returns its length; `None`
     /// after the last message. RFC 8945 5.3.1: every message is signed.
     pub fn next_message(&mut self, out: &mut [u8], now_s: u32) -> Option<usize> {
-        if self.has_failed {
-            return None;
-        }
-        let len = self.transfer.next_message(out)?;
-        let Some(signer) = &mut self.signer else { return Some(len) };
-        match signer.sign_in_place(out, len, now_s.into()) {
-            Ok(len) => Some(len),
-            Err(_) => {
-                // A record fits in no message with a TSIG record: the transfer ends with SERVFAIL, as without one.
-                self.has_failed = true;
-                out[3] = Rcode::SERVFAIL.0 as u8;
-                out[4..HEADER_LEN].fill(0);
-                Some(signer.sign_in_place(out, HEADER_LEN, now_s.into()).expect("a header is short"))
-            }
-        }
+        let Some(signer) = &mut self.signer else { return self.transfer.next_message(out) };
+        let room = out.len() - signer.record_len();
+        let len = self.transfer.next_message(&mut out[..room])?;
+        Some(signer.sign_in_place(out, len, now_s.into()).expect("room is left for the record"))
     }
 
     /// Whether the last message reports a failure.
     pub fn has_failed(&self) -> bool {
-        self.has_failed || self.transfer.has_failed()
+        self.transfer.has_failed()
     }
 
     /// The apex of the zone.

@@ -1,29 +1,78 @@
-//! Starting a zone transfer (AXFR, IXFR). [`crate::decision`] decides who gets one, `zone::axfr` makes its messages.
+//! Zone transfers (AXFR, IXFR). [`crate::decision`] decides who gets one, `zone::axfr` and `zone::ixfr` make the messages.
 
-use wire::HEADER_LEN;
 use wire::message::Rcode;
+use wire::{HEADER_LEN, Rtype};
 use zone::Zone;
 use zone::axfr::AxfrStream;
+use zone::ixfr::IxfrStream;
 use zone::transfer_stream::TransferStream;
 
+use crate::decision::Decision;
 use crate::edns_response::{ResponseEdns, write_opt};
-use crate::message_writer::MessageWriter;
+use crate::message_writer::{MessageWriter, ResponseStatus};
 use crate::published::Served;
 use crate::query::Query;
 use crate::request::{MIN_UDP, Response};
 use crate::response_stream::ResponseStream;
+use crate::served_zone::ServedZone;
+use crate::truncation::max_response_len;
+use crate::worker::WorkerState;
+use crate::{limit_rate, write_response};
 
-/// Starts the transfer of `zone`. The one part of answering that allocates.
+/// Starts the transfer of a zone, or sends it as one message over UDP. The one part of answering that allocates.
 #[cold]
-pub(crate) fn start(served: &Served, zone: &Zone, query: &Query<'_>) -> Response {
-    let config = &served.config;
+pub(crate) fn respond(
+    served: &Served,
+    worker: &mut WorkerState,
+    served_zone: &ServedZone,
+    query: &Query<'_>,
+    out: &mut [u8],
+) -> Response {
+    let zone = served_zone.zone().expect("it was loaded when the transfer was decided on");
     let mut buffer = [0; MIN_UDP];
-    let mut message = MessageWriter::new(&mut buffer, HEADER_LEN, MIN_UDP);
+    let opt = response_opt(served, zone, query, &mut buffer);
+    let question = &query.request.message[HEADER_LEN..query.question_end];
+    let id = query.header.id;
+    // RFC 1995 4: the changes since the version of the client if they are known, else the whole zone.
+    let changes = (query.qtype == Rtype::IXFR).then(|| served_zone.changes_since(query.client_serial)).flatten();
+    let incremental = changes.and_then(|changes| IxfrStream::new(zone, changes.to_vec(), id, question, opt));
+    if query.request.transport.is_udp() {
+        return respond_over_udp(served, worker, zone, incremental, query, out);
+    }
+    worker.counters.transfers += 1;
+    let transfer = match incremental {
+        Some(stream) => TransferStream::Ixfr(stream),
+        None => TransferStream::Axfr(AxfrStream::new(zone.clone(), id, question, opt)),
+    };
+    Response::Stream(Box::new(ResponseStream::new(transfer)))
+}
+
+/// RFC 1995 2: all changes in one message if they fit, else the SOA record alone, after which the client retries over TCP.
+fn respond_over_udp(
+    served: &Served,
+    worker: &mut WorkerState,
+    zone: &Zone,
+    incremental: Option<IxfrStream>,
+    query: &Query<'_>,
+    out: &mut [u8],
+) -> Response {
+    let limit = max_response_len(&served.config, query).min(out.len());
+    let Some(len) = incremental.and_then(|stream| stream.udp_message(&mut out[..limit])) else {
+        return write_response(served, worker, query, Decision::Lookup(zone), out);
+    };
+    worker.counters.transfers += 1;
+    worker.counters.count(Rcode::NOERROR, false);
+    let rrl_suffix_len = zone.apex().wire().len() as u8;
+    let status = ResponseStatus { rcode: Rcode::NOERROR, authoritative: true, rrl_suffix_len };
+    limit_rate(served, worker, query, status, len, out)
+}
+
+/// The OPT record of the response; empty for a client without EDNS.
+fn response_opt<'b>(served: &Served, zone: &Zone, query: &Query<'_>, buffer: &'b mut [u8; MIN_UDP]) -> &'b [u8] {
+    let mut message = MessageWriter::new(buffer, HEADER_LEN, MIN_UDP);
     let mut response = ResponseEdns::default();
     response.describe(served, zone, query);
-    write_opt(&mut message, config, query, Rcode::NOERROR, &response);
+    write_opt(&mut message, &served.config, query, Rcode::NOERROR, &response);
     let end = message.at;
-    let question = &query.request.message[HEADER_LEN..query.question_end];
-    let transfer = AxfrStream::new(zone.clone(), query.header.id, question, &buffer[HEADER_LEN..end]);
-    Response::Stream(Box::new(ResponseStream::new(TransferStream::Axfr(transfer))))
+    &buffer[HEADER_LEN..end]
 }

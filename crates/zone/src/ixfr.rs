@@ -20,9 +20,6 @@ pub struct IxfrStream {
     soa: Vec<u8>,
     changes: Vec<EncodedChange>,
     state: IxfrState,
-    id: [u8; 2],
-    question: Box<[u8]>,
-    opt: Box<[u8]>,
 }
 
 /// What is written next.
@@ -56,8 +53,7 @@ impl IxfrStream {
         let mut soa = Vec::new();
         append_soa(zone, &mut soa);
         let messages = TransferMessages::new(id, question, opt, apex.as_ref());
-        let (question, opt) = (question.into(), opt.into());
-        Some(IxfrStream { messages, apex, serial, soa, changes, state: IxfrState::FirstSoa, id, question, opt })
+        Some(IxfrStream { messages, apex, serial, soa, changes, state: IxfrState::FirstSoa })
     }
 
     /// Writes the next message, as [`crate::axfr::AxfrStream::next_message`] does, of at most `out.len()` octets.
@@ -74,21 +70,12 @@ impl IxfrStream {
         Some(len)
     }
 
-    /// The response over UDP, of at most `out.len()` octets (at least 512): the whole transfer if it fits, else the SOA record alone,
-    /// so that the client asks over TCP (RFC 1995 2); with TC set if not even that fits. Returns its length.
-    pub fn udp_message(mut self, out: &mut [u8]) -> usize {
-        let len = self.next_message(out).unwrap_or_default();
-        if matches!(self.state, IxfrState::Done) && !self.messages.has_failed() {
-            return len;
-        }
-        self.messages = TransferMessages::new(self.id, &self.question, &self.opt, self.apex.as_ref());
-        (self.changes, self.state) = (Vec::new(), IxfrState::FirstSoa);
-        let len = self.next_message(out).unwrap_or_default();
-        if self.messages.has_failed() {
-            const TC: u8 = 2;
-            (out[2], out[3]) = (out[2] | TC, 0);
-        }
-        len
+    /// The whole transfer as one message of at most `out.len()` octets, with the question; returns its length. `None` if it does not
+    /// fit: then the response over UDP is the SOA record alone (RFC 1995 2).
+    pub fn udp_message(mut self, out: &mut [u8]) -> Option<usize> {
+        let len = self.next_message(out)?;
+        let (is_whole, has_question) = (matches!(self.state, IxfrState::Done), out[5] != 0);
+        (is_whole && has_question && !self.messages.has_failed()).then_some(len)
     }
 
     /// Whether it is the SOA record alone.

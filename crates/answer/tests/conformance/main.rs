@@ -11,6 +11,7 @@ mod properties;
 mod random;
 mod referrals;
 mod rfc1034;
+mod rfc1995;
 mod rfc2181;
 mod rfc2308;
 mod rfc2782;

@@ -27,10 +27,15 @@ pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
 
 /// Publishes zones.
 pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, allow_transfer: Acl) -> Arc<Served> {
-    let mut zones = ZoneMap::default();
     let allow_transfer = Arc::new(allow_transfer);
-    for state in contents {
-        zones.insert(Arc::new(ServedZone::new(state, allow_transfer.clone())));
+    serve_zones(contents.into_iter().map(|state| ServedZone::new(state, allow_transfer.clone())), options)
+}
+
+/// Publishes zones with their settings.
+pub fn serve_zones(served: impl IntoIterator<Item = ServedZone>, options: AnswerConfig) -> Arc<Served> {
+    let mut zones = ZoneMap::default();
+    for zone in served {
+        zones.insert(Arc::new(zone));
     }
     Arc::new(Served { zones, config: Arc::new(options) })
 }
