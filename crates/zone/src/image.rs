@@ -5,10 +5,10 @@
 //!
 //! | chunk | first octet | contents after the number of the chunk, u32 |
 //! | --- | --- | --- |
-//! | head | [`HEAD`] | format version u16; edits u32; flags u8; apex (u8 length, octets); denial of existence u8, and for NSEC3 iterations u16 and salt (u8 length, octets); TTLs (u8 count, u32 each); number of RRsets, of name leaves, and of NSEC3 leaves, u32 each |
-//! | RRsets | [`RRSETS`] | interned RRsets: u32 length and octets of each |
-//! | names | [`NAMES`] | leaves of the tree of names: u32 length and octets of each |
-//! | NSEC3 | [`NSEC3`] | leaves of the tree of NSEC3 owners, likewise |
+//! | head | `HEAD` | format version u16; edits u32; flags u8; apex (u8 length, octets); denial of existence u8, and for NSEC3 iterations u16 and salt (u8 length, octets); TTLs (u8 count, u32 each); number of RRsets, of name leaves, and of NSEC3 leaves, u32 each |
+//! | RRsets | `RRSETS` | interned RRsets: u32 length and octets of each |
+//! | names | `NAMES` | leaves of the tree of names: u32 length and octets of each |
+//! | NSEC3 | `NSEC3` | leaves of the tree of NSEC3 owners, likewise |
 //!
 //! Chunks come in this order. Numbers are little-endian. Checksums are the duty of the container: it protects each chunk. The decoder
 //! notices missing chunks, and accepts no bytes that could make decoding or answering fail.
