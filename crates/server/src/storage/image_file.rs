@@ -16,8 +16,8 @@ pub(super) fn image_file_name(number: u32) -> String {
     format!("image-{number:08}")
 }
 
-/// Writes an image; on any thread, as it may take long. One that is dropped before it is in the store leaves a file that the next start
-/// removes.
+/// Writes an image; on any thread, as it may take long. One that is dropped before [`Self::finish`] removes its file. A finished one
+/// that the store does not get leaves a file that the next start removes.
 pub struct ImageWriter<D: Disk> {
     disk: Arc<D>,
     numbers: Arc<AtomicU32>,
@@ -80,14 +80,26 @@ impl<D: Disk> ImageWriter<D> {
 
     /// Ends the image. A file is durable then.
     pub fn finish(mut self) -> io::Result<StoredImage> {
-        if self.file.is_none() {
-            return Ok(StoredImage::Inline(self.frames));
+        if self.file.is_some() {
+            self.flush()?;
         }
-        self.flush()?;
-        let Some((number, file)) = &self.file else { return Ok(StoredImage::Inline(self.frames)) };
+        let Some((number, file)) = &self.file else {
+            return Ok(StoredImage::Inline(std::mem::take(&mut self.frames)));
+        };
         file.sync()?;
         self.disk.sync_directory()?;
-        Ok(StoredImage::File(*number, self.written))
+        let image = StoredImage::File(*number, self.written);
+        self.file = None;
+        Ok(image)
+    }
+}
+
+impl<D: Disk> Drop for ImageWriter<D> {
+    fn drop(&mut self) {
+        // Half an image on a full disk would keep it full.
+        if let Some((number, _)) = self.file.take() {
+            _ = self.disk.remove(&image_file_name(number));
+        }
     }
 }
 

@@ -1,7 +1,11 @@
 //! Persistence: what survives a restart of every zone, in few files.
 //!
-//! [`Store`] is the state machine, without threads; [`disk`] the files below it; `commit` the thread above it.
+//! [`Store`] is the state machine, without threads; [`disk`] the files below it. Above it [`Committer`] decides when to sync, and
+//! [`StorageThread`] runs it; the rest of the server has a [`StorageHandle`].
 
+mod commit;
+mod commit_queue;
+mod committer;
 mod compaction;
 pub mod disk;
 mod history;
@@ -13,8 +17,11 @@ mod store;
 mod timers;
 mod zone_index;
 
+pub use commit::{DueImage, StorageEvent, StorageHandle, StorageThread};
+pub use commit_queue::{Append, AppendError, AppendRecord};
+pub use committer::{CommitLimits, Committer, NextStep};
 pub use history::{ChangeReader, StoredChange};
 pub use image_file::{ImageReadError, ImageReader, ImageWriter, StoredImage};
 pub use recovery::{RecoveredZone, Recovery};
-pub use store::{ImageBase, Store, StoreError, StoreLimits, StoredZone};
+pub use store::{ChangeRefused, ImageBase, Store, StoreError, StoreLimits, StoredZone};
 pub use timers::Timers;

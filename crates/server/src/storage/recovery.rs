@@ -15,7 +15,7 @@ use super::record::{FIXED_LEN, RecordHeader, RecordKind, read_record};
 use super::segment::{RECORDS_START, Scanned, SegmentHeader, SegmentScan};
 use super::store::{Segment, Store, StoreError, StoreLimits, StoredZone, image_len, segment_name};
 use super::timers::{TIMERS_LEN, Timers};
-use super::zone_index::{ChangeEntry, Location, ZoneIndex};
+use super::zone_index::{ChangeEntry, Location, ZoneIndex, ZoneNumbers};
 
 /// What a start found.
 pub struct Recovery {
@@ -119,7 +119,7 @@ impl<D: Disk> Store<D> {
             next_sequence: 1,
             image_numbers: Arc::new(AtomicU32::new(images.iter().max().map_or(1, |number| number + 1))),
             index: ZoneIndex::default(),
-            free: Vec::new(),
+            numbers: Arc::default(),
             pending: Vec::new(),
             pending_records: Vec::new(),
             compaction: None,
@@ -249,25 +249,29 @@ impl<D: Disk> Store<D> {
     /// Fills the index from what was found.
     fn build_index(&mut self, recovery: &mut Recovery) {
         let (mut zones, tails) = (std::mem::take(&mut recovery.zones), recovery.tails.clone());
+        let mut free = Vec::new();
         for (index, found) in zones.iter_mut().enumerate() {
             let number = index as u32;
             let has_lost = found.settle(&tails, recovery);
             self.index.slot(number).name_len = found.name.1;
             if found.newest <= found.removed {
-                self.free.push(number);
+                free.push(number);
                 continue;
             }
             let changes = std::mem::take(&mut found.changes);
             let image = found.image.map(|image| (image.header, image.location, image.len));
             let timers = found.timers.map(|(_, location, _)| location);
             self.index.restore(number, image, timers, changes, &self.limits);
+            let slot = self.index.slot(number);
+            (slot.serial, slot.has_version) = (found.serial.unwrap_or(0), found.serial.is_some());
             if has_lost {
                 // It leaves the lost changes behind.
                 self.index.ask_for_image(number);
             }
         }
+        free.reverse();
+        self.numbers = Arc::new(ZoneNumbers::new(zones.len() as u32, free));
         recovery.zones = zones;
-        self.free.reverse();
     }
 
     /// Writes the good records of the last batch again: they may be in memory only, or on a disk that failed to sync them.

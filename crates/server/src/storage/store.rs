@@ -20,9 +20,9 @@ use super::image_file::{ImageWriter, StoredImage, image_file_name};
 use super::record::{self, RecordHeader, RecordKind, read_fields};
 use super::segment::{RECORDS_START, SegmentHeader};
 use super::timers::Timers;
-use super::zone_index::{IMAGE_REFERENCE_LEN, Location, ZoneIndex};
+use super::zone_index::{IMAGE_REFERENCE_LEN, Location, ZoneIndex, ZoneNumbers};
 
-/// The number of a zone in the store.
+/// The number of a zone in the store. All its records have the same name, in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredZone(pub u32);
 
@@ -68,6 +68,29 @@ pub struct StoreError {
     pub error: io::Error,
 }
 
+/// Why a change is refused. The store has nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeRefused {
+    /// It does not start where the last one ends.
+    #[error("the change from serial {from} to {to} does not follow serial {last}; write an image of the zone instead")]
+    Gap {
+        /// The serial before the change.
+        from: u32,
+        /// The serial after it.
+        to: u32,
+        /// The serial of the newest version in the store.
+        last: u32,
+    },
+    /// The zone has no image that it could follow.
+    #[error("the change from serial {from} to {to} has no image to follow; write an image of the zone first")]
+    NoImage {
+        /// The serial before the change.
+        from: u32,
+        /// The serial after it.
+        to: u32,
+    },
+}
+
 /// How an image relates to the changes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageBase {
@@ -110,7 +133,7 @@ pub struct Store<D: Disk> {
     pub(super) next_sequence: u64,
     pub(super) image_numbers: Arc<AtomicU32>,
     pub(super) index: ZoneIndex,
-    pub(super) free: Vec<u32>,
+    pub(super) numbers: Arc<ZoneNumbers>,
     pub(super) pending: Vec<u8>,
     pub(super) pending_records: Vec<PendingRecord>,
     pub(super) compaction: Option<super::compaction::Compaction>,
@@ -128,18 +151,30 @@ pub(super) fn segment_name(number: u32) -> String {
 impl<D: Disk> Store<D> {
     /// Takes a number for a new zone.
     pub fn add_zone(&mut self) -> StoredZone {
-        let number = self.free.pop().unwrap_or(self.index.zones.len() as u32);
-        self.index.slot(number);
-        StoredZone(number)
+        StoredZone(self.numbers.take())
     }
 
-    /// Appends a change, in the form of `zone::EncodedChange`; returns its sequence number.
-    pub fn append_change(&mut self, zone: StoredZone, name: NameRef<'_>, serials: (u32, u32), change: &[u8]) -> u64 {
+    /// Appends a change, in the form of `zone::EncodedChange`; returns its sequence number. It must start at the serial of the last
+    /// change or image: a start would drop any other, and all after it.
+    pub fn append_change(
+        &mut self,
+        zone: StoredZone,
+        name: NameRef<'_>,
+        serials: (u32, u32),
+        change: &[u8],
+    ) -> Result<u64, ChangeRefused> {
         let (from, to) = serials;
-        self.append(RecordKind::Change, zone, name, (from, to, 0), &[change])
+        let slot = self.index.slot(zone.0);
+        match slot.has_version {
+            false => return Err(ChangeRefused::NoImage { from, to }),
+            true if slot.serial != from => return Err(ChangeRefused::Gap { from, to, last: slot.serial }),
+            true => slot.serial = to,
+        }
+        Ok(self.append(RecordKind::Change, zone, name, (from, to, 0), &[change]))
     }
 
-    /// Appends an image; returns its sequence number. `None` for a snapshot that is older than the image in the store, which is ignored.
+    /// Appends an image; returns its sequence number. `None` for a snapshot of a version that no change in the store leads to or from:
+    /// it is dropped.
     pub fn append_image(
         &mut self,
         zone: StoredZone,
@@ -150,8 +185,19 @@ impl<D: Disk> Store<D> {
     ) -> Option<u64> {
         let base = match base {
             ImageBase::Replacement => self.next_sequence,
-            ImageBase::Snapshot => self.base_of(zone, serial)?,
+            ImageBase::Snapshot => match self.base_of(zone, serial) {
+                Some(base) => base,
+                None => {
+                    self.discard_image(image);
+                    return None;
+                }
+            },
         };
+        // A snapshot of an older version leaves the newest one as it is.
+        if base + 1 >= self.next_sequence {
+            let slot = self.index.slot(zone.0);
+            (slot.serial, slot.has_version) = (serial, true);
+        }
         Some(match image {
             StoredImage::Inline(frames) => self.append(RecordKind::Image, zone, name, (serial, 0, base), &[frames]),
             StoredImage::File(number, len) => {
@@ -167,12 +213,30 @@ impl<D: Disk> Store<D> {
 
     /// Removes a zone; returns the sequence number. Its number may be given to another zone after the next sync.
     pub fn remove(&mut self, zone: StoredZone, name: NameRef<'_>) -> u64 {
+        self.index.slot(zone.0).has_version = false;
         self.append(RecordKind::Removed, zone, name, (0, 0, 0), &[])
     }
 
     /// A writer for an image of a zone, for [`Self::append_image`].
     pub fn image_writer(&self) -> ImageWriter<D> {
         ImageWriter::new(self.disk.clone(), self.image_numbers.clone(), self.limits.inline_image_len)
+    }
+
+    /// Drops an image that is not appended. Its file is removed by the next sync.
+    pub fn discard_image(&mut self, image: &StoredImage) {
+        if let StoredImage::File(number, _) = image {
+            self.index.dead_images.push(*number);
+        }
+    }
+
+    /// Makes the image of a zone due again if it still is: it could not be written.
+    pub fn postpone_image(&mut self, zone: StoredZone) {
+        self.index.ask_again(zone.0);
+    }
+
+    /// Whether a zone still needs a new image.
+    pub fn is_image_due(&self, zone: StoredZone) -> bool {
+        self.index.zones.get(zone.0 as usize).is_some_and(|slot| slot.is_due)
     }
 
     /// The zones whose changes have outgrown their image since the last call: a new snapshot is due.
@@ -225,22 +289,29 @@ impl<D: Disk> Store<D> {
 
     /// The sequence number of the last change in a snapshot of this serial; `None` if changes lead past it already.
     fn base_of(&self, zone: StoredZone, serial: u32) -> Option<u64> {
-        let mut has_changes = false;
+        let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.has_version);
+        if slot.is_none_or(|slot| slot.serial == serial) {
+            // Nothing that was lost to damage comes back after the image of the newest version.
+            return Some(self.next_sequence - 1);
+        }
         let pending = self.pending_records.iter().rev().map(|record| read_fields(&self.pending[record.at..]));
-        let pending = pending.filter(|header| header.zone == zone.0 && header.kind == RecordKind::Change);
-        let entries = self.index.zones.get(zone.0 as usize).and_then(|slot| slot.changes.as_ref());
+        let pending = pending.filter(|header| header.zone == zone.0);
+        // Changes before a replacement lead to other data.
+        let is_replacement = |header: &RecordHeader| header.kind == RecordKind::Image && header.base == header.sequence;
+        let is_replaced = pending.clone().any(|header| is_replacement(&header));
+        let pending = pending.take_while(|header| !is_replacement(header));
+        let pending = pending.filter(|header| header.kind == RecordKind::Change);
+        let entries = slot.and_then(|slot| slot.changes.as_ref()).filter(|_| !is_replaced);
         let entries = entries.iter().flat_map(|changes| changes.entries.iter().rev());
         let all = pending.map(|header| (header.sequence, header.from, header.to));
         for (sequence, from, to) in all.chain(entries.map(|entry| (entry.sequence, entry.from, entry.to))) {
             match serial {
-                // Nothing that was lost to damage comes back after the image of the newest version.
-                serial if serial == to && !has_changes => return Some(self.next_sequence - 1),
                 serial if serial == to => return Some(sequence),
                 serial if serial == from => return Some(sequence - 1),
-                _ => has_changes = true,
+                _ => (),
             }
         }
-        (!has_changes).then(|| self.next_sequence - 1)
+        None
     }
 
     //----------- making durable ---------------------------------------------------
@@ -255,8 +326,8 @@ impl<D: Disk> Store<D> {
             if self.current.is_some() || error.action != "synced" {
                 return Err(error);
             }
-            tracing::warn!(%error, "a part of the journal is written again to a new file");
             self.write_batch()?;
+            tracing::warn!(%error, "this part of the journal was written again to a new file");
         }
         self.after_sync()
     }
@@ -301,7 +372,8 @@ impl<D: Disk> Store<D> {
         let header = SegmentHeader { number, salt, predecessor, predecessor_len, batch_len, batch_checksum };
         let written = self.write_new_segment(&file, header);
         if let Err((action, error)) = written {
-            // A later segment says that this one is void, until it is removed.
+            // A later segment says that this one is void, until it is removed for good. On a full disk it is not left behind.
+            _ = self.disk.remove(&segment_name(number));
             self.void.push(number);
             return Err(failed(action, error));
         }
@@ -344,7 +416,9 @@ impl<D: Disk> Store<D> {
                 None => {
                     let image_len = image_len(&header, &pending[record.at + header.payload_start()..]);
                     self.index.add(&header, location, image_len, &self.limits);
-                    self.free.extend((header.kind == RecordKind::Removed).then_some(header.zone));
+                    if header.kind == RecordKind::Removed {
+                        self.numbers.release(header.zone);
+                    }
                 }
             }
         }
@@ -360,12 +434,12 @@ impl<D: Disk> Store<D> {
     /// Removes the files that are not needed once everything is durable.
     fn after_sync(&mut self) -> Result<(), StoreError> {
         let failed = |file, action, error| StoreError { file, action, error };
-        while let Some(number) = self.index.dead_images.pop() {
-            let name = image_file_name(number);
+        while let Some(number) = self.index.dead_images.last() {
+            let name = image_file_name(*number);
             match self.disk.remove(&name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(name, "removed", error)),
-                _ => (),
-            }
+                _ => self.index.dead_images.pop(),
+            };
         }
         self.remove_compacted()
     }

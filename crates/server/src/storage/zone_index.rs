@@ -1,6 +1,7 @@
 //! Where the records of each zone are: the only thing that the store keeps in memory per zone, 40 octets unless the zone has changes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::record::{RecordHeader, RecordKind, record_len};
 use super::store::StoreLimits;
@@ -29,9 +30,12 @@ pub(super) struct ZoneSlot {
     pub(super) image_len: u32,
     pub(super) timers: Location,
     pub(super) changes: Option<Box<ZoneChanges>>,
+    /// The serial that the last image or change leads to, durable or not. Void without `has_version`.
+    pub(super) serial: u32,
+    pub(super) has_version: bool,
     pub(super) name_len: u8,
     /// A new image was asked for.
-    is_due: bool,
+    pub(super) is_due: bool,
 }
 
 const _: () = assert!(size_of::<ZoneSlot>() <= 40);
@@ -177,6 +181,13 @@ impl ZoneIndex {
         }
     }
 
+    /// Asks for the image again: it could not be written.
+    pub(super) fn ask_again(&mut self, zone: u32) {
+        if self.zones.get(zone as usize).is_some_and(|slot| slot.is_due) {
+            self.due.push(zone);
+        }
+    }
+
     /// Forgets the oldest history of a zone that exceeds the limit for one zone.
     fn trim(&mut self, zone: u32, limits: &StoreLimits) {
         let slot = self.slot(zone);
@@ -278,6 +289,43 @@ impl ZoneIndex {
         let changes =
             changes.map(|changes| size_of::<ZoneChanges>() + changes.entries.capacity() * size_of::<ChangeEntry>());
         self.zones.capacity() * size_of::<ZoneSlot>() + changes.sum::<usize>()
+    }
+}
+
+/// The numbers that zones have. Shared by the store and the threads that add zones.
+#[derive(Default)]
+pub(super) struct ZoneNumbers(Mutex<NumberState>);
+
+#[derive(Default)]
+struct NumberState {
+    free: Vec<u32>,
+    /// All numbers below are free or in use.
+    end: u32,
+}
+
+impl ZoneNumbers {
+    /// Numbers below `end` of which these are free; the last one is taken first.
+    pub(super) fn new(end: u32, free: Vec<u32>) -> ZoneNumbers {
+        ZoneNumbers(Mutex::new(NumberState { free, end }))
+    }
+
+    /// Takes a free number.
+    pub(super) fn take(&self) -> u32 {
+        let mut state = self.lock();
+        let free = state.free.pop();
+        free.unwrap_or_else(|| {
+            state.end += 1;
+            state.end - 1
+        })
+    }
+
+    /// Makes a number free.
+    pub(super) fn release(&self, number: u32) {
+        self.lock().free.push(number);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NumberState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -25,7 +25,10 @@ fn store_with_zones(disk: &SimulatedDisk) {
                     let other = store.add_zone();
                     store.remove(other, name.as_ref());
                 }
-                _ => _ = store.append_change(StoredZone(index), name.as_ref(), (serial - 1, serial), &[7; 24]),
+                _ => {
+                    let change = store.append_change(StoredZone(index), name.as_ref(), (serial - 1, serial), &[7; 24]);
+                    change.expect("it follows");
+                }
             }
             store.sync().expect("the disk is good");
         }
@@ -83,7 +86,7 @@ fn a_full_disk_is_survived() {
     let name: Name = "zone0.example.".parse().expect("a name");
     disk.set_full(true);
     for serial in 4..8 {
-        store.append_change(StoredZone(0), name.as_ref(), (serial, serial + 1), &[8; 24]);
+        store.append_change(StoredZone(0), name.as_ref(), (serial, serial + 1), &[8; 24]).expect("it follows");
         let error = store.sync().expect_err("the disk is full").to_string();
         assert!(error.starts_with("journal-"), "{error}");
     }

@@ -47,6 +47,8 @@ struct DiskState {
     crash_in: Option<u64>,
     /// The next sync fails.
     fails_sync: bool,
+    /// All syncs fail.
+    fails_syncs: bool,
     /// Writes fail: the disk is full.
     is_full: bool,
     /// Syncs from this line do nothing.
@@ -90,6 +92,11 @@ impl SimulatedDisk {
         self.lock().fails_sync = true;
     }
 
+    /// All syncs fail from now on, or none.
+    pub fn set_failing(&self, fails: bool) {
+        self.lock().fails_syncs = fails;
+    }
+
     pub fn set_full(&self, is_full: bool) {
         self.lock().is_full = is_full;
     }
@@ -108,7 +115,7 @@ impl SimulatedDisk {
     pub fn lose_power(&self, random: &mut Random) {
         let mut state = self.lock();
         let state = &mut *state;
-        (state.crash_in, state.fails_sync, state.is_full) = (None, false, false);
+        (state.crash_in, state.fails_sync, state.fails_syncs, state.is_full) = (None, false, false, false);
         let mut names: Vec<String> = state.visible.keys().chain(state.durable.keys()).cloned().collect();
         names.dedup();
         for name in names {
@@ -208,9 +215,6 @@ impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<SimulatedFile> {
         let mut state = self.lock();
         SimulatedDisk::step(&mut state)?;
-        if state.is_full {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         if state.visible.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -272,7 +276,7 @@ impl DiskFile for SimulatedFile {
         if !SimulatedDisk::sync_step(&mut state, Location::caller())? {
             return Ok(());
         }
-        let fails = std::mem::take(&mut state.fails_sync);
+        let fails = std::mem::take(&mut state.fails_sync) || state.fails_syncs;
         let file = &mut state.files[self.index];
         // As Linux does it: what could not be written is dropped, still seen by readers, and the next sync succeeds.
         let writes = std::mem::take(&mut file.writes);

@@ -67,7 +67,7 @@ impl World {
                 let len = 8 + 8 * self.random.below(8) as usize;
                 let mut bytes = token.to_le_bytes().to_vec();
                 bytes.resize(len, 7);
-                store.append_change(zone, apex.as_ref(), serials, &bytes);
+                store.append_change(zone, apex.as_ref(), serials, &bytes).map_err(|error| error.to_string())?;
                 model.versions.push(Some(data + token));
             }
             (0..6, _, None) if model.versions.len() == model.durable + 1 => {

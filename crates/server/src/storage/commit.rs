@@ -1,0 +1,168 @@
+//! The storage thread: appends what the rest of the server sends it, and reports what is durable. The decisions are in `committer.rs`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use wire::Name;
+
+use super::commit_queue::{Append, AppendError, AppendRecord, CommitQueue, Request};
+use super::committer::{CommitLimits, Committer, NextStep};
+use super::disk::{Disk, StateFolder};
+use super::image_file::ImageWriter;
+use super::store::{ChangeRefused, ImageBase, Store, StoredZone};
+use super::zone_index::ZoneNumbers;
+
+/// What the storage thread reports.
+pub enum StorageEvent<D: Disk = StateFolder> {
+    /// Everything up to this number is durable, except what was refused before.
+    Durable(u64),
+    /// A change was refused. The zone needs a new image, as a [`ImageBase::Replacement`].
+    Refused {
+        /// The number of the request.
+        number: u64,
+        /// The zone.
+        zone: StoredZone,
+        /// The reason.
+        error: ChangeRefused,
+    },
+    /// An image of the zone's newest version is to be written, on another thread.
+    ImageDue(DueImage<D>),
+}
+
+/// The storage thread. Dropped, it goes on until the process ends.
+pub struct StorageThread<D: Disk = StateFolder> {
+    queue: Arc<CommitQueue<D>>,
+    thread: JoinHandle<()>,
+}
+
+impl<D: Disk> StorageThread<D> {
+    /// Starts the thread. `on_event` runs on it, and must not wait.
+    pub fn start(
+        store: Store<D>,
+        limits: CommitLimits,
+        on_event: impl FnMut(StorageEvent<D>) + Send + 'static,
+    ) -> io::Result<(StorageThread<D>, StorageHandle<D>)> {
+        let (committer, handle) = Committer::new(store, limits, on_event);
+        let thread = std::thread::Builder::new().name("storage".into()).spawn(move || run(committer))?;
+        Ok((StorageThread { queue: handle.queue.clone(), thread }, handle))
+    }
+
+    /// Writes what is queued and ends the thread. If the disk fails, that is logged, and what was not acknowledged is lost.
+    pub fn stop(self) {
+        self.queue.close();
+        if self.thread.join().is_err() {
+            tracing::error!("the storage thread has panicked");
+        }
+    }
+}
+
+fn run<D: Disk>(mut committer: Committer<D>) {
+    loop {
+        let next = committer.step(Instant::now());
+        let queue = committer.queue();
+        if queue.is_closed() {
+            return committer.flush(Instant::now());
+        }
+        match next {
+            NextStep::Now => (),
+            NextStep::At(time) => queue.wait(Some(time), true),
+            NextStep::RetryAt(time) => queue.wait(Some(time), false),
+            NextStep::WhenQueued => queue.wait(None, true),
+        }
+    }
+}
+
+/// Sends to the storage thread. A clone sends to the same one.
+pub struct StorageHandle<D: Disk = StateFolder> {
+    pub(super) queue: Arc<CommitQueue<D>>,
+    pub(super) numbers: Arc<ZoneNumbers>,
+    pub(super) disk: Arc<D>,
+    pub(super) image_numbers: Arc<AtomicU32>,
+    pub(super) inline_image_len: usize,
+}
+
+impl<D: Disk> Clone for StorageHandle<D> {
+    fn clone(&self) -> StorageHandle<D> {
+        StorageHandle {
+            queue: self.queue.clone(),
+            numbers: self.numbers.clone(),
+            disk: self.disk.clone(),
+            image_numbers: self.image_numbers.clone(),
+            inline_image_len: self.inline_image_len,
+        }
+    }
+}
+
+impl<D: Disk> StorageHandle<D> {
+    /// Takes a number for a new zone.
+    pub fn add_zone(&self) -> StoredZone {
+        StoredZone(self.numbers.take())
+    }
+
+    /// Queues a record. It is durable once [`StorageEvent::Durable`] reports the number that this returns, or a later one.
+    pub fn append(&self, append: Append) -> Result<u64, AppendError> {
+        self.queue.append(append)
+    }
+
+    /// A writer for an image that is to be appended.
+    pub fn image_writer(&self) -> ImageWriter<D> {
+        ImageWriter::new(self.disk.clone(), self.image_numbers.clone(), self.inline_image_len)
+    }
+
+    /// Runs `read` on the storage thread between two batches: it is to open a reader, for use on another thread.
+    pub fn read(&self, read: impl FnOnce(&Store<D>) + Send + 'static) -> Result<(), AppendError> {
+        self.queue.read(Box::new(read))
+    }
+}
+
+/// An image that is due. It is asked for again later if it is dropped before [`DueImage::finish`].
+pub struct DueImage<D: Disk = StateFolder> {
+    zone: StoredZone,
+    /// Tells apart what was asked for before the zone was replaced or removed, and after.
+    request: u64,
+    writer: Option<ImageWriter<D>>,
+    queue: Arc<CommitQueue<D>>,
+}
+
+impl<D: Disk> DueImage<D> {
+    pub(super) fn new(zone: StoredZone, request: u64, writer: ImageWriter<D>, queue: Arc<CommitQueue<D>>) -> Self {
+        DueImage { zone, request, writer: Some(writer), queue }
+    }
+
+    /// The zone.
+    pub fn zone(&self) -> StoredZone {
+        self.zone
+    }
+
+    /// Writes a chunk.
+    pub fn push(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.writer.as_mut().map_or(Ok(()), |writer| writer.push(chunk))
+    }
+
+    /// Ends the image, of the version with this serial, and appends it.
+    pub fn finish(mut self, name: Name, serial: u32) -> io::Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        match writer.finish() {
+            Ok(image) => {
+                let record = AppendRecord::Image { serial, base: ImageBase::Snapshot, image };
+                self.queue.end_image(Request::DueImage(self.request, Append { zone: self.zone, name, record }));
+                Ok(())
+            }
+            Err(error) => {
+                self.queue.end_image(Request::ImageFailed(self.request));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<D: Disk> Drop for DueImage<D> {
+    fn drop(&mut self) {
+        if self.writer.take().is_some() {
+            self.queue.end_image(Request::ImageFailed(self.request));
+        }
+    }
+}

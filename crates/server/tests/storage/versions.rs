@@ -1,0 +1,80 @@
+//! Which changes and images the store takes.
+
+use server::storage::{ChangeRefused, ImageBase, Store, StoreLimits, StoredImage, StoredZone};
+use wire::Name;
+
+use crate::simulated_disk::SimulatedDisk;
+
+struct Zone {
+    store: Store<SimulatedDisk>,
+    disk: SimulatedDisk,
+    zone: StoredZone,
+    name: Name,
+}
+
+impl Zone {
+    fn new() -> Zone {
+        let disk = SimulatedDisk::default();
+        let mut store = Store::open(disk.clone(), StoreLimits::default()).expect("an empty disk").0;
+        let zone = store.add_zone();
+        Zone { store, disk, zone, name: "zone.example.".parse().expect("a name") }
+    }
+
+    fn change(&mut self, from: u32, to: u32) -> Result<u64, ChangeRefused> {
+        self.store.append_change(self.zone, self.name.as_ref(), (from, to), &[1; 8])
+    }
+
+    fn image(&mut self, serial: u32, base: ImageBase) -> Option<u64> {
+        let image = StoredImage::Inline(Vec::new());
+        self.store.append_image(self.zone, self.name.as_ref(), serial, base, &image)
+    }
+
+    fn sync(&mut self) {
+        self.store.sync().expect("the disk is good");
+    }
+
+    /// The serial after a restart.
+    fn restart(&mut self) -> Option<u32> {
+        let (store, recovery) = Store::open(self.disk.clone(), StoreLimits::default()).expect("the disk is good");
+        self.store = store;
+        assert_eq!(recovery.damages, [""; 0]);
+        recovery.zones().next().and_then(|zone| zone.serial)
+    }
+}
+
+#[test]
+fn a_change_that_does_not_follow_is_refused() {
+    let mut zone = Zone::new();
+    assert_eq!(zone.change(1, 2), Err(ChangeRefused::NoImage { from: 1, to: 2 }));
+    zone.image(1, ImageBase::Replacement).expect("a new version");
+    zone.change(1, 2).expect("it follows the image");
+    assert_eq!(zone.change(1, 3), Err(ChangeRefused::Gap { from: 1, to: 3, last: 2 }));
+    zone.sync();
+    assert_eq!(zone.change(3, 4), Err(ChangeRefused::Gap { from: 3, to: 4, last: 2 }));
+    zone.change(2, 5).expect("it follows the last one");
+    zone.image(2, ImageBase::Snapshot).expect("a version in the store");
+    zone.sync();
+    assert_eq!(zone.restart(), Some(5));
+    assert_eq!(zone.change(2, 6), Err(ChangeRefused::Gap { from: 2, to: 6, last: 5 }));
+    zone.change(5, 6).expect("it follows what the restart found");
+    zone.store.remove(zone.zone, zone.name.as_ref());
+    assert_eq!(zone.change(6, 7), Err(ChangeRefused::NoImage { from: 6, to: 7 }));
+}
+
+#[test]
+fn a_snapshot_from_before_a_replacement_is_dropped() {
+    for syncs in [false, true] {
+        let mut zone = Zone::new();
+        zone.image(1, ImageBase::Replacement).expect("a new version");
+        zone.change(1, 2).expect("it follows");
+        zone.image(100, ImageBase::Replacement).expect("a new version");
+        if syncs {
+            zone.sync();
+        }
+        for serial in [1, 2] {
+            assert_eq!(zone.image(serial, ImageBase::Snapshot), None, "synced: {syncs}");
+        }
+        zone.sync();
+        assert_eq!(zone.restart(), Some(100), "synced: {syncs}");
+    }
+}
