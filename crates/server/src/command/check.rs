@@ -13,6 +13,7 @@ use crate::cli::CheckArguments;
 use crate::config::{Config, ZoneConfig};
 use crate::report::FindingReport;
 use crate::sources::Sources;
+use crate::tls;
 use crate::zones::load::{LoadPurpose, load};
 use crate::zones::load_progress::{LoadProgress, ProgressDisplay};
 use crate::zones::read_pool::{ReadPool, ReadTask};
@@ -48,8 +49,12 @@ pub fn run(arguments: &CheckArguments) -> ExitCode {
 
 /// Reads the zones, with strict checks or with those of each zone.
 fn check_zones(config: &Config, strict: bool) -> CheckReport {
-    let mut findings: Vec<FindingReport> =
-        config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
+    let mut findings: Vec<FindingReport> = config
+        .warnings
+        .iter()
+        .chain(&tls::daemon::check(config))
+        .map(|found| FindingReport::new(found, None))
+        .collect();
     let zones: Vec<&ZoneConfig> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();
     let mut by_zone = check_files(&zones, strict);
     by_zone.sort_by_key(|(number, _)| *number);

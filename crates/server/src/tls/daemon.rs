@@ -1,11 +1,13 @@
 //! The TLS settings of the daemon: read at the start, and again by every reload.
 
+use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use zone::{FilePosition, Finding, Severity};
 
-use super::{ServerTls, ServerTlsFiles, TlsFileError, TlsPeers};
+use super::{ServerTls, ServerTlsFiles, TlsError, TlsFileError, TlsPeers};
 use crate::config::value::FilePath;
 use crate::config::{Config, Server};
 
@@ -41,19 +43,43 @@ impl DaemonTls {
         if let (Some(server), Some(files)) = (&self.server, files)
             && let Err(error) = server.reload(&files)
         {
-            config.warnings.push(finding(&error));
+            config.warnings.push(kept(finding(error.into())));
         }
         let errors = self.peers.reload(authorities(&config.server));
-        config.warnings.extend(errors.iter().map(|error| finding(error)));
+        config.warnings.extend(errors.into_iter().map(|error| kept(finding(error))));
         config
     }
+}
+
+/// What is wrong with the TLS files of a configuration: those of the listeners, of `primaries` and of `notify`. A file that the
+/// user may not read is a warning: the daemon's user may.
+pub fn check(config: &Config) -> Vec<Finding> {
+    let of_server = DaemonTls::start(&config.server).err().map(|error| finding(error.into()));
+    let peers = TlsPeers::new(authorities(&config.server));
+    let mut seen = HashSet::new();
+    let policies = config.zones.iter().map(|zone| &zone.source.policy);
+    let remotes = policies
+        .filter(|policy| seen.insert(Arc::as_ptr(policy)))
+        .flat_map(|policy| policy.primaries.iter().chain(&policy.notify));
+    let of_peers = remotes.filter_map(|remote| peers.number(remote.tls.as_ref()).1.err()).map(finding);
+    of_server.into_iter().chain(of_peers).collect()
 }
 
 fn authorities(server: &Server) -> Option<&Path> {
     server.tls_ca.as_ref().map(|FilePath(path)| path.as_path())
 }
 
-fn finding(error: &dyn std::error::Error) -> Finding {
-    let message = format!("{error}; the previous certificate or key stays in use");
-    Finding { severity: Severity::Error, position: FilePosition::default(), message, help: String::new() }
+fn finding(error: TlsError) -> Finding {
+    let is_unreadable = matches!(
+        &error,
+        TlsError::File(TlsFileError::Unreadable { source, .. }) if source.kind() == ErrorKind::PermissionDenied
+    );
+    let severity = if is_unreadable { Severity::Warning } else { Severity::Error };
+    Finding { severity, position: FilePosition::default(), message: error.to_string(), help: String::new() }
+}
+
+/// A finding of a reload.
+fn kept(finding: Finding) -> Finding {
+    let message = format!("{}; what was read before stays in use", finding.message);
+    Finding { severity: Severity::Error, message, ..finding }
 }

@@ -4,7 +4,7 @@
 
 mod byte_stream;
 mod client_config;
-mod daemon;
+pub mod daemon;
 mod files;
 #[cfg(test)]
 mod listener_tests;

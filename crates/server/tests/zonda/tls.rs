@@ -164,3 +164,23 @@ fn a_server_without_tls_is_reported() {
     let silent = transfer("example.com.", daemon.address, &peers, &RemoteTls::default());
     assert!(silent.is_err(), "{silent:?}");
 }
+
+#[test]
+fn check_reads_the_files_of_tls() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let (own, other) = (certificates.issue("own", &["a.example"]), certificates.issue("other", &["b.example"]));
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let check = |key: &CertificateFiles, primary: &str| {
+        let (certificate, key) = (own.certificate.display(), key.key.display());
+        let server = format!("listen-tls = [\"127.0.0.1\"]\ntls-cert = \"{certificate}\"\ntls-key = \"{key}\"");
+        let zone = format!("name = \"example.com\"\nfile = \"zones/example.com.zone\"\nprimaries = [{primary}]");
+        folder.write("zonda.toml", &format!("[server]\n{server}\n[[zone]]\n{zone}\n"));
+        folder.run(&["check", "--config", "zonda.toml"])
+    };
+    let good = check(&own, "{ address = \"192.0.2.1\", tls = true }");
+    assert_eq!(good.status, 0, "{good:?}");
+    let wrong_key = check(&other, "\"192.0.2.1\"");
+    assert!(wrong_key.status != 0 && format!("{wrong_key:?}").contains("does not belong to"), "{wrong_key:?}");
+    let no_authority = check(&own, "{ address = \"192.0.2.1\", tls = \"ns1.example.net\" }");
+    assert!(no_authority.status != 0 && format!("{no_authority:?}").contains("needs `tls-ca`"), "{no_authority:?}");
+}
