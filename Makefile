@@ -74,8 +74,9 @@ miri: ## names, messages and the tree under Miri (rustup +nightly component add 
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-wire -- --skip tsig
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-zone --test tree
 
-interop: release $(VENV)/ready ## compare answers with NSD, Knot and BIND
+interop: release $(VENV)/ready ## compare answers, and test transfers, with NSD, Knot and BIND
 	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run.py
+	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run_transfers.py
 
 attack: release $(VENV)/ready ## attack the running server in every way that once did harm
 	cd attack && ZONDA=../$(ZONDA) ../$(VENV)/bin/python -m pytest

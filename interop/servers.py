@@ -81,10 +81,10 @@ class Server:
 
     def start(self, expected: list[Zone] | None = None) -> None:
         """Starts the server and waits until each zone, or each expected one, answers; raises `RuntimeError` with the log otherwise."""
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         # The server ends with this program, even if that is killed.
         command = [*(("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()), *self.arguments()]
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True)
         waiting, deadline = list(self.zones if expected is None else expected), time.monotonic() + START_TIMEOUT_S
         while waiting:

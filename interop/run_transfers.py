@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Tests transfers, NOTIFY, TSIG, updates and catalogs between Zonda and NSD, Knot and BIND, in both directions.
+
+Prints one line per server, version, direction and feature. Exit status: 0 nothing failed, 1 something failed, 2 it could not be tested.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    from servers import ProgramNotFound
+    from transfers import result_table
+    from transfers.features import AS_PRIMARY, AS_SECONDARY, FEATURES, Feature
+    from transfers.result_table import FAILED, Result
+    from transfers.table_run import KINDS, PEERS, TableRun, find_builds, find_subject
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing}; help: install the requirements (pip install -r interop/requirements.txt)")
+
+QUICK = ("axfr", "notify", "ixfr")
+
+
+def main() -> int:
+    # Raises SystemExit, which stops the servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    options = arguments()
+    peers_folder = Path(os.environ["PEERS"]) if "PEERS" in os.environ else None
+    try:
+        subject = find_subject(options.subject, peers_folder)
+    except ProgramNotFound as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    print(f"{subject.name:8} {subject.version} {subject.folder or ''}")
+    peers = [peer for peer in find_builds(options.servers.split(","), peers_folder, print) if options.version in ("", peer.version)]
+    if not peers:
+        print("no server to test with; help: run interop/install-peers, or name a folder of builds in PEERS")
+        return 0
+    folder = Path(tempfile.mkdtemp(prefix="transfers-"))
+    run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, options.all, print_failure)
+    results = run.run(peers, options.at_once)
+    print(result_table.text(results))
+    if options.json:
+        options.json.write_text(json.dumps(result_table.as_json(results), indent=1) + "\n")
+    if failed := any(result.outcome == FAILED for result in results):
+        print(f"the configurations and logs of the failed cells are in {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(failed)
+
+
+def features(options: argparse.Namespace) -> list[Feature]:
+    """The features to test."""
+    wanted = list(QUICK) if options.quick else list(filter(None, options.features.split(",")))
+    unknown = set(wanted) - {feature.group for feature in FEATURES}
+    if unknown:
+        sys.exit(f"no feature {sorted(unknown)[0]!r}; there are {', '.join(dict.fromkeys(f.group for f in FEATURES))}")
+    return [feature for feature in FEATURES if not wanted or feature.group in wanted]
+
+
+def print_failure(result: Result) -> None:
+    """Shows progress: failures at once, the rest at the end."""
+    if result.outcome == FAILED:
+        print(f"{result.server} {result.version}, Zonda is {result.direction}, {result.feature}: {result.text}", flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"only the features {', '.join(QUICK)}")
+    parser.add_argument("--servers", default=",".join(PEERS), help="servers to test with (default: %(default)s)")
+    parser.add_argument("--version", default="", help="only the builds of this version")
+    parser.add_argument("--features", default="", help="groups of features to test, separated by commas (default: all)")
+    parser.add_argument("--directions", default=f"{AS_PRIMARY},{AS_SECONDARY}", help="roles of Zonda (default: %(default)s)")
+    parser.add_argument("--subject", choices=KINDS, default="zonda", help="another server in the place of Zonda, to test the tests")
+    parser.add_argument("--all", action="store_true", help="also run what Zonda is known not to do yet")
+    parser.add_argument("--at-once", type=int, default=6, metavar="N", help="builds to test at the same time (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to FILE, too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

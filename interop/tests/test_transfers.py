@@ -1,0 +1,136 @@
+"""The relay tells the forms of transfers apart, and the table says why cells are skipped."""
+
+from __future__ import annotations
+
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from conftest import serving
+
+import client
+from message import Query
+from names import wire_name
+from transfers import contents, gov_series, result_table, update_features, zone_versions
+from transfers.features import AS_PRIMARY, AS_SECONDARY, FEATURES, LACKS
+from transfers.knot import KnotTransfers
+from transfers.nsd import NsdTransfers
+from transfers.relay import IXFR, FramedMessages, Relay
+from transfers.result_table import FAILED, OK, SKIPPED, Result
+from transfers.server import Build, Failed
+from transfers.table_run import TableRun
+
+APEX = wire_name("transfer.example.")
+A = struct.pack(">HHIH", 1, 1, 60, 4) + bytes([192, 0, 2, 1])
+
+
+def soa(serial: int) -> bytes:
+    """A SOA record without its owner."""
+    rdata = b"\0\0" + struct.pack(">5I", serial, 1, 1, 1, 1)
+    return struct.pack(">HHIH", 6, 1, 60, len(rdata)) + rdata
+
+
+def transfer_message(*records: bytes, rcode: int = 0) -> bytes:
+    """A message of a transfer, for the ID that `client.udp` and `client.tcp` use first."""
+    return struct.pack(">6H", 1, 0x8400 | rcode, 0, len(records), 0, 0) + b"".join(APEX + record for record in records)
+
+
+@pytest.mark.parametrize(
+    ("response", "form"),
+    [
+        (transfer_message(soa(2)), "serial"),
+        (transfer_message(soa(2), A, soa(2)), "full"),
+        (transfer_message(soa(2), soa(1), A, soa(2), A, soa(2)), "incremental"),
+        (transfer_message(rcode=5), "refused"),
+    ],
+)
+def test_the_relay_records_the_form_of_a_transfer(response: bytes, form: str) -> None:
+    with serving(lambda _: response) as (_, port):
+        relay = Relay(port)
+        relay.open()
+        for send in (client.tcp, client.udp):
+            assert send(("127.0.0.1", relay.port), [Query(APEX, IXFR).wire()])[0] == response
+        assert [(e.form, e.over_udp, e.signed, e.zone) for e in relay.transfers()] == [
+            (form, udp, False, zone_versions.ZONE) for udp in (False, True)
+        ]
+        relay.close()
+        with pytest.raises(ConnectionRefusedError):
+            client.tcp(("127.0.0.1", relay.port), [Query(APEX, IXFR).wire()])
+
+
+def test_a_transfer_in_several_messages_is_one_exchange() -> None:
+    parts = [transfer_message(soa(2)), transfer_message(soa(1), A, soa(2), A, soa(2))]
+    with serving(lambda _: parts) as (_, port):
+        relay = Relay(port)
+        relay.open()
+        client.tcp(("127.0.0.1", relay.port), [Query(APEX, IXFR).wire()])
+        deadline = time.monotonic() + 5
+        while [e.records for e in relay.transfers()] != [6] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [(e.form, e.records) for e in relay.transfers()] == [("incremental", 6)]
+        relay.close()
+
+
+def test_messages_of_a_stream_may_come_in_pieces() -> None:
+    stream, found = FramedMessages(), []
+    for octet in client.framed(b"first") + client.framed(b"second"):
+        found += stream.receive(bytes([octet]))
+    assert found == [b"first", b"second"]
+
+
+def test_records_that_differ_are_named() -> None:
+    zone = frozenset(client.transferred(transfer_message(soa(2), A)))
+    contents.require_same(zone, zone, ("ours", "theirs"))
+    with pytest.raises(Failed, match=r"1 records only on ours, 0 only on theirs; ours: transfer.example. 60 IN A 192.0.2.1"):
+        contents.require_same(zone, frozenset(r for r in zone if r.rtype != 1), ("ours", "theirs"))
+
+
+def test_every_change_makes_another_zone(tmp_path: Path) -> None:
+    version, seen = zone_versions.ZoneText(zone_versions.FIRST_SERIAL), set()
+    for number, change in enumerate([lambda _: None, *zone_versions.CHANGES]):
+        version = version.next(change)
+        (tmp_path / str(number)).write_text(version.text())
+        seen.add(contents.expected_contents(tmp_path / str(number), version.name))
+    assert len(seen) == 1 + len(zone_versions.CHANGES)
+    assert version.serial < zone_versions.FIRST_SERIAL, "the chain must pass the end of the serial space"
+
+
+def test_steps_of_updates_change_the_zone_or_fail() -> None:
+    version = zone_versions.ZoneText(1)
+    for step in update_features.STEPS:
+        before = version.text()
+        step.change(version)
+        assert step.rcodes == "NOERROR" or version.text() == before
+
+
+def test_a_lack_depends_on_role_and_release(tmp_path: Path) -> None:
+    consumed = next(feature for feature in FEATURES if feature.name == "catalog consumed")
+    old, new = Build(NsdTransfers, tmp_path, "4.6.1"), Build(NsdTransfers, tmp_path, "4.15.1")
+    assert consumed.lack(old, AS_SECONDARY) == "NSD has catalogs since 4.9"
+    assert consumed.lack(old, AS_PRIMARY) is None and consumed.lack(new, AS_SECONDARY) is None
+
+
+def test_lacks_name_features() -> None:
+    known = {feature.name for feature in FEATURES} | {feature.group for feature in FEATURES}
+    assert not {lack.features for lack in LACKS} - known
+
+
+def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
+    knot = Build(KnotTransfers, tmp_path, "3.6")
+    results = TableRun(knot, [f for f in FEATURES if f.name == "AXFR"], (AS_PRIMARY,), tmp_path / "cells").run([knot], 1)
+    assert [(r.outcome, "knotd is not in" in r.reason) for r in results] == [(FAILED, True)]
+
+
+def test_the_table_has_reasons_and_counts() -> None:
+    results = [Result("knot", "3.6", AS_PRIMARY, "AXFR", OK), Result("nsd", "4.6.1", AS_SECONDARY, "XoT", SKIPPED, "why")]
+    lines = result_table.text(results).splitlines()
+    assert lines[1].split(" | ")[-1] == "ok" and lines[2].endswith("| skipped: why") and lines[-1] == "1 ok, 0 failed, 1 skipped"
+    assert result_table.as_json(results)[1]["reason"] == "why"
+
+
+def test_downloads_are_zones_or_not() -> None:
+    line = "gov.\t3600\tIN\tSOA\ta.ns.gov. dns.cloudflare.com. 1783759811 3600 900 604800 300"
+    assert gov_series.serial_in(line) == 1783759811 and gov_series.serial_in('{"success":false}') is None
+    records = gov_series.records_of(f";; SOA Record\n{line}\n\na.gov.\t60\tIN\tNS\tns.example.\n")
+    assert sorted(record.rtype for record in records) == [2, 6]

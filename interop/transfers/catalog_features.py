@@ -1,0 +1,124 @@
+"""Catalog zones (RFC 9432): members appear, change and disappear on the consumer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from transfers.cell import Cell
+from transfers.contents import REFUSED, WAIT_S, contents, rcode, require_same, wait_for_serial
+from transfers.relay import Relay
+from transfers.server import TransferServer, reserve_port, wait_until, write_file
+from transfers.server_config import Remote, ServerConfig, ZoneConfig
+from transfers.zone_versions import CHANGES, ZoneText
+
+CATALOG = "catalog.example."
+MEMBERS = ("one.member.example.", "two.member.example.", "three.member.example.")
+GROUP = "customers"
+
+
+def catalog_text(serial: int, members: dict[str, str]) -> str:
+    """A catalog with these members and their groups, written by hand."""
+    lines = [f"$ORIGIN {CATALOG}", "$TTL 0", f"@ SOA invalid. invalid. {serial} 2 1 86400 0", "@ NS invalid.", 'version TXT "2"']
+    for name, group in members.items():
+        label = name.split(".", maxsplit=1)[0]
+        lines.append(f"{label}.zones PTR {name}")
+        lines += [f'group.{label}.zones TXT "{group}"'] if group else []
+    return "\n".join(lines) + "\n"
+
+
+def consumer(cell: Cell, port: int, relays: list[Relay]) -> TransferServer:
+    """A secondary of the catalog and its members; those of the group use the second relay."""
+    remotes = [(Remote(relay.port),) for relay in relays]
+    groups = {"": remotes[0]} | ({GROUP: remotes[1]} if len(remotes) > 1 else {})
+    zone = ZoneConfig(CATALOG, primaries=remotes[0], catalog="consume", groups=groups)
+    return cell.server(cell.secondary, "secondary", ServerConfig(port, [zone]))
+
+
+def producer(cell: Cell, port: int, zones: list[ZoneConfig]) -> TransferServer:
+    return cell.server(cell.primary, "primary", ServerConfig(port, zones))
+
+
+def member(cell: Cell, name: str, notify: Remote, **more: object) -> ZoneConfig:
+    """A member zone at the primary, and its file."""
+    file = cell.folder / "primary" / f"{name}zone"
+    write_file(file, ZoneText(1, refresh=2, retry=1, name=name).text())
+    return replace(ZoneConfig(name, file=file, notify=(notify,)), **more)  # type: ignore[arg-type]
+
+
+def catalog_consumed(cell: Cell) -> None:
+    """A catalog written by hand: members are added, changed and removed."""
+    ports = reserve_port(), reserve_port()
+    zones = [member(cell, name, Remote(ports[1])) for name in MEMBERS]
+    file = cell.folder / "primary" / "catalog"
+    write_file(file, catalog_text(1, dict.fromkeys(MEMBERS[:2], "")))
+    primary = producer(cell, ports[0], [ZoneConfig(CATALOG, file=file, notify=(Remote(ports[1]),)), *zones])
+    secondary = consumer(cell, ports[1], [cell.relay(ports[0])])
+    primary.start_with_zones()
+    secondary.start([])
+    require_members(primary, secondary, MEMBERS[:2])
+    primary.publish(CATALOG, catalog_text(2, dict.fromkeys(MEMBERS, "")))
+    require_members(primary, secondary, MEMBERS)
+    primary.publish(CATALOG, catalog_text(3, dict.fromkeys(MEMBERS[1:], "")))
+    require_gone(secondary, MEMBERS[0])
+    changed = ZoneText(1, refresh=2, retry=1, name=MEMBERS[1]).next(CHANGES[0])
+    primary.publish(MEMBERS[1], changed.text())
+    wait_for_serial(secondary, MEMBERS[1], changed.serial)
+    require_members(primary, secondary, MEMBERS[1:])
+
+
+def catalog_groups(cell: Cell) -> None:
+    """The member of a group is transferred as the template of the group says: through the second relay."""
+    ports = reserve_port(), reserve_port()
+    zones = [member(cell, name, Remote(ports[1])) for name in MEMBERS[:2]]
+    file = cell.folder / "primary" / "catalog"
+    write_file(file, catalog_text(1, {MEMBERS[0]: "", MEMBERS[1]: GROUP}))
+    primary = producer(cell, ports[0], [ZoneConfig(CATALOG, file=file, notify=(Remote(ports[1]),)), *zones])
+    relays = [cell.relay(ports[0]), cell.relay(ports[0])]
+    secondary = consumer(cell, ports[1], relays)
+    primary.start_with_zones()
+    secondary.start([])
+    require_members(primary, secondary, MEMBERS[:2])
+    for name, relay in zip(MEMBERS[:2], relays):
+        wait_until(lambda n=name, r=relay: bool(r.transfers(n)), f"{name} was not transferred as its group says", 1)
+
+
+def catalog_produced(cell: Cell) -> None:
+    """The primary writes the catalog: zones are added to its configuration and removed from it."""
+    ports = reserve_port(), reserve_port()
+    catalog = ZoneConfig(CATALOG, notify=(Remote(ports[1]),), catalog="produce")
+    zones = [member(cell, name, Remote(ports[1]), member_of=CATALOG) for name in MEMBERS]
+    primary = producer(cell, ports[0], [catalog, *zones[:2]])
+    secondary = consumer(cell, ports[1], [cell.relay(ports[0])])
+    primary.start([])
+    add_members(primary, MEMBERS[:2])
+    secondary.start([])
+    require_members(primary, secondary, MEMBERS[:2])
+    primary.reconfigure([catalog, *zones])
+    add_members(primary, MEMBERS[2:])
+    require_members(primary, secondary, MEMBERS)
+    remove_member(primary, MEMBERS[0])
+    primary.reconfigure([catalog, *zones[1:]])
+    require_gone(secondary, MEMBERS[0])
+    require_members(primary, secondary, MEMBERS[1:])
+
+
+def add_members(primary: TransferServer, names: tuple[str, ...]) -> None:
+    """NSD lists only zones that were added by its control program; the others list those of their configuration."""
+    for name in names if primary.build.name == "nsd" else ():
+        primary.run("nsd-control", "-c", str(primary.config_path), "addzone", name, f"pattern-{name}")
+
+
+def remove_member(primary: TransferServer, name: str) -> None:
+    if primary.build.name == "nsd":
+        primary.run("nsd-control", "-c", str(primary.config_path), "delzone", name)
+
+
+def require_members(primary: TransferServer, secondary: TransferServer, names: tuple[str, ...]) -> None:
+    """The secondary must serve these members with the records of the primary."""
+    for name in names:
+        wait_until(lambda n=name: rcode(secondary, n) == 0, f"the member {name} is not served", WAIT_S)
+        require_same(contents(secondary, name), contents(primary, name), ("the secondary", "the primary"))
+
+
+def require_gone(secondary: TransferServer, name: str) -> None:
+    wait_until(lambda: rcode(secondary, name) == REFUSED, f"the removed member {name} is still served", WAIT_S)

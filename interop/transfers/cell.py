@@ -1,0 +1,121 @@
+"""One cell of the table: Zonda and one build of another server, one direction, one feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transfers.contents import WAIT_S, contents, expected_contents, require_same, wait_for_serial
+from transfers.relay import Relay
+from transfers.server import Build, Failed, TransferServer, reserve_port, wait_until, write_file
+from transfers.server_config import Access, Key, Remote, ServerConfig, TlsFiles, TlsRemote, ZoneConfig
+from transfers.zone_versions import ZoneText
+
+
+@dataclass
+class Cell:
+    """The two builds of a cell, and what it has started."""
+
+    primary: Build
+    secondary: Build
+    folder: Path
+    stack: ExitStack
+
+    def server(self, build: Build, role: str, config: ServerConfig) -> TransferServer:
+        """A server that is stopped at the end of the cell, not yet started."""
+        folder = self.folder / role
+        folder.mkdir(parents=True, exist_ok=True)
+        server = build.kind(build, folder, config)
+        self.stack.callback(server.stop)
+        return server
+
+    def relay(self, upstream: int) -> Relay:
+        """An open relay to a port."""
+        relay = Relay(upstream)
+        self.stack.callback(relay.close)
+        relay.open()
+        return relay
+
+
+@dataclass
+class Pair:
+    """A primary and a secondary of one zone, with a relay between them."""
+
+    primary: TransferServer
+    secondary: TransferServer
+    relay: Relay
+    zone: str
+    key: Key | None = None  # that transfers need
+
+    def start(self, version: ZoneText) -> None:
+        """Starts both, and waits until the secondary has the zone."""
+        self.primary.start_with_zones()
+        self.secondary.start([])
+        self.require_equal(version)
+
+    def publish(self, version: ZoneText) -> None:
+        self.primary.publish(self.zone, version.text())
+
+    def require_equal(self, version: ZoneText, timeout_s: float = WAIT_S) -> None:
+        """Waits until the secondary has this version; then the primary, the secondary and the zone file must have the same records."""
+        wait_for_serial(self.primary, self.zone, version.serial, timeout_s)
+        wait_for_serial(self.secondary, self.zone, version.serial, timeout_s)
+        file = self.primary.folder / "expected"
+        write_file(file, version.text())
+        at_primary, at_secondary = contents(self.primary, self.zone, self.key), contents(self.secondary, self.zone, self.key)
+        require_same(at_primary, expected_contents(file, self.zone), ("the primary", "the zone file"))
+        require_same(at_secondary, at_primary, ("the secondary", "the primary"))
+
+    def require_form(self, form: str) -> None:
+        """The newest transfer must have been of this form; then empties the record."""
+        found = [exchange.form for exchange in self.relay.transfers(self.zone)]
+        if form not in found[-1:]:
+            raise Failed(f"expected a transfer of the form {form!r}, recorded: {', '.join(found) or 'none'}")
+        self.relay.forget()
+
+
+def pair(
+    cell: Cell,
+    version: ZoneText,
+    key: Key | None = None,
+    secondary_key: Key | None = None,
+    tls: TlsFiles | None = None,
+    client_tls: TlsFiles | None = None,
+    tls_remote: TlsRemote | None = None,
+    access: tuple[Access, ...] = (),
+    inspection: Key | None = None,
+    change: Callable[[ZoneConfig], ZoneConfig] = lambda zone: zone,
+    notify: bool = True,
+) -> Pair:
+    """A primary with a version of the zone, and a secondary that transfers through a relay; neither is started.
+
+    With a key, the primary requires it, and NOTIFY is signed with it. `secondary_key` is what the secondary has instead.
+    `inspection` is a key with which the test itself transfers. `change` edits the configuration of both zones.
+    """
+    ports = [reserve_port() for _ in range(2)]
+    tls_port = reserve_port() if tls is not None else None
+    relay = cell.relay(ports[0] if tls_port is None else tls_port)
+    file = cell.folder / "primary" / "zone"
+    write_file(file, version.text())
+    allowed = access or (Access(key),)
+    at_primary = ZoneConfig(version.name, file=file, notify=(Remote(ports[1], key),) if notify else (), transfer=allowed)
+    at_secondary = ZoneConfig(version.name, primaries=(Remote(relay.port, secondary_key or key, tls_remote),), transfer=(Access(inspection or key),))
+    primary = cell.server(cell.primary, "primary", ServerConfig(ports[0], [change(at_primary)], tls_port, tls))
+    secondary = cell.server(cell.secondary, "secondary", ServerConfig(ports[1], [change(at_secondary)], None, client_tls))
+    return Pair(primary, secondary, relay, version.name, inspection or key)
+
+
+def with_changes(zone: ZoneConfig, **changes: object) -> ZoneConfig:
+    """A zone with other values; for `pair(change=...)`."""
+    return replace(zone, **changes)  # type: ignore[arg-type]
+
+
+def wait_for_transfer(relay: Relay, zone: str, form: str) -> None:
+    """Waits until a transfer of this form has passed."""
+    wait_until(
+        lambda: any(exchange.form == form for exchange in relay.transfers(zone)),
+        lambda: f"no transfer of {zone} of the form {form!r}; recorded: {[exchange.form for exchange in relay.transfers(zone)]}",
+        WAIT_S,
+    )

@@ -1,0 +1,111 @@
+"""Runs the cells of the table; those of different builds in parallel."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers import ProgramNotFound
+from transfers.bind import BindTransfers
+from transfers.cell import Cell
+from transfers.features import AS_PRIMARY, AS_SECONDARY, NOT_YET, Feature
+from transfers.knot import KnotTransfers
+from transfers.nsd import NsdTransfers
+from transfers.result_table import FAILED, OK, SKIPPED, Result
+from transfers.server import CANCELLED, Build, Failed, Skipped, TransferServer
+from transfers.zonda import ZondaTransfers
+
+PEERS: dict[str, type[TransferServer]] = {kind.name: kind for kind in (NsdTransfers, KnotTransfers, BindTransfers)}
+SHOWN = 500  # octets of a reason
+KINDS: dict[str, type[TransferServer]] = {"zonda": ZondaTransfers, **PEERS}
+
+
+@dataclass
+class TableRun:
+    """Tests features between a subject and other builds."""
+
+    subject: Build
+    features: list[Feature]
+    directions: tuple[str, ...]
+    folder: Path
+    run_all: bool = False  # what the subject cannot do yet, too
+    report: Callable[[Result], None] = lambda _: None
+
+    def run(self, peers: list[Build], at_once: int) -> list[Result]:
+        """All results, in the order of the table."""
+        with ThreadPoolExecutor(max(1, at_once)) as pool:
+            try:
+                found = list(pool.map(lambda peer: list(self.results(peer)), peers))
+            except BaseException:  # interrupted: the cells end soon and stop their servers
+                CANCELLED.set()
+                raise
+        return [result for results in found for result in results]
+
+    def results(self, peer: Build) -> Iterator[Result]:
+        for direction in self.directions:
+            for feature in self.features:
+                if CANCELLED.is_set():
+                    return
+                start = time.monotonic()
+                outcome, reason = self.outcome(peer, direction, feature)
+                seconds = round(time.monotonic() - start, 1)
+                result = Result(peer.name, peer.version, direction, feature.name, outcome, reason, seconds)
+                self.report(result)
+                yield result
+
+    def outcome(self, peer: Build, direction: str, feature: Feature) -> tuple[str, str]:
+        """Runs one cell; the result and the reason."""
+        other = AS_SECONDARY if direction == AS_PRIMARY else AS_PRIMARY
+        for build, role in ((peer, other), (self.subject, direction)):
+            lack = feature.lack(build, role)
+            if lack is not None and not (self.run_all and lack == NOT_YET):
+                return SKIPPED, lack
+        roles = (self.subject, peer) if direction == AS_PRIMARY else (peer, self.subject)
+        folder = self.folder / f"{peer.name}-{peer.version}" / direction / re.sub(r"\W+", "-", feature.name)
+        folder.mkdir(parents=True)
+        with ExitStack() as stack:
+            cell = Cell(*roles, folder, stack)
+            try:
+                feature.test(cell)
+            except Skipped as skipped:
+                return SKIPPED, str(skipped)
+            except (Failed, RuntimeError, OSError, subprocess.SubprocessError) as failed:
+                return FAILED, " ".join((str(failed) or type(failed).__name__).split())[:SHOWN]
+        shutil.rmtree(folder)
+        return OK, ""
+
+
+def find_builds(names: list[str], peers_folder: Path | None, report: Callable[[str], None]) -> list[Build]:
+    """The builds of these servers: on PATH, and below `peers_folder`/NAME; reports which are missing."""
+    found = []
+    for name in names:
+        for folder in [None, *([peers_folder / name] if peers_folder is not None else [])]:
+            try:
+                found.append(find_build(PEERS[name], folder))
+            except ProgramNotFound as missing:
+                report(f"{name:8} left out: {missing}")
+    return found
+
+
+def find_build(kind: type[TransferServer], folder: Path | None) -> Build:
+    """A build and its version; raises `ProgramNotFound`."""
+    build = Build(kind, folder, "")
+    for program in (kind.main_program, *kind.programs_needed):
+        build.program(program)
+    done = subprocess.run([build.program(kind.main_program), kind.version_flag], capture_output=True, text=True, check=False)
+    version = re.search(r"\d+(?:\.\d+)+", done.stdout + done.stderr)
+    return Build(kind, folder, version[0] if version else "unknown")
+
+
+def find_subject(name: str, peers_folder: Path | None) -> Build:
+    """The server in the place of Zonda; another one only to test the tests."""
+    if name == "zonda":
+        return find_build(ZondaTransfers, ZondaTransfers.default_folder())
+    return find_build(PEERS[name], None if peers_folder is None else peers_folder / name)

@@ -1,0 +1,102 @@
+"""XoT (RFC 9103): transfers over TLS without authentication, with the primary authenticated, and mutual."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from transfers.cell import Cell, pair
+from transfers.contents import serial
+from transfers.server import Failed, Skipped
+from transfers.server_config import Access, Key, TlsFiles, TlsRemote
+from transfers.zone_versions import CHANGES, ZONE, ZoneText, big
+
+try:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+except ImportError:
+    CAN_CERTIFY = False
+else:
+    CAN_CERTIFY = True
+
+SERVER_NAME, CLIENT_NAME, WRONG_NAME = "primary.example", "secondary.example", "other.example"
+REFUSED_AFTER_S = 4.0
+INSPECTION = Key("inspection.example.")  # with which the test itself transfers, without TLS
+
+
+def xot(authentication: str) -> Callable[[Cell], None]:
+    """The test of a kind of authentication: opportunistic, strict or mutual."""
+
+    def test(cell: Cell) -> None:
+        """AXFR of several messages and an IXFR over TLS; nothing passes the relay in clear text."""
+        if not CAN_CERTIFY:
+            raise Skipped("the Python package cryptography is not installed")
+        files, key, version = certificates(cell.folder / "tls"), Key("transfer.example."), big(ZoneText(1), 2000)
+        name = None if authentication == "opportunistic" else SERVER_NAME
+        mutual = authentication == "mutual"
+        access = (Access(key, CLIENT_NAME if mutual else True), Access(INSPECTION))
+        remote = TlsRemote(name, mutual)
+        own, client = files[SERVER_NAME], files[CLIENT_NAME]
+        both = pair(cell, version, key, tls=own, client_tls=client, tls_remote=remote, access=access, inspection=INSPECTION)
+        both.start(version)
+        version = version.next(CHANGES[0])
+        both.publish(version)
+        both.require_equal(version)
+        if found := both.relay.transfers(ZONE):
+            raise Failed(f"{len(found)} transfers passed the relay in clear text")
+
+    return test
+
+
+def wrong_name(cell: Cell) -> None:
+    """The certificate of the primary has another name than the secondary expects: no transfer."""
+    if not CAN_CERTIFY:
+        raise Skipped("the Python package cryptography is not installed")
+    files, version = certificates(cell.folder / "tls"), ZoneText(1, refresh=2, retry=1)
+    both = pair(cell, version, tls=files[SERVER_NAME], client_tls=files[CLIENT_NAME], tls_remote=TlsRemote(WRONG_NAME))
+    both.primary.start_with_zones()
+    both.secondary.start([])
+    time.sleep(REFUSED_AFTER_S)
+    if serial(both.secondary, ZONE) is not None:
+        raise Failed("the secondary has the zone, although the name of the primary is wrong")
+
+
+def certificates(folder: Path) -> dict[str, TlsFiles]:
+    """A certificate for the primary and one for the secondary, by a common authority."""
+    folder.mkdir(parents=True)
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority = certificate("authority.example", authority_key.public_key(), "authority.example", authority_key, True)
+    (folder / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    found = {}
+    for name in (SERVER_NAME, CLIENT_NAME):
+        key = ec.generate_private_key(ec.SECP256R1())
+        issued = certificate(name, key.public_key(), "authority.example", authority_key, False)
+        files = TlsFiles(folder / f"{name}.pem", folder / f"{name}.key", folder / "ca.pem")
+        files.certificate.write_bytes(issued.public_bytes(serialization.Encoding.PEM))
+        form = serialization.PrivateFormat.PKCS8
+        files.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        files.key.chmod(0o600)
+        found[name] = files
+    return found
+
+
+def certificate(
+    name: str, public: ec.EllipticCurvePublicKey, issuer: str, signer: ec.EllipticCurvePrivateKey, is_authority: bool
+) -> x509.Certificate:
+    """A certificate that is valid for a day."""
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(distinguished_name(issuer), distinguished_name(name), public, x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(days=1))
+    builder = builder.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    if not is_authority:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    return builder.sign(signer, hashes.SHA256())
+
+
+def distinguished_name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)])
