@@ -31,10 +31,10 @@ def xot(authentication: str) -> Callable[[Cell], None]:
     """The test of a kind of authentication: opportunistic, strict or mutual."""
 
     def test(cell: Cell) -> None:
-        """AXFR of several messages and an IXFR over TLS; nothing passes the relay in clear text."""
+        """AXFR of several messages and a change over TLS; nothing passes the relay in clear text."""
         if not CAN_CERTIFY:
             raise Skipped("the Python package cryptography is not installed")
-        files, key, version = certificates(cell.folder / "tls"), Key("transfer.example."), big(ZoneText(1), 2000)
+        files, key, version = certificates(cell.folder / "tls"), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
         name = None if authentication == "opportunistic" else SERVER_NAME
         mutual = authentication == "mutual"
         access = (Access(key, CLIENT_NAME if mutual else True), Access(INSPECTION))
