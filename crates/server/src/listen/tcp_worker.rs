@@ -13,7 +13,7 @@ use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
 use super::tls_connection::TlsConnection;
 use super::{ListenConfig, Responder};
-use crate::tls::{MIN_BUFFER, ServerTls};
+use crate::tls::{MIN_BUFFER, SESSION_MEMORY, ServerTls};
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
@@ -82,6 +82,14 @@ impl<R: Responder> TcpWorker<R> {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
         let connections = options.connections.div_ceil(options.tcp_workers + options.tls_workers).max(1);
+        // With TLS a half is for sessions, the other half for what connections hold besides.
+        let (connections, memory_limit) = match &tls {
+            Some(_) => {
+                let half = options.memory_limit / 2;
+                (connections.min(half / SESSION_MEMORY).max(1), half)
+            }
+            None => (connections, options.memory_limit),
+        };
         let input_len = if tls.is_some() { 2 * READ_LEN.max(MIN_BUFFER) } else { READ_LEN };
         Ok(TcpWorker {
             poll,
@@ -92,7 +100,7 @@ impl<R: Responder> TcpWorker<R> {
             pool: ConnectionPool::new(connections),
             responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout),
             input: vec![0; input_len].into(),
-            memory_limit: options.memory_limit,
+            memory_limit,
             now_ms: now_ms(),
             counters,
             stop,
@@ -204,7 +212,9 @@ impl<R: Responder> TcpWorker<R> {
             return self.counters.refused.add(1);
         }
         if self.pool.is_full() && self.make_room() {
-            self.warn(format_args!("the limit `tcp-connections` is reached; old ones are closed"));
+            self.warn(format_args!(
+                "the limit of connections (`tcp-connections`, with TLS also memory) is reached; old ones are closed"
+            ));
         }
         let Some(index) = self.pool.insert(stream, peer.ip(), self.now_ms) else { return };
         let Some(connection) = self.pool.get(index) else { return };

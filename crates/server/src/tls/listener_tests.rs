@@ -237,6 +237,22 @@ fn a_client_that_reads_nothing_is_closed_when_memory_is_short() {
 }
 
 #[test]
+fn sessions_take_at_most_half_of_the_memory() {
+    let server = serve(&ListenConfig { memory_limit: 16 * crate::tls::SESSION_MEMORY, ..config() });
+    let mut clients: Vec<Client> = Vec::new();
+    for id in 0..12 {
+        clients.push(server.connect());
+        exchange(clients.last_mut().expect("it was pushed"), id);
+    }
+    assert_eq!(server.running.tls_totals().evicted, 4);
+    clients[4..].iter_mut().for_each(|client| exchange(client, 1));
+    for client in &mut clients[..4] {
+        assert!(!matches!(client.read(&mut [0; 1]), Ok(1..)), "the oldest are closed");
+    }
+    server.running.stop();
+}
+
+#[test]
 fn many_handshakes_at_once_all_succeed() {
     let server = serve(&config());
     let settings = client(&server.certificates, &RemoteTls::default());

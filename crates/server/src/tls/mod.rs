@@ -23,7 +23,7 @@ pub use daemon::DaemonTls;
 pub use files::TlsFileError;
 pub use peers::TlsPeers;
 pub use server_config::{ServerTls, ServerTlsFiles};
-pub use stream::{MIN_BUFFER, TlsStream};
+pub use stream::{MIN_BUFFER, SESSION_MEMORY, TlsStream};
 
 use std::sync::Arc;
 
