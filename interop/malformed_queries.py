@@ -135,8 +135,8 @@ def headers(name: bytes, apex: bytes) -> Iterator[MalformedQuery]:
     yield "header only, opcode 15", header(15 << 11, qd=0), "NOTIMP", "8906 3.1.4"
     yield "UPDATE", header(5 << 11) + question(apex, SOA), "NOTAUTH", "2136 3.1.2"
     yield "UPDATE that adds a record", header(5 << 11, ns=1) + question(apex, SOA) + record(name, A, bytes(4)), "NOTAUTH", "2136 3.1.2"
-    yield "NOTIFY", header(4 << 11) + question(apex, SOA), "NOTAUTH", "1996"
-    yield "NOTIFY of a name that is not an apex", header(4 << 11) + question(name, SOA), "NOTAUTH", "1996"
+    yield "NOTIFY", header(4 << 11) + question(apex, SOA), "NOTAUTH REFUSED", "1996 3.10"
+    yield "NOTIFY of a name that is not an apex", header(4 << 11) + question(name, SOA), "NOTAUTH", "1996 3.11"
 
 
 def classes(name: bytes, apex: bytes) -> Iterator[MalformedQuery]:

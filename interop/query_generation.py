@@ -136,8 +136,10 @@ def captured_query(raw: bytes) -> Query:
 def with_acceptable_outcomes(query: Query) -> Query:
     """The query; with its acceptable outcomes if its opcode is not QUERY or its class not IN (see malformed_queries.py)."""
     opcode = query.wire()[2] >> 3 & 15
-    if opcode in (4, 5):
-        oddity, acceptable, rfc = f"opcode {opcode}", {"NOTAUTH"}, "1996, 2136 3.1.2"
+    if opcode == 4:
+        oddity, acceptable, rfc = f"opcode {opcode}", {"NOTAUTH", "REFUSED", "FORMERR"}, "1996 3.7, 3.10, 3.11"
+    elif opcode == 5:
+        oddity, acceptable, rfc = f"opcode {opcode}", {"NOTAUTH"}, "2136 3.1.2"
     elif opcode:
         oddity, acceptable, rfc = f"opcode {opcode}", {"NOTIMP"}, "8906 3.1.4"
     elif query.qclass != IN:

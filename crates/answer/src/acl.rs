@@ -4,6 +4,15 @@ use std::net::IpAddr;
 
 use wire::{Name, NameRef};
 
+/// Who may do what with a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneAcls {
+    /// Who may transfer it from here.
+    pub transfer: Acl,
+    /// Who may announce changes of it by NOTIFY.
+    pub notify: Acl,
+}
+
 /// A list of alternatives; it allows every client that matches any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl(pub Vec<AclEntry>);

@@ -1,7 +1,7 @@
 //! Query bytes to response bytes over the published zones.
 //!
 //! [`respond`] is the only entry: UDP, TCP, tests, fuzzers and benchmarks call it. It parses the query ([`query`]), decides
-//! what kind of response it gets ([`decision`]), writes that ([`lookup`], [`chaos`], [`transfer`]) with its OPT record
+//! what kind of response it gets ([`decision`]), writes that ([`lookup`], [`chaos`], [`transfer`], [`notify`]) with its OPT record
 //! ([`edns_response`]), and applies response rate limiting ([`rrl`]).
 #![forbid(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
@@ -22,6 +22,7 @@ mod key_ring;
 mod lookup;
 mod message_writer;
 mod name_writer;
+mod notify;
 mod published;
 mod qname;
 mod query;
@@ -42,11 +43,12 @@ use std::sync::Arc;
 
 use wire::HEADER_LEN;
 
-pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule};
+pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule, ZoneAcls};
 pub use config::{AnswerConfig, RateLimitConfig};
 pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
 pub use key_ring::KeyRing;
+pub use notify::{PendingNotify, ReceivedNotify};
 pub use published::{Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
 pub use response_stream::ResponseStream;
@@ -59,7 +61,7 @@ use edns_response::{ResponseEdns, write_opt};
 use message_writer::{MessageWriter, ResponseStatus};
 use query::{Header, Query};
 use rrl::RrlAction;
-use wire::message::Rcode;
+use wire::message::{Opcode, Rcode};
 
 /// Answers one query into `out`. Allocates nothing but for a transfer, takes no lock, reads no clock.
 ///
@@ -75,16 +77,26 @@ pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<
         Ok(()) => {
             worker.counters.queries += 1;
             if query.is_signed {
-                return signed_query::respond(served, worker, &query, out);
+                return respond_to_signed(served, worker, &query, out);
             }
             Decision::of(served, worker.names.current(), &query)
         }
+        Err(_) if header.opcode == Opcode::NOTIFY => return notify::respond(served, worker, &request, header, out),
         Err(rcode) => {
             query = Query::new(&request, header);
             Decision::refuse(rcode)
         }
     };
     write_response(served, worker, &query, decision, out)
+}
+
+/// Answers a well-formed query that has a TSIG record.
+#[cold]
+fn respond_to_signed(served: &Served, worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]) -> Response {
+    signed_query::respond(served, worker, query, out, |worker, query, out| {
+        let decision = Decision::of(served, worker.names.current(), query);
+        write_response(served, worker, query, decision, out)
+    })
 }
 
 /// Writes the response that was decided on, and applies RRL to it.

@@ -27,6 +27,9 @@ pub(crate) struct Query<'m> {
     pub(crate) key: Option<NameRef<'m>>,
 }
 
+/// More records than any NOTIFY message has: the SOA record with its signatures, OPT and TSIG.
+const MAX_NOTIFY_RECORDS: usize = 16;
+
 /// The parts of a query's header that its response repeats.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
@@ -76,8 +79,8 @@ impl<'m> Query<'m> {
     pub(crate) fn read(&mut self, qname: &mut Qname, name_end: Option<usize>) -> Result<(), Rcode> {
         match self.header.opcode {
             Opcode::QUERY => {}
-            // RFC 1996 3.11, RFC 2136 3.1.2: no zone here is a secondary or dynamic.
-            Opcode::NOTIFY | Opcode::UPDATE => return Err(Rcode::NOTAUTH),
+            // RFC 2136 3.1.2: no zone here is dynamic. NOTIFY is read by `read_notify`.
+            Opcode::UPDATE => return Err(Rcode::NOTAUTH),
             _ => return Err(Rcode::NOTIMP),
         }
         self.read_sections(qname, name_end).ok_or(Rcode::FORMERR)
@@ -98,9 +101,37 @@ impl<'m> Query<'m> {
         if authorities != usize::from(self.qtype == Rtype::IXFR) || authorities + additionals > MAX_RECORDS {
             return None;
         }
-        self.read_records(authorities, additionals)?;
+        self.read_records(self.question_end, authorities, additionals)?;
         let fetches_cookie = self.edns.is_some_and(|edns| edns.cookie.is_some());
         (self.has_question() || fetches_cookie).then_some(())
+    }
+
+    /// Reads a NOTIFY message: a question for the SOA record of a zone, and the serial that its answer section may announce
+    /// (RFC 1996 3.7). `None` if it is malformed.
+    #[cold]
+    pub(crate) fn read_notify(&mut self, qname: &mut Qname) -> Option<Option<u32>> {
+        let message = self.request.message;
+        let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+        let (answers, authorities, additionals) = (count(6), count(8), count(10));
+        if count(4) != 1 || answers + authorities + additionals > MAX_NOTIFY_RECORDS {
+            return None;
+        }
+        self.read_question(qname, None)?;
+        if self.qtype != Rtype::SOA {
+            return None;
+        }
+        let (mut at, mut announced, mut owner) = (self.question_end, None, Qname::new());
+        for index in 0..answers + authorities {
+            let record = QueryRecord::read(message, at)?;
+            if index < answers && record.rtype == Rtype::SOA {
+                owner.read_compressed(message, at)?;
+                let serial = serial::of_soa(record.rdata)?;
+                announced = announced.or((owner.wire() == qname.wire()).then_some(serial));
+            }
+            at = record.end;
+        }
+        self.read_records(at, 0, additionals)?;
+        Some(announced)
     }
 
     #[inline]
@@ -117,9 +148,9 @@ impl<'m> Query<'m> {
         Some(())
     }
 
-    fn read_records(&mut self, authorities: usize, additionals: usize) -> Option<()> {
+    /// Reads the authority section, which starts at `at`, and the additional section.
+    fn read_records(&mut self, mut at: usize, authorities: usize, additionals: usize) -> Option<()> {
         let message = self.request.message;
-        let mut at = self.question_end;
         for index in 0..authorities + additionals {
             let record = QueryRecord::read(message, at)?;
             at = record.end;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use wire::Name;
 
+use crate::notify::PendingNotify;
 use crate::response_stream::ResponseStream;
 
 /// The largest UDP response, whatever the client and the configuration allow: the size of the UDP workers' buffers.
@@ -67,4 +68,6 @@ pub enum Response {
     Drop,
     /// Stream the zone (RFC 5936); the client is allowed to transfer it.
     Stream(Box<ResponseStream>),
+    /// Pass a NOTIFY message on, then send its response: [`PendingNotify::finish`].
+    Notify(Box<PendingNotify>),
 }

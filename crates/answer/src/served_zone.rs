@@ -8,14 +8,14 @@ use wire::{Name, NameRef};
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use crate::acl::Acl;
+use crate::acl::ZoneAcls;
 
 /// A configured zone.
 pub struct ServedZone {
     /// Its data, if it is served.
     pub state: ZoneState,
-    /// Who may transfer it.
-    pub allow_transfer: Arc<Acl>,
+    /// Who may transfer it or announce changes.
+    pub acls: Arc<ZoneAcls>,
     /// The changes that led to this version, for IXFR; `None` if there are none.
     pub history: Option<Arc<ZoneHistory>>,
     /// When a secondary zone expires, in seconds since 1970; 0 if this server is a primary.
@@ -37,8 +37,8 @@ pub enum ZoneState {
 
 impl ServedZone {
     /// A zone without history that does not expire.
-    pub fn new(state: ZoneState, allow_transfer: Arc<Acl>) -> ServedZone {
-        ServedZone { state, allow_transfer, history: None, expires_at_s: AtomicU32::new(0) }
+    pub fn new(state: ZoneState, acls: Arc<ZoneAcls>) -> ServedZone {
+        ServedZone { state, acls, history: None, expires_at_s: AtomicU32::new(0) }
     }
 
     /// The apex.

@@ -16,15 +16,21 @@ use crate::write_response;
 /// The signer of the responses to a verified query.
 pub(crate) type ResponseSigner = TsigSigner<Arc<TsigKey>>;
 
-/// Answers a well-formed query that has a TSIG record.
-#[cold]
-pub(crate) fn respond(served: &Served, worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]) -> Response {
+/// Answers a well-formed message that has a TSIG record. `answer` answers it once it is verified.
+pub(crate) fn respond(
+    served: &Served,
+    worker: &mut WorkerState,
+    query: &Query<'_>,
+    out: &mut [u8],
+    answer: impl FnOnce(&mut WorkerState, &Query<'_>, &mut [u8]) -> Response,
+) -> Response {
     match verify(served, query) {
         Ok(signer) => {
             let key = signer.key().clone();
             let query = Query { key: Some(key.name()), ..*query };
-            let decision = Decision::of(served, worker.names.current(), &query);
-            respond_verified(served, worker, &query, decision, signer, out)
+            let room = body_room(served, &query, signer.record_len(), out.len());
+            let response = answer(worker, &query, &mut out[..room]);
+            sign(served, &query, response, signer, room, out)
         }
         Err(failure) => respond_unverified(served, worker, query, &failure, out),
     }
@@ -37,16 +43,16 @@ fn verify<'q>(served: &Served, query: &Query<'q>) -> Result<ResponseSigner, Veri
         .map(|signer| signer.expect("the query has a TSIG record"))
 }
 
-fn respond_verified(
+/// Signs a response of at most `room` octets.
+fn sign(
     served: &Served,
-    worker: &mut WorkerState,
     query: &Query<'_>,
-    decision: Decision<'_>,
+    response: Response,
     mut signer: ResponseSigner,
+    room: usize,
     out: &mut [u8],
 ) -> Response {
-    let room = body_room(served, query, signer.record_len(), out.len());
-    match write_response(served, worker, query, decision, &mut out[..room]) {
+    match response {
         Response::Send(len) => {
             let len = without_partial_answer(served, query, len, &mut out[..room]);
             let signed = signer.sign_in_place(out, len, query.request.now_s.into());
@@ -56,7 +62,11 @@ fn respond_verified(
             stream.signer = Some(signer);
             Response::Stream(stream)
         }
-        other => other,
+        Response::Notify(mut pending) => {
+            pending.signer = Some(signer);
+            Response::Notify(pending)
+        }
+        Response::Drop => Response::Drop,
     }
 }
 

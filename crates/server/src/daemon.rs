@@ -19,7 +19,7 @@ use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
-use crate::listen::{self, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
+use crate::listen::{self, ListenConfig, ListenError, ListenerThreads, NotifySink, ZoneResponder};
 use crate::log::{self, Log};
 use crate::notify::Notifier;
 use crate::open_files;
@@ -102,8 +102,10 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
     let writer = Writer::new(config, sources, log, tls, queue)
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
+    let notify_handle = handle.clone();
+    let notify_sink: NotifySink = Arc::new(move |notify| notify_handle.notify_received(notify));
     let threads = listeners
-        .serve(|| ZoneResponder::new(writer.subscribe()))
+        .serve(|| ZoneResponder::new(writer.subscribe(), notify_sink.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
     spawn("writer", move || writer.run())?;
     if let Some(control) = &control {

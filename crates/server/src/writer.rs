@@ -143,6 +143,9 @@ impl Writer {
             WriterEvent::ZoneWorked(finished) => self.zones.finish_work(finished),
             WriterEvent::Change(change) => self.zones.change(*change),
             WriterEvent::Durable(sequence) => self.zones.durable(sequence),
+            WriterEvent::NotifyReceived(notify) => {
+                tracing::debug!(zone = %notify.apex, serial = notify.serial, from = %notify.from, "NOTIFY received");
+            }
         }
     }
 

@@ -1,12 +1,12 @@
 //! The listeners with real zones: queries and concurrent zone transfers.
 
-use answer::{Acl, AclEntry, AddressPrefix, Publisher, Served, ServedZone, ZoneState};
-use server::listen::{self, ListenConfig, ListenerThreads, ZoneResponder};
+use answer::{Acl, AclEntry, AddressPrefix, Publisher, ReceivedNotify, Served, ServedZone, ZoneAcls, ZoneState};
+use server::listen::{self, ListenConfig, ListenerThreads, NotifySink, ZoneResponder};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::message::{Message, Rcode};
+use wire::message::{Message, Opcode, Rcode};
 use wire::{Name, Rtype};
 use zone::load;
 use zone::text::{self, Source};
@@ -29,19 +29,28 @@ fn served(text: &str, peer: IpAddr) -> Served {
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
     let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
-    let allow_transfer = Arc::new(Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]));
+    let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]);
+    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access });
     let mut served = Served::default();
-    served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), allow_transfer)));
+    served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), acls)));
     served
 }
 
 fn serve(records: usize, peer: Ipv4Addr) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
+    serve_with(records, peer, Arc::new(|_| false))
+}
+
+fn serve_with(
+    records: usize,
+    peer: Ipv4Addr,
+    notify_sink: NotifySink,
+) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
     let publisher = Publisher::new(served(&zone_text(1, records), peer.into()));
     let udp = netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() };
     let options = ListenConfig { udp, ..ListenConfig::default() };
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let address = listeners.addresses()[0];
-    let running = listeners.serve(|| ZoneResponder::new(publisher.subscribe())).expect("threads");
+    let running = listeners.serve(|| ZoneResponder::new(publisher.subscribe(), notify_sink.clone())).expect("threads");
     (running, address, publisher)
 }
 
@@ -202,4 +211,47 @@ fn a_stop_finishes_transfers() {
     }
     assert!(octets > RECORDS * 200 - 65_535, "{octets} octets");
     stopping.join().expect("no panic");
+}
+
+/// RFC 1996 3.7: an accepted NOTIFY message is passed on before it is answered; SERVFAIL if there is no room for it.
+#[test]
+fn notify_messages_are_passed_on_over_udp_and_tcp() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let queue = received.clone();
+    let sink: NotifySink = Arc::new(move |notify| {
+        let mut queue = queue.lock().expect("no panic");
+        let has_room = queue.len() < 2;
+        if has_room {
+            queue.push(notify);
+        }
+        has_room
+    });
+    let (running, server, _publisher) = serve_with(1, Ipv4Addr::LOCALHOST, sink);
+    let notify =
+        Message { id: 7, opcode: Opcode::NOTIFY, ..Message::query("example.".parse().expect("a name"), Rtype::SOA) };
+    let notify = notify.to_wire();
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    udp.connect(server).expect("loopback");
+    udp.set_read_timeout(Some(SOON)).expect("a valid timeout");
+    let mut tcp = connect(server);
+    let by_udp = || {
+        udp.send(&notify).expect("loopback");
+        let mut answer = [0; 512];
+        let len = udp.recv(&mut answer).expect("an answer");
+        Message::parse(&answer[..len]).expect("well-formed")
+    };
+    let mut by_tcp = || {
+        send(&mut tcp, &notify);
+        receive(&mut tcp).expect("an answer")
+    };
+    let answers = [by_udp(), by_tcp(), by_udp(), by_tcp()];
+    let rcodes = answers.map(|answer| (answer.id, answer.opcode, answer.rcode));
+    let [taken, rejected] = [Rcode::NOERROR, Rcode::SERVFAIL].map(|rcode| (7, Opcode::NOTIFY, rcode));
+    assert_eq!(rcodes, [taken, taken, rejected, rejected]);
+    let expected =
+        ReceivedNotify { apex: "example.".parse().expect("a name"), serial: None, from: Ipv4Addr::LOCALHOST.into() };
+    assert_eq!(*received.lock().expect("no panic"), [expected.clone(), expected]);
+    let totals = [running.udp_totals(), running.tcp_totals()];
+    assert_eq!(totals.map(|totals| (totals.notifies, totals.notifies_rejected, totals.answers)), [(1, 1, 2); 2]);
+    running.stop();
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{
-    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, Served, ServedZone, Transport, ZoneHistory,
-    ZoneState, extend_history,
+    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, Served, ServedZone, Transport, ZoneAcls,
+    ZoneHistory, ZoneState, extend_history,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,7 +79,8 @@ fn change_set(serial: u32, change: &[(u8, Option<u8>)], hosts: &mut Hosts) -> Ch
 impl Chain {
     /// A server of the last version, which these clients may transfer.
     fn serve(&self, transfer: Acl, config: AnswerConfig) -> Arc<Served> {
-        let mut zone = ServedZone::new(ZoneState::Loaded(self.zone.clone()), Arc::new(transfer));
+        let acls = ZoneAcls { transfer, ..ZoneAcls::default() };
+        let mut zone = ServedZone::new(ZoneState::Loaded(self.zone.clone()), Arc::new(acls));
         zone.history = Some(self.history.clone());
         subject::serve_zones([zone], config)
     }

@@ -123,6 +123,10 @@ counters! {
         transfers,
         /// Octets of outgoing zone transfers, without TCP length prefixes.
         transfer_octets,
+        /// NOTIFY messages accepted.
+        notifies,
+        /// NOTIFY messages answered with SERVFAIL because too many wait; `rcodes` counts them as NOERROR.
+        notifies_rejected,
     }
     copied {
         /// Messages ignored because they are shorter than a header or are responses.

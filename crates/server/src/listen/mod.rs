@@ -19,7 +19,7 @@ mod udp_worker;
 pub use bind::{ListenError, Listeners, bind};
 pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
 
-use answer::{Request, Response, Served, Subscriber, WorkerState};
+use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
 use netio::epoll::Waker;
 use std::io;
 use std::sync::Arc;
@@ -88,6 +88,10 @@ pub trait Responder: Send + 'static {
     fn prefetch<'m>(&mut self, _messages: impl Iterator<Item = &'m [u8]>) {}
     /// Answers one query into `out`, see [`answer::respond`].
     fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response;
+    /// Passes an accepted NOTIFY message on; false if there is no room for it.
+    fn notify(&mut self, _notify: ReceivedNotify) -> bool {
+        false
+    }
     /// Its counters; read once per batch.
     fn counters(&self) -> &answer::Counters;
 }
@@ -96,12 +100,16 @@ pub trait Responder: Send + 'static {
 pub struct ZoneResponder {
     subscriber: Subscriber<Served>,
     worker: WorkerState,
+    notify_sink: NotifySink,
 }
+
+/// Takes accepted NOTIFY messages without blocking; false if its queue is full.
+pub type NotifySink = Arc<dyn Fn(ReceivedNotify) -> bool + Send + Sync>;
 
 impl ZoneResponder {
     /// A responder for one thread.
-    pub fn new(subscriber: Subscriber<Served>) -> ZoneResponder {
-        ZoneResponder { subscriber, worker: WorkerState::new() }
+    pub fn new(subscriber: Subscriber<Served>, notify_sink: NotifySink) -> ZoneResponder {
+        ZoneResponder { subscriber, worker: WorkerState::new(), notify_sink }
     }
 }
 
@@ -120,9 +128,32 @@ impl Responder for ZoneResponder {
         answer::respond(self.subscriber.last(), &mut self.worker, request, out)
     }
 
+    fn notify(&mut self, notify: ReceivedNotify) -> bool {
+        (self.notify_sink)(notify)
+    }
+
     fn counters(&self) -> &answer::Counters {
         &self.worker.counters
     }
+}
+
+/// Passes a NOTIFY message on and finishes its response in `out`. Returns the length of the response.
+#[cold]
+fn finish_notify(
+    pending: PendingNotify,
+    responder: &mut impl Responder,
+    counters: &ListenerCounters,
+    out: &mut [u8],
+) -> usize {
+    pending.finish(out, |notify| {
+        let is_taken = responder.notify(notify);
+        if is_taken {
+            counters.notifies.add(1)
+        } else {
+            counters.notifies_rejected.add(1)
+        }
+        is_taken
+    })
 }
 
 /// The running threads.

@@ -1,8 +1,8 @@
 //! Answers the messages of all TCP connections of a thread into one shared buffer.
 
-use super::Responder;
 use super::counters::ListenerCounters;
 use super::rate_limited_log::RateLimitedLog;
+use super::{Responder, finish_notify};
 use answer::{Request, Response, ResponseStream, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -104,6 +104,11 @@ impl<R: Responder> TcpResponder<R> {
         let request = Request { message, peer: client.peer, transport, now_s: self.now_s };
         match self.responder.answer(request, self.output.room()) {
             Response::Send(len) => {
+                self.output.push(len);
+                self.counters.answered(len);
+            }
+            Response::Notify(pending) => {
+                let len = finish_notify(*pending, &mut self.responder, &self.counters, self.output.room());
                 self.output.push(len);
                 self.counters.answered(len);
             }

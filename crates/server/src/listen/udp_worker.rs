@@ -1,9 +1,9 @@
 //! UDP workers: a pinned thread per socket, which receives, answers and sends datagrams in batches.
 
-use super::Responder;
 use super::counters::ListenerCounters;
 use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
+use super::{Responder, finish_notify};
 use answer::{MAX_UDP, PREFETCH_BATCH, Request, Response, Transport};
 use netio::clock;
 use netio::udp_server::{ServerBatch, ServerSocket};
@@ -90,6 +90,11 @@ impl<R: Responder> UdpWorker<R> {
         let request = Request { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
         match self.responder.answer(request, slot.reply) {
             Response::Send(len) => {
+                self.counters.answered(len);
+                self.batch.set_reply(index, len);
+            }
+            Response::Notify(pending) => {
+                let len = finish_notify(*pending, &mut self.responder, &self.counters, slot.reply);
                 self.counters.answered(len);
                 self.batch.set_reply(index, len);
             }

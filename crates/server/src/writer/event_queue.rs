@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Instant;
 
+use answer::ReceivedNotify;
 use zone::Finding;
 
 use crate::config::Config;
@@ -21,6 +22,8 @@ pub(super) enum WriterEvent {
     Change(Box<ZoneChange>),
     /// Changes up to this sequence number are on disk.
     Durable(u64),
+    /// A client that may announce changes of a zone did so.
+    NotifyReceived(ReceivedNotify),
 }
 
 /// A request to reload.
@@ -38,10 +41,13 @@ pub struct EventQueue {
     pub(super) sender: Sender<WriterEvent>,
     waiting: Arc<AtomicUsize>,
     changes: Arc<AtomicUsize>,
+    notifies: Arc<AtomicUsize>,
 }
 
 /// Changes that wait in the queue of the writer: about a second of work.
 const MAX_CHANGES: usize = 16 * 1024;
+/// NOTIFY messages that wait in the queue of the writer: a primary of many zones may send one for each at once.
+const MAX_NOTIFIES: usize = 16 * 1024;
 
 /// Sends requests to the writer.
 #[derive(Clone)]
@@ -52,6 +58,8 @@ pub struct WriterHandle {
     max_waiting: usize,
     /// Changes that the writer has not received yet.
     changes: Arc<AtomicUsize>,
+    /// NOTIFY messages that the writer has not received yet.
+    notifies: Arc<AtomicUsize>,
 }
 
 /// A queue in which at most `max_waiting` requests wait.
@@ -59,9 +67,15 @@ pub fn queue(max_waiting: usize) -> (WriterHandle, EventQueue) {
     let (sender, events) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let changes = Arc::new(AtomicUsize::new(0));
-    let handle =
-        WriterHandle { events: sender.clone(), waiting: waiting.clone(), max_waiting, changes: changes.clone() };
-    (handle, EventQueue { events, sender, waiting, changes })
+    let notifies = Arc::new(AtomicUsize::new(0));
+    let handle = WriterHandle {
+        events: sender.clone(),
+        waiting: waiting.clone(),
+        max_waiting,
+        changes: changes.clone(),
+        notifies: notifies.clone(),
+    };
+    (handle, EventQueue { events, sender, waiting, changes, notifies })
 }
 
 impl EventQueue {
@@ -96,6 +110,7 @@ impl EventQueue {
         let count = match event {
             WriterEvent::ReloadRequested(_) => &self.waiting,
             WriterEvent::Change(_) => &self.changes,
+            WriterEvent::NotifyReceived(_) => &self.notifies,
             _ => return,
         };
         count.fetch_sub(1, Ordering::Relaxed);
@@ -123,6 +138,15 @@ impl WriterHandle {
             WriterEvent::Change(change) => change,
             _ => unreachable!("the event that was not sent is returned"),
         })
+    }
+
+    /// Passes on that a client announced a change of a zone; false if the queue is full.
+    pub fn notify_received(&self, notify: ReceivedNotify) -> bool {
+        if self.notifies.fetch_add(1, Ordering::Relaxed) >= MAX_NOTIFIES {
+            self.notifies.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        self.events.send(WriterEvent::NotifyReceived(notify)).is_ok()
     }
 
     /// Reports that the changes up to this sequence number are on disk.

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use answer::{Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, ZoneState};
+use answer::{Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 use zone::Zone;
 
 use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
-use crate::config::{AccessEntry, Prefix, TlsRequirement, ZonePolicy, ZoneSource};
+use crate::config::{AccessEntry, Prefix, RemoteServer, TlsRequirement, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
 
 /// A configured zone.
@@ -24,15 +24,15 @@ pub struct ZoneEntry {
 
 impl ZoneEntry {
     /// A zone that is not loaded yet.
-    pub fn new(apex: Name, source: Arc<ZoneSource>, allow_transfer: Arc<Acl>) -> ZoneEntry {
-        let served = Arc::new(ServedZone::new(ZoneState::Unavailable(apex), allow_transfer));
+    pub fn new(apex: Name, source: Arc<ZoneSource>, acls: Arc<ZoneAcls>) -> ZoneEntry {
+        let served = Arc::new(ServedZone::new(ZoneState::Unavailable(apex), acls));
         ZoneEntry { served, source, fingerprint: Fingerprint::NONE }
     }
 
     /// Replaces the version to serve.
     pub fn serve(&mut self, zone: Zone) {
-        let allow_transfer = self.served.allow_transfer.clone();
-        self.served = Arc::new(ServedZone::new(ZoneState::Loaded(zone), allow_transfer));
+        let acls = self.served.acls.clone();
+        self.served = Arc::new(ServedZone::new(ZoneState::Loaded(zone), acls));
     }
 }
 
@@ -71,18 +71,72 @@ fn acl_entry(entry: &AccessEntry) -> AclEntry {
     }
 }
 
-/// The `allow-transfer` lists, shared by the zones with the same policy.
+/// RFC 1996 3.10: the primaries of a zone may announce its changes, signed with their key if they have one. Many of them do so over
+/// UDP even if transfers are over TLS.
+fn primary_entry(primary: &RemoteServer) -> AclEntry {
+    let address = primary.address.ip().to_canonical();
+    let prefix = AddressPrefix { address, len: if address.is_ipv4() { 32 } else { 128 } };
+    AclEntry { key: primary.key.clone(), ..AclEntry::of_addresses(prefix) }
+}
+
+/// The access lists, shared by the zones with the same policy.
 #[derive(Default)]
-pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<Acl>>);
+pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<ZoneAcls>>);
 
 impl Acls {
-    /// The list of this policy.
-    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<Acl> {
-        if let Some(acl) = self.0.get(policy) {
-            return acl.clone();
+    /// The lists of this policy.
+    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<ZoneAcls> {
+        if let Some(acls) = self.0.get(policy) {
+            return acls.clone();
         }
-        let acl = Arc::new(Acl(policy.allow_transfer.iter().map(acl_entry).collect()));
-        self.0.insert(policy.clone(), acl.clone());
-        acl
+        let primaries = policy.primaries.iter().map(primary_entry);
+        let acls = Arc::new(ZoneAcls {
+            transfer: Acl(policy.allow_transfer.iter().map(acl_entry).collect()),
+            notify: Acl(policy.allow_notify.iter().map(acl_entry).chain(primaries).collect()),
+        });
+        self.0.insert(policy.clone(), acls.clone());
+        acls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::reader::ConfigReader;
+
+    #[test]
+    fn primaries_and_allow_notify_may_announce_changes() {
+        let mut reader = ConfigReader::default();
+        reader.add_argument("z.".parse().expect("a name"), std::path::Path::new("file"));
+        let zone = reader.finish().expect("no mistakes").zones.remove(0);
+        let key: Name = "k.".parse().expect("a name");
+        let primary = |address: &str, key| {
+            let address = std::net::SocketAddr::new(address.parse().expect("an address"), 53);
+            RemoteServer { address, key, tls: None, source: None }
+        };
+        let access = |address: &str, length| {
+            let address = address.parse().expect("an address");
+            AccessEntry { address: Some(Prefix { address, length }), key: None, tls: None }
+        };
+        let policy = ZonePolicy {
+            primaries: vec![primary("192.0.2.1", None), primary("2001:db8::1", Some(key.clone()))],
+            allow_notify: vec![access("198.51.100.0", 24)],
+            allow_transfer: vec![access("203.0.113.1", 32)],
+            ..(*zone.source.policy).clone()
+        };
+        let acls = Acls::default().of(&Arc::new(policy));
+        for (address, is_signed, allowed) in [
+            ("192.0.2.1", false, true),
+            ("192.0.2.2", false, false),
+            ("2001:db8::1", true, true),
+            ("2001:db8::1", false, false),
+            ("2001:db8::2", true, false),
+            ("198.51.100.9", false, true),
+            ("203.0.113.1", false, false),
+        ] {
+            let address = address.parse().expect("an address");
+            let client = answer::Client { address, key: is_signed.then_some(key.as_ref()), tls: None };
+            assert_eq!(acls.notify.allows(&client), allowed, "{address} {is_signed}");
+        }
     }
 }

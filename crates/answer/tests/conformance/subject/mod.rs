@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use answer::{
-    Acl, AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneMap, ZoneState, respond,
+    Acl, AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneMap, ZoneState,
+    respond,
 };
 use wire::Name;
 use zone::load::load as load_zone;
@@ -25,10 +26,10 @@ pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
     serve(contents, AnswerConfig::default(), Acl::default())
 }
 
-/// Publishes zones.
-pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, allow_transfer: Acl) -> Arc<Served> {
-    let allow_transfer = Arc::new(allow_transfer);
-    serve_zones(contents.into_iter().map(|state| ServedZone::new(state, allow_transfer.clone())), options)
+/// Publishes zones that these clients may transfer and announce.
+pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, access: Acl) -> Arc<Served> {
+    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access });
+    serve_zones(contents.into_iter().map(|state| ServedZone::new(state, acls.clone())), options)
 }
 
 /// Publishes zones with their settings.
@@ -79,6 +80,11 @@ pub fn answer_of(
     let mut out = vec![0; if transport == Transport::Udp { answer::MAX_UDP } else { usize::from(u16::MAX) }];
     match reply_of(worker, served, message, transport, &mut out) {
         Response::Send(len) => {
+            out.truncate(len);
+            Some(out)
+        }
+        Response::Notify(pending) => {
+            let len = pending.finish(&mut out, |_| true);
             out.truncate(len);
             Some(out)
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{Acl, ServedZone, ZoneState};
+use answer::{ServedZone, ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 
 use super::{ChangeRefused, Fingerprint, ZoneRegistry};
@@ -22,7 +22,7 @@ pub(super) struct Configuring {
     swept: usize,
     acls: Acls,
     /// Those of the zone before, which most zones share.
-    last: Option<(Arc<ZoneSource>, Arc<Acl>)>,
+    last: Option<(Arc<ZoneSource>, Arc<ZoneAcls>)>,
     reports: Vec<ZoneReport>,
 }
 
@@ -155,7 +155,7 @@ impl ZoneRegistry {
         id: ZoneId,
         apex: Name,
         source: Arc<ZoneSource>,
-        acl: Arc<Acl>,
+        acls: Arc<ZoneAcls>,
         reports: &mut Vec<ZoneReport>,
     ) {
         let Some(entry) = self.zones.get_mut(id).filter(|entry| entry.source != source) else { return };
@@ -170,7 +170,7 @@ impl ZoneRegistry {
             Some(zone) => ZoneState::Loaded(zone.clone()),
             None => ZoneState::Unavailable(apex),
         };
-        entry.served = Arc::new(ServedZone::new(state, acl));
+        entry.served = Arc::new(ServedZone::new(state, acls));
         entry.source = source;
         self.publisher.draft_insert(&self.zones, id);
     }
