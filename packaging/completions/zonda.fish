@@ -30,6 +30,7 @@ complete -c zonda -n "__fish_zonda_needs_command" -f -a "serve" -d 'Serve zones 
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "check" -d 'Find every mistake in a configuration and in zones'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "config" -d 'Print the effective configuration as TOML'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "reload" -d 'Make a running zonda read its configuration and changed zone files again'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "zone" -d 'Show and control the zones of a running zonda'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "completions" -d 'Print completions for a shell'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in roff: `zonda man serve | man -l -`'
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
@@ -56,6 +57,28 @@ complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The co
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "status" -d 'Show which serial is served, what the primary has, when the zone expires, and the last transfer'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "refresh" -d 'Ask the primaries of a zone for its serial now, and transfer it if it is later'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "retransfer" -d 'Transfer a whole zone now, whatever serial the primary has'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "export" -d 'Print the version that is served as zone text'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l json -d 'Print JSON: an object for one NAME, else one object per line'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l all -d 'All zones'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l all -d 'All zones'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand man" -l markdown -d 'Print the reference of zonda.toml as Markdown instead'
 complete -c zonda -n "__fish_zonda_using_subcommand man" -l list -d 'Print the names of all pages instead'

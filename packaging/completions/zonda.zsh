@@ -74,6 +74,65 @@ _arguments "${_arguments_options[@]}" : \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(zone)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+":: :_zonda__subcmd__zone_commands" \
+"*::: :->zone" \
+&& ret=0
+
+    case $state in
+    (zone)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:zonda-zone-command-$line[1]:"
+        case $line[1] in
+            (status)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'--json[Print JSON\: an object for one NAME, else one object per line]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(refresh)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'()--all[All zones]' \
+'--json[Print one JSON object]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(retransfer)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'()--all[All zones]' \
+'--json[Print one JSON object]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(export)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'-h[Print help]' \
+'--help[Print help]' \
+':zone -- The zone:_default' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 '-h[Print help]' \
@@ -102,6 +161,7 @@ _zonda_commands() {
 'check:Find every mistake in a configuration and in zones' \
 'config:Print the effective configuration as TOML' \
 'reload:Make a running zonda read its configuration and changed zone files again' \
+'zone:Show and control the zones of a running zonda' \
 'completions:Print completions for a shell' \
 'man:Print a manual page in roff\: \`zonda man serve | man -l -\`' \
     )
@@ -136,6 +196,36 @@ _zonda__subcmd__reload_commands() {
 _zonda__subcmd__serve_commands() {
     local commands; commands=()
     _describe -t commands 'zonda serve commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone_commands] )) ||
+_zonda__subcmd__zone_commands() {
+    local commands; commands=(
+'status:Show which serial is served, what the primary has, when the zone expires, and the last transfer' \
+'refresh:Ask the primaries of a zone for its serial now, and transfer it if it is later' \
+'retransfer:Transfer a whole zone now, whatever serial the primary has' \
+'export:Print the version that is served as zone text' \
+    )
+    _describe -t commands 'zonda zone commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__export_commands] )) ||
+_zonda__subcmd__zone__subcmd__export_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone export commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__refresh_commands] )) ||
+_zonda__subcmd__zone__subcmd__refresh_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone refresh commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__retransfer_commands] )) ||
+_zonda__subcmd__zone__subcmd__retransfer_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone retransfer commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__status_commands] )) ||
+_zonda__subcmd__zone__subcmd__status_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone status commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_zonda" ]; then

@@ -41,6 +41,20 @@ impl ServedZone {
         ServedZone { state, acls, history: None, expires_at_s: AtomicU32::new(0) }
     }
 
+    /// The same zone with another version, which these changes lead to. Without changes its history begins anew.
+    pub fn with_version(&self, version: Zone, changes: &[EncodedChange]) -> ServedZone {
+        let mut history = self.history.clone();
+        for change in changes {
+            history = Some(extend_history(history.as_deref(), change.clone(), MAX_HISTORY_LEN));
+        }
+        ServedZone {
+            state: ZoneState::Loaded(version),
+            acls: self.acls.clone(),
+            history: history.filter(|_| !changes.is_empty()),
+            expires_at_s: AtomicU32::new(self.expires_at_s.load(Ordering::Relaxed)),
+        }
+    }
+
     /// The apex.
     pub fn apex(&self) -> NameRef<'_> {
         match &self.state {
@@ -79,7 +93,7 @@ impl ServedZone {
 }
 
 /// The history after one more change: the latest changes that lead to it without a gap, within these limits.
-pub fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_octets: usize) -> Arc<ZoneHistory> {
+fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_octets: usize) -> Arc<ZoneHistory> {
     let mut octets = change.as_bytes().len();
     let mut next = change.from_serial();
     let earlier = history.into_iter().flatten().rev().take(MAX_HISTORY - 1).take_while(|earlier| {
@@ -96,6 +110,8 @@ pub fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_
 
 /// The most changes in a history: each change copies the list.
 const MAX_HISTORY: usize = 256;
+/// The most octets of changes in a history, unless the last change alone has more.
+const MAX_HISTORY_LEN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

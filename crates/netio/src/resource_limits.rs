@@ -1,4 +1,4 @@
-//! Limits of file descriptors (getrlimit(2)) and ephemeral ports (ip(7)).
+//! Limits of file descriptors (getrlimit(2)), ephemeral ports (ip(7)) and memory (sysconf(3)).
 
 use crate::checked;
 use std::io;
@@ -14,6 +14,16 @@ pub fn raise_open_files() -> io::Result<u64> {
         checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
     }
     Ok(limit.rlim_cur)
+}
+
+/// The memory of the machine, in octets.
+pub fn physical_memory() -> io::Result<u64> {
+    // SAFETY: sysconf has no preconditions.
+    let [pages, page_len] = [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    match (u64::try_from(pages), u64::try_from(page_len)) {
+        (Ok(pages), Ok(page_len)) => Ok(pages * page_len),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The number of ephemeral ports for connections from one address to one server (ip(7), ip_local_port_range; also for IPv6).

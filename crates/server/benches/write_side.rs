@@ -59,7 +59,7 @@ fn many_zones(count: u32, spread: bool) {
     report("configure, us per zone", us_each(configured - begin, count));
     let ids: Vec<ZoneId> = (0..count).map(|number| bench.find(number)).collect();
     for (number, id) in ids.iter().enumerate() {
-        bench.zones.replace(*id, tiny_zone(number as u32));
+        bench.zones.replace(*id, tiny_zone(number as u32), &[]);
         timers.set(id.index, TimerKind::Refresh, 1_000_000 + number as u32);
         timers.set(id.index, TimerKind::Expire, 2_000_000 + number as u32);
     }
@@ -118,7 +118,7 @@ fn one_zone(records: u32) {
         text + &format!("host{n} 3600 A 10.{}.{}.{}\n", n >> 16 & 255, n >> 8 & 255, n & 255)
     });
     let id = bench.find(0);
-    bench.zones.replace(id, zone(&apex(0), &hosts));
+    bench.zones.replace(id, zone(&apex(0), &hosts), &[]);
     drop(hosts);
     bench.step();
     bench.wake_all();

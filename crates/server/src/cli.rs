@@ -52,6 +52,9 @@ pub enum Command {
     /// the version served before stays.
     #[command(after_help = EXIT_STATUS)]
     Reload(ReloadArguments),
+    /// Show and control the zones of a running zonda.
+    #[command(subcommand)]
+    Zone(ZoneCommand),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -148,15 +151,84 @@ pub struct ConfigArguments {
 /// `zonda reload`.
 #[derive(Debug, Args)]
 pub struct ReloadArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which running zonda to talk to.
+#[derive(Debug, Args)]
+pub struct RunningDaemon {
     /// The configuration that names the state-dir of the running zonda.
     #[command(flatten)]
     pub config: ConfigFile,
     /// The state-dir of the running zonda, instead of the configuration's.
     #[arg(long, value_name = "FOLDER", conflicts_with = "path")]
     pub state_dir: Option<PathBuf>,
+}
+
+/// `zonda zone`.
+#[derive(Debug, Subcommand)]
+pub enum ZoneCommand {
+    /// Show which serial is served, what the primary has, when the zone expires, and the last transfer.
+    ///
+    /// Without NAME shows all zones. The exit status is 1 if a zone does not exist.
+    #[command(after_help = EXIT_STATUS)]
+    Status(ZoneStatusArguments),
+    /// Ask the primaries of a zone for its serial now, and transfer it if it is later.
+    #[command(after_help = EXIT_STATUS)]
+    Refresh(ZoneActionArguments),
+    /// Transfer a whole zone now, whatever serial the primary has.
+    #[command(after_help = EXIT_STATUS)]
+    Retransfer(ZoneActionArguments),
+    /// Print the version that is served as zone text.
+    #[command(after_help = EXIT_STATUS)]
+    Export(ZoneExportArguments),
+}
+
+/// `zonda zone status`.
+#[derive(Debug, Args)]
+pub struct ZoneStatusArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// Print JSON: an object for one NAME, else one object per line.
+    #[arg(long)]
+    pub json: bool,
+    /// The zones.
+    #[arg(value_name = "NAME")]
+    pub zones: Vec<Name>,
+}
+
+/// `zonda zone refresh` and others.
+#[derive(Debug, Args)]
+pub struct ZoneActionArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// All zones.
+    #[arg(long, conflicts_with = "zones")]
+    pub all: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// The zones.
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    pub zones: Vec<Name>,
+}
+
+/// `zonda zone export`.
+#[derive(Debug, Args)]
+pub struct ZoneExportArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// The zone.
+    #[arg(value_name = "NAME")]
+    pub zone: Name,
 }
 
 /// `zonda man`.

@@ -1,6 +1,7 @@
 //! The control socket in the state-dir: one request per connection; request and response are a line of JSON each.
 //!
-//! [`ControlSocket`] is the daemon's side, [`request`] that of `zonda reload`. Only the daemon's user and root can connect.
+//! [`ControlSocket`] is the daemon's side, [`request`] that of `zonda reload` and `zonda zone`. Only the daemon's user and root
+//! can connect.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,17 +13,48 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
+use zone::export::TextExport;
 
 use crate::printable::printable_path;
 use crate::report::Report;
 use crate::state_dir::{CONTROL_SOCKET, StateDir, within};
+use crate::zone_status::ZoneStatus;
 
 /// What a client can request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ControlRequest {
     /// Read the configuration and changed zone files again.
     Reload,
+    /// Report the status of zones.
+    ZoneStatus {
+        /// The zones by name; all if it is empty.
+        zones: Vec<String>,
+        /// Of all zones, report those from this position on: 0, or `next` of the previous response.
+        from: u32,
+    },
+    /// Do something about zones.
+    ZoneAction {
+        /// What to do.
+        action: ZoneAction,
+        /// The zones by name; all if it is empty.
+        zones: Vec<String>,
+    },
+    /// Send the zone text of a zone after the response.
+    ZoneExport {
+        /// The zone by name.
+        zone: String,
+    },
+}
+
+/// What can be done about a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneAction {
+    /// Ask the primaries for their serial now.
+    Refresh,
+    /// Transfer the whole zone now, whatever its serial.
+    Retransfer,
 }
 
 /// The daemon's response.
@@ -31,9 +63,42 @@ pub enum ControlRequest {
 pub enum ControlResponse {
     /// The reload is done.
     Reloaded(Report),
+    /// The status of zones.
+    ZoneStatus {
+        /// At most [`STATUS_PAGE`] zones, if all were requested.
+        zones: Vec<ZoneStatus>,
+        /// Where the others begin, if there are more.
+        next: Option<u32>,
+        /// The zones that do not exist.
+        failures: Vec<ZoneFailure>,
+    },
+    /// What was requested for zones is done or begun.
+    ZoneAction {
+        /// How many zones it concerns.
+        done: usize,
+        /// Why it cannot be done for the others.
+        failures: Vec<ZoneFailure>,
+    },
+    /// Zone text follows, up to the end of the connection.
+    ZoneText {
+        /// The serial of the version.
+        serial: u32,
+    },
     /// The request is invalid or cannot be served.
     Refused(String),
 }
+
+/// Why something cannot be done for a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneFailure {
+    /// The zone.
+    pub zone: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// The most zones in one response.
+pub const STATUS_PAGE: usize = 1000;
 
 /// Why a request failed. The message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +111,8 @@ pub enum ControlError {
     NoAnswer(PathBuf, io::Error),
 }
 
-/// Maximum length of a request in octets: all requests are far shorter.
-const MAX_REQUEST_LEN: u64 = 4096;
+/// Maximum length of a request in octets: enough for some thousand names on a command line.
+const MAX_REQUEST_LEN: u64 = 1 << 20;
 
 /// How long a client may take to send its request, and to read the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,20 +124,25 @@ pub const CLIENTS: usize = 8;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sends a request to the daemon that uses `state_dir` and waits for its response.
-pub fn request(state_dir: &Path, request: ControlRequest) -> Result<ControlResponse, ControlError> {
-    let path = state_dir.join(CONTROL_SOCKET);
-    let stream = File::open(state_dir).and_then(|folder| UnixStream::connect(within(&folder, CONTROL_SOCKET)));
-    let mut stream = stream.map_err(|error| ControlError::NoDaemon(path.clone(), error))?;
-    exchange(&mut stream, request).map_err(|error| ControlError::NoAnswer(path, error))
+pub fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ControlError> {
+    request_text(state_dir, request).map(|(response, _)| response)
 }
 
-fn exchange(stream: &mut UnixStream, request: ControlRequest) -> io::Result<ControlResponse> {
-    stream.write_all(&json_line(&request)?)?;
-    let mut response = String::new();
-    BufReader::new(stream).read_line(&mut response)?;
+/// [`request`], and what the daemon sends after the response: the zone text of [`ControlResponse::ZoneText`].
+pub fn request_text(state_dir: &Path, request: &ControlRequest) -> Result<(ControlResponse, impl Read), ControlError> {
+    let path = state_dir.join(CONTROL_SOCKET);
+    let stream = File::open(state_dir).and_then(|folder| UnixStream::connect(within(&folder, CONTROL_SOCKET)));
+    let stream = stream.map_err(|error| ControlError::NoDaemon(path.clone(), error))?;
+    exchange(stream, request).map_err(|error| ControlError::NoAnswer(path, error))
+}
+
+fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<(ControlResponse, BufReader<UnixStream>)> {
+    stream.write_all(&json_line(request)?)?;
+    let (mut stream, mut response) = (BufReader::new(stream), String::new());
+    stream.read_line(&mut response)?;
     match response.is_empty() {
         true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
-        false => Ok(serde_json::from_str(&response)?),
+        false => Ok((serde_json::from_str(&response)?, stream)),
     }
 }
 
@@ -101,11 +171,11 @@ impl ControlSocket {
     }
 
     /// Serves one connection after another for as long as the process lives. To be called by [`CLIENTS`] threads.
-    pub fn serve(&self, respond: impl Fn(ControlRequest) -> ControlResponse) {
+    pub fn serve(&self, mut respond: impl FnMut(ControlRequest) -> (ControlResponse, Option<TextExport>)) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if let Err(error) = serve_one(stream, &respond) {
+                    if let Err(error) = serve_one(stream, &mut respond) {
                         debug!(%error, "control connection failed");
                     }
                 }
@@ -118,14 +188,25 @@ impl ControlSocket {
     }
 }
 
-fn serve_one(stream: UnixStream, respond: impl Fn(ControlRequest) -> ControlResponse) -> io::Result<()> {
+fn serve_one(
+    stream: UnixStream,
+    respond: &mut impl FnMut(ControlRequest) -> (ControlResponse, Option<TextExport>),
+) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(DeadlineStream::new(&stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
-    let response = match serde_json::from_str(&line) {
+    let (response, text) = match serde_json::from_str(&line) {
         Ok(request) => respond(request),
-        Err(error) => ControlResponse::Refused(format!("invalid request: {error}")),
+        Err(error) => (ControlResponse::Refused(format!("invalid request: {error}")), None),
     };
-    DeadlineStream::new(&stream).write_all(&json_line(&response)?)
+    DeadlineStream::new(&stream).write_all(&json_line(&response)?)?;
+    let Some(mut text) = text else { return Ok(()) };
+    let mut chunk = String::new();
+    while text.next_chunk(&mut chunk) {
+        // Each chunk has its own deadline: a big zone takes long, and a client that stops reading gives up.
+        DeadlineStream::new(&stream).write_all(chunk.as_bytes())?;
+        chunk.clear();
+    }
+    Ok(())
 }
 
 fn json_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
@@ -179,9 +260,9 @@ mod tests {
         let state_dir = folder.path().join("deep/".repeat(30));
         let taken = StateDir::open(&state_dir).expect("a fresh folder");
         let control = ControlSocket::open(taken).expect("a taken folder");
-        thread::spawn(move || control.serve(|ControlRequest::Reload| ControlResponse::Reloaded(Report::default())));
+        thread::spawn(move || control.serve(|_| (ControlResponse::Reloaded(Report::default()), None)));
         assert!(
-            matches!(request(&state_dir, ControlRequest::Reload), Ok(ControlResponse::Reloaded(report)) if report == Report::default())
+            matches!(request(&state_dir, &ControlRequest::Reload), Ok(ControlResponse::Reloaded(report)) if report == Report::default())
         );
         for nonsense in ["\n", "{\"command\":\"dance\"}\n", "[]\n", &("x".repeat(5000) + "\n")] {
             let folder = File::open(&state_dir).expect("it was made");
@@ -193,12 +274,12 @@ mod tests {
                 assert!(answer.contains("refused"), "{answer}");
             }
         }
-        assert!(matches!(request(&state_dir, ControlRequest::Reload), Ok(ControlResponse::Reloaded(_))));
+        assert!(matches!(request(&state_dir, &ControlRequest::Reload), Ok(ControlResponse::Reloaded(_))));
     }
 
     #[test]
     fn an_empty_folder_has_no_daemon() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert!(matches!(request(folder.path(), ControlRequest::Reload), Err(ControlError::NoDaemon(..))));
+        assert!(matches!(request(folder.path(), &ControlRequest::Reload), Err(ControlError::NoDaemon(..))));
     }
 }

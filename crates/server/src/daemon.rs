@@ -19,6 +19,7 @@ use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
+use crate::control_service::ControlService;
 use crate::listen::{self, ListenConfig, ListenError, ListenerThreads, NotifySink, ZoneResponder};
 use crate::log::{self, Log};
 use crate::notify::Notifier;
@@ -104,14 +105,17 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     let notify_handle = handle.clone();
     let notify_sink: NotifySink = Arc::new(move |notify| notify_handle.notify_received(notify));
+    let services: Vec<ControlService> = (0..control::CLIENTS)
+        .map(|_| ControlService::new(handle.clone(), writer.transfers(), writer.subscribe()))
+        .collect();
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), notify_sink.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
     spawn("writer", move || writer.run())?;
     if let Some(control) = &control {
-        for _ in 0..control::CLIENTS {
-            let (control, handle) = (control.clone(), handle.clone());
-            spawn("control", move || control.serve(|request| writer::reload_and_wait(&handle, request)))?;
+        for mut service in services {
+            let control = control.clone();
+            spawn("control", move || control.serve(|request| service.respond(request)))?;
         }
     }
     wait_for_stop(signals, &handle, &threads);

@@ -10,11 +10,14 @@ use crate::zones::read_pool::MAX_STALLED;
 /// Descriptors for the log, the state-dir, configuration files, folders, and what libraries open for a moment.
 const OTHER: usize = 64;
 
+/// What the transfer thread has open: connections to primaries, a socket for each primary, one for each source of NOTIFY.
+const TRANSFERS: usize = 512;
+
 /// How many descriptors the daemon may need besides its TCP connections.
 pub fn reserved(addresses: usize, workers: usize, tcp_workers: usize) -> usize {
     let zone_files = thread::available_parallelism().map_or(1, usize::from) + MAX_STALLED;
     // A TCP thread has an epoll and an eventfd, and accepts a connection before it closes another for it.
-    addresses * (workers + tcp_workers) + 3 * tcp_workers + zone_files + control::CLIENTS + OTHER
+    addresses * (workers + tcp_workers) + 3 * tcp_workers + zone_files + control::CLIENTS + TRANSFERS + OTHER
 }
 
 /// The configured number of connections, or fewer if the raised limit leaves no room for them.

@@ -6,8 +6,12 @@
 //! reloads may be in progress at once (`reload.rs`).
 
 mod event_queue;
+mod received_zone;
 mod reload;
+mod secondaries;
+mod transfer_hooks;
 mod zone_log;
+mod zone_requests;
 
 use std::io;
 use std::path::PathBuf;
@@ -22,15 +26,19 @@ use crate::notify::Notifier;
 use crate::printable::printable_path;
 use crate::sources::Sources;
 use crate::tls::DaemonTls;
+use crate::transfer::network::TransferHandle;
 use crate::zones::answer_config::key_ring;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
 use reload::{ApplyingReload, Reload};
+use secondaries::Secondaries;
+use transfer_hooks::TransferHooks;
 use zone_log::ZoneLog;
 
-pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue, reload_and_wait};
+pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue};
 pub use reload::log_finding;
+pub use zone_requests::{StatusPage, StatusRequest};
 
 /// How often the writer looks for stuck reads, shows progress and frees replaced versions, while there are any.
 const TICK: Duration = Duration::from_millis(100);
@@ -51,6 +59,7 @@ const STATUS_TIMEOUT_S: u64 = 60;
 /// The state of the writer thread.
 pub struct Writer {
     zones: ZoneRegistry,
+    secondaries: Secondaries,
     /// Where every reload reads the configuration from.
     sources: Sources,
     /// The settings in force: where a change needs a restart, the old value.
@@ -83,12 +92,16 @@ impl Writer {
     /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
     pub fn new(config: Config, sources: Sources, log: Log, tls: DaemonTls, queue: EventQueue) -> io::Result<Writer> {
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
+        let secondaries = Secondaries::start(queue.sender.clone(), tls.peers().clone())?;
+        zones.set_hooks(Box::new(TransferHooks::new(secondaries.handle().clone(), tls.peers().clone())));
+        zones.set_keys(&config.keys);
         zones.apply_settings(&config.server, key_ring(&config.keys));
         zones.configure(config.zones);
         let now = Instant::now();
         Ok(Writer {
             reloads: vec![Reload::at_start(zones.latest_reload(), now)],
             zones,
+            secondaries,
             sources,
             server: config.server,
             empty_folders: config.empty_folders,
@@ -110,6 +123,11 @@ impl Writer {
     /// Access to what is published, for one more answering thread.
     pub fn subscribe(&self) -> Subscriber<Served> {
         self.zones.publisher.subscribe()
+    }
+
+    /// Commands for the thread that transfers zones.
+    pub fn transfers(&self) -> TransferHandle {
+        self.secondaries.handle().clone()
     }
 
     /// Loads all zones, reports that the daemon is ready, then reloads on request.
@@ -143,9 +161,10 @@ impl Writer {
             WriterEvent::ZoneWorked(finished) => self.zones.finish_work(finished),
             WriterEvent::Change(change) => self.zones.change(*change),
             WriterEvent::Durable(sequence) => self.zones.durable(sequence),
-            WriterEvent::NotifyReceived(notify) => {
-                tracing::debug!(zone = %notify.apex, serial = notify.serial, from = %notify.from, "NOTIFY received");
-            }
+            WriterEvent::NotifyReceived(notify) => self.receive_notify(&notify),
+            WriterEvent::Transfer(event) => self.handle_transfer(*event),
+            WriterEvent::TransferFinished(finished) => self.finish_transfer(*finished),
+            WriterEvent::StatusRequested(request) => self.report_status(request),
         }
     }
 

@@ -30,16 +30,9 @@ impl SerialPolicy {
 
 /// `YYYYMMDD00` of a time in seconds since 1970, in UTC.
 fn date_serial(now_s: u64) -> u32 {
-    // Days since 1970 to the Gregorian date, counted in years that begin in March of year 0, so that a leap day comes last.
-    let days = now_s / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    ((year * 100 + month) * 100 + day) as u32 * 100
+    let time = jiff::Timestamp::from_second(now_s.cast_signed()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let date = jiff::tz::Offset::UTC.to_datetime(time).date();
+    ((date.year().unsigned_abs() as u32 * 100 + date.month() as u32) * 100 + date.day() as u32) * 100
 }
 
 #[cfg(test)]

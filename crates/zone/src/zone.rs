@@ -9,7 +9,7 @@ use crate::canonical_key::{CanonicalKey, write_labels};
 use crate::denial::{Denial, DenialData};
 use crate::intern::InternTables;
 use crate::owner_case::{self, OwnerCase};
-use crate::rrset::{Rrset, ZoneNode};
+use crate::rrset::{PointerBases, Rrset, ZoneNode};
 use crate::tree::{Tree, TreeCursor, TreeEntry};
 
 /// A version of a zone.
@@ -85,6 +85,14 @@ impl Zone {
     #[inline]
     pub fn soa(&self) -> Rrset<'_> {
         self.apex_node().rrset(Rtype::SOA).expect("the build checks that the apex has a SOA record")
+    }
+
+    /// The RDATA of the SOA record, with uncompressed names.
+    pub fn soa_rdata(&self) -> Vec<u8> {
+        let (soa, apex, mut rdata) = (self.soa(), self.owner(&self.apex_entry()), Vec::new());
+        let bases = PointerBases { owner: apex.as_ref(), apex: apex.as_ref() };
+        soa.stored().take(1).for_each(|stored| soa.append_rdata(&stored, bases, &mut rdata));
+        rdata
     }
 
     /// The SOA RRset and its TTL in negative answers: the lower of its TTL and its minimum field (RFC 2308 5).

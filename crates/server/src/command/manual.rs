@@ -38,11 +38,18 @@ pub fn completions(shell: clap_complete::Shell) -> ExitCode {
     print(&String::from_utf8_lossy(&script))
 }
 
-/// The file names of the manual pages: `zonda.1`, `zonda-serve.1` and so on, `zonda.toml.5`.
+/// The file names of the manual pages: `zonda.1`, `zonda-serve.1`, `zonda-zone-status.1` and so on, `zonda.toml.5`.
 pub fn pages() -> Vec<String> {
-    let command = Cli::command();
-    let commands = command.get_subcommands().map(|command| format!("zonda-{}.1", command.get_name()));
-    ["zonda.1".to_owned()].into_iter().chain(commands).chain([format!("{CONFIG_PAGE}.5")]).collect()
+    fn append(command: &clap::Command, name: &str, pages: &mut Vec<String>) {
+        pages.push(format!("{name}.1"));
+        for command in command.get_subcommands() {
+            append(command, &format!("{name}-{}", command.get_name()), pages);
+        }
+    }
+    let mut pages = Vec::new();
+    append(&Cli::command(), "zonda", &mut pages);
+    pages.push(format!("{CONFIG_PAGE}.5"));
+    pages
 }
 
 /// A manual page, by its file name with or without the section, or by the command alone.
@@ -54,10 +61,11 @@ pub fn page(name: &str) -> Option<String> {
     // `build` sets the full names of commands and the options they share.
     let mut command = Cli::command();
     command.build();
-    let command = match name.strip_prefix("zonda-").unwrap_or(name) {
-        "zonda" => command,
-        name => command.find_subcommand(name)?.clone(),
-    };
+    let mut command = &command;
+    for name in name.strip_prefix("zonda-").unwrap_or(name).split('-').filter(|name| *name != "zonda") {
+        command = command.find_subcommand(name)?;
+    }
+    let command = command.clone();
     let mut page = Vec::new();
     clap_mangen::Man::new(command).manual("zonda").source(SOURCE).render(&mut page).ok()?;
     String::from_utf8(page).ok()

@@ -4,17 +4,20 @@ pub mod check;
 pub mod config;
 pub mod manual;
 pub mod reload;
+pub mod zone;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::zone::Finding;
 use serde::Serialize;
-use zone::Finding;
 
+use crate::cli::RunningDaemon;
 use crate::config::Config;
-use crate::printable::printable_json;
+use crate::printable::{Printable, printable_json};
 use crate::report::FindingReport;
-use crate::sources::{Sources, nothing_found};
+use crate::sources::{Sources, nothing_found, state_dir};
 
 /// Writes a result to standard output. A reader that closes the pipe early (`zonda config | head`) is not a failure.
 fn print(text: &str) -> ExitCode {
@@ -37,6 +40,19 @@ fn json(result: &impl Serialize) -> String {
 fn print_failure(text: &str) -> ExitCode {
     print(text);
     ExitCode::FAILURE
+}
+
+/// Prints why a command failed on standard error.
+fn fail(reason: &str) -> ExitCode {
+    eprintln!("zonda: {}", Printable(reason));
+    ExitCode::FAILURE
+}
+
+impl RunningDaemon {
+    /// The state-dir. Nothing else of the configuration is needed here; the daemon reports its mistakes.
+    fn state_dir(&self) -> PathBuf {
+        self.state_dir.clone().unwrap_or_else(|| state_dir(&self.config))
+    }
 }
 
 /// Reads the configuration; its mistakes, or that there is none, are the error.

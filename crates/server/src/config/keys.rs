@@ -193,13 +193,13 @@ key_table! {
         /// The maximum size of the zone in memory, in octets; 0 means no limit. If a zone is bigger, it is not loaded, and the
         /// version served before stays.
         ///
-        /// NOT YET CHECKED: a warning says so.
+        /// Only checked for transferred zones yet: a warning says so.
         Reload "max-bytes" max_bytes: Option<WholeNumber<0, { u32::MAX }>> = "0";
 
         /// The maximum share of the zone's names that one change may remove, in percent; 0 means no limit. A change that removes
         /// more is refused.
         ///
-        /// NOT YET CHECKED: a warning says so.
+        /// Only checked for transferred zones yet: a warning says so.
         Reload "max-shrink-percent" max_shrink_percent: Option<WholeNumber<0, 100>> = "0";
 
         /// Servers to transfer the zone from. A zone with `primaries` needs no `file`.
@@ -210,13 +210,12 @@ key_table! {
         /// of its public key; `tls-client-cert` and `tls-client-key` are the files of this server's own certificate for mutual
         /// TLS. `source` is the address to send from. The default port is 53, with TLS 853.
         ///
-        /// NOT YET USED: inbound transfers come with a later release. Until then a zone with `primaries` is served from its
-        /// `file`, and answered with SERVFAIL if it has none; a warning says so.
+        /// A zone with `primaries` and a `file` starts with the file.
         Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";
 
         /// Who may send NOTIFY (RFC 1996) besides the primaries, which always may, with their key if they have one.
         ///
-        /// Entries as in `allow-transfer`. NOT YET USED: a warning says so.
+        /// Entries as in `allow-transfer`.
         Reload "allow-notify" allow_notify: Option<Vec<AccessEntry>> = "[]";
 
         /// Who may transfer the zone from this server (AXFR, RFC 5936); nobody by default.
@@ -242,7 +241,6 @@ key_table! {
 
         /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`.
         ///
-        /// NOT YET SENT: NOTIFY comes with a later release; a warning says so.
         Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
 
         /// Whether to notify the servers of the zone's NS records too, as far as zones served here have their addresses.
@@ -252,27 +250,25 @@ key_table! {
 
         /// The addresses to send SOA queries, transfers and NOTIFY from, unless an entry of `primaries` or `notify` has its own
         /// `source`; the first address of the other server's family is used.
-        ///
-        /// NOT YET USED: a warning says so.
         Reload "source" source: Option<Vec<Address>> = "[]";
 
         /// The minimum time between two checks of the serial at the primaries, in seconds, whatever the SOA record says. It and
-        /// the limits below are used by zones with `primaries`. NOT YET USED.
+        /// the limits below are used by zones with `primaries`.
         Reload "min-refresh-s" min_refresh_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "2";
 
-        /// The maximum time between two checks of the serial at the primaries, in seconds. NOT YET USED.
+        /// The maximum time between two checks of the serial at the primaries, in seconds.
         Reload "max-refresh-s" max_refresh_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "2419200";
 
-        /// The minimum time between a failed check or transfer and the next attempt, in seconds. NOT YET USED.
+        /// The minimum time between a failed check or transfer and the next attempt, in seconds.
         Reload "min-retry-s" min_retry_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "1";
 
-        /// The maximum time between a failed check or transfer and the next attempt, in seconds. NOT YET USED.
+        /// The maximum time between a failed check or transfer and the next attempt, in seconds.
         Reload "max-retry-s" max_retry_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "1209600";
 
-        /// The minimum time without contact to a primary after which the zone expires, in seconds. NOT YET USED.
+        /// The minimum time without contact to a primary after which the zone expires, in seconds.
         Reload "min-expire-s" min_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "3";
 
-        /// The maximum time without contact to a primary after which the zone expires, in seconds. NOT YET USED.
+        /// The maximum time without contact to a primary after which the zone expires, in seconds.
         Reload "max-expire-s" max_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "14515200";
 
         /// How many old versions of the zone to keep for a rollback.
@@ -282,7 +278,8 @@ key_table! {
 
         /// When the digest of the zone must match its ZONEMD record (RFC 8976) before a new version is served.
         ///
-        /// With `always`, every change costs as much as the zone is big. NOT YET CHECKED: a warning says so.
+        /// With `always`, every change costs as much as the zone is big. Only checked for transferred zones yet: a warning
+        /// says so.
         Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
 
         /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
 use std::time::Instant;
 
 use answer::ReceivedNotify;
 use zone::Finding;
 
+use super::received_zone::ZoneReceiver;
+use super::secondaries::FinishedTransfer;
+use super::zone_requests::StatusRequest;
 use crate::config::Config;
-use crate::control::{ControlRequest, ControlResponse};
 use crate::report::Report;
+use crate::transfer::engine::TransferEvent;
 use crate::zones::{FinishedRead, FinishedWork, ZoneChange};
 
 /// What the writer reacts to.
@@ -24,6 +27,11 @@ pub(super) enum WriterEvent {
     Durable(u64),
     /// A client that may announce changes of a zone did so.
     NotifyReceived(ReceivedNotify),
+    /// From the transfer thread.
+    Transfer(Box<TransferEvent<ZoneReceiver>>),
+    /// A transferred zone was built and checked.
+    TransferFinished(Box<FinishedTransfer>),
+    StatusRequested(StatusRequest),
 }
 
 /// A request to reload.
@@ -154,20 +162,10 @@ impl WriterHandle {
         // Fails only if the writer has ended, and that ends with the process.
         _ = self.events.send(WriterEvent::Durable(sequence));
     }
-}
 
-/// Has the writer do what a client of the control socket requests; waits for the report.
-pub fn reload_and_wait(handle: &WriterHandle, ControlRequest::Reload: ControlRequest) -> ControlResponse {
-    let (reply, report) = sync_channel(1);
-    match handle.request_reload(Some(reply)) {
-        Err(TrySendError::Full(())) => ControlResponse::Refused("too many reloads are waiting; try again later".into()),
-        // The writer ends only with the process, or by a panic.
-        Err(TrySendError::Disconnected(())) => {
-            ControlResponse::Refused("this zonda can no longer reload; restart it".into())
-        }
-        Ok(()) => match report.recv() {
-            Ok(report) => ControlResponse::Reloaded(report),
-            Err(_) => ControlResponse::Refused("the reload was aborted; the log says why".into()),
-        },
+    /// Requests the status of zones: at most [`crate::control::CLIENTS`] wait for one.
+    pub fn request_status(&self, request: StatusRequest) {
+        // Without a writer the reply is dropped, which the client notices.
+        _ = self.events.send(WriterEvent::StatusRequested(request));
     }
 }

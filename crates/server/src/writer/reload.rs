@@ -136,6 +136,7 @@ impl Writer {
         self.empty_folders = config.empty_folders;
         let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
+        self.zones.set_keys(&config.keys);
         self.zones.begin_configure(config.zones);
         Report { configuration, waiting_for_restart, ..Report::default() }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wire::NameRef;
+use zone::encoded_change::EncodedChange;
 use zone::load::{LoadOptions, LoadOutcome};
 use zone::text::{ErrorText, IncludedFile, ReadAt, RecordLimits};
 use zone::{CheckMode, Difference, FilePosition, Finding, Severity, Zone, text};
@@ -24,6 +25,8 @@ pub struct LoadedZone {
     pub zone: Option<Zone>,
     /// Whether it differs from the previous version.
     pub is_changed: bool,
+    /// How it differs, unless it was built anew.
+    pub change: Option<EncodedChange>,
     /// Errors and warnings.
     pub findings: Vec<Finding>,
     /// Detects later changes of the files.
@@ -64,8 +67,13 @@ pub fn load(
     // A zone that failed is read again by the next reload even if its files are unchanged.
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
+    let change =
+        read.zone.as_ref().filter(|_| is_changed && read.difference.is_some()).and_then(|zone| match purpose {
+            LoadPurpose::Serve(previous) => Some(EncodedChange::between(previous?, zone)),
+            LoadPurpose::Check(_) => None,
+        });
     let includes = job.files.includes(path);
-    Ok(LoadedZone { zone: read.zone, is_changed, findings: read.findings, fingerprint, includes })
+    Ok(LoadedZone { zone: read.zone, is_changed, change, findings: read.findings, fingerprint, includes })
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";

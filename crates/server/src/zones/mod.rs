@@ -11,7 +11,7 @@ mod load_schedule;
 pub mod publication;
 pub mod read_pool;
 mod registry;
-mod work_pool;
+pub mod work_pool;
 mod zone_entry;
 mod zone_file;
 mod zone_slab;

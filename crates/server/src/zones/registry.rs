@@ -7,6 +7,8 @@
 
 mod changes;
 mod configure;
+mod secondary;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +46,8 @@ pub struct ZoneRegistry {
     zones: ZoneSlab,
     /// How many of them are served.
     served: usize,
+    /// The versions of zones that have expired.
+    expired: HashMap<ZoneId, Zone>,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
     /// The included files of the zones that have any.
@@ -124,6 +128,7 @@ impl ZoneRegistry {
         Ok(ZoneRegistry {
             zones: ZoneSlab::default(),
             served: 0,
+            expired: HashMap::new(),
             configuring: None,
             includes: HashMap::new(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
@@ -243,8 +248,12 @@ impl ZoneRegistry {
             loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex());
         }
         let report = change_of(&self.zones.get(id)?.served, &loaded);
-        if let Some(zone) = loaded.zone {
-            self.replace(id, zone);
+        if let Some(zone) = loaded.zone.filter(|_| report.is_some()) {
+            // The change is from the version that was served when the file was read.
+            let is_base_served = self.latest(id).map(Zone::version) == base;
+            let change = loaded.change.filter(|change| is_base_served && change.increases_serial());
+            self.replace(id, zone, change.as_slice());
+            self.announce(id);
         }
         let entry = self.zones.get_mut(id)?;
         entry.fingerprint = loaded.fingerprint;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use answer::{Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 use zone::Zone;
+use zone::encoded_change::EncodedChange;
 
 use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
@@ -29,10 +30,23 @@ impl ZoneEntry {
         ZoneEntry { served, source, fingerprint: Fingerprint::NONE }
     }
 
-    /// Replaces the version to serve.
-    pub fn serve(&mut self, zone: Zone) {
-        let acls = self.served.acls.clone();
-        self.served = Arc::new(ServedZone::new(ZoneState::Loaded(zone), acls));
+    /// Replaces the version to serve by one that these changes lead to; none if they are not known.
+    pub fn serve(&mut self, zone: Zone, changes: &[EncodedChange]) {
+        self.served = Arc::new(self.served.with_version(zone, changes));
+    }
+
+    /// Replaces the version by one with the same content.
+    pub fn serve_rebuilt(&mut self, zone: Zone) {
+        let history = self.served.history.clone();
+        let mut served = self.served.with_version(zone, &[]);
+        served.history = history;
+        self.served = Arc::new(served);
+    }
+
+    /// Stops serving the zone: it has expired.
+    pub fn expire(&mut self) {
+        let (apex, acls) = (self.served.apex().to_owned(), self.served.acls.clone());
+        self.served = Arc::new(ServedZone::new(ZoneState::Expired(apex), acls));
     }
 }
 

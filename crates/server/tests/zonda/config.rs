@@ -42,7 +42,7 @@ fn templates_and_includes_are_resolved() {
     assert_eq!(value["server"]["listen"], serde_json::json!(["127.0.0.1:5300", "[::1]:53"]));
     assert_eq!(value["server"]["udp-payload"], 1232);
     assert!(!outcome.out.contains("aabbcc"), "a secret is never shown");
-    assert!(outcome.err.contains("zonda.d") || outcome.err.contains("primaries"), "{}", outcome.err);
+    assert_eq!(outcome.err, "");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
     for secret in ["AQIDBAUG", "AAECAwQF"] {
         assert!(!format!("{}{}", outcome.out, outcome.err).contains(secret), "{secret}");
     }
-    for setting in ["`primaries`", "`allow-notify`", "`allow-update`", "`keep-versions`", "`catalog`"] {
+    for setting in ["`allow-update`", "`keep-versions`", "`catalog`"] {
         assert!(outcome.err.contains(setting), "a setting without effect must not pretend: {setting}: {}", outcome.err);
     }
     assert!(outcome.err.contains("every user of this machine can open the secret"), "{}", outcome.err);

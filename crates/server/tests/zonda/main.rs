@@ -6,10 +6,12 @@ mod harness;
 mod manual;
 mod many_mistakes;
 mod reload;
+mod secondary;
 mod serve;
 #[allow(dead_code, reason = "the tests of the library use the rest")]
 #[path = "../../src/tls/test_certificates.rs"]
 mod test_certificates;
 mod tls;
 mod tsig;
+mod zone;
 mod zone_list;

@@ -31,7 +31,7 @@ fn the_generated_files_are_up_to_date() {
     }
     files.push(("docs/manual/zonda.toml.md".into(), folder.run(&["man", "--markdown"]).out));
     files.push(("docs/manual/checks.md".into(), folder.run(&["check", "--list"]).out));
-    assert_eq!(files.len(), 13);
+    assert_eq!(files.len(), 18);
     for (file, expected) in files {
         let found = fs::read_to_string(workspace().join(&file)).unwrap_or_default();
         assert!(expected.len() > 300, "{file}: {expected}");

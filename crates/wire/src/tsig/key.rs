@@ -50,6 +50,14 @@ pub const ALGORITHM_NAMES: [&str; 5] = {
     [sha1, sha224, sha256, sha384, sha512]
 };
 
+impl PartialEq for TsigKey {
+    /// Whether both have the same name, algorithm and secret. The secret itself is not accessible; equal secrets make equal MACs.
+    fn eq(&self, other: &TsigKey) -> bool {
+        let mac = |key: &TsigKey| hmac::sign(&key.hmac, b"");
+        self.name == other.name && self.algorithm == other.algorithm && mac(self).as_ref() == mac(other).as_ref()
+    }
+}
+
 impl TsigKey {
     /// A key; `algorithm` is a name in any case, with or without the final dot.
     pub fn new(algorithm: &str, name: NameRef<'_>, secret: &[u8]) -> Result<TsigKey, TsigKeyError> {

@@ -8,11 +8,15 @@
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
+use wire::NameRef;
 use zone::Zone;
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
+use zone::encoded_change::EncodedChange;
 
 use super::ZoneRegistry;
+use crate::config::{ConfiguredKey, ZonePolicy};
 use crate::zone_id::ZoneId;
 use crate::zones::work_pool::WorkId;
 
@@ -75,7 +79,18 @@ pub trait ChangeHooks: Send {
     }
 
     /// A version was published: secondaries are to be notified.
-    fn published(&mut self, _zone: ZoneId, _version: &Zone) {}
+    fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>) {}
+
+    /// A zone was added, or has another policy. It may have a version.
+    fn configured(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _policy: &Arc<ZonePolicy>, _version: Option<&Zone>) {}
+
+    /// A zone was removed.
+    fn removed(&mut self, _zone: ZoneId) {}
+
+    /// These keys are configured now; returns whether zones must be configured again for that.
+    fn set_keys(&mut self, _keys: &[ConfiguredKey]) -> bool {
+        false
+    }
 }
 
 /// No journal, no notifications.
@@ -111,6 +126,7 @@ struct Unsynced {
     sequence: u64,
     zone: ZoneId,
     version: Zone,
+    change: EncodedChange,
     done: ChangeDone,
     changed: ChangedZone,
 }
@@ -156,18 +172,18 @@ impl ZoneRegistry {
                 if let Some(logged) = logged {
                     self.log_for_rebuild(zone, logged, rules);
                 }
-                self.accept(zone, applied.zone, order, done);
+                self.accept(zone, applied, order, done);
             }
             Err(error) => done(Err(ChangeRefused::Invalid(error))),
         }
     }
 
-    /// Replaces a zone by one that was transferred or restored. Changes that are being computed for it are refused. Returns
-    /// false if there is no such zone any more.
-    pub fn replace(&mut self, id: ZoneId, version: Zone) -> bool {
+    /// Replaces a zone by one that was loaded, transferred or restored; `changes` lead to it, none if they are not known. Changes
+    /// that are being computed for it are refused. Returns false if there is no such zone any more.
+    pub fn replace(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
         let Some(entry) = self.zones.get_mut(id) else { return false };
         let is_first = entry.served.zone().is_none();
-        entry.serve(version);
+        entry.serve(version, changes);
         // First versions come in great numbers.
         if is_first {
             self.publisher.queue(id)
@@ -182,7 +198,7 @@ impl ZoneRegistry {
     /// Changes with sequence numbers up to this one are on disk: they are published with the next step.
     pub fn durable(&mut self, sequence: u64) {
         while self.changes.unsynced.front().is_some_and(|change| change.sequence <= sequence)
-            && let Some(Unsynced { zone, version, done, changed, .. }) = self.changes.unsynced.pop_front()
+            && let Some(Unsynced { zone, version, change, done, changed, .. }) = self.changes.unsynced.pop_front()
         {
             if let Some((_, count)) = self.changes.latest.get_mut(&zone) {
                 *count -= 1;
@@ -190,7 +206,7 @@ impl ZoneRegistry {
                     self.changes.latest.remove(&zone);
                 }
             }
-            self.publish_version(zone, version, done, changed);
+            self.publish_version(zone, version, change, done, changed);
         }
     }
 
@@ -201,7 +217,8 @@ impl ZoneRegistry {
     }
 
     /// Journals a version that was checked, and publishes it when its order says so.
-    fn accept(&mut self, zone: ZoneId, version: Zone, order: PublishOrder, done: ChangeDone) {
+    fn accept(&mut self, zone: ZoneId, applied: Applied, order: PublishOrder, done: ChangeDone) {
+        let Applied { zone: version, change, .. } = applied;
         let Some(old) = self.latest(zone).cloned() else { return done(Err(ChangeRefused::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
         let needs_rebuild = version.needs_rebuild();
@@ -209,18 +226,25 @@ impl ZoneRegistry {
             Some(sequence) if order == PublishOrder::AfterSync => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
-                self.changes.unsynced.push_back(Unsynced { sequence, zone, version, done, changed });
+                self.changes.unsynced.push_back(Unsynced { sequence, zone, version, change, done, changed });
             }
-            _ => self.publish_version(zone, version, done, changed),
+            _ => self.publish_version(zone, version, change, done, changed),
         }
         if needs_rebuild {
             self.rebuild(zone);
         }
     }
 
-    fn publish_version(&mut self, id: ZoneId, version: Zone, done: ChangeDone, changed: ChangedZone) {
+    fn publish_version(
+        &mut self,
+        id: ZoneId,
+        version: Zone,
+        change: EncodedChange,
+        done: ChangeDone,
+        changed: ChangedZone,
+    ) {
         let Some(entry) = self.zones.get_mut(id) else { return done(Err(ChangeRefused::NotServed)) };
-        entry.serve(version);
+        entry.serve(version, &[change]);
         self.publisher.queue_change(id);
         self.changes.published.push((id, done, changed));
     }
@@ -228,10 +252,16 @@ impl ZoneRegistry {
     /// Reports the changes that were published by this step.
     pub(super) fn report_changes(&mut self) {
         for (id, done, changed) in std::mem::take(&mut self.changes.published) {
-            if let Some(version) = self.zones.get(id).and_then(|entry| entry.served.zone()) {
-                self.hooks.published(id, version);
-            }
+            self.announce(id);
             done(Ok(changed));
+        }
+    }
+
+    /// Reports that the version of a zone is published.
+    pub fn announce(&mut self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id) else { return };
+        if let Some(version) = entry.served.zone() {
+            self.hooks.published(id, version, &entry.source.policy);
         }
     }
 
@@ -278,7 +308,7 @@ impl ZoneRegistry {
             }
             (WorkKind::Apply { order, done, waiting }, Some(ZoneWorkResult::Applied(_, applied))) => {
                 match *applied {
-                    Ok(applied) => self.accept(zone, applied.zone, order, done),
+                    Ok(applied) => self.accept(zone, applied, order, done),
                     Err(error) => done(Err(ChangeRefused::Invalid(error))),
                 }
                 waiting.into_iter().for_each(|change| self.change(change));
@@ -305,7 +335,7 @@ impl ZoneRegistry {
             Some((latest, _)) => *latest = version,
             None => {
                 if let Some(entry) = self.zones.get_mut(zone) {
-                    entry.serve(version);
+                    entry.serve_rebuilt(version);
                     self.publisher.queue_change(zone);
                 }
             }

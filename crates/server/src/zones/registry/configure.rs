@@ -6,7 +6,7 @@ use answer::{ServedZone, ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 
 use super::{ChangeRefused, Fingerprint, ZoneRegistry};
-use crate::config::{ZoneConfig, ZoneSource};
+use crate::config::{ConfiguredKey, ZoneConfig, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
 use crate::zones::zone_entry::{Acls, ZoneEntry, zone_report};
@@ -55,6 +55,7 @@ impl ZoneRegistry {
         self.schedule.zone_added(id.index as usize);
         self.publisher.draft_insert(&self.zones, id);
         self.publisher.queue_change(id);
+        self.announce_configuration(id);
         self.start_load(id, self.schedule.latest_reload());
         Some(id)
     }
@@ -119,6 +120,7 @@ impl ZoneRegistry {
                 Some(id) => {
                     self.schedule.zone_added(id.index as usize);
                     self.publisher.draft_insert(&self.zones, id);
+                    self.announce_configuration(id);
                     id
                 }
                 // Unreachable: the apex was not found.
@@ -168,18 +170,38 @@ impl ZoneRegistry {
         }
         let state = match entry.served.zone() {
             Some(zone) => ZoneState::Loaded(zone.clone()),
+            None if self.expired.contains_key(&id) => ZoneState::Expired(apex),
             None => ZoneState::Unavailable(apex),
         };
-        entry.served = Arc::new(ServedZone::new(state, acls));
+        let mut served = ServedZone::new(state, acls);
+        served.history = entry.served.history.clone();
+        entry.served = Arc::new(served);
         entry.source = source;
         self.publisher.draft_insert(&self.zones, id);
+        self.announce_configuration(id);
+    }
+
+    /// Takes the keys that messages to other servers are signed with.
+    pub fn set_keys(&mut self, keys: &[ConfiguredKey]) {
+        if self.hooks.set_keys(keys) {
+            let ids: Vec<ZoneId> = (0..self.zones.slot_count()).filter_map(|slot| self.zones.id_at(slot)).collect();
+            ids.into_iter().for_each(|id| self.announce_configuration(id));
+        }
+    }
+
+    /// Reports that a zone was added or has other settings.
+    pub(super) fn announce_configuration(&mut self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id) else { return };
+        self.hooks.configured(id, entry.served.apex(), &entry.source.policy, entry.served.zone());
     }
 
     fn forget(&mut self, id: ZoneId) -> Option<ZoneReport> {
         let gone = self.zones.remove(id)?;
+        self.hooks.removed(id);
         self.discard_changes(id, || ChangeRefused::NotServed);
         self.served -= usize::from(gone.served.zone().is_some());
         self.includes.remove(&id);
+        self.expired.remove(&id);
         self.loads.remove(&id);
         self.schedule.zone_removed(id.index as usize);
         self.publisher.draft_remove(gone.served.apex());

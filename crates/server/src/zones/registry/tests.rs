@@ -51,6 +51,7 @@ fn loaded(apex: NameRef<'_>, serial: u32) -> LoadedZone {
     let zone = zone::load::load(source, &zone::load::LoadOptions::new(text::ParseOptions::new(apex))).zone;
     assert!(zone.is_some(), "{text}");
     LoadedZone {
+        change: None,
         zone,
         is_changed: true,
         findings: Vec::new(),

@@ -86,7 +86,7 @@ impl ChangeHooks for TestHooks {
         Some(self.sequence)
     }
 
-    fn published(&mut self, _: ZoneId, version: &Zone) {
+    fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>) {
         self.published.lock().expect("no panic").push(version.serial());
     }
 }
@@ -152,7 +152,11 @@ fn changes_of_a_replaced_or_removed_zone_are_refused() {
     let version = bench.zones.latest(b).expect("it is served").clone();
     let other = bench.zones.latest(a).expect("it is served").clone();
     assert_eq!((version.serial(), other.serial()), (2, 2), "later changes build on unpublished ones");
-    assert!(bench.zones.replace(a, bench.zones.served(a).and_then(|served| served.zone()).expect("loaded").clone()));
+    assert!(bench.zones.replace(
+        a,
+        bench.zones.served(a).and_then(|served| served.zone()).expect("loaded").clone(),
+        &[]
+    ));
     assert!(bench.zones.remove(b) && !bench.zones.remove(b));
     bench.zones.durable(9);
     bench.step();

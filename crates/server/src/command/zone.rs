@@ -1,0 +1,125 @@
+//! `zonda zone`: asks the running daemon about its zones and controls them.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use wire::Name;
+
+use super::{fail, json, print};
+use crate::cli::{RunningDaemon, ZoneActionArguments, ZoneCommand, ZoneExportArguments, ZoneStatusArguments};
+use crate::control::{self, ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
+use crate::printable::{Printable, printable_json};
+use crate::zone_status::ZoneStatus;
+
+/// Runs one of the commands.
+pub fn run(command: &ZoneCommand) -> ExitCode {
+    match command {
+        ZoneCommand::Status(arguments) => status(arguments),
+        ZoneCommand::Refresh(arguments) => act(ZoneAction::Refresh, arguments),
+        ZoneCommand::Retransfer(arguments) => act(ZoneAction::Retransfer, arguments),
+        ZoneCommand::Export(arguments) => export(arguments),
+    }
+}
+
+fn names(zones: &[Name]) -> Vec<String> {
+    zones.iter().map(Name::to_string).collect()
+}
+
+/// The daemon's response, or the exit status after the reason why there is none was printed.
+fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ExitCode> {
+    match control::request(state_dir, request) {
+        Ok(ControlResponse::Refused(reason)) => Err(fail(&reason)),
+        Ok(response) => Ok(response),
+        Err(error) => Err(fail(&error.to_string())),
+    }
+}
+
+fn unexpected(response: &ControlResponse) -> ExitCode {
+    fail(&format!("the running zonda is of another version: it answers {response:?}"))
+}
+
+/// Prints why something failed; returns the exit status.
+fn report_failures(failures: &[ZoneFailure]) -> ExitCode {
+    for ZoneFailure { zone, reason } in failures {
+        eprintln!("zonda: {}: {}", Printable(zone), Printable(reason));
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+//----------- status -----------------------------------------------------------
+
+fn status(arguments: &ZoneStatusArguments) -> ExitCode {
+    let (state_dir, zones) = (arguments.daemon.state_dir(), names(&arguments.zones));
+    let mut from = 0;
+    loop {
+        let page = ControlRequest::ZoneStatus { zones: zones.clone(), from };
+        let (page, next, failures) = match request(&state_dir, &page) {
+            Ok(ControlResponse::ZoneStatus { zones, next, failures }) => (zones, next, failures),
+            Ok(response) => return unexpected(&response),
+            Err(status) => return status,
+        };
+        let printed = print(&status_text(&page, arguments.json, zones.len() == 1));
+        match next {
+            Some(next) if printed == ExitCode::SUCCESS => from = next,
+            _ if printed != ExitCode::SUCCESS => return printed,
+            _ => return report_failures(&failures),
+        }
+    }
+}
+
+fn status_text(zones: &[ZoneStatus], is_json: bool, is_one: bool) -> String {
+    let line = |zone: &ZoneStatus| match (is_json, is_one) {
+        (true, true) => json(zone),
+        (true, false) => printable_json(&serde_json::to_string(zone).expect("a status is JSON")) + "\n",
+        _ => format!("{zone}\n"),
+    };
+    zones.iter().map(line).collect()
+}
+
+//----------- actions ----------------------------------------------------------
+
+/// The result of an action as JSON.
+#[derive(Serialize)]
+struct ActionReport {
+    done: usize,
+    failures: Vec<ZoneFailure>,
+}
+
+fn act(action: ZoneAction, arguments: &ZoneActionArguments) -> ExitCode {
+    let zones = names(&arguments.zones);
+    let (done, failures) = match request(&arguments.daemon.state_dir(), &ControlRequest::ZoneAction { action, zones }) {
+        Ok(ControlResponse::ZoneAction { done, failures }) => (done, failures),
+        Ok(response) => return unexpected(&response),
+        Err(status) => return status,
+    };
+    let status = report_failures(&failures);
+    if arguments.json {
+        print(&json(&ActionReport { done, failures }));
+    }
+    status
+}
+
+//----------- export -----------------------------------------------------------
+
+fn export(arguments: &ZoneExportArguments) -> ExitCode {
+    let ZoneExportArguments { daemon, zone } = arguments;
+    match copy_text(daemon, zone) {
+        Ok(status) => status,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("the zone text is incomplete: {error}")),
+    }
+}
+
+fn copy_text(daemon: &RunningDaemon, zone: &Name) -> io::Result<ExitCode> {
+    let request = ControlRequest::ZoneExport { zone: zone.to_string() };
+    match control::request_text(&daemon.state_dir(), &request) {
+        Ok((ControlResponse::ZoneText { .. }, mut text)) => {
+            io::copy(&mut text, &mut io::stdout().lock()).map(|_| ExitCode::SUCCESS)
+        }
+        Ok((ControlResponse::Refused(reason), _)) => Ok(fail(&reason)),
+        Ok((response, _)) => Ok(unexpected(&response)),
+        Err(error) => Ok(fail(&error.to_string())),
+    }
+}

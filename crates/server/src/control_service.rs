@@ -1,0 +1,135 @@
+//! Responds to the clients of the control socket. Each of its threads has one [`ControlService`].
+
+use std::sync::mpsc::{TrySendError, sync_channel};
+
+use answer::{Served, Subscriber};
+use wire::Name;
+use zone::export::TextExport;
+
+use crate::control::{ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
+use crate::transfer::engine::TransferCommand;
+use crate::transfer::network::TransferHandle;
+use crate::transfer::refresh::RefreshStatus;
+use crate::writer::{StatusPage, StatusRequest, WriterHandle};
+use crate::zone_id::ZoneId;
+use crate::zone_status::{ZoneStatus, rfc3339};
+
+/// What one thread needs to respond.
+pub struct ControlService {
+    writer: WriterHandle,
+    transfers: TransferHandle,
+    /// What is served: reading it needs no writer.
+    served: Subscriber<Served>,
+}
+
+impl ControlService {
+    /// A service for one thread.
+    pub fn new(writer: WriterHandle, transfers: TransferHandle, served: Subscriber<Served>) -> ControlService {
+        ControlService { writer, transfers, served }
+    }
+
+    /// The response, and the text to send after it.
+    pub fn respond(&mut self, request: ControlRequest) -> (ControlResponse, Option<TextExport>) {
+        match request {
+            ControlRequest::Reload => (self.reload(), None),
+            ControlRequest::ZoneStatus { zones, from } => (self.status(zones, from), None),
+            ControlRequest::ZoneAction { action, zones } => (self.act(action, zones), None),
+            ControlRequest::ZoneExport { zone } => self.export(&zone),
+        }
+    }
+
+    /// Requests a reload and waits for its report.
+    fn reload(&self) -> ControlResponse {
+        let (reply, report) = sync_channel(1);
+        match self.writer.request_reload(Some(reply)) {
+            Err(TrySendError::Full(())) => {
+                ControlResponse::Refused("too many reloads are waiting; try again later".into())
+            }
+            Err(TrySendError::Disconnected(())) => writer_is_gone(),
+            Ok(()) => match report.recv() {
+                Ok(report) => ControlResponse::Reloaded(report),
+                Err(_) => ControlResponse::Refused("the reload was aborted; the log says why".into()),
+            },
+        }
+    }
+
+    //----------- status and actions -------------------------------------------
+
+    fn status(&self, zones: Vec<String>, from: u32) -> ControlResponse {
+        let Some(StatusPage { zones, next, failures }) = self.page(zones, from) else { return writer_is_gone() };
+        let zones = zones.into_iter().map(|(id, status)| self.with_refresh_status(id, status)).collect();
+        ControlResponse::ZoneStatus { zones, next, failures }
+    }
+
+    fn page(&self, zones: Vec<String>, from: u32) -> Option<StatusPage> {
+        let (reply, page) = sync_channel(1);
+        self.writer.request_status(StatusRequest { zones, from: from as usize, reply });
+        page.recv().ok()
+    }
+
+    /// Adds what the transfer thread knows.
+    fn with_refresh_status(&self, id: ZoneId, status: ZoneStatus) -> ZoneStatus {
+        let Ok(Some(refresh)) = self.transfers.status(id) else { return status };
+        let RefreshStatus { primary_serial, expires_at_s, check_at_s, .. } = refresh;
+        let has_version = refresh.serial.is_some();
+        ZoneStatus {
+            primary_serial: (has_version || primary_serial != 0).then_some(primary_serial),
+            expires_at: has_version.then(|| rfc3339(expires_at_s.into())),
+            refresh_at: check_at_s.map(|at_s| rfc3339(at_s.into())),
+            ..status
+        }
+    }
+
+    /// Does something about the named zones, or about all with primaries.
+    fn act(&self, action: ZoneAction, zones: Vec<String>) -> ControlResponse {
+        let is_all = zones.is_empty();
+        let (mut done, mut failures, mut from) = (0, Vec::new(), 0);
+        loop {
+            let Some(page) = self.page(zones.clone(), from) else { return writer_is_gone() };
+            failures.extend(page.failures);
+            for (id, status) in page.zones {
+                match self.transfers.status(id) {
+                    Ok(Some(_)) => {
+                        // Fails only if the thread has ended, which it has logged.
+                        _ = self.transfers.send(command(action, id));
+                        done += 1;
+                    }
+                    _ if is_all => (),
+                    _ => failures.push(ZoneFailure { zone: status.name, reason: "the zone has no `primaries`".into() }),
+                }
+            }
+            match page.next {
+                Some(next) => from = next,
+                None => return ControlResponse::ZoneAction { done, failures },
+            }
+        }
+    }
+
+    //----------- export -------------------------------------------------------
+
+    fn export(&mut self, zone: &str) -> (ControlResponse, Option<TextExport>) {
+        let Ok(name) = zone.parse::<Name>() else {
+            return (ControlResponse::Refused(format!("{zone} is not a domain name")), None);
+        };
+        let served = self.served.refresh();
+        match served.zones.get(name.to_lowercase().wire()).map(|zone| zone.zone()) {
+            Some(Some(version)) => {
+                (ControlResponse::ZoneText { serial: version.serial() }, Some(TextExport::new(version.clone())))
+            }
+            Some(None) => (ControlResponse::Refused(format!("{zone} is not loaded")), None),
+            None => (ControlResponse::Refused(format!("{zone} is not a zone of this server")), None),
+        }
+    }
+}
+
+fn command(action: ZoneAction, zone: ZoneId) -> TransferCommand {
+    match action {
+        ZoneAction::Refresh => TransferCommand::Refresh(zone),
+        ZoneAction::Retransfer => TransferCommand::Retransfer(zone),
+    }
+}
+
+/// The writer ends only with the process, or by a panic.
+fn writer_is_gone() -> ControlResponse {
+    ControlResponse::Refused("this zonda can no longer change zones; restart it".into())
+}

@@ -1,0 +1,252 @@
+//! Secondary zones: starts the transfer thread, and serves what it receives.
+//!
+//! A received zone is built and checked in a pool. Then the writer serves it, unless the zone has changed meanwhile, and tells the
+//! transfer thread.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
+use std::{io, thread};
+
+use answer::ReceivedNotify;
+use tracing::{debug, error, info, warn};
+use wire::NameRef;
+use zone::Zone;
+use zone::transfer_receiver::{TransferLimits, TransferReceiver, TransferRequest};
+use zone::zone_builder::ZoneBuilderOptions;
+
+use super::received_zone::{ReceivedError, ReceivedVersion, ZoneReceiver};
+use super::transfer_hooks::limits;
+use super::{Writer, WriterEvent};
+use crate::tls::{TlsConnector, TlsPeers};
+use crate::transfer::engine::{EngineLimits, TransferCommand, TransferEvent, TransferReport};
+use crate::transfer::network::{TransferHandle, TransferNetwork};
+use crate::transfer::refresh::CheckFailure;
+use crate::transfer::session::ExchangeCounts;
+use crate::transfer::soa_timers::SoaTimers;
+use crate::zone_id::ZoneId;
+use crate::zone_status::{self, rfc3339};
+use crate::zones::work_pool::WorkPool;
+
+/// What the writer keeps for secondary zones.
+pub(super) struct Secondaries {
+    transfers: TransferHandle,
+    pool: WorkPool<FinishedTransfer>,
+    /// The last transfer of each zone, and why its last check failed.
+    last: HashMap<ZoneId, LastTransfer>,
+    /// The primaries that could not be reached, and why: logged once for all their zones.
+    unreachable: HashMap<SocketAddr, String>,
+}
+
+/// The result of building and checking a transferred zone.
+pub struct FinishedTransfer {
+    zone: ZoneId,
+    /// The version that it continues from.
+    base: Option<Zone>,
+    result: Result<ReceivedVersion, ReceivedError>,
+    report: TransferReport,
+}
+
+/// What happened last, for `zonda zone status`.
+#[derive(Default)]
+struct LastTransfer {
+    report: Option<zone_status::TransferReport>,
+    problem: Option<String>,
+}
+
+/// The most threads that build transferred zones.
+const BUILD_THREADS: usize = 2;
+
+impl Secondaries {
+    /// Starts the transfer thread; its events go to the writer's queue.
+    pub(super) fn start(events: Sender<WriterEvent>, tls: TlsPeers) -> io::Result<Secondaries> {
+        let seed = RandomState::new().hash_one(std::process::id());
+        let max_octets = netio::resource_limits::physical_memory()?;
+        let sink = move |apex: NameRef<'_>, from_serial, accepts_any_serial| {
+            new_receiver(apex, from_serial, accepts_any_serial, max_octets)
+        };
+        let received = events.clone();
+        // Sending fails only if the writer has ended, and that ends with the process.
+        let on_event = move |event| _ = received.send(WriterEvent::Transfer(Box::new(event)));
+        let (network, transfers) =
+            TransferNetwork::new(EngineLimits::default(), seed, Box::new(TlsConnector(tls)), sink, on_event)?;
+        thread::Builder::new().name("transfers".into()).spawn(move || {
+            if let Err(error) = network.run() {
+                error!(%error, "the transfer thread has ended: secondary zones are not refreshed; restart zonda");
+            }
+        })?;
+        let pool = WorkPool::new(BUILD_THREADS, move |_, finished: Option<FinishedTransfer>| match finished {
+            Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
+            None => error!("zonda panicked while building a transferred zone; this is a bug, please report it"),
+        });
+        Ok(Secondaries { transfers, pool, last: HashMap::new(), unreachable: HashMap::new() })
+    }
+
+    /// Commands for the transfer thread.
+    pub(super) fn handle(&self) -> &TransferHandle {
+        &self.transfers
+    }
+
+    /// The last transfer of a zone, and why it is not current.
+    pub(super) fn last(&self, zone: ZoneId) -> (Option<zone_status::TransferReport>, Option<String>) {
+        let last = self.last.get(&zone);
+        last.map_or((None, None), |last| (last.report.clone(), last.problem.clone()))
+    }
+
+    fn note(&mut self, zone: ZoneId, report: zone_status::TransferReport, problem: Option<String>) {
+        self.last.insert(zone, LastTransfer { report: Some(report), problem });
+    }
+
+    fn note_unreachable(&mut self, primary: SocketAddr, reason: &str) {
+        let known = self.unreachable.insert(primary, reason.into());
+        if known.as_deref() != Some(reason) {
+            warn!(%primary, "no zones can be transferred from this primary: {reason}");
+        }
+    }
+
+    fn send(&self, command: TransferCommand) {
+        // Fails only if the thread has ended, which it has logged.
+        _ = self.transfers.send(command);
+    }
+}
+
+/// Receives a transfer; the limits of the zone are checked when it is complete.
+fn new_receiver(
+    apex: NameRef<'_>,
+    from_serial: Option<u32>,
+    accepts_any_serial: bool,
+    max_octets: u64,
+) -> ZoneReceiver {
+    let request = TransferRequest {
+        ixfr_from: from_serial,
+        not_before: from_serial.filter(|_| !accepts_any_serial),
+        is_udp: false,
+    };
+    let limits = TransferLimits { max_octets, ..TransferLimits::default() };
+    let options = ZoneBuilderOptions { source: "transfer".into(), ..ZoneBuilderOptions::default() };
+    ZoneReceiver { receiver: TransferReceiver::new(apex, request, limits, options), accepts_any_serial }
+}
+
+impl Writer {
+    pub(super) fn handle_transfer(&mut self, event: TransferEvent<ZoneReceiver>) {
+        match event {
+            TransferEvent::Received { zone, sink, report } => self.build_received(zone, sink, report),
+            TransferEvent::Failed { zone, report } => {
+                let reason = report.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+                // The transfer thread has logged those that began.
+                if report.counts == ExchangeCounts::default() {
+                    self.secondaries.note_unreachable(report.primary, &reason);
+                }
+                let report = transfer_report(&report, None, Some(reason.clone()));
+                self.secondaries.note(zone, report, Some(format!("the last transfer failed: {reason}")));
+            }
+            TransferEvent::CheckFailed { reason: CheckFailure::Transfer, .. } => (),
+            TransferEvent::CheckFailed { zone, reason } => {
+                self.log_zone(zone, |apex| warn!(zone = %apex, "not refreshed: {reason}"));
+                self.secondaries.last.entry(zone).or_default().problem = Some(reason.to_string());
+            }
+            TransferEvent::Refreshed { zone, timers } => {
+                self.zones.refreshed(zone, timers.expires_at_s);
+                if let Some(last) = self.secondaries.last.get_mut(&zone) {
+                    last.problem = None;
+                }
+            }
+            TransferEvent::Expired { zone } => {
+                self.log_zone(zone, |apex| error!(zone = %apex, "expired: no primary has answered for too long"));
+                self.zones.expire(zone);
+            }
+        }
+    }
+
+    /// Passes on a NOTIFY that the access list of its zone permits.
+    pub(super) fn receive_notify(&mut self, notify: &ReceivedNotify) {
+        let ReceivedNotify { apex, serial, from } = notify;
+        debug!(zone = %apex, serial, %from, "NOTIFY received");
+        let Some(zone) = self.zones.find(apex.as_ref()) else { return };
+        let command = TransferCommand::NotifyReceived { zone, serial: *serial, from: *from };
+        if self.secondaries.transfers.try_send(command).is_err() {
+            warn!(zone = %apex, "a NOTIFY is lost: too many commands wait for the transfer thread");
+        }
+    }
+
+    fn build_received(&mut self, zone: ZoneId, sink: ZoneReceiver, report: TransferReport) {
+        let base = self.zones.version_or_expired(zone).cloned();
+        let Some(policy) = self.zones.policy(zone).cloned() else { return };
+        self.secondaries.pool.submit(move || {
+            let result = sink.finish(base.as_ref(), &policy);
+            FinishedTransfer { zone, base, result, report }
+        });
+    }
+
+    /// Serves a transferred zone that was built and checked.
+    pub(super) fn finish_transfer(&mut self, finished: FinishedTransfer) {
+        let FinishedTransfer { zone, base, result, report } = finished;
+        let version = match result {
+            Ok(version) => version,
+            Err(error) => return self.reject(zone, &report, &error),
+        };
+        let (serial, timers) =
+            (version.zone.serial(), SoaTimers::of_soa(&version.zone.soa_rdata()).unwrap_or_default());
+        if !self.zones.serve_transferred(zone, base.as_ref(), version.zone, &version.changes) {
+            // The zone was changed or removed meanwhile.
+            return self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone: false });
+        }
+        for finding in version.findings.iter().take(MAX_LOGGED_FINDINGS) {
+            self.log_zone(zone, |apex| warn!(zone = %apex, "{finding}"));
+        }
+        self.log_zone(zone, |apex| info!(zone = %apex, serial, primary = %report.primary, "transferred"));
+        self.secondaries.note(zone, transfer_report(&report, Some(serial), None), None);
+        self.secondaries.unreachable.remove(&report.primary);
+        let expire_s = report.counts.expire_s;
+        self.zones.refreshed(zone, self.expiry(zone, timers, expire_s));
+        self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
+        self.zones.announce(zone);
+    }
+
+    /// When a version that was just transferred expires, in seconds since 1970, as the scheduler computes it.
+    fn expiry(&self, zone: ZoneId, timers: SoaTimers, expire_s: Option<u32>) -> u32 {
+        let limits = self.zones.policy(zone).map(|policy| limits(&policy.timers)).unwrap_or_default();
+        let lifetime_s = limits.apply(timers).expire_s;
+        // RFC 7314 4: the zone expires with the version that it was copied from.
+        let lifetime_s = expire_s.map_or(lifetime_s, |expire_s| lifetime_s.min(expire_s.max(1)));
+        (netio::clock::real().as_secs() as u32).saturating_add(lifetime_s)
+    }
+
+    fn reject(&mut self, zone: ZoneId, report: &TransferReport, error: &ReceivedError) {
+        self.log_zone(zone, |apex| warn!(zone = %apex, primary = %report.primary, "transfer rejected: {error}"));
+        let reason = error.to_string();
+        self.secondaries.note(zone, transfer_report(report, None, Some(reason.clone())), Some(reason));
+        let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_));
+        self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });
+    }
+
+    fn log_zone(&self, zone: ZoneId, log: impl FnOnce(NameRef<'_>)) {
+        if let Some(served) = self.zones.served(zone) {
+            log(served.apex());
+        }
+    }
+}
+
+/// Findings about one transferred zone that are logged.
+const MAX_LOGGED_FINDINGS: usize = 5;
+
+fn transfer_report(
+    report: &TransferReport,
+    serial: Option<u32>,
+    failure: Option<String>,
+) -> zone_status::TransferReport {
+    let kind = if report.from_serial.is_some() { "ixfr" } else { "axfr" };
+    zone_status::TransferReport {
+        kind: kind.into(),
+        primary: report.primary.to_string(),
+        ended_at: rfc3339(netio::clock::real().as_secs()),
+        serial,
+        messages: report.counts.messages,
+        octets: report.counts.octets,
+        records: report.records,
+        seconds: report.counts.duration_ms as f64 / 1000.0,
+        failure,
+    }
+}

@@ -1,0 +1,145 @@
+//! What the transfer thread must know of zones: their primaries, and whom to notify of new versions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracing::error;
+use wire::tsig::TsigKey;
+use wire::{Name, NameRef};
+use zone::Zone;
+
+use crate::config::value::Address;
+use crate::config::{ConfiguredKey, RemoteServer, TimerBounds, ZonePolicy};
+use crate::tls::TlsPeers;
+use crate::transfer::engine::TransferCommand;
+use crate::transfer::network::TransferHandle;
+use crate::transfer::primary::PeerConfig;
+use crate::transfer::refresh::ZoneVersion;
+use crate::transfer::soa_timers::{SoaTimers, TimerLimits};
+use crate::zone_id::ZoneId;
+use crate::zones::ChangeHooks;
+
+/// Passes configured zones and published versions on to the transfer thread.
+pub struct TransferHooks {
+    transfers: TransferHandle,
+    tls: TlsPeers,
+    keys: HashMap<Name, Arc<TsigKey>>,
+    /// The servers of the policy that was used last: many zones share one.
+    last: Option<(Arc<ZonePolicy>, Arc<PolicyPeers>)>,
+    /// The zones that have primaries, one bit each.
+    secondaries: Vec<u64>,
+}
+
+/// The other servers of the zones with one policy.
+struct PolicyPeers {
+    primaries: Arc<[PeerConfig]>,
+    notify: Arc<[PeerConfig]>,
+}
+
+impl TransferHooks {
+    /// Hooks without keys.
+    pub fn new(transfers: TransferHandle, tls: TlsPeers) -> TransferHooks {
+        TransferHooks { transfers, tls, keys: HashMap::new(), last: None, secondaries: Vec::new() }
+    }
+
+    fn peers(&mut self, policy: &Arc<ZonePolicy>) -> Arc<PolicyPeers> {
+        if let Some((_, peers)) = self.last.as_ref().filter(|(last, _)| Arc::ptr_eq(last, policy)) {
+            return peers.clone();
+        }
+        let peer = |server: &RemoteServer| self.peer(server, &policy.source);
+        let primaries = policy.primaries.iter().map(peer).collect();
+        // NOTIFY is sent over UDP only; a warning says so.
+        let notify = policy.notify.iter().filter(|server| server.tls.is_none()).map(peer).collect();
+        let peers = Arc::new(PolicyPeers { primaries, notify });
+        self.last = Some((policy.clone(), peers.clone()));
+        peers
+    }
+
+    /// The configuration guarantees that the key exists.
+    fn peer(&self, server: &RemoteServer, sources: &[Address]) -> PeerConfig {
+        let mut sources = sources.iter().map(|Address(source)| *source);
+        let source = sources.find(|source| source.is_ipv4() == server.address.is_ipv4());
+        let (tls, read) = self.tls.number(server.tls.as_ref());
+        if let Err(error) = read {
+            error!(server = %server.address, "zones cannot be transferred from this server: {error}");
+        }
+        PeerConfig {
+            address: server.address,
+            key: server.key.as_ref().and_then(|name| self.keys.get(name).cloned()),
+            source: server.source.or(source),
+            tls,
+        }
+    }
+
+    /// Notes that a zone has primaries; returns whether it had none before.
+    fn add_secondary(&mut self, zone: ZoneId) -> bool {
+        let (word, bit) = (zone.index as usize / 64, 1 << (zone.index % 64));
+        if word >= self.secondaries.len() {
+            self.secondaries.resize(word + 1, 0);
+        }
+        let is_new = self.secondaries[word] & bit == 0;
+        self.secondaries[word] |= bit;
+        is_new
+    }
+
+    /// Sends a command. Fails only if the thread has ended, which is reported where it ends.
+    fn send(&self, command: TransferCommand) {
+        _ = self.transfers.send(command);
+    }
+}
+
+impl ChangeHooks for TransferHooks {
+    /// RFC 1996 3.11: secondaries are notified of a new version.
+    fn published(&mut self, zone: ZoneId, version: &Zone, policy: &Arc<ZonePolicy>) {
+        if policy.notify.is_empty() {
+            return;
+        }
+        let targets = self.peers(policy).notify.clone();
+        let (apex, soa) = (version.apex().to_owned(), version.soa_rdata().into());
+        self.send(TransferCommand::SendNotify { zone, apex, soa, targets });
+    }
+
+    fn configured(&mut self, zone: ZoneId, apex: NameRef<'_>, policy: &Arc<ZonePolicy>, version: Option<&Zone>) {
+        if policy.primaries.is_empty() {
+            return self.removed(zone);
+        }
+        let (primaries, limits) = (self.peers(policy).primaries.clone(), limits(&policy.timers));
+        if !self.add_secondary(zone) {
+            return self.send(TransferCommand::Reconfigure { zone, primaries, limits });
+        }
+        let version = version.map(|version| ZoneVersion {
+            serial: version.serial(),
+            timers: SoaTimers::of_soa(&version.soa_rdata()).unwrap_or_default(),
+            stored: None,
+        });
+        self.send(TransferCommand::Add { zone, apex: apex.to_owned(), primaries, limits, version });
+    }
+
+    fn removed(&mut self, zone: ZoneId) {
+        let bit = 1 << (zone.index % 64);
+        let Some(word) = self.secondaries.get_mut(zone.index as usize / 64).filter(|word| **word & bit != 0) else {
+            return;
+        };
+        *word &= !bit;
+        self.send(TransferCommand::Remove(zone));
+    }
+
+    /// Keys that did not change stay the same objects: servers are told apart by them.
+    fn set_keys(&mut self, keys: &[ConfiguredKey]) -> bool {
+        let kept = |key: &ConfiguredKey| {
+            let old = self.keys.get(&key.name().to_owned()).filter(|old| ***old == *key.key);
+            (key.name().to_owned(), old.unwrap_or(&key.key).clone())
+        };
+        let keys: HashMap<Name, Arc<TsigKey>> = keys.iter().map(kept).collect();
+        let is_same =
+            |(name, key): (&Name, &Arc<TsigKey>)| self.keys.get(name).is_some_and(|old| Arc::ptr_eq(old, key));
+        let is_changed = keys.len() != self.keys.len() || !keys.iter().all(is_same);
+        (self.keys, self.last) = (keys, None);
+        is_changed
+    }
+}
+
+/// The limits of the SOA intervals of a zone.
+pub fn limits(bounds: &TimerBounds) -> TimerLimits {
+    TimerLimits { refresh_s: bounds.refresh_s, retry_s: bounds.retry_s, expire_s: bounds.expire_s }
+}

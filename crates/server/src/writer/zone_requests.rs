@@ -1,0 +1,75 @@
+//! The status of zones, for clients of the control socket.
+
+use std::sync::mpsc::SyncSender;
+
+use wire::Name;
+
+use super::Writer;
+use crate::control::{STATUS_PAGE, ZoneFailure};
+use crate::zone_id::ZoneId;
+use crate::zone_status::{ZoneServingState, ZoneStatus};
+
+/// A request for the status of zones.
+pub struct StatusRequest {
+    /// The zones by name; all if it is empty.
+    pub zones: Vec<String>,
+    /// Of all zones, those from this slot on.
+    pub from: usize,
+    /// Receives the status.
+    pub reply: SyncSender<StatusPage>,
+}
+
+/// The status of some zones, without what the transfer thread knows.
+pub struct StatusPage {
+    /// The zones.
+    pub zones: Vec<(ZoneId, ZoneStatus)>,
+    /// The slot where the others begin, if there are more.
+    pub next: Option<u32>,
+    /// The zones that do not exist.
+    pub failures: Vec<ZoneFailure>,
+}
+
+impl Writer {
+    /// Replies with the status of zones; takes short.
+    pub(super) fn report_status(&self, StatusRequest { zones, from, reply }: StatusRequest) {
+        let page = if zones.is_empty() { self.status_page(from) } else { self.status_of(&zones) };
+        // A client that has left gets no reply.
+        _ = reply.send(page);
+    }
+
+    fn status_page(&self, from: usize) -> StatusPage {
+        let end = self.zones.slot_count().min(from.saturating_add(STATUS_PAGE));
+        let zones = (from..end).filter_map(|index| self.status_at(index)).collect();
+        let next = (end < self.zones.slot_count()).then_some(end as u32);
+        StatusPage { zones, next, failures: Vec::new() }
+    }
+
+    fn status_of(&self, names: &[String]) -> StatusPage {
+        let mut page = StatusPage { zones: Vec::new(), next: None, failures: Vec::new() };
+        for name in names {
+            match self.find(name) {
+                Ok(id) => page.zones.extend(self.status_at(id.index as usize)),
+                Err(failure) => page.failures.push(failure),
+            }
+        }
+        page
+    }
+
+    fn status_at(&self, index: usize) -> Option<(ZoneId, ZoneStatus)> {
+        let (id, status) = self.zones.status_at(index)?;
+        let (last_transfer, problem) = self.secondaries.last(id);
+        let is_secondary = self.zones.policy(id).is_some_and(|policy| !policy.primaries.is_empty());
+        let state = match status.state {
+            ZoneServingState::Failed if is_secondary && problem.is_none() => ZoneServingState::Loading,
+            state => state,
+        };
+        Some((id, ZoneStatus { state, last_transfer, problem, ..status }))
+    }
+
+    /// The zone of this name.
+    fn find(&self, name: &str) -> Result<ZoneId, ZoneFailure> {
+        let failure = |reason: &str| ZoneFailure { zone: name.into(), reason: reason.into() };
+        let apex: Name = name.parse().map_err(|_| failure("this is not a domain name"))?;
+        self.zones.find(apex.to_lowercase().as_ref()).ok_or_else(|| failure("this is not a zone of this server"))
+    }
+}

@@ -1,0 +1,173 @@
+//! The status of a zone, as `zonda zone status` prints it and as JSON.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::printable::Printable;
+
+/// Whether a zone is current, and why not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ZoneStatus {
+    /// The zone, with its final dot.
+    pub name: String,
+    /// Whether it is served.
+    pub state: ZoneServingState,
+    /// The serial served; absent if it is not served.
+    pub serial: Option<u32>,
+    /// The highest serial that a primary reported; absent for a zone without primaries, or before the first answer.
+    pub primary_serial: Option<u32>,
+    /// When the zone expires without contact to a primary (RFC 3339); absent for a zone without primaries.
+    pub expires_at: Option<String>,
+    /// When a primary is asked next (RFC 3339); absent while one is being asked.
+    pub refresh_at: Option<String>,
+    /// The last transfer into this server.
+    pub last_transfer: Option<TransferReport>,
+    /// Why the zone is not served or not current; absent if all is well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub problem: Option<String>,
+}
+
+/// Whether a zone is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneServingState {
+    /// Queries are answered.
+    Serving,
+    /// It was not read or transferred yet; queries get SERVFAIL.
+    Loading,
+    /// No primary could be reached for too long; queries get SERVFAIL.
+    Expired,
+    /// It could not be read or transferred; queries get SERVFAIL.
+    Failed,
+}
+
+/// A transfer into this server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TransferReport {
+    /// `axfr`, `ixfr`, or `none` if it failed before the primary answered.
+    pub kind: String,
+    /// The primary.
+    pub primary: String,
+    /// When it ended (RFC 3339).
+    pub ended_at: String,
+    /// The serial received; absent after a failure.
+    pub serial: Option<u32>,
+    /// Messages received.
+    pub messages: u64,
+    /// Octets received.
+    pub octets: u64,
+    /// Records received.
+    pub records: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Why it failed; absent if it succeeded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<String>,
+}
+
+/// A time in seconds since 1970 as RFC 3339 in UTC.
+pub fn rfc3339(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
+impl fmt::Display for ZoneServingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ZoneServingState::Serving => "serving",
+            ZoneServingState::Loading => "loading",
+            ZoneServingState::Expired => "expired",
+            ZoneServingState::Failed => "failed",
+        })
+    }
+}
+
+impl fmt::Display for ZoneStatus {
+    /// `NAME: STATE, serial N (primary M), ...`, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", Printable(&self.name), self.state)?;
+        if let Some(serial) = self.serial {
+            write!(f, ", serial {serial}")?;
+        }
+        if let Some(serial) = self.primary_serial {
+            write!(f, ", primary's serial {serial}")?;
+        }
+        if let Some(time) = &self.expires_at {
+            write!(f, ", expires {}", Printable(time))?;
+        }
+        if let Some(time) = &self.refresh_at {
+            write!(f, ", refresh {}", Printable(time))?;
+        }
+        if let Some(transfer) = &self.last_transfer {
+            write!(f, "; last transfer: {transfer}")?;
+        }
+        let has_failed = self.last_transfer.as_ref().is_some_and(|transfer| transfer.failure.is_some());
+        match self.problem.as_ref().filter(|_| !has_failed) {
+            Some(problem) => write!(f, "; {}", Printable(problem)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for TransferReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TransferReport { kind, primary, ended_at, .. } = self;
+        write!(f, "{} from {} at {}", Printable(kind), Printable(primary), Printable(ended_at))?;
+        match &self.failure {
+            Some(failure) => write!(f, " failed: {}", Printable(failure)),
+            None => write!(f, ", {} records, {} octets in {:.3} s", self.records, self.octets, self.seconds),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> ZoneStatus {
+        ZoneStatus {
+            name: "example.com.".into(),
+            state: ZoneServingState::Serving,
+            serial: Some(7),
+            primary_serial: Some(8),
+            expires_at: Some(rfc3339(1_795_348_800)),
+            refresh_at: None,
+            last_transfer: None,
+            problem: None,
+        }
+    }
+
+    #[test]
+    fn a_status_has_the_documented_keys() {
+        let json = serde_json::to_value(status()).expect("JSON");
+        let keys: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
+        let expected = ["expires-at", "last-transfer", "name", "primary-serial", "refresh-at", "serial", "state"];
+        assert!(expected.iter().all(|key| keys.contains(key)) && keys.len() == expected.len(), "{keys:?}");
+        assert_eq!(json["state"], "serving");
+        assert_eq!(json["expires-at"], "2026-11-22T12:00:00Z");
+    }
+
+    #[test]
+    fn a_status_is_one_line() {
+        let report = TransferReport {
+            kind: "ixfr".into(),
+            primary: "192.0.2.1:53".into(),
+            ended_at: rfc3339(0),
+            serial: None,
+            messages: 1,
+            octets: 12,
+            records: 0,
+            seconds: 0.5,
+            failure: Some("the primary says REFUSED\n".into()),
+        };
+        let status = ZoneStatus { last_transfer: Some(report), ..status() };
+        assert_eq!(
+            status.to_string(),
+            "example.com.: serving, serial 7, primary's serial 8, expires 2026-11-22T12:00:00Z; last transfer: \
+             ixfr from 192.0.2.1:53 at 1970-01-01T00:00:00Z failed: the primary says REFUSED\\u{a}"
+        );
+    }
+}

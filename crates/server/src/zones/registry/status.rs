@@ -1,0 +1,40 @@
+//! The status of zones, for `zonda zone status`.
+
+use zone::Zone;
+
+use super::ZoneRegistry;
+use crate::zone_id::ZoneId;
+use crate::zone_status::{ZoneServingState, ZoneStatus};
+
+impl ZoneRegistry {
+    /// How many slots there are, with and without a zone.
+    pub fn slot_count(&self) -> usize {
+        self.zones.slot_count()
+    }
+
+    /// The status of the zone in this slot, if there is one.
+    pub fn status_at(&self, index: usize) -> Option<(ZoneId, ZoneStatus)> {
+        let id = self.zones.id_at(index)?;
+        let entry = self.zones.get(id)?;
+        let version = entry.served.zone();
+        // A zone whose file was never read to the end has no fingerprint.
+        let is_loading = self.loads.contains_key(&id) || self.schedule.due() > 0;
+        let state = match version {
+            Some(_) => ZoneServingState::Serving,
+            None if self.expired.contains_key(&id) => ZoneServingState::Expired,
+            None if is_loading => ZoneServingState::Loading,
+            None => ZoneServingState::Failed,
+        };
+        let status = ZoneStatus {
+            name: entry.served.apex().to_string(),
+            state,
+            serial: version.map(Zone::serial),
+            primary_serial: None,
+            expires_at: None,
+            refresh_at: None,
+            last_transfer: None,
+            problem: None,
+        };
+        Some((id, status))
+    }
+}

@@ -1,0 +1,182 @@
+//! A secondary and its primary, both the real daemon: transfers, refresh, limits, expiry, status.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Daemon, REFUSED, SERVFAIL, TestFolder};
+
+const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
+const OTHER: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
+const KEY: &str = "[[key]]\nname = \"t.\"\nalgorithm = \"hmac-sha256\"\nsecret = \"";
+
+/// A zone that is checked every second and expires after four.
+fn zone(serial: u32, hosts: &[&str]) -> String {
+    let soa =
+        format!("$TTL 1h\n@ SOA ns.example.net. hostmaster.example.net. {serial} 1 1 4 300\n@ NS ns.example.net.\n");
+    hosts.iter().fold(soa, |text, host| text + &format!("{host} A 192.0.2.1\n"))
+}
+
+/// A primary of `a.example`, which asks for a key.
+fn primary(folder: &TestFolder) -> Daemon {
+    let config = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [{ key = \"t.\" }]\n";
+    folder.write("zonda.toml", &format!("{KEY}{SECRET}\"\n{config}"));
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+/// A secondary of it with more settings.
+fn secondary(folder: &TestFolder, primary: &Daemon, settings: &str) -> Daemon {
+    let limits = "min-refresh-s = 1\nmin-retry-s = 1\nmin-expire-s = 1\n";
+    let primaries = format!("primaries = [{{ address = \"{}\", key = \"t.\" }}]\n", primary.address);
+    let config = format!("{KEY}{SECRET}\"\n[[zone]]\nname = \"a.example\"\n{primaries}{limits}{settings}");
+    folder.write("zonda.toml", &config);
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+fn status(folder: &TestFolder) -> Value {
+    let output = folder.run(&["zone", "status", "a.example", "--json", "--config", "zonda.toml"]);
+    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
+}
+
+/// Waits until the status is as wanted; returns it.
+#[track_caller]
+fn wait_for(folder: &TestFolder, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = status(folder);
+        if wanted(&status) {
+            return status;
+        }
+        assert!(Instant::now() < end, "not {what}: {status}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn serves(serial: u32) -> impl Fn(&Value) -> bool {
+    move |status| status["state"] == "serving" && status["serial"] == serial
+}
+
+#[test]
+fn a_secondary_transfers_a_zone_and_follows_its_changes() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, &["www"]));
+    let primary = primary(&first);
+    let secondary = secondary(&second, &primary, "");
+    let status = wait_for(&second, "transferred", serves(1));
+    assert!(secondary.ask("www.a.example").has("192.0.2.1"));
+    assert_eq!((&status["primary-serial"], &status["last-transfer"]["kind"]), (&1.into(), &"axfr".into()), "{status}");
+    assert!(status["expires-at"].is_string() && status["last-transfer"]["records"] == 4, "{status}");
+    first.write("a.zone", &zone(2, &["www", "new"]));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for(&second, "refreshed", serves(2));
+    assert!(secondary.ask("new.a.example").has("192.0.2.1"));
+    let export = second.run(&["zone", "export", "a.example", "--config", "zonda.toml"]);
+    assert!(export.out.contains("new 3600 IN A 192.0.2.1"), "{}", export.out);
+    assert!(!secondary.log().contains(SECRET));
+}
+
+/// A zone that is checked every hour.
+fn slow_zone(serial: u32, hosts: u32) -> String {
+    let hosts: Vec<String> = (0..hosts).map(|number| format!("h{number}")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    zone(serial, &hosts).replace(" 1 1 4 300", " 3600 3600 86400 300")
+}
+
+#[test]
+fn a_notify_brings_the_changes_alone_at_once() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &slow_zone(1, 100));
+    let config = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [{ key = \"t.\" }]\n";
+    let config = |notify: &str| format!("{KEY}{SECRET}\"\n{config}notify = [{notify}]\n");
+    first.write("zonda.toml", &config(""));
+    let primary = first.serve(&["--config", "zonda.toml"]);
+    let secondary = secondary(&second, &primary, "");
+    wait_for(&second, "transferred", serves(1));
+    let target = format!("{{ address = \"{}\", key = \"t.\" }}", secondary.address);
+    first.write("zonda.toml", &config(&target));
+    first.write("a.zone", &slow_zone(2, 101));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    let status = wait_for(&second, "notified", serves(2));
+    // RFC 1995 4: the new SOA record, old SOA, new SOA, the added record, the new SOA record.
+    let transfer = &status["last-transfer"];
+    assert_eq!((&transfer["kind"], &transfer["records"]), (&"ixfr".into(), &5.into()), "{status}");
+    assert!(secondary.ask("h100.a.example").has("192.0.2.1"));
+    // The secondary has the changes for its own secondaries.
+    first.write("a.zone", &slow_zone(3, 102));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for(&second, "notified again", serves(3));
+}
+
+#[test]
+fn a_zone_expires_without_its_primary_and_comes_back_with_any_serial() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(9, &["www"]));
+    let daemon = primary(&first);
+    let address = daemon.address.to_string();
+    let secondary = secondary(&second, &daemon, "");
+    wait_for(&second, "transferred", serves(9));
+    drop(daemon);
+    wait_for(&second, "expired", |status| status["state"] == "expired");
+    assert_eq!(secondary.ask("www.a.example").rcode(), SERVFAIL);
+    first.write("a.zone", &zone(3, &["other"]));
+    let _daemon = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    wait_for(&second, "back", serves(3));
+    assert!(secondary.ask("other.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn a_version_beyond_the_limits_is_not_served() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    let hosts: Vec<String> = (0..20).map(|number| format!("h{number}")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    first.write("a.zone", &zone(1, &hosts));
+    let primary = primary(&first);
+    let secondary = secondary(&second, &primary, "max-shrink-percent = 50\n");
+    wait_for(&second, "transferred", serves(1));
+    first.write("a.zone", &zone(2, &hosts[..5]));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    let status = wait_for(&second, "refused", |status| status["problem"].is_string());
+    assert!(status["problem"].as_str().is_some_and(|problem| problem.contains("max-shrink-percent")), "{status}");
+    assert!(status["serial"] == 1 && status["primary-serial"] == 2, "{status}");
+    assert!(secondary.ask("h19.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn an_operator_forces_a_transfer_of_an_earlier_serial() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(9, &["www"]));
+    let primary = primary(&first);
+    let _secondary = secondary(&second, &primary, "");
+    wait_for(&second, "transferred", serves(9));
+    first.write("a.zone", &zone(3, &["www"]));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    let status = wait_for(&second, "refused", |status| status["problem"].is_string());
+    assert_eq!(status["serial"], 9, "{status}");
+    let forced = second.run(&["zone", "retransfer", "a.example", "--config", "zonda.toml"]);
+    assert_eq!(forced.status, 0, "{}", forced.err);
+    wait_for(&second, "forced", serves(3));
+    let none = first.run(&["zone", "refresh", "a.example", "b.example", "--config", "zonda.toml"]);
+    assert_eq!(none.status, 1);
+    assert!(none.err.contains("a.example.: the zone has no `primaries`"), "{}", none.err);
+    assert!(none.err.contains("b.example.: this is not a zone of this server"), "{}", none.err);
+}
+
+#[test]
+fn a_key_that_the_primary_does_not_know_is_reported() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, &["www"]));
+    let primary = primary(&first);
+    let primaries = format!("primaries = [{{ address = \"{}\", key = \"t.\" }}]\n", primary.address);
+    let config =
+        |secret: &str| format!("{KEY}{secret}\"\n[[zone]]\nname = \"a.example\"\nmin-retry-s = 1\n{primaries}");
+    second.write("zonda.toml", &config(OTHER));
+    let secondary = second.serve(&["--config", "zonda.toml"]);
+    let status = wait_for(&second, "refused", |status| status["problem"].is_string());
+    assert!(status["state"] == "failed" && status["serial"].is_null(), "{status}");
+    assert_eq!(secondary.ask("www.a.example").rcode(), SERVFAIL);
+    second.write("zonda.toml", &config(SECRET));
+    assert_eq!(second.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for(&second, "transferred with the new secret", serves(1));
+    assert_ne!(secondary.ask("www.b.example").rcode(), SERVFAIL);
+    assert_eq!(secondary.ask("www.b.example").rcode(), REFUSED);
+}

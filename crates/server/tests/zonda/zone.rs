@@ -1,0 +1,63 @@
+//! `zonda zone`: what the running daemon says about its zones, and their text.
+
+use crate::harness::TestFolder;
+
+const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"a.example\"\n[[zone]]\nname = \"b.example\"\n";
+
+fn one_good_zone() -> TestFolder {
+    let folder = TestFolder::new();
+    folder.write_zone("a.example", 7, "192.0.2.1");
+    folder.write("zonda.toml", CONFIG);
+    folder
+}
+
+#[test]
+fn status_shows_which_serial_is_served_and_what_failed() {
+    let folder = one_good_zone();
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let all = folder.run(&["zone", "status", "--config", "zonda.toml"]);
+    assert_eq!((all.status, all.out.as_str()), (0, "a.example.: serving, serial 7\nb.example.: failed\n"));
+    let one = folder.run(&["zone", "status", "A.example", "--json", "--config", "zonda.toml"]);
+    let value: serde_json::Value = serde_json::from_str(&one.out).expect("JSON");
+    assert_eq!((&value["name"], &value["serial"]), (&"a.example.".into(), &7.into()));
+    let keys = [&value["primary-serial"], &value["expires-at"], &value["last-transfer"]];
+    assert!(keys.iter().all(|value| value.is_null()) && value["state"] == "serving", "{value}");
+    let none = folder.run(&["zone", "status", "b.example", "c.example", "--config", "zonda.toml"]);
+    assert_eq!((none.status, none.out.as_str()), (1, "b.example.: failed\n"));
+    assert_eq!(none.err, "zonda: c.example.: this is not a zone of this server\n");
+}
+
+#[test]
+fn more_zones_than_a_response_holds_are_all_shown() {
+    let folder = one_good_zone();
+    let zones: String = (0..2_500).map(|number| format!("z{number}.example\n")).collect();
+    folder.write("zones.list", &zones);
+    folder.write("zonda.toml", "zone-list = [\"zones.list\"]\n[template.default]\nfile = \"zones/a.example.zone\"\n");
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let all = folder.run(&["zone", "status", "--json", "--config", "zonda.toml"]);
+    let names: std::collections::BTreeSet<String> = all
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["name"].to_string())
+        .collect();
+    assert_eq!((all.status, names.len()), (0, 2_500));
+}
+
+#[test]
+fn export_prints_zone_text_that_can_be_served() {
+    let folder = one_good_zone();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let export = folder.run(&["zone", "export", "a.example", "--config", "zonda.toml"]);
+    assert_eq!(export.status, 0, "{}", export.err);
+    assert!(export.out.starts_with("$ORIGIN a.example.\n@ "), "{}", export.out);
+    drop(daemon);
+    folder.write("zones/a.example.zone", &export.out);
+    let checked = folder.run(&["check", "--zone", "a.example=zones/a.example.zone"]);
+    assert_eq!(checked.status, 0, "{}", checked.out);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    for (name, reason) in [("b.example", "b.example. is not loaded"), ("c", "c. is not a zone of this server")] {
+        let outcome = folder.run(&["zone", "export", name, "--config", "zonda.toml"]);
+        assert_eq!((outcome.status, outcome.err), (1, format!("zonda: {reason}\n")));
+    }
+}
