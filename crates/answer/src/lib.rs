@@ -52,7 +52,7 @@ pub use notify::{PendingNotify, ReceivedNotify};
 pub use published::{Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
 pub use response_stream::ResponseStream;
-pub use served_zone::{ServedZone, ZoneHistory, ZoneState};
+pub use served_zone::{ServedZone, ZoneHistory, ZoneState, extend_history};
 pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_map::ZoneMap;
 

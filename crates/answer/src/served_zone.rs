@@ -93,7 +93,7 @@ impl ServedZone {
 }
 
 /// The history after one more change: the latest changes that lead to it without a gap, within these limits.
-fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_octets: usize) -> Arc<ZoneHistory> {
+pub fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_octets: usize) -> Arc<ZoneHistory> {
     let mut octets = change.as_bytes().len();
     let mut next = change.from_serial();
     let earlier = history.into_iter().flatten().rev().take(MAX_HISTORY - 1).take_while(|earlier| {
