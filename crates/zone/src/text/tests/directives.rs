@@ -81,7 +81,7 @@ fn rfc1035_5_1_include() {
     );
     assert_eq!(
         outcome.findings,
-        ["one:4:2: error: unknown type $INCLUDED (write a directive at the start of its line)"]
+        ["one:4:2: error: unknown type $INCLUDED (help: write a directive at the start of its line)"]
     );
 }
 
@@ -102,17 +102,20 @@ fn included_files_have_names() {
 fn includes_that_fail() {
     let files = [("self", "$INCLUDE self"), ("a", "$INCLUDE b"), ("b", "\n\n$INCLUDE a")];
     for (text, error) in [
-        ("$INCLUDE none", "zone:1:10: error: none is not included: no such file (correct the path)"),
-        ("$INCLUDE self ;", "self:1:10: error: self is not included: it is self, which includes it (break the cycle)"),
-        ("$INCLUDE a", "b:3:10: error: a is not included: it is a, which includes it (break the cycle)"),
-        ("$INCLUDE", "zone:1:9: error: a file is missing (as in $INCLUDE hosts.zone sub.example.com.)"),
+        ("$INCLUDE none", "zone:1:10: error: none is not included: no such file (help: correct the path)"),
+        (
+            "$INCLUDE self ;",
+            "self:1:10: error: self is not included: it is self, which includes it (help: break the cycle)",
+        ),
+        ("$INCLUDE a", "b:3:10: error: a is not included: it is a, which includes it (help: break the cycle)"),
+        ("$INCLUDE", "zone:1:9: error: a file is missing (help: as in $INCLUDE hosts.zone sub.example.com.)"),
         (
             "$INCLUDE a b c",
-            "zone:1:14: error: unexpected field after the origin (as in $INCLUDE hosts.zone sub.example.com.)",
+            "zone:1:14: error: unexpected field after the origin (help: as in $INCLUDE hosts.zone sub.example.com.)",
         ),
         (
             "$INCLUDE \\256",
-            "zone:1:10: error: a backslash must be followed by one character or by three digits up to 255 (write \\\\ for a backslash)",
+            "zone:1:10: error: a backslash must be followed by one character or by three digits up to 255 (help: write \\\\ for a backslash)",
         ),
     ] {
         assert_eq!(
@@ -151,7 +154,7 @@ fn includes_are_bounded_in_depth() {
     let outcome = ParseOutcome::from(parse(source(b"$INCLUDE 1"), &options, Lines::default));
     assert_eq!(
         outcome.findings,
-        ["16:1:10: error: 17 is not included: files are included 16 levels deep (nest them less)"]
+        ["16:1:10: error: 17 is not included: files are included 16 levels deep (help: nest them less)"]
     );
 }
 
@@ -214,7 +217,7 @@ fn generate_is_checked() {
         (
             " 0-1000000 a A 1.2.3.4",
             11,
-            "the zone has more than 1000000 records that are generated or included again (raise `max-generated`)",
+            "the zone has more than 1000000 records that are generated or included again (help: raise `max-generated`)",
         ),
         (" 1-2 a${ A 1.2.3.4", 15, "a closing brace is missing"),
         (" 1-2 a${x} A 1.2.3.4", 15, "the offset is not a number"),
@@ -237,18 +240,18 @@ fn generate_is_checked() {
 #[test]
 fn bad_directives() {
     for (text, error) in [
-        ("$TTL", "zone:1:5: error: a TTL is missing (as in $TTL 3600 or $TTL 1h)"),
-        ("$TTL 1 2", "zone:1:8: error: unexpected field after the argument (as in $TTL 3600 or $TTL 1h)"),
+        ("$TTL", "zone:1:5: error: a TTL is missing (help: as in $TTL 3600 or $TTL 1h)"),
+        ("$TTL 1 2", "zone:1:8: error: unexpected field after the argument (help: as in $TTL 3600 or $TTL 1h)"),
         (
             "$TTL x",
-            "zone:1:6: error: the TTL is not a number of seconds (write seconds, or numbers with units as in 1w2d3h4m5s)",
+            "zone:1:6: error: the TTL is not a number of seconds (help: write seconds, or numbers with units as in 1w2d3h4m5s)",
         ),
-        ("$ORIGIN", "zone:1:8: error: a name is missing (as in $ORIGIN example.com.)"),
-        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (correct the name)"),
-        ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (did you mean $ORIGIN?)"),
+        ("$ORIGIN", "zone:1:8: error: a name is missing (help: as in $ORIGIN example.com.)"),
+        ("$ORIGIN a..b", "zone:1:9: error: the name has an empty label (help: correct the name)"),
+        ("$ORGIN a.", "zone:1:1: error: unknown directive $ORGIN (help: did you mean $ORIGIN?)"),
         (
             "$X",
-            "zone:1:1: error: unknown directive $X (known are $ORIGIN, $TTL, $INCLUDE and $GENERATE; \
+            "zone:1:1: error: unknown directive $X (help: known are $ORIGIN, $TTL, $INCLUDE and $GENERATE; \
              write \\$ for an owner that starts with $)",
         ),
     ] {
@@ -273,9 +276,9 @@ fn records_are_limited() {
     let limits = RecordLimits { records: 3, ..RecordLimits::DEFAULT };
     let three = "$TTL 1\na NS b\na NS c\na NS d\n";
     assert_eq!(within(limits, &[], three).1, [""; 0].map(String::from));
-    let error = "zone:5:6: error: the zone has more than 3 records (raise `max-records`)".to_owned();
+    let error = "zone:5:6: error: the zone has more than 3 records (help: raise `max-records`)".to_owned();
     assert_eq!(within(limits, &[], &format!("{three}a NS e\na NS f\n")), (3, vec![error]), "it is reported once");
-    let range = "zone:2:11: error: the zone has more than 3 records (raise `max-records`)".to_owned();
+    let range = "zone:2:11: error: the zone has more than 3 records (help: raise `max-records`)".to_owned();
     let unlimited = RecordLimits { generated: u64::MAX, ..limits };
     assert_eq!(within(unlimited, &[], "$TTL 1\n$GENERATE 0-2147483647 a$ NS b\n"), (0, vec![range]));
 }
@@ -285,7 +288,7 @@ fn generated_records_are_limited() {
     let limits = RecordLimits { generated: 3, ..RecordLimits::DEFAULT };
     let error = |place: &str| {
         vec![format!(
-            "{place}: error: the zone has more than 3 records that are generated or included again (raise `max-generated`)"
+            "{place}: error: the zone has more than 3 records that are generated or included again (help: raise `max-generated`)"
         )]
     };
     let generate = |count: u32| format!("$GENERATE 1-{count} a$ 1 NS b\n");
@@ -300,7 +303,7 @@ fn generated_records_are_limited() {
     let comment = format!("$GENERATE 1-3 a 1 A \"192.0.2.1 ;{}\"\n", "${0,255}".repeat(4));
     assert_eq!(last(&comment), error("zone:1:21").pop(), "a comment counts, too");
     let endless = format!("$GENERATE 1-1 a 1 A \"192.0.2.1 ;{}\"\n", "${0,255}".repeat(1280));
-    let message = "zone:1:21: error: the text is longer than any RDATA (".to_owned() + PIECE_HELP + ")";
+    let message = "zone:1:21: error: the text is longer than any RDATA (help: ".to_owned() + PIECE_HELP + ")";
     assert_eq!(last(&endless), Some(message));
 
     let again = |count| ["$INCLUDE f\n"].repeat(count).concat();

@@ -12,21 +12,21 @@ fn each_error_has_its_position_and_message() {
         (" 1 A 192.0.2.1", "zone:1:2: error: the first record has no owner"),
         ("a", "zone:1:2: error: the type is missing"),
         ("a 1 IN ; A", "zone:1:7: error: the type is missing"),
-        ("a 1 1 A 192.0.2.1", "zone:1:5: error: the TTL is stated twice (the type comes next)"),
+        ("a 1 1 A 192.0.2.1", "zone:1:5: error: the TTL is stated twice (help: the type comes next)"),
         ("a IN IN A 192.0.2.1", "zone:1:6: error: the class is stated twice"),
         ("a 1x A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
         ("a 99999999999 A 192.0.2.1", "zone:1:3: error: the TTL does not fit in 32 bits"),
-        ("a CH A 192.0.2.1", "zone:1:3: error: the class is CH (only class IN is supported)"),
+        ("a CH A 192.0.2.1", "zone:1:3: error: the class is CH (help: only class IN is supported)"),
         ("a CLASS3 A 192.0.2.1", "zone:1:3: error: the class is CH"),
         ("a CLASS9 A 192.0.2.1", "zone:1:3: error: the class is CLASS9"),
         ("a NONE A 192.0.2.1", "zone:1:3: error: the class is NONE"),
         ("a ANY A 192.0.2.1", "zone:1:3: error: ANY is a QTYPE or meta-type, not the type of a record in a zone"),
-        ("a 1 CNMAE b", "zone:1:5: error: unknown type CNMAE (did you mean CNAME?)"),
+        ("a 1 CNMAE b", "zone:1:5: error: unknown type CNMAE (help: did you mean CNAME?)"),
         ("a 1 \\A 192.0.2.1", "zone:1:5: error: unknown type \\\\A ("),
         ("A 192.0.2.1", "zone:1:3: error: the TTL has an unknown unit"),
         (
             "MX mail",
-            "zone:1:4: error: unknown type mail (MX is taken as the owner; write a space before it if it is the type)",
+            "zone:1:4: error: unknown type mail (help: MX is taken as the owner; write a space before it if it is the type)",
         ),
         ("a 1 \"A\" 192.0.2.1", "zone:1:5: error: TTL, class and type must not be quoted"),
         ("a 1 AXFR x", "zone:1:5: error: AXFR is a QTYPE or meta-type, not the type of a record in a zone"),
@@ -34,11 +34,11 @@ fn each_error_has_its_position_and_message() {
         ("a..b 1 A 192.0.2.1", "zone:1:1: error: the name has an empty label"),
         ("a\\300 1 A 192.0.2.1", "zone:1:1: error: a backslash must be followed by"),
         // Quotes and parentheses.
-        ("a 1 TXT \"x\\\"", "zone:1:9: error: this quote is not closed (close it with \""),
+        ("a 1 TXT \"x\\\"", "zone:1:9: error: this quote is not closed (help: close it with \""),
         ("a 1 TXT \"x\nb 1 TXT \"y\"", "zone:1:9: error: this quote is not closed"),
         ("a 1 TXT x\"y", "zone:1:10: error: a quote in the middle of a word"),
         ("a 1 HTTPS 1 . alpn=\"h2", "zone:1:20: error: a quote in the middle of a word"),
-        ("a 1 A (\n 192.0.2.1", "zone:1:7: error: this parenthesis is not closed (close it with )"),
+        ("a 1 A (\n 192.0.2.1", "zone:1:7: error: this parenthesis is not closed (help: close it with )"),
         ("a 1 A ((192.0.2.1))", "zone:1:7: error: this parenthesis is not closed"),
         ("a 1 A 192.0.2.1 )", "zone:1:17: error: a closing parenthesis without an opening one"),
         (")", "zone:1:1: error: a closing parenthesis without an opening one"),
@@ -47,7 +47,7 @@ fn each_error_has_its_position_and_message() {
         let outcome = read(format!("{text}\nlast 1 A 192.0.2.9\n").as_bytes());
         assert_eq!(outcome.findings.len(), 1, "{text}: {outcome:?}");
         assert!(outcome.findings[0].starts_with(finding), "{text}: {:?}", outcome.findings);
-        assert!(outcome.findings[0].contains(" ("), "{text} has no help: {:?}", outcome.findings);
+        assert!(outcome.findings[0].contains(" (help: "), "{text} has no help: {:?}", outcome.findings);
         let last = outcome.records.last().expect("a record");
         assert!(last.ends_with(" last.example. 1 IN A 192.0.2.9"), "{text}: {outcome:?}");
     }
@@ -162,8 +162,14 @@ fn findings_are_bounded() {
     let outcome = ParseOutcome::from(parse(source(text.as_bytes()), &options, Lines::default));
     let positions: Vec<_> = outcome.findings.iter().map(|line| line.split(": ").next().expect("a position")).collect();
     assert_eq!(positions, ["zone:1:3", "zone:2:3", "zone:3:3", "zone:6:7", "zone:7:7", "zone:8:7", "zone", "zone"]);
-    assert_eq!(outcome.findings[6], "zone: warning: 2 more warnings are not listed (fix those listed and check again)");
-    assert_eq!(outcome.findings[7], "zone: error: 1 more errors are not listed (fix those listed and check again)");
+    assert_eq!(
+        outcome.findings[6],
+        "zone: warning: 2 more warnings are not listed (help: fix those listed and check again)"
+    );
+    assert_eq!(
+        outcome.findings[7],
+        "zone: error: 1 more errors are not listed (help: fix those listed and check again)"
+    );
     assert_eq!(outcome.records.len(), 6);
 }
 

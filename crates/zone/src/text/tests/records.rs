@@ -50,7 +50,7 @@ VAXA    A       10.2.0.27
     assert_eq!(
         outcome.findings,
         ["zone:8:34: warning: there is no TTL: the minimum of the SOA becomes the default: 60 \
-          (write $TTL and a number of seconds before the first record)"]
+          (help: write $TTL and a number of seconds before the first record)"]
     );
 }
 

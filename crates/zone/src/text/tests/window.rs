@@ -22,7 +22,7 @@ fn an_entry_has_a_maximum_length() {
     let ParseOutcome { records, findings } = read(text(200).as_bytes());
     assert_eq!(records, ["0:1 a.example. 1 IN A 192.0.2.1"]);
     let too_long = "zone:2:1: error: this entry is longer than any record \
-                    (close its quotes and parentheses; the rest of the file is not read)";
+                    (help: close its quotes and parentheses; the rest of the file is not read)";
     assert_eq!(findings, [too_long]);
 }
 
