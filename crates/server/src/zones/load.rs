@@ -25,7 +25,7 @@ pub struct LoadedZone {
     pub zone: Option<Zone>,
     /// Whether it differs from the previous version.
     pub is_changed: bool,
-    /// How it differs, unless it was built anew.
+    /// How it differs, unless it is big and was built anew.
     pub change: Option<EncodedChange>,
     /// Errors and warnings.
     pub findings: Vec<Finding>,
@@ -67,13 +67,19 @@ pub fn load(
     // A zone that failed is read again by the next reload even if its files are unchanged.
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
-    let change =
-        read.zone.as_ref().filter(|_| is_changed && read.difference.is_some()).and_then(|zone| match purpose {
-            LoadPurpose::Serve(previous) => Some(EncodedChange::between(previous?, zone)),
-            LoadPurpose::Check(_) => None,
-        });
+    let change = read.zone.as_ref().filter(|_| is_changed).and_then(|zone| match purpose {
+        LoadPurpose::Serve(previous) => change_between(previous?, zone, read.difference.is_some()),
+        LoadPurpose::Check(_) => None,
+    });
     let includes = job.files.includes(path);
     Ok(LoadedZone { zone: read.zone, is_changed, change, findings: read.findings, fingerprint, includes })
+}
+
+/// The change from one version to the next, for IXFR. Versions that share nothing are only compared if they are small: a big zone is
+/// built anew if much of it has changed, and then its secondaries had better transfer it whole.
+fn change_between(old: &Zone, new: &Zone, is_shared: bool) -> Option<EncodedChange> {
+    const SMALL: usize = 1 << 20;
+    (is_shared || old.heap_size() + new.heap_size() <= SMALL).then(|| EncodedChange::between(old, new))
 }
 
 const REPORT: &str = "this is a bug; please report it with the zone";

@@ -108,6 +108,20 @@ fn a_notify_brings_the_changes_alone_at_once() {
 }
 
 #[test]
+fn small_zones_are_sent_as_changes_too() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, &["www"]));
+    let primary = primary(&first);
+    let _secondary = secondary(&second, &primary, "");
+    wait_for(&second, "transferred", serves(1));
+    first.write("a.zone", &zone(2, &["new"]));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    let status = wait_for(&second, "refreshed", serves(2));
+    // RFC 1995 4: three SOA records and the closing one around the removed and the added record.
+    assert_eq!(status["last-transfer"]["records"], 6, "{status}");
+}
+
+#[test]
 fn a_zone_expires_without_its_primary_and_comes_back_with_any_serial() {
     let (first, second) = (TestFolder::new(), TestFolder::new());
     first.write("a.zone", &zone(9, &["www"]));
