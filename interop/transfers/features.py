@@ -94,7 +94,9 @@ LACKS = [
 
 # What Zonda cannot do yet, by its role: features or groups. Such a cell is skipped with this reason; `--all` runs it nevertheless.
 NOT_YET = "not in Zonda yet"
-MISSING_AS_PRIMARY = "catalog-produce update forwarding gov"
-MISSING_AS_SECONDARY = "restart catalog-consume catalog-produce update forwarding gov"
+MISSING_AS_PRIMARY = "ixfr ixfr-udp catalog-produce update forwarding xot gov"
+MISSING_AS_SECONDARY = (
+    "refresh ixfr retransfer expiry restart primaries catalog-consume catalog-produce update forwarding xot gov"
+)
 LACKS += [Lack("zonda", group, NOT_YET, AS_PRIMARY) for group in MISSING_AS_PRIMARY.split()]
 LACKS += [Lack("zonda", group, NOT_YET, AS_SECONDARY) for group in MISSING_AS_SECONDARY.split()]
