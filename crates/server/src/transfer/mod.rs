@@ -1,4 +1,4 @@
-//! The secondary's side of zone transfers, and outgoing NOTIFY: when to ask which primary, how, and what came of it.
+//! The secondary's side of zone transfers, and outgoing NOTIFY: when to ask which primary, how, and with what result.
 //!
 //! Everything but `network` is a state machine of octets and time. The daemon and the simulation drive the same
 //! [`engine::TransferEngine`].
