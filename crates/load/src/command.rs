@@ -5,6 +5,7 @@ mod input;
 mod maintenance;
 mod number;
 mod peak;
+mod probe;
 mod query;
 mod target;
 mod tls_tsig;
@@ -44,6 +45,8 @@ enum Command {
     /// Transfer zones, as a secondary or as a primary.
     #[command(subcommand)]
     Xfr(xfr::XfrCommand),
+    /// Ask many questions until each has the wanted answer, and report when it arrived.
+    Probe(probe::ProbeArguments),
     /// Send NOTIFY messages for a list of zones, in turn.
     Notify(maintenance::NotifyArguments),
     /// Send dynamic updates that add and delete records.
@@ -114,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Hold(arguments) => hold::run(&arguments, &stop),
         Command::Hostile(arguments) => hold::hostile(&arguments, &stop),
         Command::Xfr(command) => xfr::run(&command, &stop),
+        Command::Probe(arguments) => probe::run(&arguments, &stop),
         Command::Notify(arguments) => maintenance::notify(&arguments, &stop),
         Command::Update(arguments) => maintenance::update(&arguments, &stop),
         Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)

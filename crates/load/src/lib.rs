@@ -6,6 +6,7 @@
 //!   intended send time (so there is no coordinated omission).
 //! * [`job`] configures a run; [`run`] starts the workers and merges their metrics; `search` repeats runs to find the peak
 //!   rate; `report` writes the results as JSON lines.
+//! * [`probe`] asks many questions until each has the wanted answer, and records when that arrived.
 //! * [`hold`] opens and holds connections, idle or hostile; [`xfr`] has a secondary that discards zones and a primary that
 //!   replays encoded ones.
 //!
@@ -22,6 +23,7 @@ pub mod metrics;
 mod outstanding;
 mod pacer;
 mod pool;
+pub mod probe;
 pub mod queries;
 mod random;
 mod records;

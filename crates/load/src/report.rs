@@ -182,7 +182,7 @@ fn latency(histogram: &Histogram<u64>) -> Value {
 }
 
 /// The percentiles that most readers want, in nanoseconds, without decoding the histogram.
-fn quantiles(histogram: &Histogram<u64>) -> Value {
+pub fn quantiles(histogram: &Histogram<u64>) -> Value {
     json!({
         "p50": histogram.value_at_quantile(0.5),
         "p90": histogram.value_at_quantile(0.9),
@@ -193,7 +193,7 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
 }
 
 /// The histogram as HdrHistogram V2, compressed, in base64, like HdrHistogram logs.
-fn encode_histogram(histogram: &Histogram<u64>) -> Value {
+pub fn encode_histogram(histogram: &Histogram<u64>) -> Value {
     let mut octets = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut octets).expect("writing to memory");
     json!(STANDARD.encode(octets))

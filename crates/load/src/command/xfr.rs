@@ -1,9 +1,13 @@
 //! `zonda-load xfr`: the null secondary and the null primary.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -77,7 +81,7 @@ pub struct ServeArguments {
     tls: TlsServerArguments,
     #[command(flatten)]
     tsig: TsigArguments,
-    /// File with the zones, one per line: `name path`
+    /// File with the zones, one per line: `name path`; zones may share a file with relative names
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
 }
@@ -137,18 +141,40 @@ fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> R
     Ok(bound.port())
 }
 
-/// Reads and encodes the zones of a file of `name path` lines.
+/// Reads and encodes the zones of a file of `name path` lines. Zones may share a file, whose names are relative then.
 fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
     let text = read_text(path)?;
-    let mut zones = EncodedZones::new();
+    let mut files: HashMap<&Path, Vec<u8>> = HashMap::new();
+    let mut sources = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let invalid = |what: &str| CommandError::Input(format!("{}: line {}: {what}", path.display(), index + 1));
         let (name, file) =
             line.trim().split_once(char::is_whitespace).ok_or_else(|| invalid("not of the form `name path`"))?;
         let apex: Name = name.parse().map_err(|error| invalid(&format!("name `{name}`: {error}")))?;
         let file = Path::new(file.trim());
-        let zone = encode(zone_source(file, &read(file)?), &apex);
-        zones.insert(apex, zone.map_err(|error| CommandError::Input(error.to_string()))?);
+        if let Entry::Vacant(entry) = files.entry(file) {
+            entry.insert(read(file)?);
+        }
+        sources.push((apex, file));
     }
-    if zones.is_empty() { Err(CommandError::without(path, "zones")) } else { Ok(zones) }
+    if sources.is_empty() {
+        return Err(CommandError::without(path, "zones"));
+    }
+    let encode_part = |part: &[(Name, &Path)]| -> Result<Vec<_>, CommandError> {
+        let encode_one = |(apex, file): &(Name, &Path)| {
+            let zone = encode(zone_source(file, &files[file]), apex);
+            zone.map(|zone| (apex.clone(), zone)).map_err(|error| CommandError::Input(error.to_string()))
+        };
+        part.iter().map(encode_one).collect()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let parts = sources.chunks(sources.len().div_ceil(threads));
+        let parts: Vec<_> = parts.map(|part| scope.spawn(|| encode_part(part))).collect();
+        let mut zones = EncodedZones::with_capacity(sources.len());
+        for part in parts {
+            zones.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+        }
+        Ok(zones)
+    })
 }

@@ -1,0 +1,226 @@
+//! Which question to ask next, and when each was first answered as wanted. It is driven by time and responses; sockets are
+//! elsewhere.
+
+use std::collections::VecDeque;
+
+/// An index into the queries.
+pub type Number = u32;
+
+/// The state of a probe of many questions. All times are nanoseconds after its start.
+pub struct ProbeSchedule {
+    /// The questions to ask again, in the order in which they are due.
+    waiting: VecDeque<(Number, u64)>,
+    /// The questions that were sent, by message id.
+    outstanding: Vec<Option<Outstanding>>,
+    /// The ids in the order in which they were sent; some may have been answered.
+    sent: VecDeque<(u16, u64)>,
+    free_ids: Vec<u16>,
+    progress: Vec<Progress>,
+    /// Questions whose answer has not arrived.
+    missing: usize,
+    limits: ProbeLimits,
+    /// No query is sent before this time.
+    next_send_ns: u64,
+}
+
+/// How fast to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeLimits {
+    /// Queries without a response at the same time, at most.
+    pub outstanding: u16,
+    /// A question is asked again this long after a response, at the earliest.
+    pub interval_ns: u64,
+    /// A question without a response is asked again after this time.
+    pub timeout_ns: u64,
+    /// The time between two queries, for all questions together.
+    pub spacing_ns: u64,
+}
+
+/// Queries that may be sent at once after a delay, so that the rate is kept.
+const MAX_BURST: u64 = 64;
+
+#[derive(Clone, Copy)]
+struct Outstanding {
+    number: Number,
+    sent_ns: u64,
+}
+
+/// What is known about one question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// When its last query without the wanted answer was sent; `None` before the first one.
+    pub missing_at_ns: Option<u64>,
+    /// When the wanted answer was received.
+    pub arrived_at_ns: Option<u64>,
+}
+
+impl Progress {
+    /// The time within which the answer became available, if it was missing before: the error of `arrived_at_ns` at most.
+    pub fn uncertainty_ns(&self) -> Option<u64> {
+        Some(self.arrived_at_ns? - self.missing_at_ns?)
+    }
+}
+
+impl ProbeSchedule {
+    /// A schedule for this many questions, all due at once.
+    pub fn new(count: usize, limits: ProbeLimits) -> ProbeSchedule {
+        ProbeSchedule {
+            waiting: (0..count as Number).map(|number| (number, 0)).collect(),
+            outstanding: vec![None; limits.outstanding.into()],
+            sent: VecDeque::new(),
+            free_ids: (0..limits.outstanding).rev().collect(),
+            progress: vec![Progress::default(); count],
+            missing: count,
+            limits,
+            next_send_ns: 0,
+        }
+    }
+
+    /// How many wanted answers have not arrived.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// What is known about each question.
+    pub fn progress(&self) -> &[Progress] {
+        &self.progress
+    }
+
+    /// The next question to send now, with its message id.
+    pub fn next(&mut self, now_ns: u64) -> Option<(u16, Number)> {
+        if now_ns < self.next_send_ns {
+            return None;
+        }
+        let (number, _) = self.waiting.front().copied().filter(|(_, due_ns)| *due_ns <= now_ns)?;
+        let id = self.free_ids.pop()?;
+        self.waiting.pop_front();
+        self.outstanding[usize::from(id)] = Some(Outstanding { number, sent_ns: now_ns });
+        self.sent.push_back((id, now_ns));
+        let earliest_ns = now_ns.saturating_sub(MAX_BURST * self.limits.spacing_ns);
+        self.next_send_ns = self.next_send_ns.max(earliest_ns) + self.limits.spacing_ns;
+        Some((id, number))
+    }
+
+    /// The question that the query with this id asked, if it has no response yet.
+    pub fn asked(&self, id: u16) -> Option<Number> {
+        self.outstanding.get(usize::from(id))?.map(|query| query.number)
+    }
+
+    /// Takes the response to the query with this id.
+    pub fn answered(&mut self, id: u16, is_wanted: bool, now_ns: u64) {
+        let Some(query) = self.release(id) else { return };
+        let progress = &mut self.progress[query.number as usize];
+        if is_wanted {
+            progress.arrived_at_ns = Some(now_ns);
+            self.missing -= 1;
+        } else {
+            progress.missing_at_ns = Some(query.sent_ns);
+            self.waiting.push_back((query.number, now_ns + self.limits.interval_ns));
+        }
+    }
+
+    /// Gives up queries without a response, to ask their questions again; returns how many.
+    pub fn expire(&mut self, now_ns: u64) -> u64 {
+        let mut expired = 0;
+        while let Some(&(id, sent_ns)) = self.sent.front() {
+            let is_answered = self.outstanding[usize::from(id)].is_none_or(|query| query.sent_ns != sent_ns);
+            if !is_answered && sent_ns + self.limits.timeout_ns > now_ns {
+                break;
+            }
+            self.sent.pop_front();
+            if !is_answered && let Some(query) = self.release(id) {
+                // Whether the answer was there is not known.
+                self.waiting.push_front((query.number, now_ns));
+                expired += 1;
+            }
+        }
+        expired
+    }
+
+    /// When there is something to do even if no response comes.
+    pub fn next_ns(&self) -> Option<u64> {
+        let can_send = !self.free_ids.is_empty();
+        let due = self.waiting.front().filter(|_| can_send).map(|(_, due_ns)| (*due_ns).max(self.next_send_ns));
+        let timeout = self.sent.front().map(|(_, sent_ns)| sent_ns + self.limits.timeout_ns);
+        due.into_iter().chain(timeout).min()
+    }
+
+    fn release(&mut self, id: u16) -> Option<Outstanding> {
+        let query = self.outstanding.get_mut(usize::from(id))?.take()?;
+        self.free_ids.push(id);
+        Some(query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ProbeLimits = ProbeLimits { outstanding: 4, interval_ns: 100, timeout_ns: 1000, spacing_ns: 1 };
+
+    /// Runs a probe; question `n` has its answer from `available_ns[n]` on, and every `loss`th query is lost.
+    fn run(available_ns: &[u64], loss: u64) -> (ProbeSchedule, u64) {
+        let mut schedule = ProbeSchedule::new(available_ns.len(), LIMITS);
+        let (mut queries, mut now_ns) = (0u64, 0);
+        while schedule.missing() > 0 {
+            assert!(now_ns < 10_000_000, "the probe does not end: {} missing", schedule.missing());
+            schedule.expire(now_ns);
+            while let Some((id, number)) = schedule.next(now_ns) {
+                queries += 1;
+                if !queries.is_multiple_of(loss) {
+                    assert_eq!(schedule.asked(id), Some(number));
+                    schedule.answered(id, available_ns[number as usize] <= now_ns, now_ns + 10);
+                }
+            }
+            now_ns = schedule.next_ns().expect("a query is due or outstanding").max(now_ns + 1);
+        }
+        (schedule, queries)
+    }
+
+    #[test]
+    fn arrivals_are_known_to_the_interval() {
+        let available: Vec<u64> = (0..200).map(|number| number * 97 % 5000).collect();
+        let (schedule, _) = run(&available, u64::MAX);
+        for (progress, &available_ns) in schedule.progress().iter().zip(&available) {
+            let arrived_ns = progress.arrived_at_ns.expect("all arrived");
+            assert!(arrived_ns >= available_ns, "{progress:?} {available_ns}");
+            assert!(progress.missing_at_ns.is_none_or(|missing_ns| missing_ns < available_ns), "{progress:?}");
+            // 200 questions at one per nanosecond, and the interval.
+            assert!(arrived_ns - available_ns <= 2 * (100 + 200 + 10), "{progress:?} {available_ns}");
+        }
+    }
+
+    #[test]
+    fn lost_queries_are_repeated() {
+        let (schedule, queries) = run(&[0; 50], 3);
+        assert!(queries > 50);
+        assert!(schedule.progress().iter().all(|progress| progress.arrived_at_ns.is_some()));
+    }
+
+    #[test]
+    fn the_rate_and_the_window_are_limited() {
+        let limits = ProbeLimits { spacing_ns: 50, ..LIMITS };
+        let mut schedule = ProbeSchedule::new(10, limits);
+        assert_eq!(schedule.next(0), Some((0, 0)));
+        assert_eq!(schedule.next(49), None);
+        assert_eq!(schedule.next(50), Some((1, 1)));
+        assert_eq!(schedule.next_ns(), Some(100));
+        for now_ns in [100, 150] {
+            assert!(schedule.next(now_ns).is_some());
+        }
+        assert_eq!(schedule.next(200), None, "four are outstanding");
+        assert_eq!(schedule.next_ns(), Some(1000), "the first one times out");
+        assert_eq!(schedule.expire(1000), 1);
+        assert!(schedule.next(1000).is_some());
+    }
+
+    #[test]
+    fn a_late_response_is_ignored() {
+        let mut schedule = ProbeSchedule::new(1, LIMITS);
+        let (id, _) = schedule.next(0).expect("due");
+        schedule.answered(id, true, 5);
+        schedule.answered(id, true, 6);
+        assert_eq!((schedule.missing(), schedule.asked(id)), (0, None));
+        assert_eq!(schedule.progress()[0], Progress { missing_at_ns: None, arrived_at_ns: Some(5) });
+    }
+}
