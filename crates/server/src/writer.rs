@@ -160,7 +160,7 @@ impl Writer {
             WriterEvent::ZoneRead(finished) => self.apply(finished),
             WriterEvent::ZoneWorked(finished) => self.zones.finish_work(finished),
             WriterEvent::Change(change) => self.zones.change(*change),
-            WriterEvent::Durable(sequence) => self.zones.durable(sequence),
+            WriterEvent::Journal(event) => self.zones.handle_journal(*event),
             WriterEvent::NotifyReceived(notify) => self.receive_notify(&notify),
             WriterEvent::Transfer(event) => self.handle_transfer(*event),
             WriterEvent::TransferFinished(finished) => self.finish_transfer(*finished),
@@ -173,7 +173,8 @@ impl Writer {
         if self.zones.needs_step() {
             return Some(Instant::now());
         }
-        let needs_ticks = !self.zones.is_idle() || !self.reloads.is_empty() || self.unreclaimed > 0;
+        let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes();
+        let needs_ticks = is_busy || !self.reloads.is_empty() || self.unreclaimed > 0;
         let tick = needs_ticks.then_some(self.next_tick);
         tick.into_iter().chain(self.zones.publisher.due()).min()
     }
@@ -184,6 +185,7 @@ impl Writer {
             let (apex, file, seconds) = (task.job.apex(), printable_path(&task.file), STUCK_AFTER.as_secs());
             error!("zone {apex}: reading {file} has made no progress for {seconds} s");
         }
+        self.zones.refuse_overdue_changes(now);
         self.reclaim();
         if self.reloads.is_empty() {
             self.display = None;

@@ -14,6 +14,7 @@ use super::zone_requests::StatusRequest;
 use crate::config::Config;
 use crate::report::Report;
 use crate::transfer::engine::TransferEvent;
+use crate::zones::journal::JournalEvent;
 use crate::zones::{FinishedRead, FinishedWork, ZoneChange};
 
 /// What the writer reacts to.
@@ -23,8 +24,8 @@ pub(super) enum WriterEvent {
     ZoneRead(FinishedRead),
     ZoneWorked(FinishedWork),
     Change(Box<ZoneChange>),
-    /// Changes up to this sequence number are on disk.
-    Durable(u64),
+    /// From the threads of the journal.
+    Journal(Box<JournalEvent>),
     /// A client that may announce changes of a zone did so.
     NotifyReceived(ReceivedNotify),
     /// From the transfer thread.
@@ -100,6 +101,12 @@ impl EventQueue {
         move |finished| _ = sender.send(WriterEvent::ZoneWorked(finished))
     }
 
+    /// Sends the events of the journal to the writer.
+    pub fn journal_sender(&self) -> impl Fn(JournalEvent) + Send + Sync + Clone + use<> {
+        let sender = self.sender.clone();
+        move |event| _ = sender.send(WriterEvent::Journal(Box::new(event)))
+    }
+
     /// Waits for the next event; `None` if there is none until `end`.
     pub(super) fn next(&self, end: Option<Instant>) -> Option<WriterEvent> {
         let event = match end {
@@ -155,12 +162,6 @@ impl WriterHandle {
             return false;
         }
         self.events.send(WriterEvent::NotifyReceived(notify)).is_ok()
-    }
-
-    /// Reports that the changes up to this sequence number are on disk.
-    pub fn report_durable(&self, sequence: u64) {
-        // Fails only if the writer has ended, and that ends with the process.
-        _ = self.events.send(WriterEvent::Durable(sequence));
     }
 
     /// Requests the status of zones: at most [`crate::control::CLIENTS`] wait for one.

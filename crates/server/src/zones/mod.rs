@@ -5,6 +5,7 @@
 
 pub mod answer_config;
 mod change_detection;
+pub mod journal;
 pub mod load;
 pub mod load_progress;
 mod load_schedule;

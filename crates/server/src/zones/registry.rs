@@ -7,6 +7,7 @@
 
 mod changes;
 mod configure;
+mod restore;
 mod secondary;
 mod status;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 
 use super::answer_config::{GeneratedSecret, answer_config};
 use super::change_detection::Fingerprint;
+use super::journal::{NoJournal, ZoneJournal};
 use super::load::{LoadPurpose, LoadedZone, load};
 use super::load_progress::LoadProgress;
 use super::load_schedule::LoadSchedule;
@@ -59,10 +61,13 @@ pub struct ZoneRegistry {
     pool: ReadPool<LoadJob, LoadResult>,
     work_pool: WorkPool<ZoneWorkResult>,
     changes: Changes,
+    journal: Box<dyn ZoneJournal>,
     hooks: Box<dyn ChangeHooks>,
     /// The current load of each zone in the pool. The result of any other load is stale: the zone was removed or has
     /// another file since.
     loads: HashMap<ZoneId, Load>,
+    /// The zones whose stored version is being read, and the reload that waits for that.
+    restores: HashMap<ZoneId, u64>,
     /// Tasks in the pool, stale ones included, and how many of them are stuck.
     in_flight: usize,
     stuck: usize,
@@ -137,8 +142,10 @@ impl ZoneRegistry {
             pool: ReadPool::new(threads, read, move |task, result| read_done((task, result))),
             work_pool: WorkPool::new(threads + 1, move |id, result| work_done((id, result))),
             changes: Changes::default(),
+            journal: Box::new(NoJournal),
             hooks: Box::new(NoHooks),
             loads: HashMap::new(),
+            restores: HashMap::new(),
             in_flight: 0,
             stuck: 0,
             octets_read: 0,
@@ -146,7 +153,12 @@ impl ZoneRegistry {
         })
     }
 
-    /// Sets who records changes and sends notifications.
+    /// Sets what keeps zones across restarts; before zones are added.
+    pub fn set_journal(&mut self, journal: Box<dyn ZoneJournal>) {
+        self.journal = journal;
+    }
+
+    /// Sets who learns what is configured and published.
     pub fn set_hooks(&mut self, hooks: Box<dyn ChangeHooks>) {
         self.hooks = hooks;
     }
@@ -178,7 +190,7 @@ impl ZoneRegistry {
     /// Returns the result of [`ZoneRegistry::begin_configure`] when that is done.
     pub fn step(&mut self, now: Instant) -> Option<Vec<ZoneReport>> {
         let configured = self.step_configuration();
-        while self.in_flight < MAX_IN_FLIGHT + self.stuck
+        while self.in_flight + self.restores.len() < MAX_IN_FLIGHT + self.stuck
             && let Some(slot) = self.schedule.next_zone(|slot| self.zones.id_at(slot).is_some())
             && let Some(id) = self.zones.id_at(slot)
         {
@@ -203,6 +215,9 @@ impl ZoneRegistry {
     }
 
     fn start_load(&mut self, id: ZoneId, reload: u64) {
+        if self.begin_restore(id, reload) {
+            return;
+        }
         let Some(entry) = self.zones.get(id) else { return };
         let Some(file) = entry.source.file(entry.served.apex()) else { return };
         if let Some(load) = self.loads.get_mut(&id) {
@@ -275,6 +290,7 @@ impl ZoneRegistry {
     pub fn is_complete(&self, reload: u64) -> bool {
         self.schedule.has_started_all(reload)
             && self.loads.values().all(|load| load.reload > reload || load.task.is_stuck())
+            && self.restores.values().all(|restore| *restore > reload)
     }
 
     /// The zones whose loads keep this reload incomplete because they are stuck.
@@ -288,18 +304,20 @@ impl ZoneRegistry {
 
     /// Whether all loads are done or stuck.
     pub fn is_settled(&self) -> bool {
-        self.configuring.is_none() && self.schedule.due() == 0 && self.in_flight <= self.stuck
+        let is_restoring = !self.restores.is_empty();
+        self.configuring.is_none() && self.schedule.due() == 0 && self.in_flight <= self.stuck && !is_restoring
     }
 
     /// Whether all loads are done.
     pub fn is_idle(&self) -> bool {
-        self.configuring.is_none() && self.schedule.due() == 0 && self.in_flight == 0
+        let is_restoring = !self.restores.is_empty();
+        self.configuring.is_none() && self.schedule.due() == 0 && self.in_flight == 0 && !is_restoring
     }
 
     /// How far the loads are.
     pub fn progress(&self) -> LoadProgress {
         let total = self.zones.len();
-        let done = total.saturating_sub(self.schedule.due() + self.in_flight);
+        let done = total.saturating_sub(self.schedule.due() + self.in_flight + self.restores.len());
         LoadProgress { done, total, octets: self.octets_read + self.octets_in_flight }
     }
 

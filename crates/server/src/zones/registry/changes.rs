@@ -1,14 +1,16 @@
 //! Changes of zones: check and apply, journal, publish, report.
 //!
 //! A change is applied to the latest version of its zone, which may not be published yet: with a journal, a version is
-//! published once it is on disk, and later changes need not wait for that. Large changes and rebuilds go to the pool;
-//! other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
+//! published once it is on disk, and later changes need not wait for that (`journaled.rs`). Large changes and rebuilds go to
+//! the pool; other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
 
+mod journaled;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use wire::NameRef;
 use zone::Zone;
@@ -18,6 +20,7 @@ use zone::encoded_change::EncodedChange;
 use super::ZoneRegistry;
 use crate::config::{ConfiguredKey, ZonePolicy};
 use crate::zone_id::ZoneId;
+use crate::zones::journal::JournalUnavailable;
 use crate::zones::work_pool::WorkId;
 
 /// A change of one zone.
@@ -64,20 +67,16 @@ pub enum ChangeRefused {
     Replaced,
     /// Too many changes of this zone wait for a large one.
     Busy,
+    /// The journal cannot be written. A change that waited for the disk may still be published later.
+    NotDurable,
     /// A bug: computing the change panicked.
     Panicked,
     /// It does not fit the zone.
     Invalid(ChangeError),
 }
 
-/// Carries out what has to happen around a publication. The default does nothing.
+/// Learns what is configured and published. The default does nothing.
 pub trait ChangeHooks: Send {
-    /// Records the change from `old` to `new`. Returns its sequence number if it has to be written to disk: numbers ascend,
-    /// and [`ZoneRegistry::durable`] is called when it is there.
-    fn journal(&mut self, _zone: ZoneId, _old: &Zone, _new: &Zone) -> Option<u64> {
-        None
-    }
-
     /// A version was published: secondaries are to be notified.
     fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>) {}
 
@@ -93,7 +92,7 @@ pub trait ChangeHooks: Send {
     }
 }
 
-/// No journal, no notifications.
+/// No notifications.
 pub struct NoHooks;
 
 impl ChangeHooks for NoHooks {}
@@ -114,20 +113,24 @@ pub enum ZoneWorkResult {
 pub(super) struct Changes {
     /// The latest version of each zone that has changes in `unsynced`, and how many.
     latest: HashMap<ZoneId, (Zone, usize)>,
-    /// Changes that are not on disk yet, in the order of their sequence numbers.
+    /// Changes that are not on disk yet, in the order of their numbers in the journal.
     unsynced: VecDeque<Unsynced>,
+    /// Changes of zones whose version is being written to the journal.
+    unprepared: HashMap<ZoneId, VecDeque<ZoneChange>>,
     /// Zones that the pool works on.
     work: HashMap<ZoneId, ZoneWork>,
     /// Published changes whose result was not reported yet.
-    published: Vec<(ZoneId, ChangeDone, ChangedZone)>,
+    published: Vec<(ZoneId, Option<ChangeDone>, ChangedZone)>,
 }
 
 struct Unsynced {
-    sequence: u64,
+    number: u64,
+    since: Instant,
     zone: ZoneId,
     version: Zone,
     change: EncodedChange,
-    done: ChangeDone,
+    /// `None` if the result was reported: it took too long.
+    done: Option<ChangeDone>,
     changed: ChangedZone,
 }
 
@@ -161,6 +164,7 @@ impl ZoneRegistry {
             }
             return;
         }
+        let Some(change) = self.prepare_journal(change) else { return };
         let Some(base) = self.latest(change.zone) else { return (change.done)(Err(ChangeRefused::NotServed)) };
         if change.change.len() > MAX_INLINE_RECORDS {
             return self.change_in_pool(base.clone(), change);
@@ -181,6 +185,12 @@ impl ZoneRegistry {
     /// Replaces a zone by one that was loaded, transferred or restored; `changes` lead to it, none if they are not known. Changes
     /// that are being computed for it are refused. Returns false if there is no such zone any more.
     pub fn replace(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
+        self.journal_version(id, &version, changes);
+        self.install(id, version, changes)
+    }
+
+    /// As [`ZoneRegistry::replace`], by a version that is in the journal.
+    pub(super) fn install(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
         let Some(entry) = self.zones.get_mut(id) else { return false };
         let is_first = entry.served.zone().is_none();
         entry.serve(version, changes);
@@ -195,21 +205,6 @@ impl ZoneRegistry {
         true
     }
 
-    /// Changes with sequence numbers up to this one are on disk: they are published with the next step.
-    pub fn durable(&mut self, sequence: u64) {
-        while self.changes.unsynced.front().is_some_and(|change| change.sequence <= sequence)
-            && let Some(Unsynced { zone, version, change, done, changed, .. }) = self.changes.unsynced.pop_front()
-        {
-            if let Some((_, count)) = self.changes.latest.get_mut(&zone) {
-                *count -= 1;
-                if *count == 0 {
-                    self.changes.latest.remove(&zone);
-                }
-            }
-            self.publish_version(zone, version, change, done, changed);
-        }
-    }
-
     /// The latest version of a zone, published or not: what the next change is applied to.
     pub fn latest(&self, id: ZoneId) -> Option<&Zone> {
         let unpublished = self.changes.latest.get(&id).map(|(version, _)| version);
@@ -219,16 +214,18 @@ impl ZoneRegistry {
     /// Journals a version that was checked, and publishes it when its order says so.
     fn accept(&mut self, zone: ZoneId, applied: Applied, order: PublishOrder, done: ChangeDone) {
         let Applied { zone: version, change, .. } = applied;
-        let Some(old) = self.latest(zone).cloned() else { return done(Err(ChangeRefused::NotServed)) };
+        let Some(old) = self.latest(zone) else { return done(Err(ChangeRefused::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
         let needs_rebuild = version.needs_rebuild();
-        match self.hooks.journal(zone, &old, &version) {
-            Some(sequence) if order == PublishOrder::AfterSync => {
+        match (self.journal.append_change(zone, &change, &version), order) {
+            (Ok(Some(number)), PublishOrder::AfterSync) => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
-                self.changes.unsynced.push_back(Unsynced { sequence, zone, version, change, done, changed });
+                let (since, done) = (Instant::now(), Some(done));
+                self.changes.unsynced.push_back(Unsynced { number, since, zone, version, change, done, changed });
             }
-            _ => self.publish_version(zone, version, change, done, changed),
+            (Err(JournalUnavailable), PublishOrder::AfterSync) => return done(Err(ChangeRefused::NotDurable)),
+            _ => self.publish_version(zone, version, change, Some(done), changed),
         }
         if needs_rebuild {
             self.rebuild(zone);
@@ -240,10 +237,10 @@ impl ZoneRegistry {
         id: ZoneId,
         version: Zone,
         change: EncodedChange,
-        done: ChangeDone,
+        done: Option<ChangeDone>,
         changed: ChangedZone,
     ) {
-        let Some(entry) = self.zones.get_mut(id) else { return done(Err(ChangeRefused::NotServed)) };
+        let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefused::NotServed)) };
         entry.serve(version, &[change]);
         self.publisher.queue_change(id);
         self.changes.published.push((id, done, changed));
@@ -253,7 +250,7 @@ impl ZoneRegistry {
     pub(super) fn report_changes(&mut self) {
         for (id, done, changed) in std::mem::take(&mut self.changes.published) {
             self.announce(id);
-            done(Ok(changed));
+            report(done, Ok(changed));
         }
     }
 
@@ -344,16 +341,24 @@ impl ZoneRegistry {
 
     /// Refuses the changes of a zone that was replaced or removed, whether they are being computed or written to disk.
     pub(super) fn discard_changes(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefused) {
+        let unprepared = self.changes.unprepared.remove(&zone).into_iter().flatten();
+        unprepared.for_each(|change| (change.done)(Err(reason())));
         if self.changes.latest.remove(&zone).is_some() {
             let unsynced = std::mem::take(&mut self.changes.unsynced);
             let (discarded, kept): (Vec<_>, Vec<_>) = unsynced.into_iter().partition(|change| change.zone == zone);
             self.changes.unsynced = kept.into();
-            discarded.into_iter().for_each(|change| (change.done)(Err(reason())));
+            discarded.into_iter().for_each(|change| report(change.done, Err(reason())));
         }
         if let Some(ZoneWork { kind: WorkKind::Apply { done, waiting, .. }, .. }) = self.changes.work.remove(&zone) {
             done(Err(reason()));
             waiting.into_iter().for_each(|change| (change.done)(Err(reason())));
         }
+    }
+}
+
+fn report(done: Option<ChangeDone>, result: Result<ChangedZone, ChangeRefused>) {
+    if let Some(done) = done {
+        done(result);
     }
 }
 

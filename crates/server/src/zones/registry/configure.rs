@@ -192,12 +192,18 @@ impl ZoneRegistry {
     /// Reports that a zone was added or has other settings.
     pub(super) fn announce_configuration(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
+        if self.is_restoring(id) {
+            // Once its stored version was read.
+            return;
+        }
         self.hooks.configured(id, entry.served.apex(), &entry.source.policy, entry.served.zone());
     }
 
     fn forget(&mut self, id: ZoneId) -> Option<ZoneReport> {
         let gone = self.zones.remove(id)?;
+        self.journal.removed(id, gone.served.apex());
         self.hooks.removed(id);
+        self.restores.remove(&id);
         self.discard_changes(id, || ChangeRefused::NotServed);
         self.served -= usize::from(gone.served.zone().is_some());
         self.includes.remove(&id);

@@ -51,7 +51,7 @@ impl ZoneRegistry {
     /// A primary confirmed the version of a zone, which expires at this time. Serves it again if it had expired.
     pub fn refreshed(&mut self, id: ZoneId, expires_at_s: u32) {
         if let Some(version) = self.expired.remove(&id) {
-            self.replace(id, version, &[]);
+            self.install(id, version, &[]);
         }
         if let Some(entry) = self.zones.get(id) {
             entry.served.set_expiry(expires_at_s);

@@ -11,6 +11,7 @@ use zone::change::{ChangeRules, ChangeSet};
 
 use super::*;
 use crate::report::Change;
+use crate::zones::journal::ZoneJournal;
 use crate::zones::registry::tests::Bench;
 
 const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 100 };
@@ -74,20 +75,23 @@ impl Bench {
     }
 }
 
-/// A journal that remembers what it was given; the test says what is on disk.
-struct TestHooks {
-    sequence: u64,
-    published: Arc<Mutex<Vec<u32>>>,
+/// Numbers what it is given; the test says what is on disk.
+#[derive(Default)]
+struct TestJournal(u64);
+
+impl ZoneJournal for TestJournal {
+    fn append_change(&mut self, _: ZoneId, _: &EncodedChange, _: &Zone) -> Result<Option<u64>, JournalUnavailable> {
+        self.0 += 1;
+        Ok(Some(self.0))
+    }
 }
 
-impl ChangeHooks for TestHooks {
-    fn journal(&mut self, _: ZoneId, _: &Zone, _: &Zone) -> Option<u64> {
-        self.sequence += 1;
-        Some(self.sequence)
-    }
+/// Remembers the serials that were published.
+struct TestHooks(Arc<Mutex<Vec<u32>>>);
 
+impl ChangeHooks for TestHooks {
     fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>) {
-        self.published.lock().expect("no panic").push(version.serial());
+        self.0.lock().expect("no panic").push(version.serial());
     }
 }
 
@@ -125,7 +129,8 @@ fn a_change_is_published_by_the_next_step_whatever_else_goes_on() {
 fn updates_are_published_when_they_are_on_disk_and_build_on_each_other() {
     let mut bench = Bench::loaded(&["a.", "b."]);
     let published = Arc::default();
-    bench.zones.set_hooks(Box::new(TestHooks { sequence: 0, published: Arc::clone(&published) }));
+    bench.zones.set_journal(Box::new(TestJournal::default()));
+    bench.zones.set_hooks(Box::new(TestHooks(Arc::clone(&published))));
     let changes: Vec<Results> =
         (1..4).map(|from| bench.change("a.", (from, from + 1), from, PublishOrder::AfterSync)).collect();
     let at_once = bench.change("b.", (1, 2), 0, PublishOrder::AtOnce);
@@ -146,7 +151,7 @@ fn updates_are_published_when_they_are_on_disk_and_build_on_each_other() {
 #[test]
 fn changes_of_a_replaced_or_removed_zone_are_refused() {
     let mut bench = Bench::loaded(&["a.", "b."]);
-    bench.zones.set_hooks(Box::new(TestHooks { sequence: 0, published: Arc::default() }));
+    bench.zones.set_journal(Box::new(TestJournal::default()));
     let [replaced, removed] = ["a.", "b."].map(|apex| bench.change(apex, (1, 2), 0, PublishOrder::AfterSync));
     let (a, b) = (bench.id("a."), bench.id("b."));
     let version = bench.zones.latest(b).expect("it is served").clone();

@@ -1,0 +1,99 @@
+//! Changes that wait for the journal: until it can take them, and until they are on disk.
+
+use std::time::{Duration, Instant};
+
+use zone::Zone;
+use zone::encoded_change::EncodedChange;
+
+use super::{ChangeRefused, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
+use crate::zone_id::ZoneId;
+use crate::zones::ZoneRegistry;
+use crate::zones::journal::{Readiness, StoreRule};
+
+/// How long a change waits for the disk before its sender hears that it failed. DNS clients give up after some seconds.
+const MAX_DISK_WAIT: Duration = Duration::from_secs(4);
+
+impl ZoneRegistry {
+    /// Returns the change if it can be made now. Otherwise it waits, or is refused.
+    pub(super) fn prepare_journal(&mut self, change: ZoneChange) -> Option<ZoneChange> {
+        let zone = change.zone;
+        if let Some(waiting) = self.changes.unprepared.get_mut(&zone) {
+            if waiting.len() < MAX_WAITING {
+                waiting.push_back(change);
+            } else {
+                (change.done)(Err(ChangeRefused::Busy));
+            }
+            return None;
+        }
+        if change.order == PublishOrder::AtOnce {
+            return Some(change);
+        }
+        let Some(latest) = self.latest(zone).cloned() else { return Some(change) };
+        let readiness = if self.is_disk_slow(Instant::now()) {
+            Readiness::Unavailable
+        } else {
+            self.journal.prepare(zone, &latest)
+        };
+        match readiness {
+            Readiness::Ready => return Some(change),
+            Readiness::Preparing => self.changes.unprepared.entry(zone).or_default().push_back(change),
+            Readiness::Unavailable => (change.done)(Err(ChangeRefused::NotDurable)),
+        }
+        None
+    }
+
+    /// The journal of this zone can take changes: makes those that waited, or refuses them if it cannot.
+    pub(in crate::zones::registry) fn retry_changes(&mut self, zone: ZoneId, is_ready: bool) {
+        for change in self.changes.unprepared.remove(&zone).into_iter().flatten() {
+            match is_ready {
+                true => self.change(change),
+                false => (change.done)(Err(ChangeRefused::NotDurable)),
+            }
+        }
+    }
+
+    /// Reports a version of a zone to the journal, which these changes lead to.
+    pub(in crate::zones::registry) fn journal_version(
+        &mut self,
+        id: ZoneId,
+        version: &Zone,
+        changes: &[EncodedChange],
+    ) {
+        let Some(entry) = self.zones.get(id) else { return };
+        let rule = if entry.source.has_file() { StoreRule::IfLarge } else { StoreRule::Always };
+        self.journal.replaced(id, version, changes, rule);
+    }
+
+    /// Changes with numbers up to this one are on disk: they are published with the next step.
+    pub fn durable(&mut self, number: u64) {
+        while self.changes.unsynced.front().is_some_and(|change| change.number <= number)
+            && let Some(Unsynced { zone, version, change, done, changed, .. }) = self.changes.unsynced.pop_front()
+        {
+            if let Some((_, count)) = self.changes.latest.get_mut(&zone) {
+                *count -= 1;
+                if *count == 0 {
+                    self.changes.latest.remove(&zone);
+                }
+            }
+            self.publish_version(zone, version, change, done, changed);
+        }
+    }
+
+    /// Whether changes wait for the disk.
+    pub fn has_unsynced_changes(&self) -> bool {
+        !self.changes.unsynced.is_empty()
+    }
+
+    /// Refuses the changes that have waited for the disk for too long. They stay in the journal, and are published if the disk
+    /// works again. To be called several times a second while [`ZoneRegistry::has_unsynced_changes`].
+    pub fn refuse_overdue_changes(&mut self, now: Instant) {
+        let is_overdue = |change: &&mut Unsynced| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT;
+        let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue);
+        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefused::NotDurable)));
+    }
+
+    fn is_disk_slow(&self, now: Instant) -> bool {
+        let oldest = self.changes.unsynced.front();
+        oldest.is_some_and(|change| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT)
+    }
+}
