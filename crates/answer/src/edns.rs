@@ -15,6 +15,8 @@ pub(crate) struct QueryEdns<'m> {
     pub(crate) payload: u16,
     pub(crate) version: u8,
     pub(crate) dnssec_ok: bool,
+    /// Any of the options below is there: one test for the many queries without.
+    pub(crate) has_options: bool,
     pub(crate) wants_nsid: bool,
     pub(crate) wants_zone_version: bool,
     pub(crate) wants_keepalive: bool,
@@ -45,6 +47,7 @@ impl<'m> QueryEdns<'m> {
     }
 
     fn read_option(&mut self, code: u16, data: &'m [u8]) -> Option<()> {
+        self.has_options = true;
         match code {
             NSID => self.wants_nsid = true,
             // RFC 7314 3.1: empty in a query; any data is ignored.

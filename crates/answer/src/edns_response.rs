@@ -5,7 +5,7 @@ use wire::message::Rcode;
 use zone::Zone;
 
 use crate::config::AnswerConfig;
-use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID, ZONE_VERSION};
+use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID, QueryEdns, ZONE_VERSION};
 use crate::message_writer::MessageWriter;
 use crate::published::Served;
 use crate::query::Query;
@@ -24,7 +24,7 @@ impl ResponseEdns {
     /// Sets what the query wants to know about the zone that answers.
     #[inline]
     pub(crate) fn describe(&mut self, served: &Served, zone: &Zone, query: &Query<'_>) {
-        let Some(edns) = &query.edns else { return };
+        let Some(edns) = query.edns.as_ref().filter(|edns| edns.has_options) else { return };
         self.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
         // RFC 7314 2: in responses to queries for SOA, AXFR and IXFR.
         let is_about_zone = matches!(query.qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
@@ -47,8 +47,16 @@ const COOKIE_OPTION_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
 /// The octets to reserve for the OPT record. Extended errors are not counted: they are left out where they do not fit.
 #[inline]
 pub(crate) fn reserved_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
-    let Some(edns) = &query.edns else { return 0 };
-    let mut len = OPT_LEN;
+    match &query.edns {
+        None => 0,
+        Some(edns) if !edns.has_options => OPT_LEN,
+        Some(edns) => OPT_LEN + reserved_for_options(config, query, edns),
+    }
+}
+
+#[inline(never)]
+fn reserved_for_options(config: &AnswerConfig, query: &Query<'_>, edns: &QueryEdns<'_>) -> usize {
+    let mut len = 0;
     if edns.cookie.is_some() && config.cookies.is_some() {
         len += COOKIE_OPTION_LEN;
     }
@@ -77,7 +85,7 @@ pub(crate) fn write_opt(
     rcode: Rcode,
     response: &ResponseEdns,
 ) {
-    let (Some(edns), request) = (&query.edns, query.request) else { return };
+    let Some(edns) = &query.edns else { return };
     let start = message.at;
     let payload = config.udp_payload.to_be_bytes();
     // RFC 3225 3: DO is copied.
@@ -85,6 +93,24 @@ pub(crate) fn write_opt(
     let opt = [0, 0, 41, payload[0], payload[1], (rcode.0 >> 4) as u8, 0, flags, 0, 0, 0];
     message.out[start..start + OPT_LEN].copy_from_slice(&opt);
     message.at += OPT_LEN;
+    if edns.has_options || response.error.is_some() {
+        push_options(message, config, query, edns, response);
+        let len = (message.at - start - OPT_LEN) as u16;
+        message.out[start + 9..start + OPT_LEN].copy_from_slice(&len.to_be_bytes());
+    }
+    message.write_counts(true);
+}
+
+/// Adds the options that fit.
+#[inline(never)]
+fn push_options(
+    message: &mut MessageWriter<'_>,
+    config: &AnswerConfig,
+    query: &Query<'_>,
+    edns: &QueryEdns<'_>,
+    response: &ResponseEdns,
+) {
+    let request = query.request;
     if let (Some((client, _)), Some(secrets)) = (edns.cookie, &config.cookies) {
         let mut cookie = [0; 24];
         cookie[..8].copy_from_slice(&client);
@@ -108,9 +134,6 @@ pub(crate) fn write_opt(
     if let Some(error) = response.error {
         push_option(message, EXTENDED_ERROR, &(error as u16).to_be_bytes());
     }
-    let len = (message.at - start - OPT_LEN) as u16;
-    message.out[start + 9..start + OPT_LEN].copy_from_slice(&len.to_be_bytes());
-    message.write_counts(true);
 }
 
 /// Adds an option if it fits.

@@ -11,7 +11,7 @@ pub(crate) struct Qname {
     labels: usize,
     /// The label count of the apex below which `key` is set; [`NO_KEY`] if there is no such key.
     key_apex_labels: usize,
-    wire: [u8; MAX_NAME_LEN],
+    wire: [u8; WIRE_CAPACITY],
     /// Where each label starts in `wire`; one more entry is the root label.
     starts: [u8; MAX_LABELS + 1],
     /// Where each label starts in the message; one more entry is the root label.
@@ -21,6 +21,9 @@ pub(crate) struct Qname {
 
 const NO_KEY: usize = usize::MAX;
 
+/// Names are lower-cased in chunks of this many octets, without a loop over the odd octets at the end.
+const LOWERCASE_CHUNK: usize = 16;
+const WIRE_CAPACITY: usize = MAX_NAME_LEN.next_multiple_of(LOWERCASE_CHUNK);
 /// 255 octets hold 127 labels of one octet, and the root label.
 const MAX_LABELS: usize = 127;
 /// This server writes no pointer to a pointer, so a name has at most one for each label.
@@ -65,10 +68,8 @@ impl Qname {
         }
         self.labels = labels;
         self.len = at - start;
-        let wire = &mut self.wire[..self.len];
-        wire.copy_from_slice(&message[start..at]);
-        // Length octets are at most 63, so lower-casing leaves them alone.
-        wire.make_ascii_lowercase();
+        self.wire[..self.len].copy_from_slice(&message[start..at]);
+        self.lowercase();
         Some(at)
     }
 
@@ -99,8 +100,17 @@ impl Qname {
             labels += 1;
         }
         (self.labels, self.len, self.key_apex_labels) = (labels, len, NO_KEY);
-        self.wire[..len].make_ascii_lowercase();
+        self.lowercase();
         Some(())
+    }
+
+    /// Lower-cases the name, and what follows it up to the end of a chunk, which is never read. Length octets are at most 63, so they
+    /// stay the same.
+    #[inline]
+    fn lowercase(&mut self) {
+        let end = self.len.next_multiple_of(LOWERCASE_CHUNK);
+        let (chunks, _) = self.wire[..end].as_chunks_mut::<LOWERCASE_CHUNK>();
+        chunks.iter_mut().for_each(|chunk| chunk.make_ascii_lowercase());
     }
 
     /// The wire form in lower case.
