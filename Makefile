@@ -74,6 +74,9 @@ miri: ## names, messages and the tree under Miri (rustup +nightly component add 
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-wire -- --skip tsig
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-zone --test tree
 
+loom: ## publication under loom: every interleaving of a publisher and two readers with up to 3 preemptions
+	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p zonda-answer --lib --target-dir target/loom -- loom_tests
+
 interop: release $(VENV)/ready ## compare answers, and test transfers, with NSD, Knot and BIND
 	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run.py
 	ZONDA=$(ZONDA) $(VENV)/bin/python interop/run_transfers.py
@@ -108,4 +111,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory fuzz miri interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory fuzz miri loom interop attack man install

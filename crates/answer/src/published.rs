@@ -3,8 +3,18 @@
 //! Subscribers never wait for the publisher and never free a value: the [`Publisher`] keeps each value until no subscriber
 //! holds it and drops it on its own thread. All atomic operations of the data path are here.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+#[cfg(loom)]
+use loom::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use crate::config::AnswerConfig;
 use crate::zone_map::ZoneMap;
@@ -15,7 +25,7 @@ pub struct Served {
     /// The zones.
     pub zones: ZoneMap,
     /// How to answer.
-    pub config: Arc<AnswerConfig>,
+    pub config: std::sync::Arc<AnswerConfig>,
 }
 
 struct Shared<T> {
@@ -96,7 +106,7 @@ impl<T> Subscriber<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -109,5 +119,63 @@ mod tests {
         assert_eq!(publisher.reclaim(), 1, "the subscriber has not refreshed yet");
         assert_eq!(**subscriber.refresh(), 2);
         assert_eq!(publisher.reclaim(), 0);
+    }
+}
+
+/// Every interleaving of the threads, and every value that an atomic load may return: `make loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::sync::PoisonError;
+
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// A value that reports when it is freed.
+    struct Value {
+        number: u32,
+        freed: Arc<Mutex<Vec<u32>>>,
+    }
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+        }
+    }
+
+    /// Subscribers never see older values again, nor one that was freed, and the publisher frees each value once, on its
+    /// own thread, while none holds it.
+    #[test]
+    fn values_are_seen_in_order_and_freed_by_the_publisher() {
+        loom::model(|| {
+            let freed = Arc::new(Mutex::new(Vec::new()));
+            let value = |number| Value { number, freed: freed.clone() };
+            let mut publisher = Publisher::new(value(0));
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (mut subscriber, freed) = (publisher.subscribe(), freed.clone());
+                    thread::spawn(move || {
+                        let mut last = 0;
+                        for _ in 0..2 {
+                            let number = subscriber.refresh().number;
+                            assert!(number >= last, "a value came back");
+                            last = number;
+                            let freed = freed.lock().unwrap_or_else(PoisonError::into_inner);
+                            assert!(!freed.contains(&number), "a value was freed while it was held");
+                        }
+                        subscriber
+                    })
+                })
+                .collect();
+            publisher.publish(value(1));
+            publisher.publish(value(2));
+            let mut subscribers: Vec<_> = readers.into_iter().map(|reader| reader.join().expect("no panic")).collect();
+            subscribers.iter_mut().for_each(|subscriber| assert_eq!(subscriber.refresh().number, 2));
+            assert_eq!(publisher.reclaim(), 0);
+            let mut freed = freed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            freed.sort_unstable();
+            assert_eq!(freed, [0, 1]);
+        });
     }
 }
