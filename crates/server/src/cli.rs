@@ -184,6 +184,20 @@ pub enum ZoneCommand {
     /// Transfer a whole zone now, whatever serial the primary has.
     #[command(after_help = EXIT_STATUS)]
     Retransfer(ZoneActionArguments),
+    /// Change a zone no more: neither its file nor transfers nor updates do, until `zonda zone thaw`.
+    ///
+    /// It stays as it is over reloads, and does not expire.
+    #[command(after_help = EXIT_STATUS)]
+    Freeze(ZoneActionArguments),
+    /// Let a frozen zone change again: read its file if that has changed, and ask its primaries.
+    #[command(after_help = EXIT_STATUS)]
+    Thaw(ZoneActionArguments),
+    /// Serve an earlier version of a zone again: the one before, or another one that `keep-versions` keeps.
+    ///
+    /// A primary publishes the earlier content with the next serial, so that its secondaries follow. A signed zone and a secondary
+    /// serve the earlier version with its own serial, and the zone is frozen: `zonda zone thaw` lets it change again.
+    #[command(after_help = EXIT_STATUS)]
+    Rollback(ZoneRollbackArguments),
     /// Print the version that is served as zone text.
     #[command(after_help = EXIT_STATUS)]
     Export(ZoneExportArguments),
@@ -217,6 +231,23 @@ pub struct ZoneActionArguments {
     pub json: bool,
     /// The zones.
     #[arg(value_name = "NAME", required_unless_present = "all")]
+    pub zones: Vec<Name>,
+}
+
+/// `zonda zone rollback`.
+#[derive(Debug, Args)]
+pub struct ZoneRollbackArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// The serial of the version, one of those that `zonda zone status` lists.
+    #[arg(long, value_name = "SERIAL")]
+    pub to: Option<u32>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The zones.
+    #[arg(value_name = "NAME", required = true)]
     pub zones: Vec<Name>,
 }
 

@@ -40,6 +40,13 @@ pub enum ControlRequest {
         /// The zones by name; all if it is empty.
         zones: Vec<String>,
     },
+    /// Serve an earlier version of zones again.
+    ZoneRollback {
+        /// The zones by name.
+        zones: Vec<String>,
+        /// The serial of the version; none for the version before the current one.
+        to: Option<u32>,
+    },
     /// Send the zone text of a zone after the response.
     ZoneExport {
         /// The zone by name.
@@ -55,6 +62,10 @@ pub enum ZoneAction {
     Refresh,
     /// Transfer the whole zone now, whatever its serial.
     Retransfer,
+    /// Change the zone no more: not by its file, not by transfers, not by updates.
+    Freeze,
+    /// Change the zone again.
+    Thaw,
 }
 
 /// The daemon's response.

@@ -10,9 +10,10 @@ use crate::control::{ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
-use crate::writer::{StatusPage, StatusRequest, WriterHandle};
+use crate::writer::{ControlEvent, StatusPage, StatusRequest, WriterHandle};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{ZoneStatus, rfc3339};
+use crate::zones::ControlRefused;
 
 /// What one thread needs to respond.
 pub struct ControlService {
@@ -34,6 +35,7 @@ impl ControlService {
             ControlRequest::Reload => (self.reload(), None),
             ControlRequest::ZoneStatus { zones, from } => (self.status(zones, from), None),
             ControlRequest::ZoneAction { action, zones } => (self.act(action, zones), None),
+            ControlRequest::ZoneRollback { zones, to } => (self.roll_back(zones, to), None),
             ControlRequest::ZoneExport { zone } => self.export(&zone),
         }
     }
@@ -80,22 +82,25 @@ impl ControlService {
         }
     }
 
-    /// Does something about the named zones, or about all with primaries.
+    /// Does something about the named zones, or about all for which it can be done.
     fn act(&self, action: ZoneAction, zones: Vec<String>) -> ControlResponse {
         let is_all = zones.is_empty();
         let (mut done, mut failures, mut from) = (0, Vec::new(), 0);
         loop {
             let Some(page) = self.page(zones.clone(), from) else { return writer_is_gone() };
             failures.extend(page.failures);
-            for (id, status) in page.zones {
-                match self.transfers.status(id) {
-                    Ok(Some(_)) => {
-                        // Fails only if the thread has ended, which it has logged.
-                        _ = self.transfers.send(command(action, id));
-                        done += 1;
-                    }
-                    _ if is_all => (),
-                    _ => failures.push(ZoneFailure { zone: status.name, reason: "the zone has no `primaries`".into() }),
+            let results = match action {
+                ZoneAction::Refresh => Some(self.transfer(TransferCommand::Refresh, &page.zones)),
+                ZoneAction::Retransfer => Some(self.transfer(TransferCommand::Retransfer, &page.zones)),
+                ZoneAction::Freeze => self.freeze(true, &page.zones),
+                ZoneAction::Thaw => self.freeze(false, &page.zones),
+            };
+            let Some(results) = results else { return writer_is_gone() };
+            for ((_, ZoneStatus { name, .. }), result) in page.zones.into_iter().zip(results) {
+                match result {
+                    Ok(()) => done += 1,
+                    Err(_) if is_all => (),
+                    Err(reason) => failures.push(ZoneFailure { zone: name, reason }),
                 }
             }
             match page.next {
@@ -103,6 +108,74 @@ impl ControlService {
                 None => return ControlResponse::ZoneAction { done, failures },
             }
         }
+    }
+
+    /// Sends commands to the transfer thread.
+    fn transfer(
+        &self,
+        command: impl Fn(ZoneId) -> TransferCommand,
+        zones: &[(ZoneId, ZoneStatus)],
+    ) -> Vec<Result<(), String>> {
+        let send = |(id, status): &(ZoneId, ZoneStatus)| match self.transfers.status(*id) {
+            // Fails only if the thread has ended, which it has logged.
+            Ok(Some(_)) => {
+                _ = self.transfers.send(command(*id));
+                Ok(())
+            }
+            _ if status.is_frozen => Err("the zone is frozen; `zonda zone thaw` ends that".into()),
+            _ => Err("the zone has no `primaries`".into()),
+        };
+        zones.iter().map(send).collect()
+    }
+
+    /// Freezes or thaws zones; `None` if there is no writer any more.
+    fn freeze(&self, is_frozen: bool, zones: &[(ZoneId, ZoneStatus)]) -> Option<Vec<Result<(), String>>> {
+        let (reply, results) = sync_channel(1);
+        let zones = zones.iter().map(|(id, _)| *id).collect();
+        self.writer.request_control(ControlEvent::Freeze { zones, is_frozen, reply });
+        let results = results.recv().ok()?;
+        Some(results.into_iter().map(|result| result.map_err(|reason| reason.to_string())).collect())
+    }
+
+    //----------- rollback -----------------------------------------------------
+
+    fn roll_back(&self, zones: Vec<String>, to: Option<u32>) -> ControlResponse {
+        let (mut done, mut failures) = (0, Vec::new());
+        if zones.is_empty() {
+            return ControlResponse::Refused("name the zones to roll back".into());
+        }
+        let Some(page) = self.page(zones, 0) else { return writer_is_gone() };
+        failures.extend(page.failures);
+        for (id, ZoneStatus { name, .. }) in page.zones {
+            match self.roll_back_one(id, to) {
+                None => return writer_is_gone(),
+                Some(Ok(_)) => done += 1,
+                Some(Err(reason)) => failures.push(ZoneFailure { zone: name, reason: reason.to_string() }),
+            }
+        }
+        ControlResponse::ZoneAction { done, failures }
+    }
+
+    /// Serves an earlier version again; `None` if there is no writer any more.
+    fn roll_back_one(&self, zone: ZoneId, serial: Option<u32>) -> Option<Result<u32, ControlRefused>> {
+        let mut result = Err(ControlRefused::Changed);
+        // Updates may come faster than the version can be made.
+        for _ in 0..MAX_ROLLBACK_ATTEMPTS {
+            let (reply, kept) = sync_channel(1);
+            self.writer.request_control(ControlEvent::KeptVersion { zone, serial, reply });
+            let kept = match kept.recv().ok()? {
+                Ok(kept) => kept,
+                Err(reason) => return Some(Err(reason)),
+            };
+            let rollback = kept.rollback(netio::clock::real().as_secs());
+            let (reply, served) = sync_channel(1);
+            self.writer.request_control(ControlEvent::RollBack { zone, rollback, reply });
+            result = served.recv().ok()?;
+            if result != Err(ControlRefused::Changed) {
+                break;
+            }
+        }
+        Some(result)
     }
 
     //----------- export -------------------------------------------------------
@@ -122,12 +195,8 @@ impl ControlService {
     }
 }
 
-fn command(action: ZoneAction, zone: ZoneId) -> TransferCommand {
-    match action {
-        ZoneAction::Refresh => TransferCommand::Refresh(zone),
-        ZoneAction::Retransfer => TransferCommand::Retransfer(zone),
-    }
-}
+/// Attempts to roll back a zone that changes meanwhile.
+const MAX_ROLLBACK_ATTEMPTS: usize = 5;
 
 /// The writer ends only with the process, or by a panic.
 fn writer_is_gone() -> ControlResponse {

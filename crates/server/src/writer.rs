@@ -10,6 +10,7 @@ mod received_zone;
 mod reload;
 mod secondaries;
 mod transfer_hooks;
+mod zone_control;
 mod zone_log;
 mod zone_requests;
 
@@ -38,6 +39,7 @@ use zone_log::ZoneLog;
 
 pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue};
 pub use reload::log_finding;
+pub use zone_control::ControlEvent;
 pub use zone_requests::{StatusPage, StatusRequest};
 
 /// How often the writer looks for stuck reads, shows progress and frees replaced versions, while there are any.
@@ -165,6 +167,7 @@ impl Writer {
             WriterEvent::Transfer(event) => self.handle_transfer(*event),
             WriterEvent::TransferFinished(finished) => self.finish_transfer(*finished),
             WriterEvent::StatusRequested(request) => self.report_status(request),
+            WriterEvent::ControlRequested(event) => self.control(*event),
         }
     }
 

@@ -24,7 +24,13 @@ pub struct ZoneStatus {
     pub refresh_at: Option<String>,
     /// The last transfer into this server.
     pub last_transfer: Option<TransferReport>,
-    /// Why the zone is not served or not current; absent if all is well.
+    /// Whether an operator has frozen it: neither its file nor transfers nor updates change it.
+    #[serde(rename = "frozen", default)]
+    pub is_frozen: bool,
+    /// The serials of the earlier versions that are kept for a rollback, the latest first.
+    #[serde(default)]
+    pub kept_versions: Vec<u32>,
+    /// Why the zone is not served or not current, or why its last version was refused; absent if all is well.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<String>,
 }
@@ -89,6 +95,9 @@ impl fmt::Display for ZoneStatus {
     /// `NAME: STATE, serial N (primary M), ...`, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", Printable(&self.name), self.state)?;
+        if self.is_frozen {
+            f.write_str(", frozen")?;
+        }
         if let Some(serial) = self.serial {
             write!(f, ", serial {serial}")?;
         }
@@ -100,6 +109,10 @@ impl fmt::Display for ZoneStatus {
         }
         if let Some(time) = &self.refresh_at {
             write!(f, ", refresh {}", Printable(time))?;
+        }
+        if !self.kept_versions.is_empty() {
+            let serials: Vec<String> = self.kept_versions.iter().map(u32::to_string).collect();
+            write!(f, ", keeps {}", serials.join(" "))?;
         }
         if let Some(transfer) = &self.last_transfer {
             write!(f, "; last transfer: {transfer}")?;
@@ -136,6 +149,8 @@ mod tests {
             expires_at: Some(rfc3339(1_795_348_800)),
             refresh_at: None,
             last_transfer: None,
+            is_frozen: false,
+            kept_versions: Vec::new(),
             problem: None,
         }
     }
@@ -144,7 +159,17 @@ mod tests {
     fn a_status_has_the_documented_keys() {
         let json = serde_json::to_value(status()).expect("JSON");
         let keys: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
-        let expected = ["expires-at", "last-transfer", "name", "primary-serial", "refresh-at", "serial", "state"];
+        let expected = [
+            "expires-at",
+            "frozen",
+            "kept-versions",
+            "last-transfer",
+            "name",
+            "primary-serial",
+            "refresh-at",
+            "serial",
+            "state",
+        ];
         assert!(expected.iter().all(|key| keys.contains(key)) && keys.len() == expected.len(), "{keys:?}");
         assert_eq!(json["state"], "serving");
         assert_eq!(json["expires-at"], "2026-11-22T12:00:00Z");

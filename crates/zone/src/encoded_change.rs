@@ -161,9 +161,14 @@ impl EncodedChange {
 
     /// The change to apply to a zone. It replaces the SOA record, so that it fails for another version than the old one.
     pub fn to_change_set(&self) -> ChangeSet {
+        self.to_change_set_removing(|_| true)
+    }
+
+    /// [`EncodedChange::to_change_set`], which removes only these of the removed records.
+    pub fn to_change_set_removing(&self, is_removed: impl Fn(&EncodedRecord<'_>) -> bool) -> ChangeSet {
         const IN_ZONE: &str = "a change has records of its zone only";
         let mut change = ChangeSet::new(self.apex());
-        for record in self.part(0, self.new_soa) {
+        for record in self.part(0, self.new_soa).filter(is_removed) {
             change.remove(record.owner, record.rtype, record.rdata).expect(IN_ZONE);
         }
         for record in self.part(self.new_soa, self.bytes.len()) {

@@ -41,6 +41,7 @@ pub mod transfer_stream;
 pub mod tree;
 pub mod update;
 mod version_diff;
+pub mod version_edit;
 mod zone;
 pub mod zone_builder;
 pub mod zonemd;

@@ -57,7 +57,7 @@ fn zonemd_rdatas(zone: &Zone) -> Vec<Vec<u8>> {
     found.map(|record| record.rdata.to_vec()).collect()
 }
 
-fn serial_of(rdata: &[u8]) -> u32 {
+pub(crate) fn serial_of(rdata: &[u8]) -> u32 {
     rdata.first_chunk().map_or(0, |serial| u32::from_be_bytes(*serial))
 }
 

@@ -19,6 +19,12 @@ pub fn run(command: &ZoneCommand) -> ExitCode {
         ZoneCommand::Status(arguments) => status(arguments),
         ZoneCommand::Refresh(arguments) => act(ZoneAction::Refresh, arguments),
         ZoneCommand::Retransfer(arguments) => act(ZoneAction::Retransfer, arguments),
+        ZoneCommand::Freeze(arguments) => act(ZoneAction::Freeze, arguments),
+        ZoneCommand::Thaw(arguments) => act(ZoneAction::Thaw, arguments),
+        ZoneCommand::Rollback(arguments) => {
+            let request = ControlRequest::ZoneRollback { zones: names(&arguments.zones), to: arguments.to };
+            run_action(&arguments.daemon, &request, arguments.json)
+        }
         ZoneCommand::Export(arguments) => export(arguments),
     }
 }
@@ -88,14 +94,18 @@ struct ActionReport {
 }
 
 fn act(action: ZoneAction, arguments: &ZoneActionArguments) -> ExitCode {
-    let zones = names(&arguments.zones);
-    let (done, failures) = match request(&arguments.daemon.state_dir(), &ControlRequest::ZoneAction { action, zones }) {
+    let request = ControlRequest::ZoneAction { action, zones: names(&arguments.zones) };
+    run_action(&arguments.daemon, &request, arguments.json)
+}
+
+fn run_action(daemon: &RunningDaemon, action: &ControlRequest, is_json: bool) -> ExitCode {
+    let (done, failures) = match request(&daemon.state_dir(), action) {
         Ok(ControlResponse::ZoneAction { done, failures }) => (done, failures),
         Ok(response) => return unexpected(&response),
         Err(status) => return status,
     };
     let status = report_failures(&failures);
-    if arguments.json {
+    if is_json {
         print(&json(&ActionReport { done, failures }));
     }
     status

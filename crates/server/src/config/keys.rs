@@ -192,14 +192,13 @@ key_table! {
 
         /// The maximum size of the zone in memory, in octets; 0 means no limit. If a zone is bigger, it is not loaded, and the
         /// version served before stays.
-        ///
-        /// Only checked for transferred zones yet: a warning says so.
         Reload "max-bytes" max_bytes: Option<WholeNumber<0, { u32::MAX }>> = "0";
 
         /// The maximum share of the zone's names that one change may remove, in percent; 0 means no limit. A change that removes
-        /// more is refused.
+        /// more is refused, and the version served before stays.
         ///
-        /// Only checked for transferred zones yet: a warning says so.
+        /// It protects from a file or a primary that has lost most of a zone. To publish such a version all the same, raise the
+        /// limit and reload.
         Reload "max-shrink-percent" max_shrink_percent: Option<WholeNumber<0, 100>> = "0";
 
         /// Servers to transfer the zone from. A zone with `primaries` needs no `file`.
@@ -271,15 +270,20 @@ key_table! {
         /// The maximum time without contact to a primary after which the zone expires, in seconds.
         Reload "max-expire-s" max_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "14515200";
 
-        /// How many old versions of the zone to keep for a rollback.
+        /// How many replaced versions of the zone to keep in memory for `zonda zone rollback`.
         ///
-        /// NOT YET USED: a warning says so.
+        /// Every change replaces a version, so that a zone with many updates keeps the last moments only. Versions share what they
+        /// have in common.
         Reload "keep-versions" keep_versions: Option<WholeNumber<0, 1000>> = "0";
 
         /// When the digest of the zone must match its ZONEMD record (RFC 8976) before a new version is served.
         ///
-        /// With `always`, every change costs as much as the zone is big. Only checked for transferred zones yet: a warning
-        /// says so.
+        /// With `full-transfers`, whole zones are checked: those of zone files and of AXFR. With `always`, changes by IXFR and
+        /// dynamic update are checked as well, each of which then costs as much as the zone is big. A version whose digest is
+        /// wrong, or whose ZONEMD record has another serial, is refused. A zone without ZONEMD records passes.
+        ///
+        /// In every mode, a change of an unsigned zone that leaves its ZONEMD record behind removes the record, which has become
+        /// stale; the log says so.
         Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
 
         /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds

@@ -5,14 +5,14 @@ use zone::{FilePosition, Severity};
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
 use super::resolve::{ResolvedKeys, error, help_for_template};
-use super::value::{CatalogRole, SerialPolicy, ZonemdMode};
+use super::value::{CatalogRole, SerialPolicy};
 use super::zone_config::ZonePolicy;
 use crate::printable::quoted;
 
 /// A zone setting without effect in this release: whether it is set, the message and the help.
 type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
 
-pub(super) const UNUSED_SETTINGS: [UnusedSetting; 10] = [
+pub(super) const UNUSED_SETTINGS: [UnusedSetting; 6] = [
     (
         |policy| policy.notify.iter().any(|server| server.tls.is_some()),
         "NOTIFY is not sent over TLS yet: `notify` entries with `tls` have no effect",
@@ -21,22 +21,6 @@ pub(super) const UNUSED_SETTINGS: [UnusedSetting; 10] = [
     (|policy| policy.notify_ns, "the servers of NS records are not notified yet: `notify-ns` has no effect", ""),
     (|policy| !policy.allow_update.is_empty(), "dynamic update is not accepted yet: `allow-update` has no effect", ""),
     (|policy| policy.forward_updates, "updates are not forwarded yet: `forward-updates` has no effect", ""),
-    (|policy| policy.keep_versions > 0, "old versions are not kept yet: `keep-versions` has no effect", ""),
-    (
-        |policy| policy.limits.max_bytes > 0 && policy.primaries.is_empty(),
-        "the size of zones from files is not checked yet: `max-bytes` has no effect",
-        "",
-    ),
-    (
-        |policy| policy.limits.max_shrink_percent > 0 && policy.primaries.is_empty(),
-        "removed names of zones from files are not counted yet: `max-shrink-percent` has no effect",
-        "",
-    ),
-    (
-        |policy| policy.zonemd != ZonemdMode::Off && policy.primaries.is_empty(),
-        "ZONEMD of zones from files is not checked yet: `zonemd` has no effect",
-        "",
-    ),
     (
         |policy| policy.serial_policy != SerialPolicy::Keep,
         "serials are not changed yet: `serial-policy` has no effect",

@@ -139,6 +139,18 @@ pub enum SerialPolicy {
     Unix,
 }
 
+impl SerialPolicy {
+    /// As the zone crate names it.
+    pub fn policy(self) -> zone::serial_policy::SerialPolicy {
+        match self {
+            SerialPolicy::Keep => zone::serial_policy::SerialPolicy::Keep,
+            SerialPolicy::Increment => zone::serial_policy::SerialPolicy::Increment,
+            SerialPolicy::Date => zone::serial_policy::SerialPolicy::Date,
+            SerialPolicy::Unix => zone::serial_policy::SerialPolicy::Unix,
+        }
+    }
+}
+
 /// What a catalog zone is for (RFC 9432).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]

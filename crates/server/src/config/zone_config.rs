@@ -113,8 +113,8 @@ impl ZoneSource {
 
     /// Whether both give a zone the same content: the same file, read by the same rules.
     pub fn is_read_like(&self, other: &ZoneSource) -> bool {
-        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, CheckMode) {
-            (&policy.config_folder, &policy.include_paths, policy.limits, policy.checks)
+        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, CheckMode, ZonemdMode) {
+            (&policy.config_folder, &policy.include_paths, policy.limits, policy.checks, policy.zonemd)
         }
         self.pattern == other.pattern && rules(&self.policy) == rules(&other.policy)
     }

@@ -10,6 +10,7 @@ use zone::Finding;
 
 use super::received_zone::ZoneReceiver;
 use super::secondaries::FinishedTransfer;
+use super::zone_control::ControlEvent;
 use super::zone_requests::StatusRequest;
 use crate::config::Config;
 use crate::report::Report;
@@ -33,6 +34,8 @@ pub(super) enum WriterEvent {
     /// A transferred zone was built and checked.
     TransferFinished(Box<FinishedTransfer>),
     StatusRequested(StatusRequest),
+    /// An operator controls zones.
+    ControlRequested(Box<ControlEvent>),
 }
 
 /// A request to reload.
@@ -168,5 +171,11 @@ impl WriterHandle {
     pub fn request_status(&self, request: StatusRequest) {
         // Without a writer the reply is dropped, which the client notices.
         _ = self.events.send(WriterEvent::StatusRequested(request));
+    }
+
+    /// Requests control of zones: at most [`crate::control::CLIENTS`] wait for it.
+    pub fn request_control(&self, event: ControlEvent) {
+        // Without a writer the reply is dropped, which the client notices.
+        _ = self.events.send(WriterEvent::ControlRequested(Box::new(event)));
     }
 }

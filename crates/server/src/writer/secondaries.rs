@@ -147,6 +147,8 @@ impl Writer {
                 self.log_zone(zone, |apex| warn!(zone = %apex, "not refreshed: {reason}"));
                 self.secondaries.last.entry(zone).or_default().problem = Some(reason.to_string());
             }
+            // It was frozen after the transfer thread had sent this.
+            TransferEvent::Refreshed { zone, .. } | TransferEvent::Expired { zone } if self.zones.is_frozen(zone) => (),
             TransferEvent::Refreshed { zone, timers } => {
                 self.zones.refreshed(zone, timers.expires_at_s);
                 if let Some(last) = self.secondaries.last.get_mut(&zone) {
@@ -196,6 +198,9 @@ impl Writer {
         for finding in version.findings.iter().take(MAX_LOGGED_FINDINGS) {
             self.log_zone(zone, |apex| warn!(zone = %apex, "{finding}"));
         }
+        for remark in &version.remarks {
+            self.log_zone(zone, |apex| warn!(zone = %apex, serial, "{remark}"));
+        }
         self.log_zone(zone, |apex| info!(zone = %apex, serial, primary = %report.primary, "transferred"));
         self.secondaries.note(zone, transfer_report(&report, Some(serial), None), None);
         self.secondaries.unreachable.remove(&report.primary);
@@ -215,8 +220,11 @@ impl Writer {
     }
 
     fn reject(&mut self, zone: ZoneId, report: &TransferReport, error: &ReceivedError) {
-        self.log_zone(zone, |apex| warn!(zone = %apex, primary = %report.primary, "transfer rejected: {error}"));
         let reason = error.to_string();
+        // A primary whose version stays as it is is asked again and again.
+        if self.secondaries.last(zone).1.as_ref() != Some(&reason) {
+            self.log_zone(zone, |apex| warn!(zone = %apex, primary = %report.primary, "transfer rejected: {reason}"));
+        }
         self.secondaries.note(zone, transfer_report(report, None, Some(reason.clone())), Some(reason));
         let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_));
         self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });

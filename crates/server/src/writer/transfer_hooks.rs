@@ -115,6 +115,10 @@ impl ChangeHooks for TransferHooks {
         self.send(TransferCommand::Add { zone, apex: apex.to_owned(), primaries, limits, version });
     }
 
+    fn frozen(&mut self, zone: ZoneId) {
+        self.removed(zone);
+    }
+
     fn removed(&mut self, zone: ZoneId) {
         let bit = 1 << (zone.index % 64);
         let Some(word) = self.secondaries.get_mut(zone.index as usize / 64).filter(|word| **word & bit != 0) else {

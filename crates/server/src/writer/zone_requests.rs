@@ -58,6 +58,7 @@ impl Writer {
     fn status_at(&self, index: usize) -> Option<(ZoneId, ZoneStatus)> {
         let (id, status) = self.zones.status_at(index)?;
         let (last_transfer, problem) = self.secondaries.last(id);
+        let problem = problem.or_else(|| status.problem.clone());
         let is_secondary = self.zones.policy(id).is_some_and(|policy| !policy.primaries.is_empty());
         let state = match status.state {
             ZoneServingState::Failed if is_secondary && problem.is_none() => ZoneServingState::Loading,

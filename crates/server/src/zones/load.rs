@@ -11,6 +11,7 @@ use zone::load::{LoadOptions, LoadOutcome};
 use zone::text::{ErrorText, IncludedFile, ReadAt, RecordLimits};
 use zone::{CheckMode, Difference, FilePosition, Finding, Severity, Zone, text};
 
+use super::acceptance::{self, Candidate, VersionOrigin};
 use super::change_detection::{FilesRead, Fingerprint};
 use super::load_progress::ReadProgress;
 use super::read_pool::{ReadLimits, TooLarge};
@@ -63,16 +64,38 @@ pub fn load(
     }
     // A bug in the parser must not end the server.
     let read = catch_unwind(AssertUnwindSafe(|| job.read(limits.threads)));
-    let read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
+    let mut read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
+    let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
+    if let LoadPurpose::Serve(base) = purpose
+        && is_changed
+    {
+        check_acceptance(base, &mut read, policy);
+    }
     // A zone that failed is read again by the next reload even if its files are unchanged.
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
-    let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
     let change = read.zone.as_ref().filter(|_| is_changed).and_then(|zone| match purpose {
         LoadPurpose::Serve(previous) => change_between(previous?, zone, read.difference.is_some()),
         LoadPurpose::Check(_) => None,
     });
     let includes = job.files.includes(path);
     Ok(LoadedZone { zone: read.zone, is_changed, change, findings: read.findings, fingerprint, includes })
+}
+
+/// Refuses a zone that may not be published; a finding says why.
+fn check_acceptance(base: Option<&Zone>, read: &mut LoadOutcome, policy: &ZonePolicy) {
+    let Some(version) = &read.zone else { return };
+    let position = FilePosition { file: read.files[0].clone(), line: 0, column: 0 };
+    let finding = |severity, message| Finding { severity, position: position.clone(), message, help: String::new() };
+    match acceptance::check(Candidate { base, version, origin: VersionOrigin::Whole }, policy) {
+        Ok(remarks) => {
+            read.findings
+                .extend(remarks.iter().map(|remark| finding(Severity::Warning, format!("the zone: {remark}"))));
+        }
+        Err(rejection) => {
+            read.findings.insert(0, finding(Severity::Error, format!("the zone is refused: {rejection}")));
+            read.zone = None;
+        }
+    }
 }
 
 /// The change from one version to the next, for IXFR. Versions that share nothing are only compared if they are small: a big zone is

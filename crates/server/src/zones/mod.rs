@@ -3,6 +3,7 @@
 //! [`ZoneRegistry`] belongs to the writer thread. It hands zones to a [`read_pool::ReadPool`], whose threads read zone
 //! files, and publishes each finished zone.
 
+pub mod acceptance;
 pub mod answer_config;
 mod change_detection;
 pub mod journal;
@@ -18,6 +19,6 @@ mod zone_file;
 mod zone_slab;
 
 pub use registry::{
-    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, FinishedRead, FinishedWork, NoHooks, PublishOrder, ZoneChange,
-    ZoneRegistry,
+    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, ControlRefused, FinishedRead, FinishedWork, NoHooks,
+    PublishOrder, Rollback, ZoneChange, ZoneRegistry,
 };

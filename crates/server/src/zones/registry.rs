@@ -7,6 +7,7 @@
 
 mod changes;
 mod configure;
+mod control;
 mod restore;
 mod secondary;
 mod status;
@@ -42,6 +43,8 @@ pub use changes::{
 };
 use changes::{Changes, ZoneWorkResult};
 use configure::Configuring;
+use control::ZoneControls;
+pub use control::{ControlRefused, Rollback};
 
 /// The zones of this daemon.
 pub struct ZoneRegistry {
@@ -50,6 +53,7 @@ pub struct ZoneRegistry {
     served: usize,
     /// The versions of zones that have expired.
     expired: HashMap<ZoneId, Zone>,
+    controls: ZoneControls,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
     /// The included files of the zones that have any.
@@ -134,6 +138,7 @@ impl ZoneRegistry {
             zones: ZoneSlab::default(),
             served: 0,
             expired: HashMap::new(),
+            controls: ZoneControls::default(),
             configuring: None,
             includes: HashMap::new(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
@@ -220,6 +225,9 @@ impl ZoneRegistry {
         }
         let Some(entry) = self.zones.get(id) else { return };
         let Some(file) = entry.source.file(entry.served.apex()) else { return };
+        if self.is_frozen(id) {
+            return;
+        }
         if let Some(load) = self.loads.get_mut(&id) {
             load.again_for.get_or_insert(reload);
             return;
@@ -244,6 +252,7 @@ impl ZoneRegistry {
             return None;
         }
         let report = match result {
+            _ if self.is_frozen(id) => None,
             LoadResult::Unchanged => None,
             LoadResult::Loaded(loaded) => self.serve(id, loaded, task.job.served.zone().map(Zone::version)),
         };
@@ -262,6 +271,7 @@ impl ZoneRegistry {
             let entry = self.zones.get(id)?;
             loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex());
         }
+        self.note_problem(id, loaded.zone.is_none().then(|| first_error(&loaded.findings)));
         let report = change_of(&self.zones.get(id)?.served, &loaded);
         if let Some(zone) = loaded.zone.filter(|_| report.is_some()) {
             // The change is from the version that was served when the file was read.
@@ -335,6 +345,12 @@ impl LoadJob {
     pub fn apex(&self) -> NameRef<'_> {
         self.served.apex()
     }
+}
+
+/// Why a zone was not loaded.
+fn first_error(findings: &[Finding]) -> String {
+    let error = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
+    error.map_or_else(|| "the zone could not be loaded".into(), Finding::to_string)
 }
 
 /// A zone whose content changed while its file was read, and whose file is not newer: the changes are kept.

@@ -1,5 +1,6 @@
 //! The real `zonda` binary, driven as its users drive it: every command, and what goes wrong.
 
+mod acceptance;
 mod check;
 mod config;
 mod harness;
@@ -14,4 +15,5 @@ mod test_certificates;
 mod tls;
 mod tsig;
 mod zone;
+mod zone_control;
 mod zone_list;

@@ -194,3 +194,50 @@ fn a_key_that_the_primary_does_not_know_is_reported() {
     assert_ne!(secondary.ask("www.b.example").rcode(), SERVFAIL);
     assert_eq!(secondary.ask("www.b.example").rcode(), REFUSED);
 }
+
+#[test]
+fn a_frozen_secondary_neither_transfers_nor_expires() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, &["www"]));
+    let primary = primary(&first);
+    let secondary = secondary(&second, &primary, "keep-versions = 1\n");
+    wait_for(&second, "transferred", serves(1));
+    first.write("a.zone", &zone(2, &["new"]));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for(&second, "refreshed", serves(2));
+    let run = |command: &str| second.run(&["zone", command, "a.example", "--config", "zonda.toml"]);
+    assert_eq!(run("rollback").status, 0);
+    let status = status(&second);
+    assert!(status["frozen"] == true && status["serial"] == 1, "{status}");
+    assert!(run("refresh").err.contains("the zone is frozen"), "{:?}", run("refresh"));
+    first.write("a.zone", &zone(3, &["newer"]));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    // Longer than its expiry.
+    std::thread::sleep(Duration::from_millis(4500));
+    assert!(secondary.ask("www.a.example").has("192.0.2.1"));
+    assert_eq!(second.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(self::status(&second)["serial"], 1, "a reload does not thaw it");
+    assert_eq!(run("thaw").status, 0);
+    wait_for(&second, "thawed", serves(3));
+    assert!(secondary.ask("newer.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn rfc_8976_4_a_change_that_leaves_the_digest_behind_removes_it() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    let digest = format!("@ ZONEMD 1 1 1 {}\n", "00".repeat(48));
+    first.write("a.zone", &(zone(1, &["www"]) + &digest));
+    let primary = primary(&first);
+    let secondary = secondary(&second, &primary, "");
+    wait_for(&second, "transferred", serves(1));
+    let export = || second.run(&["zone", "export", "a.example", "--config", "zonda.toml"]).out;
+    assert!(export().contains("ZONEMD"));
+    for (serial, text) in [(2, zone(2, &["www", "new"]) + &digest), (3, zone(3, &["www", "newer"]))] {
+        first.write("a.zone", &text);
+        assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+        let status = wait_for(&second, "refreshed", serves(serial));
+        assert_eq!(status["last-transfer"]["kind"], "ixfr", "{status}");
+        assert!(!export().contains("ZONEMD"), "serial {serial}");
+    }
+    secondary.wait_for_log("the change made its ZONEMD record stale: the record is removed");
+}

@@ -16,14 +16,16 @@ fn status_shows_which_serial_is_served_and_what_failed() {
     let folder = one_good_zone();
     let _daemon = folder.serve(&["--config", "zonda.toml"]);
     let all = folder.run(&["zone", "status", "--config", "zonda.toml"]);
-    assert_eq!((all.status, all.out.as_str()), (0, "a.example.: serving, serial 7\nb.example.: failed\n"));
+    let failed = "b.example.: failed; zones/b.example.zone: error: the zone file cannot be read: No such file or directory (os \
+                  error 2) (help: create the file, or correct its path in the configuration)\n";
+    assert_eq!((all.status, all.out), (0, format!("a.example.: serving, serial 7\n{failed}")));
     let one = folder.run(&["zone", "status", "A.example", "--json", "--config", "zonda.toml"]);
     let value: serde_json::Value = serde_json::from_str(&one.out).expect("JSON");
     assert_eq!((&value["name"], &value["serial"]), (&"a.example.".into(), &7.into()));
     let keys = [&value["primary-serial"], &value["expires-at"], &value["last-transfer"]];
     assert!(keys.iter().all(|value| value.is_null()) && value["state"] == "serving", "{value}");
     let none = folder.run(&["zone", "status", "b.example", "c.example", "--config", "zonda.toml"]);
-    assert_eq!((none.status, none.out.as_str()), (1, "b.example.: failed\n"));
+    assert_eq!((none.status, none.out.as_str()), (1, failed));
     assert_eq!(none.err, "zonda: c.example.: this is not a zone of this server\n");
 }
 

@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use tracing::warn;
 use wire::NameRef;
 use zone::Zone;
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
@@ -20,6 +21,7 @@ use zone::encoded_change::EncodedChange;
 use super::ZoneRegistry;
 use crate::config::{ConfiguredKey, ZonePolicy};
 use crate::zone_id::ZoneId;
+use crate::zones::acceptance::{self, AcceptedChange, ChangeRejection, Rejection};
 use crate::zones::journal::JournalUnavailable;
 use crate::zones::work_pool::WorkId;
 
@@ -63,6 +65,8 @@ pub struct ChangedZone {
 pub enum ChangeRefused {
     /// There is no such zone any more, or it has no content to change.
     NotServed,
+    /// An operator has frozen the zone.
+    Frozen,
     /// The zone was replaced as a whole while the change was computed.
     Replaced,
     /// Too many changes of this zone wait for a large one.
@@ -73,6 +77,17 @@ pub enum ChangeRefused {
     Panicked,
     /// It does not fit the zone.
     Invalid(ChangeError),
+    /// The new version may not be published.
+    Rejected(Rejection),
+}
+
+impl From<ChangeRejection> for ChangeRefused {
+    fn from(rejection: ChangeRejection) -> ChangeRefused {
+        match rejection {
+            ChangeRejection::Invalid(error) => ChangeRefused::Invalid(error),
+            ChangeRejection::Rejected(rejection) => ChangeRefused::Rejected(rejection),
+        }
+    }
 }
 
 /// Learns what is configured and published. The default does nothing.
@@ -82,6 +97,9 @@ pub trait ChangeHooks: Send {
 
     /// A zone was added, or has another policy. It may have a version.
     fn configured(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _policy: &Arc<ZonePolicy>, _version: Option<&Zone>) {}
+
+    /// A zone was frozen: its primaries are not to be asked until it is configured again.
+    fn frozen(&mut self, _zone: ZoneId) {}
 
     /// A zone was removed.
     fn removed(&mut self, _zone: ZoneId) {}
@@ -103,7 +121,7 @@ pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);
 /// What the pool computed.
 pub enum ZoneWorkResult {
     /// The result of a large change.
-    Applied(ZoneId, Box<Result<Applied, ChangeError>>),
+    Applied(ZoneId, Box<Result<AcceptedChange, ChangeRejection>>),
     /// A rebuilt version, caught up with the changes that it was given; `None` if it could not.
     Rebuilt(ZoneId, Option<Box<Zone>>),
 }
@@ -156,6 +174,9 @@ const MAX_INLINE_CHANGES: usize = 32;
 impl ZoneRegistry {
     /// Begins a change; its result is reported once it is published.
     pub fn change(&mut self, change: ZoneChange) {
+        if self.is_frozen(change.zone) {
+            return (change.done)(Err(ChangeRefused::Frozen));
+        }
         if let Some(ZoneWork { kind: WorkKind::Apply { waiting, .. }, .. }) = self.changes.work.get_mut(&change.zone) {
             if waiting.len() < MAX_WAITING {
                 waiting.push_back(change);
@@ -165,20 +186,21 @@ impl ZoneRegistry {
             return;
         }
         let Some(change) = self.prepare_journal(change) else { return };
-        let Some(base) = self.latest(change.zone) else { return (change.done)(Err(ChangeRefused::NotServed)) };
-        if change.change.len() > MAX_INLINE_RECORDS {
-            return self.change_in_pool(base.clone(), change);
+        let state = self.latest(change.zone).zip(self.policy(change.zone));
+        let Some((base, policy)) = state else { return (change.done)(Err(ChangeRefused::NotServed)) };
+        if change.change.len() > MAX_INLINE_RECORDS || acceptance::needs_pool(policy) {
+            let (base, policy) = (base.clone(), policy.clone());
+            return self.change_in_pool(base, policy, change);
         }
         let ZoneChange { zone, change, rules, order, done } = change;
-        let logged = self.changes.work.contains_key(&zone).then(|| change.clone());
-        match base.apply(change, rules) {
-            Ok(applied) => {
-                if let Some(logged) = logged {
-                    self.log_for_rebuild(zone, logged, rules);
+        match acceptance::apply(base, change, rules, policy) {
+            Ok(accepted) => {
+                if self.changes.work.contains_key(&zone) {
+                    self.log_for_rebuild(zone, accepted.applied.change.to_change_set(), rules);
                 }
-                self.accept(zone, applied, order, done);
+                self.accept(zone, accepted, order, done);
             }
-            Err(error) => done(Err(ChangeRefused::Invalid(error))),
+            Err(rejection) => self.refuse(zone, rejection, done),
         }
     }
 
@@ -191,6 +213,7 @@ impl ZoneRegistry {
 
     /// As [`ZoneRegistry::replace`], by a version that is in the journal.
     pub(super) fn install(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
+        self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return false };
         let is_first = entry.served.zone().is_none();
         entry.serve(version, changes);
@@ -212,8 +235,11 @@ impl ZoneRegistry {
     }
 
     /// Journals a version that was checked, and publishes it when its order says so.
-    fn accept(&mut self, zone: ZoneId, applied: Applied, order: PublishOrder, done: ChangeDone) {
-        let Applied { zone: version, change, .. } = applied;
+    fn accept(&mut self, zone: ZoneId, accepted: AcceptedChange, order: PublishOrder, done: ChangeDone) {
+        let AcceptedChange { applied: Applied { zone: version, change, .. }, remarks } = accepted;
+        for remark in remarks {
+            warn!(zone = %version.apex(), serial = version.serial(), "{remark}");
+        }
         let Some(old) = self.latest(zone) else { return done(Err(ChangeRefused::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
         let needs_rebuild = version.needs_rebuild();
@@ -232,6 +258,14 @@ impl ZoneRegistry {
         }
     }
 
+    fn refuse(&mut self, zone: ZoneId, rejection: ChangeRejection, done: ChangeDone) {
+        if let (ChangeRejection::Rejected(reason), Some(served)) = (&rejection, self.served(zone)) {
+            warn!(zone = %served.apex(), "a change is refused: {reason}");
+            self.note_problem(zone, Some(format!("the last change was refused: {reason}")));
+        }
+        done(Err(rejection.into()));
+    }
+
     fn publish_version(
         &mut self,
         id: ZoneId,
@@ -240,6 +274,7 @@ impl ZoneRegistry {
         done: Option<ChangeDone>,
         changed: ChangedZone,
     ) {
+        self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefused::NotServed)) };
         entry.serve(version, &[change]);
         self.publisher.queue_change(id);
@@ -264,11 +299,11 @@ impl ZoneRegistry {
 
     //----------- pool ---------------------------------------------------------
 
-    fn change_in_pool(&mut self, base: Zone, change: ZoneChange) {
+    fn change_in_pool(&mut self, base: Zone, policy: Arc<ZonePolicy>, change: ZoneChange) {
         let ZoneChange { zone, change, rules, order, done } = change;
         // The rebuild would have to catch up with it; a later change starts another one.
         self.changes.work.remove(&zone);
-        let job = move || ZoneWorkResult::Applied(zone, Box::new(base.apply(change, rules)));
+        let job = move || ZoneWorkResult::Applied(zone, Box::new(acceptance::apply(&base, change, rules, &policy)));
         let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
         let id = self.work_pool.submit(job);
         self.changes.work.insert(zone, ZoneWork { id, kind });
@@ -305,8 +340,8 @@ impl ZoneRegistry {
             }
             (WorkKind::Apply { order, done, waiting }, Some(ZoneWorkResult::Applied(_, applied))) => {
                 match *applied {
-                    Ok(applied) => self.accept(zone, applied, order, done),
-                    Err(error) => done(Err(ChangeRefused::Invalid(error))),
+                    Ok(accepted) => self.accept(zone, accepted, order, done),
+                    Err(rejection) => self.refuse(zone, rejection, done),
                 }
                 waiting.into_iter().for_each(|change| self.change(change));
             }

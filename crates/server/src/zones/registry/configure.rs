@@ -177,6 +177,7 @@ impl ZoneRegistry {
         served.history = entry.served.history.clone();
         entry.served = Arc::new(served);
         entry.source = source;
+        self.forget_excess_versions(id);
         self.publisher.draft_insert(&self.zones, id);
         self.announce_configuration(id);
     }
@@ -197,6 +198,9 @@ impl ZoneRegistry {
             return;
         }
         self.hooks.configured(id, entry.served.apex(), &entry.source.policy, entry.served.zone());
+        if self.is_frozen(id) {
+            self.hooks.frozen(id);
+        }
     }
 
     fn forget(&mut self, id: ZoneId) -> Option<ZoneReport> {
@@ -208,6 +212,7 @@ impl ZoneRegistry {
         self.served -= usize::from(gone.served.zone().is_some());
         self.includes.remove(&id);
         self.expired.remove(&id);
+        self.forget_controls(id);
         self.loads.remove(&id);
         self.schedule.zone_removed(id.index as usize);
         self.publisher.draft_remove(gone.served.apex());

@@ -16,7 +16,7 @@ impl ZoneRegistry {
     }
 
     /// Serves a version that was transferred; `changes` lead to it, none if they are not known. Returns false if the zone has
-    /// changed since `base` was its version.
+    /// changed since `base` was its version, or is frozen.
     pub fn serve_transferred(
         &mut self,
         id: ZoneId,
@@ -24,7 +24,7 @@ impl ZoneRegistry {
         version: Zone,
         changes: &[EncodedChange],
     ) -> bool {
-        if self.version_or_expired(id).map(Zone::version) != base.map(Zone::version) {
+        if self.is_frozen(id) || self.version_or_expired(id).map(Zone::version) != base.map(Zone::version) {
             return false;
         }
         self.expired.remove(&id);

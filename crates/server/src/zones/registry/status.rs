@@ -33,7 +33,9 @@ impl ZoneRegistry {
             expires_at: None,
             refresh_at: None,
             last_transfer: None,
-            problem: None,
+            is_frozen: self.is_frozen(id),
+            kept_versions: self.kept_versions(id).map(Zone::serial).collect(),
+            problem: self.problem(id).map(str::to_owned),
         };
         Some((id, status))
     }

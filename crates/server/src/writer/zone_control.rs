@@ -1,0 +1,94 @@
+//! Freezing, thawing and rolling back zones, for clients of the control socket. What takes long is done on the client's thread.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use zone::Zone;
+
+use super::Writer;
+use crate::config::ZonePolicy;
+use crate::zone_id::ZoneId;
+use crate::zones::{ControlRefused, Rollback};
+
+/// A request about single zones.
+pub enum ControlEvent {
+    /// Freezes or thaws zones. The results are in the order of the zones.
+    Freeze {
+        /// The zones.
+        zones: Vec<ZoneId>,
+        /// Whether they are frozen from now on.
+        is_frozen: bool,
+        /// Receives the results.
+        reply: SyncSender<Vec<Result<(), ControlRefused>>>,
+    },
+    /// Asks which version a rollback returns to.
+    KeptVersion {
+        /// The zone.
+        zone: ZoneId,
+        /// The serial wanted; none for the version before the current one.
+        serial: Option<u32>,
+        /// Receives the version.
+        reply: SyncSender<Result<KeptVersion, ControlRefused>>,
+    },
+    /// Serves an earlier version.
+    RollBack {
+        /// The zone.
+        zone: ZoneId,
+        /// What to serve.
+        rollback: Rollback,
+        /// Receives the serial that is served.
+        reply: SyncSender<Result<u32, ControlRefused>>,
+    },
+}
+
+/// A version that can be served again.
+pub struct KeptVersion {
+    /// The version served now.
+    pub current: Zone,
+    /// The earlier one.
+    pub kept: Zone,
+    /// The settings of the zone.
+    pub policy: Arc<ZonePolicy>,
+}
+
+impl Writer {
+    pub(super) fn control(&mut self, event: ControlEvent) {
+        // A client that has left gets no reply.
+        match event {
+            ControlEvent::Freeze { zones, is_frozen, reply } => {
+                let freeze = |id| if is_frozen { self.zones.freeze(id) } else { self.zones.thaw(id) };
+                _ = reply.send(zones.into_iter().map(freeze).collect());
+            }
+            ControlEvent::KeptVersion { zone, serial, reply } => _ = reply.send(self.kept_version(zone, serial)),
+            ControlEvent::RollBack { zone, rollback, reply } => {
+                let result = self.zones.roll_back(zone, rollback);
+                self.zones.publish();
+                _ = reply.send(result);
+            }
+        }
+    }
+
+    fn kept_version(&self, zone: ZoneId, serial: Option<u32>) -> Result<KeptVersion, ControlRefused> {
+        let state = self.zones.latest(zone).zip(self.zones.policy(zone));
+        let (current, policy) = state.ok_or(ControlRefused::NoSuchZone)?;
+        let kept = self.zones.kept_version(zone, serial)?;
+        Ok(KeptVersion { current: current.clone(), kept: kept.clone(), policy: policy.clone() })
+    }
+}
+
+impl KeptVersion {
+    /// How the version is served again. A primary publishes its content with the next serial, so that secondaries follow. A signed
+    /// zone, whose SOA record only its signer can change, and a secondary serve it as it was and are frozen: otherwise the
+    /// version that it replaces would return at once.
+    pub fn rollback(self, now_s: u64) -> Rollback {
+        let KeptVersion { current, kept, policy } = self;
+        let base = current.version();
+        if !policy.primaries.is_empty() || kept.is_signed() || current.is_signed() {
+            return Rollback { base, version: kept, change: None, freezes: true };
+        }
+        let serial = policy.serial_policy.policy().next(current.serial(), now_s);
+        let version = kept.with_serial(serial);
+        let change = zone::encoded_change::EncodedChange::between(&current, &version);
+        Rollback { base, version, change: Some(change), freezes: false }
+    }
+}

@@ -1,0 +1,174 @@
+//! Decides whether a new version of a zone may be published: its size, its digest (ZONEMD), its signatures, an external command.
+//!
+//! Zone files, transfers and changes are all checked here. Most checks visit the whole zone, so that the writer never runs them
+//! itself: see [`needs_pool`]. A version that is refused changes nothing: the one served before stays.
+
+use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
+use zone::encoded_change::EncodedChange;
+use zone::zonemd::{self, ZonemdStatus};
+use zone::{Denial, Zone};
+
+use crate::config::value::ZonemdMode;
+use crate::config::{ZoneLimits, ZonePolicy};
+
+/// A version that is to be published.
+#[derive(Clone, Copy)]
+pub struct Candidate<'z> {
+    /// The version served now.
+    pub base: Option<&'z Zone>,
+    /// The new version.
+    pub version: &'z Zone,
+    /// How it was made.
+    pub origin: VersionOrigin,
+}
+
+/// How a version was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionOrigin {
+    /// All of it was read or transferred.
+    Whole,
+    /// By changes of the version served.
+    Changes,
+}
+
+/// Why a version is not published.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// It exceeds a limit of the configuration.
+    #[error("it has {value} {what}, and `{key}` is {limit}")]
+    TooLarge {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        value: u64,
+        /// The key of the limit.
+        key: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// Too many names would vanish.
+    #[error("it removes {percent} percent of the names, and `max-shrink-percent` is {limit}")]
+    Shrinks {
+        /// The share of names that would be removed.
+        percent: u64,
+        /// The limit.
+        limit: u8,
+    },
+    /// Its digest is wrong (RFC 8976 4).
+    #[error("its digest does not match its ZONEMD record: it is incomplete or was changed on the way")]
+    Digest,
+    /// Its ZONEMD record was made for another version (RFC 8976 4).
+    #[error("its ZONEMD record is for serial {0}, not for this version")]
+    DigestSerial(u32),
+}
+
+/// What is said about a version that is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Remark {
+    /// None of the known digests can be checked.
+    #[error("its ZONEMD records have no known scheme and algorithm: its digest is not checked")]
+    UnknownDigest,
+    /// The change did not replace the ZONEMD record.
+    #[error("the change made its ZONEMD record stale: the record is removed")]
+    StaleDigest,
+}
+
+/// Whether the checks of changes may take long: those of the default settings do not.
+pub fn needs_pool(policy: &ZonePolicy) -> bool {
+    let ZoneLimits { max_records, max_bytes, max_shrink_percent, .. } = policy.limits;
+    policy.zonemd == ZonemdMode::Always || max_records > 0 || max_bytes > 0 || max_shrink_percent > 0
+}
+
+/// Checks a version; returns remarks about it, or why it is refused.
+pub fn check(candidate: Candidate<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
+    check_limits(candidate, &policy.limits)?;
+    let mut remarks = Vec::new();
+    remarks.extend(check_digest(candidate, policy.zonemd)?);
+    Ok(remarks)
+}
+
+/// A version that changes lead to.
+pub struct AcceptedChange {
+    /// The version, and its difference from the one before.
+    pub applied: Applied,
+    /// What is said about it.
+    pub remarks: Vec<Remark>,
+}
+
+/// Why a change is not published.
+#[derive(Debug)]
+pub enum ChangeRejection {
+    /// It does not fit the zone.
+    Invalid(ChangeError),
+    /// The new version may not be published.
+    Rejected(Rejection),
+}
+
+/// Applies a change and checks the result.
+pub fn apply(
+    base: &Zone,
+    change: ChangeSet,
+    rules: ChangeRules,
+    policy: &ZonePolicy,
+) -> Result<AcceptedChange, ChangeRejection> {
+    let applied = base.apply(change, rules).map_err(ChangeRejection::Invalid)?;
+    let (applied, stale) = without_stale_digest(base, applied);
+    let candidate = Candidate { base: Some(base), version: &applied.zone, origin: VersionOrigin::Changes };
+    let remarks = check(candidate, policy).map_err(ChangeRejection::Rejected)?;
+    Ok(AcceptedChange { applied, remarks: stale.into_iter().chain(remarks).collect() })
+}
+
+/// RFC 8976 4: a ZONEMD record for another serial helps nobody; the server cannot let it stay as if it knew better.
+pub fn without_stale_digest(base: &Zone, applied: Applied) -> (Applied, Option<Remark>) {
+    match applied.zone.without_stale_digest() {
+        None => (applied, None),
+        Some(zone) => {
+            let change = EncodedChange::between(base, &zone);
+            (Applied { zone, change, ..applied }, Some(Remark::StaleDigest))
+        }
+    }
+}
+
+fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLimits) -> Result<(), Rejection> {
+    let ZoneLimits { max_records, max_bytes, max_shrink_percent, nsec3_max_iterations, .. } = *limits;
+    let check = |what, value: u64, key, limit: u64| match value > limit {
+        true => Err(Rejection::TooLarge { what, value, key, limit }),
+        false => Ok(()),
+    };
+    if let Denial::Nsec3(chain) = version.denial() {
+        let (value, limit) = (chain.iterations().into(), nsec3_max_iterations.into());
+        check("NSEC3 iterations", value, "nsec3-max-iterations", limit)?;
+    }
+    if max_bytes > 0 {
+        check("octets in memory", version.heap_size() as u64, "max-bytes", max_bytes.into())?;
+    }
+    // Counting visits every record.
+    if max_records == 0 && (max_shrink_percent == 0 || base.is_none()) {
+        return Ok(());
+    }
+    let counts = version.counts();
+    if max_records > 0 {
+        check("records", counts.records, "max-records", max_records.into())?;
+    }
+    let Some(base) = base.filter(|_| max_shrink_percent > 0) else { return Ok(()) };
+    let before = base.counts().names;
+    let percent = before.saturating_sub(counts.names) * 100 / before.max(1);
+    match percent > u64::from(max_shrink_percent) {
+        true => Err(Rejection::Shrinks { percent, limit: max_shrink_percent }),
+        false => Ok(()),
+    }
+}
+
+/// RFC 8976 4: compares the digest of the zone with its ZONEMD records. A zone without such records passes.
+fn check_digest(candidate: Candidate<'_>, mode: ZonemdMode) -> Result<Option<Remark>, Rejection> {
+    match (mode, candidate.origin) {
+        (ZonemdMode::Off, _) | (ZonemdMode::FullTransfers, VersionOrigin::Changes) => return Ok(None),
+        (ZonemdMode::FullTransfers | ZonemdMode::Always, _) => (),
+    }
+    match zonemd::verify(candidate.version) {
+        ZonemdStatus::Verified | ZonemdStatus::Absent => Ok(None),
+        ZonemdStatus::Unsupported => Ok(Some(Remark::UnknownDigest)),
+        ZonemdStatus::Mismatch => Err(Rejection::Digest),
+        ZonemdStatus::OtherSerial(serial) => Err(Rejection::DigestSerial(serial)),
+    }
+}

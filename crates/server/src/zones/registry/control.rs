@@ -1,0 +1,168 @@
+//! What operators and checks do to single zones: freeze, kept versions, the reason of the last refusal. Most zones have none of it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use zone::encoded_change::EncodedChange;
+use zone::{Zone, ZoneVersion};
+
+use super::ZoneRegistry;
+use crate::zone_id::ZoneId;
+
+/// The state of the zones that have any.
+#[derive(Default)]
+pub(super) struct ZoneControls {
+    frozen: HashSet<ZoneId>,
+    /// Replaced versions, the latest first.
+    kept: HashMap<ZoneId, VecDeque<Zone>>,
+    /// Why the last version of a zone was refused.
+    problems: HashMap<ZoneId, Box<str>>,
+}
+
+/// Why an operator cannot control a zone as requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlRefused {
+    /// It was removed meanwhile.
+    #[error("this is not a zone of this server")]
+    NoSuchZone,
+    /// It has no version that could stay.
+    #[error("the zone is not served: there is nothing to freeze")]
+    NotServed,
+    /// It is frozen.
+    #[error("the zone is frozen already")]
+    AlreadyFrozen,
+    /// It is not frozen.
+    #[error("the zone is not frozen")]
+    NotFrozen,
+    /// No version is kept.
+    #[error("no earlier version is kept; `keep-versions` says how many are, from the next change on")]
+    NoVersion,
+    /// The version wanted is not kept.
+    #[error("no version with serial {0} is kept; `zonda zone status` lists those that are")]
+    NoSuchVersion(u32),
+    /// It has changed while the new version was made.
+    #[error("the zone has changed meanwhile; try again")]
+    Changed,
+}
+
+/// An earlier version that is to be served again.
+pub struct Rollback {
+    /// The version that it replaces.
+    pub base: ZoneVersion,
+    /// The version to serve.
+    pub version: Zone,
+    /// The change that leads to it, if secondaries can follow it.
+    pub change: Option<EncodedChange>,
+    /// Whether the zone is frozen, so that nothing replaces the version at once.
+    pub freezes: bool,
+}
+
+impl ZoneRegistry {
+    /// Whether nothing but an operator may change this zone.
+    pub fn is_frozen(&self, id: ZoneId) -> bool {
+        self.controls.frozen.contains(&id)
+    }
+
+    /// Stops changes of a zone: by its file, by transfers and by updates, until it is thawed.
+    pub fn freeze(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
+        let entry = self.zones.get(id).ok_or(ControlRefused::NoSuchZone)?;
+        if entry.served.zone().is_none() {
+            return Err(ControlRefused::NotServed);
+        }
+        if !self.controls.frozen.insert(id) {
+            return Err(ControlRefused::AlreadyFrozen);
+        }
+        // It no longer expires (RFC 7314): nobody asks its primaries.
+        entry.served.set_expiry(0);
+        self.hooks.frozen(id);
+        Ok(())
+    }
+
+    /// Permits changes again. The file is read if it has changed meanwhile, and the primaries are asked.
+    pub fn thaw(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
+        if self.zones.get(id).is_none() {
+            return Err(ControlRefused::NoSuchZone);
+        }
+        if !self.controls.frozen.remove(&id) {
+            return Err(ControlRefused::NotFrozen);
+        }
+        self.announce_configuration(id);
+        self.start_load(id, self.schedule.latest_reload());
+        Ok(())
+    }
+
+    /// The version that a rollback returns to: the one with this serial, or the one served before the current one.
+    pub fn kept_version(&self, id: ZoneId, serial: Option<u32>) -> Result<&Zone, ControlRefused> {
+        let mut kept = self.kept_versions(id);
+        match serial {
+            None => kept.next().ok_or(ControlRefused::NoVersion),
+            Some(serial) => {
+                kept.find(|version| version.serial() == serial).ok_or(ControlRefused::NoSuchVersion(serial))
+            }
+        }
+    }
+
+    /// The versions that are kept, the latest first.
+    pub fn kept_versions(&self, id: ZoneId) -> impl Iterator<Item = &Zone> {
+        self.controls.kept.get(&id).into_iter().flatten()
+    }
+
+    /// Serves an earlier version again. Returns the serial served.
+    pub fn roll_back(&mut self, id: ZoneId, rollback: Rollback) -> Result<u32, ControlRefused> {
+        let Rollback { base, version, change, freezes } = rollback;
+        if self.latest(id).map(Zone::version) != Some(base) {
+            return Err(ControlRefused::Changed);
+        }
+        let serial = version.serial();
+        self.replace(id, version, change.as_slice());
+        if freezes && !self.is_frozen(id) {
+            self.freeze(id)?;
+        }
+        self.publisher.publish_changes(&self.zones);
+        self.announce(id);
+        Ok(serial)
+    }
+
+    /// Keeps the version that is about to be replaced, if so configured.
+    pub(super) fn keep_version(&mut self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id) else { return };
+        let count = entry.source.policy.keep_versions as usize;
+        if count == 0 {
+            self.controls.kept.remove(&id);
+        } else if let Some(version) = entry.served.zone() {
+            let kept = self.controls.kept.entry(id).or_default();
+            kept.push_front(version.clone());
+            kept.truncate(count);
+        }
+    }
+
+    /// Keeps no more versions than are configured now.
+    pub(super) fn forget_excess_versions(&mut self, id: ZoneId) {
+        let Some(count) = self.zones.get(id).map(|entry| entry.source.policy.keep_versions) else { return };
+        if let Some(kept) = self.controls.kept.get_mut(&id) {
+            kept.truncate(count as usize);
+            if kept.is_empty() {
+                self.controls.kept.remove(&id);
+            }
+        }
+    }
+
+    /// Notes why the last version of a zone was refused; `None` once one was accepted.
+    pub fn note_problem(&mut self, id: ZoneId, problem: Option<String>) {
+        match problem {
+            Some(problem) => _ = self.controls.problems.insert(id, problem.into()),
+            None => _ = self.controls.problems.remove(&id),
+        }
+    }
+
+    /// Why the last version of a zone was refused.
+    pub fn problem(&self, id: ZoneId) -> Option<&str> {
+        self.controls.problems.get(&id).map(AsRef::as_ref)
+    }
+
+    /// Forgets a removed zone.
+    pub(super) fn forget_controls(&mut self, id: ZoneId) {
+        self.controls.frozen.remove(&id);
+        self.controls.kept.remove(&id);
+        self.controls.problems.remove(&id);
+    }
+}

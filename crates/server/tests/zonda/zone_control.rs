@@ -1,0 +1,88 @@
+//! `zonda zone freeze`, `thaw` and `rollback`.
+
+use crate::acceptance::{folder, reload, status};
+use crate::harness::{CommandOutput, NXDOMAIN, TestFolder, zone_text};
+
+fn zone(folder: &TestFolder, arguments: &[&str]) -> CommandOutput {
+    folder.run(&[&["zone"], arguments, &["a.example", "--config", "zonda.toml"]].concat())
+}
+
+#[test]
+fn a_frozen_zone_changes_only_once_it_is_thawed() {
+    let folder = folder("", &zone_text(1, "192.0.2.1"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(zone(&folder, &["freeze"]).status, 0);
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    assert_eq!(reload(&folder).status, 0);
+    let frozen = status(&folder);
+    assert!(frozen["frozen"] == true && frozen["serial"] == 1, "{frozen}");
+    assert_eq!(zone(&folder, &["status"]).out, "a.example.: serving, frozen, serial 1\n");
+    let again = zone(&folder, &["freeze"]);
+    assert_eq!((again.status, again.err.as_str()), (1, "zonda: a.example.: the zone is frozen already\n"));
+    assert_eq!(zone(&folder, &["thaw"]).status, 0);
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.2"));
+    let thawed = status(&folder);
+    assert!(thawed["frozen"] == false && thawed["serial"] == 2, "{thawed}");
+    assert!(zone(&folder, &["thaw"]).err.contains("the zone is not frozen"));
+}
+
+#[test]
+fn all_zones_are_frozen_at_once_and_what_cannot_be_is_reported() {
+    let folder = folder("[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n", &zone_text(1, "192.0.2.1"));
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let all = folder.run(&["zone", "freeze", "--all", "--json", "--config", "zonda.toml"]);
+    let report: serde_json::Value = serde_json::from_str(&all.out).expect("JSON");
+    assert!(all.status == 0 && report["done"] == 1, "{all:?}");
+    let named = folder.run(&["zone", "freeze", "b.example", "c.example", "--config", "zonda.toml"]);
+    assert_eq!(named.status, 1);
+    assert!(named.err.contains("b.example.: the zone is not served: there is nothing to freeze"), "{named:?}");
+    assert!(named.err.contains("c.example.: this is not a zone of this server"), "{named:?}");
+}
+
+#[test]
+fn a_primary_publishes_an_earlier_version_with_the_next_serial() {
+    let folder = folder("keep-versions = 2", &zone_text(1, "192.0.2.1"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let none = zone(&folder, &["rollback"]);
+    assert!(none.status == 1 && none.err.contains("no earlier version is kept"), "{none:?}");
+    for (serial, address) in [(2, "192.0.2.2"), (3, "192.0.2.3"), (4, "192.0.2.4")] {
+        folder.write("a.zone", &zone_text(serial, address));
+        assert_eq!(reload(&folder).status, 0);
+    }
+    assert_eq!(status(&folder)["kept-versions"], serde_json::json!([3, 2]));
+    assert_eq!(zone(&folder, &["rollback"]).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.3"));
+    let rolled_back = status(&folder);
+    assert!(rolled_back["serial"] == 5 && rolled_back["frozen"] == false, "{rolled_back}");
+    assert_eq!(rolled_back["kept-versions"], serde_json::json!([4, 3]));
+    // The file, which did not change, does not return by itself.
+    assert_eq!(reload(&folder).status, 0);
+    assert_eq!(status(&folder)["serial"], 5);
+    assert_eq!(zone(&folder, &["rollback", "--to", "4"]).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.4"));
+    let unknown = zone(&folder, &["rollback", "--to", "1"]);
+    assert!(unknown.status == 1 && unknown.err.contains("no version with serial 1 is kept"), "{unknown:?}");
+    folder.write("a.zone", &zone_text(7, "192.0.2.7"));
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.7"));
+}
+
+#[test]
+fn a_signed_zone_returns_to_its_own_serial_and_is_frozen() {
+    let signed = |serial, address| zone_text(serial, address) + "@ DNSKEY 256 3 13 AAAA\n";
+    let folder = folder("keep-versions = 1", &signed(1, "192.0.2.1"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("a.zone", &(signed(2, "192.0.2.2") + "new A 192.0.2.9\n"));
+    assert_eq!(reload(&folder).status, 0);
+    assert_eq!(zone(&folder, &["rollback"]).status, 0);
+    let rolled_back = status(&folder);
+    assert!(rolled_back["serial"] == 1 && rolled_back["frozen"] == true, "{rolled_back}");
+    assert_eq!(daemon.ask("new.a.example").rcode(), NXDOMAIN);
+    folder.write("a.zone", &signed(3, "192.0.2.3"));
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"), "a frozen zone is not reloaded");
+    assert_eq!(zone(&folder, &["thaw"]).status, 0);
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.3"));
+}
