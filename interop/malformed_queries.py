@@ -133,8 +133,8 @@ def headers(name: bytes, apex: bytes) -> Iterator[MalformedQuery]:
         yield f"opcode {opcode}", header(opcode << 11) + question(apex, SOA), "NOTIMP", "8906 3.1.4"
     yield "unknown opcode, all flags", header(15 << 11 | ALL_FLAGS) + question(name), "NOTIMP", "8906 3.1.4"
     yield "header only, opcode 15", header(15 << 11, qd=0), "NOTIMP", "8906 3.1.4"
-    yield "UPDATE", header(5 << 11) + question(apex, SOA), "NOTAUTH", "2136 3.1.2"
-    yield "UPDATE that adds a record", header(5 << 11, ns=1) + question(apex, SOA) + record(name, A, bytes(4)), "NOTAUTH", "2136 3.1.2"
+    yield "UPDATE", header(5 << 11) + question(apex, SOA), "REFUSED", "2136 3.3"
+    yield "UPDATE that adds a record", header(5 << 11, ns=1) + question(apex, SOA) + record(name, A, bytes(4)), "REFUSED", "2136 3.3"
     yield "NOTIFY", header(4 << 11) + question(apex, SOA), "NOTAUTH REFUSED", "1996 3.10"
     yield "NOTIFY of a name that is not an apex", header(4 << 11) + question(name, SOA), "NOTAUTH", "1996 3.11"
 

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use wire::{Name, NameRef};
 
+use crate::update_acl::UpdateAcl;
+
 /// Who may do what with a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneAcls {
@@ -11,6 +13,8 @@ pub struct ZoneAcls {
     pub transfer: Acl,
     /// Who may announce changes of it by NOTIFY.
     pub notify: Acl,
+    /// Who may change it by dynamic update.
+    pub update: UpdateAcl,
 }
 
 /// A list of alternatives; it allows every client that matches any of them.

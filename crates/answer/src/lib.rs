@@ -1,7 +1,7 @@
 //! Query bytes to response bytes over the published zones.
 //!
 //! [`respond`] is the only entry: UDP, TCP, tests, fuzzers and benchmarks call it. It parses the query ([`query`]), decides
-//! what kind of response it gets ([`decision`]), writes that ([`lookup`], [`chaos`], [`transfer`], [`notify`]) with its OPT record
+//! what kind of response it gets ([`decision`]), writes that ([`lookup`], [`chaos`], [`transfer`], [`notify`], [`update`]) with its OPT record
 //! ([`edns_response`]), and applies response rate limiting ([`rrl`]).
 #![forbid(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
@@ -35,6 +35,8 @@ mod signed_query;
 mod targets;
 mod transfer;
 mod truncation;
+mod update;
+mod update_acl;
 mod worker;
 mod zone_cut;
 mod zone_map;
@@ -53,6 +55,8 @@ pub use published::{Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
 pub use response_stream::ResponseStream;
 pub use served_zone::{ServedZone, ZoneHistory, ZoneState, extend_history};
+pub use update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
+pub use update_acl::{UpdateAcl, UpdateClient, UpdateEntry, UpdateRights, UpdateRole};
 pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_map::ZoneMap;
 
@@ -82,6 +86,7 @@ pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<
             Decision::of(served, worker.names.current(), &query)
         }
         Err(_) if header.opcode == Opcode::NOTIFY => return notify::respond(served, worker, &request, header, out),
+        Err(_) if header.opcode == Opcode::UPDATE => return update::respond(served, worker, &request, header, out),
         Err(rcode) => {
             query = Query::new(&request, header);
             Decision::refuse(rcode)

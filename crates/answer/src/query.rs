@@ -79,8 +79,7 @@ impl<'m> Query<'m> {
     pub(crate) fn read(&mut self, qname: &mut Qname, name_end: Option<usize>) -> Result<(), Rcode> {
         match self.header.opcode {
             Opcode::QUERY => {}
-            // RFC 2136 3.1.2: no zone here is dynamic. NOTIFY is read by `read_notify`.
-            Opcode::UPDATE => return Err(Rcode::NOTAUTH),
+            // NOTIFY and UPDATE are read by `read_notify` and `read_update`.
             _ => return Err(Rcode::NOTIMP),
         }
         self.read_sections(qname, name_end).ok_or(Rcode::FORMERR)
@@ -132,6 +131,29 @@ impl<'m> Query<'m> {
         }
         self.read_records(at, 0, additionals)?;
         Some(announced)
+    }
+
+    /// Reads an UPDATE message: the zone and the additional section (RFC 2136 2). The other sections are parsed when it is applied.
+    /// `None` if it is malformed.
+    #[cold]
+    pub(crate) fn read_update(&mut self, qname: &mut Qname) -> Option<()> {
+        let message = self.request.message;
+        let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+        let (prerequisites, updates, additionals) = (count(6), count(8), count(10));
+        if count(4) != 1 {
+            return None;
+        }
+        self.read_question(qname, None)?;
+        // RFC 2136 3.1.1: one zone, named by its SOA record.
+        if self.qtype != Rtype::SOA {
+            return None;
+        }
+        let mut at = self.question_end;
+        // Bounded by the message: a record has at least 11 octets.
+        for _ in 0..prerequisites + updates {
+            at = QueryRecord::read(message, at)?.end;
+        }
+        self.read_records(at, 0, additionals)
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use wire::Name;
 
 use crate::notify::PendingNotify;
 use crate::response_stream::ResponseStream;
+use crate::update::PendingUpdate;
 
 /// The largest UDP response, whatever the client and the configuration allow: the size of the UDP workers' buffers.
 pub const MAX_UDP: usize = 4096;
@@ -70,4 +71,6 @@ pub enum Response {
     Stream(Box<ResponseStream>),
     /// Pass a NOTIFY message on, then send its response: [`PendingNotify::finish`].
     Notify(Box<PendingNotify>),
+    /// Pass an UPDATE message on. It is answered when it was applied or forwarded: [`PendingUpdate::response`].
+    Update(Box<PendingUpdate>),
 }

@@ -36,6 +36,21 @@ pub(crate) fn respond(
     }
 }
 
+/// Whether a message that has a TSIG record names a key that the server does not have.
+pub(crate) fn has_unknown_key(served: &Served, query: &Query<'_>) -> bool {
+    let mut is_unknown = false;
+    // Without a key, nothing is verified.
+    let _ = verify_query(
+        query.request.message,
+        |name| {
+            is_unknown = served.config.keys.find(name).is_none();
+            None::<&TsigKey>
+        },
+        query.request.now_s.into(),
+    );
+    is_unknown
+}
+
 fn verify<'q>(served: &Served, query: &Query<'q>) -> Result<ResponseSigner, VerificationFailure<'q, Arc<TsigKey>>> {
     let request = query.request;
     let key_of = |name: wire::NameRef<'_>| served.config.keys.find(name).cloned();
@@ -65,6 +80,10 @@ fn sign(
         Response::Notify(mut pending) => {
             pending.signer = Some(signer);
             Response::Notify(pending)
+        }
+        Response::Update(mut pending) => {
+            pending.response.signer = Some(signer);
+            Response::Update(pending)
         }
         Response::Drop => Response::Drop,
     }

@@ -2,7 +2,10 @@
 //!
 //! One [`ServerBatch`] per thread: [`ServerBatch::receive`], then for each slot [`ServerBatch::slot`] and [`ServerBatch::set_reply`], then [`ServerBatch::send`].
 
+mod late_datagram;
 mod pktinfo;
+
+pub use late_datagram::LateDatagram;
 
 use crate::socket_address::RawAddress;
 use crate::socket_options;
@@ -12,6 +15,7 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest datagram received whole, in octets; longer ones are flagged as truncated.
@@ -102,6 +106,8 @@ impl ServerSocket {
 /// The headers point into the other vectors, which [`ServerBatch::new`] fills and nothing resizes.
 pub struct ServerBatch {
     socket: ServerSocket,
+    /// A second handle of the socket for replies that other threads send; made when the first one is needed.
+    late_socket: Option<Arc<UdpSocket>>,
     reply_len: usize,
     requests: Vec<u8>,
     /// Responses are contiguous, so that small ones touch little memory.
@@ -152,6 +158,7 @@ impl ServerBatch {
         let wildcard = socket.local.ip().is_unspecified();
         let mut batch = ServerBatch {
             socket,
+            late_socket: None,
             reply_len,
             requests: vec![0; slots * REQUEST_STRIDE],
             replies: vec![0; slots * reply_len.next_multiple_of(CACHE_LINE)],
@@ -272,6 +279,21 @@ impl ServerBatch {
         }
         self.reply_at += len.next_multiple_of(CACHE_LINE);
         self.queued += 1;
+    }
+
+    /// A reply to the datagram in a slot that another thread sends later. Fails if there is no descriptor for it.
+    ///
+    /// # Panics
+    /// When `index` is not below what `receive` returned.
+    #[cold]
+    pub fn late_reply(&mut self, index: usize) -> io::Result<LateDatagram> {
+        assert!(index < self.received, "slot {index} of {}", self.received);
+        let socket = match &self.late_socket {
+            Some(socket) => socket.clone(),
+            None => self.late_socket.insert(Arc::new(self.socket.inner.try_clone()?)).clone(),
+        };
+        let control = self.controls.get(index).map(|control| (*control, self.incoming[index].msg_hdr.msg_controllen));
+        Ok(LateDatagram::new(socket, self.peers[index], control))
     }
 
     /// Sends the queued replies, each from the destination address of its query; returns how many the kernel rejected.
@@ -410,6 +432,23 @@ mod tests {
         exchange("0.0.0.0:0", "127.0.0.1:0", "127.0.0.7:0");
         if !without_v6() {
             exchange("[::]:0", "[::1]:0", "[::1]:0");
+        }
+    }
+
+    #[test]
+    fn another_thread_replies_later_from_the_destination_address() {
+        for (listen, server) in [("127.0.0.1:0", [127, 0, 0, 1]), ("0.0.0.0:0", [127, 0, 0, 7])] {
+            let mut batch = batch(listen, 4);
+            let client = client("127.0.0.1:0", SocketAddr::from((server, batch.local_addr().port())));
+            client.send(b"question").expect("loopback");
+            assert_eq!(batch.receive().expect("an open socket"), 1);
+            let late = batch.late_reply(0).expect("a descriptor");
+            assert_eq!(late.peer(), client.local_addr().expect("bound"));
+            drop(batch);
+            std::thread::spawn(move || late.send(b"answer").expect("loopback"));
+            let mut answer = [0; 64];
+            let len = client.recv(&mut answer).expect("an answer");
+            assert_eq!(&answer[..len], b"answer");
         }
     }
 

@@ -15,7 +15,7 @@ use server::config::ZoneConfig;
 use server::config::reader::ConfigReader;
 use server::zone_id::ZoneId;
 use server::zone_timers::{TimerKind, ZoneTimers};
-use server::zones::{PublishOrder, ZoneChange, ZoneRegistry};
+use server::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 use wire::{Name, Rtype};
 use zone::CheckMode;
 use zone::Zone;
@@ -198,6 +198,7 @@ impl Bench {
     fn change(&mut self, zone: ZoneId, change: ChangeSet) {
         let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 100 };
         let done = Box::new(|result: Result<_, _>| assert!(result.is_ok(), "every change is valid"));
+        let change = ProposedChange::Records(Box::new(change));
         self.zones.change(ZoneChange { zone, change, rules, order: PublishOrder::AfterSync, done });
     }
 }

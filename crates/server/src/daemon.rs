@@ -20,7 +20,7 @@ use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
 use crate::control_service::ControlService;
-use crate::listen::{self, ListenConfig, ListenError, ListenerThreads, NotifySink, ZoneResponder};
+use crate::listen::{self, EventSinks, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
 use crate::log::{self, Log};
 use crate::notify::Notifier;
 use crate::open_files;
@@ -103,13 +103,16 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
     let writer = Writer::new(config, sources, log, tls, queue)
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
-    let notify_handle = handle.clone();
-    let notify_sink: NotifySink = Arc::new(move |notify| notify_handle.notify_received(notify));
+    let (notify_handle, update_handle) = (handle.clone(), handle.clone());
+    let sinks = EventSinks {
+        notify: Arc::new(move |notify| notify_handle.notify_received(notify)),
+        update: Arc::new(move |update| update_handle.update_received(update)),
+    };
     let services: Vec<ControlService> = (0..control::CLIENTS)
         .map(|_| ControlService::new(handle.clone(), writer.transfers(), writer.subscribe()))
         .collect();
     let threads = listeners
-        .serve(|| ZoneResponder::new(writer.subscribe(), notify_sink.clone()))
+        .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
     spawn("writer", move || writer.run())?;
     if let Some(control) = &control {

@@ -20,6 +20,7 @@ pub mod state_dir;
 pub mod storage;
 pub mod tls;
 pub mod transfer;
+pub mod updates;
 pub mod writer;
 pub mod zone_id;
 pub mod zone_status;

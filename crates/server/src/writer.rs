@@ -10,6 +10,8 @@ mod received_zone;
 mod reload;
 mod secondaries;
 mod transfer_hooks;
+mod update_forwarder;
+mod updates;
 mod zone_control;
 mod zone_log;
 mod zone_requests;
@@ -35,6 +37,7 @@ use event_queue::WriterEvent;
 use reload::{ApplyingReload, Reload};
 use secondaries::Secondaries;
 use transfer_hooks::TransferHooks;
+use updates::Updates;
 use zone_log::ZoneLog;
 
 pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue};
@@ -62,6 +65,7 @@ const STATUS_TIMEOUT_S: u64 = 60;
 pub struct Writer {
     zones: ZoneRegistry,
     secondaries: Secondaries,
+    updates: Updates,
     /// Where every reload reads the configuration from.
     sources: Sources,
     /// The settings in force: where a change needs a restart, the old value.
@@ -104,6 +108,7 @@ impl Writer {
             reloads: vec![Reload::at_start(zones.latest_reload(), now)],
             zones,
             secondaries,
+            updates: Updates::new(tls.peers().clone()),
             sources,
             server: config.server,
             empty_folders: config.empty_folders,
@@ -168,6 +173,7 @@ impl Writer {
             WriterEvent::TransferFinished(finished) => self.finish_transfer(*finished),
             WriterEvent::StatusRequested(request) => self.report_status(request),
             WriterEvent::ControlRequested(event) => self.control(*event),
+            WriterEvent::UpdateReceived(update) => self.receive_update(*update),
         }
     }
 

@@ -1,9 +1,13 @@
 //! The listeners with real zones: queries and concurrent zone transfers.
 
-use answer::{Acl, AclEntry, AddressPrefix, Publisher, ReceivedNotify, Served, ServedZone, ZoneAcls, ZoneState};
-use server::listen::{self, ListenConfig, ListenerThreads, NotifySink, ZoneResponder};
+use answer::{
+    Acl, AclEntry, AddressPrefix, Publisher, ReceivedNotify, Served, ServedZone, UpdateAcl, UpdateEntry, ZoneAcls,
+    ZoneState,
+};
+use server::listen::{self, EventSinks, IncomingUpdate, ListenConfig, ListenerThreads, ZoneResponder};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::message::{Message, Opcode, Rcode};
@@ -23,34 +27,32 @@ fn zone_text(serial: u32, records: usize) -> String {
     zone
 }
 
-/// A zone map with this zone, which `peer` may transfer.
+/// A zone map with this zone, which `peer` may transfer and update.
 fn served(text: &str, peer: IpAddr) -> Served {
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
     let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
     let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]);
-    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access });
+    let entries = access.0.iter().map(|client| UpdateEntry { client: client.clone(), ..UpdateEntry::default() });
+    let update = UpdateAcl { entries: entries.collect(), ..UpdateAcl::default() };
+    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access, update });
     let mut served = Served::default();
     served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), acls)));
     served
 }
 
 fn serve(records: usize, peer: Ipv4Addr) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
-    serve_with(records, peer, Arc::new(|_| false))
+    serve_with(records, peer, EventSinks { notify: Arc::new(|_| false), update: Arc::new(Err) })
 }
 
-fn serve_with(
-    records: usize,
-    peer: Ipv4Addr,
-    notify_sink: NotifySink,
-) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
+fn serve_with(records: usize, peer: Ipv4Addr, sinks: EventSinks) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
     let publisher = Publisher::new(served(&zone_text(1, records), peer.into()));
     let udp = netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() };
     let options = ListenConfig { udp, ..ListenConfig::default() };
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let address = listeners.addresses()[0];
-    let running = listeners.serve(|| ZoneResponder::new(publisher.subscribe(), notify_sink.clone())).expect("threads");
+    let running = listeners.serve(|| ZoneResponder::new(publisher.subscribe(), sinks.clone())).expect("threads");
     (running, address, publisher)
 }
 
@@ -218,7 +220,7 @@ fn a_stop_finishes_transfers() {
 fn notify_messages_are_passed_on_over_udp_and_tcp() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let queue = received.clone();
-    let sink: NotifySink = Arc::new(move |notify| {
+    let notify = Arc::new(move |notify| {
         let mut queue = queue.lock().expect("no panic");
         let has_room = queue.len() < 2;
         if has_room {
@@ -226,7 +228,8 @@ fn notify_messages_are_passed_on_over_udp_and_tcp() {
         }
         has_room
     });
-    let (running, server, _publisher) = serve_with(1, Ipv4Addr::LOCALHOST, sink);
+    let sinks = EventSinks { notify, update: Arc::new(Err) };
+    let (running, server, _publisher) = serve_with(1, Ipv4Addr::LOCALHOST, sinks);
     let notify =
         Message { id: 7, opcode: Opcode::NOTIFY, ..Message::query("example.".parse().expect("a name"), Rtype::SOA) };
     let notify = notify.to_wire();
@@ -254,4 +257,110 @@ fn notify_messages_are_passed_on_over_udp_and_tcp() {
     let totals = [running.udp_totals(), running.tcp_totals()];
     assert_eq!(totals.map(|totals| (totals.notifies, totals.notifies_rejected, totals.answers)), [(1, 1, 2); 2]);
     running.stop();
+}
+
+//----------- updates --------------------------------------------------------------
+
+/// A server whose updates wait in a queue for two of them.
+fn serve_updates() -> (ListenerThreads, SocketAddr, Receiver<Box<IncomingUpdate>>) {
+    let (sender, received) = sync_channel::<Box<IncomingUpdate>>(2);
+    let update = Arc::new(move |update| {
+        sender.try_send(update).map_err(|error| match error {
+            TrySendError::Full(update) | TrySendError::Disconnected(update) => update,
+        })
+    });
+    let sinks = EventSinks { notify: Arc::new(|_| false), update };
+    let (running, server, _publisher) = serve_with(1, Ipv4Addr::LOCALHOST, sinks);
+    (running, server, received)
+}
+
+fn update(id: u16) -> Vec<u8> {
+    Message { id, opcode: Opcode::UPDATE, ..Message::query("example.".parse().expect("a name"), Rtype::SOA) }.to_wire()
+}
+
+fn parsed(response: io::Result<Message>) -> Option<(u16, Opcode, Rcode)> {
+    response.ok().map(|response| (response.id, response.opcode, response.rcode))
+}
+
+/// RFC 2136 3.8: an update is answered once it was applied, by another thread; SERVFAIL if too many wait.
+#[test]
+fn updates_are_answered_later_over_udp() {
+    let (running, server, received) = serve_updates();
+    let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    client.connect(server).expect("loopback");
+    client.set_read_timeout(Some(SOON)).expect("a valid timeout");
+    let answer = || {
+        let mut answer = [0; 512];
+        let len = client.recv(&mut answer).expect("an answer");
+        parsed(Message::parse(&answer[..len]).map_err(io::Error::other))
+    };
+    for id in 1..=3 {
+        client.send(&update(id)).expect("loopback");
+    }
+    assert_eq!(answer(), Some((3, Opcode::UPDATE, Rcode::SERVFAIL)), "two wait already");
+    let [first, second] = [(); 2].map(|()| received.recv_timeout(SOON).expect("it was passed on"));
+    assert_eq!(*first.update.message, update(1));
+    assert_eq!(first.reply.datagram_from(), client.local_addr().ok());
+    second.reply.send(Rcode::YXDOMAIN);
+    first.reply.send(Rcode::NOERROR);
+    assert_eq!(answer(), Some((2, Opcode::UPDATE, Rcode::YXDOMAIN)));
+    assert_eq!(answer(), Some((1, Opcode::UPDATE, Rcode::NOERROR)));
+    let totals = running.udp_totals();
+    assert_eq!((totals.updates, totals.updates_rejected, totals.answers), (2, 1, 0));
+    running.stop();
+}
+
+#[test]
+fn updates_are_answered_later_over_tcp_while_other_queries_are_not_delayed() {
+    let (running, server, received) = serve_updates();
+    let mut client = connect(server);
+    send(&mut client, &update(1));
+    let first = received.recv_timeout(SOON).expect("it was passed on");
+    let query = Message::query("example.".parse().expect("a name"), Rtype::SOA);
+    send(&mut client, &Message { id: 9, ..query }.to_wire());
+    assert_eq!(receive(&mut client).map(|answer| answer.id).ok(), Some(9), "RFC 7766 7: responses may overtake");
+    first.reply.send(Rcode::NOERROR);
+    assert_eq!(parsed(receive(&mut client)), Some((1, Opcode::UPDATE, Rcode::NOERROR)));
+
+    // A client that has closed its half still gets its responses, then the end of the stream.
+    send(&mut client, &update(2));
+    send(&mut client, &update(3));
+    client.shutdown(Shutdown::Write).expect("it is open");
+    let [second, third] = [(); 2].map(|()| received.recv_timeout(SOON).expect("it was passed on"));
+    std::thread::sleep(Duration::from_millis(50));
+    third.reply.send(Rcode::REFUSED);
+    assert_eq!(parsed(receive(&mut client)), Some((3, Opcode::UPDATE, Rcode::REFUSED)));
+    second.reply.send(Rcode::NOERROR);
+    assert_eq!(parsed(receive(&mut client)), Some((2, Opcode::UPDATE, Rcode::NOERROR)));
+    let end = receive(&mut client).map_err(|error| error.kind());
+    assert_eq!(end, Err(io::ErrorKind::UnexpectedEof));
+
+    // A response to a client that has gone goes nowhere, also if another one has its place.
+    let mut gone = connect(server);
+    send(&mut gone, &update(4));
+    let fourth = received.recv_timeout(SOON).expect("it was passed on");
+    netio::tcp::reset(gone).expect("it is open");
+    std::thread::sleep(Duration::from_millis(50));
+    let mut next = connect(server);
+    send(&mut next, &update(5));
+    let fifth = received.recv_timeout(SOON).expect("it was passed on");
+    fourth.reply.send(Rcode::NOERROR);
+    fifth.reply.send(Rcode::YXRRSET);
+    assert_eq!(parsed(receive(&mut next)), Some((5, Opcode::UPDATE, Rcode::YXRRSET)));
+    assert_eq!(running.tcp_totals().updates, 5);
+    running.stop();
+}
+
+#[test]
+fn a_stop_waits_for_updates_over_tcp() {
+    let (running, server, received) = serve_updates();
+    let mut client = connect(server);
+    send(&mut client, &update(1));
+    let pending = received.recv_timeout(SOON).expect("it was passed on");
+    let stopping = std::thread::spawn(move || running.stop());
+    std::thread::sleep(Duration::from_millis(100));
+    pending.reply.send(Rcode::NOERROR);
+    assert_eq!(parsed(receive(&mut client)), Some((1, Opcode::UPDATE, Rcode::NOERROR)));
+    drop(client);
+    stopping.join().expect("no panic");
 }

@@ -6,7 +6,7 @@ use answer::CookieSecrets;
 use answer::RateLimitConfig;
 use answer::Transport::Udp;
 use answer::{Acl, AnswerConfig, Response, Served, WorkerState, ZoneState};
-use wire::message::{Edns, EdnsOption, Message};
+use wire::message::{Edns, EdnsOption, Message, Opcode};
 
 use crate::server::query;
 use crate::subject;
@@ -89,18 +89,19 @@ fn answers_about_other_names_are_not_alike() {
 #[test]
 fn errors_are_alike() {
     let header = |opcode: u8, questions: u8| vec![0, 7, opcode << 3, 0, 0, questions, 0, 0, 0, 0, 0, 0];
+    let update = |zone: &str| Message { opcode: Opcode::UPDATE, ..query(zone) }.to_wire();
     let version = |name: &str| query(name).with_edns(Edns { version: 1, ..Edns::default() }).to_wire();
     for (about, queries) in [
         ("FORMERR", [header(0, 1), header(4, 2), header(0, 0)]),
         ("NOTIMP", [header(1, 0), header(2, 0), header(15, 0)]),
-        ("NOTAUTH", [header(5, 0), header(5, 1), header(5, 2)]),
+        ("NOTAUTH", ["a.invalid. SOA", "b.invalid. SOA", "c. SOA"].map(update)),
         ("BADVERS", ["a.example. A", "b.test. A", "example. A"].map(version)),
     ] {
         let got = ask_raw(queries);
         assert_eq!([0, 1, 2].map(|at: usize| got[at].flags.truncated), [false, true, true], "{about}");
         assert!(got.iter().all(|it| it.rcode == got[0].rcode && it.edns == got[0].edns), "{about}");
     }
-    let got = ask_raw([header(0, 1), header(1, 0), header(5, 0), query("test. A").to_wire()]);
+    let got = ask_raw([header(0, 1), header(1, 0), update("a.invalid. SOA"), query("test. A").to_wire()]);
     assert!(got.iter().all(|answer| !answer.flags.truncated));
 }
 

@@ -13,6 +13,7 @@ mod referrals;
 mod rfc1034;
 mod rfc1995;
 mod rfc1996;
+mod rfc2136;
 mod rfc2181;
 mod rfc2308;
 mod rfc2782;

@@ -102,6 +102,7 @@ proptest! {
             };
             match response {
                 Response::Notify(_) => unreachable!("it is finished"),
+                Response::Update(_) => unreachable!("nobody may update these zones"),
                 Response::Send(len) => {
                     let limit = limit(&message, transport, payload);
                     prop_assert!(len <= limit, "{len} octets of {limit}");

@@ -37,7 +37,10 @@ fn server() -> Arc<Served> {
         // Clients that may transfer may not announce.
         (zone("closed."), Acl::default()),
     ]
-    .map(|(state, notify)| ServedZone::new(state, Arc::new(ZoneAcls { transfer: by_address.clone(), notify })));
+    .map(|(state, notify)| {
+        let acls = ZoneAcls { transfer: by_address.clone(), notify, ..ZoneAcls::default() };
+        ServedZone::new(state, Arc::new(acls))
+    });
     let rate_limit =
         Some(RateLimitConfig { responses_per_second: 1, slip: 0, ipv4_prefix_len: 24, ipv6_prefix_len: 56 });
     let keys = KeyRing::new([key("key."), key("other.")]);
@@ -67,7 +70,7 @@ fn send(
             passed_on = Some(notify);
             has_room
         }),
-        Response::Drop | Response::Stream(_) => panic!("no response"),
+        Response::Drop | Response::Stream(_) | Response::Update(_) => panic!("no response"),
     };
     out.truncate(len);
     (out, passed_on)

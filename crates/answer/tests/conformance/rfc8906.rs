@@ -68,13 +68,6 @@ fn rfc_8906_8_1_4_unknown_opcodes_are_notimp_with_flags_clear() {
 }
 
 #[test]
-fn rfc_2136_3_1_2_update_is_notauth() {
-    let asked = Message { opcode: Opcode::UPDATE, ..query("example. SOA") };
-    let got = server().ask(&asked, Udp);
-    assert_eq!((got.rcode, got.opcode, got.flags.response), (Rcode::NOTAUTH, Opcode::UPDATE, true));
-}
-
-#[test]
 fn rfc_8906_8_2_5_to_9_badvers_whatever_else_is_in_opt() {
     let options = vec![EdnsOption { code: 100, data: vec![] }];
     for dnssec_ok in [false, true] {

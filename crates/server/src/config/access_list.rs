@@ -41,10 +41,12 @@ pub struct UpdateRight {
     pub names: Vec<Name>,
     /// The record types; any if empty.
     pub types: Vec<Rtype>,
+    /// Whether it allows changes of a zone with DNSKEY records, too.
+    pub signed: bool,
 }
 
 const ACCESS_KEYS: [&str; 3] = ["address", "key", "tls"];
-const UPDATE_KEYS: [&str; 5] = ["address", "key", "tls", "names", "types"];
+const UPDATE_KEYS: [&str; 6] = ["address", "key", "tls", "names", "types", "signed"];
 
 impl AccessEntry {
     fn of_prefix(address: Prefix) -> AccessEntry {
@@ -94,6 +96,7 @@ impl<'de> Deserialize<'de> for UpdateRight {
                 access: AccessEntry::read(&mut table)?,
                 names: names.into_iter().map(|DomainName(name)| name).collect(),
                 types: types.into_iter().map(|RecordType(rtype)| rtype).collect(),
+                signed: table.flag("signed")?,
             };
             table.finish(&UPDATE_KEYS).map(|()| right)
         })
@@ -125,6 +128,8 @@ struct EntryTable {
     names: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     types: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    signed: bool,
 }
 
 impl EntryTable {
@@ -134,7 +139,7 @@ impl EntryTable {
             TlsRequirement::ClientName(name) => name.to_string().into(),
         });
         let key = entry.key.as_ref().map(Name::to_string);
-        EntryTable { address: entry.address, key, tls, names: Vec::new(), types: Vec::new() }
+        EntryTable { address: entry.address, key, tls, names: Vec::new(), types: Vec::new(), signed: false }
     }
 }
 
@@ -149,12 +154,12 @@ impl Serialize for AccessEntry {
 
 impl Serialize for UpdateRight {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.names.is_empty() && self.types.is_empty() {
+        if self.names.is_empty() && self.types.is_empty() && !self.signed {
             return self.access.serialize(serializer);
         }
         let names = self.names.iter().map(Name::to_string).collect();
         let types = self.types.iter().map(Rtype::to_string).collect();
-        EntryTable { names, types, ..EntryTable::new(&self.access) }.serialize(serializer)
+        EntryTable { names, types, signed: self.signed, ..EntryTable::new(&self.access) }.serialize(serializer)
     }
 }
 

@@ -36,6 +36,15 @@ impl InlineTable {
         self.value(key).map(|value| parse_string(key, value)).transpose()
     }
 
+    /// Removes a key whose value is true or false; false if it is not set.
+    pub fn flag(&mut self, key: &str) -> Result<bool, String> {
+        match self.value(key) {
+            None => Ok(false),
+            Some(Value::Boolean(value)) => Ok(value),
+            Some(other) => Err(format!("`{key}` has the type {} and must be true or false", other.type_str())),
+        }
+    }
+
     /// Removes a key whose value is a list of strings of the type `T`; `None` if it is not set.
     pub fn parse_list<T: FromStr<Err = String>>(&mut self, key: &str) -> Result<Option<Vec<T>>, String> {
         match self.value(key) {

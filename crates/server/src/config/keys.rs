@@ -227,15 +227,19 @@ key_table! {
 
         /// Who may change the zone by dynamic update (RFC 2136); nobody by default.
         ///
-        /// Entries as in `allow-transfer`, with two more keys that limit what may be changed: `names`, a list of names, where
-        /// `*.dyn.example.com` means all names below `dyn.example.com`; and `types`, a list of record types.
+        /// Entries as in `allow-transfer`, with more keys that limit what may be changed: `names`, a list of names, where
+        /// `*.dyn.example.com` means all names below `dyn.example.com`; and `types`, a list of record types. Each record of an
+        /// update must be covered by an entry.
         ///
-        /// NOT YET USED: a warning says so.
+        /// A zone with DNSKEY records is only updated if an entry has `signed = true`: such an update must bring its own
+        /// signatures, and a SOA record with a later serial.
+        ///
+        /// Updates are kept in `state-dir`, without which this is an error. A secondary with `forward-updates` forwards those
+        /// of clients that match an entry, or all if there is none.
         Reload "allow-update" allow_update: Option<Vec<UpdateRight>> = "[]";
 
-        /// Whether a secondary forwards dynamic updates to its primaries (RFC 2136 6).
-        ///
-        /// NOT YET USED: a warning says so.
+        /// Whether a secondary forwards dynamic updates to its primaries (RFC 2136 6). They must accept them with the client's key,
+        /// as the message is passed on as it is. Without this, the client gets NOTIMP.
         Reload "forward-updates" forward_updates: Option<bool> = "false";
 
         /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`.
@@ -287,9 +291,9 @@ key_table! {
         Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
 
         /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds
-        /// since 1970.
+        /// since 1970. An update that sets no later serial increments it with `keep`, too.
         ///
-        /// NOT YET USED: a warning says so.
+        /// Only used for updates yet: a warning says so.
         Reload "serial-policy" serial_policy: Option<SerialPolicy> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of

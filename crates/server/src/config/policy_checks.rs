@@ -19,11 +19,19 @@ pub(super) const UNUSED_SETTINGS: [UnusedSetting; 6] = [
         "",
     ),
     (|policy| policy.notify_ns, "the servers of NS records are not notified yet: `notify-ns` has no effect", ""),
-    (|policy| !policy.allow_update.is_empty(), "dynamic update is not accepted yet: `allow-update` has no effect", ""),
-    (|policy| policy.forward_updates, "updates are not forwarded yet: `forward-updates` has no effect", ""),
     (
-        |policy| policy.serial_policy != SerialPolicy::Keep,
-        "serials are not changed yet: `serial-policy` has no effect",
+        |policy| !policy.allow_update.is_empty() && !policy.primaries.is_empty() && !policy.forward_updates,
+        "only the primary of a zone is updated: `allow-update` has no effect",
+        "set `forward-updates = true`, or remove `allow-update`",
+    ),
+    (
+        |policy| policy.forward_updates && policy.primaries.is_empty(),
+        "there are no primaries to forward updates to: `forward-updates` has no effect",
+        "set `primaries`, or remove `forward-updates`",
+    ),
+    (
+        |policy| policy.serial_policy != SerialPolicy::Keep && policy.allow_update.is_empty(),
+        "serials of zones from files are not changed yet: `serial-policy` has no effect",
         "",
     ),
     (|policy| policy.catalog.is_some(), "catalog zones are not used yet: `catalog` has no effect", ""),
@@ -39,6 +47,11 @@ impl ConfigReader {
             }
             let policy = &resolved[zone.shared as usize].policy;
             let position = FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+            if self.server.state_dir.is_none() && is_updated(policy) {
+                let message = format!("zone {}: `allow-update` needs `state-dir`", zone.name);
+                let help = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\"";
+                self.add_error(position.clone(), message, help);
+            }
             if let Some((message, help)) = contradiction(policy) {
                 self.add_error(position.clone(), format!("zone {}: {message}", zone.name), help);
             }
@@ -65,6 +78,11 @@ impl ConfigReader {
             self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
         }
     }
+}
+
+/// Whether the zone accepts updates, which must not be lost.
+fn is_updated(policy: &ZonePolicy) -> bool {
+    !policy.allow_update.is_empty() && policy.primaries.is_empty()
 }
 
 /// What contradicts itself in a policy: the message and the help.

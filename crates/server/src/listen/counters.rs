@@ -97,7 +97,7 @@ counters! {
         queries,
         /// Octets of these messages, without TCP length prefixes.
         query_octets,
-        /// Responses of any RCODE, except zone transfers.
+        /// Responses of any RCODE, except zone transfers and those to the messages in `updates`.
         answers,
         /// Octets of these responses, without TCP length prefixes.
         answer_octets,
@@ -127,6 +127,10 @@ counters! {
         notifies,
         /// NOTIFY messages answered with SERVFAIL because too many wait; `rcodes` counts them as NOERROR.
         notifies_rejected,
+        /// UPDATE messages passed on to be applied or forwarded; no other counter has their responses.
+        updates,
+        /// UPDATE messages answered with SERVFAIL because too many wait.
+        updates_rejected,
     }
     copied {
         /// Messages ignored because they are shorter than a header or are responses.

@@ -8,6 +8,7 @@ mod client_counts;
 mod connection_eviction;
 mod connection_pool;
 mod counters;
+mod late_reply;
 mod panic_guard;
 mod rate_limited_log;
 mod tcp_connection;
@@ -18,6 +19,7 @@ mod udp_worker;
 
 pub use bind::{ListenError, Listeners, bind};
 pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
+pub use late_reply::{IncomingUpdate, LateReply};
 
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
 use netio::epoll::Waker;
@@ -92,6 +94,10 @@ pub trait Responder: Send + 'static {
     fn notify(&mut self, _notify: ReceivedNotify) -> bool {
         false
     }
+    /// Passes an UPDATE message on; returns it if there is no room for it.
+    fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
+        Err(update)
+    }
     /// Its counters; read once per batch.
     fn counters(&self) -> &answer::Counters;
 }
@@ -100,16 +106,27 @@ pub trait Responder: Send + 'static {
 pub struct ZoneResponder {
     subscriber: Subscriber<Served>,
     worker: WorkerState,
-    notify_sink: NotifySink,
+    sinks: EventSinks,
 }
 
-/// Takes accepted NOTIFY messages without blocking; false if its queue is full.
+/// Take what is not answered at once, without blocking.
+#[derive(Clone)]
+pub struct EventSinks {
+    /// Accepted NOTIFY messages.
+    pub notify: NotifySink,
+    /// UPDATE messages of clients that may send them.
+    pub update: UpdateSink,
+}
+
+/// False if its queue is full.
 pub type NotifySink = Arc<dyn Fn(ReceivedNotify) -> bool + Send + Sync>;
+/// Returns the message if its queue is full.
+pub type UpdateSink = Arc<dyn Fn(Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> + Send + Sync>;
 
 impl ZoneResponder {
     /// A responder for one thread.
-    pub fn new(subscriber: Subscriber<Served>, notify_sink: NotifySink) -> ZoneResponder {
-        ZoneResponder { subscriber, worker: WorkerState::new(), notify_sink }
+    pub fn new(subscriber: Subscriber<Served>, sinks: EventSinks) -> ZoneResponder {
+        ZoneResponder { subscriber, worker: WorkerState::new(), sinks }
     }
 }
 
@@ -129,7 +146,11 @@ impl Responder for ZoneResponder {
     }
 
     fn notify(&mut self, notify: ReceivedNotify) -> bool {
-        (self.notify_sink)(notify)
+        (self.sinks.notify)(notify)
+    }
+
+    fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
+        (self.sinks.update)(update)
     }
 
     fn counters(&self) -> &answer::Counters {

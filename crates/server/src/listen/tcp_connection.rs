@@ -44,6 +44,8 @@ struct ActiveState {
     kernel_memory: usize,
     /// The client has closed its half, everything is answered, and only the kernel still holds data.
     closing: bool,
+    /// The client has closed its half, and waits for a response that another thread sends later.
+    awaits_response: bool,
 }
 
 impl TcpConnection {
@@ -106,6 +108,7 @@ impl TcpConnection {
             Some(active) if active.closing => Interest::Nothing,
             _ if self.has_tls_output() => Interest::Writable,
             Some(active) if active.has_work() => Interest::Writable,
+            Some(active) if active.awaits_response => Interest::Nothing,
             _ => Interest::Readable,
         }
     }
@@ -127,7 +130,13 @@ impl TcpConnection {
             }
         };
         match result {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.begin_close(error),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                if responder.late.current_waits() {
+                    self.await_response();
+                    return Ok(flushed);
+                }
+                self.begin_close(error)
+            }
             Err(error) => Err(error),
             Ok(progress) => {
                 self.finish_turn(responder);
@@ -248,6 +257,23 @@ impl TcpConnection {
         tcp::send_memory(&self.stream).unwrap_or(0)
     }
 
+    /// The client has closed its half after a message whose response comes later.
+    #[cold]
+    fn await_response(&mut self) {
+        let active = self.active.get_or_insert_default();
+        (active.awaits_response, active.input) = (true, Buffer::default());
+    }
+
+    /// Queues a response to an earlier message. Output that waits ends with a complete message.
+    #[cold]
+    pub(super) fn queue_response(&mut self, response: &[u8]) {
+        let active = self.active.get_or_insert_default();
+        active.awaits_response = false;
+        let prefix = u16::try_from(response.len()).expect("a message").to_be_bytes();
+        active.output.octets.extend_from_slice(&prefix);
+        active.output.octets.extend_from_slice(response);
+    }
+
     /// The client has closed its half. A closed connection escapes all limits while the kernel still delivers its data; if that
     /// is much, the connection stays, closed for writing, until its timeout.
     fn begin_close(&mut self, end: io::Error) -> io::Result<bool> {
@@ -298,7 +324,7 @@ impl ActiveState {
     }
 
     fn is_empty(&self) -> bool {
-        self.kernel_memory == 0 && self.is_idle()
+        self.kernel_memory == 0 && self.is_idle() && !self.awaits_response
     }
 
     fn has_message(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Answers the messages of all TCP connections of a thread into one shared buffer.
 
 use super::counters::ListenerCounters;
+use super::late_reply::{LateReplies, pass_on_tcp_update};
 use super::rate_limited_log::RateLimitedLog;
 use super::{Responder, finish_notify};
 use answer::{Request, Response, ResponseStream, Transport};
@@ -39,6 +40,7 @@ pub(super) struct Client<'a> {
 pub(super) struct TcpResponder<R> {
     responder: R,
     pub(super) output: TurnOutput,
+    pub(super) late: LateReplies,
     pub(super) memory_sampler: MemorySampler,
     counters: Arc<ListenerCounters>,
     /// The idle timeout to announce (RFC 7828 3.1), in units of 100 milliseconds.
@@ -48,11 +50,17 @@ pub(super) struct TcpResponder<R> {
 }
 
 impl<R: Responder> TcpResponder<R> {
-    pub(super) fn new(responder: R, counters: Arc<ListenerCounters>, idle_timeout: Duration) -> TcpResponder<R> {
+    pub(super) fn new(
+        responder: R,
+        counters: Arc<ListenerCounters>,
+        idle_timeout: Duration,
+        late: LateReplies,
+    ) -> TcpResponder<R> {
         let idle_ds = u16::try_from(idle_timeout.as_millis() / 100).unwrap_or(u16::MAX);
         TcpResponder {
             responder,
             output: TurnOutput::new(),
+            late,
             memory_sampler: MemorySampler::new(),
             counters,
             idle_ds,
@@ -111,6 +119,9 @@ impl<R: Responder> TcpResponder<R> {
                 let len = finish_notify(*pending, &mut self.responder, &self.counters, self.output.room());
                 self.output.push(len);
                 self.counters.answered(len);
+            }
+            Response::Update(pending) => {
+                pass_on_tcp_update(*pending, &mut self.late, &mut self.responder, &self.counters);
             }
             Response::Drop => self.counters.dropped.add(1),
             Response::Stream(transfer) => {
@@ -248,7 +259,8 @@ mod tests {
 
     #[test]
     fn a_turn_is_bounded_by_messages_and_by_digests() {
-        let mut responder = TcpResponder::new(Digesting::default(), Arc::default(), Duration::from_secs(1));
+        let late = LateReplies::new(Arc::new(netio::epoll::Waker::new().expect("a descriptor")));
+        let mut responder = TcpResponder::new(Digesting::default(), Arc::default(), Duration::from_secs(1), late);
         let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), tls: None };
         assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * TURN_MESSAGES);
         let ten_hundred = [0, 1, 10].repeat(20);

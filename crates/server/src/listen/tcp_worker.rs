@@ -7,6 +7,7 @@
 
 use super::connection_pool::ConnectionPool;
 use super::counters::ListenerCounters;
+use super::late_reply::LateReplies;
 use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
 use super::tcp_connection::{READ_LEN, TcpConnection};
@@ -98,7 +99,12 @@ impl<R: Responder> TcpWorker<R> {
             tls,
             starved_until_ms: None,
             pool: ConnectionPool::new(connections),
-            responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout),
+            responder: TcpResponder::new(
+                responder,
+                counters.clone(),
+                options.idle_timeout,
+                LateReplies::new(waker.clone()),
+            ),
             input: vec![0; input_len].into(),
             memory_limit,
             now_ms: now_ms(),
@@ -140,7 +146,10 @@ impl<R: Responder> TcpWorker<R> {
         // Accept last: a slot that became vacant above must not be reused while an event for its old connection is pending.
         for at in 0..self.events.len() {
             match self.events.at(at).token {
-                WAKER => self.waker.clear(),
+                WAKER => {
+                    self.waker.clear();
+                    self.queue_late_responses();
+                }
                 token if token >= FIRST_LISTENER => self.accept((token - FIRST_LISTENER) as usize),
                 _ => {}
             }
@@ -160,6 +169,7 @@ impl<R: Responder> TcpWorker<R> {
 
     /// One turn of a connection, which may be its last.
     fn turn(&mut self, index: u32) {
+        self.responder.late.begin_turn(index);
         let (responder, input, poll, panics) =
             (&mut self.responder, &mut self.input, &self.poll, &self.counters.panics);
         let result = self.pool.update(index, self.now_ms, |connection| {
@@ -178,6 +188,25 @@ impl<R: Responder> TcpWorker<R> {
         match result {
             Ok(()) => self.enforce_limits(index),
             Err(_) => self.close(index),
+        }
+    }
+
+    /// Queues the responses to earlier messages that other threads have sent.
+    fn queue_late_responses(&mut self) {
+        for response in self.responder.late.take() {
+            let (index, poll) = (response.index, &self.poll);
+            let queued = self.pool.update(index, self.now_ms, |connection| {
+                let waited_for = connection.interest();
+                connection.queue_response(&response.octets);
+                match waited_for {
+                    Interest::Nothing => poll.add(connection.stream(), index.into(), connection.interest())?,
+                    _ => poll.modify(connection.stream(), index.into(), connection.interest())?,
+                }
+                Ok(true)
+            });
+            if queued.is_err() {
+                self.close(index);
+            }
         }
     }
 
@@ -250,6 +279,7 @@ impl<R: Responder> TcpWorker<R> {
     /// Removes a connection, which closes it when it is dropped.
     pub(super) fn remove(&mut self, index: u32) -> Option<TcpConnection> {
         let connection = self.pool.remove(index)?;
+        self.responder.late.forget(index);
         if let Some(transfer) = connection.transfer() {
             self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
         }
@@ -310,9 +340,12 @@ impl<R: Responder> TcpWorker<R> {
         }
     }
 
-    /// Closes the connections without waiting output.
+    /// Closes the connections that wait neither for output to be accepted nor for a late response.
     fn close_finished(&mut self) {
-        let is_finished = |(_, connection): &(u32, &TcpConnection)| connection.interest() != Interest::Writable;
+        let late = &self.responder.late;
+        let is_finished = |(index, connection): &(u32, &TcpConnection)| {
+            connection.interest() != Interest::Writable && !late.waits(*index)
+        };
         let finished: Vec<u32> = self.pool.iter().filter(is_finished).map(|(index, _)| index).collect();
         finished.into_iter().for_each(|index| self.close(index));
     }

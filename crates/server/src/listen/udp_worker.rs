@@ -1,10 +1,11 @@
 //! UDP workers: a pinned thread per socket, which receives, answers and sends datagrams in batches.
 
 use super::counters::ListenerCounters;
+use super::late_reply::{pass_on_update, udp_reply};
 use super::panic_guard::catch_panic;
 use super::rate_limited_log::RateLimitedLog;
 use super::{Responder, finish_notify};
-use answer::{MAX_UDP, PREFETCH_BATCH, Request, Response, Transport};
+use answer::{MAX_UDP, PREFETCH_BATCH, PendingUpdate, Request, Response, Transport};
 use netio::clock;
 use netio::udp_server::{ServerBatch, ServerSocket};
 use std::io;
@@ -98,8 +99,21 @@ impl<R: Responder> UdpWorker<R> {
                 self.counters.answered(len);
                 self.batch.set_reply(index, len);
             }
+            Response::Update(pending) => self.pass_on_update(index, *pending),
             // RFC 5936 4.2: there are no transfers over UDP.
             Response::Drop | Response::Stream(_) => self.counters.dropped.add(1),
+        }
+    }
+
+    #[cold]
+    fn pass_on_update(&mut self, index: usize, pending: PendingUpdate) {
+        match self.batch.late_reply(index) {
+            Ok(datagram) => {
+                let reply = udp_reply(pending.response, datagram);
+                pass_on_update(pending.update, reply, &mut self.responder, &self.counters);
+            }
+            // Nothing may be changed that cannot be answered; the client repeats the message.
+            Err(_) => self.counters.dropped.add(1),
         }
     }
 }

@@ -13,8 +13,10 @@ use super::secondaries::FinishedTransfer;
 use super::zone_control::ControlEvent;
 use super::zone_requests::StatusRequest;
 use crate::config::Config;
+use crate::listen::IncomingUpdate;
 use crate::report::Report;
 use crate::transfer::engine::TransferEvent;
+use crate::updates::{QueuedUpdate, UpdateBudget};
 use crate::zones::journal::JournalEvent;
 use crate::zones::{FinishedRead, FinishedWork, ZoneChange};
 
@@ -36,6 +38,8 @@ pub(super) enum WriterEvent {
     StatusRequested(StatusRequest),
     /// An operator controls zones.
     ControlRequested(Box<ControlEvent>),
+    /// A client that may update a zone sent an UPDATE message.
+    UpdateReceived(Box<QueuedUpdate>),
 }
 
 /// A request to reload.
@@ -61,6 +65,11 @@ const MAX_CHANGES: usize = 16 * 1024;
 /// NOTIFY messages that wait in the queue of the writer: a primary of many zones may send one for each at once.
 const MAX_NOTIFIES: usize = 16 * 1024;
 
+/// Updates that are not answered yet: with 64 KiB each there could be 256.
+const MAX_UPDATES: (usize, usize) = (8 * 1024, 16 << 20);
+/// Updates to be forwarded that are not answered yet. They have a budget of their own, as anybody may send them.
+const MAX_FORWARDED: (usize, usize) = (256, 4 << 20);
+
 /// Sends requests to the writer.
 #[derive(Clone)]
 pub struct WriterHandle {
@@ -72,6 +81,8 @@ pub struct WriterHandle {
     changes: Arc<AtomicUsize>,
     /// NOTIFY messages that the writer has not received yet.
     notifies: Arc<AtomicUsize>,
+    updates: Arc<UpdateBudget>,
+    forwarded: Arc<UpdateBudget>,
 }
 
 /// A queue in which at most `max_waiting` requests wait.
@@ -86,6 +97,8 @@ pub fn queue(max_waiting: usize) -> (WriterHandle, EventQueue) {
         max_waiting,
         changes: changes.clone(),
         notifies: notifies.clone(),
+        updates: UpdateBudget::new(MAX_UPDATES.0, MAX_UPDATES.1),
+        forwarded: UpdateBudget::new(MAX_FORWARDED.0, MAX_FORWARDED.1),
     };
     (handle, EventQueue { events, sender, waiting, changes, notifies })
 }
@@ -165,6 +178,16 @@ impl WriterHandle {
             return false;
         }
         self.events.send(WriterEvent::NotifyReceived(notify)).is_ok()
+    }
+
+    /// Passes on an UPDATE message; returns it if too many wait.
+    pub fn update_received(&self, incoming: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
+        let budget = if incoming.update.is_forwarded { &self.forwarded } else { &self.updates };
+        let queued = budget.admit(incoming)?;
+        self.events.send(WriterEvent::UpdateReceived(Box::new(queued))).map_err(|unsent| match unsent.0 {
+            WriterEvent::UpdateReceived(queued) => queued.incoming,
+            _ => unreachable!("the event that was not sent is returned"),
+        })
     }
 
     /// Requests the status of zones: at most [`crate::control::CLIENTS`] wait for one.

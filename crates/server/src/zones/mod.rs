@@ -20,5 +20,5 @@ mod zone_slab;
 
 pub use registry::{
     ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, ControlRefused, FinishedRead, FinishedWork, NoHooks,
-    PublishOrder, Rollback, ZoneChange, ZoneRegistry,
+    ProposedChange, PublishOrder, Rollback, ZoneChange, ZoneRegistry,
 };

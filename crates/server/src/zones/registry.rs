@@ -39,7 +39,8 @@ use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
 pub use changes::{
-    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, FinishedWork, NoHooks, PublishOrder, ZoneChange,
+    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, FinishedWork, NoHooks, ProposedChange, PublishOrder,
+    ZoneChange,
 };
 use changes::{Changes, ZoneWorkResult};
 use configure::Configuring;

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use answer::{Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, ZoneAcls, ZoneState};
+use answer::{
+    Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneState,
+};
 use wire::{Name, NameRef};
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
 use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
-use crate::config::{AccessEntry, Prefix, RemoteServer, TlsRequirement, ZonePolicy, ZoneSource};
+use crate::config::{AccessEntry, Prefix, RemoteServer, TlsRequirement, UpdateRight, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
 
 /// A configured zone.
@@ -93,6 +95,20 @@ fn primary_entry(primary: &RemoteServer) -> AclEntry {
     AclEntry { key: primary.key.clone(), ..AclEntry::of_addresses(prefix) }
 }
 
+fn update_entry(right: &UpdateRight) -> UpdateEntry {
+    let UpdateRight { access, names, types, signed } = right;
+    UpdateEntry { client: acl_entry(access), names: names.clone(), types: types.clone(), signed: *signed }
+}
+
+fn update_acl(policy: &ZonePolicy) -> UpdateAcl {
+    let role = match (policy.primaries.is_empty(), policy.forward_updates) {
+        (true, _) => UpdateRole::Apply,
+        (false, true) => UpdateRole::Forward,
+        (false, false) => UpdateRole::Ignore,
+    };
+    UpdateAcl { entries: policy.allow_update.iter().map(update_entry).collect(), role }
+}
+
 /// The access lists, shared by the zones with the same policy.
 #[derive(Default)]
 pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<ZoneAcls>>);
@@ -107,6 +123,7 @@ impl Acls {
         let acls = Arc::new(ZoneAcls {
             transfer: Acl(policy.allow_transfer.iter().map(acl_entry).collect()),
             notify: Acl(policy.allow_notify.iter().map(acl_entry).chain(primaries).collect()),
+            update: update_acl(policy),
         });
         self.0.insert(policy.clone(), acls.clone());
         acls

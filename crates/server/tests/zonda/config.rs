@@ -192,6 +192,26 @@ fn a_printed_configuration_with_tables_in_lists_can_be_read() {
 }
 
 #[test]
+fn update_rights_are_printed_as_they_are_written() {
+    let folder = TestFolder::new();
+    let zone = |name: &str, rest: &str| format!("[[zone]]\nname = \"{name}\"\nfile = \"a\"\n{rest}\n");
+    let primary = zone("a", "allow-update = [\"::1\", { address = \"192.0.2.1\", signed = true }]");
+    let secondary = zone("b", "primaries = [\"192.0.2.1\"]\nallow-update = [\"::1\"]\nforward-updates = true");
+    folder.write("zonda.toml", &format!("[server]\nstate-dir = \"state\"\n{primary}{secondary}"));
+    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    let expected = serde_json::json!(["::1/128", {"address": "192.0.2.1/32", "signed": true}]);
+    assert_eq!((&value["zone"][0]["allow-update"], outcome.err.as_str()), (&expected, ""));
+    let useless = zone("a", "forward-updates = true") + &secondary.replace("forward-updates = true", "");
+    folder.write("zonda.toml", &useless);
+    let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.err);
+    for setting in ["`forward-updates` has no effect", "`allow-update` has no effect"] {
+        assert!(outcome.err.contains(setting), "{setting}: {}", outcome.err);
+    }
+}
+
+#[test]
 fn mistakes_in_keys_and_lists_are_found_where_they_are() {
     let zone = "[[zone]]\nname = \"a\"\nfile = \"a\"\n";
     let key = "[[key]]\nname = \"transfer.example\"\nalgorithm = \"hmac-sha256\"\nsecret = \"AQID\"\n";
@@ -220,6 +240,11 @@ fn mistakes_in_keys_and_lists_are_found_where_they_are() {
             format!("{zone}allow-update = [{{ address = \"::1\", types = [\"AAAAA\"] }}]\n"),
             "`types`: `AAAAA` is not a record type; did you mean `AAAA`?",
         ),
+        (
+            format!("{zone}allow-update = [{{ address = \"::1\", signed = 1 }}]\n"),
+            "`signed` has the type integer and must be true or false",
+        ),
+        (format!("{zone}allow-update = [\"::1\"]\n"), "1:1: error: zone a.: `allow-update` needs `state-dir`"),
         (format!("{zone}primaries = [{{ key = \"a\" }}]\n"), "error: `primaries`: this entry has no `address`"),
         (
             format!("{zone}primaries = [{{ address = \"::1\", source = \"127.0.0.1\" }}]\n"),

@@ -28,7 +28,7 @@ pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
 
 /// Publishes zones that these clients may transfer and announce.
 pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, access: Acl) -> Arc<Served> {
-    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access });
+    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access, ..ZoneAcls::default() });
     serve_zones(contents.into_iter().map(|state| ServedZone::new(state, acls.clone())), options)
 }
 
@@ -88,6 +88,7 @@ pub fn answer_of(
             out.truncate(len);
             Some(out)
         }
+        Response::Update(pending) => Some(pending.response.finish(wire::message::Rcode::NOERROR, NOW_S)),
         Response::Drop => None,
         Response::Stream(_) => panic!("a transfer where one answer is wanted"),
     }

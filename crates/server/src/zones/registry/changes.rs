@@ -5,6 +5,7 @@
 //! the pool; other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
 
 mod journaled;
+mod proposed;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use wire::NameRef;
 use zone::Zone;
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
+use zone::update::UpdateRefusal;
 
 use super::ZoneRegistry;
 use crate::config::{ConfiguredKey, ZonePolicy};
@@ -24,13 +26,14 @@ use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, AcceptedChange, ChangeRejection, Rejection};
 use crate::zones::journal::JournalUnavailable;
 use crate::zones::work_pool::WorkId;
+pub use proposed::ProposedChange;
 
 /// A change of one zone.
 pub struct ZoneChange {
     /// The zone.
     pub zone: ZoneId,
     /// What to remove and add.
-    pub change: ChangeSet,
+    pub change: ProposedChange,
     /// What the result is checked for.
     pub rules: ChangeRules,
     /// When it is published.
@@ -51,7 +54,7 @@ pub enum PublishOrder {
     AtOnce,
 }
 
-/// A change that is published.
+/// A change that is published. Both serials are equal if there was nothing to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedZone {
     /// The serial before.
@@ -79,6 +82,8 @@ pub enum ChangeRefused {
     Invalid(ChangeError),
     /// The new version may not be published.
     Rejected(Rejection),
+    /// A prerequisite of an update does not hold, or its client may not do this.
+    Refused(UpdateRefusal),
 }
 
 impl From<ChangeRejection> for ChangeRefused {
@@ -121,7 +126,7 @@ pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);
 /// What the pool computed.
 pub enum ZoneWorkResult {
     /// The result of a large change.
-    Applied(ZoneId, Box<Result<AcceptedChange, ChangeRejection>>),
+    Applied(ZoneId, Box<Result<Option<AcceptedChange>, ChangeRefused>>),
     /// A rebuilt version, caught up with the changes that it was given; `None` if it could not.
     Rebuilt(ZoneId, Option<Box<Zone>>),
 }
@@ -145,8 +150,8 @@ struct Unsynced {
     number: u64,
     since: Instant,
     zone: ZoneId,
-    version: Zone,
-    change: EncodedChange,
+    /// The version to publish and the change that leads to it; none if nothing was changed.
+    version: Option<(Zone, EncodedChange)>,
     /// `None` if the result was reported: it took too long.
     done: Option<ChangeDone>,
     changed: ChangedZone,
@@ -188,11 +193,23 @@ impl ZoneRegistry {
         let Some(change) = self.prepare_journal(change) else { return };
         let state = self.latest(change.zone).zip(self.policy(change.zone));
         let Some((base, policy)) = state else { return (change.done)(Err(ChangeRefused::NotServed)) };
-        if change.change.len() > MAX_INLINE_RECORDS || acceptance::needs_pool(policy) {
+        if change.change.is_large() || acceptance::needs_pool(policy) {
             let (base, policy) = (base.clone(), policy.clone());
             return self.change_in_pool(base, policy, change);
         }
         let ZoneChange { zone, change, rules, order, done } = change;
+        let change = match change.compute(base) {
+            Ok(change) => change,
+            Err(refused) => return done(Err(refused)),
+        };
+        if change.is_empty() {
+            return self.confirm(zone, done);
+        }
+        if change.len() > MAX_INLINE_RECORDS {
+            let (base, policy) = (base.clone(), policy.clone());
+            let change = ProposedChange::Records(Box::new(change));
+            return self.change_in_pool(base, policy, ZoneChange { zone, change, rules, order, done });
+        }
         match acceptance::apply(base, change, rules, policy) {
             Ok(accepted) => {
                 if self.changes.work.contains_key(&zone) {
@@ -200,7 +217,7 @@ impl ZoneRegistry {
                 }
                 self.accept(zone, accepted, order, done);
             }
-            Err(rejection) => self.refuse(zone, rejection, done),
+            Err(rejection) => self.refuse(zone, rejection.into(), done),
         }
     }
 
@@ -247,8 +264,8 @@ impl ZoneRegistry {
             (Ok(Some(number)), PublishOrder::AfterSync) => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
-                let (since, done) = (Instant::now(), Some(done));
-                self.changes.unsynced.push_back(Unsynced { number, since, zone, version, change, done, changed });
+                let (since, done, version) = (Instant::now(), Some(done), Some((version, change)));
+                self.changes.unsynced.push_back(Unsynced { number, since, zone, version, done, changed });
             }
             (Err(JournalUnavailable), PublishOrder::AfterSync) => return done(Err(ChangeRefused::NotDurable)),
             _ => self.publish_version(zone, version, change, Some(done), changed),
@@ -258,12 +275,26 @@ impl ZoneRegistry {
         }
     }
 
-    fn refuse(&mut self, zone: ZoneId, rejection: ChangeRejection, done: ChangeDone) {
-        if let (ChangeRejection::Rejected(reason), Some(served)) = (&rejection, self.served(zone)) {
+    fn refuse(&mut self, zone: ZoneId, refused: ChangeRefused, done: ChangeDone) {
+        if let (ChangeRefused::Rejected(reason), Some(served)) = (&refused, self.served(zone)) {
             warn!(zone = %served.apex(), "a change is refused: {reason}");
             self.note_problem(zone, Some(format!("the last change was refused: {reason}")));
         }
-        done(Err(rejection.into()));
+        done(Err(refused));
+    }
+
+    /// Reports a change that changes nothing, once all that it relies on is on disk and published.
+    fn confirm(&mut self, zone: ZoneId, done: ChangeDone) {
+        let Some(serial) = self.latest(zone).map(Zone::serial) else { return done(Err(ChangeRefused::NotServed)) };
+        let changed = ChangedZone { old_serial: serial, serial };
+        match (self.changes.latest.get_mut(&zone), self.changes.unsynced.back()) {
+            (Some((_, count)), Some(last)) => {
+                *count += 1;
+                let (number, since, done) = (last.number, Instant::now(), Some(done));
+                self.changes.unsynced.push_back(Unsynced { number, since, zone, version: None, done, changed });
+            }
+            _ => self.changes.published.push((zone, Some(done), changed)),
+        }
     }
 
     fn publish_version(
@@ -284,7 +315,9 @@ impl ZoneRegistry {
     /// Reports the changes that were published by this step.
     pub(super) fn report_changes(&mut self) {
         for (id, done, changed) in std::mem::take(&mut self.changes.published) {
-            self.announce(id);
+            if changed.old_serial != changed.serial {
+                self.announce(id);
+            }
             report(done, Ok(changed));
         }
     }
@@ -303,7 +336,14 @@ impl ZoneRegistry {
         let ZoneChange { zone, change, rules, order, done } = change;
         // The rebuild would have to catch up with it; a later change starts another one.
         self.changes.work.remove(&zone);
-        let job = move || ZoneWorkResult::Applied(zone, Box::new(acceptance::apply(&base, change, rules, &policy)));
+        let apply = move || {
+            let change = change.compute(&base)?;
+            if change.is_empty() {
+                return Ok(None);
+            }
+            Ok(Some(acceptance::apply(&base, change, rules, &policy)?))
+        };
+        let job = move || ZoneWorkResult::Applied(zone, Box::new(apply()));
         let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
         let id = self.work_pool.submit(job);
         self.changes.work.insert(zone, ZoneWork { id, kind });
@@ -340,8 +380,9 @@ impl ZoneRegistry {
             }
             (WorkKind::Apply { order, done, waiting }, Some(ZoneWorkResult::Applied(_, applied))) => {
                 match *applied {
-                    Ok(accepted) => self.accept(zone, accepted, order, done),
-                    Err(rejection) => self.refuse(zone, rejection, done),
+                    Ok(Some(accepted)) => self.accept(zone, accepted, order, done),
+                    Ok(None) => self.confirm(zone, done),
+                    Err(refused) => self.refuse(zone, refused, done),
                 }
                 waiting.into_iter().for_each(|change| self.change(change));
             }

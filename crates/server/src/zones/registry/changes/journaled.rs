@@ -67,7 +67,7 @@ impl ZoneRegistry {
     /// Changes with numbers up to this one are on disk: they are published with the next step.
     pub fn durable(&mut self, number: u64) {
         while self.changes.unsynced.front().is_some_and(|change| change.number <= number)
-            && let Some(Unsynced { zone, version, change, done, changed, .. }) = self.changes.unsynced.pop_front()
+            && let Some(Unsynced { zone, version, done, changed, .. }) = self.changes.unsynced.pop_front()
         {
             if let Some((_, count)) = self.changes.latest.get_mut(&zone) {
                 *count -= 1;
@@ -75,7 +75,10 @@ impl ZoneRegistry {
                     self.changes.latest.remove(&zone);
                 }
             }
-            self.publish_version(zone, version, change, done, changed);
+            match version {
+                Some((version, change)) => self.publish_version(zone, version, change, done, changed),
+                None => self.changes.published.push((zone, done, changed)),
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl Bench {
     fn change(&mut self, apex: &str, (from, to): (u32, u32), records: u32, order: PublishOrder) -> Results {
         let (sender, results) = channel();
         let done = Box::new(move |result| _ = sender.send(result));
-        let (zone, change) = (self.id(apex), change_set(apex, from, to, records));
+        let (zone, change) = (self.id(apex), ProposedChange::Records(Box::new(change_set(apex, from, to, records))));
         self.zones.change(ZoneChange { zone, change, rules: RULES, order, done });
         results
     }

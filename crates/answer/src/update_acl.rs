@@ -1,0 +1,178 @@
+//! The access list of dynamic updates: who may change which records of a zone (RFC 2136 3.3, RFC 3007 3).
+
+use std::net::IpAddr;
+
+use wire::{Name, NameRef, Rtype};
+
+use crate::acl::{AclEntry, Client};
+
+/// Who may change which records of a zone, and where updates go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateAcl {
+    /// Alternatives; each record of an update must be covered by one of them.
+    pub entries: Vec<UpdateEntry>,
+    /// What the server does with updates.
+    pub role: UpdateRole,
+}
+
+/// What the server does with updates of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateRole {
+    /// It is a primary: it applies those that its entries allow.
+    #[default]
+    Apply,
+    /// It is a secondary that passes them on to its primaries (RFC 2136 6): all if there are no entries, else those of clients that
+    /// match one. The primaries check what they change.
+    Forward,
+    /// It is a secondary that does not pass them on: NOTIMP, so that the client tries another server (RFC 2136 4.5).
+    Ignore,
+}
+
+/// What clients that match may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateEntry {
+    /// Who.
+    pub client: AclEntry,
+    /// The owner names; a first label `*` means all names below the rest. Any name if empty.
+    pub names: Vec<Name>,
+    /// The record types; any if empty.
+    pub types: Vec<Rtype>,
+    /// Whether it applies to zones with DNSKEY records, too.
+    pub signed: bool,
+}
+
+/// Who sent an update that is applied later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpdateClient {
+    /// The address.
+    pub address: IpAddr,
+    /// The key that signed the update, verified.
+    pub key: Option<Name>,
+    /// The names of the verified client certificate; `None` without TLS.
+    pub tls: Option<Box<[Name]>>,
+}
+
+/// What one client may change.
+pub struct UpdateRights<'a>(Vec<&'a UpdateEntry>);
+
+impl UpdateAcl {
+    /// Whether the client may send updates: that it may change what they name is checked with its [`UpdateAcl::rights`].
+    pub fn allows(&self, client: &Client<'_>) -> bool {
+        let is_open = self.role == UpdateRole::Forward && self.entries.is_empty();
+        is_open || self.entries.iter().any(|entry| entry.client.matches(client))
+    }
+
+    /// What the client may change.
+    pub fn rights(&self, client: &Client<'_>) -> UpdateRights<'_> {
+        UpdateRights(self.entries.iter().filter(|entry| entry.client.matches(client)).collect())
+    }
+}
+
+impl UpdateRights<'_> {
+    /// Whether records of this type at this owner may be added and deleted.
+    pub fn permit(&self, owner: NameRef<'_>, rtype: Rtype) -> bool {
+        self.0.iter().any(|entry| entry.covers(owner, rtype))
+    }
+
+    /// Whether zones with DNSKEY records may be changed.
+    pub fn permit_signed(&self) -> bool {
+        self.0.iter().any(|entry| entry.signed)
+    }
+}
+
+impl UpdateEntry {
+    fn covers(&self, owner: NameRef<'_>, rtype: Rtype) -> bool {
+        let is_named = self.names.is_empty() || self.names.iter().any(|name| matches_name(name.as_ref(), owner));
+        is_named && (self.types.is_empty() || self.types.contains(&rtype))
+    }
+}
+
+/// Whether `owner` is the name, or below the rest of one that begins with `*`.
+fn matches_name(name: NameRef<'_>, owner: NameRef<'_>) -> bool {
+    match name.parent().filter(|_| name.is_wildcard()) {
+        Some(rest) => owner.is_at_or_below(rest) && owner != rest,
+        None => owner == name,
+    }
+}
+
+impl UpdateClient {
+    /// Owns what a request borrows.
+    pub(crate) fn of(client: &Client<'_>) -> UpdateClient {
+        UpdateClient {
+            address: client.address,
+            key: client.key.map(NameRef::to_owned),
+            tls: client.tls.map(|names| names.to_vec().into()),
+        }
+    }
+
+    /// The same client, as access lists know it.
+    pub fn as_client(&self) -> Client<'_> {
+        Client { address: self.address, key: self.key.as_ref().map(Name::as_ref), tls: self.tls.as_deref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    fn entry(key: &str, names: &[&str], types: &[Rtype]) -> UpdateEntry {
+        let client = AclEntry { key: Some(name(key)), ..AclEntry::default() };
+        let names = names.iter().map(|text| name(text)).collect();
+        UpdateEntry { client, names, types: types.to_vec(), signed: false }
+    }
+
+    fn client(key: &str) -> UpdateClient {
+        UpdateClient { address: [192, 0, 2, 1].into(), key: Some(name(key)), tls: None }
+    }
+
+    #[test]
+    fn names_and_types_limit_what_a_key_may_change() {
+        let dhcp = entry("dhcp.", &["*.dyn.example.", "gate.example."], &[Rtype::A, Rtype::AAAA]);
+        let acl = UpdateAcl { entries: vec![dhcp, entry("admin.", &[], &[])], role: UpdateRole::Apply };
+        let owned = client("DHCP.");
+        let dhcp = acl.rights(&owned.as_client());
+        for (owner, rtype, permitted) in [
+            ("a.dyn.example.", Rtype::A, true),
+            ("A.b.DYN.example.", Rtype::AAAA, true),
+            ("*.dyn.example.", Rtype::A, true),
+            ("dyn.example.", Rtype::A, false),
+            ("adyn.example.", Rtype::A, false),
+            ("a.dyn.example.", Rtype::TXT, false),
+            ("gate.example.", Rtype::A, true),
+            ("a.gate.example.", Rtype::A, false),
+        ] {
+            assert_eq!(dhcp.permit(name(owner).as_ref(), rtype), permitted, "{owner} {rtype}");
+        }
+        let owned = client("admin.");
+        assert!(acl.rights(&owned.as_client()).permit(name("example.").as_ref(), Rtype::NS));
+        let stranger = client("other.");
+        assert!(!acl.allows(&stranger.as_client()));
+        assert!(!acl.rights(&stranger.as_client()).permit(name("a.dyn.example.").as_ref(), Rtype::A));
+    }
+
+    #[test]
+    fn one_entry_must_cover_both_name_and_type() {
+        let acl = UpdateAcl {
+            entries: vec![entry("k.", &["a.example."], &[Rtype::A]), entry("k.", &["b.example."], &[Rtype::TXT])],
+            role: UpdateRole::Apply,
+        };
+        let owned = client("k.");
+        let rights = acl.rights(&owned.as_client());
+        assert!(rights.permit(name("a.example.").as_ref(), Rtype::A));
+        assert!(!rights.permit(name("a.example.").as_ref(), Rtype::TXT));
+        assert!(!rights.permit_signed());
+    }
+
+    #[test]
+    fn a_forwarding_secondary_without_entries_passes_on_everything() {
+        let open = UpdateAcl { role: UpdateRole::Forward, ..UpdateAcl::default() };
+        assert!(open.allows(&client("k.").as_client()));
+        let limited = UpdateAcl { entries: vec![entry("k.", &[], &[])], ..open };
+        assert!(limited.allows(&client("k.").as_client()) && !limited.allows(&client("l.").as_client()));
+        assert!(!UpdateAcl::default().allows(&client("k.").as_client()));
+    }
+}

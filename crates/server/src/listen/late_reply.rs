@@ -1,0 +1,177 @@
+//! Responses that are sent after their turn: those to UPDATE messages, once these were applied or a primary has answered.
+
+use super::{ListenerCounters, Responder};
+use answer::{PendingUpdate, ReceivedUpdate, UpdateResponse};
+use netio::clock;
+use netio::epoll::Waker;
+use netio::udp_server::LateDatagram;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::message::Rcode;
+
+/// An UPDATE message of a client that may send it, and where its response goes.
+pub struct IncomingUpdate {
+    /// The message.
+    pub update: ReceivedUpdate,
+    /// Its response.
+    pub reply: LateReply,
+}
+
+/// The response to an UPDATE message, which any thread may send. Without one, the client repeats its message or gives up.
+pub struct LateReply {
+    response: UpdateResponse,
+    datagram_from: Option<SocketAddr>,
+    send: Box<dyn FnOnce(Vec<u8>) + Send>,
+}
+
+impl LateReply {
+    /// A response that is passed to `send`. `datagram_from` is the client of a message that came over UDP.
+    pub fn new(
+        response: UpdateResponse,
+        datagram_from: Option<SocketAddr>,
+        send: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) -> LateReply {
+        LateReply { response, datagram_from, send: Box::new(send) }
+    }
+
+    /// Of a message that came over UDP, and may come again, the client.
+    pub fn datagram_from(&self) -> Option<SocketAddr> {
+        self.datagram_from
+    }
+
+    /// Sends the response with this RCODE.
+    pub fn send(self, rcode: Rcode) {
+        (self.send)(self.response.finish(rcode, clock::real().as_secs() as u32));
+    }
+
+    /// Sends the response of a primary to the same message; SERVFAIL if that cannot be sent.
+    pub fn relay(self, from_primary: Vec<u8>) {
+        match self.response.relay(from_primary) {
+            Some(response) => (self.send)(response),
+            None => self.send(Rcode::SERVFAIL),
+        }
+    }
+}
+
+/// Passes an UPDATE message on, or answers it with SERVFAIL if there is no room for it.
+pub(super) fn pass_on_update(
+    update: ReceivedUpdate,
+    reply: LateReply,
+    responder: &mut impl Responder,
+    counters: &ListenerCounters,
+) {
+    match responder.update(Box::new(IncomingUpdate { update, reply })) {
+        Ok(()) => counters.updates.add(1),
+        Err(rejected) => {
+            counters.updates_rejected.add(1);
+            rejected.reply.send(Rcode::SERVFAIL);
+        }
+    }
+}
+
+/// The reply to a datagram.
+pub(super) fn udp_reply(response: UpdateResponse, datagram: LateDatagram) -> LateReply {
+    let from = datagram.peer();
+    // A client whose response is lost repeats its message.
+    LateReply::new(response, Some(from), move |octets| _ = datagram.send(&octets))
+}
+
+//----------- TCP ------------------------------------------------------------------
+
+/// The late responses of one TCP thread: which connections wait for one, and those that have been sent to the thread.
+pub(super) struct LateReplies {
+    mailbox: Arc<Mailbox>,
+    /// The connection whose turn it is.
+    current: u32,
+    /// The connections that wait, by their index: their number, as indices are reused, and how many responses they wait for.
+    waiting: HashMap<u32, (u64, usize)>,
+    last_number: u64,
+}
+
+struct Mailbox {
+    /// Bounded by the queue of updates.
+    responses: Mutex<Vec<LateResponse>>,
+    waker: Arc<Waker>,
+}
+
+/// A response that was sent to a TCP thread.
+pub(super) struct LateResponse {
+    pub(super) index: u32,
+    number: u64,
+    pub(super) octets: Vec<u8>,
+}
+
+impl LateReplies {
+    /// None wait; the waker wakes the thread.
+    pub(super) fn new(waker: Arc<Waker>) -> LateReplies {
+        let mailbox = Arc::new(Mailbox { responses: Mutex::default(), waker });
+        LateReplies { mailbox, current: 0, waiting: HashMap::new(), last_number: 0 }
+    }
+
+    /// A turn of this connection begins.
+    pub(super) fn begin_turn(&mut self, index: u32) {
+        self.current = index;
+    }
+
+    /// The reply to a message of the connection whose turn it is.
+    pub(super) fn reply(&mut self, response: UpdateResponse) -> LateReply {
+        let (index, mailbox) = (self.current, self.mailbox.clone());
+        let (number, count) = self.waiting.entry(index).or_insert_with(|| {
+            self.last_number += 1;
+            (self.last_number, 0)
+        });
+        *count += 1;
+        let number = *number;
+        LateReply::new(response, None, move |octets| {
+            let mut responses = mailbox.responses.lock().unwrap_or_else(PoisonError::into_inner);
+            responses.push(LateResponse { index, number, octets });
+            drop(responses);
+            mailbox.waker.wake();
+        })
+    }
+
+    /// The responses that were sent and whose connections are still there.
+    pub(super) fn take(&mut self) -> Vec<LateResponse> {
+        let mut responses = std::mem::take(&mut *self.mailbox.responses.lock().unwrap_or_else(PoisonError::into_inner));
+        responses.retain(|LateResponse { index, number, .. }| {
+            let Some((waiting, count)) = self.waiting.get_mut(index).filter(|(waiting, _)| waiting == number) else {
+                return false;
+            };
+            debug_assert_eq!(waiting, number);
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(index);
+            }
+            true
+        });
+        responses
+    }
+
+    /// Whether the connection whose turn it is waits for a response.
+    pub(super) fn current_waits(&self) -> bool {
+        self.waits(self.current)
+    }
+
+    /// Whether a connection waits for a response.
+    pub(super) fn waits(&self, index: u32) -> bool {
+        self.waiting.contains_key(&index)
+    }
+
+    /// A connection is closed.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.waiting.remove(&index);
+    }
+}
+
+/// Passes on an UPDATE message of the connection whose turn it is.
+#[cold]
+pub(super) fn pass_on_tcp_update(
+    pending: PendingUpdate,
+    late: &mut LateReplies,
+    responder: &mut impl Responder,
+    counters: &ListenerCounters,
+) {
+    let reply = late.reply(pending.response);
+    pass_on_update(pending.update, reply, responder, counters);
+}

@@ -1,0 +1,172 @@
+//! Forwarding an UPDATE message to a primary (RFC 2136 6): one exchange over a connection of its own.
+
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use netio::epoll::{Events, Poll};
+use wire::HEADER_LEN;
+
+use crate::transfer::network::byte_stream::{ByteStream, Connector};
+use crate::transfer::primary::PeerConfig;
+
+/// Sends the message with this ID to a primary over TCP or TLS, and returns the response (RFC 2136 6.2: TCP may be used for any).
+/// Blocks until `end` at most.
+pub fn forward(
+    connector: &mut dyn Connector,
+    primary: &PeerConfig,
+    message: &[u8],
+    id: [u8; 2],
+    end: Instant,
+) -> io::Result<Vec<u8>> {
+    let mut stream = connector.connect(primary)?;
+    let exchanged = exchange(&mut *stream, &with_id(message, id), end);
+    stream.close();
+    let response = exchanged?;
+    // QR, and the same opcode.
+    let is_response = response.len() >= HEADER_LEN && response[..2] == id && response[2] >> 3 == 0b1_0101;
+    if is_response { Ok(response) } else { Err(ErrorKind::InvalidData.into()) }
+}
+
+/// The message with its length and another ID (RFC 2136 6: "it must allocate a new ID").
+fn with_id(message: &[u8], id: [u8; 2]) -> Vec<u8> {
+    let len = u16::try_from(message.len()).expect("it came as a message").to_be_bytes();
+    [&len[..], &id, &message[2..]].concat()
+}
+
+fn exchange(stream: &mut dyn ByteStream, mut output: &[u8], end: Instant) -> io::Result<Vec<u8>> {
+    let (poll, mut events) = (Poll::new()?, Events::with_capacity(1));
+    let mut interest = stream.interest(true);
+    poll.add(stream.socket(), 0, interest)?;
+    let mut input = Vec::new();
+    loop {
+        if stream.establish()? {
+            stream.flush()?;
+            while !output.is_empty()
+                && let Some(len) = ready(stream.write(output))?
+            {
+                output = &output[len..];
+            }
+            if receive(stream, &mut input)? {
+                return Ok(input.split_off(PREFIX_LEN));
+            }
+        }
+        let wanted = stream.interest(!output.is_empty());
+        if wanted != interest {
+            poll.modify(stream.socket(), 0, wanted)?;
+            interest = wanted;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        poll.wait(&mut events, left.min(MAX_WAIT))?;
+    }
+}
+
+/// The length of the prefix of a message (RFC 1035 4.2.2).
+const PREFIX_LEN: usize = 2;
+/// The longest wait for an event: TLS may have data that the socket does not show.
+const MAX_WAIT: Duration = Duration::from_millis(100);
+
+/// Reads the rest of one message with its prefix; returns whether it is complete.
+fn receive(stream: &mut dyn ByteStream, input: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        let wanted = match input.first_chunk() {
+            Some(prefix) => PREFIX_LEN + usize::from(u16::from_be_bytes(*prefix)),
+            None => PREFIX_LEN,
+        };
+        let have = input.len();
+        if have >= PREFIX_LEN && have == wanted {
+            return Ok(true);
+        }
+        input.resize(wanted, 0);
+        let received = ready(stream.read(&mut input[have..]));
+        input.truncate(have + received.as_ref().map_or(0, |received| received.unwrap_or(0)));
+        match received? {
+            Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Some(_) => {}
+            None => return Ok(false),
+        }
+    }
+}
+
+/// How many octets were transferred; `None` if the stream is not ready.
+fn ready(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    use super::*;
+    use crate::transfer::network::byte_stream::TcpConnector;
+
+    /// A primary that answers one message with what `respond` makes of it, in two pieces.
+    fn primary(respond: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut prefix = [0; 2];
+            stream.read_exact(&mut prefix).expect("a message");
+            let mut message = vec![0; u16::from_be_bytes(prefix).into()];
+            stream.read_exact(&mut message).expect("a message");
+            let response = respond(message);
+            let octets = [&(response.len() as u16).to_be_bytes()[..], &response].concat();
+            let (first, rest) = octets.split_at(octets.len().min(1));
+            _ = stream.write_all(first);
+            std::thread::sleep(Duration::from_millis(20));
+            _ = stream.write_all(rest);
+            // The client closes.
+            _ = stream.read(&mut prefix);
+        });
+        address
+    }
+
+    const UPDATE: [u8; 12] = [0x12, 0x34, 0x28, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+
+    fn send(to: SocketAddr) -> io::Result<Vec<u8>> {
+        let end = Instant::now() + Duration::from_millis(500);
+        forward(&mut TcpConnector, &PeerConfig::plain(to), &UPDATE, [0xab, 0xcd], end)
+    }
+
+    fn answered(mut message: Vec<u8>) -> Vec<u8> {
+        assert_eq!((&message[..2], &message[2..]), (&[0xab, 0xcd][..], &UPDATE[2..]), "only the ID is replaced");
+        message[2] |= 0x80;
+        message[3] = 6;
+        message
+    }
+
+    #[test]
+    fn the_response_of_the_primary_is_returned() {
+        let got = send(primary(answered)).expect("a response");
+        assert_eq!((&got[..2], got[2], got[3]), (&[0xab, 0xcd][..], 0xa8, 6));
+    }
+
+    #[test]
+    fn what_is_no_response_is_an_error() {
+        type Respond = fn(Vec<u8>) -> Vec<u8>;
+        let cases: [(Respond, ErrorKind); 4] = [
+            (|message| message, ErrorKind::InvalidData),
+            (|message| [&[0, 0], &answered(message)[2..]].concat(), ErrorKind::InvalidData),
+            (|message| answered(message)[..11].to_vec(), ErrorKind::InvalidData),
+            (
+                |_| {
+                    std::thread::sleep(Duration::from_millis(700));
+                    Vec::new()
+                },
+                ErrorKind::TimedOut,
+            ),
+        ];
+        for (respond, error) in cases {
+            assert_eq!(send(primary(respond)).map_err(|error| error.kind()), Err(error));
+        }
+        let closed = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound");
+        assert_eq!(send(closed).map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
+    }
+}

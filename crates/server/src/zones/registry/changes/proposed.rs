@@ -1,0 +1,40 @@
+//! What a change removes and adds: known before, or computed from the version that it is applied to.
+
+use zone::Zone;
+use zone::change::ChangeSet;
+use zone::update::UpdateRefusal;
+
+use super::{ChangeRefused, MAX_INLINE_RECORDS};
+
+/// What a change removes and adds.
+pub enum ProposedChange {
+    /// These records.
+    Records(Box<ChangeSet>),
+    /// What this computes from the version that it is applied to.
+    Computed {
+        /// Called once, by the writer or in the pool.
+        compute: ComputeChange,
+        /// Whether that may take long.
+        is_large: bool,
+    },
+}
+
+/// Computes a change of a version; nothing is changed if it is empty.
+pub type ComputeChange = Box<dyn FnOnce(&Zone) -> Result<ChangeSet, UpdateRefusal> + Send>;
+
+impl ProposedChange {
+    /// Whether it is for the pool.
+    pub(super) fn is_large(&self) -> bool {
+        match self {
+            ProposedChange::Records(change) => change.len() > MAX_INLINE_RECORDS,
+            ProposedChange::Computed { is_large, .. } => *is_large,
+        }
+    }
+
+    pub(super) fn compute(self, base: &Zone) -> Result<ChangeSet, ChangeRefused> {
+        match self {
+            ProposedChange::Records(change) => Ok(*change),
+            ProposedChange::Computed { compute, .. } => compute(base).map_err(ChangeRefused::Refused),
+        }
+    }
+}
