@@ -63,6 +63,9 @@ bench-load: release ## CPU time of zonda-load and dnsperf for an answered query,
 bench-memory: release ## memory and load time of a signed TLD, beside NSD and Knot where they are installed
 	python3 bench/memory.py
 
+scale: release ## a secondary of 1,000,000 zones: arrival, memory, refresh, NOTIFY, stop; some minutes
+	python3 bench/scale.py
+
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	@if ! cargo fuzz --version >/dev/null 2>&1; then echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; fi
 	cd fuzz && python3 seeds.py

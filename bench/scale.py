@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""One secondary with very many tiny zones: arrival, memory, connections, refresh, NOTIFY and stop, as a table.
+
+usage: bench/scale.py [ZONES=1000000] [--probe-rate N] [--refresh-s N] [--keep FOLDER]
+
+`zonda-load xfr serve` is the primary; `zonda` starts without any zone data and transfers all zones, which have a SOA and an NS record each.
+Steps: all zones are transferred; idle; every zone is refreshed once, unchanged; every zone is notified of a new serial, and transferred
+again; SIGTERM. Each line: seconds, CPU seconds of the secondary, microseconds of CPU time per zone, and how much of it each thread used
+(the threads that answer the probe are in it). Memory is the proportional set size; "over empty" subtracts that of a server without zones.
+Connections are those that the primary accepted. The exit status is 1 if a zone is missing at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ZONDA = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
+LOAD = os.environ.get("ZONDA_LOAD", str(ROOT / "target/release/zonda-load"))
+PORT, PRIMARY_PORT = 5397, 5398
+TICKS = os.sysconf("SC_CLK_TCK")
+ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 300\n@ NS ns.example.\n"
+
+
+@dataclass
+class Step:
+    """What one step cost the secondary."""
+
+    name: str
+    seconds: float
+    cpu_s: float
+    threads: Counter[str]
+    pss: float
+    peak: float
+    descriptors: int
+    note: str = ""
+
+
+class Secondary:
+    """A running `zonda`, and what /proc says about it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.proc = Path(f"/proc/{process.pid}")
+
+    def thread_times(self) -> Counter[str]:
+        """CPU seconds of each kind of thread. Threads that have ended are in `ended`."""
+        times: Counter[str] = Counter()
+        for task in self.proc.glob("task/*/stat"):
+            try:
+                name, rest = task.read_text().split(" (", 1)[1].rsplit(")", 1)
+            except OSError:
+                continue  # It has just ended.
+            times[name.rstrip("0123456789-")] += sum(int(value) for value in rest.split()[11:13]) / TICKS
+        times["ended"] = self.cpu_s() - times.total()
+        return times
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the process."""
+        return sum(int(value) for value in (self.proc / "stat").read_text().rsplit(")", 1)[1].split()[11:13]) / TICKS
+
+    def memory(self, file: str, name: str) -> float:
+        """A value in octets."""
+        lines = (self.proc / file).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+
+    def pss(self) -> float:
+        """Proportional set size in octets."""
+        return self.memory("smaps_rollup", "Pss:")
+
+    @contextmanager
+    def step(self, steps: list[Step], name: str) -> Iterator[list[str]]:
+        """Measures what happens inside; the list takes a note."""
+        began, before, note = time.monotonic(), self.thread_times(), []
+        yield note
+        seconds = time.monotonic() - began
+        used = self.thread_times()
+        used.subtract(before)
+        descriptors = len(list((self.proc / "fd").iterdir()))
+        step = Step(name, seconds, used.total(), used, self.pss(), self.memory("status", "VmHWM:"), descriptors, " ".join(note))
+        steps.append(step)
+
+    def stop(self) -> float:
+        """Sends SIGTERM; returns the seconds until the process has ended."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(120)
+        return time.monotonic() - began
+
+
+@contextmanager
+def primary(folder: Path, serial: int) -> Iterator[dict[str, int]]:
+    """A primary whose zones have this serial; its counters are in the dictionary at the end."""
+    (folder / "tiny.zone").write_text(ZONE.format(serial=serial))
+    command = [LOAD, "xfr", "serve", "--listen", "127.0.0.1", "--port", str(PRIMARY_PORT), "--zones", str(folder / "primary.list")]
+    counters: dict[str, int] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        lines = map(json.loads, process.stdout or ())
+        try:
+            if not any(line.get("msg_type") == "ready" for line in lines):
+                raise SystemExit("the primary does not start")
+            yield counters
+        finally:
+            process.send_signal(signal.SIGTERM)
+            counters.update(next((line["zonda"] for line in lines if line["type"] == "stats_sum"), {}))
+
+
+@contextmanager
+def secondary(folder: Path, refresh_s: int) -> Iterator[Secondary]:
+    """A secondary of these zones without any of their data."""
+    state = Path(tempfile.mkdtemp(prefix="state-", dir=folder))
+    config = folder / "zonda.toml"
+    config.write_text(
+        f'zone-list = ["secondary.list"]\n\n[server]\nlisten = ["127.0.0.1:{PORT}"]\nstate-dir = "{state}"\n\n'
+        f'[template.default]\nprimaries = ["127.0.0.1:{PRIMARY_PORT}"]\nmax-refresh-s = {refresh_s}\n'
+    )
+    with (folder / "log").open("wb") as log, subprocess.Popen([ZONDA, "serve", "--config", str(config)], stderr=log) as process:
+        try:
+            yield Secondary(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def probe(folder: Path, arguments: argparse.Namespace, serial: int) -> float:
+    """Waits until all zones have this serial; returns the seconds that this took."""
+    names, rate = str(folder / "names"), str(arguments.probe_rate)
+    command = [LOAD, "probe", "--server", "127.0.0.1", "--port", str(PORT), "--zones", names, "--serial", str(serial)]
+    command += ["--rate", rate, "--seconds", "1200", "--interval-us", "20000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"zones are missing: {done.stdout[-600:]}{done.stderr[-600:]}")
+    summary = next(line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "stats_sum")
+    return summary["zonda"]["arrival"]["max"] / 1e9
+
+
+def write_lists(folder: Path, zones: int) -> None:
+    """The lists of zones for the three programs."""
+    names = [f"z{number}.test" for number in range(zones)]
+    (folder / "names").write_text("\n".join(names) + "\n")
+    (folder / "primary.list").write_text("".join(f"{name} {folder / 'tiny.zone'}\n" for name in names))
+    (folder / "secondary.list").write_text("\n".join(names) + "\n")
+
+
+def empty_memory(folder: Path, arguments: argparse.Namespace) -> float:
+    """The memory of a server with one zone."""
+    write_lists(folder, 1)
+    with primary(folder, 1), secondary(folder, arguments.refresh_s) as server:
+        probe(folder, arguments, 1)
+        time.sleep(2)
+        return server.pss()
+
+
+def notify(folder: Path, arguments: argparse.Namespace) -> str:
+    """Announces a change of every zone, without a serial."""
+    rate = str(arguments.notify_rate)
+    command = [LOAD, "notify", "--server", "127.0.0.1", "--port", str(PORT), "--zones", str(folder / "names"), "--rate", rate]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    summary = next(line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "stats_sum")
+    return f"{summary['responses']} of {arguments.zones} NOTIFYs answered"
+
+
+def measure(folder: Path, arguments: argparse.Namespace) -> list[Step]:
+    """All steps."""
+    steps: list[Step] = []
+    write_lists(folder, arguments.zones)
+    with secondary(folder, arguments.refresh_s) as server:
+        with primary(folder, 1) as first:
+            with server.step(steps, "transfer all") as note:
+                note.append(f"last answer after {probe(folder, arguments, 1):.2f} s")
+            transferred = time.monotonic()
+            with server.step(steps, "idle, 3 s"):
+                time.sleep(3)
+            with server.step(steps, "refresh all"):
+                time.sleep(max(0.0, transferred + arguments.refresh_s - time.monotonic()))
+        steps[0].note += f", {first['connections']} connections"
+        steps[2].note += f"{first['soa_answers']} SOA queries, {first['zones']} transfers in all"
+        with primary(folder, 2) as second, server.step(steps, "new serial") as note:
+            note.append(notify(folder, arguments))
+            note.append(f", last answer {probe(folder, arguments, 2):.2f} s later")
+        steps[3].note += f", {second['soa_answers']} SOA queries, {second['zones']} transfers, {second['connections']} connections"
+        began, cpu_s = time.monotonic(), server.cpu_s()
+        seconds = server.stop()
+        print(f"SIGTERM: ended after {seconds:.2f} s (sent {began:.0f}, {cpu_s:.1f} s of CPU time in all)")
+    return steps
+
+
+def show(steps: list[Step], zones: int, empty: float) -> None:
+    """The table."""
+    print(f"{zones} zones; a server with one zone has {empty / 1e6:.1f} MB")
+    print(f"{'step':14}{'seconds':>9}{'CPU s':>8}{'us/zone':>9}{'PSS MB':>8}{'octets/zone':>13}{'peak MB':>9}{'files':>7}  threads; notes")
+    for step in steps:
+        each, octets = step.cpu_s * 1e6 / zones, (step.pss - empty) / zones
+        threads = " ".join(f"{name} {seconds:.2f}" for name, seconds in step.threads.most_common(5) if seconds >= 0.005)
+        print(
+            f"{step.name:14}{step.seconds:9.2f}{step.cpu_s:8.2f}{each:9.2f}{step.pss / 1e6:8.1f}{octets:13.0f}{step.peak / 1e6:9.1f}"
+            f"{step.descriptors:7}  {threads}; {step.note}"
+        )
+
+
+def main() -> None:
+    """Reads the arguments and measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zones", nargs="?", type=int, default=1_000_000)
+    parser.add_argument("--probe-rate", type=int, default=20_000, help="queries per second that look for the zones")
+    parser.add_argument("--notify-rate", type=int, default=20_000, help="NOTIFYs per second")
+    parser.add_argument("--refresh-s", type=int, default=120, help="the refresh interval of every zone")
+    parser.add_argument("--keep", type=Path, help="a folder for the configuration and the log, which stay there")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="zonda-scale-") as temporary:
+        folder = arguments.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        empty = empty_memory(folder, arguments)
+        show(measure(folder, arguments), arguments.zones, empty)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
