@@ -29,6 +29,7 @@ OPTIONS = """\
   serial-query-rate 100;
   ixfr-from-differences yes;
   max-ixfr-ratio unlimited;
+  max-journal-size unlimited;
 """
 CONTROL_KEY = Key("control")
 

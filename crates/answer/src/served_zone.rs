@@ -55,6 +55,12 @@ impl ServedZone {
         }
     }
 
+    /// The same zone with other access lists. A secondary keeps the time when it expires.
+    pub fn with_acls(&self, state: ZoneState, acls: Arc<ZoneAcls>, is_secondary: bool) -> ServedZone {
+        let expires_at_s = if is_secondary { self.expires_at_s.load(Ordering::Relaxed) } else { 0 };
+        ServedZone { state, acls, history: self.history.clone(), expires_at_s: AtomicU32::new(expires_at_s) }
+    }
+
     /// The apex.
     pub fn apex(&self) -> NameRef<'_> {
         match &self.state {
@@ -157,5 +163,16 @@ mod tests {
         served.history = Some(Arc::new(vec![change(1, 2), change(2, 3), change(3, 4)]));
         assert_eq!(served.changes_since(2).map(<[EncodedChange]>::len), Some(2));
         assert!(served.changes_since(4).is_none() && served.changes_since(9).is_none());
+    }
+
+    #[test]
+    fn other_access_lists_change_neither_history_nor_expiry_of_a_secondary() {
+        let mut served = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
+        served.history = Some(Arc::new(vec![change(3, 4)]));
+        served.set_expiry(1000);
+        let secondary = served.with_acls(ZoneState::Loaded(zone_of(4)), Arc::default(), true);
+        assert_eq!((secondary.expire_s(&zone_of(4), 900), secondary.changes_since(3).is_some()), (100, true));
+        let primary = served.with_acls(ZoneState::Loaded(zone_of(4)), Arc::default(), false);
+        assert_eq!(primary.expire_s(&zone_of(4), 900), 1, "the EXPIRE field of the SOA record");
     }
 }

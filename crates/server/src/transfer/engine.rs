@@ -4,6 +4,7 @@
 //! asks of its [`TransferIo`].
 
 mod connections;
+mod probes;
 #[cfg(test)]
 mod simulation;
 
@@ -25,7 +26,7 @@ use super::refresh::{
     ZoneVersion,
 };
 use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSink};
-use super::soa_probe::{ProbeOutcome, SoaProber};
+use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
 use crate::zone_id::ZoneId;
 
@@ -75,7 +76,7 @@ pub enum TransferEvent<T> {
         /// The reason.
         reason: CheckFailure,
     },
-    /// A primary confirmed the version: it expires later than before, and is served again if it had expired.
+    /// A version was published, or a primary confirmed it: it expires later than before, and is served again if it had expired.
     Refreshed {
         /// The zone.
         zone: ZoneId,
@@ -219,6 +220,8 @@ pub struct TransferEngine<T> {
     /// The primary of each connection.
     by_connection: HashMap<ConnectionId, PrimaryId>,
     next_connection: u64,
+    /// Published versions whose times the writer does not know yet.
+    published: Vec<(ZoneId, StoredTimers)>,
     random: Random,
     limits: EngineLimits,
 }
@@ -234,6 +237,7 @@ impl<T: TransferSink> TransferEngine<T> {
             links: HashMap::new(),
             by_connection: HashMap::new(),
             next_connection: 0,
+            published: Vec::new(),
             random,
             limits,
         }
@@ -260,7 +264,8 @@ impl<T: TransferSink> TransferEngine<T> {
             TransferCommand::Refresh(zone) => self.scheduler.refresh(zone),
             TransferCommand::Retransfer(zone) => self.scheduler.retransfer(zone),
             TransferCommand::Published { zone, serial, timers, expire_s } => {
-                self.scheduler.published(zone, serial, timers, expire_s, now.s);
+                let stored = self.scheduler.published(zone, serial, timers, expire_s, now.s);
+                self.published.extend(stored.map(|timers| (zone, timers)));
             }
             TransferCommand::Rejected { zone, needs_whole_zone } => {
                 self.scheduler.rejected(zone, needs_whole_zone, now.s);
@@ -284,6 +289,9 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Does what is due. Call it after every batch of events, and at [`TransferEngine::next_time`].
     pub fn step(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        for (zone, timers) in self.published.drain(..) {
+            io.event(TransferEvent::Refreshed { zone, timers });
+        }
         self.time_out_probes(now, io);
         self.check_connections(now, io);
         while let Some(action) = self.scheduler.next_action(now.s) {
@@ -335,49 +343,7 @@ impl<T: TransferSink> TransferEngine<T> {
         io.forget(primary);
     }
 
-    //---------- Probes
-
-    /// Asks over UDP; over a stream if the primary is reached by TLS, so that the zone's name stays private (RFC 9103 6.3.2).
-    fn probe(&mut self, zone: ZoneId, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) {
-        self.link(primary);
-        let (Some(config), Some(link)) = (self.scheduler.primary(primary), self.links.get_mut(&primary)) else {
-            return;
-        };
-        if config.tls != 0 {
-            return link.queue.push_back(Request { zone, purpose: RequestPurpose::Probe, attempts: 0 });
-        }
-        let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
-        match apex.and_then(|apex| link.prober.start(zone, apex, now)) {
-            Some(datagram) => io.send_probe(primary, config, datagram),
-            None => self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s),
-        }
-    }
-
-    /// A datagram from a primary. Call [`TransferEngine::step`] after one or several.
-    pub fn probe_received(&mut self, primary: PrimaryId, datagram: &[u8], now: Now) {
-        let Some(link) = self.links.get_mut(&primary) else { return };
-        let apexes = &self.apexes;
-        match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
-            None => (),
-            Some((zone, ProbeOutcome::Result(result))) => {
-                self.scheduler.probe_result(zone, primary, result, now.s);
-            }
-            // RFC 7766 5: a truncated response is asked for again over TCP.
-            Some((zone, ProbeOutcome::Truncated)) => {
-                link.queue.push_back(Request { zone, purpose: RequestPurpose::Probe, attempts: 0 });
-            }
-        }
-    }
-
-    fn time_out_probes(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
-        for (primary, link) in &mut self.links {
-            let Some(config) = self.scheduler.primary(*primary).cloned() else { continue };
-            while let Some(zone) = link.prober.next_timeout(now, |datagram| io.send_probe(*primary, &config, datagram))
-            {
-                self.scheduler.probe_result(zone, *primary, ProbeResult::Timeout, now.s);
-            }
-        }
-    }
+    //---------- NOTIFY
 
     /// A datagram on a socket for NOTIFY. Call [`TransferEngine::step`] after one or several.
     pub fn notify_answered(&mut self, from: SocketAddr, datagram: &[u8], now: Now) {
@@ -409,7 +375,6 @@ impl<T: TransferSink> TransferEngine<T> {
         let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
         let records = sink.records();
         let report = TransferReport { primary: address, from_serial, counts, records, failure };
-        self.log(zone, &report);
         if !self.scheduler.transfer_result(zone, primary, result, now.s) || current.is_some() {
             return;
         }
@@ -417,22 +382,6 @@ impl<T: TransferSink> TransferEngine<T> {
             Some(_) => TransferEvent::Failed { zone, report },
             None => TransferEvent::Received { zone, sink, report },
         });
-    }
-
-    /// One line per transfer.
-    fn log(&self, zone: ZoneId, report: &TransferReport) {
-        let apex = self.apexes.get(zone.index).unwrap_or(NameRef::ROOT);
-        let kind = if report.from_serial.is_some() { "IXFR" } else { "AXFR" };
-        let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
-        let (primary, records) = (report.primary, report.records);
-        match &report.failure {
-            None => {
-                tracing::info!(zone = %apex, %primary, kind, octets, messages, records, duration_ms, "zone transfer received")
-            }
-            Some(failure) => tracing::warn!(
-                zone = %apex, %primary, kind, octets, messages, records, duration_ms, %failure, "zone transfer failed"
-            ),
-        }
     }
 }
 

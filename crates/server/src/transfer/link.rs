@@ -22,6 +22,8 @@ pub(super) struct Link<T> {
     reuse: Reuse,
     /// When full reuse is tried again, in milliseconds.
     degraded_until_ms: u64,
+    /// Until when SOA queries go over streams, in milliseconds: datagrams do not arrive.
+    pub(super) no_udp_until_ms: u64,
 }
 
 /// A connection to a primary.
@@ -45,8 +47,14 @@ pub(super) struct Request {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequestPurpose {
-    Probe,
-    Transfer { from_serial: Option<u32>, accepts_any_serial: bool },
+    /// A SOA query; `is_fallback` if datagrams were not answered.
+    Probe {
+        is_fallback: bool,
+    },
+    Transfer {
+        from_serial: Option<u32>,
+        accepts_any_serial: bool,
+    },
 }
 
 /// How the primary lets connections be used (RFC 7766 6.2.1): not all read a second query before they have answered the first.
@@ -95,7 +103,13 @@ impl<T: TransferSink> Link<T> {
             active: HashMap::new(),
             reuse: Reuse::Pipelined,
             degraded_until_ms: 0,
+            no_udp_until_ms: 0,
         }
+    }
+
+    /// Queues a SOA query for a stream.
+    pub(super) fn queue_probe(&mut self, zone: ZoneId, is_fallback: bool) {
+        self.queue.push_back(Request { zone, purpose: RequestPurpose::Probe { is_fallback }, attempts: 0 });
     }
 
     /// The connection for the next exchange, which counts as started; `None` if a new one is better, or all are busy.

@@ -169,8 +169,13 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         for _ in 0..READS_PER_TURN {
             let received =
                 sockets.received.receive(socket, |datagram| engine.probe_received(primary, datagram.bytes, now));
-            if !received.is_ok_and(|count| count > 0) {
-                return; // An error, such as an unreachable port, ends in a timeout.
+            match received {
+                Ok(1..) => (),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return engine.probes_refused(primary);
+                }
+                // Another error, such as an unreachable network, ends in a timeout.
+                Ok(0) | Err(_) => return,
             }
         }
     }

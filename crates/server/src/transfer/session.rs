@@ -56,6 +56,9 @@ pub enum TransferFailure {
     /// No octet arrived for [`SessionLimits::stall_ms`].
     #[error("the primary has sent nothing for {0} s")]
     Stalled(u64),
+    /// It takes longer than [`SessionLimits::max_transfer_ms`].
+    #[error("the transfer has not ended for {0} minutes")]
+    TooLong(u64),
     /// Fewer octets arrived than [`SessionLimits::min_rate`] demands.
     #[error("the primary sends slower than {0} octets per second")]
     TooSlow(u64),
@@ -108,11 +111,14 @@ pub struct SessionLimits {
     pub min_rate: u64,
     /// The time over which the rate is measured, in milliseconds.
     pub rate_window_ms: u64,
+    /// How long a transfer may take, in milliseconds.
+    pub max_transfer_ms: u64,
 }
 
 impl Default for SessionLimits {
     fn default() -> SessionLimits {
-        SessionLimits { stall_ms: 10_000, min_rate: 512, rate_window_ms: 20_000 }
+        // In two hours a gigabyte, which is a zone of 15 million records, arrives over a line of 1.2 Mbit/s.
+        SessionLimits { stall_ms: 10_000, min_rate: 512, rate_window_ms: 20_000, max_transfer_ms: 7_200_000 }
     }
 }
 
@@ -234,7 +240,9 @@ impl<T: TransferSink> Session<T> {
         let id = message.first_chunk().map(|id| u16::from_be_bytes(*id)).ok_or(TransferFailure::OutOfProtocol)?;
         let exchange = self.exchanges.get_mut(&id).filter(|exchange| exchange.query.is_answered_by(message));
         let Some(exchange) = exchange else { return self.discard(id) };
-        let Some(end) = exchange.receive(message, now) else { return Ok(()) };
+        let Some(end) = exchange.receive(message, now).or_else(|| exchange.too_long(&self.limits, now)) else {
+            return Ok(());
+        };
         let exchange = self.exchanges.remove(&id).expect("it was just found");
         if exchange.is_cut_off(&end) {
             self.discarded.insert(id, 0);

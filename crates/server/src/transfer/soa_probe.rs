@@ -1,4 +1,4 @@
-//! SOA queries over UDP to one primary: many in flight, told apart by ID, sent again while there is no answer.
+//! SOA queries over UDP to one primary: many in flight, distinguished by ID, sent again while there is no answer.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -32,6 +32,15 @@ struct Probe {
     query: OutgoingQuery,
     number: u32,
     tries: usize,
+}
+
+/// What is known of a probe without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProbeTimeout {
+    /// Two queries were not answered; a third one was sent.
+    Slow(ZoneId),
+    /// No query was answered.
+    GivenUp(ZoneId),
 }
 
 /// The end of a probe.
@@ -95,8 +104,8 @@ impl SoaProber {
         Some((zone, outcome))
     }
 
-    /// Handles one timeout that is due: sends the query again, or returns the zone whose probe is given up.
-    pub(super) fn next_timeout(&mut self, now: Now, mut send: impl FnMut(&[u8])) -> Option<ZoneId> {
+    /// Handles timeouts that are due: sends queries again, until one is to be reported.
+    pub(super) fn next_timeout(&mut self, now: Now, mut send: impl FnMut(&[u8])) -> Option<ProbeTimeout> {
         while let Some(Reverse((_, id, number))) = self.timeouts.peek().copied().filter(|entry| entry.0.0 <= now.ms) {
             self.timeouts.pop();
             let Some(probe) = self.probes.get_mut(&id).filter(|probe| probe.number == number) else { continue };
@@ -105,11 +114,20 @@ impl SoaProber {
                     probe.tries += 1;
                     send(probe.query.octets());
                     self.timeouts.push(Reverse((now.ms + timeout_ms, id, number)));
+                    if probe.tries == TIMEOUTS_MS.len() {
+                        return Some(ProbeTimeout::Slow(probe.zone));
+                    }
                 }
-                None => return self.probes.remove(&id).map(|probe| probe.zone),
+                None => return self.probes.remove(&id).map(|probe| ProbeTimeout::GivenUp(probe.zone)),
             }
         }
         None
+    }
+
+    /// Ends all probes; returns their zones.
+    pub(super) fn give_up_all(&mut self) -> Vec<ZoneId> {
+        self.timeouts.clear();
+        self.probes.drain().map(|(_, probe)| probe.zone).collect()
     }
 
     /// When [`SoaProber::next_timeout`] must be called.

@@ -1,5 +1,6 @@
 //! A zone that was transferred: built and checked in the pool before the writer serves it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use wire::serial::is_later;
@@ -59,11 +60,16 @@ pub enum ReceivedError {
     /// It may not be published.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// A bug: building or checking it panicked.
+    #[error("zonda panicked while building the zone; this is a bug, please report it")]
+    Panicked,
 }
 
 impl TransferSink for ZoneReceiver {
+    /// A bug in this code must not end the transfer thread, and with it the refreshes of all zones.
     fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
-        TransferSink::receive(&mut self.receiver, message)
+        let receive = || TransferSink::receive(&mut self.receiver, message);
+        catch_unwind(AssertUnwindSafe(receive)).unwrap_or_else(|_| Err(ReceivedError::Panicked.to_string()))
     }
 
     fn current_serial(&self) -> Option<u32> {
@@ -75,9 +81,22 @@ impl TransferSink for ZoneReceiver {
     }
 }
 
+/// Builds the version and checks it; `base` is the version it continues from. A bug in this code must not keep the zone from
+/// being transferred ever again, as the transfer thread waits for the result.
+pub fn finish(
+    receiver: ZoneReceiver,
+    base: Option<&Zone>,
+    policy: &Arc<ZonePolicy>,
+) -> Result<ReceivedVersion, ReceivedError> {
+    without_panic(|| receiver.finish(base, policy))
+}
+
+fn without_panic<T>(build: impl FnOnce() -> Result<T, ReceivedError>) -> Result<T, ReceivedError> {
+    catch_unwind(AssertUnwindSafe(build)).unwrap_or(Err(ReceivedError::Panicked))
+}
+
 impl ZoneReceiver {
-    /// Builds the version and checks it. `base` is the version it continues from.
-    pub fn finish(self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {
+    fn finish(self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {
         let received = self.receiver.finish().map_err(|error| ReceivedError::Invalid(error.to_string()))?;
         let (mut version, is_full) = match received {
             Received::Full { zone, findings } => (ReceivedVersion::new(zone, findings), true),
@@ -134,4 +153,15 @@ fn apply_changes(
 fn check_serial(base: &Zone, new: &Zone) -> Result<(), ReceivedError> {
     let (old, new) = (base.serial(), new.serial());
     if is_later(new, old) { Ok(()) } else { Err(ReceivedError::NotLater { old, new }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failed_transfer() {
+        let result: Result<(), ReceivedError> = without_panic(|| panic!("a test"));
+        assert!(matches!(result, Err(ReceivedError::Panicked)));
+    }
 }

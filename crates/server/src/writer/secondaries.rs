@@ -17,8 +17,7 @@ use zone::Zone;
 use zone::transfer_receiver::{TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
-use super::received_zone::{ReceivedError, ReceivedVersion, ZoneReceiver};
-use super::transfer_hooks::limits;
+use super::received_zone::{self, ReceivedError, ReceivedVersion, ZoneReceiver};
 use super::{Writer, WriterEvent};
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::engine::{EngineLimits, TransferCommand, TransferEvent, TransferReport};
@@ -79,7 +78,8 @@ impl Secondaries {
         })?;
         let pool = WorkPool::new(BUILD_THREADS, move |_, finished: Option<FinishedTransfer>| match finished {
             Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
-            None => error!("zonda panicked while building a transferred zone; this is a bug, please report it"),
+            // Building catches panics, so that this is one after it.
+            None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
         });
         Ok(Secondaries { transfers, pool, last: HashMap::new(), unreachable: HashMap::new() })
     }
@@ -135,12 +135,12 @@ impl Writer {
             TransferEvent::Received { zone, sink, report } => self.build_received(zone, sink, report),
             TransferEvent::Failed { zone, report } => {
                 let reason = report.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-                // The transfer thread has logged those that began.
-                if report.counts == ExchangeCounts::default() {
-                    self.secondaries.note_unreachable(report.primary, &reason);
+                let report_of = transfer_report(&report, report.from_serial.is_some(), None, Some(reason.clone()));
+                match report.counts == ExchangeCounts::default() {
+                    true => self.secondaries.note_unreachable(report.primary, &reason),
+                    false => self.log_zone(zone, |apex| log_transfer(apex, &report, &report_of)),
                 }
-                let report = transfer_report(&report, None, Some(reason.clone()));
-                self.secondaries.note(zone, report, Some(format!("the last transfer failed: {reason}")));
+                self.secondaries.note(zone, report_of, Some(format!("the last transfer failed: {reason}")));
             }
             TransferEvent::CheckFailed { reason: CheckFailure::Transfer, .. } => (),
             TransferEvent::CheckFailed { zone, reason } => {
@@ -177,7 +177,7 @@ impl Writer {
         let base = self.zones.version_or_expired(zone).cloned();
         let Some(policy) = self.zones.policy(zone).cloned() else { return };
         self.secondaries.pool.submit(move || {
-            let result = sink.finish(base.as_ref(), &policy);
+            let result = received_zone::finish(sink, base.as_ref(), &policy);
             FinishedTransfer { zone, base, result, report }
         });
     }
@@ -201,31 +201,22 @@ impl Writer {
         for remark in &version.remarks {
             self.log_zone(zone, |apex| warn!(zone = %apex, serial, "{remark}"));
         }
-        self.log_zone(zone, |apex| info!(zone = %apex, serial, primary = %report.primary, "transferred"));
-        self.secondaries.note(zone, transfer_report(&report, Some(serial), None), None);
+        let report_of = transfer_report(&report, !version.changes.is_empty(), Some(serial), None);
+        self.log_zone(zone, |apex| log_transfer(apex, &report, &report_of));
+        self.secondaries.note(zone, report_of, None);
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
-        self.zones.refreshed(zone, self.expiry(zone, timers, expire_s));
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
-        self.zones.announce(zone);
-    }
-
-    /// When a version that was just transferred expires, in seconds since 1970, as the scheduler computes it.
-    fn expiry(&self, zone: ZoneId, timers: SoaTimers, expire_s: Option<u32>) -> u32 {
-        let limits = self.zones.policy(zone).map(|policy| limits(&policy.timers)).unwrap_or_default();
-        let lifetime_s = limits.apply(timers).expire_s;
-        // RFC 7314 4: the zone expires with the version that it was copied from.
-        let lifetime_s = expire_s.map_or(lifetime_s, |expire_s| lifetime_s.min(expire_s.max(1)));
-        (netio::clock::real().as_secs() as u32).saturating_add(lifetime_s)
     }
 
     fn reject(&mut self, zone: ZoneId, report: &TransferReport, error: &ReceivedError) {
         let reason = error.to_string();
+        let report_of = transfer_report(report, report.from_serial.is_some(), None, Some(reason.clone()));
         // A primary whose version stays as it is is asked again and again.
         if self.secondaries.last(zone).1.as_ref() != Some(&reason) {
-            self.log_zone(zone, |apex| warn!(zone = %apex, primary = %report.primary, "transfer rejected: {reason}"));
+            self.log_zone(zone, |apex| log_transfer(apex, report, &report_of));
         }
-        self.secondaries.note(zone, transfer_report(report, None, Some(reason.clone())), Some(reason));
+        self.secondaries.note(zone, report_of, Some(reason));
         let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_));
         self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });
     }
@@ -240,12 +231,27 @@ impl Writer {
 /// Findings about one transferred zone that are logged.
 const MAX_LOGGED_FINDINGS: usize = 5;
 
+/// One line per transfer. A whole zone in response to IXFR is an AXFR (RFC 1995 4).
+fn log_transfer(apex: NameRef<'_>, report: &TransferReport, status: &zone_status::TransferReport) {
+    let zone_status::TransferReport { kind, primary, serial, records, octets, messages, failure, .. } = status;
+    let (from_serial, duration_ms) = (report.from_serial, report.counts.duration_ms);
+    match failure {
+        None => {
+            info!(zone = %apex, %primary, kind, from_serial, serial, records, octets, messages, duration_ms, "zone received");
+        }
+        Some(failure) => {
+            warn!(zone = %apex, %primary, kind, from_serial, records, octets, messages, duration_ms, %failure, "zone transfer failed");
+        }
+    }
+}
+
 fn transfer_report(
     report: &TransferReport,
+    is_incremental: bool,
     serial: Option<u32>,
     failure: Option<String>,
 ) -> zone_status::TransferReport {
-    let kind = if report.from_serial.is_some() { "ixfr" } else { "axfr" };
+    let kind = if is_incremental { "ixfr" } else { "axfr" };
     zone_status::TransferReport {
         kind: kind.into(),
         primary: report.primary.to_string(),

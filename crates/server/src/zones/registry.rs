@@ -205,7 +205,7 @@ impl ZoneRegistry {
         self.publisher.publish_changes(&self.zones);
         self.report_changes();
         if self.is_settled() || self.publisher.due().is_some_and(|due| due <= now) {
-            self.publisher.publish(&self.zones);
+            self.publish();
         }
         configured
     }
@@ -213,6 +213,7 @@ impl ZoneRegistry {
     /// Publishes every loaded zone now.
     pub fn publish(&mut self) {
         self.publisher.publish(&self.zones);
+        self.announce_loaded();
     }
 
     /// Whether [`ZoneRegistry::step`] has more to do at once.
@@ -279,7 +280,6 @@ impl ZoneRegistry {
             let is_base_served = self.latest(id).map(Zone::version) == base;
             let change = loaded.change.filter(|change| is_base_served && change.increases_serial());
             self.replace(id, zone, change.as_slice());
-            self.announce(id);
         }
         let entry = self.zones.get_mut(id)?;
         entry.fingerprint = loaded.fingerprint;

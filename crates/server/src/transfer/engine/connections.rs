@@ -162,7 +162,7 @@ impl<T: TransferSink> TransferEngine<T> {
             return true;
         };
         match request.purpose {
-            RequestPurpose::Probe => connection.session.probe(zone, apex, now),
+            RequestPurpose::Probe { .. } => connection.session.probe(zone, apex, now),
             RequestPurpose::Transfer { from_serial, accepts_any_serial } => {
                 let sink = io.new_sink(apex, from_serial, accepts_any_serial);
                 connection.session.transfer(zone, apex, from_serial, sink, now);
@@ -210,7 +210,9 @@ impl<T: TransferSink> TransferEngine<T> {
         let Some(link) = self.links.get_mut(&primary) else { return };
         match event {
             SessionEvent::Probed { zone, result } => {
-                link.active.remove(&(zone, false));
+                if let Some(request) = link.active.remove(&(zone, false)) {
+                    self.stream_probe_answered(primary, request, now);
+                }
                 self.scheduler.probe_result(zone, primary, result, now.s);
             }
             SessionEvent::Transferred { zone, sink, failure, counts } => {
@@ -240,6 +242,10 @@ impl<T: TransferSink> TransferEngine<T> {
                 SessionEvent::Transferred { zone, .. } => (*zone, true),
             };
             let Some(mut request) = self.links.get_mut(&primary).and_then(|link| link.active.remove(&key)) else {
+                // Two checks of the zone were in flight.
+                if let SessionEvent::Probed { zone, result } = event {
+                    self.scheduler.probe_result(zone, primary, result, now.s);
+                }
                 continue;
             };
             match ended.outcome_of(has_started) {
@@ -314,7 +320,7 @@ impl<T: TransferSink> TransferEngine<T> {
     /// The zone of a waiting request was removed.
     fn not_started(&mut self, primary: PrimaryId, request: Request, now: Now) {
         match request.purpose {
-            RequestPurpose::Probe => {
+            RequestPurpose::Probe { .. } => {
                 self.scheduler.probe_result(request.zone, primary, ProbeResult::Refused, now.s);
             }
             RequestPurpose::Transfer { .. } => {

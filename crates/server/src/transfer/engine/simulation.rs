@@ -40,9 +40,11 @@ enum Fault {
     Older,
     /// Sets TC in all answers over UDP.
     Truncates,
+    /// A firewall drops its datagrams.
+    NoUdp,
 }
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 14] = [
     Fault::None,
     Fault::Dead,
     Fault::Silent,
@@ -56,6 +58,7 @@ const FAULTS: [Fault; 13] = [
     Fault::OtherZone,
     Fault::Older,
     Fault::Truncates,
+    Fault::NoUdp,
 ];
 
 /// Receives simulated transfers: SOA, one record, SOA.
@@ -127,6 +130,8 @@ struct World {
     /// The serial of each zone that the writer serves.
     served: BTreeMap<ZoneId, u32>,
     expired: BTreeMap<ZoneId, u32>,
+    /// The times of each zone that were reported last.
+    refreshed: BTreeMap<ZoneId, StoredTimers>,
     failures: Vec<String>,
     opened: usize,
 }
@@ -158,6 +163,7 @@ impl World {
             connections: BTreeMap::new(),
             served: BTreeMap::new(),
             expired: BTreeMap::new(),
+            refreshed: BTreeMap::new(),
             failures: Vec::new(),
             opened: 0,
         }
@@ -183,7 +189,7 @@ impl World {
 
     fn is_lost(&mut self, primary: u8) -> bool {
         let loss = match self.fault(primary) {
-            Fault::Dead | Fault::Silent => 100,
+            Fault::Dead | Fault::Silent | Fault::NoUdp => 100,
             Fault::Lossy => 75,
             _ => 2,
         };
@@ -319,7 +325,10 @@ impl TransferIo for World {
                 self.failures.push(report.failure.expect("it failed").to_string());
             }
             TransferEvent::Expired { zone } => _ = self.expired.insert(zone, self.now.s),
-            TransferEvent::Refreshed { zone, .. } => _ = self.expired.remove(&zone),
+            TransferEvent::Refreshed { zone, timers } => {
+                self.expired.remove(&zone);
+                self.refreshed.insert(zone, timers);
+            }
             TransferEvent::CheckFailed { .. } => (),
         }
     }
@@ -545,6 +554,30 @@ fn a_zone_expires_without_its_primary_and_recovers_with_any_serial() {
     simulation.run_until(5_100_000 + 300_000);
     assert_eq!((simulation.outdated().len(), simulation.world.expired.len()), (0, 0));
     assert_eq!(simulation.world.served.values().collect::<Vec<_>>(), [&3]);
+}
+
+#[test]
+fn rfc_7766_5_a_primary_without_udp_is_asked_over_tcp() {
+    let mut simulation = Simulation::new(40, &[&[1]], 1);
+    simulation.world.faults.insert(1, Fault::NoUdp);
+    simulation.run_until(10_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    for (number, seconds) in [(3, 20), (4, 2)] {
+        simulation.world.serials.insert((1, format!("zone{number}.example.")), 101);
+        let (zone, ..) = simulation.zones[number];
+        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+        let now_ms = simulation.world.now.ms;
+        simulation.run_until(now_ms + seconds * 1000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0], "the second time at once");
+    }
+}
+
+#[test]
+fn the_times_of_published_versions_are_reported() {
+    let mut simulation = Simulation::new(3, &[&[1]], 1);
+    simulation.run_until(10_000);
+    assert_eq!(simulation.world.refreshed.len(), 3);
+    assert!(simulation.world.refreshed.values().all(|timers| timers.expires_at_s >= START_S + 5000));
 }
 
 /// Reports say why, and a stalled transfer is given up within seconds.

@@ -156,7 +156,10 @@ fn add(handle: &TransferHandle, number: usize, primary: &PeerConfig) -> ZoneId {
 
 /// Publishes the next received zone; returns it with its serial and records.
 fn publish_next(handle: &TransferHandle, events: &Receiver<TransferEvent<Sink>>) -> (ZoneId, u32, u64) {
-    match events.recv_timeout(SOON).expect("an event") {
+    let next = || events.recv_timeout(SOON).expect("an event");
+    // The times of earlier versions are not of interest.
+    let event = std::iter::repeat_with(next).find(|event| !matches!(event, TransferEvent::Refreshed { .. }));
+    match event.expect("the iterator does not end") {
         TransferEvent::Received { zone, sink, report } => {
             assert_eq!(report.failure, None);
             let Received::Full { zone: received, .. } = sink.finish().expect("a good zone") else { panic!("no zone") };

@@ -2,6 +2,8 @@
 
 use super::*;
 
+/// A NOTIFY may come before all processes of the primary answer with the new version: the time until they are asked once more.
+const CHECK_AFTER_NOTIFY_S: u32 = 2;
 /// The longest time between attempts to get the first version of a zone: 2^10 s, about 17 minutes.
 const MAX_FIRST_RETRY_SHIFT: u8 = 10;
 
@@ -35,14 +37,30 @@ impl RefreshScheduler {
         }
     }
 
-    /// All primaries have answered: the highest serial wins.
+    /// A primary has not answered two of three queries. If another one has a later version than the one served, the zone does not wait
+    /// for this primary any longer.
+    pub fn probe_is_slow(&mut self, zone: ZoneId, primary: PrimaryId, now_s: u32) {
+        let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Probing).copied() else { return };
+        let Some(group) = self.table.group(slot.group).cloned() else { return };
+        let Some(position) = group.primaries.iter().position(|member| *member == primary) else { return };
+        let Some(check) = self.checks.get_mut(&zone.index) else { return };
+        check.awaited &= !(1 << position);
+        let has_news = check.best.is_some_and(|(serial, _)| !slot.is_served() || is_later(serial, slot.serial));
+        if has_news && check.pending & check.awaited == 0 {
+            let check = *check;
+            self.checks.remove(&zone.index);
+            self.decide(zone.index, check, now_s);
+        }
+    }
+
+    /// The primaries that are waited for have answered: the highest serial wins.
     fn decide(&mut self, index: u32, check: Check, now_s: u32) {
         let Some((serial, primary)) = check.best else {
             return self.check_failed(index, CheckFailure::NoAnswer, now_s);
         };
         let slot = &mut self.slots[index as usize];
+        let is_early = slot.flags.take(Flags::ANNOUNCED) && is_later(slot.primary_serial, serial);
         slot.primary_serial = serial;
-        slot.flags.clear(Flags::ANNOUNCED);
         let accepts_any = !slot.is_served() || slot.flags.has(Flags::FORCED);
         let is_current = slot.flags.has(Flags::HAS_DATA) && serial == slot.serial && !slot.flags.has(Flags::FORCED);
         if is_current {
@@ -51,6 +69,9 @@ impl RefreshScheduler {
             self.request_transfer(index, primary);
         } else {
             self.check_failed(index, CheckFailure::OlderSerial, now_s);
+        }
+        if is_early && self.slots[index as usize].state == ZoneState::Idle {
+            self.timers.set(index, TimerKind::Refresh, now_s.saturating_add(CHECK_AFTER_NOTIFY_S));
         }
     }
 

@@ -327,3 +327,33 @@ fn received_zones_wait_for_the_writer_in_bounded_number() {
     scheduler.published(id(0), 1, TIMERS, None, 1000);
     assert_eq!(actions(&mut scheduler, 1000).len(), 2);
 }
+
+#[test]
+fn a_primary_that_is_slow_delays_no_newer_version_of_another_one() {
+    let mut scheduler = with_served_zone(2);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), B, answer(5), 1000);
+    scheduler.probe_is_slow(id(0), A, 1003);
+    assert_eq!(actions(&mut scheduler, 1003), [], "the version that is served is no reason to stop waiting");
+    scheduler.probe_result(id(0), A, answer(6), 1004);
+    assert_eq!(actions(&mut scheduler, 1004), [transfer(0, A, Some(5))]);
+    let mut scheduler = with_served_zone(2);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), B, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1002), []);
+    scheduler.probe_is_slow(id(0), A, 1003);
+    assert_eq!(actions(&mut scheduler, 1003), [transfer(0, B, Some(5))]);
+}
+
+#[test]
+fn a_notify_that_comes_before_the_new_version_causes_another_check_soon() {
+    let mut scheduler = with_served_zone(1);
+    assert!(scheduler.notify(id(0), Some(6), address(1), 600));
+    assert_eq!(actions(&mut scheduler, 600), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(5), 600);
+    assert!(matches!(actions(&mut scheduler, 601)[..], [RefreshAction::Refreshed { .. }]));
+    assert_eq!(actions(&mut scheduler, 602), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(5), 602);
+    assert!(matches!(actions(&mut scheduler, 603)[..], [RefreshAction::Refreshed { .. }]));
+    assert_eq!(actions(&mut scheduler, 1000), [], "one more check is enough");
+}

@@ -9,7 +9,7 @@ use wire::tsig::{TsigError, TsigKey, TsigVerifier};
 use super::super::Now;
 use super::super::query::{OutgoingQuery, expire_option, header_rcode, is_truncated, soa_answer};
 use super::super::refresh::ProbeResult;
-use super::{ExchangeCounts, SessionEvent, TransferFailure, TransferSink};
+use super::{ExchangeCounts, SessionEvent, SessionLimits, TransferFailure, TransferSink};
 use crate::zone_id::ZoneId;
 
 pub(super) struct Exchange<T> {
@@ -54,6 +54,12 @@ impl<T: TransferSink> Exchange<T> {
             Ok(end) => end,
             Err(failure) => Some(ExchangeEnd::Failed(failure)),
         }
+    }
+
+    /// The failure of a transfer that takes too long although messages arrive.
+    pub(super) fn too_long(&self, limits: &SessionLimits, now: Now) -> Option<ExchangeEnd> {
+        let is_too_long = now.ms.saturating_sub(self.began_ms) >= limits.max_transfer_ms;
+        is_too_long.then_some(ExchangeEnd::Failed(TransferFailure::TooLong(limits.max_transfer_ms / 60_000)))
     }
 
     fn read(&mut self, message: &[u8], now: Now) -> Result<Option<ExchangeEnd>, TransferFailure> {

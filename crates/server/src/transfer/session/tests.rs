@@ -207,3 +207,14 @@ fn wire_len_without_tsig(message: &[u8]) -> usize {
     let key = b"\x08transfer\x07example\x00";
     message.windows(key.len()).rposition(|window| window == key).expect("it is signed")
 }
+
+#[test]
+fn a_transfer_without_an_end_is_given_up() {
+    let (mut session, queries) = session(1);
+    let minutes = SessionLimits::default().max_transfer_ms / 60_000;
+    let ends: Vec<_> =
+        (0..=minutes).map(|minute| receive(&mut session, &response(&queries[0], 2), at(minute * 60_000)).0).collect();
+    let (last, earlier) = ends.split_last().expect("several");
+    assert!(earlier.iter().all(Vec::is_empty));
+    assert_eq!(*last, [(0, 2 * minutes + 2, Some(TransferFailure::TooLong(minutes)))]);
+}

@@ -97,7 +97,7 @@ impl From<ChangeRejection> for ChangeRefused {
 
 /// Learns what is configured and published. The default does nothing.
 pub trait ChangeHooks: Send {
-    /// A version was published: secondaries are to be notified.
+    /// A version was published, and queries are answered from it: secondaries are to be notified.
     fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>) {}
 
     /// A zone was added, or has another policy. It may have a version.
@@ -142,8 +142,12 @@ pub(super) struct Changes {
     unprepared: HashMap<ZoneId, VecDeque<ZoneChange>>,
     /// Zones that the pool works on.
     work: HashMap<ZoneId, ZoneWork>,
-    /// Published changes whose result was not reported yet.
+    /// Changes whose result is reported when the changed zones are published next.
     published: Vec<(ZoneId, Option<ChangeDone>, ChangedZone)>,
+    /// Zones that were replaced, to be announced when the changed zones are published next.
+    replaced: Vec<ZoneId>,
+    /// Zones with a first version, to be announced when the batch of loaded zones is published.
+    loaded: Vec<ZoneId>,
 }
 
 struct Unsynced {
@@ -221,14 +225,20 @@ impl ZoneRegistry {
         }
     }
 
-    /// Replaces a zone by one that was loaded, transferred or restored; `changes` lead to it, none if they are not known. Changes
-    /// that are being computed for it are refused. Returns false if there is no such zone any more.
+    /// Replaces a zone by one that was loaded or transferred, and announces it; `changes` lead to it, none if they are not known.
+    /// Changes that are being computed for it are refused. Returns false if there is no such zone any more.
     pub fn replace(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
         self.journal_version(id, &version, changes);
-        self.install(id, version, changes)
+        let is_first = self.zones.get(id).is_some_and(|entry| entry.served.zone().is_none());
+        let is_replaced = self.install(id, version, changes);
+        if is_replaced {
+            let announced = if is_first { &mut self.changes.loaded } else { &mut self.changes.replaced };
+            announced.push(id);
+        }
+        is_replaced
     }
 
-    /// As [`ZoneRegistry::replace`], by a version that is in the journal.
+    /// As [`ZoneRegistry::replace`], by a version that is in the journal and not new to secondaries.
     pub(super) fn install(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
         self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return false };
@@ -320,10 +330,17 @@ impl ZoneRegistry {
             }
             report(done, Ok(changed));
         }
+        std::mem::take(&mut self.changes.replaced).into_iter().for_each(|id| self.announce(id));
     }
 
-    /// Reports that the version of a zone is published.
-    pub fn announce(&mut self, id: ZoneId) {
+    /// Reports the first versions that were published by this step.
+    pub(super) fn announce_loaded(&mut self) {
+        std::mem::take(&mut self.changes.loaded).into_iter().for_each(|id| self.announce(id));
+    }
+
+    /// RFC 1996 3.11: reports that the version of a zone is published. Not earlier: a secondary asks for the serial as soon as it gets NOTIFY, and one
+    /// that finds the old serial does not ask again for a long time.
+    fn announce(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
         if let Some(version) = entry.served.zone() {
             self.hooks.published(id, version, &entry.source.policy);

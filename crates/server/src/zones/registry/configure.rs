@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{ServedZone, ZoneAcls, ZoneState};
+use answer::{ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 
 use super::{ChangeRefused, Fingerprint, ZoneRegistry};
@@ -101,6 +101,7 @@ impl ZoneRegistry {
         }
         self.schedule.begin_reload(self.zones.len());
         self.publisher.publish_draft(&self.zones);
+        self.announce_loaded();
         job.reports
     }
 
@@ -173,9 +174,7 @@ impl ZoneRegistry {
             None if self.expired.contains_key(&id) => ZoneState::Expired(apex),
             None => ZoneState::Unavailable(apex),
         };
-        let mut served = ServedZone::new(state, acls);
-        served.history = entry.served.history.clone();
-        entry.served = Arc::new(served);
+        entry.served = Arc::new(entry.served.with_acls(state, acls, !source.policy.primaries.is_empty()));
         entry.source = source;
         self.forget_excess_versions(id);
         self.publisher.draft_insert(&self.zones, id);

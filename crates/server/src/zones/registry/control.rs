@@ -118,7 +118,7 @@ impl ZoneRegistry {
             self.freeze(id)?;
         }
         self.publisher.publish_changes(&self.zones);
-        self.announce(id);
+        self.report_changes();
         Ok(serial)
     }
 

@@ -223,3 +223,52 @@ fn a_file_read_before_a_change_replaces_it_only_with_a_later_serial() {
         assert_eq!((bench.serial("a."), reports[0].change), (Some(served), change));
     }
 }
+
+/// The serials that were announced, each with the one that was published then.
+type Announced = Arc<Mutex<Vec<(u32, Option<u32>)>>>;
+
+struct AnnouncementHooks {
+    subscriber: answer::Subscriber<answer::Served>,
+    announced: Announced,
+}
+
+impl ChangeHooks for AnnouncementHooks {
+    fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>) {
+        let served = self.subscriber.refresh();
+        let zone = served.zones.get(version.apex().wire()).and_then(|served| served.zone());
+        self.announced.lock().expect("no panic").push((version.serial(), zone.map(Zone::serial)));
+    }
+}
+
+/// RFC 1996 3.11: a secondary asks for the serial as soon as it is notified.
+#[test]
+fn a_version_is_announced_once_and_not_before_it_is_published() {
+    let mut bench = Bench::new(&[("a.", "a"), ("b.", "b")]);
+    let announced = Announced::default();
+    let subscriber = bench.zones.publisher.subscribe();
+    bench.zones.set_hooks(Box::new(AnnouncementHooks { subscriber, announced: Arc::clone(&announced) }));
+    let take = || std::mem::take(&mut *announced.lock().expect("no panic"));
+    // The read of `b.` goes on, so that `a.` waits for a batch.
+    bench.gate.open("a", 1);
+    bench.run_until(|bench| bench.serial("a.") == Some(1));
+    assert_eq!(take(), [(1, Some(1))]);
+    bench.gate.open("b", 1);
+    bench.run_until(|bench| bench.zones.is_idle());
+    assert_eq!(take(), [(1, Some(1))]);
+    for file in ["a", "b"] {
+        bench.gate.open(file, 2);
+    }
+    bench.configure(&[("a.", "a"), ("b.", "b")]);
+    bench.run_until(|bench| bench.zones.is_idle());
+    assert_eq!(take(), [(2, Some(2)); 2]);
+    let id = bench.id("a.");
+    let version = bench.zones.latest(id).cloned().expect("it is served");
+    bench.zones.expire(id);
+    bench.step();
+    bench.zones.refreshed(id, u32::MAX);
+    bench.step();
+    assert_eq!((bench.serial("a."), take()), (Some(2), vec![]), "secondaries know the version that is back");
+    assert!(bench.zones.serve_transferred(id, Some(&version), version.clone(), &[]));
+    bench.step();
+    assert_eq!(take(), [(2, Some(2))]);
+}

@@ -1,0 +1,72 @@
+//! SOA queries: over UDP, and over a stream where UDP does not do.
+
+use super::super::soa_probe::{ProbeOutcome, ProbeTimeout};
+use super::*;
+
+/// How long a primary that answers SOA queries over TCP only is asked so at once: an hour.
+const NO_UDP_MS: u64 = 3_600_000;
+
+impl<T: TransferSink> TransferEngine<T> {
+    /// Asks over UDP; over a stream if the primary is reached by TLS, so that the zone's name stays private (RFC 9103 6.3.2), or if its
+    /// datagrams do not arrive.
+    pub(super) fn probe(&mut self, zone: ZoneId, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        self.link(primary);
+        let (Some(config), Some(link)) = (self.scheduler.primary(primary), self.links.get_mut(&primary)) else {
+            return;
+        };
+        if config.tls != 0 || now.ms < link.no_udp_until_ms {
+            return link.queue_probe(zone, false);
+        }
+        let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
+        match apex.and_then(|apex| link.prober.start(zone, apex, now)) {
+            Some(datagram) => io.send_probe(primary, config, datagram),
+            None => self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s),
+        }
+    }
+
+    /// A datagram from a primary. Call [`TransferEngine::step`] after one or several.
+    pub fn probe_received(&mut self, primary: PrimaryId, datagram: &[u8], now: Now) {
+        let Some(link) = self.links.get_mut(&primary) else { return };
+        let apexes = &self.apexes;
+        match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
+            None => (),
+            Some((zone, ProbeOutcome::Result(result))) => {
+                self.scheduler.probe_result(zone, primary, result, now.s);
+            }
+            // RFC 7766 5: a truncated response is asked for again over TCP.
+            Some((zone, ProbeOutcome::Truncated)) => link.queue_probe(zone, false),
+        }
+    }
+
+    /// Nothing listens on the UDP port of a primary (ICMP): what is in flight is asked for over TCP at once.
+    pub fn probes_refused(&mut self, primary: PrimaryId) {
+        let Some(link) = self.links.get_mut(&primary) else { return };
+        for zone in link.prober.give_up_all() {
+            link.queue_probe(zone, true);
+        }
+    }
+
+    /// A primary may answer over TCP only (RFC 7766 5), behind a firewall for example: probes without an answer are repeated so.
+    pub(super) fn time_out_probes(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        for (primary, link) in &mut self.links {
+            let Some(config) = self.scheduler.primary(*primary).cloned() else { continue };
+            while let Some(timeout) =
+                link.prober.next_timeout(now, |datagram| io.send_probe(*primary, &config, datagram))
+            {
+                match timeout {
+                    ProbeTimeout::Slow(zone) => self.scheduler.probe_is_slow(zone, *primary, now.s),
+                    ProbeTimeout::GivenUp(zone) => link.queue_probe(zone, true),
+                }
+            }
+        }
+    }
+
+    /// A probe was answered over a stream.
+    pub(super) fn stream_probe_answered(&mut self, primary: PrimaryId, request: Request, now: Now) {
+        if let (RequestPurpose::Probe { is_fallback: true }, Some(link)) =
+            (request.purpose, self.links.get_mut(&primary))
+        {
+            link.no_udp_until_ms = now.ms + NO_UDP_MS;
+        }
+    }
+}
