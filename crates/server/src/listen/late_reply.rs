@@ -1,4 +1,5 @@
-//! Responses that are sent after their turn: those to UPDATE messages, once these were applied or a primary has answered.
+//! Responses that are sent after their turn: those to UPDATE messages, once these were applied or a primary has answered
+//! (RFC 2136 3.8, 6.6).
 
 use super::{ListenerCounters, Responder};
 use answer::{PendingUpdate, ReceivedUpdate, UpdateResponse};
