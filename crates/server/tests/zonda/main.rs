@@ -14,6 +14,7 @@ mod serve;
 mod test_certificates;
 mod tls;
 mod tsig;
+mod update;
 mod zone;
 mod zone_control;
 mod zone_list;

@@ -1,0 +1,322 @@
+//! Dynamic update of a running daemon (RFC 2136): what is changed, answered, refused, forwarded, and never lost or seen in part.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use wire::message::{Message, Opcode, Rcode, Record};
+use wire::serial::{is_later, of_soa};
+use wire::tsig::{TsigKey, TsigSigner, TsigVerifier};
+use wire::{Class, Name, Rtype};
+
+use crate::harness::{Daemon, NXDOMAIN, TestFolder, uninterrupted};
+
+const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
+const SOON: Duration = Duration::from_secs(20);
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+/// The secret of all keys here.
+fn key(text: &str) -> TsigKey {
+    let secret: Vec<u8> = (1..=32).collect();
+    TsigKey::new("hmac-sha256", name(text).as_ref(), &secret).expect("a known algorithm")
+}
+
+fn config(zone: &str) -> String {
+    let key = |name| format!("[[key]]\nname = \"{name}\"\nalgorithm = \"hmac-sha256\"\nsecret = \"{SECRET}\"\n");
+    let keys: String = ["all.", "acme."].map(key).concat();
+    format!("[server]\nstate-dir = \"state\"\n{keys}[[zone]]\nname = \"a.example\"\n{zone}")
+}
+
+/// A primary of `a.example` that `all.` may update everywhere, `acme.` where ACME needs it.
+fn primary(folder: &TestFolder, more: &str) -> Daemon {
+    folder.write_zone("a.example", 1, "192.0.2.1");
+    folder.write(
+        "zonda.toml",
+        &config(&format!(
+            "file = \"zones/a.example.zone\"\nallow-transfer = [\"127.0.0.1\"]\nallow-update = [{{ key = \"all.\" }}, \
+             {{ key = \"acme.\", names = [\"_acme-challenge.www.a.example\"], types = [\"TXT\"] }}]\n{more}"
+        )),
+    );
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+//----------- messages -------------------------------------------------------------
+
+fn record(owner: &str, class: Class, rtype: Rtype, rdata: &[u8]) -> Record {
+    let ttl = if class == Class::IN { 60 } else { 0 };
+    Record { owner: name(owner), rtype, class, ttl, rdata: rdata.to_vec() }
+}
+
+fn add(owner: &str, last: u8) -> Record {
+    record(owner, Class::IN, Rtype::A, &[192, 0, 2, last])
+}
+
+fn delete(owner: &str) -> Record {
+    record(owner, Class::ANY, Rtype::ANY, &[])
+}
+
+fn update(id: u16, records: Vec<Record>) -> Message {
+    Message { id, opcode: Opcode::UPDATE, authority: records, ..Message::query(name("a.example"), Rtype::SOA) }
+}
+
+fn now_s() -> u64 {
+    netio::clock::real().as_secs()
+}
+
+/// A client with a UDP socket and a TCP connection.
+struct Client {
+    udp: UdpSocket,
+    tcp: TcpStream,
+}
+
+impl Client {
+    fn new(server: SocketAddr) -> Client {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        udp.connect(server).expect("loopback");
+        udp.set_read_timeout(Some(SOON)).expect("a timeout");
+        let tcp = TcpStream::connect(server).expect("loopback");
+        tcp.set_read_timeout(Some(SOON)).expect("a timeout");
+        Client { udp, tcp }
+    }
+
+    fn exchange(&mut self, octets: &[u8], over_tcp: bool) -> Vec<u8> {
+        if over_tcp {
+            self.send_over_tcp(octets);
+            return self.receive_over_tcp();
+        }
+        self.udp.send(octets).expect("loopback");
+        let mut answer = vec![0; 4096];
+        let len = uninterrupted(|| self.udp.recv(&mut answer)).expect("a response");
+        answer.truncate(len);
+        answer
+    }
+
+    fn send_over_tcp(&mut self, octets: &[u8]) {
+        let len = (octets.len() as u16).to_be_bytes();
+        self.tcp.write_all(&[&len, octets].concat()).expect("it is open");
+    }
+
+    fn receive_over_tcp(&mut self) -> Vec<u8> {
+        let mut len = [0; 2];
+        self.tcp.read_exact(&mut len).expect("a response");
+        let mut answer = vec![0; u16::from_be_bytes(len).into()];
+        self.tcp.read_exact(&mut answer).expect("a response");
+        answer
+    }
+
+    /// The RCODE of a signed update, whose response is verified.
+    fn update(&mut self, signer: &str, message: &Message, over_tcp: bool) -> Rcode {
+        let mut octets = message.to_wire();
+        let key = key(signer);
+        let mac = TsigSigner::for_query(&key).sign(&mut octets, 0, now_s()).expect("it is short");
+        let response = self.exchange(&octets, over_tcp);
+        assert_eq!(TsigVerifier::new(&key, &mac).verify(&response, now_s()), Ok(()));
+        let response = Message::parse(&response).expect("well-formed");
+        assert_eq!((response.id, response.opcode), (message.id, Opcode::UPDATE));
+        response.rcode
+    }
+
+    fn serial(&mut self, over_tcp: bool) -> u32 {
+        let query = Message::query(name("a.example"), Rtype::SOA).to_wire();
+        let response = Message::parse(&self.exchange(&query, over_tcp)).expect("well-formed");
+        of_soa(&response.answer[0].rdata).expect("a SOA record")
+    }
+}
+
+//----------- tests ----------------------------------------------------------------
+
+/// RFC 2136 3.8: what was acknowledged is served.
+#[test]
+fn an_update_is_served_when_it_is_answered_and_its_response_is_signed() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    for (serial, over_tcp) in [(2, false), (4, true)] {
+        assert_eq!(client.update("all.", &update(7, vec![add("new.a.example", 5)]), over_tcp), Rcode::NOERROR);
+        assert!(daemon.ask("new.a.example").has("192.0.2.5"));
+        assert_eq!(client.serial(over_tcp), serial);
+        assert_eq!(client.update("all.", &update(8, vec![delete("new.a.example")]), over_tcp), Rcode::NOERROR);
+        assert_eq!((daemon.ask("new.a.example").rcode(), client.serial(over_tcp)), (NXDOMAIN, serial + 1));
+    }
+    let log = daemon.wait_for_log("zone updated");
+    for field in
+        ["zone=a.example.", "client=127.0.0.1", "key=all.", "records=1", "old_serial=1", "serial=2", "rcode=NOERROR"]
+    {
+        assert!(log.contains(field), "{field}: {log}");
+    }
+}
+
+#[test]
+fn names_types_keys_and_prerequisites_are_checked() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    let challenge = |owner| record(owner, Class::IN, Rtype::TXT, b"\x05token");
+    let owner = "_acme-challenge.www.a.example";
+    let in_use = Message { answer: vec![delete("nobody.a.example")], ..update(1, vec![add("x.a.example", 1)]) };
+    for (signer, message, rcode) in [
+        ("acme.", update(1, vec![challenge(owner)]), Rcode::NOERROR),
+        ("acme.", update(2, vec![challenge("_acme-challenge.a.example")]), Rcode::REFUSED),
+        ("acme.", update(3, vec![add(owner, 1)]), Rcode::REFUSED),
+        ("acme.", update(4, vec![challenge(owner), add("www.a.example", 9)]), Rcode::REFUSED),
+        ("all.", update(5, vec![add("www.b.example", 9)]), Rcode::NOTZONE),
+        ("all.", in_use, Rcode::NXDOMAIN),
+    ] {
+        for over_tcp in [false, true] {
+            assert_eq!(client.update(signer, &message, over_tcp), rcode, "{message:?}");
+        }
+    }
+    let unsigned = client.exchange(&update(9, vec![add("www.a.example", 9)]).to_wire(), false);
+    assert_eq!(unsigned[3] & 15, Rcode::REFUSED.0 as u8);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    assert_eq!(client.serial(false), 2, "only the first has changed anything");
+}
+
+/// A client that got no response sends the same datagram again, perhaps after another update was made.
+#[test]
+fn a_repeated_datagram_is_answered_but_not_applied_again() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    let mut first = update(1, vec![add("x.a.example", 1)]).to_wire();
+    let mac = TsigSigner::for_query(&key("all.")).sign(&mut first, 0, now_s()).expect("it is short");
+    for again in [false, true] {
+        let response = client.exchange(&first, false);
+        assert_eq!(response[3] & 15, 0);
+        assert_eq!(TsigVerifier::new(&key("all."), &mac).verify(&response, now_s()), Ok(()));
+        assert_eq!(daemon.ask("x.a.example").has("192.0.2.1"), !again);
+        client.update("all.", &update(2, vec![delete("x.a.example")]), true);
+    }
+    assert_eq!(client.serial(true), 3);
+}
+
+#[test]
+fn large_updates_and_those_behind_them_are_applied_in_order() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    let many: Vec<Record> = (0..1500).map(|number| add(&format!("h{number}.a.example"), 1)).collect();
+    let mut messages = vec![update(0, many)];
+    // Each needs the one before it.
+    for id in 1..50 {
+        let prerequisite = if id == 1 { "h1499".into() } else { format!("n{}", id - 1) };
+        let answer = vec![delete(&format!("{prerequisite}.a.example"))];
+        messages.push(Message { answer, ..update(id, vec![add(&format!("n{id}.a.example"), 1)]) });
+    }
+    for message in &messages {
+        let mut octets = message.to_wire();
+        TsigSigner::for_query(&key("all.")).sign(&mut octets, 0, now_s()).expect("it is short");
+        client.send_over_tcp(&octets);
+    }
+    let mut answered: Vec<(u8, u8)> =
+        messages.iter().map(|_| client.receive_over_tcp()).map(|r| (r[1], r[3] & 15)).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (0..50).map(|id| (id, 0)).collect::<Vec<_>>());
+    assert!(daemon.ask("n49.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn serial_policies_and_signed_zones() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "serial-policy = \"unix\"\n");
+    let mut client = Client::new(daemon.address);
+    assert_eq!(client.update("all.", &update(1, vec![add("x.a.example", 1)]), false), Rcode::NOERROR);
+    let age_s = now_s() - u64::from(client.serial(false));
+    assert!(age_s < 60, "{age_s}");
+    // RFC 2136 3.4.2.2, 3.6: a later serial in the update is taken.
+    let soa = |serial: u32| {
+        let numbers = [serial, 1, 1, 1, 1].map(u32::to_be_bytes).concat();
+        record("a.example", Class::IN, Rtype::SOA, &[b"\x02ns\0\x04host\0", &numbers[..]].concat())
+    };
+    let later = client.serial(false) + 1000;
+    assert_eq!(client.update("all.", &update(2, vec![soa(later)]), false), Rcode::NOERROR);
+    assert_eq!(client.serial(false), later);
+    let dnskey = record("a.example", Class::IN, Rtype::DNSKEY, &[1, 1, 3, 13, 1, 2, 3, 4]);
+    assert_eq!(client.update("all.", &update(3, vec![dnskey]), false), Rcode::NOERROR);
+    assert_eq!(client.update("all.", &update(4, vec![add("y.a.example", 1)]), false), Rcode::REFUSED);
+    let log = daemon.wait_for_log("signed");
+    assert!(log.contains("reason"), "{log}");
+}
+
+/// RFC 2136 6: the secondary passes the message on with its signature; the change comes back by NOTIFY and IXFR.
+#[test]
+fn a_secondary_forwards_updates_and_relays_the_response() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    let primary = primary(&first, "");
+    // `acme.` is known here, `all.` is not.
+    let config = config(&format!(
+        "primaries = [\"127.0.0.1:9\", \"{}\"]\nmin-refresh-s = 1\nmin-retry-s = 1\nmax-refresh-s = 1\nforward-updates = true\n",
+        primary.address
+    ));
+    second.write("zonda.toml", &config.replace("\"all.\"", "\"other.\""));
+    let secondary = second.serve(&["--config", "zonda.toml"]);
+    let mut client = Client::new(secondary.address);
+    for (last, over_tcp) in [(1, false), (2, true)] {
+        let message = update(7, vec![add(&format!("f{last}.a.example"), last)]);
+        assert_eq!(client.update("all.", &message, over_tcp), Rcode::NOERROR);
+        assert!(primary.ask(&format!("f{last}.a.example")).has(&format!("192.0.2.{last}")));
+    }
+    let refused = update(8, vec![add("www.a.example", 9)]);
+    assert_eq!(client.update("acme.", &refused, false), Rcode::REFUSED, "the primary refuses it");
+    let end = Instant::now() + SOON;
+    while !secondary.ask("f2.a.example").has("192.0.2.2") {
+        assert!(Instant::now() < end, "{}", secondary.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let log = secondary.wait_for_log("update forwarded");
+    assert!(log.contains("client=127.0.0.1") && log.contains("rcode=NOERROR"), "{log}");
+    drop(primary);
+    assert_eq!(client.update("acme.", &update(9, vec![add("www.a.example", 9)]), true), Rcode::SERVFAIL);
+}
+
+/// Every answer is from one version, and no client sees an older version after a newer one, whatever thread it asks.
+#[test]
+fn clients_see_versions_in_order_and_none_in_part() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    let version = |number: u8| {
+        let all = record("pair.a.example", Class::ANY, Rtype::TXT, &[]);
+        let text = |half| record("pair.a.example", Class::IN, Rtype::TXT, &[2, half, number]);
+        update(number.into(), vec![all, text(b'a'), text(b'b')])
+    };
+    assert_eq!(client.update("all.", &version(0), true), Rcode::NOERROR);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3).map(|_| scope.spawn(|| watch(daemon.address, &is_over))).collect();
+        for number in 1..=250 {
+            assert_eq!(client.update("all.", &version(number), number % 2 == 0), Rcode::NOERROR);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let seen = reader.join().expect("no reader fails");
+            assert!(seen > 1, "{seen} versions were seen");
+        }
+    });
+    assert_eq!(client.serial(false), 252);
+}
+
+/// Asks over several sockets in turn, which different threads answer. Returns how many versions it saw.
+fn watch(server: SocketAddr, is_over: &AtomicBool) -> usize {
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(server)).collect();
+    let query = Message::query(name("pair.a.example"), Rtype::TXT).to_wire();
+    let (mut last, mut seen) = (0, 0);
+    for turn in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let client = &mut clients[turn % 4];
+        let serial = client.serial(turn % 3 == 0);
+        assert!(last == 0 || serial == last || is_later(serial, last), "{serial} after {last}");
+        seen += usize::from(serial != last);
+        last = serial;
+        let answer = Message::parse(&client.exchange(&query, turn % 5 == 0)).expect("well-formed");
+        let versions: Vec<u8> = answer.answer.iter().map(|record| record.rdata[2]).collect();
+        assert!(versions.len() == 2 && versions[0] == versions[1], "{versions:?}");
+    }
+    seen
+}
