@@ -3,7 +3,7 @@
 //! [`prepare`] checks the message, its prerequisites and the rights of the requestor. It changes nothing: the caller applies the
 //! [`ChangeSet`], makes it durable and acknowledges it. TSIG and the zone section are checked before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use wire::message::{Rcode, Record};
 use wire::serial::{is_later, of_soa};
@@ -42,12 +42,13 @@ pub struct UpdateRefusal {
 
 /// The change that an UPDATE message asks for. It is empty if the message changes nothing; then the serial stays, too.
 pub fn prepare(message: &Message, zone: &Zone, rules: &UpdateRules<'_>) -> Result<ChangeSet, UpdateRefusal> {
-    check_prerequisites(&message.answer, zone)?;
+    let mut stored = StoredOwners { zone, owners: HashMap::new() };
+    check_prerequisites(&message.answer, &mut stored)?;
     for record in &message.authority {
         check_form(record, zone)?;
     }
-    check_rights(&message.authority, zone, rules)?;
-    let mut update = Update { zone, owners: BTreeMap::new() };
+    check_rights(&message.authority, &mut stored, rules)?;
+    let mut update = Update { stored, owners: BTreeMap::new() };
     for record in &message.authority {
         update.apply(record);
     }
@@ -68,28 +69,28 @@ fn check_in_zone(record: &Record, zone: &Zone) -> Result<(), UpdateRefusal> {
 //----------- prerequisites --------------------------------------------------------
 
 /// RFC 2136 3.2: all prerequisites hold.
-fn check_prerequisites(prerequisites: &[Record], zone: &Zone) -> Result<(), UpdateRefusal> {
+fn check_prerequisites(prerequisites: &[Record], stored: &mut StoredOwners<'_>) -> Result<(), UpdateRefusal> {
     let mut expected: BTreeMap<(Name, u16), Vec<&Record>> = BTreeMap::new();
     for record in prerequisites {
         if record.ttl != 0 {
             return refuse(Rcode::FORMERR, "a prerequisite has a TTL");
         }
-        check_in_zone(record, zone)?;
+        check_in_zone(record, stored.zone)?;
         match record.class {
             Class::IN if !record.rtype.is_meta() => {
                 let rrset = (record.owner.to_lowercase(), record.rtype.0);
                 expected.entry(rrset).or_default().push(record);
             }
-            Class::ANY | Class::NONE if record.rdata.is_empty() => check_existence(record, zone)?,
+            Class::ANY | Class::NONE if record.rdata.is_empty() => check_existence(record, stored)?,
             _ => return refuse(Rcode::FORMERR, "a prerequisite has an invalid class, type or data"),
         }
     }
-    expected.values().try_for_each(|records| check_equal(records, zone))
+    expected.values().try_for_each(|records| check_equal(records, stored))
 }
 
 /// RFC 2136 3.2.1 to 3.2.4: a name is or is not in use; an RRset does or does not exist.
-fn check_existence(record: &Record, zone: &Zone) -> Result<(), UpdateRefusal> {
-    let records = records_of(zone, record.owner.as_ref());
+fn check_existence(record: &Record, stored: &mut StoredOwners<'_>) -> Result<(), UpdateRefusal> {
+    let records = stored.records_of(record.owner.as_ref());
     let is_name = record.rtype == Rtype::ANY;
     let exists = records.iter().any(|found| is_name || found.rtype == record.rtype);
     let Record { owner, rtype, .. } = record;
@@ -103,13 +104,12 @@ fn check_existence(record: &Record, zone: &Zone) -> Result<(), UpdateRefusal> {
 }
 
 /// RFC 2136 3.2.5: an RRset has exactly these records, with any TTL.
-fn check_equal(expected: &[&Record], zone: &Zone) -> Result<(), UpdateRefusal> {
+fn check_equal(expected: &[&Record], stored: &mut StoredOwners<'_>) -> Result<(), UpdateRefusal> {
     let Record { owner, rtype, .. } = expected[0];
-    let mut found = records_of(zone, owner.as_ref());
-    found.retain(|found| found.rtype == *rtype);
+    let found = stored.records_of(owner.as_ref()).iter().filter(|found| found.rtype == *rtype);
     let expected: Vec<OwnedRecord> = expected.iter().map(|record| OwnedRecord::of(record)).collect();
-    let is_equal = found.iter().all(|found| expected.iter().any(|record| record.is_same(found)))
-        && expected.iter().all(|record| found.iter().any(|found| found.is_same(record)));
+    let is_equal = found.clone().all(|found| expected.iter().any(|record| record.is_same(found)))
+        && expected.iter().all(|record| found.clone().any(|found| found.is_same(record)));
     match is_equal {
         true => Ok(()),
         false => refuse(Rcode::NXRRSET, format!("prerequisite: {owner} has other {rtype} records")),
@@ -140,14 +140,18 @@ fn is_well_formed(rtype: Rtype, rdata: &[u8]) -> bool {
 }
 
 /// RFC 2136 3.3: the requestor may change all these records.
-fn check_rights(updates: &[Record], zone: &Zone, rules: &UpdateRules<'_>) -> Result<(), UpdateRefusal> {
-    if !updates.is_empty() && is_signed(zone) && !rules.allows_signed {
+fn check_rights(
+    updates: &[Record],
+    stored: &mut StoredOwners<'_>,
+    rules: &UpdateRules<'_>,
+) -> Result<(), UpdateRefusal> {
+    if !updates.is_empty() && is_signed(stored.zone) && !rules.allows_signed {
         return refuse(Rcode::REFUSED, "the zone is signed, and this key may not update signed zones");
     }
     for Record { owner, rtype, .. } in updates {
         let owner = owner.as_ref();
         let is_allowed = match *rtype {
-            Rtype::ANY => records_of(zone, owner).iter().all(|found| (rules.allows)(owner, found.rtype)),
+            Rtype::ANY => stored.records_of(owner).iter().all(|found| (rules.allows)(owner, found.rtype)),
             rtype => (rules.allows)(owner, rtype),
         };
         if !is_allowed {
@@ -165,7 +169,7 @@ fn is_signed(zone: &Zone) -> bool {
 
 /// The owners that an update names, while its records are applied one by one.
 struct Update<'z> {
-    zone: &'z Zone,
+    stored: StoredOwners<'z>,
     /// By name in lower case.
     owners: BTreeMap<Name, UpdatedOwner>,
 }
@@ -186,7 +190,7 @@ impl UpdatedOwner {
 impl Update<'_> {
     /// RFC 2136 3.4.2: applies one record of the update section.
     fn apply(&mut self, record: &Record) {
-        let is_apex = record.owner.as_ref().label_count() == self.zone.apex_labels();
+        let is_apex = record.owner.as_ref().label_count() == self.stored.zone.apex_labels();
         let records = &mut self.owner(record.owner.as_ref()).records;
         match record.class {
             Class::IN => add(records, record, is_apex),
@@ -199,16 +203,16 @@ impl Update<'_> {
     }
 
     fn owner(&mut self, owner: NameRef<'_>) -> &mut UpdatedOwner {
-        let zone = self.zone;
+        let stored = &mut self.stored;
         self.owners.entry(owner.to_owned().to_lowercase()).or_insert_with(|| {
-            let before = records_of(zone, owner);
+            let before = stored.records_of(owner).to_vec();
             UpdatedOwner { owner: owner.to_owned(), records: before.clone(), before }
         })
     }
 
     /// The difference as a change, with a new serial (RFC 2136 3.6).
     fn finish(mut self, rules: &UpdateRules<'_>) -> Result<ChangeSet, UpdateRefusal> {
-        let mut change = ChangeSet::new(self.zone.apex());
+        let mut change = ChangeSet::new(self.stored.zone.apex());
         if !self.owners.values().any(UpdatedOwner::is_changed) {
             return Ok(change);
         }
@@ -226,8 +230,8 @@ impl Update<'_> {
     }
 
     fn advance_serial(&mut self, rules: &UpdateRules<'_>) -> Result<(), UpdateRefusal> {
-        let (old, is_signed) = (self.zone.serial(), is_signed(self.zone));
-        let apex = self.zone.apex().to_owned();
+        let zone = self.stored.zone;
+        let (old, is_signed, apex) = (zone.serial(), is_signed(zone), zone.apex().to_owned());
         let records = &mut self.owner(apex.as_ref()).records;
         let soa =
             records.iter_mut().find(|record| record.rtype == Rtype::SOA).expect("no update deletes the SOA record");
@@ -305,6 +309,20 @@ impl OwnedRecord {
     /// Whether both are in one RRset. The signatures over different RRsets are different sets (RFC 4034 3).
     fn is_in_set_of(&self, other: &OwnedRecord) -> bool {
         self.rtype == other.rtype && self.staged().set_rtype() == other.staged().set_rtype()
+    }
+}
+
+/// The owners that a message names, each decoded once: a message may name one with many records thousands of times.
+struct StoredOwners<'z> {
+    zone: &'z Zone,
+    owners: HashMap<Name, Vec<OwnedRecord>>,
+}
+
+impl StoredOwners<'_> {
+    /// All records of an owner.
+    fn records_of(&mut self, owner: NameRef<'_>) -> &[OwnedRecord] {
+        let zone = self.zone;
+        self.owners.entry(owner.to_owned()).or_insert_with(|| records_of(zone, owner))
     }
 }
 
