@@ -73,6 +73,33 @@ def answer() -> bytes:
     return struct.pack("!6H", 0x1234, 0x8400, 1, 1, 0, 0) + wire_name("www.z.") + struct.pack("!HH", 15, 1) + record
 
 
+def record(owner: str, rtype: int, rclass: int, ttl: int, rdata: bytes = b"") -> bytes:
+    return wire_name(owner) + struct.pack("!HHIH", rtype, rclass, ttl, len(rdata)) + rdata
+
+
+def update(prerequisites: list[bytes], updates: list[bytes]) -> bytes:
+    """An UPDATE message for the zone z., after its length."""
+    header = struct.pack("!6H", 1, 0x2800, 1, len(prerequisites), len(updates), 0)
+    message = header + wire_name("z.") + struct.pack("!HH", 6, 1) + b"".join(prerequisites + updates)
+    return struct.pack("!H", len(message)) + message
+
+
+def updates() -> list[bytes]:
+    """Updates that add, replace and delete, with each kind of prerequisite."""
+    owners = ["z.", "ns.z.", "a.w.z.", "sub.z.", "x.sub.z.", "d.z.", "x.d.z.", "c.z.", "new.z."]
+    data = [(1, b"\xc0\0\2\1"), (2, wire_name("ns.z.")), (5, wire_name("e.z.")), (16, b"\3one"), (39, wire_name("f.z."))]
+    soa = wire_name("ns.z.") + wire_name("host.z.") + struct.pack("!5I", 9, 1, 1, 1, 1)
+    changes = [[record("z.", 6, 1, 60, soa)]]
+    for owner in owners:
+        changes += [[record(owner, rtype, 1, 60, rdata)] for rtype, rdata in data]
+        changes += [[record(owner, rtype, 254, 0, rdata)] for rtype, rdata in data]
+        changes += [[record(owner, rtype, 255, 0)] for rtype in (1, 2, 255)]
+    prerequisites = [[record("ns.z.", rtype, rclass, 0)] for rtype in (1, 255) for rclass in (254, 255)]
+    prerequisites += [[], [record("ns.z.", 1, 1, 0, b"\xc0\0\2\1")]]
+    single = [update(prerequisite, change) for prerequisite in prerequisites for change in changes]
+    return [*single, *(b"".join(single[at : at + 8]) for at in range(0, len(single), 8))]
+
+
 def write(target: str, seeds: list[bytes]) -> None:
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,6 +115,7 @@ def main() -> None:
     variants = itertools.product((512, 4096), (0, 1), (0, 0x8000), (1, 2), (0, 1, len(OPTIONS)))
     write("edns", [edns_input(*variant) for variant in variants])
     write("zone_text", [ZONE.encode(), *(line.encode() + b"\n" for line in ZONE.splitlines())])
+    write("update", updates())
     write("respond", [rng.randbytes(2) + it for it in queries])
 
 
