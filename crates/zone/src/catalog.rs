@@ -3,11 +3,14 @@
 //! A member is `LABEL.zones.CATALOG PTR MEMBER`; the unique label identifies it. Its properties are below that name. Records
 //! that no property here knows are ignored (RFC 9432 4.2).
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::BuildHasher;
 
 use wire::{Name, NameRef, Rtype};
 
 use crate::canonical_key::{CanonicalKey, write_labels};
+use crate::encoded_change::EncodedChange;
 use crate::node_decoder::NodeDecoder;
 use crate::tree::TreeEntry;
 use crate::zone::Zone;
@@ -25,7 +28,16 @@ pub struct CatalogMember {
     pub change_of_ownership: Option<Name>,
 }
 
-/// Why a catalog or one of its members cannot be processed.
+/// A member that one version of a catalog has, or has with other properties, and the other has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberChange {
+    /// The member in the old version.
+    pub old: Option<CatalogMember>,
+    /// The member in the new version.
+    pub new: Option<CatalogMember>,
+}
+
+/// Why a catalog is broken: RFC 9432 5.1 forbids to process any of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     /// RFC 9432 4.2.1: there must be exactly one version property.
@@ -37,6 +49,12 @@ pub enum CatalogError {
     /// RFC 9432 4.1: the PTR RRset of a member has one record.
     #[error("{0} must have one PTR record, with the name of the member zone")]
     NotOneZone(Name),
+    /// RFC 9432 4.3.1: the PTR RRset of a `coo` property has one record.
+    #[error("{0} must have one PTR record, with the name of the new catalog")]
+    NotOneOwner(Name),
+    /// RFC 9432 4.1: every zone is listed once.
+    #[error("the zone {0} is listed more than once")]
+    Duplicate(Name),
 }
 
 const ZONES: &[u8] = b"zones";
@@ -54,12 +72,51 @@ pub fn check_version(catalog: &Zone) -> Result<(), CatalogError> {
     }
 }
 
-/// All members in the order of their labels.
-pub fn members(catalog: &Zone) -> impl Iterator<Item = Result<CatalogMember, CatalogError>> {
+/// Whether the catalog may be processed (RFC 9432 5.1). Costs as much as it has members.
+pub fn check(catalog: &Zone) -> Result<(), CatalogError> {
+    check_version(catalog)?;
+    // The octets of all names would take more memory than the catalog; 128 random bits of each are as good.
+    let hashers = [RandomState::new(), RandomState::new()];
+    let mut seen = HashSet::new();
+    for member in members_after(catalog, None) {
+        let zone = member?.zone;
+        if !seen.insert(hashers.each_ref().map(|hasher| hasher.hash_one(zone.wire()))) {
+            return Err(CatalogError::Duplicate(zone));
+        }
+    }
+    Ok(())
+}
+
+/// The members that differ between two versions of a catalog, of which the old one is valid. Costs as much as the versions differ. A zone
+/// that is new in the list may be that of an unchanged member: the caller checks that.
+pub fn changes(old: &Zone, new: &Zone) -> Result<Vec<MemberChange>, CatalogError> {
+    check_version(new)?;
+    let difference = EncodedChange::between(old, new);
+    let mut changes = Vec::new();
+    for label in changed_labels(new, difference.records().map(|record| record.owner)) {
+        let change = MemberChange { old: member(old, &label)?, new: member(new, &label)? };
+        if change.old != change.new {
+            changes.push(change);
+        }
+    }
+    let mut seen = HashSet::new();
+    let mut zones = changes.iter().filter_map(|change| change.new.as_ref()).map(|member| &member.zone);
+    match zones.find(|zone| !seen.insert(zone.wire())) {
+        Some(zone) => Err(CatalogError::Duplicate(zone.clone())),
+        None => Ok(changes),
+    }
+}
+
+/// The members after the one with this label (in lower case), in the order of their labels; all without a label.
+pub fn members_after(
+    catalog: &Zone,
+    label: Option<&[u8]>,
+) -> impl Iterator<Item = Result<CatalogMember, CatalogError>> {
     let prefix = key_of(&[ZONES]);
-    let mut cursor = catalog.seek(prefix.as_bytes());
+    let start = label.map_or_else(|| key_of(&[ZONES]), |label| key_of(&[ZONES, label]));
+    let mut cursor = catalog.seek(start.as_bytes());
     let mut next = cursor.next();
-    let mut last: Option<Box<[u8]>> = None;
+    let mut last: Option<Box<[u8]>> = label.map(Into::into);
     std::iter::from_fn(move || {
         while let Some(entry) = next.take() {
             next = cursor.next();
@@ -85,9 +142,11 @@ pub fn member(catalog: &Zone, label: &[u8]) -> Result<Option<CatalogMember>, Cat
         [zone] => name(zone),
         _ => return Err(CatalogError::NotOneZone(reader.name(&key_of(&[ZONES, label])))),
     };
-    // RFC 9432 4.3.1: with more than one record, the property is ignored.
     let owners = reader.rdatas(&key_of(&[ZONES, label, b"coo"]), Rtype::PTR);
-    let change_of_ownership = owners.first().filter(|_| owners.len() == 1).map(|owner| name(owner));
+    if owners.len() > 1 {
+        return Err(CatalogError::NotOneOwner(reader.name(&key_of(&[ZONES, label, b"coo"]))));
+    }
+    let change_of_ownership = owners.first().map(|owner| name(owner));
     let mut groups = reader.rdatas(&key_of(&[ZONES, label, b"group"]), Rtype::TXT);
     groups.iter_mut().for_each(|text| *text = join_strings(text));
     groups.sort();
@@ -95,7 +154,7 @@ pub fn member(catalog: &Zone, label: &[u8]) -> Result<Option<CatalogMember>, Cat
 }
 
 /// The labels of all members that a change of these owners may concern.
-pub fn changed_labels<'n>(catalog: &Zone, owners: impl IntoIterator<Item = NameRef<'n>>) -> BTreeSet<Box<[u8]>> {
+fn changed_labels<'n>(catalog: &Zone, owners: impl IntoIterator<Item = NameRef<'n>>) -> BTreeSet<Box<[u8]>> {
     let prefix = key_of(&[ZONES]);
     let apex_len = catalog.apex().wire().len();
     let keys = owners.into_iter().map(|owner| CanonicalKey::from_name(owner, apex_len));
@@ -111,6 +170,21 @@ pub fn unique_label(zone: NameRef<'_>) -> [u8; 40] {
     let mut label = [0; 40];
     data_encoding::HEXLOWER.encode_mut(&digest, &mut label);
     label
+}
+
+/// The longest name of a catalog that this module can produce: it leaves room for `group.LABEL.zones`.
+pub const MAX_PRODUCED_NAME_LEN: usize = wire::MAX_NAME_LEN - 6 - 41 - 6;
+
+/// The records of a catalog without members but the SOA record: the NS record and the version.
+pub fn apex_records(catalog: NameRef<'_>) -> [(Name, Rtype, Vec<u8>); 2] {
+    let version = name_below(catalog, &[b"version"]);
+    [(catalog.to_owned(), Rtype::NS, b"\x07invalid\0".to_vec()), (version, Rtype::TXT, b"\x012".to_vec())]
+}
+
+/// The RDATA of the SOA record of a catalog, as RFC 9432 4 has it in its example: it never expires.
+pub fn soa_rdata(serial: u32) -> Vec<u8> {
+    let numbers = [serial, 3600, 600, i32::MAX as u32 - 1, 0].map(u32::to_be_bytes).concat();
+    [b"\x07invalid\0\x07invalid\0", &numbers[..]].concat()
 }
 
 /// The records that list a member: owner, type and RDATA. All have TTL 0, as nobody resolves them (RFC 9432 3).
@@ -140,7 +214,7 @@ fn key_of(labels: &[&[u8]]) -> CanonicalKey {
 fn name_below(apex: NameRef<'_>, labels: &[&[u8]]) -> Name {
     let labels = labels.iter().rev().flat_map(|label| [&[label.len() as u8], *label].concat());
     let wire: Vec<u8> = labels.chain(apex.wire().iter().copied()).collect();
-    Name::from_wire(&wire).expect("a catalog's name is short enough for its members, see `CatalogConfig`")
+    Name::from_wire(&wire).expect("a catalog's name is short enough for its members, see `MAX_PRODUCED_NAME_LEN`")
 }
 
 /// The label below `prefix` in the key of an entry; `None` if it is not below.

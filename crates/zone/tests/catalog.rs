@@ -1,8 +1,8 @@
 //! Catalog zones (RFC 9432): members are read, and read again from the records that list them.
 
-use wire::Name;
+use wire::{Name, Rtype};
 use zone::Zone;
-use zone::catalog::{self, CatalogError, CatalogMember};
+use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
 use zone::change::{ChangeRules, ChangeSet};
 use zone::load::{LoadOptions, load};
 use zone::text::{self, Source};
@@ -56,32 +56,72 @@ fn rfc_9432_4_1_members_are_read() {
         group.orphan.zones 0 TXT ignored
         zonesx 0 PTR example.edu.",
     );
-    let members: Result<Vec<CatalogMember>, CatalogError> = catalog::members(&zone).collect();
+    let members: Result<Vec<CatalogMember>, CatalogError> = catalog::members_after(&zone, None).collect();
     let expected = [
         member("a", "example.com.", &["first", "second"], None),
         member("a.b", "example.org.", &[], None),
         member("b", "example.net.", &[], Some("other.catalog.")),
     ];
     assert_eq!(members, Ok(expected.to_vec()));
-    assert_eq!(catalog::members(&zone_of("")).count(), 0);
+    assert_eq!(catalog::members_after(&zone_of(""), None).count(), 0);
 }
 
 #[test]
 fn rfc_9432_4_1_a_member_has_one_zone() {
-    let zone =
-        zone_of("a.zones 0 PTR x.\na.zones 0 PTR y.\nb.zones 0 PTR z.\ncoo.b.zones 0 PTR p.\ncoo.b.zones 0 PTR q.");
+    let zone = zone_of("a.zones 0 PTR x.\na.zones 0 PTR y.\nb.zones 0 PTR z.\ncoo.b.zones 0 PTR p.");
     assert_eq!(catalog::member(&zone, b"a"), Err(CatalogError::NotOneZone(name("a.zones.c."))));
-    assert_eq!(catalog::member(&zone, b"b"), Ok(Some(member("b", "z.", &[], None))));
+    assert_eq!(catalog::member(&zone, b"b"), Ok(Some(member("b", "z.", &[], Some("p.")))));
     assert_eq!(catalog::member(&zone, b"none"), Ok(None));
 }
 
 #[test]
-fn changed_owners_lead_to_their_members() {
-    let zone = zone_of("");
-    let owners: Vec<Name> =
-        ["a.zones.c.", "group.A.zones.c.", "x.y.b.zones.c.", "zones.c.", "version.c.", "c."].map(name).to_vec();
-    let labels = catalog::changed_labels(&zone, owners.iter().map(Name::as_ref));
-    assert_eq!(labels.iter().map(|label| &**label).collect::<Vec<_>>(), [b"a", b"b"]);
+fn rfc_9432_5_1_a_broken_catalog_is_not_processed() {
+    let good = zone_of("version 0 TXT 2\na.zones 0 PTR x.\nb.zones 0 PTR y.");
+    assert_eq!(catalog::check(&good), Ok(()));
+    for (text, error) in [
+        ("a.zones 0 PTR x.", CatalogError::NoVersion(name("c."))),
+        ("version 0 TXT 2\na.zones 0 PTR x.\na.zones 0 PTR y.", CatalogError::NotOneZone(name("a.zones.c."))),
+        ("version 0 TXT 2\nb.zones 0 PTR x.\na.zones 0 PTR X.", CatalogError::Duplicate(name("x."))),
+        (
+            "version 0 TXT 2\na.zones 0 PTR x.\ncoo.a.zones 0 PTR p.\ncoo.a.zones 0 PTR q.",
+            CatalogError::NotOneOwner(name("coo.a.zones.c.")),
+        ),
+    ] {
+        let broken = zone_of(text);
+        assert_eq!(catalog::check(&broken), Err(error.clone()), "{text}");
+        assert_eq!(catalog::changes(&zone_of("version 0 TXT 2"), &broken), Err(error), "{text}");
+    }
+}
+
+#[test]
+fn rfc_9432_5_4_a_zone_with_another_label_is_another_member() {
+    let old = zone_of("version 0 TXT 2\na.zones 0 PTR x.\nb.zones 0 PTR y.\nc.zones 0 PTR z.");
+    let new = zone_of(
+        "version 0 TXT 2\nd.zones 0 PTR x.\nB.zones 5 PTR Y.\nc.zones 0 PTR z.
+        group.c.zones 0 TXT g\nx.ext.b.zones 0 TXT ignored",
+    );
+    let expected = [
+        MemberChange { old: Some(member("a", "x.", &[], None)), new: None },
+        MemberChange { old: Some(member("c", "z.", &[], None)), new: Some(member("c", "z.", &["g"], None)) },
+        MemberChange { old: None, new: Some(member("d", "x.", &[], None)) },
+    ];
+    assert_eq!(catalog::changes(&old, &new), Ok(expected.to_vec()));
+}
+
+#[test]
+fn members_are_listed_from_any_label_on() {
+    let zone = zone_of(
+        "version 0 TXT 2\na.zones 0 PTR x.\ngroup.a.zones 0 TXT g\nb\\000.zones 0 PTR y.\nc.zones 0 PTR z.\nz 0 PTR z.",
+    );
+    let after = |label: Option<&[u8]>| -> Vec<String> {
+        let members = catalog::members_after(&zone, label);
+        members.map(|member| member.expect("a valid member").zone.to_string()).collect()
+    };
+    assert_eq!(after(None), ["x.", "y.", "z."]);
+    assert_eq!(after(Some(b"a")), ["y.", "z."]);
+    assert_eq!(after(Some(b"b\0")), ["z."]);
+    assert_eq!(after(Some(b"b")), ["y.", "z."], "a member that was removed");
+    assert!(after(Some(b"c")).is_empty());
 }
 
 #[test]
@@ -93,10 +133,13 @@ fn produced_members_are_read_again() {
     let produced = member(label, "example.com.", &["customers", &long], Some("next.catalog."));
     let apex = name("c.");
     let mut change = ChangeSet::new(apex.as_ref());
-    for (owner, rtype, rdata) in catalog::member_records(apex.as_ref(), &produced) {
+    change.remove(apex.as_ref(), Rtype::NS, b"\x07invalid\0").expect("in the zone");
+    let records = catalog::apex_records(apex.as_ref()).into_iter();
+    for (owner, rtype, rdata) in records.chain(catalog::member_records(apex.as_ref(), &produced)) {
         change.add(owner.as_ref(), rtype, 0, &rdata).expect("in the zone");
     }
     let rules = ChangeRules { check_mode: zone::CheckMode::Lenient, nsec3_max_iterations: 0 };
     let zone = zone_of("").apply(change, rules).expect("a valid change").zone;
-    assert_eq!(catalog::members(&zone).collect::<Vec<_>>(), [Ok(produced)]);
+    assert_eq!(catalog::check(&zone), Ok(()));
+    assert_eq!(catalog::members_after(&zone, None).collect::<Vec<_>>(), [Ok(produced)]);
 }

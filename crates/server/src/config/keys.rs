@@ -297,15 +297,24 @@ key_table! {
         Reload "serial-policy" serial_policy: Option<SerialPolicy> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of
-        /// this server.
+        /// this server that name it as their `catalog-member`.
         ///
-        /// NOT YET USED: a warning says so.
+        /// A consumed catalog is transferred or read from a file as any zone. Its members are added and removed as it changes. A
+        /// zone of the configuration wins over a member of the same name; of two catalogs that list a zone, the first keeps it
+        /// unless its `coo` property says otherwise. A broken catalog leaves the members as they are. `zonda zone status`
+        /// shows why a member is not served. A produced catalog has neither `file` nor `primaries`.
         Reload "catalog" catalog: Option<CatalogRole> = "";
 
         /// The templates of a catalog's member zones by their group; members of other groups take `[template.default]`.
         ///
-        /// For a zone with `catalog = "consume"`.
+        /// For a zone with `catalog = "consume"`. A template of members has `primaries`, or a `file` with `{name}` in it.
         Reload "catalog-templates" catalog_templates: Option<CatalogTemplates> = "{}";
+
+        /// The catalog of this server that lists this zone: a zone with `catalog = "produce"`.
+        Reload "catalog-member" catalog_member: Option<DomainName> = "";
+
+        /// The group of this zone in that catalog (RFC 9432 4.3.2), for consumers that treat groups differently.
+        Reload "catalog-group" catalog_group: Option<BoundedText<255>> = "";
 
         /// Whether to load a zone with records that break a rule of their RFC but can be served.
         ///

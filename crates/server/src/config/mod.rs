@@ -5,6 +5,7 @@
 
 pub mod access_list;
 mod blocks;
+pub mod catalog_checks;
 mod file_patterns;
 mod inline_table;
 pub mod key_spec;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use zone::Finding;
 
+pub use catalog_checks::Templates;
 pub use access_list::{AccessEntry, TlsRequirement, UpdateRight};
 pub use keys::Server;
 pub use remote_server::{RemoteServer, RemoteTls};
@@ -42,6 +44,8 @@ pub struct Config {
     pub keys: Vec<ConfiguredKey>,
     /// Every zone once, ordered by the octets of its name (see [`ZoneConfig::name`]).
     pub zones: Vec<ZoneConfig>,
+    /// `[template.NAME]`, for zones that are added while zonda runs.
+    pub templates: Templates,
     /// The files read, as they were named.
     pub files: Vec<Arc<str>>,
     /// The folders on the command line that hold no zone file.

@@ -12,7 +12,7 @@ use crate::printable::quoted;
 /// A zone setting without effect in this release: whether it is set, the message and the help.
 type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
 
-pub(super) const UNUSED_SETTINGS: [UnusedSetting; 6] = [
+pub(super) const UNUSED_SETTINGS: [UnusedSetting; 5] = [
     (
         |policy| policy.notify.iter().any(|server| server.tls.is_some()),
         "NOTIFY is not sent over TLS yet: `notify` entries with `tls` have no effect",
@@ -34,7 +34,6 @@ pub(super) const UNUSED_SETTINGS: [UnusedSetting; 6] = [
         "serials of zones from files are not changed yet: `serial-policy` has no effect",
         "",
     ),
-    (|policy| policy.catalog.is_some(), "catalog zones are not used yet: `catalog` has no effect", ""),
 ];
 
 impl ConfigReader {

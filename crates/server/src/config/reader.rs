@@ -38,7 +38,7 @@ pub struct ConfigReader {
     /// The positions of templates and of the keys of `[server]`.
     pub(super) set_at: HashMap<String, FilePosition>,
     /// `[template.NAME]`.
-    pub(super) templates: BTreeMap<String, ZoneKeys>,
+    pub(super) templates: BTreeMap<String, Template>,
     pub(super) zones: Vec<PendingZone>,
     /// See [`PendingZone::shared`].
     pub(super) shared: Vec<SharedKeys>,
@@ -52,6 +52,13 @@ pub struct ConfigReader {
     /// The TOML files among them.
     toml_files: HashSet<FileId>,
     pub(super) findings: Findings,
+}
+
+/// `[template.NAME]`.
+pub(super) struct Template {
+    pub(super) keys: ZoneKeys,
+    /// The folder of the configuration file.
+    pub(super) config_folder: Arc<Path>,
 }
 
 /// Device and inode.
@@ -242,7 +249,8 @@ impl ConfigReader {
         }
         self.check_set_once(source, &format!("template.{}", name.get_ref()), name.span());
         let keys = self.read_zone_keys(source, table);
-        self.templates.insert(name.get_ref().to_string(), keys);
+        let template = Template { keys, config_folder: source.folder.clone() };
+        self.templates.insert(name.get_ref().to_string(), template);
     }
 
     fn read_zone(&mut self, source: &Source<'_>, zone: Spanned<DeValue<'_>>) {

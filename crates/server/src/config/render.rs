@@ -7,7 +7,7 @@ use super::key_spec::KeyTable;
 use super::keys::{Server, TsigKeyTable, ZoneKeys};
 use super::manual::paragraphs;
 use super::tsig_keys::ConfiguredKey;
-use super::value::{CheckSetting, DomainName, FilePath, TsigAlgorithm, TsigSecret, WholeNumber};
+use super::value::{BoundedText, CheckSetting, DomainName, FilePath, TsigAlgorithm, TsigSecret, WholeNumber};
 use super::zone_config::{ZoneConfig, ZonePolicy};
 use crate::printable::Printable;
 
@@ -99,6 +99,8 @@ fn zone_keys(zone: &ZoneConfig) -> ZoneKeys {
         serial_policy: Some(policy.serial_policy),
         catalog: policy.catalog,
         catalog_templates: Some(policy.catalog_templates),
+        catalog_member: policy.catalog_member.map(DomainName),
+        catalog_group: policy.catalog_group.map(BoundedText),
         checks: Some(CheckSetting(policy.checks)),
     }
 }

@@ -7,6 +7,7 @@ use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Severity};
 
 use super::Config;
+use super::catalog_checks::inheritable;
 use super::key_spec::KeyTable;
 use super::keys::ZoneKeys;
 use super::policy_checks::UNUSED_SETTINGS;
@@ -17,7 +18,7 @@ use super::zone_path::template_pattern;
 use crate::printable::quoted;
 
 /// The template of zones that name none.
-const DEFAULT_TEMPLATE: &str = "default";
+pub const DEFAULT_TEMPLATE: &str = "default";
 
 /// Templates compared with one that does not exist: many more than are ever used, few enough to do so for every error that is
 /// listed.
@@ -32,17 +33,31 @@ pub(super) struct ResolvedKeys {
     unknown_template: Option<String>,
 }
 
+impl ResolvedKeys {
+    /// The source of a zone without a file of its own.
+    pub(super) fn into_source(self) -> ZoneSource {
+        ZoneSource { pattern: self.pattern, policy: self.policy }
+    }
+
+    /// Whether the template has a zone file.
+    pub(super) fn has_file(&self) -> bool {
+        self.pattern.is_some()
+    }
+}
+
 impl ConfigReader {
     /// The configuration, unless there were mistakes.
     pub fn finish(mut self) -> Result<Config, Vec<Finding>> {
         let (mut policies, defaults) = (HashSet::new(), ZoneKeys::with_defaults());
-        let resolve = |shared| self.resolve(shared, &defaults, &mut policies);
-        let resolved: Vec<ResolvedKeys> = self.shared.iter().map(resolve).collect();
+        let mut resolve = |shared: &SharedKeys| self.resolve(shared, &defaults, &mut policies);
+        let resolved: Vec<ResolvedKeys> = self.shared.iter().map(&mut resolve).collect();
+        let templates = self.resolve_templates(resolve);
         let mut pending = std::mem::take(&mut self.zones);
         let order = |zone: &PendingZone| (zone.file, zone.line);
         pending.sort_unstable_by(|a, b| a.name.wire().cmp(b.name.wire()).then_with(|| order(a).cmp(&order(b))));
         self.check_zones(&pending, &resolved);
         self.check_policies(&pending, &resolved);
+        self.check_catalogs(&pending, &resolved, &templates);
         self.check_key_names();
         self.check_tls();
         if self.server.listen.is_empty() {
@@ -68,6 +83,7 @@ impl ConfigReader {
             server: self.server,
             keys: self.keys,
             zones,
+            templates,
             files: self.files,
             warnings: findings,
             ..Config::default()
@@ -84,7 +100,7 @@ impl ConfigReader {
         let template = self.templates.get(named.unwrap_or(DEFAULT_TEMPLATE));
         let mut keys = shared.keys.clone();
         if let Some(template) = template {
-            keys.inherit(template);
+            keys.inherit(&inheritable(&shared.keys, &template.keys));
         }
         keys.inherit(defaults);
         ResolvedKeys {

@@ -12,8 +12,10 @@ use zone::CheckMode;
 use super::access_list::{AccessEntry, UpdateRight};
 use super::keys::ZoneKeys;
 use super::remote_server::RemoteServer;
-use super::value::{Address, CatalogRole, CatalogTemplates, CheckSetting, FilePath, SerialPolicy, ZonemdMode};
-use super::zone_path::expand;
+use super::value::{
+    Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, DomainName, FilePath, SerialPolicy, ZonemdMode,
+};
+use super::zone_path::{expand, has_hole};
 
 /// A zone to serve.
 #[derive(Clone, Debug)]
@@ -64,6 +66,10 @@ pub struct ZonePolicy {
     pub catalog: Option<CatalogRole>,
     /// The templates of the groups of a catalog.
     pub catalog_templates: CatalogTemplates,
+    /// The catalog that lists the zone.
+    pub catalog_member: Option<Name>,
+    /// The group of the zone in that catalog.
+    pub catalog_group: Option<String>,
     /// The folder of the configuration file that names the zone or its list; none for zones of the command line.
     pub config_folder: Option<PathBuf>,
     /// More folders with files that `$INCLUDE` may name.
@@ -109,6 +115,11 @@ impl ZoneSource {
     /// Whether [`ZoneSource::file`] gives one.
     pub fn has_file(&self) -> bool {
         self.pattern.is_some()
+    }
+
+    /// Whether each zone of this source has a file of its own.
+    pub fn has_file_per_zone(&self) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| has_hole(pattern))
     }
 
     /// Whether both give a zone the same content: the same file, read by the same rules.
@@ -161,6 +172,8 @@ impl ZonePolicy {
             serial_policy: keys.serial_policy.unwrap_or(SerialPolicy::Keep),
             catalog: keys.catalog,
             catalog_templates: keys.catalog_templates.unwrap_or_default(),
+            catalog_member: keys.catalog_member.map(|DomainName(name)| name),
+            catalog_group: keys.catalog_group.map(|BoundedText(group)| group),
             config_folder: config_folder.map(Path::to_owned),
             include_paths: keys.include_paths.into_iter().flatten().map(|FilePath(path)| path).collect(),
             limits: ZoneLimits {

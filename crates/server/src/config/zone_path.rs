@@ -25,6 +25,11 @@ pub(super) fn expand(pattern: &[u8], name: NameRef<'_>) -> PathBuf {
     OsString::from_vec(replaced(&path, LABEL_HOLE, first_label(&stem), usize::MAX)).into()
 }
 
+/// Whether the file of a pattern depends on the zone's name.
+pub(super) fn has_hole(pattern: &[u8]) -> bool {
+    pattern.contains(&0)
+}
+
 /// The pattern for the file of one zone: the zone's name, or else its first label, is replaced in the last part of the path,
 /// so that the zones of a folder share one pattern. `{name}` is replaced as in a template.
 pub(super) fn file_pattern(file: &Path, name: NameRef<'_>) -> Vec<u8> {

@@ -108,6 +108,7 @@ algorithm = "hmac-sha512"
 secret-file = "other.secret"
 
 [template.secondary]
+primaries = ["192.0.2.1"]
 
 [[zone]]
 name = "example.com"
@@ -170,7 +171,7 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
     for secret in ["AQIDBAUG", "AAECAwQF"] {
         assert!(!format!("{}{}", outcome.out, outcome.err).contains(secret), "{secret}");
     }
-    for setting in ["`allow-update`", "`keep-versions`", "`catalog`"] {
+    for setting in ["`allow-update`", "`keep-versions`"] {
         assert!(outcome.err.contains(setting), "a setting without effect must not pretend: {setting}: {}", outcome.err);
     }
     assert!(outcome.err.contains("every user of this machine can open the secret"), "{}", outcome.err);
@@ -184,7 +185,7 @@ fn a_printed_configuration_with_tables_in_lists_can_be_read() {
         &text.replace("template.secondary", "template.default").replace("\"secondary\"", "\"default\""),
     );
     let first = folder.run(&["config", "--config", "zonda.toml"]).out;
-    folder.write("again.toml", &(first.clone() + "\n[template.default]\n"));
+    folder.write("again.toml", &(first.clone() + "\n[template.default]\nprimaries = [\"192.0.2.1\"]\n"));
     let second = folder.run(&["config", "--config", "again.toml"]);
     assert_eq!(second.status, 0, "{}", second.err);
     let body = |text: &str| text.lines().filter(|line| !line.starts_with("# Read from")).collect::<Vec<_>>().join("\n");
@@ -209,6 +210,21 @@ fn update_rights_are_printed_as_they_are_written() {
     for setting in ["`forward-updates` has no effect", "`allow-update` has no effect"] {
         assert!(outcome.err.contains(setting), "{setting}: {}", outcome.err);
     }
+}
+
+#[test]
+fn a_produced_catalog_takes_no_file_of_the_default_template() {
+    let folder = TestFolder::new();
+    let text = "[template.default]\nfile = \"{name}.zone\"\ncatalog-member = \"c.\"\ncatalog-group = \"g\"\n\
+                [[zone]]\nname = \"c.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"a.\"\n";
+    folder.write("zonda.toml", text);
+    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
+    let zones = serde_json::json!([
+        {"name": "a.", "file": "a.zone", "catalog-member": "c.", "catalog-group": "g"},
+        {"name": "c.", "catalog": "produce"},
+    ]);
+    assert_eq!(value["zone"], zones, "{}", outcome.err);
 }
 
 #[test]
@@ -263,6 +279,25 @@ fn mistakes_in_keys_and_lists_are_found_where_they_are() {
         (
             format!("{zone}catalog = \"consume\"\ncatalog-templates = {{ a = \"defolt\" }}\n[template.default]\n"),
             "there is no template `defolt` (help: did you mean `default`?)",
+        ),
+        (format!("{zone}catalog = \"consume\"\n"), "zone a.: the members of this catalog have no template (help: add [tem"),
+        (
+            format!("{zone}catalog = \"consume\"\n[template.default]\nallow-transfer = [\"::1\"]\n"),
+            "the template `default` of its members has neither `primaries` nor `file`",
+        ),
+        (
+            format!("{zone}catalog = \"consume\"\n[template.default]\nfile = \"z\"\n"),
+            "the template `default` of its members has the same `file` for all zones (help: set `primaries`, or a `file` with {name}",
+        ),
+        (format!("{zone}catalog = \"produce\"\n"), "a catalog with catalog = \"produce\" is made by this server (help: remove"),
+        (format!("{zone}catalog-group = \"g\"\n"), "`catalog-group` is set without `catalog-member`"),
+        (
+            format!("{zone}catalog-member = \"c.example\"\n"),
+            "`catalog-member`: c.example. is not a catalog of this server (help: add [[zone]] with name",
+        ),
+        (
+            "[[zone]]\nname = \"a\"\ncatalog = \"produce\"\ncatalog-member = \"a\"\n".into(),
+            "a catalog does not list itself",
         ),
         (
             format!("{key}{key}{zone}"),
