@@ -30,7 +30,26 @@ pub struct ZoneStatus {
     /// The serials of the earlier versions that are kept for a rollback, the latest first.
     #[serde(default)]
     pub kept_versions: Vec<u32>,
+    /// The template of a zone that was added or that a catalog lists; absent if the zone is configured itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub template: Option<String>,
+    /// The catalogs that list the zone.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub catalogs: Vec<CatalogListing>,
     /// Why the zone is not served or not current, or why its last version was refused; absent if all is well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub problem: Option<String>,
+}
+
+/// A catalog that lists a zone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CatalogListing {
+    /// The catalog.
+    pub catalog: String,
+    /// The groups of the zone in it; of a member that is served, the one that chose the template.
+    pub groups: Vec<String>,
+    /// Why the zone is not served as a member of this catalog; absent if it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<String>,
 }
@@ -47,6 +66,8 @@ pub enum ZoneServingState {
     Expired,
     /// It could not be read or transferred; queries get SERVFAIL.
     Failed,
+    /// A catalog lists it, but it cannot be served; queries are refused.
+    NotServed,
 }
 
 /// A transfer into this server.
@@ -87,6 +108,7 @@ impl fmt::Display for ZoneServingState {
             ZoneServingState::Loading => "loading",
             ZoneServingState::Expired => "expired",
             ZoneServingState::Failed => "failed",
+            ZoneServingState::NotServed => "not served",
         })
     }
 }
@@ -117,9 +139,30 @@ impl fmt::Display for ZoneStatus {
         if let Some(transfer) = &self.last_transfer {
             write!(f, "; last transfer: {transfer}")?;
         }
+        if let Some(template) = &self.template {
+            write!(f, "; template {}", Printable(template))?;
+        }
+        for listing in &self.catalogs {
+            write!(f, "; {listing}")?;
+        }
         let has_failed = self.last_transfer.as_ref().is_some_and(|transfer| transfer.failure.is_some());
         match self.problem.as_ref().filter(|_| !has_failed) {
             Some(problem) => write!(f, "; {}", Printable(problem)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for CatalogListing {
+    /// `member of CATALOG, group GROUP`, or why not.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.problem.is_some() { "listed in" } else { "member of" };
+        write!(f, "{verb} {}", Printable(&self.catalog))?;
+        for group in &self.groups {
+            write!(f, ", group {}", Printable(group))?;
+        }
+        match &self.problem {
+            Some(problem) => write!(f, ", not served as its member: {}", Printable(problem)),
             None => Ok(()),
         }
     }
@@ -151,6 +194,8 @@ mod tests {
             last_transfer: None,
             is_frozen: false,
             kept_versions: Vec::new(),
+            template: None,
+            catalogs: Vec::new(),
             problem: None,
         }
     }

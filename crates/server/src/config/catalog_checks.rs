@@ -57,7 +57,8 @@ impl ConfigReader {
                 None => None,
             };
             if let Some((message, help)) = mistake.or_else(|| member_mistake(&zone.name, &policy, &produced)) {
-                let position = FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+                let position =
+                    FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
                 found.push((position, format!("zone {}: {message}", zone.name), help));
             }
         }

@@ -15,7 +15,7 @@ mod policy_checks;
 pub mod reader;
 pub mod remote_server;
 pub mod render;
-mod resolve;
+pub mod resolve;
 pub mod tsig_keys;
 pub mod value;
 pub mod zone_config;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use zone::Finding;
 
-pub use catalog_checks::Templates;
 pub use access_list::{AccessEntry, TlsRequirement, UpdateRight};
+pub use catalog_checks::Templates;
 pub use keys::Server;
 pub use remote_server::{RemoteServer, RemoteTls};
 pub use tsig_keys::ConfiguredKey;

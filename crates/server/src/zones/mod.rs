@@ -13,12 +13,14 @@ mod load_schedule;
 pub mod publication;
 pub mod read_pool;
 mod registry;
+pub mod template_set;
 pub mod work_pool;
 mod zone_entry;
 mod zone_file;
+pub mod zone_origin;
 mod zone_slab;
 
 pub use registry::{
     ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, ControlRefused, FinishedRead, FinishedWork, NoHooks,
-    ProposedChange, PublishOrder, Rollback, ZoneChange, ZoneRegistry,
+    ProposedChange, PublishOrder, Rollback, ZoneChange, ZoneNotice, ZoneRegistry,
 };

@@ -8,6 +8,7 @@
 mod changes;
 mod configure;
 mod control;
+mod dynamic;
 mod restore;
 mod secondary;
 mod status;
@@ -33,6 +34,7 @@ use super::publication::BatchedPublisher;
 use super::read_pool::{ReadLimits, ReadPool, ReadTask, TooLarge};
 use super::work_pool::WorkPool;
 use super::zone_entry::{change_of, zone_report};
+use super::zone_origin::OriginTable;
 use super::zone_slab::ZoneSlab;
 use crate::config::{Server, ZonePolicy, ZoneSource};
 use crate::printable::path_text;
@@ -46,6 +48,7 @@ use changes::{Changes, ZoneWorkResult};
 use configure::Configuring;
 use control::ZoneControls;
 pub use control::{ControlRefused, Rollback};
+pub use dynamic::ZoneNotice;
 
 /// The zones of this daemon.
 pub struct ZoneRegistry {
@@ -55,6 +58,8 @@ pub struct ZoneRegistry {
     /// The versions of zones that have expired.
     expired: HashMap<ZoneId, Zone>,
     controls: ZoneControls,
+    origins: OriginTable,
+    notices: Vec<ZoneNotice>,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
     /// The included files of the zones that have any.
@@ -140,6 +145,8 @@ impl ZoneRegistry {
             served: 0,
             expired: HashMap::new(),
             controls: ZoneControls::default(),
+            origins: OriginTable::default(),
+            notices: Vec::new(),
             configuring: None,
             includes: HashMap::new(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),

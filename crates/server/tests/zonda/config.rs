@@ -280,7 +280,10 @@ fn mistakes_in_keys_and_lists_are_found_where_they_are() {
             format!("{zone}catalog = \"consume\"\ncatalog-templates = {{ a = \"defolt\" }}\n[template.default]\n"),
             "there is no template `defolt` (help: did you mean `default`?)",
         ),
-        (format!("{zone}catalog = \"consume\"\n"), "zone a.: the members of this catalog have no template (help: add [tem"),
+        (
+            format!("{zone}catalog = \"consume\"\n"),
+            "zone a.: the members of this catalog have no template (help: add [tem",
+        ),
         (
             format!("{zone}catalog = \"consume\"\n[template.default]\nallow-transfer = [\"::1\"]\n"),
             "the template `default` of its members has neither `primaries` nor `file`",
@@ -289,7 +292,10 @@ fn mistakes_in_keys_and_lists_are_found_where_they_are() {
             format!("{zone}catalog = \"consume\"\n[template.default]\nfile = \"z\"\n"),
             "the template `default` of its members has the same `file` for all zones (help: set `primaries`, or a `file` with {name}",
         ),
-        (format!("{zone}catalog = \"produce\"\n"), "a catalog with catalog = \"produce\" is made by this server (help: remove"),
+        (
+            format!("{zone}catalog = \"produce\"\n"),
+            "a catalog with catalog = \"produce\" is made by this server (help: remove",
+        ),
         (format!("{zone}catalog-group = \"g\"\n"), "`catalog-group` is set without `catalog-member`"),
         (
             format!("{zone}catalog-member = \"c.example\"\n"),

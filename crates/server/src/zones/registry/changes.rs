@@ -251,6 +251,7 @@ impl ZoneRegistry {
             self.publisher.queue_change(id)
         }
         self.served += usize::from(is_first);
+        self.note_version(id);
         self.discard_changes(id, || ChangeRefused::Replaced);
         true
     }
@@ -319,6 +320,7 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefused::NotServed)) };
         entry.serve(version, &[change]);
         self.publisher.queue_change(id);
+        self.note_version(id);
         self.changes.published.push((id, done, changed));
     }
 

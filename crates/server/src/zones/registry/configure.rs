@@ -5,11 +5,12 @@ use std::sync::Arc;
 use answer::{ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 
-use super::{ChangeRefused, Fingerprint, ZoneRegistry};
+use super::{ChangeRefused, Fingerprint, ZoneNotice, ZoneRegistry};
 use crate::config::{ConfiguredKey, ZoneConfig, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
 use crate::zones::zone_entry::{Acls, ZoneEntry, zone_report};
+use crate::zones::zone_origin::ZoneOrigin;
 
 /// A configuration that is being compared with the zones of the registry.
 pub(super) struct Configuring {
@@ -50,14 +51,8 @@ impl ZoneRegistry {
 
     /// Adds a zone, to be loaded at once. Returns `None` if there is one with this apex.
     pub fn add(&mut self, config: ZoneConfig) -> Option<ZoneId> {
-        let acl = Acls::default().of(&config.source.policy);
-        let id = self.zones.insert(ZoneEntry::new(config.name, Arc::new(config.source), acl))?;
-        self.schedule.zone_added(id.index as usize);
-        self.publisher.draft_insert(&self.zones, id);
-        self.publisher.queue_change(id);
-        self.announce_configuration(id);
-        self.start_load(id, self.schedule.latest_reload());
-        Some(id)
+        let acls = Acls::default().of(&config.source.policy);
+        self.add_shared(config.name, Arc::new(config.source), acls, ZoneOrigin::Configured)
     }
 
     /// Removes a zone; returns false if it was removed before.
@@ -114,6 +109,7 @@ impl ZoneRegistry {
         job.last = Some((source.clone(), acl.clone()));
         let id = match self.find_configured(config.name.as_ref(), job.next_slot) {
             Some(id) => {
+                self.take_over(id);
                 self.reconfigure(id, config.name, source, acl, &mut job.reports);
                 id
             }
@@ -122,6 +118,7 @@ impl ZoneRegistry {
                     self.schedule.zone_added(id.index as usize);
                     self.publisher.draft_insert(&self.zones, id);
                     self.announce_configuration(id);
+                    self.note_added(id);
                     id
                 }
                 // Unreachable: the apex was not found.
@@ -142,18 +139,33 @@ impl ZoneRegistry {
         hinted.or_else(|| self.zones.find(apex))
     }
 
-    /// Removes the zone of the next slot if it is configured no more.
+    /// A configured zone wins over one of another origin.
+    fn take_over(&mut self, id: ZoneId) {
+        let slot = id.index as usize;
+        if !self.origins.is_configured(slot)
+            && let Some(entry) = self.zones.get(id)
+        {
+            let (apex, origin) = (entry.served.apex().to_owned(), self.origins.of(slot).clone());
+            self.notices.push(ZoneNotice::TakenOver { apex, origin });
+            self.origins.set(slot, ZoneOrigin::Configured);
+        }
+    }
+
+    /// Removes the zone of the next slot if it is configured no more. Zones of other origins stay.
     fn sweep(&mut self, job: &mut Configuring) {
         let slot = job.swept;
         job.swept += 1;
         let is_configured = job.is_configured.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0);
-        if !is_configured && let Some(id) = self.zones.id_at(slot) {
+        if !is_configured
+            && self.origins.is_configured(slot)
+            && let Some(id) = self.zones.id_at(slot)
+        {
             job.reports.extend(self.forget(id));
         }
     }
 
     /// Gives a zone the source of the configuration; it keeps its content.
-    fn reconfigure(
+    pub(super) fn reconfigure(
         &mut self,
         id: ZoneId,
         apex: Name,
@@ -175,7 +187,8 @@ impl ZoneRegistry {
             None => ZoneState::Unavailable(apex),
         };
         entry.served = Arc::new(entry.served.with_acls(state, acls, !source.policy.primaries.is_empty()));
-        entry.source = source;
+        let old = std::mem::replace(&mut entry.source, source.clone());
+        self.note_listing(id, Some(&old.policy), Some(&source.policy));
         self.forget_excess_versions(id);
         self.publisher.draft_insert(&self.zones, id);
         self.announce_configuration(id);
@@ -203,6 +216,10 @@ impl ZoneRegistry {
     }
 
     fn forget(&mut self, id: ZoneId) -> Option<ZoneReport> {
+        let policy = self.zones.get(id)?.source.policy.clone();
+        self.note_listing(id, Some(&policy), None);
+        self.notices.push(ZoneNotice::Removed(id));
+        self.origins.set(id.index as usize, ZoneOrigin::Configured);
         let gone = self.zones.remove(id)?;
         self.journal.removed(id, gone.served.apex());
         self.hooks.removed(id);

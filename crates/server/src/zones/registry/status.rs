@@ -33,6 +33,8 @@ impl ZoneRegistry {
             expires_at: None,
             refresh_at: None,
             last_transfer: None,
+            template: None,
+            catalogs: Vec::new(),
             is_frozen: self.is_frozen(id),
             kept_versions: self.kept_versions(id).map(Zone::serial).collect(),
             problem: self.problem(id).map(str::to_owned),

@@ -1,0 +1,273 @@
+//! A consumed catalog: compares its versions and serves its members, a few at a time.
+
+use std::collections::HashSet;
+
+use tracing::{error, info};
+use wire::{Name, NameRef};
+use zone::Zone;
+use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
+use zone::change::ChangeSet;
+
+use super::placement::{Context, Placed};
+use crate::zones::work_pool::{WorkId, WorkPool};
+
+/// A catalog whose members are served here.
+#[derive(Default)]
+pub struct ConsumedCatalog {
+    /// The version whose members are served, or are being added.
+    applied: Option<Zone>,
+    task: Task,
+    /// Another version is served.
+    has_new_version: bool,
+    /// The members must be placed anew: the configuration has changed.
+    needs_relisting: bool,
+    problem: Option<String>,
+    counts: Counts,
+}
+
+/// Members placed by the current task.
+#[derive(Default)]
+struct Counts {
+    placed: usize,
+    removed: usize,
+    waiting: usize,
+}
+
+/// What a catalog is doing.
+#[derive(Default)]
+enum Task {
+    #[default]
+    Idle,
+    /// The pool compares this version with the one applied.
+    Comparing(WorkId, Zone),
+    /// Looks for zones that unchanged members have already, from this change on.
+    Checking { new: Zone, changes: Vec<MemberChange>, removed: HashSet<Name>, next: usize },
+    /// Removes and adds members.
+    Applying(std::vec::IntoIter<MemberChange>),
+    /// The pool lists members.
+    WaitingForList(WorkId),
+    /// Places the listed members; the next part of the list begins after the last one.
+    Placing { members: std::vec::IntoIter<CatalogMember>, last: Option<Box<[u8]>> },
+}
+
+/// What the pool computes.
+pub enum MemberWork {
+    /// The difference of two versions; `None` if all members are new.
+    Compared(Result<Option<Vec<MemberChange>>, CatalogError>),
+    /// A part of the members.
+    Listed(Vec<CatalogMember>),
+    /// The first version of a produced catalog.
+    FirstVersion(Box<Zone>),
+    /// The next change of a produced catalog.
+    Change(Box<ChangeSet>),
+}
+
+/// Members that one step adds, removes or checks: about a millisecond.
+pub const STEP: usize = 256;
+/// Members that the pool lists at once.
+pub const PART: usize = 4096;
+
+impl ConsumedCatalog {
+    /// The configuration has changed: all members are placed anew.
+    pub fn relist(&mut self) {
+        self.needs_relisting = true;
+        self.has_new_version = true;
+    }
+
+    /// Another version may be served.
+    pub fn note_version(&mut self) {
+        self.has_new_version = true;
+    }
+
+    /// Why the catalog is not processed.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Whether all members are placed.
+    pub fn is_settled(&self) -> bool {
+        self.applied.is_some() && matches!(self.task, Task::Idle) && !self.needs_relisting && !self.has_new_version
+    }
+
+    /// Whether this job of the pool is for this catalog.
+    pub fn is_waiting_for(&self, work: WorkId) -> bool {
+        matches!(&self.task, Task::Comparing(id, _) | Task::WaitingForList(id) if *id == work)
+    }
+
+    /// Takes the result of that job.
+    pub fn finish_work(&mut self, name: NameRef<'_>, result: Option<MemberWork>) {
+        self.task = match (std::mem::take(&mut self.task), result) {
+            (Task::Comparing(_, new), Some(MemberWork::Compared(Ok(Some(changes))))) => {
+                let removed = changes.iter().filter_map(|change| Some(change.old.as_ref()?.zone.clone())).collect();
+                Task::Checking { new, changes, removed, next: 0 }
+            }
+            (Task::Comparing(_, new), Some(MemberWork::Compared(Ok(None)))) => {
+                self.accept(new);
+                self.needs_relisting = true;
+                Task::Idle
+            }
+            (Task::Comparing(..), Some(MemberWork::Compared(Err(problem)))) => {
+                self.reject(name, &problem.to_string());
+                Task::Idle
+            }
+            (Task::WaitingForList(_), Some(MemberWork::Listed(members))) => {
+                let last = members.last().map(|member| member.label.clone());
+                Task::Placing { members: members.into_iter(), last }
+            }
+            _ => {
+                self.reject(name, "zonda panicked while reading it; this is a bug, please report it");
+                Task::Idle
+            }
+        }
+    }
+
+    /// Does a little. Returns whether there is more to do at once.
+    pub fn step(&mut self, name: &Name, context: &mut Context<'_>, pool: &WorkPool<MemberWork>) -> bool {
+        match std::mem::take(&mut self.task) {
+            Task::Idle => return self.begin(name, context, pool),
+            Task::Checking { new, changes, removed, next } => self.check(name, context, (new, changes, removed, next)),
+            Task::Applying(changes) => self.apply(name, context, changes),
+            Task::Placing { members, last } => self.place(name, context, pool, (members, last)),
+            waiting @ (Task::Comparing(..) | Task::WaitingForList(_)) => {
+                self.task = waiting;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, name: &Name, context: &Context<'_>, pool: &WorkPool<MemberWork>) -> bool {
+        if std::mem::take(&mut self.has_new_version) {
+            let served = context.zones.find(name.as_ref()).and_then(|id| context.zones.served(id));
+            let new = served.and_then(|served| served.zone()).cloned();
+            let applied = self.applied.as_ref().map(Zone::version);
+            if let Some(new) = new.filter(|new| applied != Some(new.version())) {
+                let (old, new) = (self.applied.clone(), new);
+                let version = new.clone();
+                let id = pool.submit(move || {
+                    MemberWork::Compared(match old {
+                        Some(old) => catalog::changes(&old, &version).map(Some),
+                        None => catalog::check(&version).map(|()| None),
+                    })
+                });
+                self.task = Task::Comparing(id, new);
+                return false;
+            }
+        }
+        if std::mem::take(&mut self.needs_relisting) && self.applied.is_some() {
+            self.list(pool, None);
+        }
+        false
+    }
+
+    /// RFC 9432 4.1: a zone that an unchanged member has must not be listed again.
+    fn check(
+        &mut self,
+        name: &Name,
+        context: &Context<'_>,
+        (new, changes, removed, next): (Zone, Vec<MemberChange>, HashSet<Name>, usize),
+    ) {
+        let end = changes.len().min(next + STEP);
+        let mut zones = changes[next..end].iter().filter_map(|change| Some(&change.new.as_ref()?.zone));
+        let duplicate = zones.find(|zone| !removed.contains(*zone) && context.is_listed(name, zone)).cloned();
+        self.task = match duplicate {
+            Some(zone) => {
+                self.reject(name.as_ref(), &CatalogError::Duplicate(zone).to_string());
+                Task::Idle
+            }
+            None if end < changes.len() => Task::Checking { new, changes, removed, next: end },
+            None => {
+                self.accept(new);
+                Task::Applying(in_order(changes).into_iter())
+            }
+        };
+    }
+
+    fn apply(&mut self, name: &Name, context: &mut Context<'_>, mut changes: std::vec::IntoIter<MemberChange>) {
+        for MemberChange { old, new } in changes.by_ref().take(STEP) {
+            // RFC 9432 5.4: a zone with another label is removed with its data and added again.
+            if let Some(old) = old.filter(|old| new.as_ref().is_none_or(|new| new.zone != old.zone)) {
+                context.displace(name, &old.zone);
+                self.counts.removed += 1;
+            }
+            if let Some(new) = new {
+                self.place_one(name, context, new);
+            }
+        }
+        if changes.len() > 0 {
+            self.task = Task::Applying(changes);
+            return;
+        }
+        for member in context.arriving(name) {
+            self.place_one(name, context, member);
+        }
+        self.report(name);
+    }
+
+    fn list(&mut self, pool: &WorkPool<MemberWork>, after: Option<Box<[u8]>>) {
+        let Some(version) = self.applied.clone() else { return };
+        self.task = Task::WaitingForList(pool.submit(move || {
+            // The version was checked.
+            let members = catalog::members_after(&version, after.as_deref()).filter_map(Result::ok);
+            MemberWork::Listed(members.take(PART).collect())
+        }));
+    }
+
+    fn place(
+        &mut self,
+        name: &Name,
+        context: &mut Context<'_>,
+        pool: &WorkPool<MemberWork>,
+        (mut members, last): (std::vec::IntoIter<CatalogMember>, Option<Box<[u8]>>),
+    ) {
+        for member in members.by_ref().take(STEP) {
+            self.place_one(name, context, member);
+        }
+        match last {
+            _ if members.len() > 0 => self.task = Task::Placing { members, last },
+            Some(last) => self.list(pool, Some(last)),
+            None => self.report(name),
+        }
+    }
+
+    fn place_one(&mut self, name: &Name, context: &mut Context<'_>, member: CatalogMember) {
+        match context.place(name, member) {
+            Placed::Served => self.counts.placed += 1,
+            Placed::Waiting => self.counts.waiting += 1,
+        }
+    }
+
+    fn accept(&mut self, version: Zone) {
+        self.applied = Some(version);
+        self.problem = None;
+    }
+
+    /// RFC 9432 5.1: the members stay as they are.
+    fn reject(&mut self, name: NameRef<'_>, problem: &str) {
+        error!(catalog = %name, "the catalog is broken, its members stay as they are: {problem}");
+        self.problem = Some(format!("the catalog is broken, its members stay as they are: {problem}"));
+    }
+
+    fn report(&mut self, name: &Name) {
+        let Counts { placed, removed, waiting } = std::mem::take(&mut self.counts);
+        let serial = self.applied.as_ref().map(Zone::serial);
+        info!(catalog = %name, serial, served = placed, removed, not_served = waiting, "catalog processed");
+    }
+}
+
+/// Removals first: a zone may move from one label to another.
+fn in_order(changes: Vec<MemberChange>) -> Vec<MemberChange> {
+    let (mut removals, rest): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.new.is_none());
+    let mut additions = Vec::new();
+    for MemberChange { old, new } in rest {
+        match (old, new) {
+            (Some(old), Some(new)) if old.zone != new.zone => {
+                removals.push(MemberChange { old: Some(old), new: None });
+                additions.push(MemberChange { old: None, new: Some(new) });
+            }
+            (old, new) => additions.push(MemberChange { old, new }),
+        }
+    }
+    removals.append(&mut additions);
+    removals
+}

@@ -1,0 +1,210 @@
+//! Adds members of catalogs to the registry and removes them, and keeps those that cannot be served.
+
+use std::collections::HashMap;
+
+use tracing::warn;
+use wire::{Name, NameRef};
+use zone::catalog::CatalogMember;
+
+use crate::config::resolve::DEFAULT_TEMPLATE;
+use crate::config::value::CatalogTemplates;
+use crate::zone_status::CatalogListing;
+use crate::zones::ZoneRegistry;
+use crate::zones::template_set::TemplateSet;
+use crate::zones::zone_origin::ZoneOrigin;
+
+/// What members are placed with.
+pub struct Context<'c> {
+    pub templates: &'c TemplateSet,
+    pub placements: &'c mut Placements,
+    pub zones: &'c mut ZoneRegistry,
+}
+
+/// The members that are not in the registry as such: few, unless a catalog is configured wrongly.
+#[derive(Default)]
+pub struct Placements {
+    /// The templates of the groups of each catalog.
+    pub groups: HashMap<Name, CatalogTemplates>,
+    /// The members that are not served, by zone, in the order in which their catalogs named them.
+    waiting: HashMap<Name, Vec<WaitingMember>>,
+    /// The members with a `coo` property, by zone.
+    leaving: HashMap<Name, LeavingMember>,
+}
+
+/// A member that is not served.
+struct WaitingMember {
+    catalog: Name,
+    member: CatalogMember,
+    reason: String,
+}
+
+/// A member whose catalog lets another one take it over.
+struct LeavingMember {
+    from: Name,
+    member: CatalogMember,
+    to: Name,
+}
+
+/// The result of placing a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is served, as before or now.
+    Served,
+    /// It is not served; the status says why.
+    Waiting,
+}
+
+impl Context<'_> {
+    /// Serves a member of a catalog, or notes why not. Does nothing if it is served already as the configuration says.
+    pub fn place(&mut self, catalog: &Name, member: CatalogMember) -> Placed {
+        self.note_change_of_ownership(catalog, &member);
+        match self.try_place(catalog, &member) {
+            Ok(()) => {
+                self.forget_waiting(catalog, &member.zone);
+                Placed::Served
+            }
+            Err(reason) => {
+                self.note_waiting(catalog, member, reason);
+                Placed::Waiting
+            }
+        }
+    }
+
+    fn try_place(&mut self, catalog: &Name, member: &CatalogMember) -> Result<(), String> {
+        let (group, name) = self.placements.template_of(catalog, member);
+        let template = self.templates.usable(&name);
+        let origin = ZoneOrigin::Member { catalog: catalog.clone(), group, template: name.clone() };
+        let existing = self.zones.find(member.zone.as_ref()).and_then(|id| Some((id, self.zones.origin(id)?.clone())));
+        let Some((id, owner)) = existing else {
+            self.zones.add_dynamic(member.zone.clone(), template?, origin);
+            return Ok(());
+        };
+        match owner {
+            // RFC 9432 5.2: an existing zone of the same name wins.
+            ZoneOrigin::Configured => Err("the zone is configured itself".into()),
+            ZoneOrigin::Added { .. } => Err("the zone was added with `zonda zone add`".into()),
+            ZoneOrigin::Member { catalog: owner, .. } if owner == *catalog => {
+                // Without its template it keeps its settings.
+                if let Ok(template) = template {
+                    self.zones.reassign(id, template, origin);
+                }
+                Ok(())
+            }
+            ZoneOrigin::Member { catalog: owner, .. } => {
+                let leaving = self.placements.leaving.get(&member.zone);
+                let Some(leaving) = leaving.filter(|leaving| leaving.from == owner && leaving.to == *catalog) else {
+                    return Err(format!("the zone is a member of the catalog {owner}"));
+                };
+                let (template, old) = (template?, leaving.member.clone());
+                // RFC 9432 4.3.1: the state is kept only if the label is the same.
+                if old.label == member.label {
+                    self.zones.reassign(id, template, origin);
+                } else {
+                    self.zones.remove(id);
+                    self.zones.add_dynamic(member.zone.clone(), template, origin);
+                }
+                self.note_waiting(&owner, old, format!("the zone is now a member of the catalog {catalog}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// RFC 9432 5.3: removes a zone that is no longer a member, if it was served as a member of this catalog.
+    pub fn displace(&mut self, catalog: &Name, zone: &Name) {
+        self.forget_waiting(catalog, zone);
+        if self.placements.leaving.get(zone).is_some_and(|leaving| leaving.from == *catalog) {
+            self.placements.leaving.remove(zone);
+        }
+        let Some(id) = self.zones.find(zone.as_ref()) else { return };
+        if !matches!(self.zones.origin(id), Some(ZoneOrigin::Member { catalog: owner, .. }) if owner == catalog) {
+            return;
+        }
+        self.zones.remove(id);
+        // The next catalog that lists it serves it now.
+        let next = self.placements.waiting.get(zone).and_then(|waiting| waiting.first());
+        if let Some((next, member)) = next.map(|waiting| (waiting.catalog.clone(), waiting.member.clone())) {
+            self.place(&next, member);
+        }
+    }
+
+    /// Whether this catalog lists the zone already.
+    pub fn is_listed(&self, catalog: &Name, zone: &Name) -> bool {
+        let owner = self.zones.find(zone.as_ref()).and_then(|id| self.zones.origin(id));
+        let is_member = matches!(owner, Some(ZoneOrigin::Member { catalog: owner, .. }) if owner == catalog);
+        let waiting = self.placements.waiting.get(zone);
+        is_member || waiting.is_some_and(|waiting| waiting.iter().any(|waiting| waiting.catalog == *catalog))
+    }
+
+    /// The waiting members that another catalog lets this one take over.
+    pub fn arriving(&self, catalog: &Name) -> Vec<CatalogMember> {
+        let leaving = self.placements.leaving.iter().filter(|(_, leaving)| leaving.to == *catalog);
+        let waiting = leaving.filter_map(|(zone, _)| self.placements.waiting.get(zone)).flatten();
+        waiting.filter(|waiting| waiting.catalog == *catalog).map(|waiting| waiting.member.clone()).collect()
+    }
+
+    fn note_change_of_ownership(&mut self, from: &Name, member: &CatalogMember) {
+        match &member.change_of_ownership {
+            Some(to) => {
+                let leaving = LeavingMember { from: from.clone(), member: member.clone(), to: to.clone() };
+                self.placements.leaving.insert(member.zone.clone(), leaving);
+            }
+            None => {
+                if self.placements.leaving.get(&member.zone).is_some_and(|leaving| leaving.from == *from) {
+                    self.placements.leaving.remove(&member.zone);
+                }
+            }
+        }
+    }
+
+    fn note_waiting(&mut self, catalog: &Name, member: CatalogMember, reason: String) {
+        let waiting = self.placements.waiting.entry(member.zone.clone()).or_default();
+        match waiting.iter_mut().find(|waiting| waiting.catalog == *catalog) {
+            Some(known) => (known.member, known.reason) = (member, reason),
+            None => {
+                warn!(zone = %member.zone, %catalog, "a member of the catalog is not served: {reason}");
+                waiting.push(WaitingMember { catalog: catalog.clone(), member, reason });
+            }
+        }
+    }
+
+    fn forget_waiting(&mut self, catalog: &Name, zone: &Name) {
+        let Some(waiting) = self.placements.waiting.get_mut(zone) else { return };
+        waiting.retain(|waiting| waiting.catalog != *catalog);
+        if waiting.is_empty() {
+            self.placements.waiting.remove(zone);
+        }
+    }
+}
+
+impl Placements {
+    /// The catalogs whose members include this zone and do not serve it.
+    pub fn listings(&self, apex: NameRef<'_>) -> impl Iterator<Item = CatalogListing> {
+        let waiting = self.waiting.get(&apex.to_owned()).into_iter().flatten();
+        waiting.map(|waiting| CatalogListing {
+            catalog: waiting.catalog.to_string(),
+            groups: waiting.member.groups.iter().map(|group| String::from_utf8_lossy(group).into_owned()).collect(),
+            problem: Some(waiting.reason.clone()),
+        })
+    }
+
+    /// Forgets what catalogs that are gone have listed.
+    pub fn retain_catalogs(&mut self, is_there: impl Fn(&Name) -> bool) {
+        self.leaving.retain(|_, leaving| is_there(&leaving.from));
+        self.waiting.retain(|_, waiting| {
+            waiting.retain(|waiting| is_there(&waiting.catalog));
+            !waiting.is_empty()
+        });
+    }
+
+    /// The group that chooses the template of a member, if one does, and the template (RFC 9432 4.3.2: unknown groups are ignored).
+    fn template_of(&self, catalog: &Name, member: &CatalogMember) -> (Option<String>, String) {
+        let known = self.groups.get(catalog).and_then(|groups| {
+            let mut names = member.groups.iter().filter_map(|group| std::str::from_utf8(group).ok());
+            names.find_map(|group| groups.0.get_key_value(group))
+        });
+        match known {
+            Some((group, template)) => (Some(group.clone()), template.clone()),
+            None => (None, DEFAULT_TEMPLATE.to_owned()),
+        }
+    }
+}

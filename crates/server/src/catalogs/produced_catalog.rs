@@ -1,0 +1,258 @@
+//! A produced catalog: lists the zones of this server that name it as their `catalog-member`.
+//!
+//! Its zone is the only state: the label of a member is a digest of its name, and what a restart or a reload has changed is found by
+//! listing the members. Changes go through the registry, so that consumers get a NOTIFY and IXFR.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tracing::{error, info};
+use wire::{Name, NameRef, Rtype};
+use zone::catalog::{self, CatalogMember};
+use zone::change::{ChangeRules, ChangeSet};
+use zone::serial_policy::SerialPolicy;
+use zone::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
+use zone::{CheckMode, Zone};
+
+use super::consumed_catalog::{MemberWork, PART, STEP};
+use super::{CatalogEvent, EventSink};
+use crate::config::{self, ZonePolicy};
+use crate::zone_id::ZoneId;
+use crate::zones::work_pool::{WorkId, WorkPool};
+use crate::zones::{PublishOrder, ZoneChange, ZoneRegistry};
+
+/// A catalog that this server makes.
+#[derive(Default)]
+pub struct ProducedCatalog {
+    /// Zones to list, with their group, and zones to list no more (`None`).
+    pending: BTreeMap<Name, Option<Listing>>,
+    task: Task,
+    /// The members must be compared with the zones of the registry.
+    needs_relisting: bool,
+}
+
+/// How a zone is to be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    group: Option<String>,
+}
+
+#[derive(Default)]
+enum Task {
+    #[default]
+    Idle,
+    /// The pool makes the first version, or the next change.
+    Making(WorkId),
+    /// The registry applies a change.
+    Changing,
+    /// The pool lists members.
+    WaitingForList(WorkId),
+    /// Looks for listed members that are zones no more.
+    Comparing { members: std::vec::IntoIter<CatalogMember>, last: Option<Box<[u8]>> },
+    /// The pool has made something.
+    Made(MemberWork),
+}
+
+/// Zones that one change lists.
+const BATCH: usize = 16_384;
+
+impl ProducedCatalog {
+    /// The zone is to be listed.
+    pub fn list(&mut self, zone: Name, group: Option<String>) {
+        self.pending.insert(zone, Some(Listing { group }));
+    }
+
+    /// The zone is to be listed no more.
+    pub fn unlist(&mut self, zone: Name) {
+        self.pending.insert(zone, None);
+    }
+
+    /// The zones may have changed without notice: the server has started.
+    pub fn relist(&mut self) {
+        self.needs_relisting = true;
+    }
+
+    /// Whether this job of the pool is for this catalog.
+    pub fn is_waiting_for(&self, work: WorkId) -> bool {
+        matches!(self.task, Task::Making(id) | Task::WaitingForList(id) if id == work)
+    }
+
+    /// Takes the result of that job.
+    pub fn finish_work(&mut self, result: Option<MemberWork>) {
+        self.task = match result {
+            Some(MemberWork::Listed(members)) => {
+                let last = members.last().map(|member| member.label.clone());
+                Task::Comparing { members: members.into_iter(), last }
+            }
+            Some(made) => Task::Made(made),
+            None => {
+                error!("zonda panicked while making a catalog; this is a bug, please report it");
+                self.needs_relisting = true;
+                Task::Idle
+            }
+        };
+    }
+
+    /// The registry has applied or refused the change.
+    pub fn finish_change(&mut self, is_applied: bool) {
+        self.task = Task::Idle;
+        self.needs_relisting |= !is_applied;
+    }
+
+    /// Does a little. Returns whether there is more to do at once. `is_complete`: all zones are in the registry that the start of the
+    /// server adds.
+    pub fn step(
+        &mut self,
+        name: &Name,
+        zones: &mut ZoneRegistry,
+        pool: &WorkPool<MemberWork>,
+        events: &EventSink,
+        is_complete: bool,
+    ) -> bool {
+        let Some(id) = zones.find(name.as_ref()) else { return false };
+        match std::mem::take(&mut self.task) {
+            Task::Idle => return is_complete && self.begin(name, id, zones, pool),
+            Task::Comparing { members, last } => self.compare(name, id, zones, pool, (members, last)),
+            Task::Made(MemberWork::FirstVersion(version)) => {
+                info!(catalog = %name, serial = version.serial(), "catalog produced");
+                zones.replace(id, *version, &[]);
+                zones.announce(id);
+            }
+            Task::Made(MemberWork::Change(change)) if !change.is_empty() => {
+                self.task = Task::Changing;
+                zones.change(zone_change(id, *change, name, events));
+            }
+            Task::Made(_) => (),
+            waiting => {
+                self.task = waiting;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, name: &Name, id: ZoneId, zones: &ZoneRegistry, pool: &WorkPool<MemberWork>) -> bool {
+        let now_s = netio::clock::real().as_secs();
+        let Some(base) = zones.latest(id).cloned() else {
+            // The first version lists all zones at once: consumers remove those that are missing.
+            let (name, pending) = (name.clone(), std::mem::take(&mut self.pending));
+            self.needs_relisting = false;
+            self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), pending, now_s as u32)));
+            return false;
+        };
+        if std::mem::take(&mut self.needs_relisting) {
+            self.task = list(pool, base, None);
+        } else if !self.pending.is_empty() {
+            let batch: Vec<_> = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
+            let serial = zones.policy(id).map_or(SerialPolicy::Unix, |policy| serial_policy(policy));
+            let serial = serial.next(base.serial(), now_s);
+            self.task =
+                Task::Making(pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial)))));
+        }
+        false
+    }
+
+    /// Notes which members are not to be listed, or in another group.
+    fn compare(
+        &mut self,
+        name: &Name,
+        id: ZoneId,
+        zones: &ZoneRegistry,
+        pool: &WorkPool<MemberWork>,
+        (mut members, last): (std::vec::IntoIter<CatalogMember>, Option<Box<[u8]>>),
+    ) {
+        for member in members.by_ref().take(STEP) {
+            let policy = zones.find(member.zone.as_ref()).and_then(|id| zones.policy(id));
+            let listing = policy.filter(|policy| policy.catalog_member.as_ref() == Some(name));
+            let listing = listing.map(|policy| Listing { group: policy.catalog_group.clone() });
+            if listing.as_ref().is_none_or(|listing| groups(listing) != member.groups) {
+                self.pending.insert(member.zone, listing);
+            }
+        }
+        self.task = match (last, zones.latest(id)) {
+            (last, _) if members.len() > 0 => Task::Comparing { members, last },
+            (Some(last), Some(version)) => list(pool, version.clone(), Some(last)),
+            _ => Task::Idle,
+        };
+    }
+}
+
+fn list(pool: &WorkPool<MemberWork>, version: Zone, after: Option<Box<[u8]>>) -> Task {
+    Task::WaitingForList(pool.submit(move || {
+        let members = catalog::members_after(&version, after.as_deref()).filter_map(Result::ok);
+        MemberWork::Listed(members.take(PART).collect())
+    }))
+}
+
+fn groups(listing: &Listing) -> Vec<Box<[u8]>> {
+    listing.group.iter().map(|group| group.as_bytes().into()).collect()
+}
+
+fn member(zone: Name, listing: &Listing) -> CatalogMember {
+    let label = catalog::unique_label(zone.as_ref());
+    CatalogMember { label: Box::new(label), zone, groups: groups(listing), change_of_ownership: None }
+}
+
+fn first_version(name: NameRef<'_>, pending: BTreeMap<Name, Option<Listing>>, serial: u32) -> MemberWork {
+    let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
+    builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
+    let members = pending.into_iter().filter_map(|(zone, listing)| Some(member(zone, &listing?)));
+    let records = members.flat_map(|member| catalog::member_records(name, &member));
+    for (owner, rtype, rdata) in catalog::apex_records(name).into_iter().chain(records) {
+        builder.push(owner.as_ref(), rtype, TTL, &rdata);
+    }
+    let (version, _) = builder.finish().expect("the records of a catalog are valid");
+    MemberWork::FirstVersion(Box::new(version))
+}
+
+/// The change that lists these zones, or does not any more; empty if that is so already.
+fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32) -> ChangeSet {
+    let catalog = base.apex();
+    let mut change = ChangeSet::new(catalog);
+    for (zone, listing) in batch {
+        let label = catalog::unique_label(zone.as_ref());
+        let old = catalog::member(base, &label).ok().flatten();
+        let new = listing.map(|listing| member(zone, &listing));
+        if old == new {
+            continue;
+        }
+        for (owner, rtype, rdata) in old.iter().flat_map(|old| catalog::member_records(catalog, old)) {
+            change.remove(owner.as_ref(), rtype, &rdata).expect(BELOW_APEX);
+        }
+        for (owner, rtype, rdata) in new.iter().flat_map(|new| catalog::member_records(catalog, new)) {
+            change.add(owner.as_ref(), rtype, TTL, &rdata).expect(BELOW_APEX);
+        }
+    }
+    if !change.is_empty() {
+        change.remove(catalog, Rtype::SOA, &base.soa_rdata()).expect(BELOW_APEX);
+        change.add(catalog, Rtype::SOA, TTL, &catalog::soa_rdata(serial)).expect(BELOW_APEX);
+    }
+    change
+}
+
+fn zone_change(zone: ZoneId, change: ChangeSet, name: &Name, events: &EventSink) -> ZoneChange {
+    let (catalog, events) = (name.clone(), events.clone());
+    let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefused>| {
+        match &result {
+            Ok(changed) => info!(%catalog, serial = changed.serial, "catalog changed"),
+            Err(reason) => error!(%catalog, "the catalog could not be changed: {reason:?}"),
+        }
+        events(CatalogEvent::Changed(catalog, result.is_ok()));
+    });
+    let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 0 };
+    ZoneChange { zone, change, rules, order: PublishOrder::AtOnce, done }
+}
+
+/// The serial of a catalog must be later than all before even if the state-dir was lost: the time is, unless the configuration says
+/// otherwise.
+fn serial_policy(policy: &Arc<ZonePolicy>) -> SerialPolicy {
+    match policy.serial_policy {
+        config::SerialPolicy::Keep | config::SerialPolicy::Unix => SerialPolicy::Unix,
+        config::SerialPolicy::Increment => SerialPolicy::Increment,
+        config::SerialPolicy::Date => SerialPolicy::Date,
+    }
+}
+
+/// RFC 9432 3: nobody resolves the names of a catalog.
+const TTL: u32 = 0;
+const BELOW_APEX: &str = "all names are in the catalog";

@@ -1,0 +1,128 @@
+//! Zones that come and go while the daemon runs: members of catalogs, and those of `zonda zone add`.
+//!
+//! The registry notes what concerns catalogs; the writer passes the notices on, so that the registry knows nothing of catalogs.
+
+use std::sync::Arc;
+
+use answer::ZoneAcls;
+use wire::Name;
+
+use super::{MAX_IN_FLIGHT, ZoneRegistry};
+use crate::config::value::CatalogRole;
+use crate::config::{ZonePolicy, ZoneSource};
+use crate::zone_id::ZoneId;
+use crate::zones::template_set::TemplateSource;
+use crate::zones::zone_entry::ZoneEntry;
+use crate::zones::zone_origin::ZoneOrigin;
+
+/// What happened to a zone.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ZoneNotice {
+    /// It was removed.
+    Removed(ZoneId),
+    /// A consumed catalog has another version.
+    CatalogChanged(ZoneId),
+    /// A produced catalog is to list it, perhaps in another group than before.
+    Listed(ZoneId),
+    /// A produced catalog is to list it no more.
+    Unlisted {
+        /// The catalog.
+        catalog: Name,
+        /// The zone.
+        apex: Name,
+    },
+    /// It is configured now and had another origin before.
+    TakenOver {
+        /// The zone.
+        apex: Name,
+        /// What it was.
+        origin: ZoneOrigin,
+    },
+}
+
+impl ZoneRegistry {
+    /// Adds a zone that is not configured, to be loaded at once. Returns `None` if there is one with this apex.
+    pub fn add_dynamic(&mut self, apex: Name, template: &TemplateSource, origin: ZoneOrigin) -> Option<ZoneId> {
+        self.add_shared(apex, template.source.clone(), template.acls.clone(), origin)
+    }
+
+    pub(super) fn add_shared(
+        &mut self,
+        apex: Name,
+        source: Arc<ZoneSource>,
+        acls: Arc<ZoneAcls>,
+        origin: ZoneOrigin,
+    ) -> Option<ZoneId> {
+        let id = self.zones.insert(ZoneEntry::new(apex, source, acls))?;
+        self.origins.set(id.index as usize, origin);
+        self.schedule.zone_added(id.index as usize);
+        self.publisher.draft_insert(&self.zones, id);
+        self.publisher.queue_change(id);
+        self.announce_configuration(id);
+        self.note_added(id);
+        self.start_load(id, self.schedule.latest_reload());
+        Some(id)
+    }
+
+    /// Gives a zone that is not configured another template or owner; it keeps its content.
+    pub fn reassign(&mut self, id: ZoneId, template: &TemplateSource, origin: ZoneOrigin) {
+        let Some(entry) = self.zones.get(id) else { return };
+        self.origins.set(id.index as usize, origin);
+        if entry.source == template.source {
+            return;
+        }
+        let (apex, is_read_again) = (entry.served.apex().to_owned(), !template.source.is_read_like(&entry.source));
+        self.reconfigure(id, apex, template.source.clone(), template.acls.clone(), &mut Vec::new());
+        self.publisher.queue_change(id);
+        if is_read_again {
+            self.start_load(id, self.schedule.latest_reload());
+        }
+    }
+
+    /// Why there is this zone.
+    pub fn origin(&self, id: ZoneId) -> Option<&ZoneOrigin> {
+        self.zones.get(id).map(|_| self.origins.of(id.index as usize))
+    }
+
+    /// The zone in this slot, if there is one that is not configured.
+    pub fn dynamic_at(&self, slot: usize) -> Option<ZoneId> {
+        if self.origins.is_configured(slot) { None } else { self.zones.id_at(slot) }
+    }
+
+    /// Whether more zones may be added now: neither a configuration nor many loads are in progress.
+    pub fn accepts_zones(&self) -> bool {
+        self.configuring.is_none() && self.in_flight < MAX_IN_FLIGHT + self.stuck
+    }
+
+    /// What happened to zones since the last call.
+    pub fn take_notices(&mut self) -> Vec<ZoneNotice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Notes that a zone was added if a catalog is to list it.
+    pub(super) fn note_added(&mut self, id: ZoneId) {
+        if self.zones.get(id).is_some_and(|entry| entry.source.policy.catalog_member.is_some()) {
+            self.notices.push(ZoneNotice::Listed(id));
+        }
+    }
+
+    /// Notes that the catalog that is to list a zone may have changed.
+    pub(super) fn note_listing(&mut self, id: ZoneId, old: Option<&ZonePolicy>, new: Option<&ZonePolicy>) {
+        let catalog = |policy: Option<&ZonePolicy>| policy.and_then(|policy| policy.catalog_member.clone());
+        let (old, new) = (catalog(old), catalog(new));
+        let apex = || self.zones.get(id).map(|entry| entry.served.apex().to_owned());
+        if let Some((catalog, apex)) = old.filter(|old| new.as_ref() != Some(old)).zip(apex()) {
+            self.notices.push(ZoneNotice::Unlisted { catalog, apex });
+        }
+        if new.is_some() {
+            self.notices.push(ZoneNotice::Listed(id));
+        }
+    }
+
+    /// Notes that a zone has another version if it is a consumed catalog.
+    pub(super) fn note_version(&mut self, id: ZoneId) {
+        if self.zones.get(id).is_some_and(|entry| entry.source.policy.catalog == Some(CatalogRole::Consume)) {
+            self.notices.push(ZoneNotice::CatalogChanged(id));
+        }
+    }
+}
