@@ -58,8 +58,10 @@ impl ControlService {
     //----------- status and actions -------------------------------------------
 
     fn status(&self, zones: Vec<String>, from: u32) -> ControlResponse {
-        let Some(StatusPage { zones, next, failures }) = self.page(zones, from) else { return writer_is_gone() };
-        let zones = zones.into_iter().map(|(id, status)| self.with_refresh_status(id, status)).collect();
+        let Some(page) = self.page(zones, from) else { return writer_is_gone() };
+        let StatusPage { zones, next, not_served, failures } = page;
+        let zones = zones.into_iter().map(|(id, status)| self.with_refresh_status(id, status));
+        let zones = zones.chain(not_served).collect();
         ControlResponse::ZoneStatus { zones, next, failures }
     }
 
@@ -89,6 +91,10 @@ impl ControlService {
         loop {
             let Some(page) = self.page(zones.clone(), from) else { return writer_is_gone() };
             failures.extend(page.failures);
+            failures.extend(page.not_served.into_iter().map(|status| ZoneFailure {
+                zone: status.name,
+                reason: "the zone is not served: `zonda zone status` shows why".into(),
+            }));
             let results = match action {
                 ZoneAction::Refresh => Some(self.transfer(TransferCommand::Refresh, &page.zones)),
                 ZoneAction::Retransfer => Some(self.transfer(TransferCommand::Retransfer, &page.zones)),

@@ -5,6 +5,7 @@
 //! read by a thread made for that, zone files by the read pool. So a read that blocks delays its own zone only, and several
 //! reloads may be in progress at once (`reload.rs`).
 
+mod catalogs;
 mod event_queue;
 mod received_zone;
 mod reload;
@@ -22,8 +23,10 @@ use std::time::{Duration, Instant};
 
 use answer::{Served, Subscriber};
 use tracing::{error, info};
+use wire::Name;
 
-use crate::config::{Config, Server};
+use crate::catalogs::Catalogs;
+use crate::config::{Config, Server, Templates};
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::printable::printable_path;
@@ -66,6 +69,9 @@ pub struct Writer {
     zones: ZoneRegistry,
     secondaries: Secondaries,
     updates: Updates,
+    catalogs: Catalogs,
+    /// The templates and catalogs of the configuration that is being applied.
+    new_catalogs: Option<(Templates, Vec<Name>)>,
     /// Where every reload reads the configuration from.
     sources: Sources,
     /// The settings in force: where a change needs a restart, the old value.
@@ -103,12 +109,16 @@ impl Writer {
         zones.set_keys(&config.keys);
         zones.apply_settings(&config.server, key_ring(&config.keys));
         zones.configure(config.zones);
+        let mut catalogs = Catalogs::new(queue.catalog_sender());
+        catalogs.configure(&config.templates, &config.catalogs, &zones);
         let now = Instant::now();
         Ok(Writer {
             reloads: vec![Reload::at_start(zones.latest_reload(), now)],
             zones,
             secondaries,
             updates: Updates::new(tls.peers().clone()),
+            catalogs,
+            new_catalogs: None,
             sources,
             server: config.server,
             empty_folders: config.empty_folders,
@@ -148,7 +158,9 @@ impl Writer {
                 self.tick(now);
             }
             self.finish_reloads();
-            let Some(event) = self.queue.next(self.wake_time()) else { continue };
+            let is_busy = self.step_catalogs();
+            let wake_time = if is_busy { Some(now) } else { self.wake_time() };
+            let Some(event) = self.queue.next(wake_time) else { continue };
             self.handle(event);
             // Changes that wait already are published together.
             for _ in 1..MAX_EVENTS {
@@ -171,6 +183,7 @@ impl Writer {
             WriterEvent::NotifyReceived(notify) => self.receive_notify(&notify),
             WriterEvent::Transfer(event) => self.handle_transfer(*event),
             WriterEvent::TransferFinished(finished) => self.finish_transfer(*finished),
+            WriterEvent::Catalog(event) => self.catalogs.handle(*event),
             WriterEvent::StatusRequested(request) => self.report_status(request),
             WriterEvent::ControlRequested(event) => self.control(*event),
             WriterEvent::UpdateReceived(update) => self.receive_update(*update),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use wire::NameRef;
+
 use crate::printable::Printable;
 
 /// Whether a zone is current, and why not.
@@ -99,6 +101,26 @@ pub struct TransferReport {
 pub fn rfc3339(seconds: u64) -> String {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
+impl ZoneStatus {
+    /// Of a zone that is only listed by these catalogs.
+    pub fn not_served(name: NameRef<'_>, catalogs: Vec<CatalogListing>) -> ZoneStatus {
+        ZoneStatus {
+            name: name.to_string(),
+            state: ZoneServingState::NotServed,
+            serial: None,
+            primary_serial: None,
+            expires_at: None,
+            refresh_at: None,
+            last_transfer: None,
+            is_frozen: false,
+            kept_versions: Vec::new(),
+            template: None,
+            catalogs,
+            problem: None,
+        }
+    }
 }
 
 impl fmt::Display for ZoneServingState {

@@ -19,7 +19,7 @@ use super::{CatalogEvent, EventSink};
 use crate::config::{self, ZonePolicy};
 use crate::zone_id::ZoneId;
 use crate::zones::work_pool::{WorkId, WorkPool};
-use crate::zones::{PublishOrder, ZoneChange, ZoneRegistry};
+use crate::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 
 /// A catalog that this server makes.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl ProducedCatalog {
             }
             Task::Made(MemberWork::Change(change)) if !change.is_empty() => {
                 self.task = Task::Changing;
-                zones.change(zone_change(id, *change, name, events));
+                zones.change(zone_change(id, change, name, events));
             }
             Task::Made(_) => (),
             waiting => {
@@ -134,6 +134,9 @@ impl ProducedCatalog {
     fn begin(&mut self, name: &Name, id: ZoneId, zones: &ZoneRegistry, pool: &WorkPool<MemberWork>) -> bool {
         let now_s = netio::clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
+            if zones.is_restoring(id) {
+                return false;
+            }
             // The first version lists all zones at once: consumers remove those that are missing.
             let (name, pending) = (name.clone(), std::mem::take(&mut self.pending));
             self.needs_relisting = false;
@@ -144,7 +147,7 @@ impl ProducedCatalog {
             self.task = list(pool, base, None);
         } else if !self.pending.is_empty() {
             let batch: Vec<_> = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
-            let serial = zones.policy(id).map_or(SerialPolicy::Unix, |policy| serial_policy(policy));
+            let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy);
             let serial = serial.next(base.serial(), now_s);
             self.task =
                 Task::Making(pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial)))));
@@ -230,7 +233,7 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32) ->
     change
 }
 
-fn zone_change(zone: ZoneId, change: ChangeSet, name: &Name, events: &EventSink) -> ZoneChange {
+fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &EventSink) -> ZoneChange {
     let (catalog, events) = (name.clone(), events.clone());
     let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefused>| {
         match &result {
@@ -240,7 +243,7 @@ fn zone_change(zone: ZoneId, change: ChangeSet, name: &Name, events: &EventSink)
         events(CatalogEvent::Changed(catalog, result.is_ok()));
     });
     let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 0 };
-    ZoneChange { zone, change, rules, order: PublishOrder::AtOnce, done }
+    ZoneChange { zone, change: ProposedChange::Records(change), rules, order: PublishOrder::AtOnce, done }
 }
 
 /// The serial of a catalog must be later than all before even if the state-dir was lost: the time is, unless the configuration says

@@ -25,6 +25,7 @@ pub mod zone_path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use wire::Name;
 use zone::Finding;
 
 pub use access_list::{AccessEntry, TlsRequirement, UpdateRight};
@@ -46,6 +47,8 @@ pub struct Config {
     pub zones: Vec<ZoneConfig>,
     /// `[template.NAME]`, for zones that are added while zonda runs.
     pub templates: Templates,
+    /// The zones with `catalog`.
+    pub catalogs: Vec<Name>,
     /// The files read, as they were named.
     pub files: Vec<Arc<str>>,
     /// The folders on the command line that hold no zone file.

@@ -73,6 +73,8 @@ impl ConfigReader {
             });
             return Err(findings);
         }
+        let is_catalog = |zone: &&PendingZone| resolved[zone.shared as usize].policy.catalog.is_some();
+        let catalogs = pending.iter().filter(is_catalog).map(|zone| zone.name.clone()).collect();
         let configured = |zone: PendingZone| {
             let ResolvedKeys { pattern, policy, .. } = &resolved[zone.shared as usize];
             let source = ZoneSource { pattern: zone.pattern.or_else(|| pattern.clone()), policy: policy.clone() };
@@ -84,6 +86,7 @@ impl ConfigReader {
             keys: self.keys,
             zones,
             templates,
+            catalogs,
             files: self.files,
             warnings: findings,
             ..Config::default()

@@ -12,6 +12,7 @@ use super::received_zone::ZoneReceiver;
 use super::secondaries::FinishedTransfer;
 use super::zone_control::ControlEvent;
 use super::zone_requests::StatusRequest;
+use crate::catalogs::CatalogEvent;
 use crate::config::Config;
 use crate::listen::IncomingUpdate;
 use crate::report::Report;
@@ -40,6 +41,8 @@ pub(super) enum WriterEvent {
     ControlRequested(Box<ControlEvent>),
     /// A client that may update a zone sent an UPDATE message.
     UpdateReceived(Box<QueuedUpdate>),
+    /// From the pool that reads catalogs.
+    Catalog(Box<CatalogEvent>),
 }
 
 /// A request to reload.
@@ -121,6 +124,12 @@ impl EventQueue {
     pub fn journal_sender(&self) -> impl Fn(JournalEvent) + Send + Sync + Clone + use<> {
         let sender = self.sender.clone();
         move |event| _ = sender.send(WriterEvent::Journal(Box::new(event)))
+    }
+
+    /// Sends the results of the work on catalogs to the writer.
+    pub fn catalog_sender(&self) -> impl Fn(CatalogEvent) + Send + Sync + use<> {
+        let sender = self.sender.clone();
+        move |event| _ = sender.send(WriterEvent::Catalog(Box::new(event)))
     }
 
     /// Waits for the next event; `None` if there is none until `end`.

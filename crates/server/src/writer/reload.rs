@@ -96,6 +96,7 @@ impl Writer {
 
     /// The configuration is applied: from now on the reload waits for its zones.
     pub(super) fn end_configuration(&mut self, zones: Vec<ZoneReport>) {
+        self.configure_catalogs();
         let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
         zones.iter().for_each(|zone| self.zone_log.add(zone));
         self.note_load();
@@ -137,6 +138,7 @@ impl Writer {
         let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.set_keys(&config.keys);
+        self.new_catalogs = Some((config.templates, config.catalogs));
         self.zones.begin_configure(config.zones);
         Report { configuration, waiting_for_restart, ..Report::default() }
     }

@@ -95,8 +95,9 @@ impl Secondaries {
         last.map_or((None, None), |last| (last.report.clone(), last.problem.clone()))
     }
 
-    fn note(&mut self, zone: ZoneId, report: zone_status::TransferReport, problem: Option<String>) {
-        self.last.insert(zone, LastTransfer { report: Some(report), problem });
+    /// The zone was removed.
+    pub(super) fn forget(&mut self, zone: ZoneId) {
+        self.last.remove(&zone);
     }
 
     fn note_unreachable(&mut self, primary: SocketAddr, reason: &str) {
@@ -140,12 +141,14 @@ impl Writer {
                     true => self.secondaries.note_unreachable(report.primary, &reason),
                     false => self.log_zone(zone, |apex| log_transfer(apex, &report, &report_of)),
                 }
-                self.secondaries.note(zone, report_of, Some(format!("the last transfer failed: {reason}")));
+                self.note_transfer(zone, report_of, Some(format!("the last transfer failed: {reason}")));
             }
             TransferEvent::CheckFailed { reason: CheckFailure::Transfer, .. } => (),
             TransferEvent::CheckFailed { zone, reason } => {
                 self.log_zone(zone, |apex| warn!(zone = %apex, "not refreshed: {reason}"));
-                self.secondaries.last.entry(zone).or_default().problem = Some(reason.to_string());
+                if self.zones.served(zone).is_some() {
+                    self.secondaries.last.entry(zone).or_default().problem = Some(reason.to_string());
+                }
             }
             // It was frozen after the transfer thread had sent this.
             TransferEvent::Refreshed { zone, .. } | TransferEvent::Expired { zone } if self.zones.is_frozen(zone) => (),
@@ -203,7 +206,7 @@ impl Writer {
         }
         let report_of = transfer_report(&report, !version.changes.is_empty(), Some(serial), None);
         self.log_zone(zone, |apex| log_transfer(apex, &report, &report_of));
-        self.secondaries.note(zone, report_of, None);
+        self.note_transfer(zone, report_of, None);
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
@@ -216,9 +219,16 @@ impl Writer {
         if self.secondaries.last(zone).1.as_ref() != Some(&reason) {
             self.log_zone(zone, |apex| log_transfer(apex, report, &report_of));
         }
-        self.secondaries.note(zone, report_of, Some(reason));
+        self.note_transfer(zone, report_of, Some(reason));
         let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_));
         self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });
+    }
+
+    /// Keeps the result of a transfer for the status. Nothing is kept of zones that were removed meanwhile.
+    fn note_transfer(&mut self, zone: ZoneId, report: zone_status::TransferReport, problem: Option<String>) {
+        if self.zones.served(zone).is_some() {
+            self.secondaries.last.insert(zone, LastTransfer { report: Some(report), problem });
+        }
     }
 
     fn log_zone(&self, zone: ZoneId, log: impl FnOnce(NameRef<'_>)) {

@@ -25,6 +25,8 @@ pub struct StatusPage {
     pub zones: Vec<(ZoneId, ZoneStatus)>,
     /// The slot where the others begin, if there are more.
     pub next: Option<u32>,
+    /// The zones that catalogs list and that are not served.
+    pub not_served: Vec<ZoneStatus>,
     /// The zones that do not exist.
     pub failures: Vec<ZoneFailure>,
 }
@@ -41,18 +43,28 @@ impl Writer {
         let end = self.zones.slot_count().min(from.saturating_add(STATUS_PAGE));
         let zones = (from..end).filter_map(|index| self.status_at(index)).collect();
         let next = (end < self.zones.slot_count()).then_some(end as u32);
-        StatusPage { zones, next, failures: Vec::new() }
+        StatusPage { zones, next, not_served: Vec::new(), failures: Vec::new() }
     }
 
     fn status_of(&self, names: &[String]) -> StatusPage {
-        let mut page = StatusPage { zones: Vec::new(), next: None, failures: Vec::new() };
+        let mut page = StatusPage { zones: Vec::new(), next: None, not_served: Vec::new(), failures: Vec::new() };
         for name in names {
             match self.find(name) {
                 Ok(id) => page.zones.extend(self.status_at(id.index as usize)),
-                Err(failure) => page.failures.push(failure),
+                Err(failure) => match self.not_served(name) {
+                    Some(status) => page.not_served.push(status),
+                    None => page.failures.push(failure),
+                },
             }
         }
         page
+    }
+
+    /// The status of a zone that a catalog lists and that is not served.
+    fn not_served(&self, name: &str) -> Option<ZoneStatus> {
+        let apex = name.parse::<Name>().ok()?.to_lowercase();
+        let catalogs = self.catalogs.listings(apex.as_ref(), None);
+        (!catalogs.is_empty()).then(|| ZoneStatus::not_served(apex.as_ref(), catalogs))
     }
 
     fn status_at(&self, index: usize) -> Option<(ZoneId, ZoneStatus)> {
@@ -64,7 +76,7 @@ impl Writer {
             ZoneServingState::Failed if is_secondary && problem.is_none() => ZoneServingState::Loading,
             state => state,
         };
-        Some((id, ZoneStatus { state, last_transfer, problem, ..status }))
+        Some((id, self.with_catalogs(id, ZoneStatus { state, last_transfer, problem, ..status })))
     }
 
     /// The zone of this name.

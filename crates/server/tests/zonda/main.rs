@@ -1,6 +1,7 @@
 //! The real `zonda` binary, driven as its users drive it: every command, and what goes wrong.
 
 mod acceptance;
+mod catalog;
 mod check;
 mod config;
 mod harness;

@@ -91,7 +91,7 @@ impl ZoneRegistry {
 
     /// Whether more zones may be added now: neither a configuration nor many loads are in progress.
     pub fn accepts_zones(&self) -> bool {
-        self.configuring.is_none() && self.in_flight < MAX_IN_FLIGHT + self.stuck
+        self.configuring.is_none() && self.in_flight + self.restores.len() < MAX_IN_FLIGHT + self.stuck
     }
 
     /// What happened to zones since the last call.

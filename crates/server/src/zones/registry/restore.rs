@@ -21,7 +21,7 @@ impl ZoneRegistry {
     }
 
     /// Whether a stored version of the zone will be read.
-    pub(super) fn is_restoring(&self, id: ZoneId) -> bool {
+    pub fn is_restoring(&self, id: ZoneId) -> bool {
         let entry = self.zones.get(id);
         self.restores.contains_key(&id) || entry.is_some_and(|entry| self.journal.is_restorable(entry.served.apex()))
     }

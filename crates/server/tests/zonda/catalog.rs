@@ -1,0 +1,204 @@
+//! Catalog zones (RFC 9432): members of consumed catalogs come and go, and produced catalogs list the zones of the server.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Daemon, NOERROR, REFUSED, TestFolder, zone_text};
+
+const CATALOG: &str = "$TTL 0\n@ SOA invalid. invalid. SERIAL 1 1 86400 0\n@ NS invalid.\n";
+
+/// A catalog that is read from a file.
+fn catalog(serial: u32, records: &str) -> String {
+    CATALOG.replace("SERIAL", &serial.to_string()) + "version TXT \"2\"\n" + records
+}
+
+pub fn status(folder: &TestFolder, zone: &str) -> Value {
+    let output = folder.run(&["zone", "status", zone, "--json", "--config", "zonda.toml"]);
+    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
+}
+
+#[track_caller]
+pub fn wait_until(what: &str, daemon: &Daemon, mut is_done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_done() {
+        assert!(Instant::now() < end, "not {what}: {}", daemon.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until queries for a host in a zone have this RCODE.
+#[track_caller]
+pub fn wait_for_rcode(daemon: &Daemon, zone: &str, rcode: u8) {
+    wait_until(&format!("{zone} rcode {rcode}"), daemon, || daemon.ask(&format!("www.{zone}")).rcode() == rcode);
+}
+
+const CONSUMER: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n\
+                        [template.other]\nfile = \"other/{name}.zone\"\n\
+                        [[zone]]\nname = \"c.\"\nfile = \"c.zone\"\ncatalog = \"consume\"\n\
+                        catalog-templates = { customers = \"other\" }\n";
+
+fn reload(folder: &TestFolder) {
+    let output = folder.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(output.status, 0, "{} {}", output.out, output.err);
+}
+
+/// A folder with zone files of three members in the folders of both templates.
+fn members() -> TestFolder {
+    let folder = TestFolder::new();
+    for name in ["x", "y", "z"] {
+        folder.write_zone(name, 1, "192.0.2.1");
+        folder.write(&format!("other/{name}.zone"), &zone_text(1, "192.0.2.2"));
+    }
+    folder
+}
+
+fn consumer(folder: &TestFolder, config: &str, records: &str) -> Daemon {
+    folder.write("zonda.toml", config);
+    folder.write("c.zone", &catalog(1, records));
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+#[test]
+fn members_are_added_moved_and_removed_with_the_catalog() {
+    let folder = members();
+    let daemon = consumer(&folder, CONSUMER, "1.zones PTR x.\n2.zones PTR Y.\ngroup.2.zones TXT customers\n");
+    wait_for_rcode(&daemon, "x", NOERROR);
+    wait_for_rcode(&daemon, "y", NOERROR);
+    assert!(daemon.ask("www.x").has("192.0.2.1") && daemon.ask("www.y").has("192.0.2.2"));
+    assert_eq!(daemon.ask("www.z").rcode(), REFUSED);
+    let y = status(&folder, "y");
+    assert_eq!((&y["template"], &y["catalogs"][0]["catalog"]), (&"other".into(), &"c.".into()), "{y}");
+    assert_eq!(y["catalogs"][0]["groups"], serde_json::json!(["customers"]), "{y}");
+    // RFC 9432 5.5: another group, another template. A reload that changes nothing else keeps members.
+    folder.write("c.zone", &catalog(2, "2.zones PTR y.\n3.zones PTR z.\n"));
+    reload(&folder);
+    wait_for_rcode(&daemon, "z", NOERROR);
+    wait_for_rcode(&daemon, "x", REFUSED);
+    wait_until("moved", &daemon, || daemon.ask("www.y").has("192.0.2.1"));
+    reload(&folder);
+    assert!(daemon.ask("www.z").has("192.0.2.1") && daemon.ask("www.y").has("192.0.2.1"));
+    // Another template for the same zones.
+    folder.write("zonda.toml", &CONSUMER.replace("zones/{name}", "other/{name}"));
+    reload(&folder);
+    wait_until("read from the other file", &daemon, || daemon.ask("www.z").has("192.0.2.2"));
+    // RFC 9432 5.1: no catalog, no members.
+    folder.write("zonda.toml", "[[zone]]\nname = \"c.\"\nfile = \"c.zone\"\n");
+    reload(&folder);
+    wait_for_rcode(&daemon, "z", REFUSED);
+    wait_for_rcode(&daemon, "y", REFUSED);
+}
+
+#[test]
+fn rfc_9432_5_2_the_zone_that_was_there_first_wins() {
+    let folder = members();
+    let own = "[[zone]]\nname = \"y\"\nfile = \"other/y.zone\"\n";
+    let second = "[[zone]]\nname = \"d.\"\nfile = \"d.zone\"\ncatalog = \"consume\"\n";
+    folder.write("d.zone", &catalog(1, "1.zones PTR x.\n2.zones PTR z.\n3.zones PTR d.\n"));
+    let daemon = consumer(&folder, &(CONSUMER.to_owned() + own + second), "1.zones PTR x.\n2.zones PTR y.\n");
+    wait_for_rcode(&daemon, "x", NOERROR);
+    wait_for_rcode(&daemon, "z", NOERROR);
+    assert!(daemon.ask("www.y").has("192.0.2.2"), "the configured zone");
+    let y = status(&folder, "y");
+    assert_eq!(y["catalogs"][0]["problem"], "the zone is configured itself", "{y}");
+    let d = status(&folder, "d");
+    assert_eq!(d["catalogs"][0]["problem"], "the zone is configured itself", "{d}");
+    wait_until("listed twice", &daemon, || status(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2));
+    let x = status(&folder, "x");
+    let problem = x["catalogs"][1]["problem"].as_str().expect("a problem");
+    assert!(problem.starts_with("the zone is a member of the catalog "), "{x}");
+    // The configuration frees one, takes another.
+    let z = own.replace("\"y\"", "\"z\"").replace("y.zone", "z.zone");
+    folder.write("zonda.toml", &(CONSUMER.to_owned() + &z + second));
+    reload(&folder);
+    wait_until("a member", &daemon, || daemon.ask("www.y").has("192.0.2.1"));
+    wait_until("taken over", &daemon, || daemon.ask("www.z").has("192.0.2.2"));
+    wait_until("the reason", &daemon, || {
+        status(&folder, "z")["catalogs"][0]["problem"] == "the zone is configured itself"
+    });
+    // RFC 9432 5.3: the catalog that does not own a zone does not remove it.
+    folder.write("d.zone", &catalog(2, ""));
+    reload(&folder);
+    wait_until("listed once", &daemon, || status(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 1));
+    assert!(daemon.ask("www.x").has("192.0.2.1"));
+}
+
+#[test]
+fn rfc_9432_5_1_a_broken_catalog_leaves_its_members_alone() {
+    let folder = members();
+    let daemon = consumer(&folder, CONSUMER, "1.zones PTR x.\n2.zones PTR y.\n");
+    wait_for_rcode(&daemon, "y", NOERROR);
+    for (serial, text, problem) in [
+        (2, catalog(2, "1.zones PTR x.\n").replace("version TXT \"2\"", "version TXT \"1\""), "version \"1\""),
+        (3, catalog(3, "1.zones PTR x.\n2.zones PTR z.\n2.zones PTR y.\n"), "2.zones.c. must have one PTR record"),
+        (4, catalog(4, "1.zones PTR x.\n2.zones PTR y.\n3.zones PTR x.\n"), "x. is listed more than once"),
+    ] {
+        folder.write("c.zone", &text);
+        reload(&folder);
+        wait_until(problem, &daemon, || {
+            let status = status(&folder, "c");
+            status["serial"] == serial && status["problem"].as_str().is_some_and(|found| found.contains(problem))
+        });
+        assert!(daemon.ask("www.x").has("192.0.2.1") && daemon.ask("www.y").has("192.0.2.1"));
+        assert_eq!(daemon.ask("www.z").rcode(), REFUSED);
+    }
+    folder.write("c.zone", &catalog(5, "1.zones PTR x.\n3.zones PTR z.\n"));
+    reload(&folder);
+    wait_for_rcode(&daemon, "z", NOERROR);
+    wait_for_rcode(&daemon, "y", REFUSED);
+    assert_eq!(status(&folder, "c")["problem"], Value::Null);
+}
+
+#[test]
+fn a_member_without_a_template_is_explained() {
+    let folder = members();
+    let config = CONSUMER.replace("template.default", "template.unused");
+    folder.write_zone("root", 1, "192.0.2.1");
+    let daemon = consumer(&folder, &config, "1.zones PTR x.\ngroup.1.zones TXT nobody\n2.zones PTR .\n");
+    daemon.wait_for_log("catalog processed");
+    let x = status(&folder, "x");
+    assert_eq!((&x["state"], &x["catalogs"][0]["groups"][0]), (&"not-served".into(), &"nobody".into()), "{x}");
+    let problem = x["catalogs"][0]["problem"].as_str().expect("a problem");
+    assert_eq!(problem, "there is no template default: add [template.default]");
+    let text = folder.run(&["zone", "status", "x", "--config", "zonda.toml"]).out;
+    assert!(
+        text.contains("x.: not served; listed in c., group nobody, not served as its member: there is no"),
+        "{text}"
+    );
+    assert_eq!(daemon.ask("www.x").rcode(), REFUSED);
+    folder.write("zonda.toml", CONSUMER);
+    reload(&folder);
+    wait_for_rcode(&daemon, "x", NOERROR);
+}
+
+#[test]
+fn rfc_9432_4_3_1_a_catalog_hands_a_member_over() {
+    let folder = members();
+    let second = "[[zone]]\nname = \"d.\"\nfile = \"d.zone\"\ncatalog = \"consume\"\n\
+                  catalog-templates = { all = \"other\" }\n";
+    folder.write("d.zone", &catalog(1, ""));
+    let daemon = consumer(&folder, &(CONSUMER.to_owned() + second), "1.zones PTR x.\n2.zones PTR y.\n");
+    wait_for_rcode(&daemon, "y", NOERROR);
+    // Without the property there is no migration, whoever asks for it.
+    let arriving = "1.zones PTR x.\ngroup.1.zones TXT all\n2.zones PTR y.\n";
+    folder.write("d.zone", &catalog(2, arriving));
+    reload(&folder);
+    wait_until("refused", &daemon, || status(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2));
+    assert_eq!(status(&folder, "x")["catalogs"][0]["catalog"], "c.");
+    // It has to wait for the next version of the new catalog.
+    folder.write("c.zone", &catalog(2, "1.zones PTR x.\ncoo.1.zones PTR d.\n2.zones PTR y.\ncoo.2.zones PTR e.\n"));
+    reload(&folder);
+    daemon.wait_for_log("catalog processed catalog=c. serial=2");
+    assert_eq!(status(&folder, "x")["catalogs"][0]["catalog"], "c.");
+    folder.write("d.zone", &catalog(3, arriving));
+    reload(&folder);
+    wait_until("migrated", &daemon, || daemon.ask("www.x").has("192.0.2.2"));
+    let x = status(&folder, "x");
+    assert_eq!((&x["catalogs"][0]["catalog"], &x["template"]), (&"d.".into(), &"other".into()), "{x}");
+    assert_eq!(status(&folder, "y")["catalogs"][0]["catalog"], "c.");
+    // The old catalog may drop it now.
+    folder.write("c.zone", &catalog(3, "2.zones PTR y.\n"));
+    reload(&folder);
+    daemon.wait_for_log("catalog processed catalog=c. serial=3");
+    assert!(daemon.ask("www.x").has("192.0.2.2"));
+}
