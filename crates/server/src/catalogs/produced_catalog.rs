@@ -116,7 +116,6 @@ impl ProducedCatalog {
             Task::Made(MemberWork::FirstVersion(version)) => {
                 info!(catalog = %name, serial = version.serial(), "catalog produced");
                 zones.replace(id, *version, &[]);
-                zones.announce(id);
             }
             Task::Made(MemberWork::Change(change)) if !change.is_empty() => {
                 self.task = Task::Changing;
