@@ -24,12 +24,15 @@ use crate::listen::{self, EventSinks, ListenConfig, ListenError, ListenerThreads
 use crate::log::{self, Log};
 use crate::notify::Notifier;
 use crate::open_files;
+use crate::persistence::{JournalError, Persistence};
 use crate::privileges::{self, UserError};
 use crate::report::FindingReport;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
+use crate::storage::StorageThread;
 use crate::tls::{DaemonTls, TlsFileError};
-use crate::writer::{self, Writer, WriterHandle, log_finding};
+use crate::writer::{self, EventQueue, Writer, WriterHandle, log_finding};
+use crate::zones::journal::{NoJournal, ZoneJournal};
 
 /// Why a daemon does not start. The message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,8 @@ enum StartError {
     User(#[from] UserError),
     #[error(transparent)]
     Tls(#[from] TlsFileError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
 }
@@ -99,9 +104,12 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         }
     }
     privileges::drop_to_user(&config.server)?;
-    let control = open_control_socket(&config.server, &state_dir)?.map(Arc::new);
+    let state_dir = open_state_dir(&config.server, &state_dir)?;
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
-    let writer = Writer::new(config, sources, log, tls, queue)
+    let (journal, storage) = open_journal(&config, state_dir.as_ref(), &queue)?;
+    let control = state_dir.map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?.flatten();
+    let control = control.map(Arc::new);
+    let writer = Writer::new(config, sources, log, tls, queue, journal)
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     let (notify_handle, update_handle) = (handle.clone(), handle.clone());
     let sinks = EventSinks {
@@ -123,6 +131,10 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     }
     wait_for_stop(signals, &handle, &threads);
     Notifier::from_environment().stopping();
+    if let Some(storage) = storage {
+        handle.prepare_stop();
+        storage.stop();
+    }
     if let Some(control) = control {
         control.close();
     }
@@ -171,19 +183,46 @@ fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
     }
 }
 
-/// Opens the state-dir and the control socket in it. Without the default state-dir there is no `zonda reload`, but SIGHUP.
-fn open_control_socket(server: &Server, path: &Path) -> Result<Option<ControlSocket>, StartError> {
-    let control = StateDir::open(path).and_then(|state_dir| {
-        ControlSocket::open(state_dir).map_err(|error| StateDirError::Unusable(path.to_owned(), error))
-    });
-    match control {
-        Ok(control) => Ok(Some(control)),
+/// Opens the state-dir. Only one that is configured must exist.
+fn open_state_dir(server: &Server, path: &Path) -> Result<Option<StateDir>, StartError> {
+    or_warn(server, StateDir::open(path))
+}
+
+/// Opens the control socket in the state-dir.
+fn open_control_socket(server: &Server, state_dir: StateDir) -> Result<Option<ControlSocket>, StartError> {
+    let path = state_dir.path().to_owned();
+    or_warn(server, ControlSocket::open(state_dir).map_err(|error| StateDirError::Unusable(path, error)))
+}
+
+/// Without the default state-dir there is no `zonda reload`, but SIGHUP.
+fn or_warn<T>(server: &Server, opened: Result<T, StateDirError>) -> Result<Option<T>, StartError> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
         Err(error) if server.state_dir.is_some() => Err(error.into()),
         Err(error) => {
             warn!("`zonda reload` cannot reach this daemon, only SIGHUP: {error}");
             Ok(None)
         }
     }
+}
+
+/// Opens the journal in a state-dir that is for this daemon: the default one may be shared by different configurations, of which
+/// each would remove the zones of the others.
+fn open_journal(
+    config: &Config,
+    state_dir: Option<&StateDir>,
+    queue: &EventQueue,
+) -> Result<(Box<dyn ZoneJournal>, Option<StorageThread>), StartError> {
+    let is_own = config.server.state_dir.is_some() || state_dir::is_given_by_systemd();
+    let Some(state_dir) = state_dir.filter(|_| is_own) else {
+        if config.zones.iter().any(|zone| zone.source.is_changed_here()) {
+            let help = "set `state-dir` in [server]";
+            warn!(help, "zones that are transferred or updated are not kept when zonda is restarted");
+        }
+        return Ok((Box::new(NoJournal), None));
+    };
+    let (journal, storage) = Persistence::open(state_dir, queue.journal_sender())?;
+    Ok((Box::new(journal), Some(storage)))
 }
 
 /// The addresses to listen on, without the default IPv6 one if the kernel has no IPv6.

@@ -13,6 +13,7 @@ pub mod listen;
 pub mod log;
 pub mod notify;
 mod open_files;
+pub mod persistence;
 pub mod printable;
 mod privileges;
 pub mod report;

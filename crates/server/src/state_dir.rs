@@ -90,6 +90,11 @@ pub fn default_path() -> PathBuf {
     of_systemd.or_else(of_user).unwrap_or_else(|| "/var/lib/zonda".into())
 }
 
+/// Whether [`default_path`] is a folder that systemd made for this service.
+pub fn is_given_by_systemd() -> bool {
+    std::env::var_os("STATE_DIRECTORY").is_some_and(|value| !value.is_empty())
+}
+
 //----------- as root -----------------------------------------------------------------
 
 /// As root: creates the state-dir and chowns it to the user that the daemon will run as, provided that only root can change
@@ -163,6 +168,8 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
 
 /// An open state-dir, locked against a second daemon.
 pub struct StateDir {
+    /// As configured, for messages.
+    path: PathBuf,
     folder: File,
     /// The kernel releases it however the daemon ends.
     _lock: File,
@@ -185,7 +192,12 @@ impl StateDir {
             return Err(StateDirError::NotOurs { path: path.to_owned(), owner, mode });
         }
         let _lock = lock(&folder, path)?;
-        Ok(StateDir { folder, _lock })
+        Ok(StateDir { path: path.to_owned(), folder, _lock })
+    }
+
+    /// Its path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The path of a file in the folder, valid whatever is renamed meanwhile, and short enough for a socket.

@@ -19,6 +19,7 @@ mod zone_requests;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use answer::{Served, Subscriber};
@@ -34,6 +35,7 @@ use crate::sources::Sources;
 use crate::tls::DaemonTls;
 use crate::transfer::network::TransferHandle;
 use crate::zones::answer_config::key_ring;
+use crate::zones::journal::ZoneJournal;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
@@ -57,6 +59,9 @@ const MAX_EVENTS: usize = 128;
 /// How long after a load memory is returned to the system: idle threads hold replaced versions for up to half a second.
 /// Not after changes of records, which leave little and come often.
 const TRIM_AFTER_LOAD: Duration = Duration::from_secs(2);
+
+/// How long images may take that are being written as the daemon stops. Zones without one are read or transferred anew.
+const MAX_STOP: Duration = Duration::from_secs(5);
 
 /// Value of [`Writer::unreclaimed`] when versions were replaced since the last tick.
 const UNKNOWN: usize = usize::MAX;
@@ -98,12 +103,23 @@ pub struct Writer {
     unreclaimed: usize,
     /// When a zone was last loaded or a reload ended.
     loaded_at: Instant,
+    /// Who waits until everything is stored, and until when: the daemon stops.
+    stopping: Option<(SyncSender<()>, Instant)>,
 }
 
 impl Writer {
-    /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
-    pub fn new(config: Config, sources: Sources, log: Log, tls: DaemonTls, queue: EventQueue) -> io::Result<Writer> {
+    /// A writer that has published the configured zones, none of them loaded yet. `journal` keeps them across restarts. Fails
+    /// without a random source.
+    pub fn new(
+        config: Config,
+        sources: Sources,
+        log: Log,
+        tls: DaemonTls,
+        queue: EventQueue,
+        journal: Box<dyn ZoneJournal>,
+    ) -> io::Result<Writer> {
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
+        zones.set_journal(journal);
         let secondaries = Secondaries::start(queue.sender.clone(), tls.peers().clone())?;
         zones.set_hooks(Box::new(TransferHooks::new(secondaries.handle().clone(), tls.peers().clone())));
         zones.set_keys(&config.keys);
@@ -134,6 +150,7 @@ impl Writer {
             next_tick: now,
             unreclaimed: UNKNOWN,
             loaded_at: now,
+            stopping: None,
         })
     }
 
@@ -157,7 +174,11 @@ impl Writer {
             if now >= self.next_tick {
                 self.tick(now);
             }
+            if self.zones.journal_due().is_some_and(|due| due <= now) {
+                self.zones.tick_journal(now);
+            }
             self.finish_reloads();
+            self.finish_stop(now);
             let is_busy = self.step_catalogs();
             let wake_time = if is_busy { Some(now) } else { self.wake_time() };
             let Some(event) = self.queue.next(wake_time) else { continue };
@@ -187,6 +208,18 @@ impl Writer {
             WriterEvent::StatusRequested(request) => self.report_status(request),
             WriterEvent::ControlRequested(event) => self.control(*event),
             WriterEvent::UpdateReceived(update) => self.receive_update(*update),
+            WriterEvent::StopRequested(done) => self.stopping = Some((done, Instant::now() + MAX_STOP)),
+        }
+    }
+
+    /// Reports that everything is stored, as far as that is possible soon.
+    fn finish_stop(&mut self, now: Instant) {
+        let Some((_, end)) = &self.stopping else { return };
+        if (!self.zones.flush_journal() || now >= *end)
+            && let Some((done, _)) = self.stopping.take()
+        {
+            // Nobody waits any more if that has taken too long.
+            _ = done.send(());
         }
     }
 
@@ -195,10 +228,10 @@ impl Writer {
         if self.zones.needs_step() {
             return Some(Instant::now());
         }
-        let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes();
+        let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes() || self.stopping.is_some();
         let needs_ticks = is_busy || !self.reloads.is_empty() || self.unreclaimed > 0;
         let tick = needs_ticks.then_some(self.next_tick);
-        tick.into_iter().chain(self.zones.publisher.due()).min()
+        tick.into_iter().chain(self.zones.publisher.due()).chain(self.zones.journal_due()).min()
     }
 
     fn tick(&mut self, now: Instant) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,6 +80,13 @@ pub struct ZonePolicy {
     pub checks: CheckMode,
 }
 
+impl ZonePolicy {
+    /// What the content of a zone depends on besides its file.
+    fn reading_rules(&self) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, CheckMode, ZonemdMode) {
+        (&self.config_folder, &self.include_paths, self.limits, self.checks, self.zonemd)
+    }
+}
+
 /// Lower and upper bounds for the timers of the SOA record, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerBounds {
@@ -122,12 +129,21 @@ impl ZoneSource {
         self.pattern.as_ref().is_some_and(|pattern| has_hole(pattern))
     }
 
+    /// Whether the zone has changes that are in no file.
+    pub fn is_changed_here(&self) -> bool {
+        !self.policy.primaries.is_empty() || !self.policy.allow_update.is_empty()
+    }
+
     /// Whether both give a zone the same content: the same file, read by the same rules.
     pub fn is_read_like(&self, other: &ZoneSource) -> bool {
-        fn rules(policy: &ZonePolicy) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, CheckMode, ZonemdMode) {
-            (&policy.config_folder, &policy.include_paths, policy.limits, policy.checks, policy.zonemd)
-        }
-        self.pattern == other.pattern && rules(&self.policy) == rules(&other.policy)
+        self.pattern == other.pattern && self.policy.reading_rules() == other.policy.reading_rules()
+    }
+
+    /// A hash of the rules by which this version of the program reads the file.
+    pub fn reading_rules_hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (env!("CARGO_PKG_VERSION"), self.policy.reading_rules()).hash(&mut hasher);
+        hasher.finish()
     }
 }
 

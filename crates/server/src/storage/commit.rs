@@ -11,7 +11,7 @@ use wire::Name;
 use super::commit_queue::{Append, AppendError, AppendRecord, CommitQueue, Request};
 use super::committer::{CommitLimits, Committer, NextStep};
 use super::disk::{Disk, StateFolder};
-use super::image_file::ImageWriter;
+use super::image_file::{ImageWriter, StoredImage};
 use super::store::{ChangeRefused, ImageBase, Store, StoredZone};
 use super::zone_index::ZoneNumbers;
 
@@ -104,12 +104,22 @@ impl<D: Disk> StorageHandle<D> {
 
     /// Queues a record. It is durable once [`StorageEvent::Durable`] reports the number that this returns, or a later one.
     pub fn append(&self, append: Append) -> Result<u64, AppendError> {
-        self.queue.append(append)
+        self.queue.append(append).map_err(|(error, _)| error)
+    }
+
+    /// As [`Self::append`]; returns the record if the queue does not take it.
+    pub fn append_or_return(&self, append: Append) -> Result<u64, Box<Append>> {
+        self.queue.append(append).map_err(|(_, append)| append)
     }
 
     /// A writer for an image that is to be appended.
     pub fn image_writer(&self) -> ImageWriter<D> {
         ImageWriter::new(self.disk.clone(), self.image_numbers.clone(), self.inline_image_len)
+    }
+
+    /// Removes an image that is not to be appended.
+    pub fn discard(&self, image: StoredImage) {
+        self.queue.end_image(Request::Discard(image));
     }
 
     /// Runs `read` on the storage thread between two batches: it is to open a reader, for use on another thread.

@@ -62,6 +62,8 @@ pub(super) enum Request {
     DueImage(u64, Append),
     /// A due image that could not be written.
     ImageFailed(u64),
+    /// An image that is not needed any more.
+    Discard(StoredImage),
 }
 
 /// Runs on the storage thread.
@@ -87,12 +89,18 @@ struct QueueState<D: Disk> {
 impl Request {
     /// About the octets of memory that it takes.
     fn len(&self) -> usize {
-        let record = match self {
-            Request::ImageFailed(_) => return size_of::<Request>(),
-            Request::Append(append) | Request::DueImage(_, append) => &append.record,
-        };
+        match self {
+            Request::ImageFailed(_) | Request::Discard(_) => size_of::<Request>(),
+            Request::Append(append) | Request::DueImage(_, append) => append.len(),
+        }
+    }
+}
+
+impl Append {
+    /// About the octets of memory that it takes in the queue.
+    fn len(&self) -> usize {
         size_of::<Request>()
-            + match record {
+            + match &self.record {
                 AppendRecord::Change(change) => change.as_bytes().len(),
                 AppendRecord::Image { image: StoredImage::Inline(frames), .. } => frames.len(),
                 _ => 0,
@@ -107,17 +115,17 @@ impl<D: Disk> CommitQueue<D> {
         CommitQueue { state: Mutex::new(state), wake: Condvar::new(), limits }
     }
 
-    /// Queues a request unless there are too many; returns its number.
-    pub(super) fn append(&self, append: Append) -> Result<u64, AppendError> {
-        let (mut state, request) = (self.lock(), Request::Append(append));
-        let len = request.len();
+    /// Queues a record unless there are too many; returns its number, or the record.
+    pub(super) fn append(&self, append: Append) -> Result<u64, (AppendError, Box<Append>)> {
+        let mut state = self.lock();
+        let len = append.len();
         // One that exceeds the bound by itself is taken when it is the only one.
         let is_full = !state.requests.is_empty()
             && (state.requests.len() >= self.limits.max_queued || state.octets + len > self.limits.max_queued_octets);
         match (state.is_closed, is_full) {
-            (true, _) => Err(AppendError::Closed),
-            (_, true) => Err(AppendError::QueueFull),
-            _ => Ok(self.push(&mut state, request)),
+            (true, _) => Err((AppendError::Closed, Box::new(append))),
+            (_, true) => Err((AppendError::QueueFull, Box::new(append))),
+            _ => Ok(self.push(&mut state, Request::Append(append))),
         }
     }
 

@@ -187,6 +187,7 @@ impl<D: Disk> Committer<D> {
                     }
                     None => self.discard(&append.record),
                 },
+                Request::Discard(image) => self.store.discard_image(&image),
                 Request::ImageFailed(request) => {
                     if let Some(zone) = self.images.end(request) {
                         self.images.postponed.push_back((now + self.limits.image_retry, zone));

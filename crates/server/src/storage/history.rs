@@ -58,6 +58,21 @@ impl<D: Disk> Store<D> {
         self.reader(changes.iter().flat_map(|changes| changes.entries.range(changes.history_count..)))
     }
 
+    /// The latest durable changes that lead to the image: at most `max_count`, and of at most `max_octets`.
+    pub fn changes_before_image(&self, zone: StoredZone, max_count: usize, max_octets: u64) -> ChangeReader<D::File> {
+        let changes = self.index.zones.get(zone.0 as usize).and_then(|slot| slot.changes.as_ref());
+        self.reader(changes.iter().flat_map(|changes| {
+            let history = changes.entries.range(..changes.history_count);
+            let mut octets = 0;
+            let fits = |entry: &&ChangeEntry| {
+                octets += u64::from(entry.len);
+                octets <= max_octets
+            };
+            let count = history.rev().take(max_count).take_while(fits).count();
+            changes.entries.range(changes.history_count - count..changes.history_count)
+        }))
+    }
+
     /// The durable changes that lead from the version with this serial to the newest one; `None` if they are not there (any more).
     pub fn history(&self, zone: StoredZone, serial: u32) -> Option<ChangeReader<D::File>> {
         let changes = self.index.zones.get(zone.0 as usize)?.changes.as_ref()?;

@@ -41,6 +41,8 @@ pub struct RecoveredZone<'r> {
     pub timers: Option<Timers>,
     /// The serial of its newest good version; `None` if there is no image of it.
     pub serial: Option<u32>,
+    /// The sequence number of its newest record.
+    pub newest: u64,
 }
 
 /// The most messages that are kept.
@@ -70,10 +72,14 @@ struct FoundImage {
 impl Recovery {
     /// All zones.
     pub fn zones(&self) -> impl Iterator<Item = RecoveredZone<'_>> {
-        self.zones.iter().enumerate().filter(|(_, found)| found.newest > found.removed).map(|(index, found)| {
-            let timers = found.timers.map(|(_, _, timers)| timers);
-            RecoveredZone { zone: StoredZone(index as u32), name: self.name(found), timers, serial: found.serial }
-        })
+        (0..self.zones.len() as u32).filter_map(|number| self.zone(StoredZone(number)))
+    }
+
+    /// The zone with this number, if there is one.
+    pub fn zone(&self, zone: StoredZone) -> Option<RecoveredZone<'_>> {
+        let found = self.zones.get(zone.0 as usize).filter(|found| found.newest > found.removed)?;
+        let timers = found.timers.map(|(_, _, timers)| timers);
+        Some(RecoveredZone { zone, name: self.name(found), timers, serial: found.serial, newest: found.newest })
     }
 
     fn name(&self, found: &FoundZone) -> NameRef<'_> {

@@ -1,6 +1,6 @@
-//! What the store keeps of a zone besides its data: absolute times, the serial of its primary, and which files it was read from.
+//! What the store keeps of a zone besides its data: absolute times of a secondary, or which files it was read from.
 
-/// The timers of a zone; times are seconds since 1970.
+/// The timers of a zone; times are seconds since 1970, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// When a primary last confirmed the version.
@@ -9,8 +9,8 @@ pub struct Timers {
     pub next_refresh_s: u32,
     /// When the zone expires.
     pub expires_at_s: u32,
-    /// The serial that the primary had.
-    pub primary_serial: u32,
+    /// The serial that the primary had, or that was served when the file was last read.
+    pub source_serial: u32,
     /// The fingerprint of the files that the zone was read from; 0 for none.
     pub fingerprint: u64,
 }
@@ -19,9 +19,19 @@ pub struct Timers {
 pub(super) const TIMERS_LEN: usize = 24;
 
 impl Timers {
+    /// What to keep of a zone that was read from files with this fingerprint (0: they are to be read again), and then had this serial.
+    pub fn of_file(fingerprint: u64, serial: u32) -> Timers {
+        Timers { source_serial: serial, fingerprint, ..Timers::default() }
+    }
+
+    /// Whether the zone was transferred from a primary.
+    pub fn is_of_secondary(&self) -> bool {
+        self.expires_at_s > 0
+    }
+
     pub(super) fn to_bytes(self) -> [u8; TIMERS_LEN] {
         let mut bytes = [0; TIMERS_LEN];
-        let numbers = [self.refreshed_at_s, self.next_refresh_s, self.expires_at_s, self.primary_serial];
+        let numbers = [self.refreshed_at_s, self.next_refresh_s, self.expires_at_s, self.source_serial];
         for (index, number) in numbers.into_iter().enumerate() {
             bytes[4 * index..][..4].copy_from_slice(&number.to_le_bytes());
         }
@@ -39,7 +49,7 @@ impl Timers {
             refreshed_at_s: number(0),
             next_refresh_s: number(1),
             expires_at_s: number(2),
-            primary_serial: number(3),
+            source_serial: number(3),
             fingerprint: u64::from_le_bytes(fingerprint.try_into().ok()?),
         })
     }

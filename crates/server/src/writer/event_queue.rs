@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::time::{Duration, Instant};
 
 use answer::ReceivedNotify;
 use zone::Finding;
@@ -43,6 +43,8 @@ pub(super) enum WriterEvent {
     UpdateReceived(Box<QueuedUpdate>),
     /// From the pool that reads catalogs.
     Catalog(Box<CatalogEvent>),
+    /// The daemon stops: reply when everything is stored.
+    StopRequested(SyncSender<()>),
 }
 
 /// A request to reload.
@@ -72,6 +74,8 @@ const MAX_NOTIFIES: usize = 16 * 1024;
 const MAX_UPDATES: (usize, usize) = (8 * 1024, 16 << 20);
 /// Updates to be forwarded that are not answered yet. They have a budget of their own, as anybody may send them.
 const MAX_FORWARDED: (usize, usize) = (256, 4 << 20);
+/// How long the end of the daemon waits for the writer, which may have much to do just then.
+const MAX_STOP_WAIT: Duration = Duration::from_secs(8);
 
 /// Sends requests to the writer.
 #[derive(Clone)]
@@ -197,6 +201,14 @@ impl WriterHandle {
             WriterEvent::UpdateReceived(queued) => queued.incoming,
             _ => unreachable!("the event that was not sent is returned"),
         })
+    }
+
+    /// Waits until everything that is to be kept was passed to the storage thread, or for some seconds.
+    pub fn prepare_stop(&self) {
+        let (done, stored) = sync_channel(1);
+        if self.events.send(WriterEvent::StopRequested(done)).is_ok() {
+            _ = stored.recv_timeout(MAX_STOP_WAIT);
+        }
     }
 
     /// Requests the status of zones: at most [`crate::control::CLIENTS`] wait for one.

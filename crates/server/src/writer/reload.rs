@@ -182,6 +182,9 @@ impl Writer {
         }
         self.note_load();
         self.zone_log.summarize();
+        if complete.iter().any(|reload| reload.is_start) {
+            self.zones.forget_stored_zones();
+        }
         complete.into_iter().for_each(|reload| self.finish(reload));
     }
 

@@ -19,12 +19,13 @@ use zone::zone_builder::ZoneBuilderOptions;
 
 use super::received_zone::{self, ReceivedError, ReceivedVersion, ZoneReceiver};
 use super::{Writer, WriterEvent};
+use crate::storage::Timers;
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::engine::{EngineLimits, TransferCommand, TransferEvent, TransferReport};
 use crate::transfer::network::{TransferHandle, TransferNetwork};
 use crate::transfer::refresh::CheckFailure;
 use crate::transfer::session::ExchangeCounts;
-use crate::transfer::soa_timers::SoaTimers;
+use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{self, rfc3339};
 use crate::zones::work_pool::WorkPool;
@@ -154,6 +155,7 @@ impl Writer {
             TransferEvent::Refreshed { zone, .. } | TransferEvent::Expired { zone } if self.zones.is_frozen(zone) => (),
             TransferEvent::Refreshed { zone, timers } => {
                 self.zones.refreshed(zone, timers.expires_at_s);
+                self.store_timers(zone, timers);
                 if let Some(last) = self.secondaries.last.get_mut(&zone) {
                     last.problem = None;
                 }
@@ -210,6 +212,19 @@ impl Writer {
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
+    }
+
+    /// Keeps the timers across restarts.
+    fn store_timers(&mut self, zone: ZoneId, timers: StoredTimers) {
+        let source_serial = self.zones.version_or_expired(zone).map_or(0, Zone::serial);
+        let timers = Timers {
+            refreshed_at_s: netio::clock::real().as_secs() as u32,
+            next_refresh_s: timers.check_at_s,
+            expires_at_s: timers.expires_at_s,
+            source_serial,
+            fingerprint: 0,
+        };
+        self.zones.store_timers(zone, timers);
     }
 
     fn reject(&mut self, zone: ZoneId, report: &TransferReport, error: &ReceivedError) {

@@ -10,12 +10,13 @@ use zone::Zone;
 
 use crate::config::value::Address;
 use crate::config::{ConfiguredKey, RemoteServer, TimerBounds, ZonePolicy};
+use crate::storage::Timers;
 use crate::tls::TlsPeers;
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::primary::PeerConfig;
 use crate::transfer::refresh::ZoneVersion;
-use crate::transfer::soa_timers::{SoaTimers, TimerLimits};
+use crate::transfer::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
 use crate::zone_id::ZoneId;
 use crate::zones::ChangeHooks;
 
@@ -99,7 +100,13 @@ impl ChangeHooks for TransferHooks {
         self.send(TransferCommand::SendNotify { zone, apex, soa, targets });
     }
 
-    fn configured(&mut self, zone: ZoneId, apex: NameRef<'_>, policy: &Arc<ZonePolicy>, version: Option<&Zone>) {
+    fn configured(
+        &mut self,
+        zone: ZoneId,
+        apex: NameRef<'_>,
+        policy: &Arc<ZonePolicy>,
+        version: Option<(&Zone, Option<Timers>)>,
+    ) {
         if policy.primaries.is_empty() {
             return self.removed(zone);
         }
@@ -107,10 +114,12 @@ impl ChangeHooks for TransferHooks {
         if !self.add_secondary(zone) {
             return self.send(TransferCommand::Reconfigure { zone, primaries, limits });
         }
-        let version = version.map(|version| ZoneVersion {
+        let version = version.map(|(version, stored)| ZoneVersion {
             serial: version.serial(),
             timers: SoaTimers::of_soa(&version.soa_rdata()).unwrap_or_default(),
-            stored: None,
+            stored: stored
+                .filter(Timers::is_of_secondary)
+                .map(|timers| StoredTimers { check_at_s: timers.next_refresh_s, expires_at_s: timers.expires_at_s }),
         });
         self.send(TransferCommand::Add { zone, apex: apex.to_owned(), primaries, limits, version });
     }

@@ -21,6 +21,16 @@ impl Fingerprint {
     /// Matches no files: the zone must be read.
     pub const NONE: Fingerprint = Fingerprint(0);
 
+    /// As a number to be stored, 0 for [`Fingerprint::NONE`]. It is valid only with the same `rules` of reading the files.
+    pub fn to_stored(self, rules: u64) -> u64 {
+        if self == Fingerprint::NONE { 0 } else { self.0 ^ rules }
+    }
+
+    /// The fingerprint that was stored as this number.
+    pub fn from_stored(stored: u64, rules: u64) -> Fingerprint {
+        if stored == 0 { Fingerprint::NONE } else { Fingerprint(stored ^ rules) }
+    }
+
     /// The fingerprint of these files now.
     pub fn current<'p>(paths: impl Iterator<Item = &'p Path>) -> Fingerprint {
         let files = FilesRead::default();

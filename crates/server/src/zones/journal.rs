@@ -3,7 +3,8 @@
 //! The journal of a zone is an image and the changes after it. The registry reports every version that it serves, in order, and asks for
 //! stored versions when zones are added.
 
-use std::sync::Arc;
+use std::io;
+use std::time::Instant;
 
 use wire::NameRef;
 use zone::Zone;
@@ -12,20 +13,20 @@ use zone::encoded_change::EncodedChange;
 use crate::storage::{StorageEvent, StoredImage, Timers};
 use crate::zone_id::ZoneId;
 
-/// Keeps zones across restarts.
+/// Keeps zones across restarts. The default keeps nothing.
 pub trait ZoneJournal: Send {
-    /// Whether a change of this zone, whose latest version this is, can be appended now.
-    fn prepare(&mut self, _zone: ZoneId, _latest: &Zone) -> Readiness {
+    /// Whether a change of this zone can be appended now.
+    fn prepare(&mut self, _zone: ZoneId) -> Readiness {
         Readiness::Ready
     }
 
-    /// Appends a change, which leads to `version`. Returns its number if it has to be written to disk: numbers ascend, and
+    /// Appends a change of the latest version. Returns its number if it has to be written to disk: numbers ascend, and
     /// [`StorageEvent::Durable`] reports when it is there.
     fn append_change(
         &mut self,
         _zone: ZoneId,
+        _apex: NameRef<'_>,
         _change: &EncodedChange,
-        _version: &Zone,
     ) -> Result<Option<u64>, JournalUnavailable> {
         Ok(None)
     }
@@ -33,10 +34,13 @@ pub trait ZoneJournal: Send {
     /// The zone has another version, which these changes lead to from the latest one, none if they are not known.
     fn replaced(&mut self, _zone: ZoneId, _version: &Zone, _changes: &[EncodedChange], _rule: StoreRule) {}
 
-    /// Keeps the timers or the fingerprint of a zone, unless nothing else is stored of it. They are written soon, not at once.
+    /// The version that [`JournalOutcome::VersionNeeded`] asked for; `None` if there is none any more.
+    fn write_image(&mut self, _zone: ZoneId, _version: Option<Zone>) {}
+
+    /// Keeps the timers of a zone, if the zone is stored. They are written soon, not at once.
     fn set_timers(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _timers: Timers) {}
 
-    /// The zone is no longer configured: nothing of it is kept.
+    /// The zone is no longer configured, or its stored version is useless: nothing of it is kept.
     fn removed(&mut self, _zone: ZoneId, _apex: NameRef<'_>) {}
 
     /// Whether a version of this zone was stored before the start, and [`ZoneJournal::restore`] was not called for it.
@@ -52,14 +56,30 @@ pub trait ZoneJournal: Send {
     /// The start is complete: what is stored of zones that were not added is removed.
     fn forget_others(&mut self) {}
 
-    /// Handles an event that is not for the registry. `latest` is the latest version of the zone that it is about.
-    fn handle(&mut self, _event: JournalEvent, _latest: Option<&Zone>) -> JournalOutcome {
-        JournalOutcome::Nothing
-    }
+    /// Handles an event. `latest` is the latest version of the zone that it is about.
+    fn handle(&mut self, _event: JournalEvent, _latest: Option<&Zone>) {}
 
-    /// The zone that an event is about.
+    /// The zone whose latest version [`ZoneJournal::handle`] needs for this event.
     fn zone_of(&self, _event: &JournalEvent) -> Option<ZoneId> {
         None
+    }
+
+    /// What the registry must do, after any other call; `None` if there is nothing.
+    fn next_outcome(&mut self) -> Option<JournalOutcome> {
+        None
+    }
+
+    /// When [`ZoneJournal::tick`] must be called.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    fn tick(&mut self, _now: Instant) {}
+
+    /// Passes on all that waits, as the daemon stops. Returns whether images are still being written.
+    fn flush(&mut self) -> bool {
+        false
     }
 }
 
@@ -87,7 +107,7 @@ pub struct JournalUnavailable;
 /// Which zones are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreRule {
-    /// Always: there is no file that it could be read from.
+    /// Always: there is no file that the zone could be read from.
     Always,
     /// If reading its file takes longer than reading its image.
     IfLarge,
@@ -97,17 +117,17 @@ pub enum StoreRule {
 pub enum JournalEvent {
     /// From the storage thread.
     Storage(StorageEvent),
-    /// An image that replaces what is stored of a zone was written; `None` if it could not be, which was logged.
-    ImageWritten(ZoneId, u64, Option<StoredImage>),
+    /// The image with this number, which replaces what is stored of a zone, was written, or could not be.
+    ImageWritten(ZoneId, u64, io::Result<StoredImage>),
     /// A stored version was read; `None` if that is impossible, which was logged.
     Restored(ZoneId, Option<Box<RestoredZone>>),
 }
 
-/// What the registry has to do after an event.
+/// What the registry has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalOutcome {
-    /// Nothing.
-    Nothing,
+    /// Call [`ZoneJournal::write_image`] with the latest version of this zone.
+    VersionNeeded(ZoneId),
     /// Changes of this zone that waited for [`Readiness::Ready`] are to be tried again.
     Ready(ZoneId),
     /// Changes of this zone that waited are refused.
@@ -121,7 +141,7 @@ pub struct RestoredZone {
     /// The version.
     pub version: Zone,
     /// The changes that led to it, for IXFR.
-    pub history: Arc<[EncodedChange]>,
-    /// Its timers, or the fingerprint of its files.
+    pub history: Vec<EncodedChange>,
+    /// Its timers.
     pub timers: Option<Timers>,
 }

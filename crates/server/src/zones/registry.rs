@@ -60,6 +60,8 @@ pub struct ZoneRegistry {
     controls: ZoneControls,
     origins: OriginTable,
     notices: Vec<ZoneNotice>,
+    /// The zones changed by updates since their file was last read, and the serial that they had then.
+    updated: HashMap<ZoneId, u32>,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
     /// The included files of the zones that have any.
@@ -147,6 +149,7 @@ impl ZoneRegistry {
             controls: ZoneControls::default(),
             origins: OriginTable::default(),
             notices: Vec::new(),
+            updated: HashMap::new(),
             configuring: None,
             includes: HashMap::new(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
@@ -274,13 +277,14 @@ impl ZoneRegistry {
     /// Serves a zone that was read when `base` was served.
     fn serve(&mut self, id: ZoneId, mut loaded: LoadedZone, base: Option<ZoneVersion>) -> Option<ZoneReport> {
         if let Some((old, new)) = self.latest(id).zip(loaded.zone.as_ref())
-            && Some(old.version()) != base
+            && (Some(old.version()) != base || loaded.is_changed && self.updated.contains_key(&id))
             && !serial::is_later(new.serial(), old.serial())
         {
-            let entry = self.zones.get(id)?;
-            loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex());
+            let (entry, serials) = (self.zones.get(id)?, [old.serial(), new.serial()]);
+            loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex(), serials);
         }
         self.note_problem(id, loaded.zone.is_none().then(|| first_error(&loaded.findings)));
+        let is_accepted = loaded.zone.is_some();
         let report = change_of(&self.zones.get(id)?.served, &loaded);
         if let Some(zone) = loaded.zone.filter(|_| report.is_some()) {
             // The change is from the version that was served when the file was read.
@@ -294,6 +298,10 @@ impl ZoneRegistry {
             true => self.includes.remove(&id),
             false => self.includes.insert(id, loaded.includes.into()),
         };
+        if is_accepted {
+            self.updated.remove(&id);
+            self.store_file_state(id);
+        }
         report
     }
 
@@ -361,14 +369,16 @@ fn first_error(findings: &[Finding]) -> String {
     error.map_or_else(|| "the zone could not be loaded".into(), Finding::to_string)
 }
 
-/// A zone whose content changed while its file was read, and whose file is not newer: the changes are kept.
-fn rejected_as_stale(loaded: LoadedZone, source: &ZoneSource, apex: NameRef<'_>) -> LoadedZone {
+/// A zone whose content was changed since its file was last read, and whose file is not newer: the changes are kept.
+fn rejected_as_stale(loaded: LoadedZone, source: &ZoneSource, apex: NameRef<'_>, [old, new]: [u32; 2]) -> LoadedZone {
     let file = source.file(apex).map_or_else(String::new, |file| path_text(&file));
     let finding = Finding {
         severity: Severity::Error,
         position: FilePosition { file: file.as_str().into(), line: 0, column: 0 },
-        message: "the zone was changed while this file was read, and the serial of the file is not later".into(),
-        help: "increase the serial of the file, and reload".into(),
+        message: format!(
+            "the zone was changed since this file was last read, and serial {new} of the file is not later than {old}, which is served"
+        ),
+        help: "take over the changes from `zonda zone export`, set a later serial, and reload".into(),
     };
     LoadedZone { zone: None, findings: vec![finding], fingerprint: Fingerprint::NONE, ..loaded }
 }

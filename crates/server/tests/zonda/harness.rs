@@ -179,6 +179,12 @@ impl Daemon {
         (status, self.log())
     }
 
+    /// Ends it at once, as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it was killed");
+    }
+
     pub fn wait(&mut self) -> ExitStatus {
         let begin = Instant::now();
         loop {

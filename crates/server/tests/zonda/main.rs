@@ -7,6 +7,7 @@ mod config;
 mod harness;
 mod manual;
 mod many_mistakes;
+mod persistence;
 mod reload;
 mod secondary;
 mod serve;

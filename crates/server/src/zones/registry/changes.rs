@@ -22,6 +22,7 @@ use zone::update::UpdateRefusal;
 
 use super::ZoneRegistry;
 use crate::config::{ConfiguredKey, ZonePolicy};
+use crate::storage::Timers;
 use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, AcceptedChange, ChangeRejection, Rejection};
 use crate::zones::journal::JournalUnavailable;
@@ -100,8 +101,15 @@ pub trait ChangeHooks: Send {
     /// A version was published, and queries are answered from it: secondaries are to be notified.
     fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>) {}
 
-    /// A zone was added, or has another policy. It may have a version.
-    fn configured(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _policy: &Arc<ZonePolicy>, _version: Option<&Zone>) {}
+    /// A zone was added, or has another policy. It may have a version, and stored timers of it.
+    fn configured(
+        &mut self,
+        _zone: ZoneId,
+        _apex: NameRef<'_>,
+        _policy: &Arc<ZonePolicy>,
+        _version: Option<(&Zone, Option<Timers>)>,
+    ) {
+    }
 
     /// A zone was frozen: its primaries are not to be asked until it is configured again.
     fn frozen(&mut self, _zone: ZoneId) {}
@@ -235,6 +243,7 @@ impl ZoneRegistry {
             let announced = if is_first { &mut self.changes.loaded } else { &mut self.changes.replaced };
             announced.push(id);
         }
+        self.follow_journal();
         is_replaced
     }
 
@@ -270,8 +279,11 @@ impl ZoneRegistry {
         }
         let Some(old) = self.latest(zone) else { return done(Err(ChangeRefused::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
+        if self.zones.get(zone).is_some_and(|entry| entry.source.has_file()) {
+            self.updated.entry(zone).or_insert(changed.old_serial);
+        }
         let needs_rebuild = version.needs_rebuild();
-        match (self.journal.append_change(zone, &change, &version), order) {
+        match (self.journal.append_change(zone, version.apex(), &change), order) {
             (Ok(Some(number)), PublishOrder::AfterSync) => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
@@ -279,8 +291,13 @@ impl ZoneRegistry {
                 self.changes.unsynced.push_back(Unsynced { number, since, zone, version, done, changed });
             }
             (Err(JournalUnavailable), PublishOrder::AfterSync) => return done(Err(ChangeRefused::NotDurable)),
+            (Err(JournalUnavailable), PublishOrder::AtOnce) => {
+                self.journal_version(zone, &version, &[]);
+                self.publish_version(zone, version, change, Some(done), changed);
+            }
             _ => self.publish_version(zone, version, change, Some(done), changed),
         }
+        self.follow_journal();
         if needs_rebuild {
             self.rebuild(zone);
         }

@@ -209,7 +209,8 @@ impl ZoneRegistry {
             // Once its stored version was read.
             return;
         }
-        self.hooks.configured(id, entry.served.apex(), &entry.source.policy, entry.served.zone());
+        let version = entry.served.zone().map(|version| (version, None));
+        self.hooks.configured(id, entry.served.apex(), &entry.source.policy, version);
         if self.is_frozen(id) {
             self.hooks.frozen(id);
         }
@@ -229,6 +230,7 @@ impl ZoneRegistry {
         self.includes.remove(&id);
         self.expired.remove(&id);
         self.forget_controls(id);
+        self.updated.remove(&id);
         self.loads.remove(&id);
         self.schedule.zone_removed(id.index as usize);
         self.publisher.draft_remove(gone.served.apex());

@@ -112,7 +112,10 @@ impl ZoneRegistry {
         if self.latest(id).map(Zone::version) != Some(base) {
             return Err(ControlRefused::Changed);
         }
-        let serial = version.serial();
+        let (serial, old_serial) = (version.serial(), self.latest(id).map_or(0, Zone::serial));
+        if self.zones.get(id).is_some_and(|entry| entry.source.has_file()) {
+            self.updated.entry(id).or_insert(old_serial);
+        }
         self.replace(id, version, change.as_slice());
         if freezes && !self.is_frozen(id) {
             self.freeze(id)?;

@@ -1,10 +1,14 @@
 //! Zones at start: their stored versions are served at once, and their files or primaries are looked at afterwards.
 
+use std::time::Instant;
+
+use zone::Zone;
+
 use super::ZoneRegistry;
-use super::changes::ChangeRefused;
 use crate::storage::{StorageEvent, Timers};
 use crate::zone_id::ZoneId;
-use crate::zones::journal::{JournalEvent, JournalOutcome, RestoredZone};
+use crate::zones::change_detection::Fingerprint;
+use crate::zones::journal::{JournalEvent, RestoredZone};
 
 impl ZoneRegistry {
     /// Starts to read the stored version of a zone for this reload; false if there is none.
@@ -29,11 +33,61 @@ impl ZoneRegistry {
     /// Serves a stored version. Then the file of the zone is read, or its primaries are asked.
     fn finish_restore(&mut self, id: ZoneId, restored: Option<RestoredZone>) {
         let Some(reload) = self.restores.remove(&id) else { return };
-        if let Some(RestoredZone { version, history, .. }) = restored {
+        let Some(apex) = self.served(id).map(|served| served.apex().to_owned()) else { return };
+        match restored {
+            // Another version may have come meanwhile.
+            Some(restored) if self.version_or_expired(id).is_none() => self.serve_restored(id, restored),
+            Some(_) => self.announce_configuration(id),
+            None => {
+                self.journal.removed(id, apex.as_ref());
+                self.announce_configuration(id);
+            }
+        }
+        self.start_load(id, reload);
+    }
+
+    fn serve_restored(&mut self, id: ZoneId, RestoredZone { version, history, timers }: RestoredZone) {
+        let Some(entry) = self.zones.get_mut(id) else { return };
+        let is_secondary = !entry.source.policy.primaries.is_empty();
+        let of_secondary = timers.filter(|timers| is_secondary && timers.is_of_secondary());
+        let of_file = timers.filter(|timers| entry.source.has_file() && !timers.is_of_secondary());
+        if let Some(timers) = of_file {
+            let rules = entry.source.reading_rules_hash();
+            entry.fingerprint = Fingerprint::from_stored(timers.fingerprint, rules);
+            if timers.source_serial != version.serial() {
+                self.updated.insert(id, timers.source_serial);
+            }
+        }
+        let now_s = netio::clock::real().as_secs() as u32;
+        if of_secondary.is_some_and(|timers| timers.expires_at_s <= now_s) {
+            // RFC 1034 4.3.5: the time while the server was down counts.
+            entry.expire();
+            self.expired.insert(id, version);
+            self.publisher.queue_change(id);
+        } else {
             self.install(id, version, &history);
         }
-        self.announce_configuration(id);
-        self.start_load(id, reload);
+        if let Some(entry) = self.zones.get(id) {
+            entry.served.set_expiry(of_secondary.map_or(0, |timers| timers.expires_at_s));
+        }
+        self.announce_restored(id, of_secondary);
+    }
+
+    fn announce_restored(&mut self, id: ZoneId, timers: Option<Timers>) {
+        let Some(entry) = self.zones.get(id) else { return };
+        let version = entry.served.zone().or_else(|| self.expired.get(&id)).map(|version| (version, timers));
+        self.hooks.configured(id, entry.served.apex(), &entry.source.policy, version);
+    }
+
+    /// Keeps which state of its files a zone was read from, if it is stored or will be.
+    pub(super) fn store_file_state(&mut self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id).filter(|entry| entry.source.has_file()) else { return };
+        let Some(serial) = entry.served.zone().map(Zone::serial) else { return };
+        // The included files are not stored: such a zone is read again.
+        let fingerprint = if self.includes.contains_key(&id) { Fingerprint::NONE } else { entry.fingerprint };
+        let fingerprint = fingerprint.to_stored(entry.source.reading_rules_hash());
+        let serial = self.updated.get(&id).copied().unwrap_or(serial);
+        self.journal.set_timers(id, entry.served.apex(), Timers::of_file(fingerprint, serial));
     }
 
     /// The start is complete: what is stored of zones that were not added is removed. Zones are added in the meantime by
@@ -51,25 +105,34 @@ impl ZoneRegistry {
 
     /// Handles an event of the journal.
     pub fn handle_journal(&mut self, event: JournalEvent) {
-        let event = match event {
-            JournalEvent::Restored(id, restored) => return self.finish_restore(id, restored.map(|restored| *restored)),
-            JournalEvent::Storage(StorageEvent::Durable(number)) => {
-                self.durable(number);
-                JournalEvent::Storage(StorageEvent::Durable(number))
-            }
-            event => event,
-        };
-        let latest = self.journal.zone_of(&event).and_then(|id| self.latest(id)).cloned();
-        match self.journal.handle(event, latest.as_ref()) {
-            JournalOutcome::Nothing => (),
-            JournalOutcome::Ready(id) => self.retry_changes(id, true),
-            JournalOutcome::Unavailable(id) => self.retry_changes(id, false),
-            JournalOutcome::Refused(id) => {
-                self.discard_changes(id, || ChangeRefused::NotDurable);
-                if let Some(version) = self.latest(id).cloned() {
-                    self.journal_version(id, &version, &[]);
+        match event {
+            JournalEvent::Restored(id, restored) => self.finish_restore(id, restored.map(|restored| *restored)),
+            event => {
+                if let JournalEvent::Storage(StorageEvent::Durable(number)) = event {
+                    self.durable(number);
                 }
+                let latest = self.journal.zone_of(&event).and_then(|id| self.version_or_expired(id)).cloned();
+                self.journal.handle(event, latest.as_ref());
             }
         }
+        self.follow_journal();
+    }
+
+    /// When [`ZoneRegistry::tick_journal`] must be called.
+    pub fn journal_due(&self) -> Option<Instant> {
+        self.journal.due()
+    }
+
+    /// Does what is due in the journal.
+    pub fn tick_journal(&mut self, now: Instant) {
+        self.journal.tick(now);
+        self.follow_journal();
+    }
+
+    /// Passes on all that waits for the journal, as the daemon stops. Returns whether images are still being written.
+    pub fn flush_journal(&mut self) -> bool {
+        let is_busy = self.journal.flush();
+        self.follow_journal();
+        is_busy
     }
 }

@@ -8,7 +8,7 @@ use zone::encoded_change::EncodedChange;
 use super::{ChangeRefused, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
 use crate::zone_id::ZoneId;
 use crate::zones::ZoneRegistry;
-use crate::zones::journal::{Readiness, StoreRule};
+use crate::zones::journal::{JournalOutcome, Readiness, StoreRule};
 
 /// How long a change waits for the disk before its sender hears that it failed. DNS clients give up after some seconds.
 const MAX_DISK_WAIT: Duration = Duration::from_secs(4);
@@ -28,22 +28,25 @@ impl ZoneRegistry {
         if change.order == PublishOrder::AtOnce {
             return Some(change);
         }
-        let Some(latest) = self.latest(zone).cloned() else { return Some(change) };
-        let readiness = if self.is_disk_slow(Instant::now()) {
-            Readiness::Unavailable
-        } else {
-            self.journal.prepare(zone, &latest)
-        };
+        if self.latest(zone).is_none() {
+            return Some(change);
+        }
+        let readiness =
+            if self.is_disk_slow(Instant::now()) { Readiness::Unavailable } else { self.journal.prepare(zone) };
         match readiness {
             Readiness::Ready => return Some(change),
-            Readiness::Preparing => self.changes.unprepared.entry(zone).or_default().push_back(change),
+            Readiness::Preparing => {
+                self.store_file_state(zone);
+                self.changes.unprepared.entry(zone).or_default().push_back(change);
+            }
             Readiness::Unavailable => (change.done)(Err(ChangeRefused::NotDurable)),
         }
+        self.follow_journal();
         None
     }
 
     /// The journal of this zone can take changes: makes those that waited, or refuses them if it cannot.
-    pub(in crate::zones::registry) fn retry_changes(&mut self, zone: ZoneId, is_ready: bool) {
+    fn retry_changes(&mut self, zone: ZoneId, is_ready: bool) {
         for change in self.changes.unprepared.remove(&zone).into_iter().flatten() {
             match is_ready {
                 true => self.change(change),
@@ -60,8 +63,29 @@ impl ZoneRegistry {
         changes: &[EncodedChange],
     ) {
         let Some(entry) = self.zones.get(id) else { return };
-        let rule = if entry.source.has_file() { StoreRule::IfLarge } else { StoreRule::Always };
+        let can_be_read = entry.source.has_file() && entry.source.policy.primaries.is_empty();
+        let rule = if can_be_read { StoreRule::IfLarge } else { StoreRule::Always };
         self.journal.replaced(id, version, changes, rule);
+    }
+
+    /// Does what the journal asks for. To be called when the latest version is in place.
+    pub(in crate::zones::registry) fn follow_journal(&mut self) {
+        while let Some(outcome) = self.journal.next_outcome() {
+            match outcome {
+                JournalOutcome::VersionNeeded(id) => {
+                    let version = self.version_or_expired(id).cloned();
+                    self.journal.write_image(id, version);
+                }
+                JournalOutcome::Ready(id) => self.retry_changes(id, true),
+                JournalOutcome::Unavailable(id) => self.retry_changes(id, false),
+                JournalOutcome::Refused(id) => {
+                    self.discard_changes(id, || ChangeRefused::NotDurable);
+                    if let Some(version) = self.latest(id).cloned() {
+                        self.journal_version(id, &version, &[]);
+                    }
+                }
+            }
+        }
     }
 
     /// Changes with numbers up to this one are on disk: they are published with the next step.

@@ -80,7 +80,12 @@ impl Bench {
 struct TestJournal(u64);
 
 impl ZoneJournal for TestJournal {
-    fn append_change(&mut self, _: ZoneId, _: &EncodedChange, _: &Zone) -> Result<Option<u64>, JournalUnavailable> {
+    fn append_change(
+        &mut self,
+        _: ZoneId,
+        _: NameRef<'_>,
+        _: &EncodedChange,
+    ) -> Result<Option<u64>, JournalUnavailable> {
         self.0 += 1;
         Ok(Some(self.0))
     }

@@ -1,0 +1,408 @@
+//! Persistence: keeps zones across restarts, as the [`ZoneJournal`] of the registry, in the [`crate::storage::Store`].
+//!
+//! All of this runs on the writer thread and never waits. Images are written and read in pools; records are appended by the storage
+//! thread. A zone is stored as an image, and then as the changes after it. While its image is being written, changes wait or are
+//! collected. If the disk fails, transferred zones and files go on being served, and their images are written once it works again.
+
+mod pending_images;
+mod recovered_zones;
+mod restore;
+mod stored_zones;
+mod timer_batch;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::warn;
+use wire::{Name, NameRef};
+use zone::Zone;
+use zone::encoded_change::EncodedChange;
+
+use crate::printable::printable_path;
+use crate::state_dir::StateDir;
+use crate::storage::disk::StateFolder;
+use crate::storage::{
+    Append, AppendError, AppendRecord, CommitLimits, ImageBase, Recovery, StorageEvent, StorageHandle, StorageThread,
+    Store, StoreError, StoreLimits, StoredImage, StoredZone, Timers,
+};
+use crate::zone_id::ZoneId;
+use crate::zones::journal::{
+    JournalEvent, JournalOutcome, JournalUnavailable, Readiness, RestoredZone, StoreRule, ZoneJournal,
+};
+use crate::zones::work_pool::WorkPool;
+use pending_images::{ImageStep, PendingImages, write_image};
+use recovered_zones::RecoveredZones;
+use stored_zones::StoredZones;
+use timer_batch::TimerBatch;
+
+/// Sends events to the writer.
+type EventSink = Arc<dyn Fn(JournalEvent) + Send + Sync>;
+
+/// The most threads that write images: more would compete with answering.
+const IMAGE_THREADS: usize = 2;
+/// A zone whose file can be read again is stored if it takes more octets in memory than this: see [`StoreRule::IfLarge`].
+const MIN_FILE_ZONE_LEN: usize = 256 << 10;
+
+/// The folder of the journal in the state-dir.
+const FOLDER: &str = "journal";
+
+/// Why the journal cannot be opened. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Its folder cannot be opened.
+    #[error("the folder {path} cannot be used: {error}; correct its owner and permissions, or move it away: then zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path))]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// It cannot be read.
+    #[error("the journal in {path} cannot be read: {error}; repair the disk, use the version of zonda that wrote it, or move the folder away: then zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path))]
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        error: StoreError,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start the storage thread: {0}")]
+    Thread(io::Error),
+}
+
+/// Keeps zones in the store.
+pub struct Persistence {
+    storage: StorageHandle,
+    events: EventSink,
+    stored: StoredZones,
+    images: PendingImages,
+    timers: TimerBatch,
+    /// Removals that the queue of the storage thread had no room for.
+    removals: Vec<(StoredZone, Name)>,
+    /// What was stored before the start and is not restored yet.
+    recovered: RecoveredZones,
+    outcomes: Vec<JournalOutcome>,
+    image_pool: WorkPool<()>,
+    restore_pool: Arc<WorkPool<()>>,
+    threads: usize,
+}
+
+impl Persistence {
+    /// Opens the journal in the state-dir, or creates it. `events` gets the events for the writer.
+    pub fn open(
+        state_dir: &StateDir,
+        events: impl Fn(JournalEvent) + Send + Sync + Clone + 'static,
+    ) -> Result<(Persistence, StorageThread), JournalError> {
+        let path = || state_dir.path().join(FOLDER);
+        let folder =
+            StateFolder::open(state_dir, FOLDER).map_err(|error| JournalError::Folder { path: path(), error })?;
+        let opened = Store::open(folder, StoreLimits::default());
+        let (store, recovery) = opened.map_err(|error| JournalError::Unreadable { path: path(), error })?;
+        Persistence::start(store, recovery, events).map_err(JournalError::Thread)
+    }
+
+    /// Starts the storage thread. `events` gets the events for the writer.
+    pub fn start(
+        store: Store<StateFolder>,
+        recovery: Recovery,
+        events: impl Fn(JournalEvent) + Send + Sync + Clone + 'static,
+    ) -> io::Result<(Persistence, StorageThread)> {
+        for damage in &recovery.damages {
+            warn!("the journal is damaged: {damage}");
+        }
+        if recovery.more_damages > 0 {
+            warn!(more = recovery.more_damages, "the journal is damaged in more places");
+        }
+        let sink = events.clone();
+        let on_event = move |event| sink(JournalEvent::Storage(event));
+        let (thread, storage) = StorageThread::start(store, CommitLimits::default(), on_event)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (recovered, superseded) = RecoveredZones::new(recovery);
+        let persistence = Persistence {
+            storage,
+            events: Arc::new(events),
+            stored: StoredZones::default(),
+            images: PendingImages::default(),
+            timers: TimerBatch::default(),
+            removals: superseded,
+            recovered,
+            outcomes: Vec::new(),
+            image_pool: WorkPool::new(IMAGE_THREADS, |_, _| ()),
+            restore_pool: Arc::new(WorkPool::new(threads, |_, _| ())),
+            threads,
+        };
+        Ok((persistence, thread))
+    }
+
+    //----------- appending --------------------------------------------------------
+
+    fn append(&self, zone: StoredZone, apex: NameRef<'_>, record: AppendRecord) -> Result<u64, AppendError> {
+        self.storage.append(Append { zone, name: apex.to_owned(), record })
+    }
+
+    /// Appends changes that follow the stored version. If there is no room for them, the zone needs an image instead.
+    fn append_changes(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>, changes: &[EncodedChange]) {
+        for change in changes {
+            if self.append(number, apex, AppendRecord::Change(change.clone())).is_err() {
+                return self.request_image(zone);
+            }
+        }
+    }
+
+    fn request_image(&mut self, zone: ZoneId) {
+        if self.stored.set_pending(zone) {
+            self.images.request(zone);
+        }
+        self.start_images();
+    }
+
+    fn start_images(&mut self) {
+        while let Some(zone) = self.images.next() {
+            self.outcomes.push(JournalOutcome::VersionNeeded(zone));
+        }
+    }
+
+    /// Appends an image that was written, and the changes since.
+    fn append_image(&mut self, zone: ZoneId) {
+        let Some((image, version)) = self.images.take_written(zone) else { return };
+        let number = self.stored.number(zone).unwrap_or_else(|| self.storage.add_zone());
+        let (apex, serial) = (version.apex().to_owned(), version.serial());
+        let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image };
+        match self.storage.append_or_return(Append { zone: number, name: apex.clone(), record }) {
+            Ok(_) => self.end_image(zone, number, apex.as_ref()),
+            Err(append) => {
+                self.stored.set_number(zone, number);
+                if let AppendRecord::Image { image, .. } = append.record {
+                    self.images.block(zone, image);
+                }
+            }
+        }
+    }
+
+    fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>) {
+        self.stored.set_number(zone, number);
+        // Before the first change: whether a later file wins depends on them.
+        if let Some(timers) = self.timers.take(zone) {
+            self.set_timers(zone, apex, timers);
+        }
+        let ended = self.images.end(zone);
+        self.stored.clear_pending(zone);
+        self.append_changes(zone, number, apex, &ended.later);
+        if ended.is_outdated {
+            self.request_image(zone);
+        }
+        if ended.has_waiting_changes {
+            self.outcomes.push(JournalOutcome::Ready(zone));
+        }
+    }
+
+    fn image_written(&mut self, zone: ZoneId, request: u64, image: io::Result<StoredImage>) {
+        match self.images.written(zone, request, image) {
+            ImageStep::Append => self.append_image(zone),
+            ImageStep::Discard(image) => self.storage.discard(image),
+            ImageStep::Failed { has_waiting_changes: true } => self.outcomes.push(JournalOutcome::Unavailable(zone)),
+            ImageStep::Failed { .. } | ImageStep::Nothing => (),
+        }
+        self.start_images();
+    }
+
+    /// Tries again what the storage thread had no room for.
+    fn retry(&mut self) {
+        for _ in 0..self.images.blocked_count() {
+            if let Some(zone) = self.images.next_blocked() {
+                self.append_image(zone);
+            }
+        }
+        while let Some((number, apex)) = self.removals.pop() {
+            if self.append(number, apex.as_ref(), AppendRecord::Removed).is_err() {
+                self.removals.push((number, apex));
+                break;
+            }
+        }
+        self.start_images();
+    }
+
+    fn flush_timers(&mut self) {
+        for (zone, apex, timers) in self.timers.take_all() {
+            let Some(number) = self.stored.number(zone) else {
+                // Otherwise the zone is not stored.
+                if self.stored.is_pending(zone) {
+                    self.timers.put(zone, apex, timers);
+                }
+                continue;
+            };
+            if self.append(number, apex.as_ref(), AppendRecord::Timers(timers)).is_err() {
+                self.timers.put(zone, apex, timers);
+            }
+        }
+    }
+
+    /// A snapshot of the latest version, which makes the changes before it history.
+    fn write_due_image(&self, mut due: crate::storage::DueImage, latest: Option<&Zone>) {
+        // A due image that is dropped is asked for again later.
+        let Some(version) = latest.cloned() else { return };
+        self.image_pool.submit(move || {
+            let (apex, serial) = (version.apex().to_owned(), version.serial());
+            let written = write_image(version, |chunk| due.push(chunk)).and_then(|()| due.finish(apex.clone(), serial));
+            if let Err(error) = written {
+                warn!(zone = %apex, %error, "cannot write an image of the zone; its changes are kept until that works");
+            }
+        });
+    }
+}
+
+impl ZoneJournal for Persistence {
+    fn prepare(&mut self, zone: ZoneId) -> Readiness {
+        if self.stored.is_pending(zone) || self.stored.number(zone).is_none() {
+            if self.images.is_failing() {
+                return Readiness::Unavailable;
+            }
+            self.request_image(zone);
+            self.images.add_waiting_changes(zone);
+            return Readiness::Preparing;
+        }
+        Readiness::Ready
+    }
+
+    fn append_change(
+        &mut self,
+        zone: ZoneId,
+        apex: NameRef<'_>,
+        change: &EncodedChange,
+    ) -> Result<Option<u64>, JournalUnavailable> {
+        if self.stored.is_pending(zone) {
+            self.images.add_later(zone, std::slice::from_ref(change));
+            return Ok(None);
+        }
+        let Some(number) = self.stored.number(zone) else {
+            self.request_image(zone);
+            return Ok(None);
+        };
+        let appended = self.append(number, apex, AppendRecord::Change(change.clone()));
+        appended.map(Some).map_err(|_| JournalUnavailable)
+    }
+
+    fn replaced(&mut self, zone: ZoneId, version: &Zone, changes: &[EncodedChange], rule: StoreRule) {
+        if self.stored.is_pending(zone) {
+            return self.images.add_later(zone, changes);
+        }
+        match self.stored.number(zone) {
+            Some(number) if !changes.is_empty() => self.append_changes(zone, number, version.apex(), changes),
+            None if rule == StoreRule::IfLarge && version.heap_size() < MIN_FILE_ZONE_LEN => (),
+            _ => self.request_image(zone),
+        }
+    }
+
+    fn write_image(&mut self, zone: ZoneId, version: Option<Zone>) {
+        let Some(version) = version else {
+            self.images.remove(zone);
+            return self.stored.clear_pending(zone);
+        };
+        let (writer, events) = (self.storage.image_writer(), self.events.clone());
+        let job = self.images.begin(zone, version, writer, move |request, image| {
+            events(JournalEvent::ImageWritten(zone, request, image));
+        });
+        self.image_pool.submit(job);
+    }
+
+    fn set_timers(&mut self, zone: ZoneId, apex: NameRef<'_>, timers: Timers) {
+        if timers.is_of_secondary() || self.stored.is_pending(zone) {
+            return self.timers.put(zone, apex.to_owned(), timers);
+        }
+        // The state of a file must be stored before the changes that follow.
+        let Some(number) = self.stored.number(zone) else { return };
+        if self.append(number, apex, AppendRecord::Timers(timers)).is_err() {
+            self.timers.put(zone, apex.to_owned(), timers);
+        }
+    }
+
+    fn removed(&mut self, zone: ZoneId, apex: NameRef<'_>) {
+        if let Some(image) = self.images.remove(zone) {
+            self.storage.discard(image);
+        }
+        self.timers.take(zone);
+        let restorable = self.recovered.take(apex).map(|recovered| recovered.number);
+        if let Some(number) = self.stored.remove(zone).or(restorable) {
+            self.removals.push((number, apex.to_owned()));
+            self.retry();
+        }
+    }
+
+    fn is_restorable(&self, apex: NameRef<'_>) -> bool {
+        self.recovered.contains(apex)
+    }
+
+    fn restore(&mut self, zone: ZoneId, apex: NameRef<'_>) -> bool {
+        let Some(recovered) = self.recovered.take(apex) else { return false };
+        self.stored.set_number(zone, recovered.number);
+        let (events, pool, threads) = (self.events.clone(), self.restore_pool.clone(), self.threads);
+        let apex = apex.to_owned();
+        let number = recovered.number;
+        let read = self.storage.read(move |store| {
+            let stored = restore::open(store, number, recovered.serial);
+            pool.submit(move || {
+                let restored = restore::read_or_log(apex.as_ref(), stored, threads);
+                let restored = restored
+                    .map(|(version, history)| Box::new(RestoredZone { version, history, timers: recovered.timers }));
+                events(JournalEvent::Restored(zone, restored));
+            });
+        });
+        // The queue has more room than zones are read at once, so that this fails only if the thread has ended.
+        read.is_ok()
+    }
+
+    fn forget_others(&mut self) {
+        self.removals.extend(self.recovered.take_all());
+        self.retry();
+    }
+
+    fn zone_of(&self, event: &JournalEvent) -> Option<ZoneId> {
+        match event {
+            JournalEvent::Storage(StorageEvent::ImageDue(due)) => self.stored.zone(due.zone()),
+            _ => None,
+        }
+    }
+
+    fn handle(&mut self, event: JournalEvent, latest: Option<&Zone>) {
+        match event {
+            JournalEvent::Storage(StorageEvent::Durable(_)) => {
+                self.images.disk_works();
+                self.retry();
+            }
+            JournalEvent::Storage(StorageEvent::ImageDue(due)) => self.write_due_image(due, latest),
+            JournalEvent::Storage(StorageEvent::Refused { zone, error, .. }) => {
+                warn!(%error, "the journal has refused a change; this is a bug, please report it");
+                self.outcomes.extend(self.stored.zone(zone).map(JournalOutcome::Refused));
+            }
+            JournalEvent::ImageWritten(zone, request, image) => self.image_written(zone, request, image),
+            // For the registry.
+            JournalEvent::Restored(..) => (),
+        }
+    }
+
+    fn next_outcome(&mut self) -> Option<JournalOutcome> {
+        self.outcomes.pop()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.timers.due().into_iter().chain(self.images.due()).min()
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.timers.due().is_some_and(|due| due <= now) {
+            self.flush_timers();
+        }
+        if self.images.due().is_some_and(|due| due <= now) {
+            self.images.end_pause();
+            self.retry();
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        self.flush_timers();
+        self.retry();
+        !self.images.is_empty() && !self.images.is_failing()
+    }
+}

@@ -1,0 +1,234 @@
+//! Images that replace what is stored of zones: which zones wait for one, which are being written, and the changes meanwhile.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use tracing::{error, info};
+use zone::Zone;
+use zone::encoded_change::EncodedChange;
+use zone::image::ImageEncoder;
+
+use crate::storage::disk::StateFolder;
+use crate::storage::{ImageWriter, StoredImage};
+use crate::zone_id::ZoneId;
+
+/// Images that are being written, or wait for room in the queue of the storage thread. Small ones are in memory then.
+const MAX_ACTIVE: usize = 64;
+/// The octets of changes that are collected while an image is written. With more, another image follows.
+const MAX_LATER_LEN: usize = 1 << 20;
+/// How long to wait after an image could not be written.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The images that are to be written.
+#[derive(Default)]
+pub struct PendingImages {
+    /// In the order of their requests.
+    waiting: VecDeque<ZoneId>,
+    active: HashMap<ZoneId, ActiveImage>,
+    /// Zones whose changes wait for the image.
+    with_changes: HashSet<ZoneId>,
+    /// Written images that the storage thread has no room for.
+    blocked: VecDeque<ZoneId>,
+    last_request: u64,
+    /// The disk fails: no image before this time.
+    paused_until: Option<Instant>,
+    is_failing: bool,
+}
+
+/// An image that is being written.
+#[derive(Default)]
+struct ActiveImage {
+    request: u64,
+    /// `None` until the registry has passed it on.
+    version: Option<Zone>,
+    image: Option<StoredImage>,
+    /// The changes since its version.
+    later: Vec<EncodedChange>,
+    later_len: usize,
+    /// The zone was replaced by a version that `later` does not lead to.
+    is_outdated: bool,
+}
+
+/// What to do with an image.
+pub enum ImageStep {
+    /// Append it.
+    Append,
+    /// Remove it: nobody needs it.
+    Discard(StoredImage),
+    /// It will be written again later. Changes that wait are refused.
+    Failed {
+        /// Whether there are any.
+        has_waiting_changes: bool,
+    },
+    /// Nothing.
+    Nothing,
+}
+
+/// What happened while an image was written.
+#[derive(Default)]
+pub struct EndedImage {
+    /// The changes that follow it.
+    pub later: Vec<EncodedChange>,
+    /// Another image is needed.
+    pub is_outdated: bool,
+    /// Changes wait for it.
+    pub has_waiting_changes: bool,
+}
+
+impl PendingImages {
+    /// A zone needs an image.
+    pub fn request(&mut self, zone: ZoneId) {
+        self.waiting.push_back(zone);
+    }
+
+    /// The next zone whose image is to be written; `None` while enough are. [`Self::begin`] or [`Self::remove`] must follow.
+    pub fn next(&mut self) -> Option<ZoneId> {
+        if self.active.len() >= MAX_ACTIVE || self.paused_until.is_some() {
+            return None;
+        }
+        let zone = self.waiting.pop_front()?;
+        self.active.insert(zone, ActiveImage::default());
+        Some(zone)
+    }
+
+    /// Returns the job that writes the image of this version, and passes the number of the request and the result to `done`.
+    pub fn begin<D: FnOnce(u64, io::Result<StoredImage>) + Send + 'static>(
+        &mut self,
+        zone: ZoneId,
+        version: Zone,
+        mut writer: ImageWriter<StateFolder>,
+        done: D,
+    ) -> impl FnOnce() + Send + 'static + use<D> {
+        self.last_request += 1;
+        let request = self.last_request;
+        let image = ActiveImage { request, version: Some(version.clone()), ..ActiveImage::default() };
+        self.active.insert(zone, image);
+        move || {
+            let write = || write_image(version, |chunk| writer.push(chunk)).and_then(|()| writer.finish());
+            // A bug in this code must not keep the zone from ever being stored again.
+            let written = catch_unwind(AssertUnwindSafe(write));
+            done(request, written.unwrap_or_else(|_| Err(io::Error::other("zonda panicked"))));
+        }
+    }
+
+    /// Adds changes of a zone that waits or is being written. Without changes, another version has replaced it.
+    pub fn add_later(&mut self, zone: ZoneId, changes: &[EncodedChange]) {
+        // Of a zone that waits, the version at its turn is written.
+        let Some(image) = self.active.get_mut(&zone).filter(|image| image.version.is_some()) else { return };
+        image.later_len += changes.iter().map(|change| change.as_bytes().len()).sum::<usize>();
+        image.is_outdated |= changes.is_empty() || image.later_len > MAX_LATER_LEN;
+        if image.is_outdated {
+            image.later.clear();
+        } else {
+            image.later.extend_from_slice(changes);
+        }
+    }
+
+    /// Changes of a zone wait for its image.
+    pub fn add_waiting_changes(&mut self, zone: ZoneId) {
+        self.with_changes.insert(zone);
+    }
+
+    /// The result of a job.
+    pub fn written(&mut self, zone: ZoneId, request: u64, result: io::Result<StoredImage>) -> ImageStep {
+        let image = self.active.get_mut(&zone).filter(|image| image.request == request);
+        match (image, result) {
+            (None, Ok(image)) => ImageStep::Discard(image),
+            (None, Err(_)) => ImageStep::Nothing,
+            (Some(active), Ok(image)) => {
+                active.image = Some(image);
+                self.disk_works();
+                ImageStep::Append
+            }
+            (Some(active), Err(error)) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    let zone = active.version.as_ref().map(|version| version.apex().to_string());
+                    let help = "make room on the disk of the state-dir, or replace the disk";
+                    error!(zone, %error, help, "cannot write images: zones are served, but not kept if zonda is restarted");
+                }
+                self.active.remove(&zone);
+                self.waiting.push_back(zone);
+                self.paused_until = Some(Instant::now() + RETRY);
+                ImageStep::Failed { has_waiting_changes: self.with_changes.remove(&zone) }
+            }
+        }
+    }
+
+    /// Takes a written image, and its version.
+    pub fn take_written(&mut self, zone: ZoneId) -> Option<(StoredImage, Zone)> {
+        let active = self.active.get_mut(&zone)?;
+        active.image.take().zip(active.version.clone())
+    }
+
+    /// There is no room for a written image now.
+    pub fn block(&mut self, zone: ZoneId, image: StoredImage) {
+        if let Some(active) = self.active.get_mut(&zone) {
+            active.image = Some(image);
+            self.blocked.push_back(zone);
+        }
+    }
+
+    /// How many written images wait for room.
+    pub fn blocked_count(&self) -> usize {
+        self.blocked.len()
+    }
+
+    /// A written image that there may be room for now.
+    pub fn next_blocked(&mut self) -> Option<ZoneId> {
+        self.blocked.pop_front()
+    }
+
+    /// The image was appended.
+    pub fn end(&mut self, zone: ZoneId) -> EndedImage {
+        let has_waiting_changes = self.with_changes.remove(&zone);
+        let ended = self.active.remove(&zone).unwrap_or_default();
+        EndedImage { later: ended.later, is_outdated: ended.is_outdated, has_waiting_changes }
+    }
+
+    /// Forgets a zone; returns its image if it was written.
+    pub fn remove(&mut self, zone: ZoneId) -> Option<StoredImage> {
+        self.with_changes.remove(&zone);
+        self.active.remove(&zone).and_then(|active| active.image)
+    }
+
+    //----------- a failing disk ---------------------------------------------------
+
+    /// Something was written.
+    pub fn disk_works(&mut self) {
+        self.paused_until = None;
+        if std::mem::take(&mut self.is_failing) {
+            info!("images are written again");
+        }
+    }
+
+    /// Whether the last image could not be written.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing
+    }
+
+    /// When to try again.
+    pub fn due(&self) -> Option<Instant> {
+        self.paused_until
+    }
+
+    /// Tries again.
+    pub fn end_pause(&mut self) {
+        self.paused_until = None;
+    }
+
+    /// Whether no image is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.active.is_empty()
+    }
+}
+
+/// Passes the image of a version to `push`, chunk by chunk.
+pub fn write_image(version: Zone, mut push: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let (mut encoder, mut chunk) = (ImageEncoder::new(version), Vec::new());
+    while encoder.next_chunk(&mut chunk) {
+        push(&chunk)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Timers of zones that are to be stored: collected for some seconds, so that a million refreshed zones do not cause a sync each.
+//!
+//! What a crash loses of them is harmless: a zone is refreshed once more, or expires as it would have without the last refresh.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use wire::Name;
+
+use crate::storage::Timers;
+use crate::zone_id::ZoneId;
+
+/// How long timers are collected.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// More than these are written at once.
+const MAX_TIMERS: usize = 16 << 10;
+
+/// The timers to be written.
+#[derive(Default)]
+pub struct TimerBatch {
+    timers: HashMap<ZoneId, (Name, Timers)>,
+    due: Option<Instant>,
+}
+
+impl TimerBatch {
+    /// Adds the timers of a zone, in place of earlier ones.
+    pub fn put(&mut self, zone: ZoneId, apex: Name, timers: Timers) {
+        self.timers.insert(zone, (apex, timers));
+        let now = Instant::now();
+        let due = self.due.get_or_insert(now + INTERVAL);
+        if self.timers.len() == MAX_TIMERS {
+            *due = now;
+        }
+    }
+
+    /// Takes the timers of a zone.
+    pub fn take(&mut self, zone: ZoneId) -> Option<Timers> {
+        self.timers.remove(&zone).map(|(_, timers)| timers)
+    }
+
+    /// Takes all.
+    pub fn take_all(&mut self) -> Vec<(ZoneId, Name, Timers)> {
+        self.due = None;
+        std::mem::take(&mut self.timers).into_iter().map(|(zone, (apex, timers))| (zone, apex, timers)).collect()
+    }
+
+    /// When they are to be written.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+}

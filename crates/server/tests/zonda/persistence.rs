@@ -1,0 +1,223 @@
+//! What survives a restart of the real daemon, by SIGTERM or SIGKILL: zones, their timers, their history; and which version wins.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Daemon, NXDOMAIN, REFUSED, SERVFAIL, TestFolder};
+
+/// A zone with these timers and addresses.
+fn zone(serial: u32, timers: &str, hosts: u32) -> String {
+    let head =
+        format!("$TTL 1h\n@ SOA ns.example.net. host.example.net. {serial} {timers} 300\n@ NS ns.example.net.\n");
+    (0..hosts).fold(head, |text, host| text + &format!("h{host} A 192.0.2.1\n"))
+}
+
+const SLOW: &str = "3600 3600 86400";
+
+fn primary(folder: &TestFolder) -> Daemon {
+    folder
+        .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+/// Starts a secondary of the zones `a.example` and, if there are more, `b.example`...
+fn secondary(folder: &TestFolder, primary: &str, names: &[&str]) -> Daemon {
+    let limits = "min-refresh-s = 1\nmin-retry-s = 1\nmin-expire-s = 1\nallow-transfer = [\"127.0.0.0/8\"]\n";
+    let zones = names.iter().map(|name| format!("[[zone]]\nname = \"{name}\"\nprimaries = [\"{primary}\"]\n{limits}"));
+    folder.write("zonda.toml", &zones.collect::<String>());
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+fn status(folder: &TestFolder) -> Value {
+    let output = folder.run(&["zone", "status", "a.example", "--json", "--config", "zonda.toml"]);
+    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
+}
+
+/// Waits until the status is as wanted; returns it.
+#[track_caller]
+fn wait_for(folder: &TestFolder, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = status(folder);
+        if wanted(&status) {
+            return status;
+        }
+        assert!(Instant::now() < end, "not {what}: {status}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn serves(serial: u32) -> impl Fn(&Value) -> bool {
+    move |status| status["state"] == "serving" && status["serial"] == serial
+}
+
+/// The files of the journal whose names begin with this.
+fn journal_files(folder: &TestFolder, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.path().join("state/zonda/journal")).expect("there is a journal");
+    let paths = entries.map(|entry| entry.expect("it can be listed").path());
+    paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))).collect()
+}
+
+/// Waits until the journal contains these octets: the changes are synced.
+fn wait_for_journal(folder: &TestFolder, octets: &[u8]) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let contains =
+        |path: &PathBuf| fs::read(path).expect("it is readable").windows(octets.len()).any(|part| part == octets);
+    while !journal_files(folder, "").iter().any(contains) {
+        assert!(Instant::now() < end, "not in the journal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_secondary_serves_its_zones_after_a_restart_without_its_primary() {
+    for is_killed in [false, true] {
+        let (first, second) = (TestFolder::new(), TestFolder::new());
+        first.write("a.zone", &zone(1, SLOW, 3));
+        let primary = primary(&first);
+        let address = primary.address.to_string();
+        let daemon = secondary(&second, &address, &["a.example"]);
+        wait_for(&second, "transferred", serves(1));
+        // The second version is a change.
+        first.write("a.zone", &zone(2, SLOW, 4));
+        assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+        assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+        let expires = wait_for(&second, "refreshed", serves(2))["expires-at"].clone();
+        drop(primary);
+        wait_for_journal(&second, b"\x02h3\x01a\x07example\0");
+        if is_killed {
+            daemon.kill()
+        } else {
+            drop(daemon.stop())
+        }
+        let daemon = secondary(&second, &address, &["a.example"]);
+        assert!(daemon.ask("h3.a.example").has("192.0.2.1"), "{}", daemon.log());
+        let status = wait_for(&second, "restored", serves(2));
+        // Timers are written with some delay, but not lost by a stop.
+        assert!(is_killed || status["expires-at"] == expires, "{expires} {status}");
+    }
+}
+
+#[test]
+fn an_expired_zone_stays_expired() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, "1 1 3", 1));
+    let primary = primary(&first);
+    let address = primary.address.to_string();
+    let daemon = secondary(&second, &address, &["a.example"]);
+    wait_for(&second, "transferred", serves(1));
+    drop(primary);
+    daemon.stop();
+    std::thread::sleep(Duration::from_secs(5));
+    let daemon = secondary(&second, &address, &["a.example"]);
+    assert_eq!(daemon.ask("h0.a.example").rcode(), SERVFAIL);
+    wait_for(&second, "expired", |status| status["state"] == "expired");
+    first
+        .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
+    let _primary = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    wait_for(&second, "confirmed", serves(1));
+    assert!(daemon.ask("h0.a.example").has("192.0.2.1"));
+}
+
+#[test]
+fn a_zone_that_was_removed_starts_anew() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, SLOW, 1));
+    let primary = primary(&first);
+    let address = primary.address.to_string();
+    let daemon = secondary(&second, &address, &["a.example"]);
+    wait_for(&second, "transferred", serves(1));
+    drop(primary);
+    daemon.stop();
+    // It is removed while the daemon is down.
+    let daemon = secondary(&second, &address, &["other.example"]);
+    assert_eq!(daemon.ask("h0.a.example").rcode(), REFUSED);
+    daemon.stop();
+    let daemon = secondary(&second, &address, &["a.example"]);
+    assert_eq!(daemon.ask("h0.a.example").rcode(), SERVFAIL);
+}
+
+/// A file that takes long enough to read that the zone is stored.
+const LARGE: u32 = 30_000;
+
+#[test]
+fn a_large_zone_file_is_read_again_only_if_it_was_changed() {
+    let folder = TestFolder::new();
+    let path = folder.write("a.zone", &zone(1, SLOW, LARGE));
+    folder.write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    daemon.stop();
+    assert!(!journal_files(&folder, "").is_empty());
+    // The restart does not open it: the user may even not be allowed to.
+    let text = fs::read(&path).expect("the file");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("h7.a.example").has("192.0.2.1"));
+    daemon.stop();
+    // With the same size and time, but another ctime.
+    let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("it has a time");
+    fs::write(
+        &path,
+        String::from_utf8(text).expect("text").replacen("h7 A", "x7 A", 1).replacen(" 1 3600", " 2 3600", 1),
+    )
+    .expect("it is written");
+    fs::File::options().append(true).open(&path).and_then(|file| file.set_modified(modified)).expect("its time is set");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("x7.a.example").has("192.0.2.1"), "{}", daemon.log());
+    assert_eq!(daemon.ask("h7.a.example").rcode(), NXDOMAIN);
+}
+
+#[test]
+fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, SLOW, 3));
+    let primary = primary(&first);
+    let address = primary.address.to_string();
+    let daemon = secondary(&second, &address, &["a.example"]);
+    wait_for(&second, "transferred", serves(1));
+    daemon.stop();
+    for path in journal_files(&second, "journal-") {
+        let mut octets = fs::read(&path).expect("it is readable");
+        let place = octets.windows(7).position(|part| part == b"example");
+        // Somewhere in the image, after the name of the record.
+        if let Some(octet) = place.and_then(|place| octets.get_mut(place + 60)) {
+            *octet ^= 4;
+            fs::write(&path, octets).expect("it is writable");
+        }
+    }
+    let daemon = secondary(&second, &address, &["a.example"]);
+    daemon.wait_for_log("damaged");
+    wait_for(&second, "transferred again", serves(1));
+}
+
+#[test]
+fn a_journal_of_another_format_or_that_cannot_be_opened_prevents_the_start() {
+    let folder = TestFolder::new();
+    folder.write("a.zone", &zone(1, SLOW, LARGE));
+    folder.write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n");
+    folder.serve(&["--config", "zonda.toml"]).stop();
+    let path = journal_files(&folder, "journal-").pop().expect("a segment");
+    let good = fs::read(&path).expect("it is readable");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "zonda.toml"];
+    fs::write(&path, future_format(&good)).expect("it is writable");
+    let output = folder.run(&arguments);
+    assert!(output.status != 0 && output.err.contains("format version 2 is not supported"), "{}", output.err);
+    assert!(output.err.contains("move the folder away"), "{}", output.err);
+    fs::remove_dir_all(path.parent().expect("it is in a folder")).expect("it is ours");
+    fs::write(path.parent().expect("it is in a folder"), "not a folder").expect("a file");
+    let output = folder.run(&arguments);
+    assert!(output.status != 0 && output.err.contains("journal"), "{}", output.err);
+}
+
+/// The segment with the format version that a later version of the program may write, in both copies of the header.
+fn future_format(segment: &[u8]) -> Vec<u8> {
+    let mut octets = segment.to_vec();
+    for copy in octets.chunks_exact_mut(40).take(2) {
+        copy[8] += 1;
+        let checksum = crc32c::crc32c(&copy[..36]);
+        copy[36..].copy_from_slice(&checksum.to_le_bytes());
+    }
+    octets
+}
