@@ -6,6 +6,7 @@
 mod socket_address;
 mod socket_options;
 
+pub mod child_process;
 pub mod clock;
 pub mod cpu_affinity;
 pub mod epoll;

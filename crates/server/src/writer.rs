@@ -197,8 +197,14 @@ impl Writer {
         match event {
             WriterEvent::ReloadRequested(request) => self.request_reload(request),
             WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
-            WriterEvent::ZoneRead(finished) => self.apply(finished),
-            WriterEvent::ZoneWorked(finished) => self.zones.finish_work(finished),
+            WriterEvent::ZoneRead(finished) => {
+                let report = self.zones.apply(finished);
+                self.report_zone(report);
+            }
+            WriterEvent::ZoneWorked(finished) => {
+                let report = self.zones.finish_work(finished);
+                self.report_zone(report);
+            }
             WriterEvent::Change(change) => self.zones.change(*change),
             WriterEvent::Journal(event) => self.zones.handle_journal(*event),
             WriterEvent::NotifyReceived(notify) => self.receive_notify(&notify),

@@ -15,7 +15,7 @@ use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
 use crate::stage::StagedRecord;
 use crate::tree::Tree;
 use crate::zone::{Zone, name_of_key};
-pub(crate) use records::{check_child_keys, check_records};
+pub(crate) use records::{check_child_keys, check_records, key_tag};
 
 //----------- one node ---------------------------------------------------------
 

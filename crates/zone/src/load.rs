@@ -7,8 +7,10 @@ use wire::serial::is_later;
 use crate::build::Difference;
 use crate::build_options::BuildOptions;
 use crate::build_runs::build;
+use crate::encoded_change::EncodedChange;
 use crate::intern::Interner;
 use crate::record_sorter::{BatchSizes, RecordSorter, SorterContext, SorterSink};
+use crate::serial_policy::SerialPolicy;
 use crate::text::{self, ReadAt, Source};
 use crate::{CheckMode, FilePosition, Finding, Severity, Zone, check_list};
 
@@ -23,12 +25,17 @@ pub struct LoadOptions<'a> {
     pub thorough: bool,
     /// A zone with more NSEC3 iterations is an error: each adds to the cost of every negative response.
     pub nsec3_max_iterations: u16,
+    /// The serial of a changed zone that is not later than that of the previous version.
+    pub serial_policy: SerialPolicy,
+    /// The time in seconds since 1970, for the serial policy.
+    pub now_s: u64,
 }
 
 impl<'a> LoadOptions<'a> {
     /// A first load without the checks of `zonda check`, with any number of NSEC3 iterations.
     pub fn new(text: text::ParseOptions<'a>) -> LoadOptions<'a> {
-        LoadOptions { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX }
+        let serial_policy = SerialPolicy::Keep;
+        LoadOptions { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX, serial_policy, now_s: 0 }
     }
 }
 
@@ -76,6 +83,7 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>
     findings.sort_by_position();
     outcome.findings.extend(findings.finish(&outcome.files[0]));
     if let Some((zone, difference)) = built.filter(|_| is_readable) {
+        let (zone, difference) = advance_serial(options, zone, difference);
         let is_changed = difference != Some(Difference::default());
         let previous = options.previous.filter(|_| is_changed);
         outcome.findings.extend(
@@ -85,6 +93,39 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>
     }
     outcome.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     outcome
+}
+
+/// Gives a changed zone whose serial is not later the next one by the policy. Only the signer of a signed zone can do that.
+fn advance_serial(options: &LoadOptions<'_>, zone: Zone, difference: Option<Difference>) -> (Zone, Option<Difference>) {
+    let is_advanced = |previous: &&Zone| {
+        let is_changed = difference != Some(Difference::default());
+        let has_policy = options.serial_policy != SerialPolicy::Keep && !zone.is_signed();
+        is_changed && has_policy && !is_later(zone.serial(), previous.serial())
+    };
+    let Some(previous) = options.previous.filter(is_advanced) else { return (zone, difference) };
+    if is_same_but_for_serial(previous, &zone, difference) {
+        // The file has the serial that was advanced before.
+        return (previous.clone(), Some(Difference::default()));
+    }
+    (zone.with_serial(options.serial_policy.next(previous.serial(), options.now_s)), difference)
+}
+
+/// Whether two versions have the same records, except for the serial.
+fn is_same_but_for_serial(old: &Zone, new: &Zone, difference: Option<Difference>) -> bool {
+    const APEX_ONLY: Difference = Difference { added: 0, removed: 0, changed: 1 };
+    /// Zones that were built anew because they are small are compared.
+    const SMALL: usize = 1 << 20;
+    if difference.map_or(old.heap_size() + new.heap_size() > SMALL, |difference| difference != APEX_ONLY) {
+        return false;
+    }
+    let change = EncodedChange::between(old, new);
+    let (old_soa, new_soa) = (change.old_soa(), change.new_soa());
+    // RFC 1035 3.3.13: the serial is the first of five numbers at the end.
+    let parts = [old_soa, new_soa].map(|soa| {
+        let at = soa.rdata.len() - 20;
+        (soa.ttl, &soa.rdata[..at], &soa.rdata[at + 4..])
+    });
+    parts[0] == parts[1] && change.removed().next().is_none() && change.added().next().is_none()
 }
 
 /// RFC 1035 3.3.13, RFC 1982 3: a change increases the serial, or secondaries do not transfer it.

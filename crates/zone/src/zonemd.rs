@@ -1,8 +1,9 @@
 //! ZONEMD (RFC 8976): the digest of a whole zone, checked against the ZONEMD records of its apex.
 
 use aws_lc_rs::digest::{Context, SHA384, SHA512};
-use wire::{Name, NameRef, Rtype, rdata};
+use wire::{Name, NameRef, Rtype};
 
+use crate::canonical_form::canonical_rdata;
 use crate::node_decoder::NodeDecoder;
 use crate::stage::StagedRecord;
 use crate::tree::TreeEntry;
@@ -137,47 +138,6 @@ impl CanonicalWriter<'_> {
 /// RFC 8976 3.3.1: the ZONEMD records of the apex and their signatures are not part of the digest.
 fn is_excluded(record: &StagedRecord<'_>) -> bool {
     record.set_rtype() == Rtype::ZONEMD
-}
-
-/// RFC 4034 6.2, RFC 6840 5.1: names in the RDATA of some types are in lower case.
-fn canonical_rdata(rtype: Rtype, data: &[u8]) -> Vec<u8> {
-    let mut canonical = data.to_vec();
-    if is_canonicalized(rtype) {
-        for name in rdata::names(rtype, data) {
-            canonical[name].make_ascii_lowercase();
-        }
-    }
-    canonical
-}
-
-/// The types of RFC 4034 6.2, without NSEC (RFC 6840 5.1).
-fn is_canonicalized(rtype: Rtype) -> bool {
-    matches!(
-        rtype,
-        Rtype::NS
-            | Rtype::MD
-            | Rtype::MF
-            | Rtype::CNAME
-            | Rtype::SOA
-            | Rtype::MB
-            | Rtype::MG
-            | Rtype::MR
-            | Rtype::PTR
-            | Rtype::MINFO
-            | Rtype::MX
-            | Rtype::RP
-            | Rtype::AFSDB
-            | Rtype::RT
-            | Rtype::SIG
-            | Rtype::PX
-            | Rtype::NXT
-            | Rtype::NAPTR
-            | Rtype::KX
-            | Rtype::SRV
-            | Rtype::DNAME
-            | Rtype::A6
-            | Rtype::RRSIG
-    )
 }
 
 #[cfg(test)]

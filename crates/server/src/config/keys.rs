@@ -8,8 +8,9 @@ use super::access_list::{AccessEntry, UpdateRight};
 use super::key_spec::key_table;
 use super::remote_server::RemoteServer;
 use super::value::{
-    Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, CookieSecret, DomainName, Endpoint, FilePath,
-    LogFormat, LogLevel, SerialPolicy, TlsEndpoint, TsigAlgorithm, TsigSecret, WholeNumber, ZonemdMode,
+    Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, CookieSecret, DnssecCheck, DnssecScope,
+    DomainName, Endpoint, FilePath, LogFormat, LogLevel, SerialPolicy, TlsEndpoint, TsigAlgorithm, TsigSecret,
+    WholeNumber, ZonemdMode,
 };
 
 key_table! {
@@ -290,10 +291,52 @@ key_table! {
         /// stale; the log says so.
         Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
 
+        /// What happens to a version of a signed zone with a bad signature: `off` checks none, `warn` publishes the version with a
+        /// warning, `refuse` keeps the version served before.
+        ///
+        /// A signature is bad if no DNSKEY record of the zone verifies it, if it has expired, or if it will within
+        /// `dnssec-min-validity-s`. One good signature for each RRset is enough (RFC 6840 5.11). The algorithms 8, 10, 13, 14 and
+        /// 15 are checked; a zone with others only passes with a warning. An unsigned zone passes, unless the version before was
+        /// signed.
+        Reload "dnssec-check" dnssec_check: Option<DnssecCheck> = r#""off""#;
+
+        /// Which signatures `dnssec-check` verifies: those of the SOA, NS and DNSKEY records of the apex, or all of the zone.
+        ///
+        /// `apex` takes less than a millisecond and finds what breaks a whole zone: expired signatures, lost keys. With `zone`
+        /// every version, even one that changes a single record, costs some 50 us of CPU time for each RRset.
+        Reload "dnssec-scope" dnssec_scope: Option<DnssecScope> = r#""apex""#;
+
+        /// How long the signatures that `dnssec-check` verifies must still be valid, in seconds.
+        Reload "dnssec-min-validity-s" dnssec_min_validity_s: Option<WholeNumber<0, { i32::MAX as u32 }>> = "3600";
+
+        /// A command that decides whether a new version is published: the program and its arguments.
+        ///
+        /// It gets the zone as text on standard input. In arguments, `{zone}` stands for the zone's name, and `{file}` for a
+        /// temporary file with the text, which then is not on standard input. The environment has `ZONDA_ZONE` and
+        /// `ZONDA_SERIAL`. Exit status 0 publishes the version; any other keeps the version served before, and the beginning of
+        /// what the command writes to standard error is in the log and in `zonda zone status`. No shell is involved.
+        ///
+        /// It is asked about zone files, transfers and updates, after all other checks. It runs as the user that zonda runs as,
+        /// in a process group of its own, which is killed after `check-timeout-s` and when the command has ended. A few run at
+        /// once; other zones do not wait for them. Example: `["named-checkzone", "-q", "{zone}", "{file}"]`.
+        Reload "check-command" check_command: Option<Vec<BoundedText<4096>>> = "[]";
+
+        /// How long `check-command` may take, in seconds.
+        Reload "check-timeout-s" check_timeout_s: Option<WholeNumber<1, 86_400>> = "60";
+
+        /// A file to write the zone to as text, whenever it has changed; `{name}` stands for the zone's name.
+        ///
+        /// For zones that come from elsewhere: secondaries, members of catalogs, zones with dynamic updates. The file is replaced
+        /// as a whole, at most every five seconds, and its folder must be writable. A secondary may have the same path as `file`
+        /// and `write-file`: then it starts with what it had.
+        Reload "write-file" write_file: Option<FilePath> = "";
+
         /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds
         /// since 1970. An update that sets no later serial increments it with `keep`, too.
         ///
-        /// Only used for updates yet: a warning says so.
+        /// A zone file whose serial is later than the one served keeps it with every policy. Another changed file gets a serial by
+        /// the policy, without a change of the file itself; with `keep` it is served as it is, with a warning, as secondaries do
+        /// not follow. Only its signer can change the serial of a signed zone: there every policy is `keep`.
         Reload "serial-policy" serial_policy: Option<SerialPolicy> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of

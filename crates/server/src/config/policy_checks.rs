@@ -1,18 +1,21 @@
 //! Checks of the settings that zones share: contradictions, and settings without effect in this release.
 
+use std::collections::HashSet;
+
 use zone::{FilePosition, Severity};
 
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
 use super::resolve::{ResolvedKeys, error, help_for_template};
-use super::value::{CatalogRole, SerialPolicy};
+use super::value::CatalogRole;
 use super::zone_config::ZonePolicy;
+use super::zone_path::expand;
 use crate::printable::quoted;
 
 /// A zone setting without effect in this release: whether it is set, the message and the help.
 type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
 
-pub(super) const UNUSED_SETTINGS: [UnusedSetting; 5] = [
+pub(super) const UNUSED_SETTINGS: [UnusedSetting; 4] = [
     (
         |policy| policy.notify.iter().any(|server| server.tls.is_some()),
         "NOTIFY is not sent over TLS yet: `notify` entries with `tls` have no effect",
@@ -28,11 +31,6 @@ pub(super) const UNUSED_SETTINGS: [UnusedSetting; 5] = [
         |policy| policy.forward_updates && policy.primaries.is_empty(),
         "there are no primaries to forward updates to: `forward-updates` has no effect",
         "set `primaries`, or remove `forward-updates`",
-    ),
-    (
-        |policy| policy.serial_policy != SerialPolicy::Keep && policy.allow_update.is_empty(),
-        "serials of zones from files are not changed yet: `serial-policy` has no effect",
-        "",
     ),
 ];
 
@@ -58,6 +56,24 @@ impl ConfigReader {
                 let help = help_for_template(name, self.templates.keys().map(String::as_str));
                 let message = format!("`catalog-templates`: there is no template {}", quoted(name));
                 self.findings.add_with(Severity::Error, || error(position.clone(), message, help));
+            }
+        }
+    }
+
+    /// Reports zones whose text would be written over their own file, or over that of another zone.
+    pub(super) fn check_text_files(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
+        let mut paths = HashSet::new();
+        for zone in zones {
+            let shared = &resolved[zone.shared as usize];
+            let Some(path) = shared.policy.text_file(zone.name.as_ref()) else { continue };
+            let position = FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+            let file = zone.pattern.as_ref().or(shared.pattern.as_ref()).map(|file| expand(file, zone.name.as_ref()));
+            if shared.policy.needs_file() && file.as_ref() == Some(&path) {
+                let message = format!("zone {}: `write-file` is its own zone file", zone.name);
+                self.add_error(position, message, "write to another file: comments and includes would be lost");
+            } else if !paths.insert(path) {
+                let message = format!("zone {}: `write-file` is that of another zone too", zone.name);
+                self.add_error(position, message, "write {name} in the path for the name of the zone");
             }
         }
     }
@@ -93,6 +109,9 @@ pub(super) fn contradiction(policy: &ZonePolicy) -> Option<(String, &'static str
             format!("`min-{name}-s` is {min} and `max-{name}-s` is {max}"),
             "the minimum must not be greater",
         ));
+    }
+    if policy.check_command.arguments.first().is_some_and(String::is_empty) {
+        return Some(("`check-command` has no program".into(), "write the program first, then its arguments"));
     }
     if !policy.catalog_templates.0.is_empty() && policy.catalog != Some(CatalogRole::Consume) {
         let message = "`catalog-templates` is set for a zone that is not a consumed catalog".into();

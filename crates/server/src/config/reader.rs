@@ -17,7 +17,7 @@ use super::file_patterns::matching_files;
 use super::key_spec::{KeyTable, ValueError};
 use super::keys::{Server, TopLevelKeys, TsigKeyTable, ZoneKeys};
 use super::tsig_keys::{ConfiguredKey, KeyPositions};
-use super::value::{DomainName, FilePath};
+use super::value::{BoundedText, DomainName, FilePath};
 use super::zone_config::share;
 use super::zone_path::file_pattern;
 use crate::input;
@@ -275,8 +275,14 @@ impl ConfigReader {
         let mut keys = ZoneKeys::default();
         self.note_key_names(source, &table);
         table.into_iter().for_each(|(key, value)| self.read_key(source, &mut keys, key, value));
-        let paths = keys.include_paths.iter_mut().flatten().chain(&mut keys.file);
+        let paths = keys.include_paths.iter_mut().flatten().chain(&mut keys.file).chain(&mut keys.write_file);
         paths.for_each(|FilePath(path)| *path = source.folder.join(&*path));
+        // A program without a slash is looked up in $PATH.
+        if let Some(BoundedText(program)) = keys.check_command.iter_mut().flatten().next()
+            && program.contains('/')
+        {
+            *program = path_text(&source.folder.join(&*program));
+        }
         let servers = keys.primaries.iter_mut().chain(&mut keys.notify).flatten();
         servers.for_each(|server| server.resolve_paths(&source.folder));
         keys

@@ -27,7 +27,7 @@ const MAX_COMPARED_TEMPLATES: usize = 1000;
 /// [`SharedKeys`] with those of the template and the defaults.
 pub(super) struct ResolvedKeys {
     /// The pattern of the template's zone file.
-    pattern: Option<Arc<[u8]>>,
+    pub(super) pattern: Option<Arc<[u8]>>,
     pub(super) policy: Arc<ZonePolicy>,
     /// The template's name, if there is no such template.
     unknown_template: Option<String>,
@@ -58,6 +58,7 @@ impl ConfigReader {
         self.check_zones(&pending, &resolved);
         self.check_policies(&pending, &resolved);
         self.check_catalogs(&pending, &resolved, &templates);
+        self.check_text_files(&pending, &resolved);
         self.check_key_names();
         self.check_tls();
         if self.server.listen.is_empty() {

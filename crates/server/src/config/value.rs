@@ -125,6 +125,28 @@ pub enum ZonemdMode {
     Always,
 }
 
+/// What happens to a version with bad signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DnssecCheck {
+    /// Nothing: signatures are not checked.
+    Off,
+    /// It is published, and the log says what is wrong.
+    Warn,
+    /// It is not published.
+    Refuse,
+}
+
+/// Which signatures are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DnssecScope {
+    /// Those of the SOA, NS and DNSKEY records of the apex.
+    Apex,
+    /// All.
+    Zone,
+}
+
 /// How a changed zone gets its serial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -238,6 +260,8 @@ expected! {
     [] LogLevel: one_of::<LogLevel>();
     [] LogFormat: one_of::<LogFormat>();
     [] ZonemdMode: one_of::<ZonemdMode>();
+    [] DnssecCheck: one_of::<DnssecCheck>();
+    [] DnssecScope: one_of::<DnssecScope>();
     [] SerialPolicy: one_of::<SerialPolicy>();
     [] CatalogRole: one_of::<CatalogRole>();
     [] CatalogTemplates: "a table of groups and templates, like `{ customers = \"secondary\" }`";

@@ -13,9 +13,10 @@ use super::access_list::{AccessEntry, UpdateRight};
 use super::keys::ZoneKeys;
 use super::remote_server::RemoteServer;
 use super::value::{
-    Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, DomainName, FilePath, SerialPolicy, ZonemdMode,
+    Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, DnssecCheck, DnssecScope, DomainName, FilePath,
+    SerialPolicy, ZonemdMode,
 };
-use super::zone_path::{expand, has_hole};
+use super::zone_path::{expand, has_hole, template_pattern};
 
 /// A zone to serve.
 #[derive(Clone, Debug)]
@@ -60,6 +61,12 @@ pub struct ZonePolicy {
     pub keep_versions: u32,
     /// When to check the digest of the zone.
     pub zonemd: ZonemdMode,
+    /// When to check the signatures of the zone.
+    pub dnssec: DnssecPolicy,
+    /// The command that checks new versions, if it has a program.
+    pub check_command: CheckCommand,
+    /// Where to write the zone as text, with `{name}` for its name.
+    pub write_file: Option<PathBuf>,
     /// The serials of changed zones.
     pub serial_policy: SerialPolicy,
     /// Whether the zone is a catalog.
@@ -82,9 +89,30 @@ pub struct ZonePolicy {
 
 impl ZonePolicy {
     /// What the content of a zone depends on besides its file.
-    fn reading_rules(&self) -> (&Option<PathBuf>, &[PathBuf], ZoneLimits, CheckMode, ZonemdMode) {
-        (&self.config_folder, &self.include_paths, self.limits, self.checks, self.zonemd)
+    fn reading_rules(&self) -> impl PartialEq + Hash + '_ {
+        let ZonePolicy { config_folder, include_paths, limits, checks, zonemd, dnssec, check_command, .. } = self;
+        (config_folder, include_paths, limits, checks, zonemd, dnssec, check_command)
     }
+}
+
+/// Which signatures are checked, and what follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DnssecPolicy {
+    /// What happens to a version with bad signatures.
+    pub check: DnssecCheck,
+    /// Which signatures are checked.
+    pub scope: DnssecScope,
+    /// How long they must still be valid, in seconds.
+    pub min_validity_s: u32,
+}
+
+/// An external command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CheckCommand {
+    /// The program and its arguments; without any, there is no command.
+    pub arguments: Vec<String>,
+    /// How long it may take.
+    pub timeout_s: u32,
 }
 
 /// Lower and upper bounds for the timers of the SOA record, in seconds.
@@ -166,6 +194,11 @@ impl ZonePolicy {
         self.primaries.is_empty() && self.catalog != Some(CatalogRole::Produce)
     }
 
+    /// Where to write the text of the zone with this name.
+    pub fn text_file(&self, name: NameRef<'_>) -> Option<PathBuf> {
+        self.write_file.as_ref().map(|path| expand(&template_pattern(path), name))
+    }
+
     /// The policy of a zone with these keys, which include those of the template and the defaults.
     pub(super) fn new(keys: ZoneKeys, config_folder: Option<&Path>) -> ZonePolicy {
         let number = |key: Option<u32>| key.unwrap_or_default();
@@ -185,6 +218,16 @@ impl ZonePolicy {
             },
             keep_versions: number(keys.keep_versions.map(|count| count.0)),
             zonemd: keys.zonemd.unwrap_or(ZonemdMode::Off),
+            dnssec: DnssecPolicy {
+                check: keys.dnssec_check.unwrap_or(DnssecCheck::Off),
+                scope: keys.dnssec_scope.unwrap_or(DnssecScope::Apex),
+                min_validity_s: number(keys.dnssec_min_validity_s.map(|s| s.0)),
+            },
+            check_command: CheckCommand {
+                arguments: keys.check_command.into_iter().flatten().map(|BoundedText(argument)| argument).collect(),
+                timeout_s: number(keys.check_timeout_s.map(|s| s.0)),
+            },
+            write_file: keys.write_file.map(|FilePath(path)| path),
             serial_policy: keys.serial_policy.unwrap_or(SerialPolicy::Keep),
             catalog: keys.catalog,
             catalog_templates: keys.catalog_templates.unwrap_or_default(),

@@ -110,7 +110,7 @@ impl ZoneReceiver {
             check_serial(base, &version.zone)?;
         }
         let origin = if is_full { VersionOrigin::Whole } else { VersionOrigin::Changes };
-        version.remarks.extend(acceptance::check(Candidate { base, version: &version.zone, origin }, policy)?);
+        version.remarks.extend(acceptance::check_all(Candidate { base, version: &version.zone, origin }, policy)?);
         Ok(version)
     }
 }

@@ -15,7 +15,6 @@ use crate::config::key_spec::KeyTable;
 use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
-use crate::zones::FinishedRead;
 use crate::zones::answer_config::key_ring;
 use answer::KeyRing;
 
@@ -157,9 +156,9 @@ impl Writer {
         self.reloads.iter().any(|reload| reload.is_start)
     }
 
-    /// Takes the result of loading a zone. At the start, zones without findings are not logged.
-    pub(super) fn apply(&mut self, finished: FinishedRead) {
-        let Some(report) = self.zones.apply(finished) else { return };
+    /// Logs the result of loading a zone. At the start, zones without findings are not logged.
+    pub(super) fn report_zone(&mut self, report: Option<ZoneReport>) {
+        let Some(report) = report else { return };
         self.note_load();
         let is_expected = report.change == Change::Added && report.findings.is_empty();
         if !(is_expected && self.is_starting()) {

@@ -28,12 +28,15 @@ use crate::transfer::session::ExchangeCounts;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{self, rfc3339};
+use crate::zones::acceptance;
 use crate::zones::work_pool::WorkPool;
 
 /// What the writer keeps for secondary zones.
 pub(super) struct Secondaries {
     transfers: TransferHandle,
     pool: WorkPool<FinishedTransfer>,
+    /// Builds zones that an external command checks, which may take long.
+    check_pool: WorkPool<FinishedTransfer>,
     /// The last transfer of each zone, and why its last check failed.
     last: HashMap<ZoneId, LastTransfer>,
     /// The primaries that could not be reached, and why: logged once for all their zones.
@@ -56,6 +59,9 @@ struct LastTransfer {
     problem: Option<String>,
 }
 
+/// The most threads that build zones which external commands check.
+const CHECK_THREADS: usize = 4;
+
 /// The most threads that build transferred zones.
 const BUILD_THREADS: usize = 2;
 
@@ -77,12 +83,16 @@ impl Secondaries {
                 error!(%error, "the transfer thread has ended: secondary zones are not refreshed; restart zonda");
             }
         })?;
-        let pool = WorkPool::new(BUILD_THREADS, move |_, finished: Option<FinishedTransfer>| match finished {
-            Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
-            // Building catches panics, so that this is one after it.
-            None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
-        });
-        Ok(Secondaries { transfers, pool, last: HashMap::new(), unreachable: HashMap::new() })
+        let done = |events: Sender<WriterEvent>| {
+            move |_, finished: Option<FinishedTransfer>| match finished {
+                Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
+                // Building catches panics, so that this is one after it.
+                None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
+            }
+        };
+        let pool = WorkPool::new(BUILD_THREADS, done(events.clone()));
+        let check_pool = WorkPool::new(CHECK_THREADS, done(events));
+        Ok(Secondaries { transfers, pool, check_pool, last: HashMap::new(), unreachable: HashMap::new() })
     }
 
     /// Commands for the transfer thread.
@@ -181,7 +191,9 @@ impl Writer {
     fn build_received(&mut self, zone: ZoneId, sink: ZoneReceiver, report: TransferReport) {
         let base = self.zones.version_or_expired(zone).cloned();
         let Some(policy) = self.zones.policy(zone).cloned() else { return };
-        self.secondaries.pool.submit(move || {
+        let has_command = acceptance::has_command(&policy);
+        let pool = if has_command { &self.secondaries.check_pool } else { &self.secondaries.pool };
+        pool.submit(move || {
             let result = received_zone::finish(sink, base.as_ref(), &policy);
             FinishedTransfer { zone, base, result, report }
         });

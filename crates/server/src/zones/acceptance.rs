@@ -4,12 +4,14 @@
 //! itself: see [`needs_pool`]. A version that is refused changes nothing: the one served before stays.
 
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
+use zone::dnssec::{self, SignatureError, SignatureRules, SignatureScope, SignatureStatus};
 use zone::encoded_change::EncodedChange;
 use zone::zonemd::{self, ZonemdStatus};
 use zone::{Denial, Zone};
 
-use crate::config::value::ZonemdMode;
-use crate::config::{ZoneLimits, ZonePolicy};
+use super::check_command::{self, CommandError};
+use crate::config::value::{DnssecCheck, DnssecScope, ZonemdMode};
+use crate::config::{DnssecPolicy, ZoneLimits, ZonePolicy};
 
 /// A version that is to be published.
 #[derive(Clone, Copy)]
@@ -60,10 +62,19 @@ pub enum Rejection {
     /// Its ZONEMD record was made for another version (RFC 8976 4).
     #[error("its ZONEMD record is for serial {0}, not for this version")]
     DigestSerial(u32),
+    /// Validators would not accept it (RFC 4035 5.3).
+    #[error(transparent)]
+    Signatures(#[from] SignatureError),
+    /// The version before was signed.
+    #[error("it has no DNSKEY records, and the version served is signed; `dnssec-check = \"off\"` accepts it")]
+    Unsigned,
+    /// The external command does not accept it.
+    #[error(transparent)]
+    Command(#[from] CommandError),
 }
 
 /// What is said about a version that is published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Remark {
     /// None of the known digests can be checked.
     #[error("its ZONEMD records have no known scheme and algorithm: its digest is not checked")]
@@ -71,19 +82,51 @@ pub enum Remark {
     /// The change did not replace the ZONEMD record.
     #[error("the change made its ZONEMD record stale: the record is removed")]
     StaleDigest,
+    /// The signatures cannot be checked (RFC 6840 5.2).
+    #[error("none of its DNSKEY records has a known algorithm: its signatures are not checked")]
+    UnknownAlgorithm,
+    /// Its signatures are bad, and it is published all the same.
+    #[error("validators will not accept it: {0}")]
+    Signatures(SignatureError),
+    /// The version before was signed.
+    #[error("it has no DNSKEY records, and the version before was signed")]
+    Unsigned,
 }
 
 /// Whether the checks of changes may take long: those of the default settings do not.
 pub fn needs_pool(policy: &ZonePolicy) -> bool {
     let ZoneLimits { max_records, max_bytes, max_shrink_percent, .. } = policy.limits;
-    policy.zonemd == ZonemdMode::Always || max_records > 0 || max_bytes > 0 || max_shrink_percent > 0
+    let has_limits = max_records > 0 || max_bytes > 0 || max_shrink_percent > 0;
+    let has_checks = policy.zonemd == ZonemdMode::Always || policy.dnssec.check != DnssecCheck::Off;
+    has_limits || has_checks || has_command(policy)
 }
 
-/// Checks a version; returns remarks about it, or why it is refused.
+/// Whether an external command checks the zone: it may take very long.
+pub fn has_command(policy: &ZonePolicy) -> bool {
+    !policy.check_command.arguments.is_empty()
+}
+
+/// Checks a version, also by the external command; returns remarks about it, or why it is refused.
+pub fn check_all(candidate: Candidate<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
+    let remarks = check(candidate, policy)?;
+    run_command(candidate.version, policy)?;
+    Ok(remarks)
+}
+
+/// Asks the external command, if there is one.
+pub fn run_command(version: &Zone, policy: &ZonePolicy) -> Result<(), Rejection> {
+    if has_command(policy) {
+        check_command::run(&policy.check_command, version)?;
+    }
+    Ok(())
+}
+
+/// As [`check_all`], but without the external command.
 pub fn check(candidate: Candidate<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
     check_limits(candidate, &policy.limits)?;
     let mut remarks = Vec::new();
     remarks.extend(check_digest(candidate, policy.zonemd)?);
+    remarks.extend(check_signatures(candidate, policy.dnssec)?);
     Ok(remarks)
 }
 
@@ -114,7 +157,7 @@ pub fn apply(
     let applied = base.apply(change, rules).map_err(ChangeRejection::Invalid)?;
     let (applied, stale) = without_stale_digest(base, applied);
     let candidate = Candidate { base: Some(base), version: &applied.zone, origin: VersionOrigin::Changes };
-    let remarks = check(candidate, policy).map_err(ChangeRejection::Rejected)?;
+    let remarks = check_all(candidate, policy).map_err(ChangeRejection::Rejected)?;
     Ok(AcceptedChange { applied, remarks: stale.into_iter().chain(remarks).collect() })
 }
 
@@ -170,5 +213,33 @@ fn check_digest(candidate: Candidate<'_>, mode: ZonemdMode) -> Result<Option<Rem
         ZonemdStatus::Unsupported => Ok(Some(Remark::UnknownDigest)),
         ZonemdStatus::Mismatch => Err(Rejection::Digest),
         ZonemdStatus::OtherSerial(serial) => Err(Rejection::DigestSerial(serial)),
+    }
+}
+
+/// RFC 4035 5.3: whether validators accept the zone.
+fn check_signatures(
+    Candidate { base, version, .. }: Candidate<'_>,
+    policy: DnssecPolicy,
+) -> Result<Option<Remark>, Rejection> {
+    let is_refused = match policy.check {
+        DnssecCheck::Off => return Ok(None),
+        DnssecCheck::Warn => false,
+        DnssecCheck::Refuse => true,
+    };
+    let scope = match policy.scope {
+        DnssecScope::Apex => SignatureScope::Apex,
+        DnssecScope::Zone => SignatureScope::Zone,
+    };
+    let now_s = netio::clock::real().as_secs();
+    match dnssec::verify(version, SignatureRules { now_s, min_validity_s: policy.min_validity_s, scope }) {
+        Ok(SignatureStatus::Valid) => Ok(None),
+        Ok(SignatureStatus::UnknownAlgorithm) => Ok(Some(Remark::UnknownAlgorithm)),
+        Ok(SignatureStatus::Unsigned) if base.is_some_and(Zone::is_signed) => match is_refused {
+            true => Err(Rejection::Unsigned),
+            false => Ok(Some(Remark::Unsigned)),
+        },
+        Ok(SignatureStatus::Unsigned) => Ok(None),
+        Err(error) if is_refused => Err(error.into()),
+        Err(error) => Ok(Some(Remark::Signatures(error))),
     }
 }

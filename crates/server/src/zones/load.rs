@@ -11,7 +11,7 @@ use zone::load::{LoadOptions, LoadOutcome};
 use zone::text::{ErrorText, IncludedFile, ReadAt, RecordLimits};
 use zone::{CheckMode, Difference, FilePosition, Finding, Severity, Zone, text};
 
-use super::acceptance::{self, Candidate, VersionOrigin};
+use super::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
 use super::change_detection::{FilesRead, Fingerprint};
 use super::load_progress::ReadProgress;
 use super::read_pool::{ReadLimits, TooLarge};
@@ -81,21 +81,29 @@ pub fn load(
     Ok(LoadedZone { zone: read.zone, is_changed, change, findings: read.findings, fingerprint, includes })
 }
 
-/// Refuses a zone that may not be published; a finding says why.
+/// Refuses a zone that may not be published; a finding says why. The external command comes later, as it may take long.
 fn check_acceptance(base: Option<&Zone>, read: &mut LoadOutcome, policy: &ZonePolicy) {
     let Some(version) = &read.zone else { return };
-    let position = FilePosition { file: read.files[0].clone(), line: 0, column: 0 };
-    let finding = |severity, message| Finding { severity, position: position.clone(), message, help: String::new() };
     match acceptance::check(Candidate { base, version, origin: VersionOrigin::Whole }, policy) {
         Ok(remarks) => {
-            read.findings
-                .extend(remarks.iter().map(|remark| finding(Severity::Warning, format!("the zone: {remark}"))));
+            let warning =
+                |remark: &Remark| finding(Severity::Warning, read.files[0].clone(), format!("the zone: {remark}"));
+            read.findings.extend(remarks.iter().map(warning));
         }
         Err(rejection) => {
-            read.findings.insert(0, finding(Severity::Error, format!("the zone is refused: {rejection}")));
+            read.findings.insert(0, refusal(read.files[0].clone(), &rejection));
             read.zone = None;
         }
     }
+}
+
+/// The finding for a zone that may not be published.
+pub fn refusal(file: Arc<str>, rejection: &Rejection) -> Finding {
+    finding(Severity::Error, file, format!("the zone is refused: {rejection}"))
+}
+
+fn finding(severity: Severity, file: Arc<str>, message: String) -> Finding {
+    Finding { severity, position: FilePosition::of_file(&file), message, help: String::new() }
 }
 
 /// The change from one version to the next, for IXFR. Versions that share nothing are only compared if they are small: a big zone is
@@ -143,7 +151,9 @@ impl ZoneLoad<'_> {
         };
         let text = WatchedText { text, progress: self.progress };
         let source = text::Source { name: path_text(self.path).into(), bytes: &text };
-        zone::load::load(source, &LoadOptions { text: options, previous, thorough, nsec3_max_iterations })
+        let (serial_policy, now_s) = (self.policy.serial_policy.policy(), netio::clock::real().as_secs());
+        let options = LoadOptions { text: options, previous, thorough, nsec3_max_iterations, serial_policy, now_s };
+        zone::load::load(source, &options)
     }
 
     /// Opens the zone file. To be served it must be a regular file: a pipe would block.

@@ -6,6 +6,7 @@
 pub mod acceptance;
 pub mod answer_config;
 mod change_detection;
+pub mod check_command;
 pub mod journal;
 pub mod load;
 pub mod load_progress;
@@ -14,6 +15,7 @@ pub mod publication;
 pub mod read_pool;
 mod registry;
 pub mod template_set;
+pub mod text_files;
 pub mod work_pool;
 mod zone_entry;
 mod zone_file;

@@ -24,14 +24,16 @@ use answer::{KeyRing, Served, ServedZone};
 use wire::{NameRef, serial};
 use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 
+use super::acceptance;
 use super::answer_config::{GeneratedSecret, answer_config};
 use super::change_detection::Fingerprint;
 use super::journal::{NoJournal, ZoneJournal};
-use super::load::{LoadPurpose, LoadedZone, load};
+use super::load::{LoadPurpose, LoadedZone, load, refusal};
 use super::load_progress::LoadProgress;
 use super::load_schedule::LoadSchedule;
 use super::publication::BatchedPublisher;
 use super::read_pool::{ReadLimits, ReadPool, ReadTask, TooLarge};
+use super::text_files::TextFiles;
 use super::work_pool::WorkPool;
 use super::zone_entry::{change_of, zone_report};
 use super::zone_origin::OriginTable;
@@ -72,6 +74,11 @@ pub struct ZoneRegistry {
     schedule: LoadSchedule,
     pool: ReadPool<LoadJob, LoadResult>,
     work_pool: WorkPool<ZoneWorkResult>,
+    /// Runs external commands, which may take long.
+    check_pool: WorkPool<ZoneWorkResult>,
+    /// Zones that were read and wait for an external command.
+    checking: usize,
+    text_files: TextFiles,
     changes: Changes,
     journal: Box<dyn ZoneJournal>,
     hooks: Box<dyn ChangeHooks>,
@@ -118,6 +125,9 @@ struct Load {
 /// A task of the pool that has ended.
 pub type FinishedRead = (Arc<ReadTask<LoadJob>>, LoadResult);
 
+/// External commands that run at once.
+const CHECK_THREADS: usize = 4;
+
 /// Tasks handed to the pool in advance: enough to keep it busy while the zone map is copied, few enough to need little
 /// memory.
 const MAX_IN_FLIGHT: usize = 512;
@@ -142,6 +152,8 @@ impl ZoneRegistry {
         let cookie_secret = GeneratedSecret::random()?;
         let config = answer_config(server, KeyRing::default(), &cookie_secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let work_done = Arc::new(work_done);
+        let pool_done = |done: Arc<dyn Fn(FinishedWork) + Send + Sync>| move |id, result| done((id, result));
         Ok(ZoneRegistry {
             zones: ZoneSlab::default(),
             served: 0,
@@ -156,7 +168,10 @@ impl ZoneRegistry {
             cookie_secret,
             schedule: LoadSchedule::default(),
             pool: ReadPool::new(threads, read, move |task, result| read_done((task, result))),
-            work_pool: WorkPool::new(threads + 1, move |id, result| work_done((id, result))),
+            work_pool: WorkPool::new(threads + 1, pool_done(work_done.clone())),
+            check_pool: WorkPool::new(CHECK_THREADS, pool_done(work_done)),
+            checking: 0,
+            text_files: TextFiles::default(),
             changes: Changes::default(),
             journal: Box::new(NoJournal),
             hooks: Box::new(NoHooks),
@@ -257,9 +272,20 @@ impl ZoneRegistry {
     pub fn apply(&mut self, (task, result): FinishedRead) -> Option<ZoneReport> {
         self.in_flight -= 1;
         self.octets_read += task.progress.octets();
+        match result {
+            LoadResult::Loaded(loaded) if self.needs_command(&task, &loaded) => {
+                self.submit_check(task, loaded);
+                None
+            }
+            result => self.end_load(&task, result),
+        }
+    }
+
+    /// Ends the load of a task, unless it is stale.
+    fn end_load(&mut self, task: &Arc<ReadTask<LoadJob>>, result: LoadResult) -> Option<ZoneReport> {
         let id = task.job.zone;
         let load = self.loads.remove(&id)?;
-        if !Arc::ptr_eq(&load.task, &task) {
+        if !Arc::ptr_eq(&load.task, task) {
             self.loads.insert(id, load);
             return None;
         }
@@ -272,6 +298,35 @@ impl ZoneRegistry {
             self.start_load(id, reload);
         }
         report
+    }
+
+    /// Whether an external command decides about a zone that was read.
+    fn needs_command(&self, task: &Arc<ReadTask<LoadJob>>, loaded: &LoadedZone) -> bool {
+        let is_current = self.loads.get(&task.job.zone).is_some_and(|load| Arc::ptr_eq(&load.task, task));
+        let is_new = loaded.zone.is_some() && (loaded.is_changed || task.job.served.zone().is_none());
+        is_current && is_new && acceptance::has_command(&task.job.policy)
+    }
+
+    /// Asks the external command in a pool. The load goes on until it answers.
+    fn submit_check(&mut self, task: Arc<ReadTask<LoadJob>>, mut loaded: LoadedZone) {
+        self.checking += 1;
+        self.check_pool.submit(move || {
+            let result = match &loaded.zone {
+                Some(zone) => acceptance::run_command(zone, &task.job.policy),
+                None => Ok(()),
+            };
+            if let Err(rejection) = result {
+                loaded.findings.insert(0, refusal(path_text(&task.file).into(), &rejection));
+                (loaded.zone, loaded.fingerprint) = (None, Fingerprint::NONE);
+            }
+            ZoneWorkResult::Checked(task, Box::new(loaded))
+        });
+    }
+
+    /// Takes a zone that an external command was asked about.
+    fn finish_check(&mut self, task: &Arc<ReadTask<LoadJob>>, loaded: LoadedZone) -> Option<ZoneReport> {
+        self.checking -= 1;
+        self.end_load(task, LoadResult::Loaded(loaded))
     }
 
     /// Serves a zone that was read when `base` was served.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Runs jobs on a bounded number of threads, which start as jobs come and end when none is left.
@@ -21,25 +22,24 @@ struct Shared<T> {
 struct Queue<T> {
     waiting: VecDeque<(WorkId, Job<T>)>,
     threads: usize,
-    submitted: u64,
 }
 
-/// The number of a job.
+/// The number of a job, unique among all pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkId(u64);
 
 impl<T: 'static> WorkPool<T> {
     /// A pool that passes each result to `done`, on the thread that ran the job; `None` if the job panicked.
     pub fn new(max_threads: usize, done: impl Fn(WorkId, Option<T>) + Send + Sync + 'static) -> WorkPool<T> {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0, submitted: 0 });
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
         WorkPool { shared: Arc::new(Shared { max_threads, queue, done: Box::new(done) }) }
     }
 
     /// Queues a job. The caller bounds how many there are: one per zone.
     pub fn submit(&self, job: impl FnOnce() -> T + Send + 'static) -> WorkId {
         let mut queue = self.shared.lock();
-        queue.submitted += 1;
-        let id = WorkId(queue.submitted);
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = WorkId(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         queue.waiting.push_back((id, Box::new(job)));
         if queue.threads < self.shared.max_threads {
             let shared = self.shared.clone();

@@ -74,3 +74,126 @@ fn rfc_8976_4_a_file_with_a_wrong_digest_is_refused() {
     assert!(report.status == 1 && report.out.contains("its ZONEMD record is for serial 2018031900"), "{report:?}");
     assert!(daemon.ask("ns1.example").has("203.0.113.63"));
 }
+
+#[test]
+fn a_changed_file_gets_a_serial_by_the_policy() {
+    let folder = folder("serial-policy = \"increment\"", &zone_text(5, "192.0.2.1"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    for (serial, address, served) in
+        [(5, "192.0.2.2", 6), (5, "192.0.2.3", 7), (5, "192.0.2.3", 7), (9, "192.0.2.4", 9), (3, "192.0.2.5", 10)]
+    {
+        folder.write("a.zone", &zone_text(serial, address));
+        let report = reload(&folder);
+        assert!(report.status == 0 && !report.out.contains("warning"), "{report:?}");
+        assert!(daemon.ask("www.a.example").has(address));
+        assert_eq!(status(&folder)["serial"], served, "the file has {serial} and {address}");
+    }
+    let signed = zone_text(3, "192.0.2.6") + "@ DNSKEY 256 3 13 AAAA\n";
+    folder.write("a.zone", &signed);
+    let report = reload(&folder);
+    assert!(report.out.contains("the zone has changed, but its serial went back"), "{report:?}");
+    assert_eq!(status(&folder)["serial"], 3, "a signed zone keeps the serial of its file");
+}
+
+/// A zone signed by BIND; `None` if it is not installed.
+fn signed_by_bind(folder: &TestFolder, algorithm: &str, end: &str, serial: u32) -> Option<String> {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(program).args(arguments).current_dir(folder.path()).output();
+        match output {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            output => Some(crate::harness::outcome(output.expect("it runs"))),
+        }
+    };
+    for file in std::fs::read_dir(folder.path()).expect("it is ours").flatten() {
+        if file.file_name().to_string_lossy().starts_with("Ka.example") {
+            std::fs::remove_file(file.path()).expect("it is ours");
+        }
+    }
+    let text = zone_text(serial, "192.0.2.1") + "*.w A 192.0.2.1\nsub NS ns.sub\nns.sub A 192.0.2.1\nT TXT \"A b\"\n";
+    folder.write("plain.zone", &text);
+    run("dnssec-keygen", &["-a", algorithm, "-f", "KSK", "a.example"])?;
+    run("dnssec-keygen", &["-a", algorithm, "a.example"])?;
+    let sign = ["-S", "-x", "-o", "a.example", "-e", end, "-f", "signed.zone", "plain.zone"];
+    let signed = run("dnssec-signzone", &sign)?;
+    assert_eq!(signed.status, 0, "{signed:?}");
+    Some(std::fs::read_to_string(folder.path().join("signed.zone")).expect("it was written"))
+}
+
+const DNSSEC: &str = "dnssec-check = \"refuse\"\ndnssec-scope = \"zone\"";
+
+#[test]
+fn rfc_4035_5_3_versions_with_bad_signatures_are_refused() {
+    for algorithm in ["RSASHA256", "RSASHA512", "ECDSAP256SHA256", "ECDSAP384SHA384", "ED25519"] {
+        let folder = folder(DNSSEC, "");
+        let Some(good) = signed_by_bind(&folder, algorithm, "now+86400", 1) else {
+            return crate::harness::report_skipped("needs dnssec-keygen and dnssec-signzone");
+        };
+        folder.write("a.zone", &good);
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{algorithm}: {}", daemon.log());
+        let expiring = signed_by_bind(&folder, algorithm, "now+600", 2).expect("as before");
+        let changed = signed_by_bind(&folder, algorithm, "now+86400", 3).expect("as before");
+        let changed = changed.replace("192.0.2.1", "192.0.2.2");
+        for (text, reason) in [
+            (expiring.as_str(), "of a.example. have a signature that expires soon, at 20"),
+            (&changed, "the A records of *.w.a.example. have a signature that does not fit them"),
+            (&zone_text(4, "192.0.2.4"), "it has no DNSKEY records, and the version served is signed"),
+        ] {
+            folder.write("a.zone", text);
+            let report = reload(&folder);
+            assert!(report.status == 1 && report.out.contains(reason), "{algorithm}: {}", report.out);
+            assert_eq!(status(&folder)["serial"], 1);
+        }
+    }
+}
+
+#[test]
+fn bad_signatures_may_be_a_warning_only() {
+    let folder = folder("dnssec-check = \"warn\"", "");
+    let text = zone_text(1, "192.0.2.1")
+        + "@ DNSKEY 257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==\n";
+    folder.write("a.zone", &text);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    daemon.wait_for_log("validators will not accept it: the");
+}
+
+#[test]
+fn a_zone_is_written_as_text_on_request() {
+    let folder = folder("write-file = \"text/{name}.txt\"", &zone_text(1, "192.0.2.1"));
+    folder.write("text/other", "");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let written = |wanted: &str| {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        loop {
+            let text = std::fs::read_to_string(folder.path().join("text/a.example.txt")).unwrap_or_default();
+            if text.contains(wanted) {
+                return text;
+            }
+            assert!(std::time::Instant::now() < end, "{wanted} is not in {text}: {}", daemon.log());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    assert!(written("www 3600 IN A 192.0.2.1").starts_with("$ORIGIN a.example.\n"));
+    // Three versions within the interval are written once, the last of them.
+    for serial in 2..5 {
+        folder.write("a.zone", &zone_text(serial, &format!("192.0.2.{serial}")));
+        assert_eq!(reload(&folder).status, 0);
+    }
+    let begin = std::time::Instant::now();
+    written("www 3600 IN A 192.0.2.4");
+    assert!(begin.elapsed() > std::time::Duration::from_secs(2), "it is limited");
+    let files: Vec<_> = std::fs::read_dir(folder.path().join("text")).expect("it is there").flatten().collect();
+    assert_eq!(files.len(), 2, "nothing else is left: {files:?}");
+}
+
+#[test]
+fn text_files_that_would_destroy_a_file_are_refused() {
+    let folder = folder("write-file = \"a.zone\"", &zone_text(1, "192.0.2.1"));
+    let check = folder.run(&["check", "--config", "zonda.toml"]);
+    assert!(check.status == 1 && check.out.contains("`write-file` is its own zone file"), "{check:?}");
+    let two = "[template.default]\nwrite-file = \"all.txt\"\nfile = \"a.zone\"\n[[zone]]\nname = \"b\"\n[[zone]]\nname = \"c\"\n";
+    folder.write("zonda.toml", two);
+    let check = folder.run(&["check", "--config", "zonda.toml"]);
+    assert!(check.status == 1 && check.out.contains("`write-file` is that of another zone too"), "{check:?}");
+}

@@ -3,6 +3,7 @@
 mod acceptance;
 mod catalog;
 mod check;
+mod check_command;
 mod config;
 mod harness;
 mod manual;

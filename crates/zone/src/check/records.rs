@@ -115,7 +115,7 @@ fn rdata_of(node: ZoneNode<'_>, rtype: Rtype) -> impl Iterator<Item = &[u8]> {
 }
 
 /// RFC 4034 B.
-fn key_tag(dnskey: &[u8]) -> u16 {
+pub(crate) fn key_tag(dnskey: &[u8]) -> u16 {
     let sum: u32 = dnskey.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
     (sum + (sum >> 16)) as u16
 }

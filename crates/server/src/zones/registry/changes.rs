@@ -20,12 +20,15 @@ use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
 use zone::update::UpdateRefusal;
 
-use super::ZoneRegistry;
+use super::{LoadJob, ZoneRegistry};
 use crate::config::{ConfiguredKey, ZonePolicy};
+use crate::report::ZoneReport;
 use crate::storage::Timers;
 use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, AcceptedChange, ChangeRejection, Rejection};
 use crate::zones::journal::JournalUnavailable;
+use crate::zones::load::LoadedZone;
+use crate::zones::read_pool::ReadTask;
 use crate::zones::work_pool::WorkId;
 pub use proposed::ProposedChange;
 
@@ -137,6 +140,8 @@ pub enum ZoneWorkResult {
     Applied(ZoneId, Box<Result<Option<AcceptedChange>, ChangeRefused>>),
     /// A rebuilt version, caught up with the changes that it was given; `None` if it could not.
     Rebuilt(ZoneId, Option<Box<Zone>>),
+    /// A zone that was read, unless the external command refused it.
+    Checked(Arc<ReadTask<LoadJob>>, Box<LoadedZone>),
 }
 
 /// Changes that are not published yet, and zones that the pool works on.
@@ -363,6 +368,9 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id) else { return };
         if let Some(version) = entry.served.zone() {
             self.hooks.published(id, version, &entry.source.policy);
+            if let Some(path) = entry.source.policy.text_file(version.apex()) {
+                self.text_files.write(id, path, version.clone());
+            }
         }
     }
 
@@ -372,6 +380,7 @@ impl ZoneRegistry {
         let ZoneChange { zone, change, rules, order, done } = change;
         // The rebuild would have to catch up with it; a later change starts another one.
         self.changes.work.remove(&zone);
+        let has_command = acceptance::has_command(&policy);
         let apply = move || {
             let change = change.compute(&base)?;
             if change.is_empty() {
@@ -379,9 +388,10 @@ impl ZoneRegistry {
             }
             Ok(Some(acceptance::apply(&base, change, rules, &policy)?))
         };
+        let pool = if has_command { &self.check_pool } else { &self.work_pool };
         let job = move || ZoneWorkResult::Applied(zone, Box::new(apply()));
         let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
-        let id = self.work_pool.submit(job);
+        let id = pool.submit(job);
         self.changes.work.insert(zone, ZoneWork { id, kind });
     }
 
@@ -401,11 +411,23 @@ impl ZoneRegistry {
         self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
     }
 
-    /// Takes a result of the pool. It is stale if the zone was removed or replaced since.
-    pub fn finish_work(&mut self, (id, result): FinishedWork) {
+    /// Takes a result of the pool. It is stale if the zone was removed or replaced since. Returns the change of a zone that was
+    /// read, if any.
+    pub fn finish_work(&mut self, (id, result): FinishedWork) -> Option<ZoneReport> {
+        match result {
+            Some(ZoneWorkResult::Checked(task, loaded)) => self.finish_check(&task, *loaded),
+            result => {
+                self.finish_change(id, result);
+                None
+            }
+        }
+    }
+
+    fn finish_change(&mut self, id: WorkId, result: Option<ZoneWorkResult>) {
         let is_current = |work: &ZoneWork| work.id == id;
         let zone = match &result {
             Some(ZoneWorkResult::Applied(zone, _) | ZoneWorkResult::Rebuilt(zone, _)) => Some(*zone),
+            Some(ZoneWorkResult::Checked(..)) => None,
             None => self.changes.work.iter().find(|(_, work)| is_current(work)).map(|(zone, _)| *zone),
         };
         let Some(zone) = zone.filter(|zone| self.changes.work.get(zone).is_some_and(is_current)) else { return };

@@ -1,0 +1,218 @@
+//! An external command that decides whether a version may be published: it gets the zone as text, and exit status 0 means yes.
+//!
+//! The command cannot harm more than itself: whatever it does, it is over at its deadline, with all processes of its group.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use netio::child_process::{end_descriptor, kill_group, set_nonblocking};
+use netio::epoll::{Events, Interest, Poll};
+use tempfile::NamedTempFile;
+use zone::Zone;
+use zone::export::TextExport;
+
+use crate::config::CheckCommand;
+use crate::printable::Printable;
+
+/// Why the command did not accept a version.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// It was not started.
+    #[error("`check-command`: {program} cannot be run: {reason}")]
+    NotRun {
+        /// The program.
+        program: String,
+        /// The error of the system.
+        reason: String,
+    },
+    /// It says no.
+    #[error("`check-command`: {program} ended with {status}{message}")]
+    Refused {
+        /// The program.
+        program: String,
+        /// Its exit status, or the signal that killed it.
+        status: String,
+        /// What it wrote to standard error, after a colon.
+        message: String,
+    },
+    /// It did not end in time.
+    #[error("`check-command`: {program} did not end within {seconds} s and was killed")]
+    TimedOut {
+        /// The program.
+        program: String,
+        /// The limit.
+        seconds: u32,
+    },
+}
+
+/// What is written for the zone's name, and for a file with its text.
+const ZONE: &str = "{zone}";
+const FILE: &str = "{file}";
+
+/// Octets of standard error that are reported: the first line or two.
+const MAX_MESSAGE_LEN: usize = 400;
+
+/// Runs the command and waits until it has ended.
+pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
+    let program = command.arguments.first().cloned().unwrap_or_default();
+    let not_run = |error: io::Error| CommandError::NotRun { program: program.clone(), reason: error.to_string() };
+    let file = match command.arguments.iter().any(|argument| argument.contains(FILE)) {
+        true => Some(text_file(version).map_err(not_run)?),
+        false => None,
+    };
+    let mut child = start(command, version, file.as_ref()).map_err(not_run)?;
+    let end = Instant::now() + Duration::from_secs(command.timeout_s.into());
+    let outcome = ChildIo::new(&mut child, version).and_then(|mut io| io.run(end).map(|has_ended| (has_ended, io)));
+    // What it left in the background ends with it. It was not waited for yet, so that the group is still its own.
+    kill_group(&child);
+    let status = child.wait();
+    let ((has_ended, io), status) = outcome.and_then(|outcome| Ok((outcome, status?))).map_err(not_run)?;
+    match has_ended {
+        false => Err(CommandError::TimedOut { program, seconds: command.timeout_s }),
+        true if status.success() => Ok(()),
+        true => Err(CommandError::Refused { program, status: status_text(status), message: io.message() }),
+    }
+}
+
+fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -> io::Result<Child> {
+    let zone = version.apex().to_string();
+    let path = file.map(|file| file.path().to_string_lossy().into_owned());
+    let argument = |argument: &String| {
+        let argument = argument.replace(ZONE, &zone);
+        path.as_ref().map_or_else(|| argument.clone(), |path| argument.replace(FILE, path))
+    };
+    let mut arguments = command.arguments.iter();
+    // The program is not made from the name of the zone, which others may choose.
+    let mut process = Command::new(arguments.next().map_or("", String::as_str));
+    process.args(arguments.map(argument)).process_group(0);
+    process.env("ZONDA_ZONE", &zone).env("ZONDA_SERIAL", version.serial().to_string()).env_remove("NOTIFY_SOCKET");
+    process.stdin(if file.is_some() { Stdio::null() } else { Stdio::piped() });
+    process.stdout(Stdio::null()).stderr(Stdio::piped());
+    process.spawn()
+}
+
+/// A file that only this user can read, with the text of the zone; removed when dropped.
+fn text_file(version: &Zone) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::with_prefix("zonda-check-")?;
+    let (mut text, mut chunk) = (TextExport::new(version.clone()), String::new());
+    while text.next_chunk(&mut chunk) {
+        file.write_all(chunk.as_bytes())?;
+        chunk.clear();
+    }
+    Ok(file)
+}
+
+fn status_text(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+/// Feeds the command with the text and reads what it complains about, without waiting for either.
+struct ChildIo {
+    poll: Poll,
+    _end: OwnedFd,
+    stdin: Option<ChildStdin>,
+    stderr: Option<ChildStderr>,
+    text: TextExport,
+    /// Text that was not written yet starts here.
+    chunk: String,
+    written: usize,
+    message: Vec<u8>,
+}
+
+const END: u64 = 0;
+const STDIN: u64 = 1;
+const STDERR: u64 = 2;
+
+impl ChildIo {
+    fn new(child: &mut Child, version: &Zone) -> io::Result<ChildIo> {
+        let (poll, end) = (Poll::new()?, end_descriptor(child)?);
+        let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+        poll.add(&end, END, Interest::Readable)?;
+        if let Some(stdin) = &stdin {
+            set_nonblocking(stdin)?;
+            poll.add(stdin, STDIN, Interest::Writable)?;
+        }
+        if let Some(stderr) = &stderr {
+            set_nonblocking(stderr)?;
+            poll.add(stderr, STDERR, Interest::Readable)?;
+        }
+        let text = TextExport::new(version.clone());
+        Ok(ChildIo { poll, _end: end, stdin, stderr, text, chunk: String::new(), written: 0, message: Vec::new() })
+    }
+
+    /// Returns whether the command has ended in time.
+    fn run(&mut self, deadline: Instant) -> io::Result<bool> {
+        let mut events = Events::with_capacity(3);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.poll.wait(&mut events, left)?;
+            let mut has_ended = false;
+            for index in 0..events.len() {
+                match events.at(index).token {
+                    END => has_ended = true,
+                    STDIN => self.feed(),
+                    _ => self.read_message(),
+                }
+            }
+            if has_ended {
+                // What it wrote before its end.
+                self.read_message();
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Writes text until the pipe is full. A command need not read any: its pipe breaks.
+    fn feed(&mut self) {
+        let Some(stdin) = &mut self.stdin else { return };
+        if self.written == self.chunk.len() {
+            self.chunk.clear();
+            self.written = 0;
+            if !self.text.next_chunk(&mut self.chunk) {
+                self.stdin = None;
+                return;
+            }
+        }
+        match stdin.write(&self.chunk.as_bytes()[self.written..]) {
+            Ok(len) => self.written += len,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => (),
+            Err(_) => self.stdin = None,
+        }
+    }
+
+    /// Reads one buffer of standard error and keeps its beginning; the rest is thrown away, however much it is.
+    fn read_message(&mut self) {
+        let Some(stderr) = &mut self.stderr else { return };
+        let mut buffer = [0; 4096];
+        match stderr.read(&mut buffer) {
+            Ok(0) => self.stderr = None,
+            Ok(len) => {
+                let room = MAX_MESSAGE_LEN.saturating_sub(self.message.len());
+                self.message.extend_from_slice(&buffer[..len.min(room)]);
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => (),
+            Err(_) => self.stderr = None,
+        }
+    }
+
+    /// The message as the end of a sentence, on one line.
+    fn message(&self) -> String {
+        let text = String::from_utf8_lossy(&self.message);
+        let mut message = String::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            _ = write!(message, "{} {}", if message.is_empty() { ":" } else { ";" }, Printable(line));
+        }
+        message
+    }
+}

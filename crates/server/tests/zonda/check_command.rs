@@ -1,0 +1,131 @@
+//! `check-command`: commands that accept, refuse, hang, flood, fork, do not exist.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::acceptance::{folder, reload, status};
+use crate::harness::{SERVFAIL, TestFolder, zone_text};
+
+/// A script of the folder.
+fn script(folder: &TestFolder, text: &str) {
+    let path = folder.write("check", &format!("#!/bin/sh\n{text}\n"));
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+}
+
+/// A zone that this command checks, served with serial 1.
+fn checked(arguments: &str, settings: &str) -> TestFolder {
+    let folder = folder(&format!("check-command = [{arguments}]\n{settings}"), &zone_text(1, "192.0.2.1"));
+    script(&folder, "exit 0");
+    folder
+}
+
+#[test]
+fn a_command_sees_the_zone_and_decides() {
+    let folder = checked("\"./check\", \"{zone}\", \"x={file}\"", "");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    // Everything that a check may want to know; the name of the file is gone with it.
+    script(
+        &folder,
+        "file=${2#x=}\ncp \"$file\" seen; stat -c %a \"$file\" > mode\n\
+         echo \"$1 $ZONDA_ZONE $ZONDA_SERIAL $file\" > arguments\necho 'no good' >&2; echo more >&2; exit 3",
+    );
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    let report = reload(&folder);
+    assert_eq!(report.status, 1, "{}", report.out);
+    let reason = "check ended with exit status 3: no good; more";
+    assert!(report.out.contains(reason), "{}", report.out);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    assert!(status(&folder)["problem"].as_str().is_some_and(|problem| problem.contains(reason)));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("the script wrote it");
+    assert!(read("seen").contains("www 3600 IN A 192.0.2.2"), "{}", read("seen"));
+    assert_eq!(read("mode"), "600\n");
+    let arguments = read("arguments");
+    let path = arguments.trim_end().strip_prefix("a.example. a.example. 2 ").expect("the name, twice, and the serial");
+    assert!(path.starts_with('/') && !Path::new(path).exists(), "{path}");
+    script(&folder, "exit 0");
+    assert_eq!(reload(&folder).status, 0, "a version that was refused is asked about again");
+    assert!(daemon.ask("www.a.example").has("192.0.2.2"));
+}
+
+#[test]
+fn a_command_may_read_the_text_from_standard_input_or_not_at_all() {
+    let folder = checked("\"./check\"", "");
+    script(&folder, "grep -q 192.0.2.2 && exit 7; exit 0");
+    let hosts: String = (0..50_000).map(|host| format!("h{host} A 192.0.2.9\n")).collect();
+    folder.write("a.zone", &(zone_text(1, "192.0.2.1") + &hosts));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    folder.write("a.zone", &(zone_text(2, "192.0.2.2") + &hosts));
+    assert!(reload(&folder).out.contains("exit status 7"));
+    // It ends with most of the text unread.
+    script(&folder, "exit 0");
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.2"));
+}
+
+#[test]
+fn a_hostile_command_harms_only_its_zone() {
+    let hostile = [
+        ("sleep 600", "did not end within 1 s and was killed"),
+        ("trap '' TERM; while :; do :; done", "did not end within 1 s and was killed"),
+        ("while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done", "did not end within 1 s and was killed"),
+        ("while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyy >&2; done", "did not end within 1 s and was killed"),
+        ("sleep 601 & sleep 601 & exit 4", "ended with exit status 4"),
+        ("setsid sleep 3 & exit 5", "ended with exit status 5"),
+        ("kill -9 $$", "ended with signal 9"),
+        ("printf '\\033[31m\\nred' >&2; exit 6", "exit status 6: \\u{1b}[31m; red"),
+    ];
+    let folder = checked("\"./check\"", "check-timeout-s = 1\n[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n");
+    folder.write("b.zone", &zone_text(1, "192.0.2.1"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    for (serial, (text, reason)) in (2..).zip(hostile) {
+        script(&folder, text);
+        folder.write("a.zone", &zone_text(serial, "192.0.2.2"));
+        folder.write("b.zone", &zone_text(serial, "192.0.2.3"));
+        let begin = Instant::now();
+        let report = reload(&folder);
+        assert!(report.status == 1 && report.out.contains(reason), "{text}: {}", report.out);
+        assert!(begin.elapsed() < Duration::from_secs(10), "{text}");
+        assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{text}");
+        assert!(daemon.ask("www.b.example").has("192.0.2.3"), "{text}");
+    }
+    let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
+    let is_left = |process: &std::fs::DirEntry| {
+        std::fs::read(process.path().join("cmdline")).is_ok_and(|arguments| arguments.starts_with(b"sleep\x00601\x00"))
+    };
+    assert_eq!(processes.filter(is_left).count(), 0, "the group of the command is killed");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_refuses_every_version() {
+    let folder = checked("\"./missing\"", "");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(daemon.ask("www.a.example").rcode(), SERVFAIL);
+    let problem = status(&folder)["problem"].to_string();
+    assert!(problem.contains("missing cannot be run: No such file or directory"), "{problem}");
+    folder.write("missing", "#!/bin/sh\nexit 0\n");
+    let report = reload(&folder);
+    assert!(report.status == 1 && report.out.contains("cannot be run: Permission denied"), "{report:?}");
+}
+
+#[test]
+fn a_zone_that_waits_for_its_command_delays_no_other() {
+    let folder = checked("\"./check\"", "[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n");
+    folder.write("b.zone", &zone_text(1, "192.0.2.1"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    script(&folder, "while [ ! -e go ]; do sleep 0.1; done");
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    folder.write("b.zone", &zone_text(2, "192.0.2.2"));
+    let mut waiting = folder.zonda(&["reload", "--config", "zonda.toml"]).spawn().expect("zonda runs");
+    let end = Instant::now() + Duration::from_secs(30);
+    while !daemon.ask("www.b.example").has("192.0.2.2") {
+        assert!(Instant::now() < end, "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    assert!(waiting.try_wait().expect("it is ours").is_none(), "the reload waits for the command");
+    folder.write("go", "");
+    assert!(waiting.wait().expect("it is ours").success());
+    assert!(daemon.ask("www.a.example").has("192.0.2.2"));
+}

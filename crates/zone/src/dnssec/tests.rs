@@ -1,0 +1,148 @@
+//! Signatures made here with Ed25519, and those of RFC 6605 with ECDSA.
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use data_encoding::BASE64;
+
+use super::*;
+use crate::load::{LoadOptions, load};
+use crate::text::{ParseOptions, Source};
+
+/// 2010-08-20.
+const NOW: u64 = 1_282_300_000;
+
+fn zone_of(apex: &str, text: &str) -> Zone {
+    let apex: Name = apex.parse().expect("a name");
+    let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
+    load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+}
+
+fn rules(scope: SignatureScope) -> SignatureRules {
+    SignatureRules { now_s: NOW, min_validity_s: 3600, scope }
+}
+
+/// The keys of a test zone, which sign what it names.
+struct Signer {
+    pair: Ed25519KeyPair,
+    dnskey: Vec<u8>,
+}
+
+impl Signer {
+    fn new() -> Signer {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("a seed of 32 octets");
+        let dnskey = [&[1, 1, 3, 15], pair.public_key().as_ref()].concat();
+        Signer { pair, dnskey }
+    }
+
+    fn dnskey(&self) -> String {
+        format!("z. 60 DNSKEY 257 3 15 {}\n", BASE64.encode(&self.dnskey[4..]))
+    }
+
+    /// An RRSIG record of one record, valid for these seconds.
+    fn rrsig(&self, owner: &str, rtype: Rtype, rdata: &[u8], labels: u8, valid_s: [u64; 2]) -> String {
+        let name: Name = owner.parse().expect("a name");
+        let tag = key_tag(&self.dnskey);
+        let times = valid_s.map(|time| time as u32);
+        let mut signed = [&rtype.0.to_be_bytes()[..], &[15, labels], &60u32.to_be_bytes()].concat();
+        signed.extend([times[1].to_be_bytes(), times[0].to_be_bytes()].concat());
+        signed.extend([&tag.to_be_bytes()[..], b"\x01z\0", name.wire(), &rtype.0.to_be_bytes(), &[0, 1]].concat());
+        signed.extend([&60u32.to_be_bytes()[..], &(rdata.len() as u16).to_be_bytes(), rdata].concat());
+        let signature = BASE64.encode(self.pair.sign(&signed).as_ref());
+        format!("{owner} 60 RRSIG {rtype} 15 {labels} 60 {} {} {tag} z. {signature}\n", times[1], times[0])
+    }
+}
+
+const SOA: &[u8] = b"\x02ns\x01z\0\x01h\x01z\0\0\0\0\x07\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\x01";
+const NS: &[u8] = b"\x02ns\x01z\0";
+const ADDRESS: &[u8] = &[192, 0, 2, 1];
+const VALID: [u64; 2] = [NOW - 1000, NOW + 100_000];
+
+/// A zone whose NS records are signed for these times.
+fn signed(ns_valid_s: [u64; 2]) -> String {
+    let signer = Signer::new();
+    let mut text = format!("z. 60 SOA ns.z. h.z. 7 1 1 1 1\nz. 60 NS NS.z.\n{}", signer.dnskey());
+    text += &signer.rrsig("z.", Rtype::SOA, SOA, 1, VALID);
+    text += &signer.rrsig("z.", Rtype::NS, NS, 1, ns_valid_s);
+    text + &signer.rrsig("z.", Rtype::DNSKEY, &signer.dnskey, 1, VALID)
+}
+
+fn fault(text: &str, scope: SignatureScope) -> Option<(String, Rtype, SignatureFault)> {
+    let error = verify(&zone_of("z.", text), rules(scope)).err()?;
+    Some((error.owner.to_string(), error.rtype, error.fault))
+}
+
+#[test]
+fn rfc_4035_5_3_the_apex_is_verified() {
+    let apex = |text: &str| fault(text, SignatureScope::Apex);
+    let good = signed(VALID);
+    assert_eq!(verify(&zone_of("z.", &good), rules(SignatureScope::Apex)), Ok(SignatureStatus::Valid));
+    let ns = |fault| Some(("z.".to_owned(), Rtype::NS, fault));
+    let (past, later) = (NOW - 1, NOW + 100);
+    assert_eq!(apex(&signed([1, past])), ns(SignatureFault::Expired(past as u32)));
+    assert_eq!(apex(&signed([1, later])), ns(SignatureFault::ExpiresSoon(later as u32)));
+    assert_eq!(apex(&signed([later, VALID[1]])), ns(SignatureFault::Early(later as u32)));
+    assert_eq!(apex(&good.replace("NS NS.z.", "NS other.z.")), ns(SignatureFault::Mismatch));
+    let without: String =
+        good.lines().filter(|line| !line.contains("RRSIG NS")).map(|line| line.to_owned() + "\n").collect();
+    assert_eq!(apex(&without), ns(SignatureFault::Missing));
+    let expired = signed([1, past]);
+    let two = good + expired.lines().find(|line| line.contains("RRSIG NS")).expect("it is signed") + "\n";
+    assert_eq!(apex(&two), None, "RFC 6840 5.11: one valid signature is enough");
+}
+
+#[test]
+fn rfc_5011_2_1_a_revoked_key_verifies_nothing() {
+    let text = signed(VALID).replace("DNSKEY 257 3 15", "DNSKEY 385 3 15");
+    assert!(matches!(fault(&text, SignatureScope::Apex), Some((_, _, SignatureFault::Missing))));
+}
+
+#[test]
+fn rfc_4034_3_1_5_times_wrap_around() {
+    let text = signed([NOW - 1000, NOW + (1 << 31) - 2000]);
+    assert_eq!(fault(&text, SignatureScope::Apex), None);
+}
+
+#[test]
+fn zones_without_known_keys_are_not_verified() {
+    let unsigned = zone_of("z.", "z. 60 SOA ns.z. h.z. 7 1 1 1 1\nz. 60 NS ns.z.\n");
+    assert_eq!(verify(&unsigned, rules(SignatureScope::Zone)), Ok(SignatureStatus::Unsigned));
+    let unknown = zone_of("z.", "z. 60 SOA ns.z. h.z. 7 1 1 1 1\nz. 60 NS ns.z.\nz. 60 DNSKEY 257 3 250 AAAA\n");
+    assert_eq!(verify(&unknown, rules(SignatureScope::Zone)), Ok(SignatureStatus::UnknownAlgorithm));
+}
+
+#[test]
+fn rfc_4035_2_2_everything_but_glue_and_delegations_is_signed() {
+    let signer = Signer::new();
+    let more = "ns.z. 60 A 192.0.2.1\n*.w.z. 60 A 192.0.2.1\nsub.z. 60 NS ns.sub.z.\nns.sub.z. 60 A 192.0.2.1\n";
+    let text = signed(VALID) + more;
+    let is_missing = |owner: &str| Some((owner.to_owned(), Rtype::A, SignatureFault::Missing));
+    assert_eq!(fault(&text, SignatureScope::Apex), None);
+    assert_eq!(fault(&text, SignatureScope::Zone), is_missing("ns.z."));
+    let text = text + &signer.rrsig("ns.z.", Rtype::A, ADDRESS, 2, VALID);
+    assert_eq!(fault(&text, SignatureScope::Zone), is_missing("*.w.z."));
+    let expanded = signer.rrsig("*.w.z.", Rtype::A, ADDRESS, 3, VALID);
+    assert_eq!(fault(&(text.clone() + &expanded), SignatureScope::Zone), is_missing("*.w.z."));
+    let text = text + &signer.rrsig("*.w.z.", Rtype::A, ADDRESS, 2, VALID);
+    assert_eq!(fault(&text, SignatureScope::Zone), None);
+}
+
+/// RFC 6605 6.1: P-256.
+#[test]
+fn rfc_6605_6_1_the_example_verifies() {
+    let text = "example.net. 3600 SOA a. b. 1 1 1 1 1\nexample.net. 3600 NS a.\n\
+        example.net. 3600 DNSKEY 257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==\n\
+        www.example.net. 3600 A 192.0.2.1\n\
+        www.example.net. 3600 RRSIG A 13 3 3600 20100909100439 20100812100439 55648 example.net. \
+        qx6wLYqmh+l9oCKTN6qIc+bw6ya+KJ8oMz0YP107epXAyGmt+3SNruPFKG7tZoLBLlUzGGus7ZwmwWep666VCw==\n";
+    let zone = zone_of("example.net.", text);
+    let dnskey = zone.apex_node().rrset(Rtype::DNSKEY).expect("a key");
+    let keys = dnskey.stored().filter_map(|stored| ZoneKey::of(stored.bytes)).collect();
+    let mut checker = SignatureChecker {
+        apex: zone.apex(),
+        keys,
+        rules: rules(SignatureScope::Zone),
+        decoder: NodeDecoder::default(),
+        message: Vec::new(),
+    };
+    let (entry, node) = zone.nodes().nth(1).expect("www");
+    assert_eq!(checker.check_node(&zone, &entry, node, |_| true), Ok(()));
+}
