@@ -90,6 +90,8 @@ pub struct ZoneRegistry {
     /// Tasks in the pool, stale ones included, and how many of them are stuck.
     in_flight: usize,
     stuck: usize,
+    /// Whether zones were loaded since the last batch was published.
+    has_loaded: bool,
     /// Octets of zone text read since the registry was last settled.
     octets_read: u64,
     /// Octets read so far of the files in the pool.
@@ -179,6 +181,7 @@ impl ZoneRegistry {
             restores: HashMap::new(),
             in_flight: 0,
             stuck: 0,
+            has_loaded: false,
             octets_read: 0,
             octets_in_flight: 0,
         })
@@ -229,7 +232,10 @@ impl ZoneRegistry {
         }
         self.publisher.publish_changes(&self.zones);
         self.report_changes();
-        if self.is_settled() || self.publisher.due().is_some_and(|due| due <= now) {
+        // The last loaded zone completes a batch. Transferred zones come one by one, and no batch has an end.
+        let is_complete = self.has_loaded && self.is_settled();
+        if is_complete || self.publisher.due().is_some_and(|due| due <= now) {
+            self.has_loaded = false;
             self.publish();
         }
         configured
@@ -271,6 +277,7 @@ impl ZoneRegistry {
     /// Takes the result of a load, to be published soon. Returns the change of the zone, if any.
     pub fn apply(&mut self, (task, result): FinishedRead) -> Option<ZoneReport> {
         self.in_flight -= 1;
+        self.has_loaded = true;
         self.octets_read += task.progress.octets();
         match result {
             LoadResult::Loaded(loaded) if self.needs_command(&task, &loaded) => {

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Runs jobs on a bounded number of threads, which start as jobs come and end when none is left.
+/// Runs jobs on a bounded number of threads, which start as jobs come and end when none has come for a while.
 pub struct WorkPool<T> {
     shared: Arc<Shared<T>>,
 }
@@ -16,13 +17,19 @@ type Job<T> = Box<dyn FnOnce() -> T + Send>;
 struct Shared<T> {
     max_threads: usize,
     queue: Mutex<Queue<T>>,
+    has_job: Condvar,
     done: Box<dyn Fn(WorkId, Option<T>) + Send + Sync>,
 }
 
 struct Queue<T> {
     waiting: VecDeque<(WorkId, Job<T>)>,
     threads: usize,
+    /// Threads that wait for a job.
+    idle: usize,
 }
+
+/// How long a thread waits for another job: many jobs are shorter than the start of a thread.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// The number of a job, unique among all pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +38,8 @@ pub struct WorkId(u64);
 impl<T: 'static> WorkPool<T> {
     /// A pool that passes each result to `done`, on the thread that ran the job; `None` if the job panicked.
     pub fn new(max_threads: usize, done: impl Fn(WorkId, Option<T>) + Send + Sync + 'static) -> WorkPool<T> {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
-        WorkPool { shared: Arc::new(Shared { max_threads, queue, done: Box::new(done) }) }
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0, idle: 0 });
+        WorkPool { shared: Arc::new(Shared { max_threads, queue, has_job: Condvar::new(), done: Box::new(done) }) }
     }
 
     /// Queues a job. The caller bounds how many there are: one per zone.
@@ -41,7 +48,9 @@ impl<T: 'static> WorkPool<T> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = WorkId(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         queue.waiting.push_back((id, Box::new(job)));
-        if queue.threads < self.shared.max_threads {
+        if queue.idle >= queue.waiting.len() {
+            self.shared.has_job.notify_one();
+        } else if queue.threads < self.shared.max_threads {
             let shared = self.shared.clone();
             match std::thread::Builder::new().name("zone-work".into()).spawn(move || shared.run()) {
                 Ok(_) => queue.threads += 1,
@@ -60,12 +69,22 @@ impl<T> Shared<T> {
 
     fn run(&self) {
         let mut queue = self.lock();
-        while let Some((id, job)) = queue.waiting.pop_front() {
-            drop(queue);
-            // A bug in this code must not keep the zone from ever changing again.
-            let result = catch_unwind(AssertUnwindSafe(job)).ok();
-            (self.done)(id, result);
-            queue = self.lock();
+        loop {
+            while let Some((id, job)) = queue.waiting.pop_front() {
+                drop(queue);
+                // A bug in this code must not keep the zone from ever changing again.
+                let result = catch_unwind(AssertUnwindSafe(job)).ok();
+                (self.done)(id, result);
+                queue = self.lock();
+            }
+            queue.idle += 1;
+            let has_none = |queue: &mut Queue<T>| queue.waiting.is_empty();
+            let waited = self.has_job.wait_timeout_while(queue, LINGER, has_none);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue.idle -= 1;
+            if queue.waiting.is_empty() {
+                break;
+            }
         }
         queue.threads -= 1;
     }

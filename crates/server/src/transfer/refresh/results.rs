@@ -207,7 +207,7 @@ impl RefreshScheduler {
         let interval_s = if slot.flags.has(Flags::HAS_DATA) {
             // An expired zone is needed: it does not wait for longer than RETRY.
             let factor = if slot.is_served() { 1u32 << (slot.failures - 1).min(16) } else { 1 };
-            retry_s.saturating_mul(factor).min(refresh_s.max(retry_s)).max(1)
+            retry_s.saturating_mul(factor).min(refresh_s).max(1)
         } else {
             1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)
         };

@@ -94,6 +94,19 @@ fn rfc_1034_4_3_5_a_failed_check_is_repeated_after_retry_and_the_zone_expires() 
     assert!(ranges.iter().zip(&gaps).all(|(range, gap)| range.contains(gap)), "{gaps:?}");
 }
 
+/// `max-refresh-s` shortens REFRESH alone; and some zones have RETRY above REFRESH.
+#[test]
+fn a_failed_check_is_repeated_after_refresh_if_retry_is_longer() {
+    let mut scheduler = RefreshScheduler::new(RefreshLimits::default(), 1);
+    let timers = SoaTimers { refresh_s: 20, retry_s: 7200, expire_s: 100_000 };
+    let version = ZoneVersion { serial: 5, timers, stored: None };
+    scheduler.add(id(0), &peers(1), TimerLimits::default(), Some(version), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, ProbeResult::Refused, 1000);
+    actions(&mut scheduler, 1000);
+    assert!(scheduler.next_time().is_some_and(|at_s| at_s <= 1021), "{:?}", scheduler.next_time());
+}
+
 #[test]
 fn an_expired_zone_accepts_any_serial() {
     let mut scheduler = with_served_zone(1);
