@@ -114,4 +114,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory fuzz miri loom interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory scale fuzz miri loom interop attack man install

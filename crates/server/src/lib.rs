@@ -16,6 +16,7 @@ mod open_files;
 pub mod persistence;
 pub mod printable;
 mod privileges;
+mod rate_limited_log;
 pub mod report;
 pub mod sources;
 pub mod state_dir;

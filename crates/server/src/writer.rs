@@ -7,6 +7,7 @@
 
 mod catalogs;
 mod event_queue;
+mod last_transfers;
 mod received_zone;
 mod reload;
 mod secondaries;

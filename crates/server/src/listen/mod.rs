@@ -10,7 +10,6 @@ mod connection_pool;
 mod counters;
 mod late_reply;
 mod panic_guard;
-mod rate_limited_log;
 mod tcp_connection;
 mod tcp_responder;
 mod tcp_worker;

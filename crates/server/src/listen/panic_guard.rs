@@ -1,6 +1,6 @@
 //! A panic while a query is answered costs that query, not the server: it is caught, logged and counted.
 
-use super::rate_limited_log::RateLimitedLog;
+use crate::rate_limited_log::RateLimitedLog;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::{Mutex, Once, PoisonError};

@@ -2,8 +2,8 @@
 
 use super::counters::ListenerCounters;
 use super::late_reply::{LateReplies, pass_on_tcp_update};
-use super::rate_limited_log::RateLimitedLog;
 use super::{Responder, finish_notify};
+use crate::rate_limited_log::RateLimitedLog;
 use answer::{Request, Response, ResponseStream, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -3,8 +3,8 @@
 use super::counters::ListenerCounters;
 use super::late_reply::{pass_on_update, udp_reply};
 use super::panic_guard::catch_panic;
-use super::rate_limited_log::RateLimitedLog;
 use super::{Responder, finish_notify};
+use crate::rate_limited_log::RateLimitedLog;
 use answer::{MAX_UDP, PREFETCH_BATCH, PendingUpdate, Request, Response, Transport};
 use netio::clock;
 use netio::udp_server::{ServerBatch, ServerSocket};

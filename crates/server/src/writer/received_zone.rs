@@ -65,6 +65,10 @@ pub enum ReceivedError {
     Panicked,
 }
 
+/// The most records of a transfer that the writer builds and checks itself: a fraction of a millisecond, and less than to wake another
+/// thread if there are few, as in most zones of a hosting provider.
+const MAX_QUICK_RECORDS: u64 = 256;
+
 impl TransferSink for ZoneReceiver {
     /// A bug in this code must not end the transfer thread, and with it the refreshes of all zones.
     fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
@@ -96,6 +100,11 @@ fn without_panic<T>(build: impl FnOnce() -> Result<T, ReceivedError>) -> Result<
 }
 
 impl ZoneReceiver {
+    /// Whether [`finish`] takes so short that the writer may call it.
+    pub fn is_quick(&self, policy: &ZonePolicy) -> bool {
+        TransferSink::records(self) <= MAX_QUICK_RECORDS && !acceptance::needs_pool(policy)
+    }
+
     fn finish(self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {
         let received = self.receiver.finish().map_err(|error| ReceivedError::Invalid(error.to_string()))?;
         let (mut version, is_full) = match received {

@@ -8,6 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 use std::{io, thread};
 
 use answer::ReceivedNotify;
@@ -17,8 +18,10 @@ use zone::Zone;
 use zone::transfer_receiver::{TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
+use super::last_transfers::LastTransfers;
 use super::received_zone::{self, ReceivedError, ReceivedVersion, ZoneReceiver};
 use super::{Writer, WriterEvent};
+use crate::rate_limited_log::RateLimitedLog;
 use crate::storage::Timers;
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::engine::{EngineLimits, TransferCommand, TransferEvent, TransferReport};
@@ -27,7 +30,7 @@ use crate::transfer::refresh::CheckFailure;
 use crate::transfer::session::ExchangeCounts;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
-use crate::zone_status::{self, rfc3339};
+use crate::zone_status;
 use crate::zones::acceptance;
 use crate::zones::work_pool::WorkPool;
 
@@ -37,10 +40,11 @@ pub(super) struct Secondaries {
     pool: WorkPool<FinishedTransfer>,
     /// Builds zones that an external command checks, which may take long.
     check_pool: WorkPool<FinishedTransfer>,
-    /// The last transfer of each zone, and why its last check failed.
-    last: HashMap<ZoneId, LastTransfer>,
+    last: LastTransfers,
     /// The primaries that could not be reached, and why: logged once for all their zones.
     unreachable: HashMap<SocketAddr, String>,
+    /// Limits the lines about zones that are not refreshed.
+    check_log: RateLimitedLog,
 }
 
 /// The result of building and checking a transferred zone.
@@ -52,16 +56,10 @@ pub struct FinishedTransfer {
     report: TransferReport,
 }
 
-/// What happened last, for `zonda zone status`.
-#[derive(Default)]
-struct LastTransfer {
-    report: Option<zone_status::TransferReport>,
-    problem: Option<String>,
-}
-
+/// A primary that fails may fail for all of a million zones; `zonda zone status` tells them apart.
+const CHECK_LOG: RateLimitedLog = RateLimitedLog::new(100, Duration::from_secs(60));
 /// The most threads that build zones which external commands check.
 const CHECK_THREADS: usize = 4;
-
 /// The most threads that build transferred zones.
 const BUILD_THREADS: usize = 2;
 
@@ -90,9 +88,14 @@ impl Secondaries {
                 None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
             }
         };
-        let pool = WorkPool::new(BUILD_THREADS, done(events.clone()));
-        let check_pool = WorkPool::new(CHECK_THREADS, done(events));
-        Ok(Secondaries { transfers, pool, check_pool, last: HashMap::new(), unreachable: HashMap::new() })
+        Ok(Secondaries {
+            transfers,
+            pool: WorkPool::new(BUILD_THREADS, done(events.clone())),
+            check_pool: WorkPool::new(CHECK_THREADS, done(events)),
+            last: LastTransfers::default(),
+            unreachable: HashMap::new(),
+            check_log: CHECK_LOG,
+        })
     }
 
     /// Commands for the transfer thread.
@@ -102,13 +105,12 @@ impl Secondaries {
 
     /// The last transfer of a zone, and why it is not current.
     pub(super) fn last(&self, zone: ZoneId) -> (Option<zone_status::TransferReport>, Option<String>) {
-        let last = self.last.get(&zone);
-        last.map_or((None, None), |last| (last.report.clone(), last.problem.clone()))
+        self.last.get(zone)
     }
 
     /// The zone was removed.
     pub(super) fn forget(&mut self, zone: ZoneId) {
-        self.last.remove(&zone);
+        self.last.forget(zone);
     }
 
     fn note_unreachable(&mut self, primary: SocketAddr, reason: &str) {
@@ -147,18 +149,20 @@ impl Writer {
             TransferEvent::Received { zone, sink, report } => self.build_received(zone, sink, report),
             TransferEvent::Failed { zone, report } => {
                 let reason = report.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-                let report_of = transfer_report(&report, report.from_serial.is_some(), None, Some(reason.clone()));
                 match report.counts == ExchangeCounts::default() {
                     true => self.secondaries.note_unreachable(report.primary, &reason),
-                    false => self.log_zone(zone, |apex| log_transfer(apex, &report, &report_of)),
+                    false => self.log_zone(zone, |apex| log_failed(apex, &report, &reason)),
                 }
-                self.note_transfer(zone, report_of, Some(format!("the last transfer failed: {reason}")));
+                let problem = format!("the last transfer failed: {reason}");
+                self.note_failed(zone, &report, &reason, &problem);
             }
             TransferEvent::CheckFailed { reason: CheckFailure::Transfer, .. } => (),
             TransferEvent::CheckFailed { zone, reason } => {
-                self.log_zone(zone, |apex| warn!(zone = %apex, "not refreshed: {reason}"));
+                if let Some(left_out) = self.secondaries.check_log.permit() {
+                    self.log_zone(zone, |apex| warn!(zone = %apex, left_out, "not refreshed: {reason}"));
+                }
                 if self.zones.served(zone).is_some() {
-                    self.secondaries.last.entry(zone).or_default().problem = Some(reason.to_string());
+                    self.secondaries.last.set_problem(zone, &reason.to_string());
                 }
             }
             // It was frozen after the transfer thread had sent this.
@@ -166,12 +170,15 @@ impl Writer {
             TransferEvent::Refreshed { zone, timers } => {
                 self.zones.refreshed(zone, timers.expires_at_s);
                 self.store_timers(zone, timers);
-                if let Some(last) = self.secondaries.last.get_mut(&zone) {
-                    last.problem = None;
-                }
+                self.secondaries.last.clear_problem(zone);
             }
             TransferEvent::Expired { zone } => {
-                self.log_zone(zone, |apex| error!(zone = %apex, "expired: no primary has answered for too long"));
+                if let Some(left_out) = self.secondaries.check_log.permit() {
+                    self.log_zone(
+                        zone,
+                        |apex| error!(zone = %apex, left_out, "expired: no primary has answered for too long"),
+                    );
+                }
                 self.zones.expire(zone);
             }
         }
@@ -191,12 +198,16 @@ impl Writer {
     fn build_received(&mut self, zone: ZoneId, sink: ZoneReceiver, report: TransferReport) {
         let base = self.zones.version_or_expired(zone).cloned();
         let Some(policy) = self.zones.policy(zone).cloned() else { return };
-        let has_command = acceptance::has_command(&policy);
-        let pool = if has_command { &self.secondaries.check_pool } else { &self.secondaries.pool };
-        pool.submit(move || {
+        let (is_quick, has_command) = (sink.is_quick(&policy), acceptance::has_command(&policy));
+        let finish = move || {
             let result = received_zone::finish(sink, base.as_ref(), &policy);
             FinishedTransfer { zone, base, result, report }
-        });
+        };
+        match (is_quick, has_command) {
+            (_, true) => _ = self.secondaries.check_pool.submit(finish),
+            (true, false) => self.finish_transfer(finish()),
+            (false, false) => _ = self.secondaries.pool.submit(finish),
+        }
     }
 
     /// Serves a transferred zone that was built and checked.
@@ -218,9 +229,9 @@ impl Writer {
         for remark in &version.remarks {
             self.log_zone(zone, |apex| warn!(zone = %apex, serial, "{remark}"));
         }
-        let report_of = transfer_report(&report, !version.changes.is_empty(), Some(serial), None);
-        self.log_zone(zone, |apex| log_transfer(apex, &report, &report_of));
-        self.note_transfer(zone, report_of, None);
+        let is_ixfr = !version.changes.is_empty();
+        self.log_zone(zone, |apex| log_received(apex, &report, is_ixfr, serial));
+        self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
@@ -241,20 +252,19 @@ impl Writer {
 
     fn reject(&mut self, zone: ZoneId, report: &TransferReport, error: &ReceivedError) {
         let reason = error.to_string();
-        let report_of = transfer_report(report, report.from_serial.is_some(), None, Some(reason.clone()));
         // A primary whose version stays as it is is asked again and again.
         if self.secondaries.last(zone).1.as_ref() != Some(&reason) {
-            self.log_zone(zone, |apex| log_transfer(apex, report, &report_of));
+            self.log_zone(zone, |apex| log_failed(apex, report, &reason));
         }
-        self.note_transfer(zone, report_of, Some(reason));
+        self.note_failed(zone, report, &reason, &reason);
         let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_));
         self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });
     }
 
-    /// Keeps the result of a transfer for the status. Nothing is kept of zones that were removed meanwhile.
-    fn note_transfer(&mut self, zone: ZoneId, report: zone_status::TransferReport, problem: Option<String>) {
+    /// Unless it was removed meanwhile: another zone may have its index.
+    fn note_failed(&mut self, zone: ZoneId, report: &TransferReport, failure: &str, problem: &str) {
         if self.zones.served(zone).is_some() {
-            self.secondaries.last.insert(zone, LastTransfer { report: Some(report), problem });
+            self.secondaries.last.failed(zone, report, failure, problem, now_s());
         }
     }
 
@@ -269,35 +279,25 @@ impl Writer {
 const MAX_LOGGED_FINDINGS: usize = 5;
 
 /// One line per transfer. A whole zone in response to IXFR is an AXFR (RFC 1995 4).
-fn log_transfer(apex: NameRef<'_>, report: &TransferReport, status: &zone_status::TransferReport) {
-    let zone_status::TransferReport { kind, primary, serial, records, octets, messages, failure, .. } = status;
-    let (from_serial, duration_ms) = (report.from_serial, report.counts.duration_ms);
-    match failure {
-        None => {
-            info!(zone = %apex, %primary, kind, from_serial, serial, records, octets, messages, duration_ms, "zone received");
-        }
-        Some(failure) => {
-            warn!(zone = %apex, %primary, kind, from_serial, records, octets, messages, duration_ms, %failure, "zone transfer failed");
-        }
-    }
+fn log_received(apex: NameRef<'_>, report: &TransferReport, is_ixfr: bool, serial: u32) {
+    let TransferReport { primary, from_serial, records, .. } = report;
+    let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
+    let kind = kind(is_ixfr);
+    info!(zone = %apex, %primary, kind, from_serial, serial, records, octets, messages, duration_ms, "zone received");
 }
 
-fn transfer_report(
-    report: &TransferReport,
-    is_incremental: bool,
-    serial: Option<u32>,
-    failure: Option<String>,
-) -> zone_status::TransferReport {
-    let kind = if is_incremental { "ixfr" } else { "axfr" };
-    zone_status::TransferReport {
-        kind: kind.into(),
-        primary: report.primary.to_string(),
-        ended_at: rfc3339(netio::clock::real().as_secs()),
-        serial,
-        messages: report.counts.messages,
-        octets: report.counts.octets,
-        records: report.records,
-        seconds: report.counts.duration_ms as f64 / 1000.0,
-        failure,
-    }
+/// One line per transfer that failed, or whose version is not served.
+fn log_failed(apex: NameRef<'_>, report: &TransferReport, failure: &str) {
+    let TransferReport { primary, from_serial, records, .. } = report;
+    let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
+    let kind = kind(from_serial.is_some());
+    warn!(zone = %apex, %primary, kind, from_serial, records, octets, messages, duration_ms, failure, "zone transfer failed");
+}
+
+fn kind(is_ixfr: bool) -> &'static str {
+    if is_ixfr { "ixfr" } else { "axfr" }
+}
+
+fn now_s() -> u32 {
+    netio::clock::real().as_secs() as u32
 }

@@ -15,10 +15,10 @@ use std::time::Instant;
 
 use tracing::warn;
 use wire::NameRef;
-use zone::Zone;
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
 use zone::update::UpdateRefusal;
+use zone::{CheckMode, Zone};
 
 use super::{LoadJob, ZoneRegistry};
 use crate::config::{ConfiguredKey, ZonePolicy};
@@ -256,7 +256,7 @@ impl ZoneRegistry {
     pub(super) fn install(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
         self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return false };
-        let is_first = entry.served.zone().is_none();
+        let (is_first, needs_rebuild) = (entry.served.zone().is_none(), version.needs_rebuild());
         entry.serve(version, changes);
         // First versions come in great numbers.
         if is_first {
@@ -266,8 +266,25 @@ impl ZoneRegistry {
         }
         self.served += usize::from(is_first);
         self.note_version(id);
+        let rebuild = self.rebuild_that_follows(id, changes);
         self.discard_changes(id, || ChangeRefused::Replaced);
+        self.changes.work.extend(rebuild.map(|work| (id, work)));
+        if needs_rebuild {
+            self.rebuild(id);
+        }
         true
+    }
+
+    /// The rebuild of a zone that is in progress, if it can catch up with these changes: otherwise a zone that is changed by transfers
+    /// would never be rebuilt.
+    fn rebuild_that_follows(&mut self, id: ZoneId, changes: &[EncodedChange]) -> Option<ZoneWork> {
+        let nsec3_max_iterations = self.policy(id)?.limits.nsec3_max_iterations;
+        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations };
+        let WorkKind::Rebuild(log) = &mut self.changes.work.get_mut(&id).filter(|_| !changes.is_empty())?.kind else {
+            return None;
+        };
+        log.extend(changes.iter().map(|change| (change.to_change_set(), rules)));
+        self.changes.work.remove(&id)
     }
 
     /// The latest version of a zone, published or not: what the next change is applied to.

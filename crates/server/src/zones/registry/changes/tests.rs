@@ -218,6 +218,32 @@ fn a_zone_is_rebuilt_while_it_changes() {
 }
 
 #[test]
+fn a_zone_is_rebuilt_while_changes_are_transferred() {
+    let mut bench = Bench::loaded(&["a."]);
+    let (id, mut serial) = (bench.id("a."), 1);
+    let needs_rebuild = |bench: &Bench| bench.zones.latest(id).is_some_and(Zone::needs_rebuild);
+    let mut transfer = |bench: &mut Bench, records| {
+        let base = bench.zones.latest(id).expect("it is served").clone();
+        let applied = base.apply(change_set("a.", serial, serial + 1, records), RULES).expect("it fits");
+        serial += 1;
+        assert!(bench.zones.serve_transferred(id, Some(&base), applied.zone, &[applied.change]));
+        bench.step();
+        assert_eq!(bench.serial("a."), Some(serial));
+    };
+    for _ in 0..100 {
+        transfer(&mut bench, 450);
+        if needs_rebuild(&bench) {
+            break;
+        }
+    }
+    assert_eq!(bench.zones.changes.work.len(), 1, "the zone is rebuilt");
+    (0..40).for_each(|_| transfer(&mut bench, 1));
+    bench.run_until(|bench| bench.zones.changes.work.is_empty());
+    assert!(!needs_rebuild(&bench), "the rebuilt version is served");
+    assert_eq!((bench.serial("a."), bench.records("a.")), (Some(serial), 452));
+}
+
+#[test]
 fn a_file_read_before_a_change_replaces_it_only_with_a_later_serial() {
     for (read, served, change) in [(5, 9, Change::Kept), (12, 12, Change::Changed)] {
         let mut bench = Bench::loaded(&["a."]);
@@ -271,7 +297,7 @@ fn a_version_is_announced_once_and_not_before_it_is_published() {
     bench.zones.expire(id);
     bench.step();
     bench.zones.refreshed(id, u32::MAX);
-    bench.step();
+    bench.zones.publish();
     assert_eq!((bench.serial("a."), take()), (Some(2), vec![]), "secondaries know the version that is back");
     assert!(bench.zones.serve_transferred(id, Some(&version), version.clone(), &[]));
     bench.step();

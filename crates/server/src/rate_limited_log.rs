@@ -1,9 +1,9 @@
-//! Rate limit for log lines that the network can cause.
+//! Rate limit for log lines that the network can cause, or that may concern very many zones.
 
 use std::time::Duration;
 
 /// Permits a number of lines per interval and counts the others.
-pub(super) struct RateLimitedLog {
+pub(crate) struct RateLimitedLog {
     lines: u32,
     interval: Duration,
     /// When the current interval ends, and how many lines it has left.
@@ -14,12 +14,12 @@ pub(super) struct RateLimitedLog {
 
 impl RateLimitedLog {
     /// Permits `lines` lines in each `interval`.
-    pub(super) const fn new(lines: u32, interval: Duration) -> RateLimitedLog {
+    pub(crate) const fn new(lines: u32, interval: Duration) -> RateLimitedLog {
         RateLimitedLog { lines, interval, until: Duration::ZERO, left: 0, left_out: 0 }
     }
 
     /// Whether a line may be logged: if so, how many were left out since the previous one.
-    pub(super) fn permit(&mut self) -> Option<u64> {
+    pub(crate) fn permit(&mut self) -> Option<u64> {
         self.permit_at(netio::clock::monotonic())
     }
 
