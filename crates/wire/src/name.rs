@@ -6,9 +6,19 @@ use std::fmt;
 
 use crate::{MAX_LABEL_LEN, MAX_NAME_LEN};
 
-/// An absolute name, owned: length-prefixed labels up to the root label.
+/// An absolute name, owned: length-prefixed labels up to the root label. Most names take 24 octets in all.
 #[derive(Clone)]
-pub struct Name(Box<[u8]>);
+pub struct Name(NameOctets);
+
+/// The wire form. An allocation for a short name would take more memory than the name itself, of which a server has millions.
+#[derive(Clone)]
+enum NameOctets {
+    Inline { len: u8, octets: [u8; INLINE_LEN] },
+    Heap(Box<[u8]>),
+}
+
+/// The longest name stored without an allocation: as much as fits beside the length and the tag of a box.
+const INLINE_LEN: usize = 22;
 
 /// An absolute name, borrowed: length-prefixed labels up to the root label.
 #[derive(Clone, Copy)]
@@ -42,7 +52,7 @@ pub enum NameError {
 impl Name {
     /// The root name.
     pub fn root() -> Name {
-        Name(Box::new([0]))
+        NameRef::ROOT.to_owned()
     }
 
     /// The uncompressed name at the start of `bytes`.
@@ -54,23 +64,33 @@ impl Name {
     pub fn from_text(text: &[u8], origin: Option<NameRef<'_>>) -> Result<Name, NameError> {
         let mut wire = [0; MAX_NAME_LEN];
         let len = parse_text(text, origin, &mut wire)?;
-        Ok(Name(wire[..len].into()))
+        Ok(NameRef(&wire[..len]).to_owned())
     }
 
     /// Borrows the name.
+    #[inline]
     pub fn as_ref(&self) -> NameRef<'_> {
-        NameRef(&self.0)
+        NameRef(self.wire())
     }
 
     /// The wire form.
+    #[inline]
     pub fn wire(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            NameOctets::Inline { len, octets } => &octets[..usize::from(*len)],
+            NameOctets::Heap(octets) => octets,
+        }
     }
 
     /// The name in lower case.
     pub fn to_lowercase(&self) -> Name {
         // Length octets are at most 63, so lower-casing does not change them ('A' is 65).
-        Name(self.0.to_ascii_lowercase().into())
+        let mut name = self.clone();
+        match &mut name.0 {
+            NameOctets::Inline { octets, .. } => octets.make_ascii_lowercase(),
+            NameOctets::Heap(octets) => octets.make_ascii_lowercase(),
+        }
+        name
     }
 }
 
@@ -104,7 +124,7 @@ impl Ord for Name {
 
 impl std::hash::Hash for Name {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        for byte in &self.0 {
+        for byte in self.wire() {
             state.write_u8(byte.to_ascii_lowercase());
         }
     }
@@ -159,7 +179,14 @@ impl<'a> NameRef<'a> {
 
     /// An owned copy.
     pub fn to_owned(self) -> Name {
-        Name(self.0.into())
+        let mut octets = [0; INLINE_LEN];
+        Name(match octets.get_mut(..self.0.len()) {
+            Some(start) => {
+                start.copy_from_slice(self.0);
+                NameOctets::Inline { len: self.0.len() as u8, octets }
+            }
+            None => NameOctets::Heap(self.0.into()),
+        })
     }
 
     /// The labels from left to right, without the root label.

@@ -10,14 +10,14 @@ use wire::{Name, NameRef};
 use crate::build_options::BuildOptions;
 use crate::check::{TargetName, check_apex, check_node, check_targets, collect_targets, denial};
 use crate::check::{check_child_keys, check_records};
-use crate::denial::{Denial, DenialData};
+use crate::denial::Denial;
 use crate::finding::Findings;
 use crate::intern::{InternTables, Interner};
 use crate::occlusion::{Occlusion, own_flags};
 use crate::rrset::NodeEncoder;
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
 use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
-use crate::zone::{Zone, ZoneVersion, write_name};
+use crate::zone::{Zone, ZoneTables, ZoneVersion, write_name};
 
 /// How a version differs from the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn update(
     (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
     found: &mut Findings,
 ) -> Option<(Zone, Difference)> {
-    let interner = Interner::existing(&previous.tables);
+    let interner = Interner::existing(&previous.tables.interned);
     let mut summary = Summary::default();
     let mut difference = Difference::default();
     let [name_edits, nsec3_edits] =
@@ -125,7 +125,7 @@ fn update(
     let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
     let edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_FRACTION)?;
     let (names, nsec3) = (previous.names.apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
-    let zone = finish(plan, names, nsec3, previous.tables.clone(), summary, found)?;
+    let zone = finish(plan, names, nsec3, previous.tables.interned.clone(), summary, found)?;
     Some((Zone { edits, ..zone }, difference))
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn finish(
     plan: &BuildOptions<'_>,
     names: Tree,
     nsec3: Tree,
-    tables: Arc<InternTables>,
+    interned: Arc<InternTables>,
     summary: Summary,
     found: &mut Findings,
 ) -> Option<Zone> {
@@ -145,8 +145,7 @@ pub(crate) fn finish(
     let mut zone = Zone {
         apex,
         names,
-        tables,
-        denial: None,
+        tables: ZoneTables::shared(interned.clone(), Denial::None, Tree::empty()),
         has_wildcards,
         apex_has_upper_case,
         apex_labels,
@@ -162,7 +161,7 @@ pub(crate) fn finish(
         return None;
     }
     if denial != Denial::None || !nsec3.is_empty() {
-        zone.denial = Some(Arc::new(DenialData { denial, nsec3 }));
+        zone.tables = ZoneTables::shared(interned, denial, nsec3);
     }
     check_targets(&zone, plan, &summary.targets, found);
     if plan.thorough {

@@ -117,7 +117,7 @@ impl Zone {
             nsec3_max_iterations: rules.nsec3_max_iterations,
             ..BuildOptions::of_records(apex.as_ref())
         };
-        let interner = Interner::existing(&self.tables);
+        let interner = Interner::existing(&self.tables.interned);
         let mut editor = Editor::new(self, &options, &interner);
         let ChangeSet { removed, added, .. } = change;
         let names = editor.edit(&self.names, [removed.names, added.names], true)?;
@@ -126,7 +126,7 @@ impl Zone {
         let edits = self.edits.saturating_add((names.len() + nsec3.len()) as u32);
         let (names, nsec3) = (self.names.apply(&names), self.nsec3().apply(&nsec3));
         let summary = Summary::of_change(has_wildcards);
-        let zone = finish(&options, names, nsec3, self.tables.clone(), summary, &mut found);
+        let zone = finish(&options, names, nsec3, self.tables.interned.clone(), summary, &mut found);
         match zone.filter(|_| !found.has_errors()) {
             Some(zone) => {
                 let change = EncodedChange::between(self, &zone);
@@ -138,7 +138,7 @@ impl Zone {
 
     /// Whether [`Zone::rebuild`] would save memory: changed owners outnumber the interned RRsets.
     pub fn needs_rebuild(&self) -> bool {
-        self.edits as usize > self.tables.rrset_count().max(MIN_EDITS)
+        self.edits as usize > self.tables.interned.rrset_count().max(MIN_EDITS)
     }
 
     /// The same zone, built from scratch with new tables. Costs as much as loading without parsing.

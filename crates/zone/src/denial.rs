@@ -4,8 +4,6 @@ use data_encoding::BASE32_DNSSEC;
 use sha1::{Digest, Sha1};
 use wire::NameRef;
 
-use crate::tree::Tree;
-
 /// How a zone proves that a name or type does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Denial {
@@ -78,13 +76,6 @@ fn base32hex(digest: &[u8; 20]) -> Nsec3Label {
     // RFC 4648 7, in lower case and without padding.
     BASE32_DNSSEC.encode_mut(digest, &mut label[..32]);
     label
-}
-
-/// The denial of a signed zone.
-pub(crate) struct DenialData {
-    pub(crate) denial: Denial,
-    /// The owners of NSEC3 records, by their hash label.
-    pub(crate) nsec3: Tree,
 }
 
 #[cfg(test)]

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use wire::{Name, NameRef};
 
 use crate::canonical_key::{KeyCheck, KeyInfo};
-use crate::denial::{Denial, DenialData, Nsec3Chain};
+use crate::denial::{Denial, Nsec3Chain};
 use crate::intern::InternTables;
 use crate::rrset::NodeValidator;
-use crate::tree::{LeafError, LeafLoader, Tree};
-use crate::zone::{Zone, ZoneVersion};
+use crate::tree::{LeafError, LeafLoader};
+use crate::zone::{Zone, ZoneTables, ZoneVersion};
 
 /// The format that is written; no other is read.
 const FORMAT_VERSION: u16 = 1;
@@ -127,8 +127,9 @@ impl ImageEncoder {
                     self.state = EncoderState::Rrsets(0);
                     return true;
                 }
-                EncoderState::Rrsets(at) if at < self.zone.tables.rrset_count() => {
-                    let rrsets = (at..self.zone.tables.rrset_count()).map(|at| self.zone.tables.rrset(at));
+                EncoderState::Rrsets(at) if at < self.zone.tables.interned.rrset_count() => {
+                    let rrsets =
+                        (at..self.zone.tables.interned.rrset_count()).map(|at| self.zone.tables.interned.rrset(at));
                     write_start(RRSETS, number, chunk);
                     self.state = EncoderState::Rrsets(at + write_items(rrsets, chunk));
                     return true;
@@ -162,10 +163,10 @@ impl ImageEncoder {
                 write_short(chain.salt(), out);
             }
         }
-        let ttls = zone.tables.ttls();
+        let ttls = zone.tables.interned.ttls();
         out.push(ttls.len() as u8);
         ttls.iter().for_each(|ttl| out.extend_from_slice(&ttl.to_le_bytes()));
-        for count in [zone.tables.rrset_count(), self.leaves[0].len(), self.leaves[1].len()] {
+        for count in [zone.tables.interned.rrset_count(), self.leaves[0].len(), self.leaves[1].len()] {
             out.extend_from_slice(&(count as u32).to_le_bytes());
         }
     }
@@ -295,8 +296,7 @@ impl ImageDecoder {
         Ok(Zone {
             apex: head.apex,
             names,
-            tables: trees.tables,
-            denial: denial_data(head.denial, nsec3),
+            tables: ZoneTables::shared(trees.tables, head.denial, nsec3),
             has_wildcards: head.flags & HAS_WILDCARDS != 0,
             apex_has_upper_case: head.flags & APEX_HAS_UPPER_CASE != 0,
             apex_labels,
@@ -304,10 +304,6 @@ impl ImageDecoder {
             version: ZoneVersion::next(),
         })
     }
-}
-
-fn denial_data(denial: Denial, nsec3: Tree) -> Option<Arc<DenialData>> {
-    (denial != Denial::None || !nsec3.is_empty()).then(|| Arc::new(DenialData { denial, nsec3 }))
 }
 
 impl TreesDecoder {

@@ -67,7 +67,8 @@ impl<'z> VersionDiff<'z> {
             Version { zone, apex, decoder: NodeDecoder::default() }
         });
         // Stored names may end in a pointer to the apex.
-        let is_same_encoding = Arc::ptr_eq(&old.zone.tables, &new.zone.tables) && old.apex.wire() == new.apex.wire();
+        let is_same_encoding =
+            Arc::ptr_eq(&old.zone.tables.interned, &new.zone.tables.interned) && old.apex.wire() == new.apex.wire();
         VersionDiff { old, new, is_same_encoding, removed: Vec::new(), added: Vec::new() }
     }
 

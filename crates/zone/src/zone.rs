@@ -1,12 +1,12 @@
 //! A version of a zone: immutable; unchanged parts are shared with previous versions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use wire::{Name, NameRef, Rtype};
 
 use crate::canonical_key::{CanonicalKey, write_labels};
-use crate::denial::{Denial, DenialData};
+use crate::denial::Denial;
 use crate::intern::InternTables;
 use crate::owner_case::{self, OwnerCase};
 use crate::rrset::{PointerBases, Rrset, ZoneNode};
@@ -19,15 +19,38 @@ pub struct Zone {
     pub(crate) apex: Name,
     /// All owners except those of NSEC3 records.
     pub(crate) names: Tree,
-    pub(crate) tables: Arc<InternTables>,
-    /// `None` for an unsigned zone, which most small zones are: they should not take the memory.
-    pub(crate) denial: Option<Arc<DenialData>>,
+    pub(crate) tables: Arc<ZoneTables>,
     pub(crate) has_wildcards: bool,
     pub(crate) apex_has_upper_case: bool,
     pub(crate) apex_labels: u8,
     /// Entries edited since the intern tables were built.
     pub(crate) edits: u32,
     pub(crate) version: ZoneVersion,
+}
+
+// A server may have a million zones.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Zone>() <= 64);
+
+/// What a zone has besides its names. Small unsigned zones, which may be a million, share an empty one.
+pub(crate) struct ZoneTables {
+    pub(crate) interned: Arc<InternTables>,
+    pub(crate) denial: Denial,
+    /// The owners of NSEC3 records, by their hash label.
+    pub(crate) nsec3: Tree,
+}
+
+impl ZoneTables {
+    pub(crate) fn shared(interned: Arc<InternTables>, denial: Denial, nsec3: Tree) -> Arc<ZoneTables> {
+        static EMPTY: LazyLock<Arc<ZoneTables>> = LazyLock::new(|| {
+            let interned = InternTables::default().shared();
+            Arc::new(ZoneTables { interned, denial: Denial::None, nsec3: Tree::empty() })
+        });
+        if Arc::ptr_eq(&interned, &EMPTY.interned) && denial == Denial::None && nsec3.is_empty() {
+            return EMPTY.clone();
+        }
+        Arc::new(ZoneTables { interned, denial, nsec3 })
+    }
 }
 
 /// The number of a version: no two versions of any zone in this process have the same.
@@ -128,7 +151,7 @@ impl Zone {
 
     /// The node of the owner with this key.
     pub fn get(&self, key: &[u8]) -> Option<ZoneNode<'_>> {
-        self.names.get(key).map(|value| ZoneNode::new(value, &self.tables))
+        self.names.get(key).map(|value| ZoneNode::new(value, &self.tables.interned))
     }
 
     /// A cursor at the NSEC3 owner with this key (its hash label), or at its predecessor.
@@ -146,7 +169,7 @@ impl Zone {
     /// The node of an entry.
     #[inline]
     pub fn node<'z>(&'z self, entry: &TreeEntry<'z>) -> ZoneNode<'z> {
-        ZoneNode::new(entry.value, &self.tables)
+        ZoneNode::new(entry.value, &self.tables.interned)
     }
 
     /// All nodes: in canonical order, the apex first; then those of NSEC3 records.
@@ -157,13 +180,12 @@ impl Zone {
     /// How the zone denies existence.
     #[inline]
     pub fn denial(&self) -> &Denial {
-        self.denial.as_ref().map_or(&Denial::None, |data| &data.denial)
+        &self.tables.denial
     }
 
     /// The owners of NSEC3 records, by their hash label.
     pub(crate) fn nsec3(&self) -> &Tree {
-        static EMPTY: Tree = Tree::empty();
-        self.denial.as_ref().map_or(&EMPTY, |data| &data.nsec3)
+        &self.tables.nsec3
     }
 
     /// Whether any owner has a label `*`: such a zone has a wildcard, possibly an empty non-terminal (RFC 4592 2.2.3).
@@ -184,7 +206,7 @@ impl Zone {
 
     /// The heap size in octets, including shared parts, without allocator overhead.
     pub fn heap_size(&self) -> usize {
-        self.names.heap_size() + self.nsec3().heap_size() + self.tables.heap_size() + self.apex.wire().len()
+        self.names.heap_size() + self.nsec3().heap_size() + self.tables.interned.heap_size() + self.apex.wire().len()
     }
 
     /// The entry of the apex.

@@ -101,7 +101,7 @@ pub(super) fn separate(last: &[u8], first: &[u8]) -> Separator {
 /// Builds levels of inner nodes over `leaves` up to a single root.
 pub(super) fn build_root(mut leaves: Vec<(Separator, Leaf)>) -> Root {
     match leaves.len() {
-        0 => Root::Empty,
+        0 => Root::empty(),
         1 => Root::Leaf(leaves.remove(0).1),
         _ => build_levels(group(leaves, Children::Leaf)),
     }

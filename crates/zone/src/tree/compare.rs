@@ -93,7 +93,7 @@ impl Node<'_> {
 impl<'t> TreeWalk<'t> {
     fn new(tree: &'t Tree) -> TreeWalk<'t> {
         let root = match &tree.root {
-            Root::Empty => None,
+            root if root.is_empty() => None,
             Root::Leaf(leaf) => Some(Pending { node: Node::Leaf(leaf), height: 0 }),
             Root::Inner(inner) => Some(Pending { node: Node::Inner(inner), height: height(inner) }),
         };

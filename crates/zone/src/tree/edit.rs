@@ -25,10 +25,10 @@ impl Tree {
             return self.clone();
         }
         let root = match &self.root {
-            Root::Empty => build_root(rewrite_leaf(None, edits)),
+            root if root.is_empty() => build_root(rewrite_leaf(None, edits)),
             Root::Leaf(leaf) => build_root(rewrite_leaf(Some(leaf), edits)),
             Root::Inner(inner) => match rewrite(inner, edits) {
-                nodes if nodes.is_empty() => Root::Empty,
+                nodes if nodes.is_empty() => Root::empty(),
                 nodes => collapse(build_levels(nodes)),
             },
         };

@@ -87,9 +87,9 @@ impl Inner {
     }
 }
 
+/// The empty tree is a leaf without octets: a variant of its own would make every zone larger.
 #[derive(Clone)]
 enum Root {
-    Empty,
     Leaf(Leaf),
     Inner(Arc<Inner>),
 }
@@ -100,10 +100,20 @@ pub struct Tree {
     root: Root,
 }
 
+impl Root {
+    fn empty() -> Root {
+        Root::Leaf(Leaf(Arc::default()))
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Root::Leaf(leaf) if leaf.0.is_empty())
+    }
+}
+
 impl Tree {
     /// The empty tree.
-    pub const fn empty() -> Tree {
-        Tree { root: Root::Empty }
+    pub fn empty() -> Tree {
+        Tree { root: Root::empty() }
     }
 
     /// The value of `key`.
@@ -119,8 +129,7 @@ impl Tree {
     #[inline]
     fn leaf(&self, key: &[u8]) -> Option<Block<'_>> {
         let mut inner = match &self.root {
-            Root::Empty => return None,
-            Root::Leaf(leaf) => return Some(leaf.block()),
+            Root::Leaf(leaf) => return (!leaf.0.is_empty()).then(|| leaf.block()),
             Root::Inner(inner) => inner,
         };
         loop {
@@ -147,8 +156,7 @@ impl Tree {
     #[inline]
     pub fn first(&self) -> Option<TreeEntry<'_>> {
         let mut inner = match &self.root {
-            Root::Empty => return None,
-            Root::Leaf(leaf) => return Some(leaf.block().entry(0)),
+            Root::Leaf(leaf) => return (!leaf.0.is_empty()).then(|| leaf.block().entry(0)),
             Root::Inner(inner) => inner,
         };
         loop {
@@ -175,8 +183,7 @@ impl Tree {
         }
         let mut leaves = Vec::new();
         match &self.root {
-            Root::Empty => {}
-            Root::Leaf(leaf) => leaves.push(leaf.0.clone()),
+            Root::Leaf(leaf) => leaves.extend((!leaf.0.is_empty()).then(|| leaf.0.clone())),
             Root::Inner(inner) => collect(inner, &mut leaves),
         }
         leaves
@@ -184,7 +191,7 @@ impl Tree {
 
     /// Whether the tree has no entries.
     pub fn is_empty(&self) -> bool {
-        matches!(self.root, Root::Empty)
+        self.root.is_empty()
     }
 
     /// The heap size of all nodes in octets, without allocator overhead.
@@ -200,7 +207,7 @@ impl Tree {
                 }
         }
         match &self.root {
-            Root::Empty => 0,
+            root if root.is_empty() => 0,
             Root::Leaf(leaf) => 16 + leaf.0.len(),
             Root::Inner(inner) => inner_size(inner),
         }
