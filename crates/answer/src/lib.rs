@@ -51,7 +51,7 @@ pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
 pub use key_ring::KeyRing;
 pub use notify::{PendingNotify, ReceivedNotify};
-pub use published::{Publisher, Served, Subscriber};
+pub use published::{OccasionalReader, Publisher, Served, Subscriber};
 pub use request::{MAX_UDP, Request, Response, Transport};
 pub use response_stream::ResponseStream;
 pub use served_zone::{ServedZone, ZoneHistory, ZoneState, extend_history};

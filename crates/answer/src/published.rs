@@ -48,6 +48,17 @@ pub struct Subscriber<T> {
     value: Arc<T>,
 }
 
+/// A reading end for a thread that reads rarely; made by [`Publisher::occasional_reader`]. It holds no value meanwhile: a
+/// [`Subscriber`] that is not refreshed would keep a replaced one in memory.
+pub struct OccasionalReader<T>(Arc<Shared<T>>);
+
+impl<T> OccasionalReader<T> {
+    /// The current value.
+    pub fn current(&self) -> Arc<T> {
+        self.0.load()
+    }
+}
+
 impl<T> Publisher<T> {
     /// Publishes a first value.
     pub fn new(first: T) -> Publisher<T> {
@@ -59,6 +70,11 @@ impl<T> Publisher<T> {
     pub fn subscribe(&self) -> Subscriber<T> {
         let generation = self.shared.generation.load(Ordering::Acquire);
         Subscriber { shared: self.shared.clone(), generation, value: self.current() }
+    }
+
+    /// Adds a reader that reads rarely.
+    pub fn occasional_reader(&self) -> OccasionalReader<T> {
+        OccasionalReader(self.shared.clone())
     }
 
     /// The current value.
@@ -119,6 +135,16 @@ mod tests {
         assert_eq!(publisher.reclaim(), 1, "the subscriber has not refreshed yet");
         assert_eq!(**subscriber.refresh(), 2);
         assert_eq!(publisher.reclaim(), 0);
+    }
+
+    #[test]
+    fn an_occasional_reader_keeps_no_old_value() {
+        let mut publisher = Publisher::new(1);
+        let reader = publisher.occasional_reader();
+        assert_eq!(*reader.current(), 1);
+        publisher.publish(2);
+        assert_eq!(publisher.reclaim(), 0);
+        assert_eq!(*reader.current(), 2);
     }
 }
 

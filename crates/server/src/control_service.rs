@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{TrySendError, sync_channel};
 
-use answer::{Served, Subscriber};
+use answer::{OccasionalReader, Served};
 use wire::Name;
 use zone::export::TextExport;
 
@@ -20,12 +20,12 @@ pub struct ControlService {
     writer: WriterHandle,
     transfers: TransferHandle,
     /// What is served: reading it needs no writer.
-    served: Subscriber<Served>,
+    served: OccasionalReader<Served>,
 }
 
 impl ControlService {
     /// A service for one thread.
-    pub fn new(writer: WriterHandle, transfers: TransferHandle, served: Subscriber<Served>) -> ControlService {
+    pub fn new(writer: WriterHandle, transfers: TransferHandle, served: OccasionalReader<Served>) -> ControlService {
         ControlService { writer, transfers, served }
     }
 
@@ -190,7 +190,7 @@ impl ControlService {
         let Ok(name) = zone.parse::<Name>() else {
             return (ControlResponse::Refused(format!("{zone} is not a domain name")), None);
         };
-        let served = self.served.refresh();
+        let served = self.served.current();
         match served.zones.get(name.to_lowercase().wire()).map(|zone| zone.zone()) {
             Some(Some(version)) => {
                 (ControlResponse::ZoneText { serial: version.serial() }, Some(TextExport::new(version.clone())))

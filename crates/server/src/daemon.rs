@@ -117,7 +117,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         update: Arc::new(move |update| update_handle.update_received(update)),
     };
     let services: Vec<ControlService> = (0..control::CLIENTS)
-        .map(|_| ControlService::new(handle.clone(), writer.transfers(), writer.subscribe()))
+        .map(|_| ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader()))
         .collect();
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))

@@ -8,6 +8,7 @@
 mod catalogs;
 mod event_queue;
 mod last_transfers;
+mod memory_return;
 mod received_zone;
 mod reload;
 mod secondaries;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use answer::{Served, Subscriber};
+use answer::{OccasionalReader, Served, Subscriber};
 use tracing::{error, info};
 use wire::Name;
 
@@ -40,6 +41,7 @@ use crate::zones::journal::ZoneJournal;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
 use event_queue::WriterEvent;
+use memory_return::MemoryReturn;
 use reload::{ApplyingReload, Reload};
 use secondaries::Secondaries;
 use transfer_hooks::TransferHooks;
@@ -57,15 +59,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Events handled before the zones that they changed are published.
 const MAX_EVENTS: usize = 128;
 
-/// How long after a load memory is returned to the system: idle threads hold replaced versions for up to half a second.
-/// Not after changes of records, which leave little and come often.
-const TRIM_AFTER_LOAD: Duration = Duration::from_secs(2);
-
 /// How long images may take that are being written as the daemon stops. Zones without one are read or transferred anew.
 const MAX_STOP: Duration = Duration::from_secs(5);
-
-/// Value of [`Writer::unreclaimed`] when versions were replaced since the last tick.
-const UNKNOWN: usize = usize::MAX;
 
 /// How long systemd is to wait for the next progress line, in seconds.
 const STATUS_TIMEOUT_S: u64 = 60;
@@ -100,10 +95,7 @@ pub struct Writer {
     display: Option<ProgressDisplay>,
     zone_log: ZoneLog,
     next_tick: Instant,
-    /// Replaced versions that some thread still read at the last tick.
-    unreclaimed: usize,
-    /// When a zone was last loaded or a reload ended.
-    loaded_at: Instant,
+    memory_return: MemoryReturn,
     /// Who waits until everything is stored, and until when: the daemon stops.
     stopping: Option<(SyncSender<()>, Instant)>,
 }
@@ -149,8 +141,7 @@ impl Writer {
             display: None,
             zone_log: ZoneLog::default(),
             next_tick: now,
-            unreclaimed: UNKNOWN,
-            loaded_at: now,
+            memory_return: MemoryReturn::new(now),
             stopping: None,
         })
     }
@@ -158,6 +149,11 @@ impl Writer {
     /// Access to what is published, for one more answering thread.
     pub fn subscribe(&self) -> Subscriber<Served> {
         self.zones.publisher.subscribe()
+    }
+
+    /// Access to what is published, for one more thread that reads it rarely.
+    pub fn occasional_reader(&self) -> OccasionalReader<Served> {
+        self.zones.publisher.occasional_reader()
     }
 
     /// Commands for the thread that transfers zones.
@@ -194,7 +190,7 @@ impl Writer {
 
     fn handle(&mut self, event: WriterEvent) {
         // Most events lead to a publication.
-        self.unreclaimed = UNKNOWN;
+        self.memory_return.note_replaced();
         match event {
             WriterEvent::ReloadRequested(request) => self.request_reload(request),
             WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
@@ -236,7 +232,7 @@ impl Writer {
             return Some(Instant::now());
         }
         let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes() || self.stopping.is_some();
-        let needs_ticks = is_busy || !self.reloads.is_empty() || self.unreclaimed > 0;
+        let needs_ticks = is_busy || !self.reloads.is_empty() || self.memory_return.is_pending();
         let tick = needs_ticks.then_some(self.next_tick);
         tick.into_iter().chain(self.zones.publisher.due()).chain(self.zones.journal_due()).min()
     }
@@ -260,18 +256,12 @@ impl Writer {
         });
     }
 
-    /// Replaced versions are soon to be freed, and their memory is worth returning.
-    fn note_load(&mut self) {
-        (self.unreclaimed, self.loaded_at) = (UNKNOWN, Instant::now());
-    }
-
     /// Frees replaced versions that nobody reads any more; after loads, returns memory to the system once all are settled.
     fn reclaim(&mut self) {
         let unreclaimed = self.zones.publisher.reclaim();
-        let has_loaded = self.loaded_at.elapsed() < TRIM_AFTER_LOAD;
-        if has_loaded && unreclaimed < self.unreclaimed && self.zones.is_settled() {
+        let is_busy = self.zones.needs_step() || !self.zones.is_settled();
+        if self.memory_return.is_due(unreclaimed, is_busy, Instant::now()) {
             netio::malloc::trim();
         }
-        self.unreclaimed = unreclaimed;
     }
 }

@@ -26,8 +26,8 @@ use crate::zone_id::ZoneId;
 use byte_stream::Connector;
 use sockets::{Sockets, Token};
 
-/// Commands that may wait.
-const QUEUE: usize = 16_384;
+/// Commands that may wait. The memory for them is in use from the start.
+const QUEUE: usize = 4 * COMMANDS_PER_TURN;
 /// Commands carried out before the network has its turn again.
 const COMMANDS_PER_TURN: usize = 1024;
 /// Descriptors whose readiness one wait reports.

@@ -98,7 +98,7 @@ impl Writer {
         self.configure_catalogs();
         let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
         zones.iter().for_each(|zone| self.zone_log.add(zone));
-        self.note_load();
+        self.memory_return.note_load(Instant::now());
         let report = Report { zones, ..report };
         self.reloads.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
         self.read_again();
@@ -159,7 +159,7 @@ impl Writer {
     /// Logs the result of loading a zone. At the start, zones without findings are not logged.
     pub(super) fn report_zone(&mut self, report: Option<ZoneReport>) {
         let Some(report) = report else { return };
-        self.note_load();
+        self.memory_return.note_load(Instant::now());
         let is_expected = report.change == Change::Added && report.findings.is_empty();
         if !(is_expected && self.is_starting()) {
             self.zone_log.add(&report);
@@ -179,7 +179,7 @@ impl Writer {
         if self.zones.is_settled() {
             self.zones.publisher.compact();
         }
-        self.note_load();
+        self.memory_return.note_load(Instant::now());
         self.zone_log.summarize();
         if complete.iter().any(|reload| reload.is_start) {
             self.zones.forget_stored_zones();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use answer::{Publisher, Served, ServedZone, Subscriber, ZoneMap};
+use answer::{OccasionalReader, Publisher, Served, ServedZone, Subscriber, ZoneMap};
 use wire::NameRef;
 
 use super::zone_slab::ZoneSlab;
@@ -53,6 +53,11 @@ impl BatchedPublisher {
     /// Access to what is published.
     pub fn subscribe(&self) -> Subscriber<Served> {
         self.publisher.subscribe()
+    }
+
+    /// Access to what is published, for a thread that reads it rarely.
+    pub fn occasional_reader(&self) -> OccasionalReader<Served> {
+        self.publisher.occasional_reader()
     }
 
     /// What is published now.
