@@ -7,6 +7,8 @@
 mod journaled;
 mod proposed;
 #[cfg(test)]
+mod proposed_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};

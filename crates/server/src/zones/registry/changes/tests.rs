@@ -14,7 +14,7 @@ use crate::report::Change;
 use crate::zones::journal::ZoneJournal;
 use crate::zones::registry::tests::Bench;
 
-const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 100 };
+pub(super) const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 100 };
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -27,7 +27,7 @@ fn soa(serial: u32) -> Vec<u8> {
 }
 
 /// Adds `records` addresses, or gives them another TTL, and replaces the serial.
-fn change_set(apex: &str, from: u32, to: u32, records: u32) -> ChangeSet {
+pub(super) fn change_set(apex: &str, from: u32, to: u32, records: u32) -> ChangeSet {
     let apex = name(apex);
     let mut change = ChangeSet::new(apex.as_ref());
     change.remove(apex.as_ref(), Rtype::SOA, &soa(from)).expect("the apex");
@@ -39,10 +39,10 @@ fn change_set(apex: &str, from: u32, to: u32, records: u32) -> ChangeSet {
     change
 }
 
-type Results = Receiver<Result<ChangedZone, ChangeRefused>>;
+pub(super) type Results = Receiver<Result<ChangedZone, ChangeRefused>>;
 
 impl Bench {
-    fn id(&self, apex: &str) -> ZoneId {
+    pub(super) fn id(&self, apex: &str) -> ZoneId {
         self.zones.find(name(apex).as_ref()).expect("it is configured")
     }
 
@@ -56,7 +56,7 @@ impl Bench {
     }
 
     /// A registry whose zones are loaded with serial 1.
-    fn loaded(names: &[&str]) -> Bench {
+    pub(super) fn loaded(names: &[&str]) -> Bench {
         let zones: Vec<(&str, &str)> = names.iter().map(|name| (*name, *name)).collect();
         let mut bench = Bench::new(&zones);
         names.iter().for_each(|name| bench.gate.open(name, 1));
@@ -64,7 +64,7 @@ impl Bench {
         bench
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.zones.step(Instant::now());
     }
 
@@ -77,7 +77,7 @@ impl Bench {
 
 /// Numbers what it is given; the test says what is on disk.
 #[derive(Default)]
-struct TestJournal(u64);
+pub(super) struct TestJournal(u64);
 
 impl ZoneJournal for TestJournal {
     fn append_change(
