@@ -113,6 +113,10 @@ pub(super) fn contradiction(policy: &ZonePolicy) -> Option<(String, &'static str
     if policy.check_command.arguments.first().is_some_and(String::is_empty) {
         return Some(("`check-command` has no program".into(), "write the program first, then its arguments"));
     }
+    if !policy.allow_update.is_empty() && policy.catalog == Some(CatalogRole::Produce) {
+        let message = "`allow-update` is set for a catalog that this server makes".into();
+        return Some((message, "remove `allow-update`"));
+    }
     if !policy.catalog_templates.0.is_empty() && policy.catalog != Some(CatalogRole::Consume) {
         let message = "`catalog-templates` is set for a zone that is not a consumed catalog".into();
         return Some((message, "set catalog = \"consume\", or remove `catalog-templates`"));

@@ -184,8 +184,10 @@ impl Persistence {
     fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>) {
         self.stored.set_number(zone, number);
         // Before the first change: whether a later file wins depends on them.
-        if let Some(timers) = self.timers.take(zone) {
-            self.set_timers(zone, apex, timers);
+        if let Some(timers) = self.timers.take(zone)
+            && self.append(number, apex, AppendRecord::Timers(timers)).is_err()
+        {
+            self.timers.put(zone, apex.to_owned(), timers);
         }
         let ended = self.images.end(zone);
         self.stored.clear_pending(zone);

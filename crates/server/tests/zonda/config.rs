@@ -273,6 +273,7 @@ fn mistakes_in_keys_and_lists_are_found_where_they_are() {
             "`tls-pin`: write `sha256/` and the 32 octets",
         ),
         (format!("{zone}min-retry-s = 9\nmax-retry-s = 8\n"), "`min-retry-s` is 9 and `max-retry-s` is 8"),
+        (format!("{zone}catalog = \"produce\"\nallow-update = [\"::1\"]\n"), "a catalog that this server makes"),
         (format!("{zone}catalog-templates = {{ a = \"default\" }}\n"), "not a consumed catalog"),
         (
             format!("{zone}catalog = \"consume\"\ncatalog-templates = {{ a = \"defolt\" }}\n[template.default]\n"),
