@@ -9,7 +9,7 @@ use crate::canonical_key::{CanonicalKey, write_labels};
 use crate::denial::Denial;
 use crate::intern::InternTables;
 use crate::owner_case::{self, OwnerCase};
-use crate::rrset::{PointerBases, Rrset, ZoneNode};
+use crate::rrset::{PointerBases, Rrset, StoredRdata, ZoneNode};
 use crate::tree::{Tree, TreeCursor, TreeEntry};
 
 /// A version of a zone.
@@ -116,6 +116,22 @@ impl Zone {
         let bases = PointerBases { owner: apex.as_ref(), apex: apex.as_ref() };
         soa.stored().take(1).for_each(|stored| soa.append_rdata(&stored, bases, &mut rdata));
         rdata
+    }
+
+    /// The RDATA of the records of this type at a name, with uncompressed names; none if the zone does not have the name.
+    pub fn rdatas(&self, owner: NameRef<'_>, rtype: Rtype) -> Vec<Vec<u8>> {
+        if !owner.is_at_or_below(self.apex()) {
+            return Vec::new();
+        }
+        let key = CanonicalKey::from_name(owner, self.apex().wire().len());
+        let Some(rrset) = self.get(key.as_bytes()).and_then(|node| node.rrset(rtype)) else { return Vec::new() };
+        let bases = PointerBases { owner, apex: self.apex() };
+        let rdata = |stored: StoredRdata<'_>| {
+            let mut rdata = Vec::new();
+            rrset.append_rdata(&stored, bases, &mut rdata);
+            rdata
+        };
+        rrset.stored().map(rdata).collect()
     }
 
     /// The SOA RRset and its TTL in negative answers: the lower of its TTL and its minimum field (RFC 2308 5).

@@ -243,13 +243,13 @@ key_table! {
         /// as the message is passed on as it is. Without this, the client gets NOTIMP.
         Reload "forward-updates" forward_updates: Option<bool> = "false";
 
-        /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`.
+        /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`. NOTIFY is sent over UDP, and over TCP if
+        /// that is not answered; to entries with TLS settings it is sent over TLS only.
         ///
         Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
 
-        /// Whether to notify the servers of the zone's NS records too, as far as zones served here have their addresses.
-        ///
-        /// NOT YET SENT: a warning says so.
+        /// Whether to notify the servers of the zone's NS records too, at port 53, without a key, as far as zones served here have
+        /// their addresses. The primary that the SOA record names is not notified.
         Reload "notify-ns" notify_ns: Option<bool> = "false";
 
         /// The addresses to send SOA queries, transfers and NOTIFY from, unless an entry of `primaries` or `notify` has its own

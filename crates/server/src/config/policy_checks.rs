@@ -15,13 +15,7 @@ use crate::printable::quoted;
 /// A zone setting without effect in this release: whether it is set, the message and the help.
 type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
 
-pub(super) const UNUSED_SETTINGS: [UnusedSetting; 4] = [
-    (
-        |policy| policy.notify.iter().any(|server| server.tls.is_some()),
-        "NOTIFY is not sent over TLS yet: `notify` entries with `tls` have no effect",
-        "",
-    ),
-    (|policy| policy.notify_ns, "the servers of NS records are not notified yet: `notify-ns` has no effect", ""),
+pub(super) const UNUSED_SETTINGS: [UnusedSetting; 2] = [
     (
         |policy| !policy.allow_update.is_empty() && !policy.primaries.is_empty() && !policy.forward_updates,
         "only the primary of a zone is updated: `allow-update` has no effect",

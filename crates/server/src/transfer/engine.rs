@@ -4,6 +4,7 @@
 //! asks of its [`TransferIo`].
 
 mod connections;
+mod notify_streams;
 mod probes;
 #[cfg(test)]
 mod simulation;
@@ -29,6 +30,7 @@ use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSin
 use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
 use crate::zone_id::ZoneId;
+use notify_streams::StreamTarget;
 
 /// What the engine asks of the network and of the writer.
 pub trait TransferIo {
@@ -220,6 +222,7 @@ pub struct TransferEngine<T> {
     /// The primary of each connection.
     by_connection: HashMap<ConnectionId, PrimaryId>,
     next_connection: u64,
+    stream_targets: HashMap<PrimaryId, StreamTarget>,
     /// Published versions whose times the writer does not know yet.
     published: Vec<(ZoneId, StoredTimers)>,
     random: Random,
@@ -237,6 +240,7 @@ impl<T: TransferSink> TransferEngine<T> {
             links: HashMap::new(),
             by_connection: HashMap::new(),
             next_connection: 0,
+            stream_targets: HashMap::new(),
             published: Vec::new(),
             random,
             limits,
@@ -297,10 +301,8 @@ impl<T: TransferSink> TransferEngine<T> {
         while let Some(action) = self.scheduler.next_action(now.s) {
             self.act(action, now, io);
         }
+        self.send_notifies(now, io);
         self.assign_requests(now, io);
-        let apexes = &self.apexes;
-        let apex_of = |zone: ZoneId| apexes.get(zone.index);
-        self.notify.send_due(now, apex_of, |datagram| io.send_notify(datagram.target, datagram.octets));
     }
 
     /// When [`TransferEngine::step`] must be called next, in milliseconds; `None` if only after an event.
@@ -309,7 +311,8 @@ impl<T: TransferSink> TransferEngine<T> {
         let links = self.links.values();
         let probes = links.filter_map(|link| link.prober.next_time());
         let connections = self.connection_times();
-        probes.chain(connections).chain(scheduled).chain(self.notify.next_time()).min()
+        let notify = self.notify.next_time().into_iter().chain(self.stream_target_times());
+        probes.chain(connections).chain(scheduled).chain(notify).min()
     }
 
     fn act(&mut self, action: RefreshAction, now: Now, io: &mut impl TransferIo<Sink = T>) {

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Now;
-use super::session::{Session, TransferSink};
+use super::notify_sender::NotifyId;
+use super::session::{ExchangeKind, Session, TransferSink};
 use super::soa_probe::SoaProber;
 use crate::zone_id::ZoneId;
 
@@ -17,8 +18,8 @@ pub(super) struct Link<T> {
     pub(super) connections: HashMap<ConnectionId, Connection<T>>,
     /// Exchanges without a connection.
     pub(super) queue: VecDeque<Request>,
-    /// Exchanges on connections, by zone and whether they are transfers.
-    pub(super) active: HashMap<(ZoneId, bool), Request>,
+    /// Exchanges on connections.
+    pub(super) active: HashMap<(ZoneId, ExchangeKind), Request>,
     reuse: Reuse,
     /// When full reuse is tried again, in milliseconds.
     degraded_until_ms: u64,
@@ -55,6 +56,7 @@ pub(super) enum RequestPurpose {
         from_serial: Option<u32>,
         accepts_any_serial: bool,
     },
+    Notify(NotifyId),
 }
 
 /// How the primary lets connections be used (RFC 7766 6.2.1): not all read a second query before they have answered the first.
@@ -79,8 +81,13 @@ const MAX_SINGLE_CONNECTIONS: usize = 16;
 const DEGRADED_MS: u64 = 3_600_000;
 
 impl Request {
-    pub(super) fn key(&self) -> (ZoneId, bool) {
-        (self.zone, matches!(self.purpose, RequestPurpose::Transfer { .. }))
+    pub(super) fn key(&self) -> (ZoneId, ExchangeKind) {
+        let kind = match self.purpose {
+            RequestPurpose::Probe { .. } => ExchangeKind::Probe,
+            RequestPurpose::Transfer { .. } => ExchangeKind::Transfer,
+            RequestPurpose::Notify(_) => ExchangeKind::Notify,
+        };
+        (self.zone, kind)
     }
 }
 

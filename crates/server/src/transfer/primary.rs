@@ -30,7 +30,7 @@ impl PeerConfig {
 
     /// Two entries are one peer if their messages are the same and take the same way. Keys are compared by identity: a
     /// key with a new secret is another one.
-    fn identity(&self) -> PeerIdentity {
+    pub(super) fn identity(&self) -> PeerIdentity {
         let key = self.key.as_ref().map_or(0, |key| Arc::as_ptr(key) as usize);
         PeerIdentity { address: self.address, key, source: self.source, tls: self.tls }
     }
@@ -42,8 +42,9 @@ impl fmt::Debug for PeerConfig {
     }
 }
 
+/// What makes two peers one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct PeerIdentity {
+pub struct PeerIdentity {
     address: SocketAddr,
     key: usize,
     source: Option<IpAddr>,

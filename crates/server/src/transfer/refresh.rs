@@ -7,11 +7,13 @@
 //!
 //! All times are seconds since 1970. Nothing is allocated per zone but its 48 octets here, its timers and its queue entries.
 
+mod actions;
 mod dispatch;
 mod primary_state;
 mod results;
 #[cfg(test)]
 mod tests;
+mod triggers;
 mod zone_slot;
 
 use std::cmp::Reverse;
@@ -25,6 +27,7 @@ use super::random::Random;
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
 use crate::zone_timers::{TimerKind, ZoneTimers};
+pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use primary_state::{PrimaryState, QueueEntry};
 use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
 
@@ -44,128 +47,6 @@ impl Default for RefreshLimits {
     fn default() -> RefreshLimits {
         RefreshLimits { probes_per_primary: 256, transfers_per_primary: 512, delivered: 1024 }
     }
-}
-
-/// What the caller must do. Every probe and transfer must be answered by exactly one result, unless its primary is released first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefreshAction {
-    /// Ask for the SOA record, then call [`RefreshScheduler::probe_result`].
-    Probe {
-        /// The zone.
-        zone: ZoneId,
-        /// The primary to ask.
-        primary: PrimaryId,
-    },
-    /// Transfer the zone, then call [`RefreshScheduler::transfer_result`].
-    Transfer {
-        /// The zone.
-        zone: ZoneId,
-        /// The primary to transfer from.
-        primary: PrimaryId,
-        /// The serial to start from; `None` for AXFR.
-        from_serial: Option<u32>,
-        /// Whether a serial that is not later is accepted: there is no version, it has expired, or a retransfer was requested.
-        accepts_any_serial: bool,
-    },
-    /// RFC 1034 4.3.5: stop serving the zone.
-    Expire {
-        /// The zone.
-        zone: ZoneId,
-    },
-    /// A primary confirmed the version. An expired zone is served again.
-    Refreshed {
-        /// The zone.
-        zone: ZoneId,
-        /// When it is checked next, and when it expires.
-        timers: StoredTimers,
-    },
-    /// A check ended without success; the zone is checked again later.
-    CheckFailed {
-        /// The zone.
-        zone: ZoneId,
-        /// The reason.
-        reason: CheckFailure,
-    },
-    /// No zone uses this primary any more: drop what is in flight to it, without results.
-    PrimaryUnused(PrimaryId),
-}
-
-/// Why a check ended without success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CheckFailure {
-    /// No primary answered with a SOA record.
-    #[error("no primary answered with a SOA record of the zone")]
-    NoAnswer,
-    /// The highest serial of all primaries is older than the one served.
-    #[error("all primaries have an older serial; `zonda zone retransfer` accepts it")]
-    OlderSerial,
-    /// A transfer failed; it has been reported.
-    #[error("the transfer failed")]
-    Transfer,
-}
-
-/// The result of a probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeResult {
-    /// The SOA record, and the EXPIRE option in seconds (RFC 7314), if there is one.
-    Answer {
-        /// The serial of the primary.
-        serial: u32,
-        /// When the primary's own version expires.
-        expire_s: Option<u32>,
-    },
-    /// Another answer: an error, or no SOA record.
-    Refused,
-    /// No answer to any retransmission.
-    Timeout,
-}
-
-/// The result of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransferResult {
-    /// A version was received; the caller passes it to the writer, which publishes or rejects it.
-    Delivered,
-    /// IXFR: the primary has no later version than this serial.
-    Current {
-        /// The serial of the primary.
-        serial: u32,
-        /// The EXPIRE option of the response.
-        expire_s: Option<u32>,
-    },
-    /// The primary answered, but not with this zone.
-    ZoneFailed,
-    /// The primary cannot be reached.
-    PrimaryFailed,
-    /// The connection ended before the transfer began, for reasons that say nothing about the zone.
-    NotStarted,
-}
-
-/// The version that a zone has when it is added.
-#[derive(Clone, Copy, Debug)]
-pub struct ZoneVersion {
-    /// Its serial.
-    pub serial: u32,
-    /// The intervals of its SOA record.
-    pub timers: SoaTimers,
-    /// The stored times, if it was a secondary before.
-    pub stored: Option<StoredTimers>,
-}
-
-/// What `zonda zone status` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RefreshStatus {
-    /// The serial served or expired; `None` without a version.
-    pub serial: Option<u32>,
-    /// The highest serial that a primary has reported.
-    pub primary_serial: u32,
-    /// When the zone expires, in seconds since 1970.
-    pub expires_at_s: u32,
-    /// When the next check is due; `None` if one is in progress.
-    pub check_at_s: Option<u32>,
-    /// Whether the zone has expired.
-    pub is_expired: bool,
-    /// Failed checks in a row.
-    pub failures: u8,
 }
 
 /// The zones that share their primaries.
@@ -209,9 +90,6 @@ pub struct RefreshScheduler {
     random: Random,
     limits: RefreshLimits,
 }
-
-/// Due timers handled per call, so that a million zones that are due at once do not stop everything else.
-const MAX_DUE_TIMERS: usize = 4096;
 
 impl RefreshScheduler {
     /// A scheduler without zones.
@@ -360,6 +238,18 @@ impl RefreshScheduler {
         group
     }
 
+    /// A peer that no zone is transferred from but messages are sent to, until [`RefreshScheduler::release_peer`].
+    pub fn acquire_peer(&mut self, config: &PeerConfig) -> Option<(GroupId, PrimaryId)> {
+        let group = self.acquire(std::slice::from_ref(config), TimerLimits::default());
+        let primary = *self.table.group(group)?.primaries.first()?;
+        Some((group, primary))
+    }
+
+    /// Ends the use of a peer.
+    pub fn release_peer(&mut self, group: GroupId) {
+        self.release(group);
+    }
+
     fn release(&mut self, group: GroupId) {
         let unused = self.table.release(group);
         if self.table.group(group).is_none() {
@@ -387,91 +277,6 @@ impl RefreshScheduler {
 
     fn id_of(&self, index: u32) -> ZoneId {
         ZoneId { index, generation: self.slots[index as usize].generation }
-    }
-
-    //---------- Triggers
-
-    /// A NOTIFY arrived from this address, with the serial of its SOA record if it has one; returns whether it causes a check.
-    ///
-    /// RFC 1996 3.7: a serial that is not later causes none. RFC 1996 4.4: several NOTIFYs cause one.
-    pub fn notify(&mut self, zone: ZoneId, serial: Option<u32>, from: IpAddr, now_s: u32) -> bool {
-        let Some(slot) = self.slot(zone) else { return false };
-        let group = slot.group;
-        if slot.is_served() && serial.is_some_and(|serial| !is_later(serial, slot.serial)) {
-            return false;
-        }
-        if let Some(serial) = serial {
-            slot.primary_serial = serial;
-        }
-        if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
-            if serial.is_some() {
-                slot.flags.set(Flags::ANNOUNCED);
-            }
-            self.enqueue(zone.index, Lane::Urgent);
-        } else {
-            slot.flags.set(if serial.is_some() { Flags::ANNOUNCED } else { Flags::CHECK_AGAIN });
-        }
-        self.sender_is_alive(group, from, now_s);
-        true
-    }
-
-    /// A primary that sends NOTIFY is tried at once, even if it was dead.
-    fn sender_is_alive(&mut self, group: GroupId, from: IpAddr, now_s: u32) {
-        let Some(group) = self.table.group(group).cloned() else { return };
-        for primary in &group.primaries {
-            let is_sender = self.table.primary(*primary).is_some_and(|config| config.address.ip() == from);
-            let state = &mut self.primaries[primary.0 as usize];
-            if is_sender && state.is_dead() {
-                self.retries.remove(&(state.retry_at_s, *primary));
-                state.may_be_back(now_s);
-                self.retries.insert((state.retry_at_s, *primary));
-            }
-        }
-    }
-
-    /// Checks a zone now (`zonda zone refresh`).
-    pub fn refresh(&mut self, zone: ZoneId) {
-        let Some(slot) = self.slot(zone) else { return };
-        if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
-            self.enqueue(zone.index, Lane::Urgent);
-        } else {
-            slot.flags.set(Flags::CHECK_AGAIN);
-        }
-    }
-
-    /// Transfers the whole zone now, whatever its serial (`zonda zone retransfer`).
-    pub fn retransfer(&mut self, zone: ZoneId) {
-        if let Some(slot) = self.slot(zone) {
-            slot.flags.set(Flags::FORCED);
-            self.refresh(zone);
-        }
-    }
-
-    fn expire_timers(&mut self, now_s: u32) {
-        for _ in 0..MAX_DUE_TIMERS {
-            let Some(due) = self.timers.take_due(now_s) else { return };
-            let state = self.slots[due.zone as usize].state;
-            match due.kind {
-                TimerKind::Expire => self.expire(due.zone),
-                TimerKind::Refresh if state == ZoneState::Idle => {
-                    let is_served = self.slots[due.zone as usize].is_served();
-                    self.enqueue(due.zone, if is_served { Lane::Refresh } else { Lane::NotServed });
-                }
-                TimerKind::Refresh => (),
-            }
-        }
-    }
-
-    /// RFC 1034 4.3.5: without contact for EXPIRE seconds, the zone is no longer served.
-    fn expire(&mut self, index: u32) {
-        let zone = self.id_of(index);
-        let slot = &mut self.slots[index as usize];
-        slot.flags.set(Flags::EXPIRED);
-        let is_free = matches!(slot.state, ZoneState::Idle | ZoneState::Waiting);
-        self.actions.push_back(RefreshAction::Expire { zone });
-        if is_free {
-            self.enqueue(index, Lane::NotServed);
-        }
     }
 
     //---------- Status and queue

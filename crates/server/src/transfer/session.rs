@@ -22,6 +22,17 @@ use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use exchange::{Exchange, Purpose};
 
+impl<T> SessionEvent<T> {
+    /// The zone, and what was exchanged.
+    pub fn key(&self) -> (ZoneId, ExchangeKind) {
+        match self {
+            SessionEvent::Notified { zone, .. } => (*zone, ExchangeKind::Notify),
+            SessionEvent::Probed { zone, .. } => (*zone, ExchangeKind::Probe),
+            SessionEvent::Transferred { zone, .. } => (*zone, ExchangeKind::Transfer),
+        }
+    }
+}
+
 /// Takes the messages of one transfer.
 pub trait TransferSink {
     /// Takes the next message, whose header, question and signature were checked; returns whether it was the last one. The error
@@ -80,8 +91,26 @@ pub struct ExchangeCounts {
     pub expire_s: Option<u32>,
 }
 
+/// What is exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExchangeKind {
+    /// A SOA query.
+    Probe,
+    /// AXFR or IXFR.
+    Transfer,
+    /// NOTIFY.
+    Notify,
+}
+
 /// The end of an exchange.
 pub enum SessionEvent<T> {
+    /// A NOTIFY was answered, or not.
+    Notified {
+        /// The zone.
+        zone: ZoneId,
+        /// Whether it was.
+        is_answered: bool,
+    },
     /// A SOA query has its result.
     Probed {
         /// The zone.
@@ -167,6 +196,11 @@ impl<T: TransferSink> Session<T> {
     /// Asks for the SOA record.
     pub fn probe(&mut self, zone: ZoneId, apex: NameRef<'_>, now: Now) {
         self.begin(zone, apex, QueryKind::Soa, Purpose::Probe(apex.to_owned()), now);
+    }
+
+    /// Announces a version with this SOA RDATA.
+    pub fn notify(&mut self, zone: ZoneId, apex: NameRef<'_>, soa: &[u8], now: Now) {
+        self.begin(zone, apex, QueryKind::Notify(soa), Purpose::Notify, now);
     }
 
     /// Starts an IXFR from this serial, or an AXFR, whose messages `sink` takes.

@@ -1,6 +1,7 @@
 //! What the transfer thread must know of zones: their primaries, and whom to notify of new versions.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tracing::error;
@@ -8,7 +9,7 @@ use wire::tsig::TsigKey;
 use wire::{Name, NameRef};
 use zone::Zone;
 
-use crate::config::value::Address;
+use crate::config::value::{Address, DNS_PORT};
 use crate::config::{ConfiguredKey, RemoteServer, TimerBounds, ZonePolicy};
 use crate::storage::Timers;
 use crate::tls::TlsPeers;
@@ -49,8 +50,7 @@ impl TransferHooks {
         }
         let peer = |server: &RemoteServer| self.peer(server, &policy.source);
         let primaries = policy.primaries.iter().map(peer).collect();
-        // NOTIFY is sent over UDP only; a warning says so.
-        let notify = policy.notify.iter().filter(|server| server.tls.is_none()).map(peer).collect();
+        let notify = policy.notify.iter().map(peer).collect();
         let peers = Arc::new(PolicyPeers { primaries, notify });
         self.last = Some((policy.clone(), peers.clone()));
         peers
@@ -91,11 +91,13 @@ impl TransferHooks {
 
 impl ChangeHooks for TransferHooks {
     /// RFC 1996 3.11: secondaries are notified of a new version.
-    fn published(&mut self, zone: ZoneId, version: &Zone, policy: &Arc<ZonePolicy>) {
-        if policy.notify.is_empty() {
+    fn published(&mut self, zone: ZoneId, version: &Zone, policy: &Arc<ZonePolicy>, name_servers: &[IpAddr]) {
+        if policy.notify.is_empty() && name_servers.is_empty() {
             return;
         }
-        let targets = self.peers(policy).notify.clone();
+        let configured = self.peers(policy).notify.clone();
+        let targets =
+            if name_servers.is_empty() { configured } else { with_name_servers(&configured, name_servers, policy) };
         let (apex, soa) = (version.apex().to_owned(), version.soa_rdata().into());
         self.send(TransferCommand::SendNotify { zone, apex, soa, targets });
     }
@@ -150,6 +152,16 @@ impl ChangeHooks for TransferHooks {
         (self.keys, self.last) = (keys, None);
         is_changed
     }
+}
+
+/// The configured targets, and those name servers that are not among them: these are notified without a key.
+fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy: &ZonePolicy) -> Arc<[PeerConfig]> {
+    let is_new = |ip: &&IpAddr| !configured.iter().any(|peer| peer.address.ip() == **ip);
+    let peer = |ip: &IpAddr| PeerConfig {
+        source: policy.source.iter().map(|Address(source)| *source).find(|source| source.is_ipv4() == ip.is_ipv4()),
+        ..PeerConfig::plain(SocketAddr::new(*ip, DNS_PORT))
+    };
+    configured.iter().cloned().chain(name_servers.iter().filter(is_new).map(peer)).collect()
 }
 
 /// The limits of the SOA intervals of a zone.

@@ -9,6 +9,7 @@ mod changes;
 mod configure;
 mod control;
 mod dynamic;
+mod name_servers;
 mod restore;
 mod secondary;
 mod status;

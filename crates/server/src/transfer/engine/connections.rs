@@ -1,7 +1,7 @@
 //! The connections of the engine: which exchange goes over which, and what it means when one ends.
 
 use super::super::link::Connection;
-use super::super::session::{Session, SessionEvent};
+use super::super::session::{ExchangeKind, Session, SessionEvent};
 use super::*;
 
 /// How often an exchange is tried again after a connection ended before its response.
@@ -157,12 +157,18 @@ impl<T: TransferSink> TransferEngine<T> {
             return false;
         };
         let zone = request.zone;
-        let Some(apex) = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone)) else {
+        let is_notify = matches!(request.purpose, RequestPurpose::Notify(_));
+        let Some(apex) = self.apexes.get(zone.index).filter(|_| is_notify || self.scheduler.contains(zone)) else {
             self.not_started(primary, request, now);
             return true;
         };
         match request.purpose {
             RequestPurpose::Probe { .. } => connection.session.probe(zone, apex, now),
+            RequestPurpose::Notify(id) => {
+                // It may have been answered, or replaced by a later version, meanwhile.
+                let Some(soa) = self.notify.soa_of(id) else { return true };
+                connection.session.notify(zone, apex, soa, now);
+            }
             RequestPurpose::Transfer { from_serial, accepts_any_serial } => {
                 let sink = io.new_sink(apex, from_serial, accepts_any_serial);
                 connection.session.transfer(zone, apex, from_serial, sink, now);
@@ -209,14 +215,20 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         let Some(link) = self.links.get_mut(&primary) else { return };
         match event {
+            SessionEvent::Notified { zone, is_answered } => {
+                let request = link.active.remove(&(zone, ExchangeKind::Notify));
+                if let (Some(Request { purpose: RequestPurpose::Notify(id), .. }), true) = (request, is_answered) {
+                    self.notify.answered_on_stream(id);
+                }
+            }
             SessionEvent::Probed { zone, result } => {
-                if let Some(request) = link.active.remove(&(zone, false)) {
+                if let Some(request) = link.active.remove(&(zone, ExchangeKind::Probe)) {
                     self.stream_probe_answered(primary, request, now);
                 }
                 self.scheduler.probe_result(zone, primary, result, now.s);
             }
             SessionEvent::Transferred { zone, sink, failure, counts } => {
-                let Some(request) = link.active.remove(&(zone, true)) else { return };
+                let Some(request) = link.active.remove(&(zone, ExchangeKind::Transfer)) else { return };
                 self.transferred(primary, EndedTransfer { request, sink, failure, counts }, now, io);
             }
         }
@@ -237,10 +249,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let mut exchanges = Vec::new();
         connection.session.close(&ended.failure, now, |event, has_started| exchanges.push((event, has_started)));
         for (event, has_started) in exchanges {
-            let key = match &event {
-                SessionEvent::Probed { zone, .. } => (*zone, false),
-                SessionEvent::Transferred { zone, .. } => (*zone, true),
-            };
+            let key = event.key();
             let Some(mut request) = self.links.get_mut(&primary).and_then(|link| link.active.remove(&key)) else {
                 // Two checks of the zone were in flight.
                 if let SessionEvent::Probed { zone, result } = event {
@@ -248,6 +257,9 @@ impl<T: TransferSink> TransferEngine<T> {
                 }
                 continue;
             };
+            if let RequestPurpose::Notify(_) = request.purpose {
+                continue; // It is sent again after its timeout.
+            }
             match ended.outcome_of(has_started) {
                 ExchangeOutcome::Unreachable => self.unreachable(primary, request, &ended.failure, now, io),
                 ExchangeOutcome::Failed => self.failed_on_connection(primary, request, event, now, io),
@@ -287,6 +299,7 @@ impl<T: TransferSink> TransferEngine<T> {
         io: &mut impl TransferIo<Sink = T>,
     ) {
         match event {
+            SessionEvent::Notified { .. } => (),
             SessionEvent::Probed { zone, .. } => {
                 self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s);
             }
@@ -320,6 +333,7 @@ impl<T: TransferSink> TransferEngine<T> {
     /// The zone of a waiting request was removed.
     fn not_started(&mut self, primary: PrimaryId, request: Request, now: Now) {
         match request.purpose {
+            RequestPurpose::Notify(_) => (),
             RequestPurpose::Probe { .. } => {
                 self.scheduler.probe_result(request.zone, primary, ProbeResult::Refused, now.s);
             }

@@ -1,4 +1,6 @@
-//! The engine against simulated primaries, network and writer, in simulated time: whatever happens, all zones are current in the end.
+//! The engine against simulated primaries, network and writer, in simulated time.
+
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -201,6 +203,10 @@ impl World {
         let fault = self.fault(primary);
         let query = Message::parse(query).expect("the engine sends well-formed messages");
         let question = query.questions[0].clone();
+        if query.opcode == Opcode::NOTIFY {
+            let flags = Flags { response: true, ..query.flags };
+            return vec![Message { flags, ..query }.to_wire()];
+        }
         let flags = Flags { response: true, authoritative: true, ..Flags::default() };
         let empty = Message { id: query.id, flags, questions: query.questions.clone(), ..Message::default() };
         let serial = self.serials.get(&(primary, question.name.to_string())).copied();
@@ -281,7 +287,7 @@ impl TransferIo for World {
 
     fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]) {
         let mut answer = Message::parse(datagram).expect("well-formed");
-        assert_eq!(answer.opcode, Opcode::NOTIFY);
+        assert_eq!((answer.opcode, target.tls), (Opcode::NOTIFY, 0));
         answer.flags.response = true;
         if !self.is_lost(host(target)) {
             let at_ms = self.now.ms + self.latency_ms();
@@ -455,162 +461,4 @@ impl Simulation {
         };
         (0..self.zones.len()).filter(|number| is_outdated(&self.zones[*number])).collect()
     }
-}
-
-/// Over many seeds: faults come and go, zones change, and an hour after the last fault everything is current.
-#[test]
-fn every_zone_becomes_current_after_any_faults() {
-    for seed in 0..150 {
-        let mut simulation = Simulation::new(40, &[&[1], &[2], &[1, 2], &[3, 1]], seed);
-        let mut random = Random::new(seed);
-        for minute in 0..60 {
-            for host in 1..=3 {
-                if random.within(0..=4) == 0 {
-                    let fault = FAULTS[random.within(0..=FAULTS.len() as u32 - 1) as usize];
-                    simulation.world.faults.insert(host, fault);
-                }
-            }
-            for _ in 0..random.within(0..=5) {
-                let number = random.within(0..=39) as usize;
-                simulation.change(number, random.within(0..=1) == 0);
-            }
-            simulation.run_until(minute * 60_000);
-        }
-        simulation.world.faults.clear();
-        simulation.run_until(3_600_000 + 2 * 3_600_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "seed {seed}");
-        assert!(simulation.steps < 2_000_000, "busy: {} steps, seed {seed}", simulation.steps);
-    }
-}
-
-/// One fault at one of two primaries never harms the zones of the other.
-#[test]
-fn a_faulty_primary_does_not_delay_the_zones_of_others() {
-    for fault in FAULTS {
-        let mut simulation = Simulation::new(400, &[&[1], &[2]], 7);
-        simulation.world.faults.insert(1, fault);
-        simulation.run_until(5_000);
-        let outdated = simulation.outdated();
-        assert!(outdated.iter().all(|number| number % 2 == 0), "{fault:?}: {outdated:?}");
-        simulation.change(1, true);
-        simulation.run_until(60_000);
-        assert!(!simulation.outdated().contains(&1), "{fault:?}");
-        let needs_whole = matches!(
-            fault,
-            Fault::Dead | Fault::Silent | Fault::Refusing | Fault::Garbage | Fault::OtherZone | Fault::Trickle
-        );
-        assert_eq!(simulation.world.served.len(), if needs_whole { 200 } else { 400 }, "{fault:?}");
-        assert!(simulation.world.opened < 1000, "{fault:?}: {} connections", simulation.world.opened);
-    }
-}
-
-/// A thousand zones come over few connections; a primary that closes after each answer gets one connection per zone.
-#[test]
-fn connections_are_reused_where_the_primary_allows_it() {
-    let mut simulation = Simulation::new(1000, &[&[1]], 1);
-    simulation.run_until(10_000);
-    assert_eq!((simulation.outdated().len(), simulation.world.opened), (0, 4));
-    let mut simulation = Simulation::new(1000, &[&[1]], 1);
-    simulation.world.faults.insert(1, Fault::OnePerConnection);
-    simulation.run_until(60_000);
-    assert_eq!(simulation.outdated().len(), 0, "{:?}", simulation.world.failures);
-    assert!((1000..1200).contains(&simulation.world.opened), "{}", simulation.world.opened);
-}
-
-#[test]
-fn idle_connections_are_closed() {
-    let mut simulation = Simulation::new(1, &[&[1]], 1);
-    simulation.run_until(4000);
-    assert_eq!((simulation.outdated().len(), simulation.world.connections.len()), (0, 1));
-    simulation.run_until(6000);
-    assert_eq!(simulation.world.connections.len(), 0);
-}
-
-#[test]
-fn checks_of_a_primary_with_tls_go_over_its_stream() {
-    for (tls, opened) in [(0, 1), (1, 2)] {
-        let mut simulation = Simulation::new(1, &[&[1]], 1);
-        let (zone, ..) = simulation.zones[0];
-        let primaries = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
-        let limits = TimerLimits::default();
-        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
-        simulation.run_until(10_000);
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
-        simulation.run_until(20_000);
-        assert_eq!((simulation.outdated().len(), simulation.world.opened), (0, opened), "{tls}");
-    }
-}
-
-#[test]
-fn a_zone_expires_without_its_primary_and_recovers_with_any_serial() {
-    let mut simulation = Simulation::new(1, &[&[1]], 1);
-    simulation.run_until(10_000);
-    simulation.world.faults.insert(1, Fault::Dead);
-    simulation.run_until(5_100_000);
-    assert!(simulation.world.expired.values().all(|at_s| (START_S + 5000..START_S + 5002).contains(at_s)));
-    assert_eq!(simulation.world.expired.len(), 1);
-    simulation.world.faults.clear();
-    simulation.world.serials.insert((1, "zone0.example.".into()), 3);
-    simulation.run_until(5_100_000 + 300_000);
-    assert_eq!((simulation.outdated().len(), simulation.world.expired.len()), (0, 0));
-    assert_eq!(simulation.world.served.values().collect::<Vec<_>>(), [&3]);
-}
-
-#[test]
-fn rfc_7766_5_a_primary_without_udp_is_asked_over_tcp() {
-    let mut simulation = Simulation::new(40, &[&[1]], 1);
-    simulation.world.faults.insert(1, Fault::NoUdp);
-    simulation.run_until(10_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
-    for (number, seconds) in [(3, 20), (4, 2)] {
-        simulation.world.serials.insert((1, format!("zone{number}.example.")), 101);
-        let (zone, ..) = simulation.zones[number];
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
-        let now_ms = simulation.world.now.ms;
-        simulation.run_until(now_ms + seconds * 1000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "the second time at once");
-    }
-}
-
-#[test]
-fn the_times_of_published_versions_are_reported() {
-    let mut simulation = Simulation::new(3, &[&[1]], 1);
-    simulation.run_until(10_000);
-    assert_eq!(simulation.world.refreshed.len(), 3);
-    assert!(simulation.world.refreshed.values().all(|timers| timers.expires_at_s >= START_S + 5000));
-}
-
-/// Reports say why, and a stalled transfer is given up within seconds.
-#[test]
-fn bad_primaries_are_reported_in_clear_words_within_seconds() {
-    for (fault, words) in [
-        (Fault::Dead, "closed"),
-        (Fault::Silent, "has sent nothing for 10 s"),
-        (Fault::Trickle, "slower than 512 octets per second"),
-        (Fault::Refusing, "answers REFUSED"),
-        (Fault::OtherZone, "another zone"),
-    ] {
-        let mut simulation = Simulation::new(1, &[&[1]], 1);
-        simulation.world.faults.insert(1, fault);
-        simulation.run_until(25_000);
-        let failures = &simulation.world.failures;
-        assert!(failures.iter().any(|failure| failure.contains(words)), "{fault:?}: {failures:?}");
-    }
-}
-
-#[test]
-fn notify_reaches_its_targets_through_loss() {
-    let mut simulation = Simulation::new(20, &[&[1]], 3);
-    simulation.world.faults.insert(9, Fault::Lossy);
-    simulation.run_until(5000);
-    for number in 0..20 {
-        let (zone, apex, _) = simulation.zones[number].clone();
-        let soa: Arc<[u8]> = [&[0, 0][..], &101u32.to_be_bytes(), &[0; 16]].concat().into();
-        let targets: Arc<[PeerConfig]> = [PeerConfig::plain(([192, 0, 2, 9], 53).into())].into();
-        simulation.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, simulation.world.now);
-    }
-    simulation.run_until(200_000);
-    let counters = simulation.engine.notify_counters();
-    assert_eq!(counters.answered + counters.given_up, 20);
-    assert!(counters.answered >= 10, "{counters:?}");
 }

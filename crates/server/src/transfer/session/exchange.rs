@@ -25,6 +25,8 @@ pub(super) struct Exchange<T> {
 pub(super) enum Purpose<T> {
     /// The serial of the zone with this apex.
     Probe(Name),
+    /// A NOTIFY.
+    Notify,
     Transfer(T),
 }
 
@@ -32,6 +34,8 @@ pub(super) enum Purpose<T> {
 pub(super) enum ExchangeEnd {
     Complete,
     Probed(ProbeResult),
+    /// RFC 1996 4.8: any answer ends a NOTIFY.
+    Notified,
     Failed(TransferFailure),
 }
 
@@ -77,6 +81,7 @@ impl<T: TransferSink> Exchange<T> {
                     answer.map_or(ProbeResult::Refused, |(serial, expire_s)| ProbeResult::Answer { serial, expire_s });
                 return Ok(Some(ExchangeEnd::Probed(result)));
             }
+            Purpose::Notify => return Ok(Some(ExchangeEnd::Notified)),
             Purpose::Transfer(sink) => sink,
         };
         if rcode != Rcode::NOERROR {
@@ -113,6 +118,9 @@ impl<T: TransferSink> Exchange<T> {
                 SessionEvent::Transferred { zone, sink, failure: Some(failure), counts }
             }
             (Purpose::Transfer(sink), _) => SessionEvent::Transferred { zone, sink, failure: None, counts },
+            (Purpose::Notify, end) => {
+                SessionEvent::Notified { zone, is_answered: matches!(end, ExchangeEnd::Notified) }
+            }
             (Purpose::Probe(_), ExchangeEnd::Probed(result)) => SessionEvent::Probed { zone, result },
             (Purpose::Probe(_), _) => SessionEvent::Probed { zone, result: ProbeResult::Refused },
         }
@@ -122,7 +130,7 @@ impl<T: TransferSink> Exchange<T> {
     pub(super) fn into_failed(self, failure: TransferFailure, now: Now) -> SessionEvent<T> {
         match self.purpose {
             Purpose::Probe(_) => SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout },
-            Purpose::Transfer(_) => self.into_event(ExchangeEnd::Failed(failure), now),
+            Purpose::Transfer(_) | Purpose::Notify => self.into_event(ExchangeEnd::Failed(failure), now),
         }
     }
 }

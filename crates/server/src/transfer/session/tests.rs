@@ -88,7 +88,7 @@ fn receive(session: &mut Session<Counting>, octets: &[u8], now: Now) -> (Vec<End
     let mut ended = Vec::new();
     let result = session.receive(octets, now, |event| match event {
         SessionEvent::Transferred { zone, sink, failure, .. } => ended.push((zone.index, sink.0, failure)),
-        SessionEvent::Probed { .. } => panic!("nothing was probed"),
+        SessionEvent::Probed { .. } | SessionEvent::Notified { .. } => panic!("nothing else was asked"),
     });
     (ended, result)
 }
@@ -157,7 +157,7 @@ fn a_stalled_and_a_trickling_primary_are_given_up_within_seconds() {
     let mut ended = Vec::new();
     session.close(&TransferFailure::TooSlow(512), at(20_000), |event, has_started| match event {
         SessionEvent::Transferred { zone, failure, .. } => ended.push((zone.index, failure.is_some(), has_started)),
-        SessionEvent::Probed { .. } => panic!("nothing was probed"),
+        SessionEvent::Probed { .. } | SessionEvent::Notified { .. } => panic!("nothing else was asked"),
     });
     ended.sort_unstable();
     assert_eq!(ended, [(0, true, false), (1, true, false)], "no message was complete");

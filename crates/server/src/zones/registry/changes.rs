@@ -12,6 +12,7 @@ mod proposed_tests;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -104,7 +105,8 @@ impl From<ChangeRejection> for ChangeRefused {
 /// Learns what is configured and published. The default does nothing.
 pub trait ChangeHooks: Send {
     /// A version was published, and queries are answered from it: secondaries are to be notified.
-    fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>) {}
+    /// `name_servers` are the addresses of its NS records, if its policy wants them to be notified.
+    fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>, _name_servers: &[IpAddr]) {}
 
     /// A zone was added, or has another policy. It may have a version, and stored timers of it.
     fn configured(
@@ -386,8 +388,10 @@ impl ZoneRegistry {
     fn announce(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
         if let Some(version) = entry.served.zone() {
-            self.hooks.published(id, version, &entry.source.policy);
-            if let Some(path) = entry.source.policy.text_file(version.apex()) {
+            let policy = &entry.source.policy;
+            let name_servers = if policy.notify_ns { self.name_server_addresses(version) } else { Vec::new() };
+            self.hooks.published(id, version, policy, &name_servers);
+            if let Some(path) = policy.text_file(version.apex()) {
                 self.text_files.write(id, path, version.clone());
             }
         }

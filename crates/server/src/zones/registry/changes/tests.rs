@@ -95,7 +95,7 @@ impl ZoneJournal for TestJournal {
 struct TestHooks(Arc<Mutex<Vec<u32>>>);
 
 impl ChangeHooks for TestHooks {
-    fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>) {
+    fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>, _: &[IpAddr]) {
         self.0.lock().expect("no panic").push(version.serial());
     }
 }
@@ -264,7 +264,7 @@ struct AnnouncementHooks {
 }
 
 impl ChangeHooks for AnnouncementHooks {
-    fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>) {
+    fn published(&mut self, _: ZoneId, version: &Zone, _: &Arc<ZonePolicy>, _: &[IpAddr]) {
         let served = self.subscriber.refresh();
         let zone = served.zones.get(version.apex().wire()).and_then(|served| served.zone());
         self.announced.lock().expect("no panic").push((version.serial(), zone.map(Zone::serial)));

@@ -1,0 +1,91 @@
+//! What makes a zone be checked: NOTIFY, commands and timers.
+
+use super::*;
+
+/// Due timers handled per call, so that a million zones that are due at once do not stop everything else.
+const MAX_DUE_TIMERS: usize = 4096;
+
+impl RefreshScheduler {
+    /// A NOTIFY arrived from this address, with the serial of its SOA record if it has one; returns whether it causes a check.
+    ///
+    /// RFC 1996 3.7: a serial that is not later causes none. RFC 1996 4.4: several NOTIFYs cause one.
+    pub fn notify(&mut self, zone: ZoneId, serial: Option<u32>, from: IpAddr, now_s: u32) -> bool {
+        let Some(slot) = self.slot(zone) else { return false };
+        let group = slot.group;
+        if slot.is_served() && serial.is_some_and(|serial| !is_later(serial, slot.serial)) {
+            return false;
+        }
+        if let Some(serial) = serial {
+            slot.primary_serial = serial;
+        }
+        if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
+            if serial.is_some() {
+                slot.flags.set(Flags::ANNOUNCED);
+            }
+            self.enqueue(zone.index, Lane::Urgent);
+        } else {
+            slot.flags.set(if serial.is_some() { Flags::ANNOUNCED } else { Flags::CHECK_AGAIN });
+        }
+        self.sender_is_alive(group, from, now_s);
+        true
+    }
+
+    /// A primary that sends NOTIFY is tried at once, even if it was dead.
+    fn sender_is_alive(&mut self, group: GroupId, from: IpAddr, now_s: u32) {
+        let Some(group) = self.table.group(group).cloned() else { return };
+        for primary in &group.primaries {
+            let is_sender = self.table.primary(*primary).is_some_and(|config| config.address.ip() == from);
+            let state = &mut self.primaries[primary.0 as usize];
+            if is_sender && state.is_dead() {
+                self.retries.remove(&(state.retry_at_s, *primary));
+                state.may_be_back(now_s);
+                self.retries.insert((state.retry_at_s, *primary));
+            }
+        }
+    }
+
+    /// Checks a zone now (`zonda zone refresh`).
+    pub fn refresh(&mut self, zone: ZoneId) {
+        let Some(slot) = self.slot(zone) else { return };
+        if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
+            self.enqueue(zone.index, Lane::Urgent);
+        } else {
+            slot.flags.set(Flags::CHECK_AGAIN);
+        }
+    }
+
+    /// Transfers the whole zone now, whatever its serial (`zonda zone retransfer`).
+    pub fn retransfer(&mut self, zone: ZoneId) {
+        if let Some(slot) = self.slot(zone) {
+            slot.flags.set(Flags::FORCED);
+            self.refresh(zone);
+        }
+    }
+
+    pub(super) fn expire_timers(&mut self, now_s: u32) {
+        for _ in 0..MAX_DUE_TIMERS {
+            let Some(due) = self.timers.take_due(now_s) else { return };
+            let state = self.slots[due.zone as usize].state;
+            match due.kind {
+                TimerKind::Expire => self.expire(due.zone),
+                TimerKind::Refresh if state == ZoneState::Idle => {
+                    let is_served = self.slots[due.zone as usize].is_served();
+                    self.enqueue(due.zone, if is_served { Lane::Refresh } else { Lane::NotServed });
+                }
+                TimerKind::Refresh => (),
+            }
+        }
+    }
+
+    /// RFC 1034 4.3.5: without contact for EXPIRE seconds, the zone is no longer served.
+    pub(super) fn expire(&mut self, index: u32) {
+        let zone = self.id_of(index);
+        let slot = &mut self.slots[index as usize];
+        slot.flags.set(Flags::EXPIRED);
+        let is_free = matches!(slot.state, ZoneState::Idle | ZoneState::Waiting);
+        self.actions.push_back(RefreshAction::Expire { zone });
+        if is_free {
+            self.enqueue(index, Lane::NotServed);
+        }
+    }
+}
