@@ -78,6 +78,8 @@ const MAX_TTL: u32 = i32::MAX as u32;
 const FREE_PADDING: u64 = 4 << 20;
 /// ... and this many times the octets of records: a short record in a message of its own, with a long question and a signature.
 const PADDING_RATIO: u64 = 32;
+/// Messages without a record in a row: a primary that sends more has stalled, whatever its connection says.
+const MAX_EMPTY_MESSAGES: u32 = 1000;
 
 /// Receives one transfer.
 pub struct TransferReceiver {
@@ -95,6 +97,8 @@ pub struct TransferReceiver {
     records: u64,
     record_octets: u64,
     octets: u64,
+    /// Messages since the last record.
+    empty_messages: u32,
 }
 
 /// The state before the next record.
@@ -151,6 +155,7 @@ impl TransferReceiver {
             records: 0,
             record_octets: 0,
             octets: 0,
+            empty_messages: 0,
         }
     }
 
@@ -169,7 +174,9 @@ impl TransferReceiver {
             self.record(head)?;
         }
         // Bounds a primary that sends messages without an end and hardly a record.
-        if self.octets > FREE_PADDING + PADDING_RATIO * self.record_octets {
+        self.empty_messages = if answers == 0 { self.empty_messages + 1 } else { 0 };
+        let has_stalled = self.empty_messages > MAX_EMPTY_MESSAGES;
+        if has_stalled || self.octets > FREE_PADDING + PADDING_RATIO * self.record_octets {
             return Err(TransferError::Padding { sent: self.octets, records: self.record_octets });
         }
         // RFC 1995 2: the SOA record alone is a whole response to a client with the same or a later serial, and over UDP.
