@@ -355,7 +355,7 @@ struct Sender {
 
 impl Sender {
     fn new(number: usize) -> Sender {
-        Sender { owner: format!("s{number}.a.example"), sent: 0, acknowledged: 0, over_tcp: number % 2 == 0 }
+        Sender { owner: format!("s{number}.a.example"), sent: 0, acknowledged: 0, over_tcp: number.is_multiple_of(2) }
     }
 
     fn send_until_it_fails(&mut self, server: SocketAddr) {
