@@ -1,12 +1,15 @@
 //! Responds to the clients of the control socket. Each of its threads has one [`ControlService`].
 
+use std::sync::Arc;
 use std::sync::mpsc::{TrySendError, sync_channel};
 
 use answer::{OccasionalReader, Served};
+use tracing::error;
 use wire::Name;
 use zone::export::TextExport;
 
 use crate::control::{ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
+use crate::frozen_zones::{FROZEN_ZONES, FrozenZonesFile};
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
@@ -21,12 +24,18 @@ pub struct ControlService {
     transfers: TransferHandle,
     /// What is served: reading it needs no writer.
     served: OccasionalReader<Served>,
+    frozen_zones: Arc<FrozenZonesFile>,
 }
 
 impl ControlService {
     /// A service for one thread.
-    pub fn new(writer: WriterHandle, transfers: TransferHandle, served: OccasionalReader<Served>) -> ControlService {
-        ControlService { writer, transfers, served }
+    pub fn new(
+        writer: WriterHandle,
+        transfers: TransferHandle,
+        served: OccasionalReader<Served>,
+        frozen_zones: Arc<FrozenZonesFile>,
+    ) -> ControlService {
+        ControlService { writer, transfers, served, frozen_zones }
     }
 
     /// The response, and the text to send after it.
@@ -140,7 +149,22 @@ impl ControlService {
         let zones = zones.iter().map(|(id, _)| *id).collect();
         self.writer.request_control(ControlEvent::Freeze { zones, is_frozen, reply });
         let results = results.recv().ok()?;
+        self.store_frozen_zones();
         Some(results.into_iter().map(|result| result.map_err(|reason| reason.to_string())).collect())
+    }
+
+    /// Keeps the frozen zones over a restart.
+    fn store_frozen_zones(&self) {
+        let names = || {
+            let (reply, names) = sync_channel(1);
+            self.writer.request_control(ControlEvent::FrozenZones { reply });
+            names.recv().ok()
+        };
+        if let Err(error) = self.frozen_zones.write(names) {
+            error!(
+                "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; zones are not frozen after a restart"
+            );
+        }
     }
 
     //----------- rollback -----------------------------------------------------
@@ -159,6 +183,7 @@ impl ControlService {
                 Some(Err(reason)) => failures.push(ZoneFailure { zone: name, reason: reason.to_string() }),
             }
         }
+        self.store_frozen_zones();
         ControlResponse::ZoneAction { done, failures }
     }
 

@@ -20,6 +20,7 @@ use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
 use crate::control_service::ControlService;
+use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
 use crate::listen::{self, EventSinks, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
 use crate::log::{self, Log};
 use crate::notify::Notifier;
@@ -107,17 +108,24 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let state_dir = open_state_dir(&config.server, &state_dir)?;
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
     let (journal, storage) = open_journal(&config, state_dir.as_ref(), &queue)?;
+    let frozen_zones = state_dir.as_ref().map(|state_dir| state_dir.file(FROZEN_ZONES)).unwrap_or_default();
+    let frozen_before = frozen_zones::read(&frozen_zones)
+        .map_err(|error| StartError::System("`frozen-zones` in the state-dir cannot be read", error))?;
+    let frozen_zones = Arc::new(FrozenZonesFile::new(frozen_zones));
     let control = state_dir.map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?.flatten();
     let control = control.map(Arc::new);
-    let writer = Writer::new(config, sources, log, tls, queue, journal)
+    let mut writer = Writer::new(config, sources, log, tls, queue, journal)
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
+    writer.freeze_later(frozen_before);
     let (notify_handle, update_handle) = (handle.clone(), handle.clone());
     let sinks = EventSinks {
         notify: Arc::new(move |notify| notify_handle.notify_received(notify)),
         update: Arc::new(move |update| update_handle.update_received(update)),
     };
     let services: Vec<ControlService> = (0..control::CLIENTS)
-        .map(|_| ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader()))
+        .map(|_| {
+            ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader(), frozen_zones.clone())
+        })
         .collect();
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))

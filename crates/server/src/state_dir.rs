@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
+use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
 
 /// Why a state-dir cannot be used. The message says what to do.
@@ -148,7 +149,7 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     }
     // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
     for entry in fs::read_dir(path)? {
-        if ![LOCK, CONTROL_SOCKET].map(OsStr::new).contains(&entry?.file_name().as_os_str()) {
+        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES].map(OsStr::new).contains(&entry?.file_name().as_os_str()) {
             return Ok(());
         }
     }

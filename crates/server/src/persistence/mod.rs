@@ -183,6 +183,7 @@ impl Persistence {
 
     fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>) {
         self.stored.set_number(zone, number);
+        self.stored.clear_pending(zone);
         // Before the first change: whether a later file wins depends on them.
         if let Some(timers) = self.timers.take(zone)
             && self.append(number, apex, AppendRecord::Timers(timers)).is_err()
@@ -190,7 +191,6 @@ impl Persistence {
             self.timers.put(zone, apex.to_owned(), timers);
         }
         let ended = self.images.end(zone);
-        self.stored.clear_pending(zone);
         self.append_changes(zone, number, apex, &ended.later);
         if ended.is_outdated {
             self.request_image(zone);

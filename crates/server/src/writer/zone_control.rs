@@ -1,8 +1,10 @@
 //! Freezing, thawing and rolling back zones, for clients of the control socket. What takes long is done on the client's thread.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use wire::Name;
 use zone::Zone;
 
 use super::Writer;
@@ -30,6 +32,11 @@ pub enum ControlEvent {
         /// Receives the version.
         reply: SyncSender<Result<KeptVersion, ControlRefused>>,
     },
+    /// Asks for the names of the frozen zones.
+    FrozenZones {
+        /// Receives them.
+        reply: SyncSender<Vec<Name>>,
+    },
     /// Serves an earlier version.
     RollBack {
         /// The zone.
@@ -52,6 +59,11 @@ pub struct KeptVersion {
 }
 
 impl Writer {
+    /// Freezes zones as soon as they have a version.
+    pub fn freeze_later(&mut self, zones: HashSet<Name>) {
+        self.zones.freeze_later(zones);
+    }
+
     pub(super) fn control(&mut self, event: ControlEvent) {
         // A client that has left gets no reply.
         match event {
@@ -60,6 +72,7 @@ impl Writer {
                 _ = reply.send(zones.into_iter().map(freeze).collect());
             }
             ControlEvent::KeptVersion { zone, serial, reply } => _ = reply.send(self.kept_version(zone, serial)),
+            ControlEvent::FrozenZones { reply } => _ = reply.send(self.zones.frozen_zones()),
             ControlEvent::RollBack { zone, rollback, reply } => {
                 let result = self.zones.roll_back(zone, rollback);
                 self.zones.publish();

@@ -5,19 +5,18 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netio::file::open_no_link;
 use tracing::{info, warn};
 use zone::Zone;
 use zone::export::TextExport;
 
 use crate::printable::printable_path;
+use crate::replace_file::replace_file;
 use crate::zone_id::ZoneId;
 
 /// The time between two versions of one file.
@@ -77,7 +76,7 @@ impl Shared {
         let mut failed = HashSet::new();
         while let Some((zone, path, version)) = self.next() {
             let apex = version.apex().to_owned();
-            match write_text(&path, version) {
+            match replace_file(&path, 0o644, |file| write_chunks(file, version)) {
                 Ok(()) if failed.remove(&zone) => {
                     info!(zone = %apex, "the text is written to {} again", printable_path(&path));
                 }
@@ -116,24 +115,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Writes the text beside the file, and puts it in its place once it is on disk.
-fn write_text(path: &Path, version: Zone) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let (new, folder) = (path.with_file_name(name), path.parent().filter(|folder| !folder.as_os_str().is_empty()));
-    let file = open_no_link(&new, true)?;
-    file.set_len(0)?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    let written = write_chunks(&file, version).and_then(|()| file.sync_all());
-    let renamed = written.and_then(|()| fs::rename(&new, path));
-    if renamed.is_err() {
-        // It may be incomplete, on a full disk for example.
-        _ = fs::remove_file(&new);
-    }
-    renamed?;
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn write_chunks(mut file: &File, version: Zone) -> io::Result<()> {

@@ -86,3 +86,41 @@ fn a_signed_zone_returns_to_its_own_serial_and_is_frozen() {
     assert_eq!(reload(&folder).status, 0);
     assert!(daemon.ask("www.a.example").has("192.0.2.3"));
 }
+
+/// Waits until what a rollback serves is stored.
+fn wait_until_stored(folder: &TestFolder) {
+    // The image of a small zone is written at once, but by another thread.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(folder.path().join("state/zonda").exists());
+}
+
+#[test]
+fn rolled_back_and_frozen_zones_stay_so_over_a_restart() {
+    let signed = |serial, address| zone_text(serial, address) + "@ DNSKEY 256 3 13 AAAA\n";
+    for (is_signed, serial) in [(true, 1), (false, 3)] {
+        let text = |serial, address| if is_signed { signed(serial, address) } else { zone_text(serial, address) };
+        let folder = folder("keep-versions = 1", &text(1, "192.0.2.1"));
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        folder.write("a.zone", &text(2, "192.0.2.2"));
+        assert_eq!(reload(&folder).status, 0);
+        assert_eq!(zone(&folder, &["rollback"]).status, 0);
+        wait_until_stored(&folder);
+        // It is killed, not stopped.
+        drop(daemon);
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let status = status(&folder);
+        assert!(status["serial"] == serial && status["frozen"] == is_signed, "{status}: {}", daemon.log());
+        assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+        folder.write("a.zone", &text(4, "192.0.2.4"));
+        assert_eq!(reload(&folder).status, 0);
+        assert!(daemon.ask("www.a.example").has(if is_signed { "192.0.2.1" } else { "192.0.2.4" }));
+        if is_signed {
+            assert_eq!(zone(&folder, &["thaw"]).status, 0);
+            assert_eq!(reload(&folder).status, 0);
+            assert!(daemon.ask("www.a.example").has("192.0.2.4"));
+            drop(daemon);
+            let _daemon = folder.serve(&["--config", "zonda.toml"]);
+            assert_eq!(self::status(&folder)["frozen"], false);
+        }
+    }
+}

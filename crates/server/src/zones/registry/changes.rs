@@ -269,6 +269,7 @@ impl ZoneRegistry {
             self.publisher.queue_change(id)
         }
         self.served += usize::from(is_first);
+        self.freeze_again(id);
         self.note_version(id);
         let rebuild = self.rebuild_that_follows(id, changes);
         self.discard_changes(id, || ChangeRefused::Replaced);

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use tracing::info;
+use wire::{Name, NameRef};
 use zone::encoded_change::EncodedChange;
 use zone::{Zone, ZoneVersion};
 
@@ -12,6 +14,8 @@ use crate::zone_id::ZoneId;
 #[derive(Default)]
 pub(super) struct ZoneControls {
     frozen: HashSet<ZoneId>,
+    /// The zones that were frozen before the restart and have no version yet.
+    frozen_before: HashSet<Name>,
     /// Replaced versions, the latest first.
     kept: HashMap<ZoneId, VecDeque<Zone>>,
     /// Why the last version of a zone was refused.
@@ -77,6 +81,34 @@ impl ZoneRegistry {
         Ok(())
     }
 
+    /// Freezes these zones as soon as they have a version: they were frozen before the restart.
+    pub fn freeze_later(&mut self, zones: HashSet<Name>) {
+        self.controls.frozen_before = zones;
+    }
+
+    /// The names of the frozen zones, with those that have no version yet.
+    pub fn frozen_zones(&self) -> Vec<Name> {
+        let apex = |id: &ZoneId| self.served(*id).map(|served| served.apex().to_owned());
+        self.controls.frozen.iter().filter_map(apex).chain(self.controls.frozen_before.iter().cloned()).collect()
+    }
+
+    /// Whether the zone was frozen before the restart.
+    pub(super) fn was_frozen(&self, apex: NameRef<'_>) -> bool {
+        !self.controls.frozen_before.is_empty() && self.controls.frozen_before.contains(&apex.to_owned())
+    }
+
+    /// Freezes a zone that has its first version and was frozen before the restart.
+    pub(super) fn freeze_again(&mut self, id: ZoneId) {
+        let Some(apex) = self.served(id).map(|served| served.apex()).filter(|apex| self.was_frozen(*apex)) else {
+            return;
+        };
+        let apex = apex.to_owned();
+        self.controls.frozen_before.remove(&apex);
+        if self.freeze(id).is_ok() {
+            info!(zone = %apex, "frozen, as before the restart");
+        }
+    }
+
     /// Permits changes again. The file is read if it has changed meanwhile, and the primaries are asked.
     pub fn thaw(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
         if self.zones.get(id).is_none() {
@@ -117,6 +149,7 @@ impl ZoneRegistry {
             self.updated.entry(id).or_insert(old_serial);
         }
         self.replace(id, version, change.as_slice());
+        self.store_file_state(id);
         if freezes && !self.is_frozen(id) {
             self.freeze(id)?;
         }

@@ -50,6 +50,8 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get_mut(id) else { return };
         let is_secondary = !entry.source.policy.primaries.is_empty();
         let of_secondary = timers.filter(|timers| is_secondary && timers.is_of_secondary());
+        let was_frozen = self.was_frozen(version.apex());
+        let Some(entry) = self.zones.get_mut(id) else { return };
         let of_file = timers.filter(|timers| entry.source.has_file() && !timers.is_of_secondary());
         if let Some(timers) = of_file {
             let rules = entry.source.reading_rules_hash();
@@ -59,7 +61,7 @@ impl ZoneRegistry {
             }
         }
         let now_s = netio::clock::real().as_secs() as u32;
-        if of_secondary.is_some_and(|timers| timers.expires_at_s <= now_s) {
+        if of_secondary.is_some_and(|timers| timers.expires_at_s <= now_s) && !was_frozen {
             // RFC 1034 4.3.5: the time while the server was down counts.
             entry.expire();
             self.expired.insert(id, version);
@@ -67,7 +69,7 @@ impl ZoneRegistry {
         } else {
             self.install(id, version, &history);
         }
-        if let Some(entry) = self.zones.get(id) {
+        if let Some(entry) = self.zones.get(id).filter(|_| !was_frozen) {
             entry.served.set_expiry(of_secondary.map_or(0, |timers| timers.expires_at_s));
         }
         self.announce_restored(id, of_secondary);
@@ -77,6 +79,9 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id) else { return };
         let version = entry.served.zone().or_else(|| self.expired.get(&id)).map(|version| (version, timers));
         self.hooks.configured(id, entry.served.apex(), &entry.source.policy, version);
+        if self.is_frozen(id) {
+            self.hooks.frozen(id);
+        }
     }
 
     /// Keeps which state of its files a zone was read from, if it is stored or will be.

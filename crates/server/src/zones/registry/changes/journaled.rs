@@ -63,7 +63,8 @@ impl ZoneRegistry {
         changes: &[EncodedChange],
     ) {
         let Some(entry) = self.zones.get(id) else { return };
-        let can_be_read = entry.source.has_file() && entry.source.policy.primaries.is_empty();
+        let is_updated = self.updated.contains_key(&id);
+        let can_be_read = entry.source.has_file() && entry.source.policy.primaries.is_empty() && !is_updated;
         let rule = if can_be_read { StoreRule::IfLarge } else { StoreRule::Always };
         self.journal.replaced(id, version, changes, rule);
     }

@@ -1,0 +1,49 @@
+//! Replaces a file as a whole: a reader, or a start after a crash, finds the old contents or the new ones.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use netio::file::open_no_link;
+
+/// Writes `NAME.new` beside the file, and puts it in its place once it is on disk.
+pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let (new, folder) = (path.with_file_name(name), path.parent().filter(|folder| !folder.as_os_str().is_empty()));
+    let file = open_no_link(&new, true)?;
+    file.set_len(0)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    let written = write(&file).and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| fs::rename(&new, path));
+    if renamed.is_err() {
+        // It may be incomplete, on a full disk for example.
+        _ = fs::remove_file(&new);
+    }
+    renamed?;
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        replace_file(&path, 0o600, |mut file| file.write_all(b"longer")).expect("a writable folder");
+        replace_file(&path, 0o644, |mut file| file.write_all(b"new")).expect("a writable folder");
+        let failed = replace_file(&path, 0o644, |mut file| {
+            file.write_all(b"half")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(failed.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        assert_eq!(fs::read(&path).expect("it was written"), b"new");
+        assert_eq!(fs::metadata(&path).expect("it was written").permissions().mode() & 0o777, 0o644);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+}
