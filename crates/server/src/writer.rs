@@ -12,6 +12,7 @@ mod memory_return;
 mod received_zone;
 mod reload;
 mod secondaries;
+mod transfer_burst;
 mod transfer_hooks;
 mod update_forwarder;
 mod updates;
@@ -44,6 +45,7 @@ use event_queue::WriterEvent;
 use memory_return::MemoryReturn;
 use reload::{ApplyingReload, Reload};
 use secondaries::Secondaries;
+use transfer_burst::TransferBurst;
 use transfer_hooks::TransferHooks;
 use updates::Updates;
 use zone_log::ZoneLog;
@@ -96,6 +98,7 @@ pub struct Writer {
     zone_log: ZoneLog,
     next_tick: Instant,
     memory_return: MemoryReturn,
+    transfer_burst: TransferBurst,
     /// Who waits until everything is stored, and until when: the daemon stops.
     stopping: Option<(SyncSender<()>, Instant)>,
 }
@@ -142,6 +145,7 @@ impl Writer {
             zone_log: ZoneLog::default(),
             next_tick: now,
             memory_return: MemoryReturn::new(now),
+            transfer_burst: TransferBurst::default(),
             stopping: None,
         })
     }
@@ -170,6 +174,9 @@ impl Writer {
             }
             if now >= self.next_tick {
                 self.tick(now);
+            }
+            if self.transfer_burst.has_ended(now) {
+                netio::malloc::trim();
             }
             if self.zones.journal_due().is_some_and(|due| due <= now) {
                 self.zones.tick_journal(now);
@@ -234,7 +241,11 @@ impl Writer {
         let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes() || self.stopping.is_some();
         let needs_ticks = is_busy || !self.reloads.is_empty() || self.memory_return.is_pending();
         let tick = needs_ticks.then_some(self.next_tick);
-        tick.into_iter().chain(self.zones.publisher.due()).chain(self.zones.journal_due()).min()
+        tick.into_iter()
+            .chain(self.zones.publisher.due())
+            .chain(self.zones.journal_due())
+            .chain(self.transfer_burst.end())
+            .min()
     }
 
     fn tick(&mut self, now: Instant) {

@@ -231,12 +231,12 @@ impl Persistence {
             let Some(number) = self.stored.number(zone) else {
                 // Otherwise the zone is not stored.
                 if self.stored.is_pending(zone) {
-                    self.timers.put(zone, apex, timers);
+                    self.timers.put_back(zone, apex, timers);
                 }
                 continue;
             };
             if self.append(number, apex.as_ref(), AppendRecord::Timers(timers)).is_err() {
-                self.timers.put(zone, apex, timers);
+                self.timers.put_back(zone, apex, timers);
             }
         }
     }

@@ -33,6 +33,13 @@ impl TimerBatch {
         }
     }
 
+    /// Adds timers that could not be written yet. They wait for the next interval, however many they are: else a million zones whose
+    /// images are being written would be looked at again and again.
+    pub fn put_back(&mut self, zone: ZoneId, apex: Name, timers: Timers) {
+        self.timers.insert(zone, (apex, timers));
+        self.due.get_or_insert(Instant::now() + INTERVAL);
+    }
+
     /// Takes the timers of a zone.
     pub fn take(&mut self, zone: ZoneId) -> Option<Timers> {
         self.timers.remove(&zone).map(|(_, timers)| timers)
@@ -47,5 +54,33 @@ impl TimerBatch {
     /// When they are to be written.
     pub fn due(&self) -> Option<Instant> {
         self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apex() -> Name {
+        "z.".parse().expect("a name")
+    }
+
+    fn timers() -> Timers {
+        Timers { refreshed_at_s: 0, next_refresh_s: 0, expires_at_s: 0, source_serial: 0, fingerprint: 0 }
+    }
+
+    #[test]
+    fn many_timers_are_written_at_once_but_those_that_cannot_be_written_wait() {
+        let mut batch = TimerBatch::default();
+        let zone = |index: usize| ZoneId { index: index as u32, generation: 0 };
+        (0..MAX_TIMERS).for_each(|index| batch.put(zone(index), apex(), timers()));
+        assert!(batch.due().is_some_and(|due| due <= Instant::now()));
+        for (zone, apex, timers) in batch.take_all() {
+            batch.put_back(zone, apex, timers);
+        }
+        assert!(batch.due().is_some_and(|due| due > Instant::now()));
+        batch.put(zone(MAX_TIMERS), apex(), timers());
+        assert!(batch.due().is_some_and(|due| due > Instant::now()));
+        assert_eq!(batch.take_all().len(), MAX_TIMERS + 1);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use answer::ReceivedNotify;
@@ -231,6 +231,7 @@ impl Writer {
         }
         let is_ixfr = !version.changes.is_empty();
         self.log_zone(zone, |apex| log_received(apex, &report, is_ixfr, serial));
+        self.transfer_burst.add(Instant::now());
         self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
