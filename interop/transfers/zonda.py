@@ -42,6 +42,8 @@ class ZondaTransfers(TransferServer):
             lines.append(f"allow-update = {accesses(zone.update)}")
         if zone.forward_updates:
             lines.append("forward-updates = true")
+        if zone.member_of is not None:
+            lines.append(f'catalog-member = "{zone.member_of}"')
         if zone.catalog:
             lines.append(f'catalog = "{zone.catalog}"')
         if names := [group for group in zone.groups if group]:

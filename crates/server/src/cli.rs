@@ -198,6 +198,14 @@ pub enum ZoneCommand {
     /// serve the earlier version with its own serial, and the zone is frozen: `zonda zone thaw` lets it change again.
     #[command(after_help = EXIT_STATUS)]
     Rollback(ZoneRollbackArguments),
+    /// Add zones to the running zonda, without a reload. They stay after a restart.
+    ///
+    /// The exit status is 1 if a zone could not be added: it exists already, or its template cannot be used.
+    #[command(after_help = EXIT_STATUS)]
+    Add(ZoneAddArguments),
+    /// Remove zones that were added with `zonda zone add`.
+    #[command(after_help = EXIT_STATUS)]
+    Remove(ZoneRemoveArguments),
     /// Print the version that is served as zone text.
     #[command(after_help = EXIT_STATUS)]
     Export(ZoneExportArguments),
@@ -248,6 +256,43 @@ pub struct ZoneRollbackArguments {
     pub json: bool,
     /// The zones.
     #[arg(value_name = "NAME", required = true)]
+    pub zones: Vec<Name>,
+}
+
+/// `zonda zone add`.
+#[derive(Debug, Args)]
+pub struct ZoneAddArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// The template that the zones take their settings from.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub template: String,
+    /// A file with one zone per line, as `NAME [TEMPLATE]`; `-` is the standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "zones")]
+    pub list: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The zones.
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    pub zones: Vec<Name>,
+}
+
+/// `zonda zone remove`.
+#[derive(Debug, Args)]
+pub struct ZoneRemoveArguments {
+    /// The running zonda.
+    #[command(flatten)]
+    pub daemon: RunningDaemon,
+    /// A file with one zone per line; `-` is the standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "zones")]
+    pub list: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The zones.
+    #[arg(value_name = "NAME", required_unless_present = "list")]
     pub zones: Vec<Name>,
 }
 

@@ -47,6 +47,16 @@ pub enum ControlRequest {
         /// The serial of the version; none for the version before the current one.
         to: Option<u32>,
     },
+    /// Add zones that stay after a restart.
+    ZoneAdd {
+        /// The zones by name, each with its template.
+        zones: Vec<(String, String)>,
+    },
+    /// Remove zones that were added.
+    ZoneRemove {
+        /// The zones by name.
+        zones: Vec<String>,
+    },
     /// Send the zone text of a zone after the response.
     ZoneExport {
         /// The zone by name.
@@ -123,7 +133,7 @@ pub enum ControlError {
 }
 
 /// Maximum length of a request in octets: enough for some thousand names on a command line.
-const MAX_REQUEST_LEN: u64 = 1 << 20;
+pub const MAX_REQUEST_LEN: u64 = 1 << 20;
 
 /// How long a client may take to send its request, and to read the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -164,6 +174,11 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
+    /// The path of a file beside the socket.
+    pub fn state_file(&self, name: &str) -> PathBuf {
+        self.state_dir.file(name)
+    }
+
     /// Creates the socket; only the owner and root can connect to it.
     pub fn open(state_dir: StateDir) -> io::Result<ControlSocket> {
         let socket = state_dir.file(CONTROL_SOCKET);

@@ -8,12 +8,13 @@ use tracing::error;
 use wire::Name;
 use zone::export::TextExport;
 
+use crate::added_zones::Edit;
 use crate::control::{ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
 use crate::frozen_zones::{FROZEN_ZONES, FrozenZonesFile};
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
-use crate::writer::{ControlEvent, StatusPage, StatusRequest, WriterHandle};
+use crate::writer::{ControlEvent, EditRequest, StatusPage, StatusRequest, WriterHandle};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{ZoneStatus, rfc3339};
 use crate::zones::ControlRefused;
@@ -45,6 +46,8 @@ impl ControlService {
             ControlRequest::ZoneStatus { zones, from } => (self.status(zones, from), None),
             ControlRequest::ZoneAction { action, zones } => (self.act(action, zones), None),
             ControlRequest::ZoneRollback { zones, to } => (self.roll_back(zones, to), None),
+            ControlRequest::ZoneAdd { zones } => (self.edit(zones, parse_addition), None),
+            ControlRequest::ZoneRemove { zones } => (self.edit(zones, parse_removal), None),
             ControlRequest::ZoneExport { zone } => self.export(&zone),
         }
     }
@@ -167,6 +170,34 @@ impl ControlService {
         }
     }
 
+    //----------- adding and removing ------------------------------------------
+
+    /// Adds or removes zones, some at a time: meanwhile the writer changes other zones.
+    fn edit<T>(&self, zones: Vec<T>, parse: impl Fn(T) -> Result<Edit, ZoneFailure>) -> ControlResponse {
+        let (mut edits, mut failures) = (Vec::new(), Vec::new());
+        zones.into_iter().for_each(|zone| match parse(zone) {
+            Ok(edit) => edits.push(edit),
+            Err(failure) => failures.push(failure),
+        });
+        let (mut done, mut unsaved) = (0, None);
+        while !edits.is_empty() {
+            let rest = edits.split_off(edits.len().min(EDITS_AT_ONCE));
+            let (count, (sender, failed), (saved, is_saved)) = (edits.len(), sync_channel(1), sync_channel(1));
+            self.writer.request_edits(EditRequest { edits, failures: sender, saved });
+            let (Ok(failed), Ok(saved)) = (failed.recv(), is_saved.recv()) else { return writer_is_gone() };
+            done += count - failed.len();
+            failures.extend(failed);
+            unsaved = saved.err().or(unsaved);
+            edits = rest;
+        }
+        match unsaved {
+            Some(reason) => ControlResponse::Refused(format!(
+                "{done} zones are changed but not saved, they may be lost with a restart; zonda tries again every 10 s: {reason}"
+            )),
+            None => ControlResponse::ZoneAction { done, failures },
+        }
+    }
+
     //----------- rollback -----------------------------------------------------
 
     fn roll_back(&self, zones: Vec<String>, to: Option<u32>) -> ControlResponse {
@@ -228,6 +259,22 @@ impl ControlService {
 
 /// Attempts to roll back a zone that changes meanwhile.
 const MAX_ROLLBACK_ATTEMPTS: usize = 5;
+
+/// Zones that the writer adds or removes at once: about a millisecond.
+const EDITS_AT_ONCE: usize = 256;
+
+fn parse_addition((zone, template): (String, String)) -> Result<Edit, ZoneFailure> {
+    parse_name(zone).map(|name| Edit::Add(name, template))
+}
+
+fn parse_removal(zone: String) -> Result<Edit, ZoneFailure> {
+    parse_name(zone).map(Edit::Remove)
+}
+
+fn parse_name(zone: String) -> Result<Name, ZoneFailure> {
+    let name = zone.parse::<Name>().map(|name| name.to_lowercase());
+    name.map_err(|error| ZoneFailure { zone, reason: format!("this is not a domain name: {error}") })
+}
 
 /// The writer ends only with the process, or by a panic.
 fn writer_is_gone() -> ControlResponse {

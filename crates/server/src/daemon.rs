@@ -14,6 +14,7 @@ use std::time::Duration;
 use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
 
+use crate::added_zones::ADDED_ZONES;
 use crate::cli;
 use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
@@ -117,6 +118,9 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let mut writer = Writer::new(config, sources, log, tls, queue, journal)
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     writer.freeze_later(frozen_before);
+    if let Some(control) = &control {
+        writer.open_added_zones(&control.state_file(ADDED_ZONES));
+    }
     let (notify_handle, update_handle) = (handle.clone(), handle.clone());
     let sinks = EventSinks {
         notify: Arc::new(move |notify| notify_handle.notify_received(notify)),

@@ -1,6 +1,7 @@
 //! The daemon `zonda`: configuration, listeners, zones, control socket, commands.
 #![forbid(unsafe_code)]
 
+pub mod added_zones;
 pub mod catalogs;
 pub mod cli;
 pub mod command;

@@ -5,6 +5,7 @@
 //! read by a thread made for that, zone files by the read pool. So a read that blocks delays its own zone only, and several
 //! reloads may be in progress at once (`reload.rs`).
 
+mod added_zones;
 mod catalogs;
 mod event_queue;
 mod last_transfers;
@@ -29,6 +30,7 @@ use answer::{OccasionalReader, Served, Subscriber};
 use tracing::{error, info};
 use wire::Name;
 
+use crate::added_zones::Saver;
 use crate::catalogs::Catalogs;
 use crate::config::{Config, Server, Templates};
 use crate::log::Log;
@@ -50,6 +52,7 @@ use transfer_hooks::TransferHooks;
 use updates::Updates;
 use zone_log::ZoneLog;
 
+pub use added_zones::EditRequest;
 pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue};
 pub use reload::log_finding;
 pub use zone_control::ControlEvent;
@@ -73,6 +76,8 @@ pub struct Writer {
     secondaries: Secondaries,
     updates: Updates,
     catalogs: Catalogs,
+    /// Keeps the zones of `zonda zone add`; none without a state-dir.
+    saver: Option<Saver>,
     /// The templates and catalogs of the configuration that is being applied.
     new_catalogs: Option<(Templates, Vec<Name>)>,
     /// Where every reload reads the configuration from.
@@ -130,6 +135,7 @@ impl Writer {
             secondaries,
             updates: Updates::new(tls.peers().clone()),
             catalogs,
+            saver: None,
             new_catalogs: None,
             sources,
             server: config.server,
@@ -214,6 +220,7 @@ impl Writer {
             WriterEvent::NotifyReceived(notify) => self.receive_notify(&notify),
             WriterEvent::Transfer(event) => self.handle_transfer(*event),
             WriterEvent::TransferFinished(finished) => self.finish_transfer(*finished),
+            WriterEvent::ZonesEdited(request) => self.edit_zones(*request),
             WriterEvent::Catalog(event) => self.catalogs.handle(*event),
             WriterEvent::StatusRequested(request) => self.report_status(request),
             WriterEvent::ControlRequested(event) => self.control(*event),

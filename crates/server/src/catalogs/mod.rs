@@ -136,6 +136,12 @@ impl Catalogs {
         std::mem::take(&mut self.taken_over)
     }
 
+    /// A zone that was not a member is gone: the first catalog that lists it serves it now.
+    pub fn zone_freed(&mut self, zone: &Name, zones: &mut ZoneRegistry) {
+        let mut context = placement::Context { templates: &self.templates, placements: &mut self.placements, zones };
+        context.place_next(zone);
+    }
+
     /// Takes what another thread has done.
     pub fn handle(&mut self, event: CatalogEvent) {
         match event {

@@ -120,7 +120,11 @@ impl Context<'_> {
             return;
         }
         self.zones.remove(id);
-        // The next catalog that lists it serves it now.
+        self.place_next(zone);
+    }
+
+    /// Serves a zone that is free as a member of the first catalog that lists it.
+    pub fn place_next(&mut self, zone: &Name) {
         let next = self.placements.waiting.get(zone).and_then(|waiting| waiting.first());
         if let Some((next, member)) = next.map(|waiting| (waiting.catalog.clone(), waiting.member.clone())) {
             self.place(&next, member);

@@ -5,6 +5,7 @@ pub mod config;
 pub mod manual;
 pub mod reload;
 pub mod zone;
+mod zone_edit;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

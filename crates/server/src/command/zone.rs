@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use wire::Name;
 
-use super::{fail, json, print};
+use super::{fail, json, print, zone_edit};
 use crate::cli::{RunningDaemon, ZoneActionArguments, ZoneCommand, ZoneExportArguments, ZoneStatusArguments};
 use crate::control::{self, ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
 use crate::printable::{Printable, printable_json};
@@ -25,6 +25,8 @@ pub fn run(command: &ZoneCommand) -> ExitCode {
             let request = ControlRequest::ZoneRollback { zones: names(&arguments.zones), to: arguments.to };
             run_action(&arguments.daemon, &request, arguments.json)
         }
+        ZoneCommand::Add(arguments) => zone_edit::add(arguments),
+        ZoneCommand::Remove(arguments) => zone_edit::remove(arguments),
         ZoneCommand::Export(arguments) => export(arguments),
     }
 }
@@ -34,7 +36,7 @@ fn names(zones: &[Name]) -> Vec<String> {
 }
 
 /// The daemon's response, or the exit status after the reason why there is none was printed.
-fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ExitCode> {
+pub(super) fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ExitCode> {
     match control::request(state_dir, request) {
         Ok(ControlResponse::Refused(reason)) => Err(fail(&reason)),
         Ok(response) => Ok(response),
@@ -42,7 +44,7 @@ fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse
     }
 }
 
-fn unexpected(response: &ControlResponse) -> ExitCode {
+pub(super) fn unexpected(response: &ControlResponse) -> ExitCode {
     fail(&format!("the running zonda is of another version: it answers {response:?}"))
 }
 
@@ -88,9 +90,9 @@ fn status_text(zones: &[ZoneStatus], is_json: bool, is_one: bool) -> String {
 
 /// The result of an action as JSON.
 #[derive(Serialize)]
-struct ActionReport {
-    done: usize,
-    failures: Vec<ZoneFailure>,
+pub(super) struct ActionReport {
+    pub(super) done: usize,
+    pub(super) failures: Vec<ZoneFailure>,
 }
 
 fn act(action: ZoneAction, arguments: &ZoneActionArguments) -> ExitCode {
@@ -104,9 +106,14 @@ fn run_action(daemon: &RunningDaemon, action: &ControlRequest, is_json: bool) ->
         Ok(response) => return unexpected(&response),
         Err(status) => return status,
     };
-    let status = report_failures(&failures);
+    report(ActionReport { done, failures }, is_json)
+}
+
+/// Prints the result of an action; returns the exit status.
+pub(super) fn report(result: ActionReport, is_json: bool) -> ExitCode {
+    let status = report_failures(&result.failures);
     if is_json {
-        print(&json(&ActionReport { done, failures }));
+        print(&json(&result));
     }
     status
 }

@@ -19,7 +19,7 @@ pub mod resolve;
 pub mod tsig_keys;
 pub mod value;
 pub mod zone_config;
-mod zone_list;
+pub mod zone_list;
 pub mod zone_path;
 
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! Reads zone lists: one zone per line, `NAME [TEMPLATE]`, with `#` comments.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,14 +40,20 @@ impl ConfigReader {
 }
 
 /// Why a line is not accepted; `word` is the part of it that is wrong.
-struct LineError<'l> {
+pub struct LineError<'l> {
     word: &'l str,
     message: String,
     help: &'static str,
 }
 
+impl fmt::Display for LineError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (help: {})", self.message, self.help)
+    }
+}
+
 /// The zone and the template of a line; none if it is blank or a comment.
-fn parse_line(line: &str) -> Result<Option<(Name, Option<&str>)>, LineError<'_>> {
+pub fn parse_line(line: &str) -> Result<Option<(Name, Option<&str>)>, LineError<'_>> {
     let content = line.split('#').next().unwrap_or_default();
     let mut words = content.split_ascii_whitespace();
     let Some(word) = words.next() else { return Ok(None) };

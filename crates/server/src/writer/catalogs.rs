@@ -14,6 +14,8 @@ impl Writer {
             }
             self.catalogs.notice(notice, &self.zones);
         }
+        let taken_over = self.catalogs.take_over();
+        self.forget_taken_over(taken_over);
         self.catalogs.step(&mut self.zones)
     }
 

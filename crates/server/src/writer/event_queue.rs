@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use answer::ReceivedNotify;
 use zone::Finding;
 
+use super::added_zones::EditRequest;
 use super::received_zone::ZoneReceiver;
 use super::secondaries::FinishedTransfer;
 use super::zone_control::ControlEvent;
@@ -41,6 +42,8 @@ pub(super) enum WriterEvent {
     ControlRequested(Box<ControlEvent>),
     /// A client that may update a zone sent an UPDATE message.
     UpdateReceived(Box<QueuedUpdate>),
+    /// Zones are to be added or removed.
+    ZonesEdited(Box<EditRequest>),
     /// From the pool that reads catalogs.
     Catalog(Box<CatalogEvent>),
     /// The daemon stops: reply when everything is stored.
@@ -182,6 +185,12 @@ impl WriterHandle {
             WriterEvent::Change(change) => change,
             _ => unreachable!("the event that was not sent is returned"),
         })
+    }
+
+    /// Requests to add or remove zones. There are at most as many requests as clients of the control socket.
+    pub fn request_edits(&self, request: EditRequest) {
+        // Fails only if the writer has ended; then the reply is dropped.
+        _ = self.events.send(WriterEvent::ZonesEdited(Box::new(request)));
     }
 
     /// Passes on that a client announced a change of a zone; false if the queue is full.

@@ -1,6 +1,7 @@
 //! The real `zonda` binary, driven as its users drive it: every command, and what goes wrong.
 
 mod acceptance;
+mod added_zones;
 mod catalog;
 mod check;
 mod check_command;

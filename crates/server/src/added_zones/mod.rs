@@ -1,0 +1,203 @@
+//! The zones of `zonda zone add`, kept in the state-dir: a text file that every addition and removal is appended to.
+//!
+//! A line is `+ NAME TEMPLATE` or `- NAME`. It counts once its newline is on disk: a line that a crash has cut off is dropped. A start
+//! rewrites the file without the zones that were removed.
+
+mod saver;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use netio::file::{open_directory, open_no_link};
+use tracing::{error, warn};
+use wire::{Name, NameRef};
+
+pub use saver::{SaveRequest, Saver};
+
+/// The file in the state-dir.
+pub const ADDED_ZONES: &str = "added-zones";
+
+/// Added zones with their templates.
+pub type AddedZones = HashMap<Name, String>;
+
+/// An addition or a removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The zone was added with this template.
+    Add(Name, String),
+    /// The zone was removed.
+    Remove(Name),
+}
+
+/// The file, open for appending.
+pub struct AddedZonesFile {
+    path: PathBuf,
+    file: File,
+    /// The length that is known to be on disk.
+    synced_len: u64,
+}
+
+impl AddedZonesFile {
+    /// Opens the file and returns the zones in it.
+    pub fn open(path: &Path) -> io::Result<(AddedZonesFile, AddedZones)> {
+        let mut text = Vec::new();
+        open_no_link(path, true)?.read_to_end(&mut text)?;
+        let (zones, is_compact) = replay(&text);
+        if !is_compact {
+            rewrite(path, &zones)?;
+        }
+        let file = open_no_link(path, false)?;
+        let synced_len = file.metadata()?.len();
+        Ok((AddedZonesFile { path: path.to_owned(), file, synced_len }, zones))
+    }
+
+    /// Appends text and waits until it is on disk. After an error none of it counts.
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        use std::io::{Seek, SeekFrom};
+        self.file.set_len(self.synced_len)?;
+        self.file.seek(SeekFrom::Start(self.synced_len))?;
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_data()?;
+        self.synced_len += text.len() as u64;
+        Ok(())
+    }
+
+    /// Opens the file anew: after a failed sync, what the old descriptor wrote may be lost without another error.
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file = open_no_link(&self.path, true)?;
+        Ok(())
+    }
+}
+
+/// The zones after all lines, and whether there is nothing else in the file.
+fn replay(text: &[u8]) -> (AddedZones, bool) {
+    let (mut zones, mut lines, mut damaged) = (AddedZones::new(), 0, 0);
+    let end = text.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1);
+    for line in text[..end].split_inclusive(|&octet| octet == b'\n') {
+        lines += 1;
+        match parse(&line[..line.len() - 1]) {
+            Some(Edit::Add(name, template)) => _ = zones.insert(name, template),
+            Some(Edit::Remove(name)) => _ = zones.remove(&name),
+            None => damaged += 1,
+        }
+    }
+    if end < text.len() {
+        warn!("the last line of `{ADDED_ZONES}` was cut off by a crash: it was not acknowledged");
+    }
+    if damaged > 0 {
+        error!(
+            "{damaged} lines of `{ADDED_ZONES}` are damaged and were left out: compare `zonda zone status` with the zones \
+                that you added"
+        );
+    }
+    let is_compact = lines == zones.len() && end == text.len();
+    (zones, is_compact)
+}
+
+fn parse(line: &[u8]) -> Option<Edit> {
+    let mut words = line.split(|&octet| octet == b' ');
+    let (kind, name) = (words.next()?, words.next()?);
+    let name = Name::from_text(name, Some(NameRef::ROOT)).ok()?.to_lowercase();
+    let template = words.next().map(|template| String::from_utf8(template.to_vec()));
+    match (kind, template, words.next()) {
+        (b"+", Some(template), None) => Some(Edit::Add(name, template.ok()?)),
+        (b"-", None, None) => Some(Edit::Remove(name)),
+        _ => None,
+    }
+}
+
+/// Writes a new file and puts it in the place of the old one.
+fn rewrite(path: &Path, zones: &AddedZones) -> io::Result<()> {
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    let mut file = open_no_link(&new, true)?;
+    let mut text = String::new();
+    for (name, template) in zones {
+        Edit::Add(name.clone(), template.clone()).append(&mut text);
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(folder) => open_directory(&fs::canonicalize(folder)?)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+impl Edit {
+    /// Appends the line.
+    pub fn append(&self, text: &mut String) {
+        use std::fmt::Write;
+        // Writing to a string cannot fail.
+        _ = match self {
+            Edit::Add(name, template) => writeln!(text, "+ {name} {template}"),
+            Edit::Remove(name) => writeln!(text, "- {name}"),
+        };
+    }
+}
+
+/// Whether a template can be written to the file.
+pub fn is_storable(template: &str) -> bool {
+    !template.is_empty() && !template.contains(|character: char| character.is_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    fn write(path: &Path, text: &[u8]) -> AddedZones {
+        fs::write(path, text).expect("a file");
+        AddedZonesFile::open(path).expect("it is ours").1
+    }
+
+    #[test]
+    fn lines_are_replayed_and_the_file_is_rewritten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        let (mut file, zones) = AddedZonesFile::open(&path).expect("a new file");
+        assert!(zones.is_empty());
+        let mut text = String::new();
+        let odd = Name::from_wire(b"\x04a \nb\x01-\0").expect("a name");
+        for edit in [
+            Edit::Add(name("a."), "t".into()),
+            Edit::Add(odd.clone(), "t".into()),
+            Edit::Remove(name("a.")),
+            Edit::Add(name("b."), "u".into()),
+        ] {
+            edit.append(&mut text);
+        }
+        file.append(&text).expect("space");
+        let expected = AddedZones::from([(odd, "t".into()), (name("b."), "u".into())]);
+        let (_, zones) = AddedZonesFile::open(&path).expect("it is ours");
+        assert_eq!(zones, expected);
+        assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 2);
+        assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, expected);
+    }
+
+    #[test]
+    fn a_line_counts_once_it_is_complete() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        let text = b"+ a. t\n+ b.example. t\n- a.\n";
+        for len in 0..=text.len() {
+            let complete = text[..len].iter().filter(|octet| **octet == b'\n').count();
+            let zones = write(&path, &text[..len]);
+            assert_eq!(zones.contains_key(&name("a.")), matches!(complete, 1 | 2), "{len}");
+            assert_eq!(zones.contains_key(&name("b.example.")), complete > 1, "{len}");
+            assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, zones, "{len}");
+        }
+        for damage in [&b"\0\0\0\n"[..], b"+ a..b t\n", b"* a. t\n", b"+ a.\n", b"- a. t\n", b"+ a. t u\n", b"\n"] {
+            let zones = write(&path, &[b"+ x. t\n", damage, b"+ y. t\n"].concat());
+            assert_eq!(zones.len(), 2, "{damage:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `zonda zone add` and `zonda zone remove`: zones that come and go without a reload, and survive a restart.
+
+use std::path::Path;
+use std::sync::mpsc::SyncSender;
+
+use tracing::{error, info, warn};
+use wire::Name;
+
+use super::Writer;
+use crate::added_zones::{self, AddedZones, AddedZonesFile, Edit, SaveRequest, Saver};
+use crate::control::ZoneFailure;
+use crate::zones::zone_origin::ZoneOrigin;
+
+/// Zones to add or to remove.
+pub struct EditRequest {
+    /// What to do, by name: not checked yet.
+    pub edits: Vec<Edit>,
+    /// Receives what could not be done.
+    pub failures: SyncSender<Vec<ZoneFailure>>,
+    /// Receives an empty message once the rest is on disk, or why it is not.
+    pub saved: SyncSender<Result<(), String>>,
+}
+
+impl Writer {
+    /// Adds the zones that were added before the start, and keeps those that will be.
+    pub fn open_added_zones(&mut self, path: &Path) {
+        let opened = AddedZonesFile::open(path).and_then(|(file, zones)| Ok((Saver::start(file)?, zones)));
+        match opened {
+            Ok((saver, zones)) => {
+                self.saver = Some(saver);
+                self.restore_added(zones);
+            }
+            Err(error) => error!(
+                file = added_zones::ADDED_ZONES,
+                "the file in the state-dir cannot be used: zones that were added are not served: {error}"
+            ),
+        }
+    }
+
+    fn restore_added(&mut self, zones: AddedZones) {
+        let count = zones.len();
+        let mut forgotten = Vec::new();
+        for (name, template) in zones {
+            if self.zones.find(name.as_ref()).is_some() {
+                forgotten.push(name);
+            } else if let Err(reason) = self.add_zone(&name, &template) {
+                // It is kept in the file: the template may come back.
+                error!(zone = %name, "a zone that was added is not served: {reason}");
+            }
+        }
+        if count > 0 {
+            info!(zones = count, "added zones restored");
+        }
+        self.forget_taken_over(forgotten);
+    }
+
+    /// The configuration has these zones now: they are added zones no more.
+    pub(super) fn forget_taken_over(&mut self, zones: Vec<Name>) {
+        for zone in &zones {
+            warn!(zone = %zone, "the zone is configured now: that it was added with `zonda zone add` is forgotten");
+        }
+        if let Some(saver) = self.saver.as_ref().filter(|_| !zones.is_empty()) {
+            saver.save(SaveRequest { edits: zones.into_iter().map(Edit::Remove).collect(), reply: None });
+        }
+    }
+
+    /// Adds and removes zones. The client is answered when that is on disk.
+    pub(super) fn edit_zones(&mut self, request: EditRequest) {
+        let EditRequest { edits, failures, saved } = request;
+        let mut failed = Vec::new();
+        let mut done = Vec::with_capacity(edits.len());
+        for edit in edits {
+            let (name, result) = match &edit {
+                Edit::Add(name, template) => (name, self.add_zone(name, template)),
+                Edit::Remove(name) => (name, self.remove_zone(name)),
+            };
+            match result {
+                Err(reason) => failed.push(ZoneFailure { zone: name.to_string(), reason }),
+                Ok(()) => done.push(edit),
+            }
+        }
+        // A client that has left gets no reply.
+        _ = failures.send(failed);
+        match &self.saver {
+            _ if done.is_empty() => _ = saved.send(Ok(())),
+            Some(saver) => saver.save(SaveRequest { edits: done, reply: Some(saved) }),
+            None => _ = saved.send(Err("the state-dir cannot be used; the log of the start says why".into())),
+        }
+    }
+
+    fn add_zone(&mut self, name: &Name, template: &str) -> Result<(), String> {
+        if let Some(origin) = self.zones.find(name.as_ref()).and_then(|id| self.zones.origin(id)) {
+            return Err(match origin {
+                ZoneOrigin::Configured => "the zone is configured already".into(),
+                ZoneOrigin::Added { template } => format!("the zone was added already, with the template {template}"),
+                ZoneOrigin::Member { catalog, .. } => format!("the zone is a member of the catalog {catalog} already"),
+            });
+        }
+        if !added_zones::is_storable(template) {
+            return Err("the name of a template must not be empty or contain spaces".into());
+        }
+        let source = self.catalogs.templates().usable(template)?.clone();
+        self.zones.add_dynamic(name.clone(), &source, ZoneOrigin::Added { template: template.to_owned() });
+        Ok(())
+    }
+
+    fn remove_zone(&mut self, name: &Name) -> Result<(), String> {
+        let id = self.zones.find(name.as_ref()).ok_or("this is not a zone of this server")?;
+        match self.zones.origin(id) {
+            Some(ZoneOrigin::Added { .. }) => self.zones.remove(id),
+            Some(ZoneOrigin::Member { catalog, .. }) => {
+                return Err(format!("the zone is a member of the catalog {catalog}: remove it there"));
+            }
+            _ => return Err("the zone is configured: remove it from the configuration and reload".into()),
+        };
+        self.catalogs.zone_freed(name, &mut self.zones);
+        Ok(())
+    }
+}

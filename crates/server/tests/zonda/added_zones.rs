@@ -1,0 +1,159 @@
+//! `zonda zone add` and `zonda zone remove` with the real daemon, and produced catalogs that list zones.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::catalog::{status, wait_for_rcode, wait_until};
+use crate::harness::{CommandOutput, Daemon, NOERROR, REFUSED, TestFolder, outcome};
+
+const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[template.none]\n\
+                      [[zone]]\nname = \"own\"\nfile = \"zones/own.zone\"\n";
+
+fn folder() -> TestFolder {
+    let folder = TestFolder::new();
+    ["own", "a", "b", "c"].iter().for_each(|name| folder.write_zone(name, 1, "192.0.2.1"));
+    folder.write("zonda.toml", CONFIG);
+    folder
+}
+
+fn zone(folder: &TestFolder, arguments: &[&str]) -> CommandOutput {
+    folder.run(&[&["zone"], arguments, &["--config", "zonda.toml"]].concat())
+}
+
+fn serve(folder: &TestFolder) -> Daemon {
+    folder.serve(&["--config", "zonda.toml"])
+}
+
+#[test]
+fn added_zones_survive_reloads_and_kill_9() {
+    let folder = folder();
+    let daemon = serve(&folder);
+    let added = zone(&folder, &["add", "a", "B."]);
+    assert_eq!(added.status, 0, "{}", added.err);
+    wait_for_rcode(&daemon, "a", NOERROR);
+    wait_for_rcode(&daemon, "b", NOERROR);
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert!(daemon.ask("www.a").has("192.0.2.1"));
+    assert_eq!(status(&folder, "a")["template"], "default");
+    let removed = zone(&folder, &["remove", "a", "--json"]);
+    assert_eq!(removed.status, 0, "{}", removed.err);
+    assert!(removed.out.contains("\"done\": 1"), "{}", removed.out);
+    wait_for_rcode(&daemon, "a", REFUSED);
+    // Drop kills it.
+    drop(daemon);
+    let saved = folder.path().join("state/zonda/added-zones");
+    let mut file = std::fs::File::options().append(true).open(&saved).expect("the file");
+    file.write_all(b"+ c. defa").expect("space");
+    let daemon = serve(&folder);
+    wait_for_rcode(&daemon, "b", NOERROR);
+    assert_eq!((daemon.ask("www.a").rcode(), daemon.ask("www.c").rcode()), (REFUSED, REFUSED));
+    assert_eq!(std::fs::read_to_string(&saved).expect("text"), "+ b. default\n");
+    // The configuration wins, and later removes it.
+    folder.write("zonda.toml", &(CONFIG.to_owned() + "[[zone]]\nname = \"b\"\nfile = \"zones/c.zone\"\n"));
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    daemon.wait_for_log("the zone is configured now");
+    folder.write("zonda.toml", CONFIG);
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for_rcode(&daemon, "b", REFUSED);
+}
+
+#[test]
+fn what_cannot_be_added_or_removed_is_explained() {
+    let folder = folder();
+    let text = "$TTL 0\n@ SOA invalid. invalid. 1 1 1 86400 0\n@ NS invalid.\nversion TXT 2\n1.zones PTR c.\n";
+    folder.write("m.zone", text);
+    let catalog = "[[zone]]\nname = \"m\"\nfile = \"m.zone\"\ncatalog = \"consume\"\n";
+    folder.write("zonda.toml", &(CONFIG.to_owned() + catalog));
+    let daemon = serve(&folder);
+    wait_for_rcode(&daemon, "c", NOERROR);
+    assert_eq!(zone(&folder, &["add", "a"]).status, 0);
+    let added = zone(&folder, &["add", "a", "own", "c", "b", "--template", "none"]);
+    assert_eq!(added.status, 1);
+    for reason in [
+        "a.: the zone was added already, with the template default",
+        "own.: the zone is configured already",
+        "c.: the zone is a member of the catalog m. already",
+        "b.: the template none has neither `primaries` nor `file`",
+    ] {
+        assert!(added.err.contains(reason), "{reason}: {}", added.err);
+    }
+    let removed = zone(&folder, &["remove", "own", "c", "b"]);
+    assert_eq!(removed.status, 1);
+    for reason in ["own.: the zone is configured: remove it", "c.: the zone is a member", "b.: this is not a zone of"] {
+        assert!(removed.err.contains(reason), "{reason}: {}", removed.err);
+    }
+    // A catalog that lists the zone, too, serves it once it is removed.
+    folder.write("m.zone", &(text.replace(" 1 1 1 ", " 2 1 1 ") + "2.zones PTR a.\n"));
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_until("listed", &daemon, || status(&folder, "a")["catalogs"][0]["problem"].is_string());
+    assert_eq!(zone(&folder, &["remove", "a"]).status, 0);
+    wait_until("a member", &daemon, || status(&folder, "a")["catalogs"][0]["problem"].is_null());
+}
+
+#[test]
+fn a_list_names_many_zones() {
+    let folder = folder();
+    let daemon = serve(&folder);
+    let count = 20_000;
+    let list: String = (0..count).map(|number| format!("n{number}.example # a comment\n")).collect();
+    folder.write("list", &("a default\n".to_owned() + &list));
+    let added = zone(&folder, &["add", "--list", "list", "--json"]);
+    assert!(added.out.contains("\"done\": 20001"), "{} {}", added.out, added.err);
+    wait_for_rcode(&daemon, "a", NOERROR);
+    let mut command = folder.zonda(&["zone", "remove", "--list", "-", "--config", "zonda.toml", "--json"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("zonda runs");
+    child.stdin.take().expect("it is piped").write_all(list.as_bytes()).expect("it reads");
+    let removed = outcome(child.wait_with_output().expect("it ends"));
+    assert!(removed.out.contains("\"done\": 20000"), "{} {}", removed.out, removed.err);
+    assert_eq!(daemon.ask("www.n7.example").rcode(), REFUSED);
+    let wrong = folder.write("list", "a..b\n");
+    let failed = zone(&folder, &["add", "--list", wrong.to_str().expect("text")]);
+    assert!(failed.status == 1 && failed.err.contains("list:1: `a..b` is not a domain name"), "{}", failed.err);
+}
+
+#[test]
+fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
+    let (first, second) = (folder(), TestFolder::new());
+    // A port that the consumer listens on, so that the producer can be told before.
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let config = |more: &str| {
+        format!(
+            "[template.default]\nfile = \"zones/{{name}}.zone\"\nallow-transfer = [\"127.0.0.1\"]\ncatalog-member = \"p.\"\n\
+             catalog-group = \"g\"\n[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\nnotify = [\"127.0.0.1:{port}\"]\n\
+             [[zone]]\nname = \"own\"\n{more}"
+        )
+    };
+    first.write("zonda.toml", &config(""));
+    let producer = serve(&first);
+    producer.wait_for_log("catalog produced");
+    let primary = format!("primaries = [\"{}\"]\n", producer.address);
+    second.write(
+        "zonda.toml",
+        &format!("[template.g]\n{primary}[[zone]]\nname = \"p.\"\ncatalog = \"consume\"\ncatalog-templates = {{ g = \"g\" }}\n{primary}"),
+    );
+    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &format!("127.0.0.1:{port}")]);
+    wait_for_rcode(&consumer, "own", NOERROR);
+    assert_eq!(zone(&first, &["add", "a", "b"]).status, 0);
+    wait_for_rcode(&consumer, "a", NOERROR);
+    wait_for_rcode(&consumer, "b", NOERROR);
+    let kind = |folder: &TestFolder| status(folder, "p.")["last-transfer"]["kind"].clone();
+    assert_eq!(kind(&second), "ixfr");
+    assert_eq!(zone(&first, &["remove", "a"]).status, 0);
+    wait_for_rcode(&consumer, "a", REFUSED);
+    first.write("zonda.toml", &config("[[zone]]\nname = \"c\"\n"));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for_rcode(&consumer, "c", NOERROR);
+    // A restart lists the same zones, with a later serial.
+    let serial = |folder: &TestFolder| status(folder, "p.")["serial"].as_u64().expect("a serial");
+    let (before, address) = (serial(&first), producer.address.to_string());
+    drop(producer);
+    // Serials are the time, or the next number after changes in the same second.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    wait_until("produced again", &consumer, || status(&first, "p.")["serial"].is_number());
+    assert!(serial(&first) >= before);
+    let export = zone(&first, &["export", "p."]).out;
+    assert_eq!(export.matches(" PTR ").count(), 3, "{export}");
+    assert!(consumer.ask("www.b").has("192.0.2.1") && consumer.ask("www.own").has("192.0.2.1"));
+}
