@@ -86,7 +86,13 @@ impl ConsumedCatalog {
 
     /// Whether all members are placed.
     pub fn is_settled(&self) -> bool {
-        self.applied.is_some() && matches!(self.task, Task::Idle) && !self.needs_relisting && !self.has_new_version
+        self.processed_serial().is_some()
+    }
+
+    /// The serial of the version whose members are all placed.
+    pub fn processed_serial(&self) -> Option<u32> {
+        let is_idle = matches!(self.task, Task::Idle) && !self.needs_relisting && !self.has_new_version;
+        self.applied.as_ref().filter(|_| is_idle).map(Zone::serial)
     }
 
     /// Whether this job of the pool is for this catalog.

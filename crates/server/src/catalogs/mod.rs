@@ -6,6 +6,8 @@
 mod consumed_catalog;
 mod placement;
 mod produced_catalog;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -232,6 +234,11 @@ impl Catalogs {
         let (ZoneOrigin::Added { template } | ZoneOrigin::Member { template, .. }) = origin? else { return None };
         let problem = self.templates.usable(template).err();
         Some((template, problem.map(|problem| format!("{problem}; the zone keeps its settings"))))
+    }
+
+    /// The serial of a consumed catalog whose members are all placed; none while there is something to do.
+    pub fn processed_serial(&self, catalog: NameRef<'_>) -> Option<u32> {
+        self.consumed.get(&catalog.to_owned())?.processed_serial()
     }
 
     /// Why a consumed catalog is not processed.
