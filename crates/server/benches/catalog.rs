@@ -23,7 +23,8 @@ const CONFIG: &str = "[template.default]\nprimaries = [\"192.0.2.1\"]\n\
 const CHANGES: u32 = 200;
 
 fn main() {
-    let sizes: Vec<u32> = std::env::args().filter_map(|argument| argument.strip_prefix("members=")?.parse().ok()).collect();
+    let sizes: Vec<u32> =
+        std::env::args().filter_map(|argument| argument.strip_prefix("members=")?.parse().ok()).collect();
     let count = sizes.first().copied().unwrap_or(1_000_000);
     let mut bench = Bench::new();
     let mut version = catalog_of(count);

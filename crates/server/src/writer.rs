@@ -76,6 +76,8 @@ pub struct Writer {
     secondaries: Secondaries,
     updates: Updates,
     catalogs: Catalogs,
+    /// Whether all zones are loaded that the start loads, and stored zones are to be forgotten that no catalog adds.
+    has_started: bool,
     /// Keeps the zones of `zonda zone add`; none without a state-dir.
     saver: Option<Saver>,
     /// The templates and catalogs of the configuration that is being applied.
@@ -136,6 +138,7 @@ impl Writer {
             updates: Updates::new(tls.peers().clone()),
             catalogs,
             saver: None,
+            has_started: false,
             new_catalogs: None,
             sources,
             server: config.server,

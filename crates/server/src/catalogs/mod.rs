@@ -144,6 +144,11 @@ impl Catalogs {
         context.place_next(zone);
     }
 
+    /// Whether all members of all consumed catalogs are in the registry.
+    pub fn are_settled(&self) -> bool {
+        self.sweep.is_none() && self.consumed.values().all(ConsumedCatalog::is_settled)
+    }
+
     /// Takes what another thread has done.
     pub fn handle(&mut self, event: CatalogEvent) {
         match event {

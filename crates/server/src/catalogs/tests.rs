@@ -108,7 +108,10 @@ fn many_members_are_added_and_removed_in_small_steps() {
     bench.publish("c.", version("c.", 1, members(0..20_000)));
     assert_eq!(bench.count(), 20_002);
     bench.publish("c.", version("c.", 2, members(5_000..20_001)));
-    assert_eq!((bench.count(), bench.owner("m5.example."), bench.owner("m20000.example.")), (15_003, None, Some("c.".into())));
+    assert_eq!(
+        (bench.count(), bench.owner("m5.example."), bench.owner("m20000.example.")),
+        (15_003, None, Some("c.".into()))
+    );
     assert!(bench.largest_step <= consumed_catalog::STEP, "{}", bench.largest_step);
     bench.publish("c.", version("c.", 3, []));
     assert_eq!(bench.count(), 2);
@@ -128,7 +131,10 @@ fn a_hostile_catalog_harms_no_zone_of_the_configuration() {
         member(b"below", name("1.zones.c.")),
         member(b"zones", name("zones.")),
         CatalogMember { change_of_ownership: Some(name("c.")), ..member(b"loop", name("loop.example.")) },
-        CatalogMember { groups: vec![[b'g'; 2000].into(), [0xff; 9].into()], ..member(b"groups", name("groups.example.")) },
+        CatalogMember {
+            groups: vec![[b'g'; 2000].into(), [0xff; 9].into()],
+            ..member(b"groups", name("groups.example."))
+        },
     ];
     bench.publish("c.", version("c.", 1, hostile));
     for zone in ["odd.example.", ".", "1.zones.c.", "zones.", "loop.example.", "groups.example."] {
@@ -149,10 +155,8 @@ fn a_hostile_catalog_harms_no_zone_of_the_configuration() {
 fn a_member_with_another_label_starts_anew() {
     let mut bench = Bench::new();
     let id = |bench: &Bench, zone: &str| bench.zones.find(name(zone).as_ref()).expect("a member");
-    let leaving = |label: &[u8], zone: &str| CatalogMember {
-        change_of_ownership: Some(name("d.")),
-        ..member(label, name(zone))
-    };
+    let leaving =
+        |label: &[u8], zone: &str| CatalogMember { change_of_ownership: Some(name("d.")), ..member(label, name(zone)) };
     bench.publish("c.", version("c.", 1, [member(b"1", name("x.")), leaving(b"2", "y."), leaving(b"3", "z.")]));
     let [x, y, z] = ["x.", "y.", "z."].map(|zone| id(&bench, zone));
     bench.publish("c.", version("c.", 2, [member(b"9", name("x.")), leaving(b"2", "y."), leaving(b"3", "z.")]));

@@ -16,7 +16,13 @@ impl Writer {
         }
         let taken_over = self.catalogs.take_over();
         self.forget_taken_over(taken_over);
-        self.catalogs.step(&mut self.zones)
+        let is_busy = self.catalogs.step(&mut self.zones);
+        // A catalog that cannot be read may still list zones that are stored.
+        if self.has_started && !is_busy && self.catalogs.are_settled() {
+            self.has_started = false;
+            self.zones.forget_stored_zones();
+        }
+        is_busy
     }
 
     /// Takes the templates and catalogs of a configuration that is applied.

@@ -182,7 +182,7 @@ impl Writer {
         self.memory_return.note_load(Instant::now());
         self.zone_log.summarize();
         if complete.iter().any(|reload| reload.is_start) {
-            self.zones.forget_stored_zones();
+            self.has_started = true;
         }
         complete.into_iter().for_each(|reload| self.finish(reload));
     }

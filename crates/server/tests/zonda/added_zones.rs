@@ -153,6 +153,14 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
     wait_until("produced again", &consumer, || status(&first, "p.")["serial"].is_number());
     assert!(serial(&first) >= before);
+    // RFC 9432 5.1: the members of a stored catalog are served before any primary answers.
+    drop((consumer, _producer));
+    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &format!("127.0.0.1:{port}")]);
+    wait_for_rcode(&consumer, "b", NOERROR);
+    wait_for_rcode(&consumer, "own", NOERROR);
+    assert!(consumer.ask("www.b").has("192.0.2.1"));
+    let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    wait_until("produced again", &consumer, || status(&first, "p.")["serial"].is_number());
     let export = zone(&first, &["export", "p."]).out;
     assert_eq!(export.matches(" PTR ").count(), 3, "{export}");
     assert!(consumer.ask("www.b").has("192.0.2.1") && consumer.ask("www.own").has("192.0.2.1"));
