@@ -37,17 +37,32 @@ _zonda() {
             zonda,zone)
                 cmd="zonda__subcmd__zone"
                 ;;
+            zonda__subcmd__zone,add)
+                cmd="zonda__subcmd__zone__subcmd__add"
+                ;;
             zonda__subcmd__zone,export)
                 cmd="zonda__subcmd__zone__subcmd__export"
+                ;;
+            zonda__subcmd__zone,freeze)
+                cmd="zonda__subcmd__zone__subcmd__freeze"
                 ;;
             zonda__subcmd__zone,refresh)
                 cmd="zonda__subcmd__zone__subcmd__refresh"
                 ;;
+            zonda__subcmd__zone,remove)
+                cmd="zonda__subcmd__zone__subcmd__remove"
+                ;;
             zonda__subcmd__zone,retransfer)
                 cmd="zonda__subcmd__zone__subcmd__retransfer"
                 ;;
+            zonda__subcmd__zone,rollback)
+                cmd="zonda__subcmd__zone__subcmd__rollback"
+                ;;
             zonda__subcmd__zone,status)
                 cmd="zonda__subcmd__zone__subcmd__status"
+                ;;
+            zonda__subcmd__zone,thaw)
+                cmd="zonda__subcmd__zone__subcmd__thaw"
                 ;;
             *)
                 ;;
@@ -194,7 +209,7 @@ _zonda() {
             return 0
             ;;
         zonda__subcmd__zone)
-            opts="-h --help status refresh retransfer export"
+            opts="-h --help status refresh retransfer freeze thaw rollback add remove export"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -207,8 +222,60 @@ _zonda() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        zonda__subcmd__zone__subcmd__add)
+            opts="-h --config --state-dir --template --list --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --template)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --list)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         zonda__subcmd__zone__subcmd__export)
             opts="-h --config --state-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        zonda__subcmd__zone__subcmd__freeze)
+            opts="-h --config --state-dir --all --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -251,6 +318,32 @@ _zonda() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        zonda__subcmd__zone__subcmd__remove)
+            opts="-h --config --state-dir --list --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --list)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         zonda__subcmd__zone__subcmd__retransfer)
             opts="-h --config --state-dir --all --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -273,8 +366,56 @@ _zonda() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        zonda__subcmd__zone__subcmd__rollback)
+            opts="-h --config --state-dir --to --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         zonda__subcmd__zone__subcmd__status)
             opts="-h --config --state-dir --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        zonda__subcmd__zone__subcmd__thaw)
+            opts="-h --config --state-dir --all --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

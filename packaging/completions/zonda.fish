@@ -57,11 +57,16 @@ complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The co
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -s h -l help -d 'Print help'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "status" -d 'Show which serial is served, what the primary has, when the zone expires, and the last transfer'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "refresh" -d 'Ask the primaries of a zone for its serial now, and transfer it if it is later'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "retransfer" -d 'Transfer a whole zone now, whatever serial the primary has'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer export" -f -a "export" -d 'Print the version that is served as zone text'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "status" -d 'Show which serial is served, what the primary has, when the zone expires, and the last transfer'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "refresh" -d 'Ask the primaries of a zone for its serial now, and transfer it if it is later'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "retransfer" -d 'Transfer a whole zone now, whatever serial the primary has'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "freeze" -d 'Change a zone no more: neither its file nor transfers nor updates do, until `zonda zone thaw`'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "thaw" -d 'Let a frozen zone change again: read its file if that has changed, and ask its primaries'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "rollback" -d 'Serve an earlier version of a zone again: the one before, or another one that `keep-versions` keeps'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "add" -d 'Add zones to the running zonda, without a reload. They stay after a restart'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "remove" -d 'Remove zones that were added with `zonda zone add`'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "export" -d 'Print the version that is served as zone text'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l json -d 'Print JSON: an object for one NAME, else one object per line'
@@ -76,6 +81,32 @@ complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcom
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l all -d 'All zones'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l all -d 'All zones'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l all -d 'All zones'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l to -d 'The serial of the version, one of those that `zonda zone status` lists' -r
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l template -d 'The template that the zones take their settings from' -r
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l list -d 'A file with one zone per line, as `NAME [TEMPLATE]`; `-` is the standard input' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l list -d 'A file with one zone per line; `-` is the standard input' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'

@@ -120,6 +120,62 @@ _arguments "${_arguments_options[@]}" : \
 '*::zones -- The zones:_default' \
 && ret=0
 ;;
+(freeze)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'()--all[All zones]' \
+'--json[Print one JSON object]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(thaw)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'()--all[All zones]' \
+'--json[Print one JSON object]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(rollback)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'--to=[The serial of the version, one of those that \`zonda zone status\` lists]:SERIAL:_default' \
+'--json[Print one JSON object]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(add)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'--template=[The template that the zones take their settings from]:NAME:_default' \
+'()--list=[A file with one zone per line, as \`NAME \[TEMPLATE\]\`; \`-\` is the standard input]:FILE:_files' \
+'--json[Print one JSON object]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
+(remove)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'()--list=[A file with one zone per line; \`-\` is the standard input]:FILE:_files' \
+'--json[Print one JSON object]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
 (export)
 _arguments "${_arguments_options[@]}" : \
 '--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
@@ -203,29 +259,59 @@ _zonda__subcmd__zone_commands() {
 'status:Show which serial is served, what the primary has, when the zone expires, and the last transfer' \
 'refresh:Ask the primaries of a zone for its serial now, and transfer it if it is later' \
 'retransfer:Transfer a whole zone now, whatever serial the primary has' \
+'freeze:Change a zone no more\: neither its file nor transfers nor updates do, until \`zonda zone thaw\`' \
+'thaw:Let a frozen zone change again\: read its file if that has changed, and ask its primaries' \
+'rollback:Serve an earlier version of a zone again\: the one before, or another one that \`keep-versions\` keeps' \
+'add:Add zones to the running zonda, without a reload. They stay after a restart' \
+'remove:Remove zones that were added with \`zonda zone add\`' \
 'export:Print the version that is served as zone text' \
     )
     _describe -t commands 'zonda zone commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__add_commands] )) ||
+_zonda__subcmd__zone__subcmd__add_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone add commands' commands "$@"
 }
 (( $+functions[_zonda__subcmd__zone__subcmd__export_commands] )) ||
 _zonda__subcmd__zone__subcmd__export_commands() {
     local commands; commands=()
     _describe -t commands 'zonda zone export commands' commands "$@"
 }
+(( $+functions[_zonda__subcmd__zone__subcmd__freeze_commands] )) ||
+_zonda__subcmd__zone__subcmd__freeze_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone freeze commands' commands "$@"
+}
 (( $+functions[_zonda__subcmd__zone__subcmd__refresh_commands] )) ||
 _zonda__subcmd__zone__subcmd__refresh_commands() {
     local commands; commands=()
     _describe -t commands 'zonda zone refresh commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__remove_commands] )) ||
+_zonda__subcmd__zone__subcmd__remove_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone remove commands' commands "$@"
 }
 (( $+functions[_zonda__subcmd__zone__subcmd__retransfer_commands] )) ||
 _zonda__subcmd__zone__subcmd__retransfer_commands() {
     local commands; commands=()
     _describe -t commands 'zonda zone retransfer commands' commands "$@"
 }
+(( $+functions[_zonda__subcmd__zone__subcmd__rollback_commands] )) ||
+_zonda__subcmd__zone__subcmd__rollback_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone rollback commands' commands "$@"
+}
 (( $+functions[_zonda__subcmd__zone__subcmd__status_commands] )) ||
 _zonda__subcmd__zone__subcmd__status_commands() {
     local commands; commands=()
     _describe -t commands 'zonda zone status commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__thaw_commands] )) ||
+_zonda__subcmd__zone__subcmd__thaw_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone thaw commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_zonda" ]; then
