@@ -13,6 +13,8 @@
 //! Chunks come in this order. Numbers are little-endian. Checksums are the duty of the container: it protects each chunk. The decoder
 //! notices missing chunks, and accepts no bytes that could make decoding or answering fail.
 
+mod parallel;
+
 use std::sync::Arc;
 
 use wire::{Name, NameRef};
@@ -23,6 +25,7 @@ use crate::intern::InternTables;
 use crate::rrset::NodeValidator;
 use crate::tree::{LeafError, LeafLoader};
 use crate::zone::{Zone, ZoneTables, ZoneVersion};
+pub use parallel::decode;
 
 /// The format that is written; no other is read.
 const FORMAT_VERSION: u16 = 1;
@@ -307,6 +310,16 @@ impl ImageDecoder {
 }
 
 impl TreesDecoder {
+    /// A decoder of other leaves of the same trees.
+    fn without_leaves(&self) -> TreesDecoder {
+        TreesDecoder {
+            tables: self.tables.clone(),
+            validator: self.validator.another(),
+            keys: self.keys,
+            loaders: Default::default(),
+        }
+    }
+
     fn push(&mut self, tree: usize, body: &[u8]) -> Result<(), ImageError> {
         let is_names = tree == 0;
         for leaf in Items(body) {

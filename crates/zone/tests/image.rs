@@ -2,7 +2,7 @@
 
 use wire::Name;
 use zone::axfr::AxfrStream;
-use zone::image::{ImageDecoder, ImageEncoder, ImageError};
+use zone::image::{self, ImageDecoder, ImageEncoder, ImageError};
 use zone::text::{ParseOptions, Source};
 use zone::{Zone, load};
 
@@ -52,10 +52,25 @@ fn encode(zone: &Zone) -> Vec<Vec<u8>> {
     chunks
 }
 
+/// Decodes on one thread and on several.
 fn decode(chunks: &[Vec<u8>]) -> Result<Zone, ImageError> {
     let mut decoder = ImageDecoder::new();
-    chunks.iter().try_for_each(|chunk| decoder.push(chunk))?;
-    decoder.finish()
+    let decoded = chunks.iter().try_for_each(|chunk| decoder.push(chunk)).and_then(|()| decoder.finish());
+    let parallel = decode_on(3, chunks);
+    assert_eq!(parallel.is_ok(), decoded.is_ok());
+    if let (Ok(parallel), Ok(decoded)) = (&parallel, &decoded) {
+        assert_eq!((parallel.heap_size(), parallel.counts()), (decoded.heap_size(), decoded.counts()));
+    }
+    decoded
+}
+
+fn decode_on(threads: usize, chunks: &[Vec<u8>]) -> Result<Zone, ImageError> {
+    let mut chunks = chunks.iter();
+    image::decode(threads, |chunk| {
+        let next = chunks.next();
+        next.inspect(|next| chunk.clone_from(next));
+        Ok(next.is_some())
+    })
 }
 
 /// All records, as a transfer sends them.
@@ -82,6 +97,23 @@ fn a_decoded_zone_is_the_encoded_one() {
         // It can be edited and rebuilt like any other.
         assert_eq!(transfer(&decoded.rebuild(1)), transfer(&zone.rebuild(1)));
     }
+}
+
+#[test]
+fn leaves_of_many_chunks_are_put_in_order() {
+    let text =
+        (0..60_000).fold(HEAD.to_owned(), |text, n| text + &format!("x{n} 3600 A 10.0.{}.{}\n", n >> 8 & 255, n & 255));
+    let zone = parse(&text);
+    let mut chunks = encode(&zone);
+    assert!(chunks.len() > 3);
+    assert_eq!(transfer(&decode_on(4, &chunks).expect("its image")), transfer(&zone));
+    chunks.swap(2, 3);
+    assert!(decode(&chunks).is_err());
+    // With the right numbers, but the wrong order of owners.
+    let numbers = [2, 3].map(|at: usize| chunks[at][1..5].to_vec());
+    chunks[2][1..5].copy_from_slice(&numbers[1]);
+    chunks[3][1..5].copy_from_slice(&numbers[0]);
+    assert_eq!(decode_on(4, &chunks).err(), Some(ImageError::Unordered));
 }
 
 #[test]

@@ -182,6 +182,7 @@ impl Persistence {
     }
 
     fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>) {
+        let ended = self.images.end(zone);
         self.stored.set_number(zone, number);
         self.stored.clear_pending(zone);
         // Before the first change: whether a later file wins depends on them.
@@ -190,7 +191,6 @@ impl Persistence {
         {
             self.timers.put(zone, apex.to_owned(), timers);
         }
-        let ended = self.images.end(zone);
         self.append_changes(zone, number, apex, &ended.later);
         if ended.is_outdated {
             self.request_image(zone);

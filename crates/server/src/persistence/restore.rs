@@ -6,7 +6,7 @@ use tracing::error;
 use wire::NameRef;
 use zone::change::{ChangeError, ChangeRules};
 use zone::encoded_change::{EncodedChange, EncodedChangeError};
-use zone::image::{ImageDecoder, ImageError};
+use zone::image::{self, ImageError};
 use zone::{CheckMode, Zone};
 
 use crate::storage::disk::StateFolder;
@@ -46,6 +46,9 @@ pub struct StoredVersion {
 /// The most changes before an image that are read for IXFR, and their octets: as many as the server keeps in memory.
 const MAX_HISTORY: (usize, u64) = (256, 1 << 20);
 
+/// Shorter images are decoded by one thread.
+const MIN_PARALLEL_LEN: u64 = 1 << 20;
+
 /// Opens the version of a zone with this serial, its newest one.
 pub fn open(store: &Store<StateFolder>, zone: StoredZone, serial: u32) -> StoredVersion {
     StoredVersion {
@@ -66,15 +69,14 @@ pub fn read_or_log(apex: NameRef<'_>, stored: StoredVersion, threads: usize) -> 
     .ok()
 }
 
-fn read(apex: NameRef<'_>, stored: StoredVersion, _threads: usize) -> Result<(Zone, Vec<EncodedChange>), RestoreError> {
+fn read(apex: NameRef<'_>, stored: StoredVersion, threads: usize) -> Result<(Zone, Vec<EncodedChange>), RestoreError> {
     let StoredVersion { image, changes, history, serial } = stored;
     let mut image = image.ok_or(RestoreError::NoImage)??;
-    let (mut decoder, mut chunk) = (ImageDecoder::new(), Vec::new());
-    while image.next_chunk(&mut chunk)? {
-        decoder.push(&chunk)?;
-    }
+    // Threads pay off for images of megabytes.
+    let threads = if image.remaining() > MIN_PARALLEL_LEN { threads } else { 1 };
+    let base = image::decode(threads, |chunk| Ok::<_, RestoreError>(image.next_chunk(chunk)?))?;
     let changes = read_changes(changes)?;
-    let version = apply_all(decoder.finish()?, &changes)?;
+    let version = apply_all(base, &changes)?;
     if version.apex() != apex || version.serial() != serial {
         return Err(RestoreError::WrongVersion(serial));
     }

@@ -139,6 +139,11 @@ impl<F: DiskFile> ImageReader<F> {
         ImageReader { file, name, at: start, end, chunk_count: 0 }
     }
 
+    /// The octets that are left.
+    pub fn remaining(&self) -> u64 {
+        self.end - self.at
+    }
+
     /// Replaces `chunk` by the next one; returns false after the last.
     pub fn next_chunk(&mut self, chunk: &mut Vec<u8>) -> Result<bool, ImageReadError> {
         if self.at >= self.end {

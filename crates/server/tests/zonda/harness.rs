@@ -73,7 +73,25 @@ impl TestFolder {
     /// Starts `zonda serve` on a port that the kernel chooses and waits until it is ready.
     pub fn serve(&self, arguments: &[&str]) -> Daemon {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
-        Daemon::start(self, &arguments)
+        Daemon::start(self, self.zonda(&arguments))
+    }
+
+    /// As [`Self::serve`], with a disk of its own for this folder, of so many KiB. `None` if this user may not mount.
+    pub fn serve_on_disk(&self, name: &str, size_kib: u32, arguments: &[&str]) -> Option<Daemon> {
+        fs::create_dir_all(self.path().join(name)).expect("a folder");
+        let may_mount = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
+        if !may_mount.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let script = format!("mount -t tmpfs -o size={size_kib}k,mode=700 tmpfs {name} && exec \"$0\" \"$@\"");
+        let zonda = self.zonda(&[]);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).arg(zonda.get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).current_dir(self.path());
+        for (key, value) in zonda.get_envs() {
+            command.env(key, value.expect("only set"));
+        }
+        Some(Daemon::start(self, command))
     }
 }
 
@@ -112,14 +130,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn start(folder: &TestFolder, arguments: &[&str]) -> Daemon {
+    fn start(folder: &TestFolder, mut command: Command) -> Daemon {
         let notify_socket = folder.path().join("notify");
         _ = fs::remove_file(&notify_socket);
         let notifications = UnixDatagram::bind(&notify_socket).expect("a socket");
         // As with systemd, any user may write to it, since the daemon drops root.
         fs::set_permissions(&notify_socket, PermissionsExt::from_mode(0o777)).expect("it is ours");
         notifications.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        let mut command = folder.zonda(arguments);
         command.env("NOTIFY_SOCKET", &notify_socket).stderr(Stdio::piped());
         let mut child = command.spawn().expect("zonda runs");
         let (log, collector) = collected(child.stderr.take().expect("it is piped"));

@@ -1,12 +1,16 @@
 //! What survives a restart of the real daemon, by SIGTERM or SIGKILL: zones, their timers, their history; and which version wins.
 
 use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wire::message::{Message, Opcode, Record};
+use wire::{Class, Name, Rtype};
 
-use crate::harness::{Daemon, NXDOMAIN, REFUSED, SERVFAIL, TestFolder};
+use crate::harness::{Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped};
 
 /// A zone with these timers and addresses.
 fn zone(serial: u32, timers: &str, hosts: u32) -> String {
@@ -70,6 +74,148 @@ fn wait_for_journal(folder: &TestFolder, octets: &[u8]) {
         assert!(Instant::now() < end, "not in the journal");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Adds `u{number}` to the zone, or `None` without a response.
+fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
+    let name = |text: &str| -> Name { text.parse().expect("a name") };
+    let owner = name(&format!("u{number}.a.example"));
+    let record = Record { owner, rtype: Rtype::A, class: Class::IN, ttl: 60, rdata: vec![192, 0, 2, 1] };
+    let query = Message::query(name("a.example"), Rtype::SOA);
+    let update = Message { id: number, opcode: Opcode::UPDATE, authority: vec![record], ..query };
+    socket.send(&update.to_wire()).ok()?;
+    let mut response = [0; 512];
+    loop {
+        let len = socket.recv(&mut response).ok()?;
+        if len > 3 && response[..2] == number.to_be_bytes() {
+            return Some(response[3] & 15);
+        }
+    }
+}
+
+fn updater(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(server).expect("loopback");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    socket
+}
+
+/// A primary of `a.example` that anybody on this machine may update.
+fn updated(folder: &TestFolder) {
+    folder.write("a.zone", &zone(1, SLOW, 1));
+    folder.write("b.zone", &zone(1, SLOW, 1));
+    let zones = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-update = [\"127.0.0.1\"]\n\
+                 allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n";
+    folder.write("zonda.toml", &format!("[server]\nstate-dir = \"state/zonda\"\n{zones}"));
+}
+
+#[test]
+fn a_kill_at_any_moment_loses_no_acknowledged_update() {
+    let folder = TestFolder::new();
+    updated(&folder);
+    let (mut next, mut acknowledged) = (0, Vec::new());
+    for round in 0..8 {
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let export = folder.run(&["zone", "export", "a.example", "--config", "zonda.toml"]).out;
+        let lost = acknowledged.iter().find(|number| !export.contains(&format!("u{number} 60 IN A")));
+        assert_eq!(lost, None, "round {round} of {} updates: {}", acknowledged.len(), daemon.log());
+        let socket = updater(daemon.address);
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20 + 37 * round));
+            daemon.kill();
+        });
+        socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+        while let Some(rcode) = add(&socket, next) {
+            assert_eq!(rcode, NOERROR);
+            acknowledged.push(next);
+            next += 1;
+        }
+        // Whether the last one was applied is unknown.
+        next += 1;
+        killer.join().expect("it is killed");
+    }
+    assert!(acknowledged.len() > 20, "{}", acknowledged.len());
+}
+
+#[test]
+fn a_file_wins_over_updates_only_with_a_later_serial() {
+    let folder = TestFolder::new();
+    updated(&folder);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
+    daemon.stop();
+    // The file is as it was: the updated zone is served.
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("u7.a.example").has("192.0.2.1"), "{}", daemon.log());
+    let serial = status(&folder)["serial"].as_u64().expect("a serial");
+    assert!(serial > 1);
+    daemon.stop();
+    // It was edited, and its serial is not later.
+    folder.write("a.zone", &zone(1, SLOW, 2));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    daemon.wait_for_log("is not later than");
+    assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
+    assert_eq!(daemon.ask("h1.a.example").rcode(), NXDOMAIN);
+    daemon.stop();
+    folder.write("a.zone", &zone(serial as u32 + 1, SLOW, 2));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("h1.a.example").has("192.0.2.1"), "{}", daemon.log());
+    assert_eq!(daemon.ask("u7.a.example").rcode(), NXDOMAIN);
+    daemon.stop();
+    // Without updates since it was read, any edit wins.
+    folder.write("a.zone", &zone(1, SLOW, 3));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(daemon.ask("h2.a.example").has("192.0.2.1"), "{}", daemon.log());
+}
+
+#[test]
+fn secondaries_get_changes_after_a_restart_of_their_primary() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    updated(&first);
+    let daemon = first.serve(&["--config", "zonda.toml"]);
+    let address = daemon.address.to_string();
+    let secondary = secondary(&second, &address, &["a.example"]);
+    wait_for(&second, "transferred", serves(1));
+    assert_eq!(add(&updater(daemon.address), 3), Some(NOERROR));
+    let serial = status(&first)["serial"].as_u64().expect("a serial") as u32;
+    daemon.kill();
+    let _daemon = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+    let status = wait_for(&second, "refreshed", serves(serial));
+    assert_eq!(status["last-transfer"]["kind"], "ixfr", "{status}");
+    drop(secondary);
+}
+
+#[test]
+fn on_a_full_disk_updates_fail_and_everything_else_goes_on() {
+    let folder = TestFolder::new();
+    updated(&folder);
+    let Some(daemon) = folder.serve_on_disk("state/zonda", 512, &["--config", "zonda.toml"]) else {
+        return report_skipped("this user may not mount a disk");
+    };
+    let socket = updater(daemon.address);
+    assert_eq!(add(&socket, 0), Some(NOERROR), "{}", daemon.log());
+    let filler = PathBuf::from(format!("/proc/{}/root", daemon.id()))
+        .join(folder.path().strip_prefix("/").expect("it is absolute"))
+        .join("state/zonda/filler");
+    let mut file = fs::File::create(&filler).expect("a file");
+    while file.write_all(&[0; 1024]).is_ok() {}
+    // What is left of the last page of the journal may take some.
+    let failed = (1..200).find(|number| add(&socket, *number) != Some(NOERROR)).expect("the disk is full");
+    assert_eq!(add(&socket, failed + 1), Some(SERVFAIL), "{}", daemon.log());
+    daemon.wait_for_log("cannot write the journal");
+    assert!(daemon.ask("u0.a.example").has("192.0.2.1"));
+    assert_eq!(daemon.ask(&format!("u{}.a.example", failed + 1)).rcode(), NXDOMAIN, "nothing else was published");
+    folder.write("b.zone", &zone(2, SLOW, 2));
+    daemon.signal("HUP");
+    daemon.wait_for_log("reloaded");
+    assert!(daemon.ask("h1.b.example").has("192.0.2.1"), "{}", daemon.log());
+    drop(file);
+    fs::remove_file(&filler).expect("it is ours");
+    daemon.wait_for_log("the journal is written again");
+    assert_eq!(add(&socket, 500), Some(NOERROR), "{}", daemon.log());
+    let log = daemon.log();
+    assert_eq!(log.matches("cannot write the journal").count(), 1, "{log}");
 }
 
 #[test]

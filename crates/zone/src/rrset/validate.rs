@@ -53,6 +53,11 @@ impl NodeValidator {
         NodeValidator { tables, apex_len, interned, labels: Vec::new() }
     }
 
+    /// Another one for the same zone.
+    pub(crate) fn another(&self) -> NodeValidator {
+        NodeValidator::new(self.tables.clone(), self.apex_len)
+    }
+
     /// Whether `value` is the node of this owner. That of the apex must have a SOA record.
     pub(crate) fn accepts(&mut self, owner: KeyInfo, value: &[u8]) -> bool {
         self.check_node(owner, value).is_some()

@@ -72,6 +72,20 @@ impl LeafLoader {
         Ok(())
     }
 
+    /// Appends the leaves of another loader, which were checked.
+    pub(crate) fn append_all(&mut self, mut other: LeafLoader) -> Result<(), LeafError> {
+        let Some((separator, first)) = other.leaves.first_mut() else { return Ok(()) };
+        self.first_key.clear();
+        Block::new(&first.0).entry(0).append_key(&mut self.first_key);
+        if !self.leaves.is_empty() && self.first_key <= self.last_key {
+            return Err(LeafError::Unordered);
+        }
+        *separator = separate(&self.last_key, &self.first_key);
+        self.leaves.append(&mut other.leaves);
+        self.last_key = other.last_key;
+        Ok(())
+    }
+
     /// How many leaves were appended.
     pub(crate) fn count(&self) -> usize {
         self.leaves.len()

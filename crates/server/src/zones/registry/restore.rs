@@ -52,12 +52,12 @@ impl ZoneRegistry {
         let of_secondary = timers.filter(|timers| is_secondary && timers.is_of_secondary());
         let was_frozen = self.was_frozen(version.apex());
         let Some(entry) = self.zones.get_mut(id) else { return };
-        let of_file = timers.filter(|timers| entry.source.has_file() && !timers.is_of_secondary());
-        if let Some(timers) = of_file {
-            let rules = entry.source.reading_rules_hash();
-            entry.fingerprint = Fingerprint::from_stored(timers.fingerprint, rules);
-            if timers.source_serial != version.serial() {
-                self.updated.insert(id, timers.source_serial);
+        if entry.source.has_file() && !is_secondary {
+            let of_file = timers.unwrap_or_default();
+            entry.fingerprint = Fingerprint::from_stored(of_file.fingerprint, entry.source.reading_rules_hash());
+            // Without timers there may be updates that were acknowledged. What came from a primary is no update.
+            if of_file.source_serial != version.serial() && !of_file.is_of_secondary() {
+                self.updated.insert(id, of_file.source_serial);
             }
         }
         let now_s = netio::clock::real().as_secs() as u32;
