@@ -27,9 +27,9 @@ pub struct SignatureRules {
 /// Which RRsets are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureScope {
-    /// SOA, NS and DNSKEY of the apex: takes less than a millisecond.
+    /// SOA, NS and DNSKEY of the apex: a few signatures.
     Apex,
-    /// Every RRset that must be signed (RFC 4035 2.2): takes some 50 us for each.
+    /// Every RRset that must be signed (RFC 4035 2.2).
     Zone,
 }
 

@@ -302,8 +302,8 @@ key_table! {
 
         /// Which signatures `dnssec-check` verifies: those of the SOA, NS and DNSKEY records of the apex, or all of the zone.
         ///
-        /// `apex` takes less than a millisecond and finds what breaks a whole zone: expired signatures, lost keys. With `zone`
-        /// every version, even one that changes a single record, costs some 50 us of CPU time for each RRset.
+        /// `apex` takes a few signatures and finds what breaks a whole zone: expired signatures, lost keys. With `zone` every
+        /// signature is verified for every version, even one that changes a single record.
         Reload "dnssec-scope" dnssec_scope: Option<DnssecScope> = r#""apex""#;
 
         /// How long the signatures that `dnssec-check` verifies must still be valid, in seconds.
