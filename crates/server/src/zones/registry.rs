@@ -5,6 +5,7 @@
 //! publishes; [`ZoneRegistry::apply`] takes the result of a load. A zone that cannot be loaded keeps the version served
 //! before.
 
+mod change_hooks;
 mod changes;
 mod configure;
 mod control;
@@ -43,10 +44,8 @@ use crate::config::{Server, ZonePolicy, ZoneSource};
 use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
-pub use changes::{
-    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, FinishedWork, NoHooks, ProposedChange, PublishOrder,
-    ZoneChange,
-};
+pub use change_hooks::{ChangeHooks, NoHooks};
+pub use changes::{ChangeDone, ChangeRefused, ChangedZone, FinishedWork, ProposedChange, PublishOrder, ZoneChange};
 use changes::{Changes, ZoneWorkResult};
 use configure::Configuring;
 use control::ZoneControls;

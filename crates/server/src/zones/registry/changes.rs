@@ -10,130 +10,28 @@ mod proposed;
 mod proposed_tests;
 #[cfg(test)]
 mod tests;
+mod zone_change;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::warn;
-use wire::NameRef;
-use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
+use zone::change::{Applied, ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
-use zone::update::UpdateRefusal;
 use zone::{CheckMode, Zone};
 
 use super::{LoadJob, ZoneRegistry};
-use crate::config::{ConfiguredKey, ZonePolicy};
+use crate::config::ZonePolicy;
 use crate::report::ZoneReport;
-use crate::storage::Timers;
 use crate::zone_id::ZoneId;
-use crate::zones::acceptance::{self, AcceptedChange, ChangeRejection, Rejection};
+use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
 use crate::zones::load::LoadedZone;
 use crate::zones::read_pool::ReadTask;
 use crate::zones::work_pool::WorkId;
 pub use proposed::ProposedChange;
-
-/// A change of one zone.
-pub struct ZoneChange {
-    /// The zone.
-    pub zone: ZoneId,
-    /// What to remove and add.
-    pub change: ProposedChange,
-    /// What the result is checked for.
-    pub rules: ChangeRules,
-    /// When it is published.
-    pub order: PublishOrder,
-    /// Receives the result: once it is published, or refused.
-    pub done: ChangeDone,
-}
-
-/// Receives the result of a change.
-pub type ChangeDone = Box<dyn FnOnce(Result<ChangedZone, ChangeRefused>) + Send>;
-
-/// Whether a change is published before it is on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PublishOrder {
-    /// Journal, wait for the disk, publish: for updates, which are acknowledged then.
-    AfterSync,
-    /// Journal and publish: for transfers, which can be repeated.
-    AtOnce,
-}
-
-/// A change that is published. Both serials are equal if there was nothing to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChangedZone {
-    /// The serial before.
-    pub old_serial: u32,
-    /// The serial published.
-    pub serial: u32,
-}
-
-/// Why a change was refused.
-#[derive(Debug)]
-pub enum ChangeRefused {
-    /// There is no such zone any more, or it has no content to change.
-    NotServed,
-    /// An operator has frozen the zone.
-    Frozen,
-    /// The zone was replaced as a whole while the change was computed.
-    Replaced,
-    /// Too many changes of this zone wait for a large one.
-    Busy,
-    /// The journal cannot be written. A change that waited for the disk may still be published later.
-    NotDurable,
-    /// A bug: computing the change panicked.
-    Panicked,
-    /// It does not fit the zone.
-    Invalid(ChangeError),
-    /// The new version may not be published.
-    Rejected(Rejection),
-    /// A prerequisite of an update does not hold, or its client may not do this.
-    Refused(UpdateRefusal),
-}
-
-impl From<ChangeRejection> for ChangeRefused {
-    fn from(rejection: ChangeRejection) -> ChangeRefused {
-        match rejection {
-            ChangeRejection::Invalid(error) => ChangeRefused::Invalid(error),
-            ChangeRejection::Rejected(rejection) => ChangeRefused::Rejected(rejection),
-        }
-    }
-}
-
-/// Learns what is configured and published. The default does nothing.
-pub trait ChangeHooks: Send {
-    /// A version was published, and queries are answered from it: secondaries are to be notified.
-    /// `name_servers` are the addresses of its NS records, if its policy wants them to be notified.
-    fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>, _name_servers: &[IpAddr]) {}
-
-    /// A zone was added, or has another policy. It may have a version, and stored timers of it.
-    fn configured(
-        &mut self,
-        _zone: ZoneId,
-        _apex: NameRef<'_>,
-        _policy: &Arc<ZonePolicy>,
-        _version: Option<(&Zone, Option<Timers>)>,
-    ) {
-    }
-
-    /// A zone was frozen: its primaries are not to be asked until it is configured again.
-    fn frozen(&mut self, _zone: ZoneId) {}
-
-    /// A zone was removed.
-    fn removed(&mut self, _zone: ZoneId) {}
-
-    /// These keys are configured now; returns whether zones must be configured again for that.
-    fn set_keys(&mut self, _keys: &[ConfiguredKey]) -> bool {
-        false
-    }
-}
-
-/// No notifications.
-pub struct NoHooks;
-
-impl ChangeHooks for NoHooks {}
+pub use zone_change::{ChangeDone, ChangeRefused, ChangedZone, PublishOrder, ZoneChange};
 
 /// A result of the pool.
 pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);

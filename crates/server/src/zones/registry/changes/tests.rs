@@ -1,17 +1,19 @@
 //! Changes of zones: what delays them, what they delay, and in which order they are published.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use wire::{Name, Rtype};
+use wire::{Name, NameRef, Rtype};
 use zone::CheckMode;
 use zone::change::{ChangeRules, ChangeSet};
 
 use super::*;
 use crate::report::Change;
 use crate::zones::journal::ZoneJournal;
+use crate::zones::registry::ChangeHooks;
 use crate::zones::registry::tests::Bench;
 
 pub(super) const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 100 };

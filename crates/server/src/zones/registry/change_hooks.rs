@@ -1,0 +1,44 @@
+//! Who learns what the registry configures and publishes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use wire::NameRef;
+use zone::Zone;
+
+use crate::config::{ConfiguredKey, ZonePolicy};
+use crate::storage::Timers;
+use crate::zone_id::ZoneId;
+
+/// Learns what is configured and published. The default does nothing.
+pub trait ChangeHooks: Send {
+    /// A version was published, and queries are answered from it: secondaries are to be notified.
+    /// `name_servers` are the addresses of its NS records, if its policy wants them to be notified.
+    fn published(&mut self, _zone: ZoneId, _version: &Zone, _policy: &Arc<ZonePolicy>, _name_servers: &[IpAddr]) {}
+
+    /// A zone was added, or has another policy. It may have a version, and stored timers of it.
+    fn configured(
+        &mut self,
+        _zone: ZoneId,
+        _apex: NameRef<'_>,
+        _policy: &Arc<ZonePolicy>,
+        _version: Option<(&Zone, Option<Timers>)>,
+    ) {
+    }
+
+    /// A zone was frozen: its primaries are not to be asked until it is configured again.
+    fn frozen(&mut self, _zone: ZoneId) {}
+
+    /// A zone was removed.
+    fn removed(&mut self, _zone: ZoneId) {}
+
+    /// These keys are configured now; returns whether zones must be configured again for that.
+    fn set_keys(&mut self, _keys: &[ConfiguredKey]) -> bool {
+        false
+    }
+}
+
+/// No notifications.
+pub struct NoHooks;
+
+impl ChangeHooks for NoHooks {}
