@@ -24,7 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     for (entry, _) in zone.nodes() {
         let mut key = Vec::new();
         entry.append_key(&mut key);
-        assert!(zone.get(&key).is_some());
+        // The owners of NSEC3 records are in a tree of their own.
+        assert!(zone.get(&key).is_some() || zone.seek_nsec3(&key).is_exact());
     }
     let question = [zone.apex().wire(), &[0, 252, 0, 1]].concat();
     let (mut stream, mut message) = (AxfrStream::new(zone.clone(), [0, 1], &question, &[]), vec![0; 65535]);
