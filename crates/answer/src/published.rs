@@ -82,13 +82,15 @@ impl<T> Publisher<T> {
         self.shared.load()
     }
 
-    /// Replaces the value; subscribers see it at their next batch.
+    /// Replaces the value; subscribers see it at their next batch. Once one has seen it, no other sees an older one.
     pub fn publish(&mut self, next: T) {
         let next = Arc::new(next);
-        let old = std::mem::replace(&mut *self.shared.current.lock().unwrap_or_else(PoisonError::into_inner), next);
-        // Release pairs with the Acquire in `refresh`: a subscriber that sees the new generation finds the new value.
+        let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        self.retired.push(std::mem::replace(&mut *current, next));
+        // Within the lock: nobody may load the new value while others still see the old generation. Release pairs with the
+        // Acquire in `refresh`: a subscriber that sees the new generation finds the new value.
         self.shared.generation.fetch_add(1, Ordering::Release);
-        self.retired.push(old);
+        drop(current);
         self.reclaim();
     }
 
@@ -168,6 +170,24 @@ mod loom_tests {
         fn drop(&mut self) {
             self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
         }
+    }
+
+    /// What one subscriber has seen is the least that another sees that learns of it.
+    #[test]
+    fn no_subscriber_sees_an_older_value_than_another_has_seen() {
+        loom::model(|| {
+            let mut publisher = Publisher::new(0);
+            let (mut first, mut second) = (publisher.subscribe(), publisher.subscribe());
+            let reader = thread::spawn(move || **first.refresh());
+            let other = thread::spawn(move || {
+                let before = **second.refresh();
+                let seen = reader.join().expect("no panic");
+                assert!(**second.refresh() >= seen.max(before), "an older value than {seen}");
+            });
+            publisher.publish(1);
+            publisher.publish(2);
+            other.join().expect("no panic");
+        });
     }
 
     /// Subscribers never see older values again, nor one that was freed, and the publisher frees each value once, on its

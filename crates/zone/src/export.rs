@@ -1,6 +1,7 @@
 //! Zone text of a version: the records of a zone file that loads as the same zone.
 
 use std::fmt::Write;
+use std::io;
 
 use wire::{Name, Rtype};
 
@@ -52,6 +53,16 @@ impl TextExport {
             ExportPosition::End => return false,
         };
         true
+    }
+
+    /// Writes the rest of the text.
+    pub fn write_to(mut self, mut out: impl io::Write) -> io::Result<()> {
+        let mut chunk = String::new();
+        while self.next_chunk(&mut chunk) {
+            out.write_all(chunk.as_bytes())?;
+            chunk.clear();
+        }
+        Ok(())
     }
 
     /// Writes owners of one tree until the chunk is complete; returns where the next chunk begins.

@@ -145,7 +145,7 @@ fn check_rights(
     stored: &mut StoredOwners<'_>,
     rules: &UpdateRules<'_>,
 ) -> Result<(), UpdateRefusal> {
-    if !updates.is_empty() && is_signed(stored.zone) && !rules.allows_signed {
+    if !updates.is_empty() && stored.zone.is_signed() && !rules.allows_signed {
         return refuse(Rcode::REFUSED, "the zone is signed, and this key may not update signed zones");
     }
     for Record { owner, rtype, .. } in updates {
@@ -159,10 +159,6 @@ fn check_rights(
         }
     }
     Ok(())
-}
-
-fn is_signed(zone: &Zone) -> bool {
-    zone.apex_node().rrset(Rtype::DNSKEY).is_some()
 }
 
 //----------- Update ---------------------------------------------------------------
@@ -231,7 +227,7 @@ impl Update<'_> {
 
     fn advance_serial(&mut self, rules: &UpdateRules<'_>) -> Result<(), UpdateRefusal> {
         let zone = self.stored.zone;
-        let (old, is_signed, apex) = (zone.serial(), is_signed(zone), zone.apex().to_owned());
+        let (old, is_signed, apex) = (zone.serial(), zone.is_signed(), zone.apex().to_owned());
         let records = &mut self.owner(apex.as_ref()).records;
         let soa =
             records.iter_mut().find(|record| record.rtype == Rtype::SOA).expect("no update deletes the SOA record");

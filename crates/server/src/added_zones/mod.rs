@@ -6,14 +6,15 @@
 mod saver;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use netio::file::{open_directory, open_no_link};
+use netio::file::open_no_link;
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 
+use crate::replace_file::replace_file;
 pub use saver::{SaveRequest, Saver};
 
 /// The file in the state-dir.
@@ -108,25 +109,13 @@ fn parse(line: &[u8]) -> Option<Edit> {
     }
 }
 
-/// Writes a new file and puts it in the place of the old one.
+/// Writes the file anew, with a line for each zone.
 fn rewrite(path: &Path, zones: &AddedZones) -> io::Result<()> {
-    let new = path.with_extension("new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => (),
-    }
-    let mut file = open_no_link(&new, true)?;
     let mut text = String::new();
     for (name, template) in zones {
         Edit::Add(name.clone(), template.clone()).append(&mut text);
     }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(folder) => open_directory(&fs::canonicalize(folder)?)?.sync_all(),
-        None => Ok(()),
-    }
+    replace_file(path, 0o600, |mut file| file.write_all(text.as_bytes()))
 }
 
 impl Edit {
@@ -148,6 +137,8 @@ pub fn is_storable(template: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn name(text: &str) -> Name {

@@ -34,7 +34,7 @@ impl Saver {
 
     /// Writes edits soon.
     pub fn save(&self, request: SaveRequest) {
-        // Fails only if the thread has panicked, and then the reply is dropped, which the client is told.
+        // Fails only if the thread has panicked; the reply is dropped then, and the client gets an error.
         _ = self.0.send(request);
     }
 }

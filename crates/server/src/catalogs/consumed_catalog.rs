@@ -148,8 +148,7 @@ impl ConsumedCatalog {
             let new = served.and_then(|served| served.zone()).cloned();
             let applied = self.applied.as_ref().map(Zone::version);
             if let Some(new) = new.filter(|new| applied != Some(new.version())) {
-                let (old, new) = (self.applied.clone(), new);
-                let version = new.clone();
+                let (old, version) = (self.applied.clone(), new.clone());
                 let id = pool.submit(move || {
                     MemberWork::Compared(match old {
                         Some(old) => catalog::changes(&old, &version).map(Some),
@@ -250,8 +249,9 @@ impl ConsumedCatalog {
 
     /// RFC 9432 5.1: the members stay as they are.
     fn reject(&mut self, name: NameRef<'_>, problem: &str) {
-        error!(catalog = %name, "the catalog is broken, its members stay as they are: {problem}");
-        self.problem = Some(format!("the catalog is broken, its members stay as they are: {problem}"));
+        let problem = format!("the catalog is broken, its members stay as they are: {problem}");
+        error!(catalog = %name, "{problem}");
+        self.problem = Some(problem);
     }
 
     fn report(&mut self, name: &Name) {

@@ -83,6 +83,8 @@ impl<R: Responder> TcpResponder<R> {
     /// Answers the complete messages in `input`, in order, into the empty output, until a bound of the turn is reached or a
     /// transfer begins. Returns how many octets of the input are consumed, and the transfer.
     pub(super) fn answer_messages(&mut self, client: Client<'_>, input: &[u8]) -> (usize, Option<Box<ResponseStream>>) {
+        // The input is newer than the round: its client may have seen a later version meanwhile, from another thread.
+        self.responder.refresh();
         let mut used = 0;
         let digests_max = self.digests() + TURN_DIGESTS;
         for _ in 0..TURN_MESSAGES {
@@ -242,25 +244,46 @@ mod tests {
 
     /// Drops every query; the first octet of the message is the number of digests it costs, in hundreds.
     #[derive(Default)]
-    struct Digesting(answer::Counters);
+    struct Digesting {
+        counters: answer::Counters,
+        refreshes: u32,
+    }
 
     impl Responder for Digesting {
-        fn refresh(&mut self) {}
+        fn refresh(&mut self) {
+            self.refreshes += 1;
+        }
 
         fn counters(&self) -> &answer::Counters {
-            &self.0
+            &self.counters
         }
 
         fn answer(&mut self, request: Request<'_>, _out: &mut [u8]) -> Response {
-            self.0.nsec3_digests += request.message.first().map_or(0, |hundreds| u64::from(*hundreds) * 100);
+            self.counters.nsec3_digests += request.message.first().map_or(0, |hundreds| u64::from(*hundreds) * 100);
             Response::Drop
+        }
+    }
+
+    fn responder() -> TcpResponder<Digesting> {
+        let late = LateReplies::new(Arc::new(netio::epoll::Waker::new().expect("a descriptor")));
+        TcpResponder::new(Digesting::default(), Arc::default(), Duration::from_secs(1), late)
+    }
+
+    /// A query that was read after the round began may be from a client that has seen a later version.
+    #[test]
+    fn each_input_is_answered_from_the_version_after_it_was_read() {
+        let (mut responder, client) = (responder(), Client { peer: IpAddr::from([192, 0, 2, 1]), tls: None });
+        responder.begin_round(Duration::ZERO);
+        let before = responder.responder.refreshes;
+        for turn in 1..=3 {
+            responder.answer_messages(client, &[0, 1, 0]);
+            assert_eq!(responder.responder.refreshes, before + turn);
         }
     }
 
     #[test]
     fn a_turn_is_bounded_by_messages_and_by_digests() {
-        let late = LateReplies::new(Arc::new(netio::epoll::Waker::new().expect("a descriptor")));
-        let mut responder = TcpResponder::new(Digesting::default(), Arc::default(), Duration::from_secs(1), late);
+        let mut responder = responder();
         let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), tls: None };
         assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * TURN_MESSAGES);
         let ten_hundred = [0, 1, 10].repeat(20);

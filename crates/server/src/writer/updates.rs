@@ -7,12 +7,10 @@ use tracing::{info, warn};
 use wire::message::{Message, Rcode};
 use wire::{Name, Rtype};
 use zone::change::ChangeRules;
-use zone::serial_policy::SerialPolicy;
 use zone::update::{UpdateRefusal, UpdateRules, prepare};
 
 use super::Writer;
 use super::update_forwarder::{ForwardedUpdate, UpdateForwarder};
-use crate::config;
 use crate::config::ZonePolicy;
 use crate::listen::{IncomingUpdate, LateReply};
 use crate::tls::TlsPeers;
@@ -83,7 +81,7 @@ impl Writer {
         };
         answer.log.count(&message);
         let is_large = message.answer.len() + message.authority.len() > MAX_INLINE_RECORDS;
-        let serial_policy = serial_policy(policy.serial_policy);
+        let serial_policy = policy.serial_policy.policy();
         let compute = Box::new(move |zone: &zone::Zone| {
             let client = client.as_client();
             let rights = acls.update.rights(&client);
@@ -111,15 +109,6 @@ impl Writer {
 
 fn change_rules(policy: &ZonePolicy) -> ChangeRules {
     ChangeRules { check_mode: policy.checks, nsec3_max_iterations: policy.limits.nsec3_max_iterations }
-}
-
-fn serial_policy(configured: config::SerialPolicy) -> SerialPolicy {
-    match configured {
-        config::SerialPolicy::Keep => SerialPolicy::Keep,
-        config::SerialPolicy::Increment => SerialPolicy::Increment,
-        config::SerialPolicy::Date => SerialPolicy::Date,
-        config::SerialPolicy::Unix => SerialPolicy::Unix,
-    }
 }
 
 //----------- answers --------------------------------------------------------------

@@ -98,11 +98,7 @@ fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -
 /// A file that only this user can read, with the text of the zone; removed when dropped.
 fn text_file(version: &Zone) -> io::Result<NamedTempFile> {
     let mut file = NamedTempFile::with_prefix("zonda-check-")?;
-    let (mut text, mut chunk) = (TextExport::new(version.clone()), String::new());
-    while text.next_chunk(&mut chunk) {
-        file.write_all(chunk.as_bytes())?;
-        chunk.clear();
-    }
+    TextExport::new(version.clone()).write_to(&mut file)?;
     Ok(file)
 }
 

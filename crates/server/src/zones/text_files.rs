@@ -5,8 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,7 +74,7 @@ impl Shared {
         let mut failed = HashSet::new();
         while let Some((zone, path, version)) = self.next() {
             let apex = version.apex().to_owned();
-            match replace_file(&path, 0o644, |file| write_chunks(file, version)) {
+            match replace_file(&path, 0o644, |file| TextExport::new(version).write_to(file)) {
                 Ok(()) if failed.remove(&zone) => {
                     info!(zone = %apex, "the text is written to {} again", printable_path(&path));
                 }
@@ -115,13 +113,4 @@ impl Shared {
             }
         }
     }
-}
-
-fn write_chunks(mut file: &File, version: Zone) -> io::Result<()> {
-    let (mut text, mut chunk) = (TextExport::new(version), String::new());
-    while text.next_chunk(&mut chunk) {
-        file.write_all(chunk.as_bytes())?;
-        chunk.clear();
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Versions that must not be published: the one served before stays, and the log, the reload and the status say why.
 
 use crate::harness::{CommandOutput, TestFolder, zone_text};
+use crate::zone_status::status;
 
 const ZONE: &str = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n";
 
@@ -14,11 +15,6 @@ pub fn folder(settings: &str, text: &str) -> TestFolder {
 
 pub fn reload(folder: &TestFolder) -> CommandOutput {
     folder.run(&["reload", "--config", "zonda.toml"])
-}
-
-pub fn status(folder: &TestFolder) -> serde_json::Value {
-    let output = folder.run(&["zone", "status", "a.example", "--json", "--config", "zonda.toml"]);
-    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
 }
 
 /// A zone with this many hosts.
@@ -44,7 +40,7 @@ fn a_file_beyond_the_limits_is_refused_and_the_old_version_stays() {
         assert!(status["problem"].as_str().is_some_and(|problem| problem.contains(reason)), "{status}");
         folder.write("a.zone", &hosts(3, 20));
         assert_eq!(reload(&folder).status, 0);
-        assert!(self::status(&folder)["problem"].is_null(), "the problem is over");
+        assert!(crate::zone_status::status(&folder)["problem"].is_null(), "the problem is over");
     }
 }
 

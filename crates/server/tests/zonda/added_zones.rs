@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::catalog::{status, wait_for_rcode, wait_until};
+use crate::catalog::{wait_for_rcode, wait_until};
 use crate::harness::{CommandOutput, Daemon, NOERROR, REFUSED, TestFolder, outcome};
+use crate::zone_status::status_of;
 
 const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[template.none]\n\
                       [[zone]]\nname = \"own\"\nfile = \"zones/own.zone\"\n";
@@ -34,7 +35,7 @@ fn added_zones_survive_reloads_and_kill_9() {
     wait_for_rcode(&daemon, "b", NOERROR);
     assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
     assert!(daemon.ask("www.a").has("192.0.2.1"));
-    assert_eq!(status(&folder, "a")["template"], "default");
+    assert_eq!(status_of(&folder, "a")["template"], "default");
     let removed = zone(&folder, &["remove", "a", "--json"]);
     assert_eq!(removed.status, 0, "{}", removed.err);
     assert!(removed.out.contains("\"done\": 1"), "{}", removed.out);
@@ -85,9 +86,9 @@ fn what_cannot_be_added_or_removed_is_explained() {
     // A catalog that lists the zone, too, serves it once it is removed.
     folder.write("m.zone", &(text.replace(" 1 1 1 ", " 2 1 1 ") + "2.zones PTR a.\n"));
     assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
-    wait_until("listed", &daemon, || status(&folder, "a")["catalogs"][0]["problem"].is_string());
+    wait_until("listed", &daemon, || status_of(&folder, "a")["catalogs"][0]["problem"].is_string());
     assert_eq!(zone(&folder, &["remove", "a"]).status, 0);
-    wait_until("a member", &daemon, || status(&folder, "a")["catalogs"][0]["problem"].is_null());
+    wait_until("a member", &daemon, || status_of(&folder, "a")["catalogs"][0]["problem"].is_null());
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     assert_eq!(zone(&first, &["add", "a", "b"]).status, 0);
     wait_for_rcode(&consumer, "a", NOERROR);
     wait_for_rcode(&consumer, "b", NOERROR);
-    let kind = |folder: &TestFolder| status(folder, "p.")["last-transfer"]["kind"].clone();
+    let kind = |folder: &TestFolder| status_of(folder, "p.")["last-transfer"]["kind"].clone();
     assert_eq!(kind(&second), "ixfr");
     assert_eq!(zone(&first, &["remove", "a"]).status, 0);
     wait_for_rcode(&consumer, "a", REFUSED);
@@ -145,13 +146,13 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
     wait_for_rcode(&consumer, "c", NOERROR);
     // A restart lists the same zones, with a later serial.
-    let serial = |folder: &TestFolder| status(folder, "p.")["serial"].as_u64().expect("a serial");
+    let serial = |folder: &TestFolder| status_of(folder, "p.")["serial"].as_u64().expect("a serial");
     let (before, address) = (serial(&first), producer.address.to_string());
     drop(producer);
     // Serials are the time, or the next number after changes in the same second.
     std::thread::sleep(std::time::Duration::from_secs(3));
     let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
-    wait_until("produced again", &consumer, || status(&first, "p.")["serial"].is_number());
+    wait_until("produced again", &consumer, || status_of(&first, "p.")["serial"].is_number());
     assert!(serial(&first) >= before);
     // RFC 9432 5.1: the members of a stored catalog are served before any primary answers.
     drop((consumer, _producer));
@@ -160,7 +161,7 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     wait_for_rcode(&consumer, "own", NOERROR);
     assert!(consumer.ask("www.b").has("192.0.2.1"));
     let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
-    wait_until("produced again", &consumer, || status(&first, "p.")["serial"].is_number());
+    wait_until("produced again", &consumer, || status_of(&first, "p.")["serial"].is_number());
     let export = zone(&first, &["export", "p."]).out;
     assert_eq!(export.matches(" PTR ").count(), 3, "{export}");
     assert!(consumer.ask("www.b").has("192.0.2.1") && consumer.ask("www.own").has("192.0.2.1"));

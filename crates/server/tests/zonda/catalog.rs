@@ -5,17 +5,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::harness::{Daemon, NOERROR, REFUSED, TestFolder, zone_text};
+use crate::zone_status::status_of;
 
 const CATALOG: &str = "$TTL 0\n@ SOA invalid. invalid. SERIAL 1 1 86400 0\n@ NS invalid.\n";
 
 /// A catalog that is read from a file.
 fn catalog(serial: u32, records: &str) -> String {
     CATALOG.replace("SERIAL", &serial.to_string()) + "version TXT \"2\"\n" + records
-}
-
-pub fn status(folder: &TestFolder, zone: &str) -> Value {
-    let output = folder.run(&["zone", "status", zone, "--json", "--config", "zonda.toml"]);
-    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
 }
 
 #[track_caller]
@@ -67,7 +63,7 @@ fn members_are_added_moved_and_removed_with_the_catalog() {
     wait_for_rcode(&daemon, "y", NOERROR);
     assert!(daemon.ask("www.x").has("192.0.2.1") && daemon.ask("www.y").has("192.0.2.2"));
     assert_eq!(daemon.ask("www.z").rcode(), REFUSED);
-    let y = status(&folder, "y");
+    let y = status_of(&folder, "y");
     assert_eq!((&y["template"], &y["catalogs"][0]["catalog"]), (&"other".into(), &"c.".into()), "{y}");
     assert_eq!(y["catalogs"][0]["groups"], serde_json::json!(["customers"]), "{y}");
     // RFC 9432 5.5: another group, another template. A reload that changes nothing else keeps members.
@@ -99,12 +95,14 @@ fn rfc_9432_5_2_the_zone_that_was_there_first_wins() {
     wait_for_rcode(&daemon, "x", NOERROR);
     wait_for_rcode(&daemon, "z", NOERROR);
     assert!(daemon.ask("www.y").has("192.0.2.2"), "the configured zone");
-    let y = status(&folder, "y");
+    let y = status_of(&folder, "y");
     assert_eq!(y["catalogs"][0]["problem"], "the zone is configured itself", "{y}");
-    let d = status(&folder, "d");
+    let d = status_of(&folder, "d");
     assert_eq!(d["catalogs"][0]["problem"], "the zone is configured itself", "{d}");
-    wait_until("listed twice", &daemon, || status(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2));
-    let x = status(&folder, "x");
+    wait_until("listed twice", &daemon, || {
+        status_of(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2)
+    });
+    let x = status_of(&folder, "x");
     let problem = x["catalogs"][1]["problem"].as_str().expect("a problem");
     assert!(problem.starts_with("the zone is a member of the catalog "), "{x}");
     // The configuration frees one, takes another.
@@ -114,12 +112,12 @@ fn rfc_9432_5_2_the_zone_that_was_there_first_wins() {
     wait_until("a member", &daemon, || daemon.ask("www.y").has("192.0.2.1"));
     wait_until("taken over", &daemon, || daemon.ask("www.z").has("192.0.2.2"));
     wait_until("the reason", &daemon, || {
-        status(&folder, "z")["catalogs"][0]["problem"] == "the zone is configured itself"
+        status_of(&folder, "z")["catalogs"][0]["problem"] == "the zone is configured itself"
     });
     // RFC 9432 5.3: the catalog that does not own a zone does not remove it.
     folder.write("d.zone", &catalog(2, ""));
     reload(&folder);
-    wait_until("listed once", &daemon, || status(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 1));
+    wait_until("listed once", &daemon, || status_of(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 1));
     assert!(daemon.ask("www.x").has("192.0.2.1"));
 }
 
@@ -136,7 +134,7 @@ fn rfc_9432_5_1_a_broken_catalog_leaves_its_members_alone() {
         folder.write("c.zone", &text);
         reload(&folder);
         wait_until(problem, &daemon, || {
-            let status = status(&folder, "c");
+            let status = status_of(&folder, "c");
             status["serial"] == serial && status["problem"].as_str().is_some_and(|found| found.contains(problem))
         });
         assert!(daemon.ask("www.x").has("192.0.2.1") && daemon.ask("www.y").has("192.0.2.1"));
@@ -146,7 +144,7 @@ fn rfc_9432_5_1_a_broken_catalog_leaves_its_members_alone() {
     reload(&folder);
     wait_for_rcode(&daemon, "z", NOERROR);
     wait_for_rcode(&daemon, "y", REFUSED);
-    assert_eq!(status(&folder, "c")["problem"], Value::Null);
+    assert_eq!(status_of(&folder, "c")["problem"], Value::Null);
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn a_member_without_a_template_is_explained() {
     folder.write_zone("root", 1, "192.0.2.1");
     let daemon = consumer(&folder, &config, "1.zones PTR x.\ngroup.1.zones TXT nobody\n2.zones PTR .\n");
     daemon.wait_for_log("catalog processed");
-    let x = status(&folder, "x");
+    let x = status_of(&folder, "x");
     assert_eq!((&x["state"], &x["catalogs"][0]["groups"][0]), (&"not-served".into(), &"nobody".into()), "{x}");
     let problem = x["catalogs"][0]["problem"].as_str().expect("a problem");
     assert_eq!(problem, "there is no template default: add [template.default]");
@@ -183,19 +181,19 @@ fn rfc_9432_4_3_1_a_catalog_hands_a_member_over() {
     let arriving = "1.zones PTR x.\ngroup.1.zones TXT all\n2.zones PTR y.\n";
     folder.write("d.zone", &catalog(2, arriving));
     reload(&folder);
-    wait_until("refused", &daemon, || status(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2));
-    assert_eq!(status(&folder, "x")["catalogs"][0]["catalog"], "c.");
+    wait_until("refused", &daemon, || status_of(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2));
+    assert_eq!(status_of(&folder, "x")["catalogs"][0]["catalog"], "c.");
     // It has to wait for the next version of the new catalog.
     folder.write("c.zone", &catalog(2, "1.zones PTR x.\ncoo.1.zones PTR d.\n2.zones PTR y.\ncoo.2.zones PTR e.\n"));
     reload(&folder);
     daemon.wait_for_log("catalog processed catalog=c. serial=2");
-    assert_eq!(status(&folder, "x")["catalogs"][0]["catalog"], "c.");
+    assert_eq!(status_of(&folder, "x")["catalogs"][0]["catalog"], "c.");
     folder.write("d.zone", &catalog(3, arriving));
     reload(&folder);
     wait_until("migrated", &daemon, || daemon.ask("www.x").has("192.0.2.2"));
-    let x = status(&folder, "x");
+    let x = status_of(&folder, "x");
     assert_eq!((&x["catalogs"][0]["catalog"], &x["template"]), (&"d.".into(), &"other".into()), "{x}");
-    assert_eq!(status(&folder, "y")["catalogs"][0]["catalog"], "c.");
+    assert_eq!(status_of(&folder, "y")["catalogs"][0]["catalog"], "c.");
     // The old catalog may drop it now.
     folder.write("c.zone", &catalog(3, "2.zones PTR y.\n"));
     reload(&folder);

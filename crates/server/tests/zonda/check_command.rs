@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::acceptance::{folder, reload, status};
+use crate::acceptance::{folder, reload};
 use crate::harness::{SERVFAIL, TestFolder, zone_text};
+use crate::zone_status::status;
 
 /// A script of the folder.
 fn script(folder: &TestFolder, text: &str) {

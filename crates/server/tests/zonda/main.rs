@@ -22,3 +22,4 @@ mod update;
 mod zone;
 mod zone_control;
 mod zone_list;
+mod zone_status;

@@ -1,10 +1,9 @@
 //! A secondary and its primary, both the real daemon: transfers, refresh, limits, expiry, status.
 
-use std::time::{Duration, Instant};
-
-use serde_json::Value;
+use std::time::Duration;
 
 use crate::harness::{Daemon, REFUSED, SERVFAIL, TestFolder};
+use crate::zone_status::{serves, status, wait_for};
 
 const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
 const OTHER: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
@@ -31,29 +30,6 @@ fn secondary(folder: &TestFolder, primary: &Daemon, settings: &str) -> Daemon {
     let config = format!("{KEY}{SECRET}\"\n[[zone]]\nname = \"a.example\"\n{primaries}{limits}{settings}");
     folder.write("zonda.toml", &config);
     folder.serve(&["--config", "zonda.toml"])
-}
-
-fn status(folder: &TestFolder) -> Value {
-    let output = folder.run(&["zone", "status", "a.example", "--json", "--config", "zonda.toml"]);
-    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
-}
-
-/// Waits until the status is as wanted; returns it.
-#[track_caller]
-fn wait_for(folder: &TestFolder, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        let status = status(folder);
-        if wanted(&status) {
-            return status;
-        }
-        assert!(Instant::now() < end, "not {what}: {status}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn serves(serial: u32) -> impl Fn(&Value) -> bool {
-    move |status| status["state"] == "serving" && status["serial"] == serial
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `zonda zone freeze`, `thaw` and `rollback`.
 
-use crate::acceptance::{folder, reload, status};
+use crate::acceptance::{folder, reload};
 use crate::harness::{CommandOutput, NXDOMAIN, TestFolder, zone_text};
+use crate::zone_status::status;
 
 fn zone(folder: &TestFolder, arguments: &[&str]) -> CommandOutput {
     folder.run(&[&["zone"], arguments, &["a.example", "--config", "zonda.toml"]].concat())

@@ -1,0 +1,37 @@
+//! The status of zones, as `zonda zone status --json` prints it, and waiting for it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::TestFolder;
+
+/// The status of a zone.
+pub fn status_of(folder: &TestFolder, zone: &str) -> Value {
+    let output = folder.run(&["zone", "status", zone, "--json", "--config", "zonda.toml"]);
+    serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
+}
+
+/// The status of `a.example`.
+pub fn status(folder: &TestFolder) -> Value {
+    status_of(folder, "a.example")
+}
+
+/// Waits until the status of `a.example` is as wanted; returns it.
+#[track_caller]
+pub fn wait_for(folder: &TestFolder, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = status(folder);
+        if wanted(&status) {
+            return status;
+        }
+        assert!(Instant::now() < end, "not {what}: {status}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a status says that this serial is served.
+pub fn serves(serial: u32) -> impl Fn(&Value) -> bool {
+    move |status| status["state"] == "serving" && status["serial"] == serial
+}
