@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use wire::message::{Message, Opcode, Record};
 use wire::{Class, Name, Rtype};
 
+use crate::acceptance::reload;
 use crate::harness::{Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped};
 use crate::zone_status::{serves, status, wait_for};
 
@@ -302,7 +303,8 @@ fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
     wait_for_journal(&second, b"example");
     // A later batch, without which the image may be one that a crash has cut.
     first.write("a.zone", &zone(2, SLOW, 3));
-    primary.signal("HUP");
+    assert_eq!(reload(&first).status, 0);
+    assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
     wait_for(&second, "transferred", serves(2));
     daemon.stop();
     for path in journal_files(&second, "journal-") {
