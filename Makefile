@@ -63,6 +63,9 @@ bench-load: release ## CPU time of zonda-load and dnsperf for an answered query,
 bench-memory: release ## memory and load time of a signed TLD, beside NSD and Knot where they are installed
 	python3 bench/memory.py
 
+bench-transfers: release ## transfers, restart and updates of a zone of 2.2 M records, as tables
+	python3 bench/transfers.py
+
 scale: release ## a secondary of 1,000,000 zones: arrival, memory, refresh, NOTIFY, stop; some minutes
 	python3 bench/scale.py
 
@@ -114,4 +117,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory scale fuzz miri loom interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers scale fuzz miri loom interop attack man install

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -26,11 +25,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-ZONDA = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
-LOAD = os.environ.get("ZONDA_LOAD", str(ROOT / "target/release/zonda-load"))
+from server_process import LOAD, ZONDA, ServerProcess
+
 PORT, PRIMARY_PORT = 5397, 5398
-TICKS = os.sysconf("SC_CLK_TCK")
 ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 300\n@ NS ns.example.\n"
 
 
@@ -48,37 +45,8 @@ class Step:
     note: str = ""
 
 
-class Secondary:
-    """A running `zonda`, and what /proc says about it."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self.proc = Path(f"/proc/{process.pid}")
-
-    def thread_times(self) -> Counter[str]:
-        """CPU seconds of each kind of thread. Threads that have ended are in `ended`."""
-        times: Counter[str] = Counter()
-        for task in self.proc.glob("task/*/stat"):
-            try:
-                name, rest = task.read_text().split(" (", 1)[1].rsplit(")", 1)
-            except OSError:
-                continue  # It has just ended.
-            times[name.rstrip("0123456789-")] += sum(int(value) for value in rest.split()[11:13]) / TICKS
-        times["ended"] = self.cpu_s() - times.total()
-        return times
-
-    def cpu_s(self) -> float:
-        """CPU seconds of the process."""
-        return sum(int(value) for value in (self.proc / "stat").read_text().rsplit(")", 1)[1].split()[11:13]) / TICKS
-
-    def memory(self, file: str, name: str) -> float:
-        """A value in octets."""
-        lines = (self.proc / file).read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
-
-    def pss(self) -> float:
-        """Proportional set size in octets."""
-        return self.memory("smaps_rollup", "Pss:")
+class Secondary(ServerProcess):
+    """A secondary that is measured step by step."""
 
     @contextmanager
     def step(self, steps: list[Step], name: str) -> Iterator[list[str]]:
@@ -89,15 +57,8 @@ class Secondary:
         used = self.thread_times()
         used.subtract(before)
         descriptors = len(list((self.proc / "fd").iterdir()))
-        step = Step(name, seconds, used.total(), used, self.pss(), self.memory("status", "VmHWM:"), descriptors, " ".join(note))
+        step = Step(name, seconds, used.total(), used, self.pss(), self.peak(), descriptors, " ".join(note))
         steps.append(step)
-
-    def stop(self) -> float:
-        """Sends SIGTERM; returns the seconds until the process has ended."""
-        began = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(120)
-        return time.monotonic() - began
 
 
 @contextmanager
