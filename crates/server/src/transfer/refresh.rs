@@ -10,6 +10,7 @@
 mod actions;
 mod dispatch;
 mod primary_state;
+mod quick_checks;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::zone_id::ZoneId;
 use crate::zone_timers::{TimerKind, ZoneTimers};
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use primary_state::{PrimaryState, QueueEntry};
+use quick_checks::QuickChecks;
 use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
 
 /// How much may be in flight.
@@ -77,6 +79,7 @@ pub struct RefreshScheduler {
     groups: Vec<GroupState>,
     primaries: Vec<PrimaryState>,
     checks: HashMap<u32, Check>,
+    quick_checks: QuickChecks,
     /// Groups with waiting zones and a primary that has room, perhaps.
     active: VecDeque<GroupId>,
     /// Primaries with waiting transfers and room for one, perhaps.
@@ -101,6 +104,7 @@ impl RefreshScheduler {
             groups: Vec::new(),
             primaries: Vec::new(),
             checks: HashMap::new(),
+            quick_checks: QuickChecks::default(),
             active: VecDeque::new(),
             ready: VecDeque::new(),
             retries: BTreeSet::new(),
@@ -219,6 +223,7 @@ impl RefreshScheduler {
         *slot = ZoneSlot::VACANT;
         self.timers.clear_zone(index);
         self.checks.remove(&index);
+        self.quick_checks.forget(index);
         if state == ZoneState::Delivered {
             self.delivery_ended();
         }

@@ -2,8 +2,6 @@
 
 use super::*;
 
-/// A NOTIFY may come before all processes of the primary answer with the new version: the time until they are asked once more.
-const CHECK_AFTER_NOTIFY_S: u32 = 2;
 /// The longest time between attempts to get the first version of a zone: 2^10 s, about 17 minutes.
 const MAX_FIRST_RETRY_SHIFT: u8 = 10;
 
@@ -59,7 +57,7 @@ impl RefreshScheduler {
             return self.check_failed(index, CheckFailure::NoAnswer, now_s);
         };
         let slot = &mut self.slots[index as usize];
-        let is_early = slot.flags.take(Flags::ANNOUNCED) && is_later(slot.primary_serial, serial);
+        slot.flags.clear(Flags::ANNOUNCED);
         slot.primary_serial = serial;
         let accepts_any = !slot.is_served() || slot.flags.has(Flags::FORCED);
         let is_current = slot.flags.has(Flags::HAS_DATA) && serial == slot.serial && !slot.flags.has(Flags::FORCED);
@@ -69,9 +67,6 @@ impl RefreshScheduler {
             self.request_transfer(index, primary);
         } else {
             self.check_failed(index, CheckFailure::OlderSerial, now_s);
-        }
-        if is_early && self.slots[index as usize].state == ZoneState::Idle {
-            self.timers.set(index, TimerKind::Refresh, now_s.saturating_add(CHECK_AFTER_NOTIFY_S));
         }
     }
 
@@ -139,6 +134,7 @@ impl RefreshScheduler {
         let lifetime_s = expire_s.map_or(slot.timers.expire_s, |expire_s| slot.timers.expire_s.min(expire_s.max(1)));
         slot.expires_at_s = now_s.saturating_add(lifetime_s);
         let stored = self.set_timers(zone.index, now_s);
+        self.check_soon_if_announced(zone.index, Some(serial), now_s);
         self.check_again_if_wanted(zone.index);
         Some(stored)
     }
@@ -175,7 +171,9 @@ impl RefreshScheduler {
             }
             None => latest_s,
         };
+        let serial = slot.serial;
         let timers = self.set_timers(index, now_s);
+        self.check_soon_if_announced(index, Some(serial), now_s);
         self.actions.push_back(RefreshAction::Refreshed { zone: self.id_of(index), timers });
         self.check_again_if_wanted(index);
     }
@@ -213,8 +211,23 @@ impl RefreshScheduler {
         };
         let at_s = now_s.saturating_add(self.random.within(jittered(interval_s)));
         self.timers.set(index, TimerKind::Refresh, at_s);
+        match reason {
+            // It would be received again for nothing.
+            CheckFailure::Transfer => self.quick_checks.forget(index),
+            CheckFailure::NoAnswer | CheckFailure::OlderSerial => self.check_soon_if_announced(index, None, now_s),
+        }
         self.actions.push_back(RefreshAction::CheckFailed { zone, reason });
         self.check_again_if_wanted(index);
+    }
+
+    /// Advances the next check if a NOTIFY announced a version that was not found.
+    fn check_soon_if_announced(&mut self, index: u32, found: Option<u32>, now_s: u32) {
+        let Some(wait_s) = self.quick_checks.next_s(index, found) else { return };
+        let at_s = now_s.saturating_add(wait_s);
+        let is_idle = self.slots[index as usize].state == ZoneState::Idle;
+        if is_idle && self.timers.get(index, TimerKind::Refresh).is_none_or(|due_s| at_s < due_s) {
+            self.timers.set(index, TimerKind::Refresh, at_s);
+        }
     }
 
     /// Something happened while the zone was busy.

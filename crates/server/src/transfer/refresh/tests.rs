@@ -358,15 +358,71 @@ fn a_primary_that_is_slow_delays_no_newer_version_of_another_one() {
     assert_eq!(actions(&mut scheduler, 1003), [transfer(0, B, Some(5))]);
 }
 
+/// The times of the probes from now on, until `end_s`; each gets this result.
+fn probe_times(scheduler: &mut RefreshScheduler, result: ProbeResult, from_s: u32, end_s: u32) -> Vec<u32> {
+    let mut times = Vec::new();
+    for now_s in from_s..end_s {
+        for action in actions(scheduler, now_s) {
+            if let RefreshAction::Probe { zone, primary } = action {
+                times.push(now_s);
+                scheduler.probe_result(zone, primary, result, now_s);
+            }
+        }
+    }
+    times
+}
+
 #[test]
-fn a_notify_that_comes_before_the_new_version_causes_another_check_soon() {
+fn a_notify_whose_version_is_not_found_causes_a_few_quick_checks() {
+    // The primary still has the old version, an older one, or refuses queries while it reloads.
+    for (result, announced) in [
+        (answer(5), Some(6)),
+        (answer(4), Some(6)),
+        (answer(4), None),
+        (ProbeResult::Refused, Some(6)),
+        (ProbeResult::Refused, None),
+    ] {
+        let mut scheduler = with_served_zone(1);
+        assert!(scheduler.notify(id(0), announced, address(1), 600));
+        assert_eq!(actions(&mut scheduler, 600), [probe(0, A)]);
+        scheduler.probe_result(id(0), A, result, 600);
+        assert_eq!(probe_times(&mut scheduler, result, 600, 650), [602, 606, 614, 630], "{result:?} {announced:?}");
+    }
+}
+
+#[test]
+fn quick_checks_end_with_the_announced_version() {
     let mut scheduler = with_served_zone(1);
-    assert!(scheduler.notify(id(0), Some(6), address(1), 600));
-    assert_eq!(actions(&mut scheduler, 600), [probe(0, A)]);
-    scheduler.probe_result(id(0), A, answer(5), 600);
-    assert!(matches!(actions(&mut scheduler, 601)[..], [RefreshAction::Refreshed { .. }]));
+    scheduler.notify(id(0), Some(7), address(1), 600);
+    actions(&mut scheduler, 600);
+    scheduler.probe_result(id(0), A, ProbeResult::Refused, 600);
+    actions(&mut scheduler, 600);
     assert_eq!(actions(&mut scheduler, 602), [probe(0, A)]);
-    scheduler.probe_result(id(0), A, answer(5), 602);
-    assert!(matches!(actions(&mut scheduler, 603)[..], [RefreshAction::Refreshed { .. }]));
-    assert_eq!(actions(&mut scheduler, 1000), [], "one more check is enough");
+    // A version between the two is transferred, and the announced one still expected.
+    scheduler.probe_result(id(0), A, answer(6), 602);
+    assert_eq!(actions(&mut scheduler, 602), [transfer(0, A, Some(5))]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 603);
+    scheduler.published(id(0), 6, TIMERS, None, 603);
+    assert_eq!(actions(&mut scheduler, 606), []);
+    assert_eq!(actions(&mut scheduler, 607), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(7), 607);
+    actions(&mut scheduler, 607);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 607);
+    scheduler.published(id(0), 7, TIMERS, None, 607);
+    assert_eq!(probe_times(&mut scheduler, answer(7), 607, 1400), [] as [u32; 0]);
+    // A NOTIFY without a serial is confirmed by any successful check.
+    scheduler.notify(id(0), None, address(1), 1400);
+    assert_eq!(probe_times(&mut scheduler, answer(7), 1400, 1500), [1400]);
+}
+
+#[test]
+fn a_failed_transfer_ends_quick_checks() {
+    let mut scheduler = with_served_zone(1);
+    scheduler.notify(id(0), Some(6), address(1), 600);
+    actions(&mut scheduler, 600);
+    scheduler.probe_result(id(0), A, answer(6), 600);
+    actions(&mut scheduler, 600);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 600);
+    scheduler.rejected(id(0), false, 600);
+    assert_eq!(probe_times(&mut scheduler, answer(5), 600, 690), [] as [u32; 0], "RETRY is 100 s");
 }

@@ -26,6 +26,7 @@ impl RefreshScheduler {
         } else {
             slot.flags.set(if serial.is_some() { Flags::ANNOUNCED } else { Flags::CHECK_AGAIN });
         }
+        self.quick_checks.announced(zone.index, serial);
         self.sender_is_alive(group, from, now_s);
         true
     }

@@ -101,6 +101,28 @@ fn a_zone_expires_without_its_primary_and_recovers_with_any_serial() {
     assert_eq!(simulation.world.served.values().collect::<Vec<_>>(), [&3]);
 }
 
+/// A primary sends NOTIFY while it reloads, and refuses queries for a while: its secondary does not wait for RETRY, 60 s.
+#[test]
+fn a_primary_that_refuses_queries_when_it_sends_notify_is_asked_again_soon() {
+    for seconds in [1, 5, 12] {
+        let mut simulation = Simulation::new(20, &[&[1], &[1, 2]], seconds);
+        simulation.run_until(10_000);
+        for host in 1..=2 {
+            simulation.world.faults.insert(host, Fault::Refusing);
+        }
+        simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+        for (zone, _, primaries) in simulation.zones.clone() {
+            let (serial, from) = (Some(101), primaries[0].address.ip());
+            simulation.engine.command(TransferCommand::NotifyReceived { zone, serial, from }, simulation.world.now);
+        }
+        simulation.run_until(10_000 + seconds * 1000);
+        assert_eq!(simulation.outdated().len(), 20);
+        simulation.world.faults.clear();
+        simulation.run_until(10_000 + seconds * 1000 + 20_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0], "refusing for {seconds} s");
+    }
+}
+
 #[test]
 fn rfc_7766_5_a_primary_without_udp_is_asked_over_tcp() {
     let mut simulation = Simulation::new(40, &[&[1]], 1);
