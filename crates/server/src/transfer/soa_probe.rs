@@ -47,8 +47,8 @@ pub(super) enum ProbeTimeout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeOutcome {
     Result(ProbeResult),
-    /// TC: the answer needs a stream.
-    Truncated,
+    /// The answer is truncated, or the primary may refuse to answer over UDP alone: the question is repeated over a stream.
+    NeedsStream,
 }
 
 impl SoaProber {
@@ -96,7 +96,9 @@ impl SoaProber {
             return None;
         }
         let outcome = match apex_of(zone).and_then(|apex| soa_answer(datagram, apex)) {
-            _ if is_truncated(datagram) => ProbeOutcome::Truncated,
+            _ if is_truncated(datagram) => ProbeOutcome::NeedsStream,
+            // Knot 3.2 answers for catalogs over TCP only, and refuses over UDP.
+            _ if header_rcode(datagram) == Rcode::REFUSED => ProbeOutcome::NeedsStream,
             Some((serial, expire_s)) if !is_error => ProbeOutcome::Result(ProbeResult::Answer { serial, expire_s }),
             _ => ProbeOutcome::Result(ProbeResult::Refused),
         };

@@ -34,7 +34,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.scheduler.probe_result(zone, primary, result, now.s);
             }
             // RFC 7766 5: a truncated response is asked for again over TCP.
-            Some((zone, ProbeOutcome::Truncated)) => link.queue_probe(zone, false),
+            Some((zone, ProbeOutcome::NeedsStream)) => link.queue_probe(zone, false),
         }
     }
 

@@ -44,9 +44,11 @@ enum Fault {
     Truncates,
     /// A firewall drops its datagrams.
     NoUdp,
+    /// Answers REFUSED over UDP.
+    RefusesUdp,
 }
 
-const FAULTS: [Fault; 14] = [
+const FAULTS: [Fault; 15] = [
     Fault::None,
     Fault::Dead,
     Fault::Silent,
@@ -61,6 +63,7 @@ const FAULTS: [Fault; 14] = [
     Fault::Older,
     Fault::Truncates,
     Fault::NoUdp,
+    Fault::RefusesUdp,
 ];
 
 /// Receives simulated transfers: SOA, one record, SOA.
@@ -210,7 +213,8 @@ impl World {
         let flags = Flags { response: true, authoritative: true, ..Flags::default() };
         let empty = Message { id: query.id, flags, questions: query.questions.clone(), ..Message::default() };
         let serial = self.serials.get(&(primary, question.name.to_string())).copied();
-        let Some(mut serial) = serial.filter(|_| fault != Fault::Refusing) else {
+        let refuses = fault == Fault::Refusing || (fault == Fault::RefusesUdp && !is_stream);
+        let Some(mut serial) = serial.filter(|_| !refuses) else {
             return vec![Message { rcode: Rcode::REFUSED, ..empty }.to_wire()];
         };
         if fault == Fault::NoIxfr && question.qtype == Rtype::IXFR {

@@ -123,6 +123,21 @@ fn a_primary_that_refuses_queries_when_it_sends_notify_is_asked_again_soon() {
     }
 }
 
+/// As Knot 3.2 does for catalogs.
+#[test]
+fn a_primary_that_refuses_queries_over_udp_is_asked_over_tcp() {
+    let mut simulation = Simulation::new(40, &[&[1], &[1, 2]], 1);
+    simulation.world.faults.insert(1, Fault::RefusesUdp);
+    simulation.run_until(10_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+    for (zone, ..) in simulation.zones.clone() {
+        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    }
+    simulation.run_until(12_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+}
+
 #[test]
 fn rfc_7766_5_a_primary_without_udp_is_asked_over_tcp() {
     let mut simulation = Simulation::new(40, &[&[1]], 1);
