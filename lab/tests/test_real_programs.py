@@ -17,6 +17,7 @@ TARGET = Path(__file__).parents[2] / "target"
 PROGRAMS = ("zonda", "zonda-load")
 BUILDS = [TARGET / kind for kind in ("release", "debug") if all((TARGET / kind / name).exists() for name in PROGRAMS)]
 BUILT = max(BUILDS, key=lambda folder: (folder / "zonda").stat().st_mtime, default=None)
+ZONDA_AS_PRIMARY = ("primary.name=zonda",)
 SMALL = ("timing.blocks=1", "timing.seconds=0.5", "timing.retries=0", "queries.count=1000")
 
 pytestmark = [
@@ -32,6 +33,8 @@ pytestmark = [
         ("E10", ("zones.records=500",), {"records_per_s", "bytes_per_message"}),
         ("E7", ("zones.records=2000",), {"bytes_per_record", "first_answer_s"}),
         ("E18", ("change.connections=200",), {"bytes_per_connection", "connects_per_s"}),
+        ("E11", (*ZONDA_AS_PRIMARY, "zones.records=500", "timing.finish-s=20"), {"transfer_s", "cpu_us_per_record"}),
+        ("E15", (*ZONDA_AS_PRIMARY, "zones.zones=50", "timing.finish-s=20"), {"transfer_s", "zones_per_s"}),
     ],
 )
 def test_an_experiment_runs_from_the_command_line_to_its_report(

@@ -23,6 +23,7 @@ from zonda_lab.servers.adapter import at_least
 pytestmark = pytest.mark.usefixtures("namespaces")
 REAL = [name for name in ADAPTERS if name not in ("echo", "null")]
 ZONES = ZoneSpec("tiny", zones=5, records=0)
+TRANSPORTS = ["tcp", "tcp+tsig", "tls", "tls+tsig"]
 TRIES = {"yadifa": 3}  # on a busy machine its first transfer sometimes fails; it retries after a minute
 
 
@@ -54,14 +55,30 @@ def test_a_server_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLo
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-@pytest.mark.parametrize("transport", ["tcp", "tcp+tsig", "tls", "tls+tsig"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("name", REAL)
 def test_a_secondary_transfers_every_zone(name: str, transport: str, fake_load: ZondaLoad) -> None:
-    secondary, primary = here(name), here("bind" if "tls" in transport else "nsd")
-    tls, tsig = "tls" in transport, "tsig" in transport
-    needed = {Feature.SECONDARY, *([Feature.XOT_IN] if tls else []), *([Feature.TSIG] if tsig else [])}
-    if lacking := needed - secondary.adapter.features(secondary.version):
-        pytest.skip(f"{name} {secondary.version} cannot do {lacking.pop().value}")
+    require_transfers(here(name), here("bind" if "tls" in transport else "nsd"), transport, fake_load)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("name", ["zonda", "nsd", "knot", "bind"])
+def test_zonda_is_the_primary_of_each_secondary(name: str, transport: str, fake_load: ZondaLoad) -> None:
+    primary = dataclasses.replace(here("zonda"), label="primary")
+    require_transfers(here(name), primary, transport, fake_load)
+
+
+def require_transfers(
+    secondary: InstalledServer, primary: InstalledServer, transport: str, fake_load: ZondaLoad
+) -> None:
+    """The secondary must get every zone; the test is skipped if one of the two lacks the transport."""
+    name, tls, tsig = secondary.label, "tls" in transport, "tsig" in transport
+    signed = {Feature.TSIG} if tsig else set()
+    into = {Feature.SECONDARY, *signed, *([Feature.XOT_IN] if tls else [])}
+    out = {Feature.TRANSFER_OUT, *signed, *([Feature.XOT_OUT] if tls else [])}
+    for server, needed in ((secondary, into), (primary, out)):
+        if lacking := needed - server.adapter.features(server.version):
+            pytest.skip(f"{server.adapter.name} {server.version} cannot do {lacking.pop().value}")
     spec = PrimarySpec(primary.label, "tls" if tls else "tcp", tsig, addresses=2)
     for _ in range(TRIES.get(name, 1)):
         with Harness(settings(name, primary=spec), {s.label: s for s in (secondary, primary)}, fake_load) as harness:
@@ -114,7 +131,7 @@ def test_updates_are_signed_if_the_experiment_sets_tsig(name: str, tsig: bool, f
         assert done(None) == (0.0 if tsig else 1.0)
 
 
-@pytest.mark.parametrize("name", [name for name in REAL if name != "zonda"])
+@pytest.mark.parametrize("name", REAL)
 def test_the_configuration_contains_every_value_of_the_server_config(name: str, tmp_path: Path) -> None:
     """Each value of the server config is in one of the files."""
     folder = tmp_path
