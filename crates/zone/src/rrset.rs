@@ -168,6 +168,11 @@ impl<'z> ZoneNode<'z> {
         self.rrsets().find(|rrset| rrset.rtype == rtype).filter(|rrset| rrset.count > 0)
     }
 
+    /// The number of its records.
+    pub(crate) fn record_count(&self) -> u64 {
+        self.rrsets().map(|set| (set.count + set.signatures().count) as u64).sum()
+    }
+
     /// All RRsets by type. A set with a count of 0 has only RRSIG records for its type.
     #[inline]
     pub fn rrsets(&self) -> Rrsets<'z> {

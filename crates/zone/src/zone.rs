@@ -75,6 +75,18 @@ pub struct Counts {
     pub records: u64,
 }
 
+impl Counts {
+    fn add(&mut self, node: &ZoneNode<'_>) {
+        self.names += 1;
+        self.records += node.record_count();
+    }
+
+    fn remove(&mut self, node: &ZoneNode<'_>) {
+        self.names -= 1;
+        self.records -= node.record_count();
+    }
+}
+
 impl Zone {
     /// The apex, in lower case.
     #[inline]
@@ -213,9 +225,17 @@ impl Zone {
     /// The size of the zone; visits every node.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for (_, node) in self.nodes() {
-            counts.names += 1;
-            counts.records += node.rrsets().map(|set| (set.count + set.signatures().count) as u64).sum::<u64>();
+        self.nodes().for_each(|(_, node)| counts.add(&node));
+        counts
+    }
+
+    /// The size of the zone, a later version of `base`, whose size is known; visits what they do not share.
+    pub fn counts_after(&self, base: &Zone, mut counts: Counts) -> Counts {
+        for (old, new) in [(&base.names, &self.names), (base.nsec3(), self.nsec3())] {
+            old.compare(new, true, |old, new| {
+                new.iter().for_each(|entry| counts.add(&self.node(entry)));
+                old.iter().for_each(|entry| counts.remove(&base.node(entry)));
+            });
         }
         counts
     }

@@ -89,6 +89,9 @@ proptest! {
                 (Some(changed), Some(expected)) => {
                     let zone = changed.expect("a good change").zone;
                     prop_assert!(content(&zone) == content(&expected), "{:#?}", records);
+                    let before = last.as_ref().map(|(_, before)| (before, before.counts()));
+                    let counts = before.map(|(before, counts)| zone.counts_after(before, counts));
+                    prop_assert_eq!(counts, Some(zone.counts()));
                     // Only a rebuild notices that the last wildcard is gone.
                     prop_assert!(zone.has_wildcards() >= expected.has_wildcards());
                     let rebuilt = zone.rebuild(1);

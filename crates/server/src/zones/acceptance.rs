@@ -10,6 +10,7 @@ use zone::zonemd::{self, ZonemdStatus};
 use zone::{Denial, Zone};
 
 use super::check_command::{self, CommandError};
+use super::known_sizes::size_of;
 use crate::config::value::{DnssecCheck, DnssecScope, ZonemdMode};
 use crate::config::{DnssecPolicy, ZoneLimits, ZonePolicy};
 
@@ -185,16 +186,15 @@ fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLim
     if max_bytes > 0 {
         check("octets in memory", version.heap_size() as u64, "max-bytes", max_bytes.into())?;
     }
-    // Counting visits every record.
     if max_records == 0 && (max_shrink_percent == 0 || base.is_none()) {
         return Ok(());
     }
-    let counts = version.counts();
+    let before = base.filter(|_| max_shrink_percent > 0).map(|base| size_of(base, None).names);
+    let counts = size_of(version, base);
     if max_records > 0 {
         check("records", counts.records, "max-records", max_records.into())?;
     }
-    let Some(base) = base.filter(|_| max_shrink_percent > 0) else { return Ok(()) };
-    let before = base.counts().names;
+    let Some(before) = before else { return Ok(()) };
     let percent = before.saturating_sub(counts.names) * 100 / before.max(1);
     match percent > u64::from(max_shrink_percent) {
         true => Err(Rejection::Shrinks { percent, limit: max_shrink_percent }),

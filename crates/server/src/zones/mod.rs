@@ -8,6 +8,7 @@ pub mod answer_config;
 mod change_detection;
 pub mod check_command;
 pub mod journal;
+mod known_sizes;
 pub mod load;
 pub mod load_progress;
 mod load_schedule;
