@@ -8,6 +8,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -138,8 +140,14 @@ pub const MAX_REQUEST_LEN: u64 = 1 << 20;
 /// How long a client may take to send its request, and to read the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Clients served at once, as some of them wait for reloads.
+/// Clients served at once, besides those that wait for reloads.
 pub const CLIENTS: usize = 8;
+
+/// Clients whose reload is in progress at once.
+pub const RELOADS: usize = 8;
+
+/// Clients that wait until their reload can begin: each holds a connection, and more than that is a mistake.
+const MAX_WAITING: usize = 256;
 
 /// Pause after a failed accept, so that a lasting error does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -171,6 +179,9 @@ fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<(Con
 pub struct ControlSocket {
     listener: UnixListener,
     state_dir: StateDir,
+    /// Clients that requested a reload. They have threads of their own, as a reload takes as long as the slowest zone: nothing
+    /// else may wait for it.
+    reloads: (SyncSender<UnixStream>, Mutex<Receiver<UnixStream>>),
 }
 
 impl ControlSocket {
@@ -188,7 +199,8 @@ impl ControlSocket {
         }
         let listener = UnixListener::bind(&socket)?;
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
-        Ok(ControlSocket { listener, state_dir })
+        let (sender, receiver) = sync_channel(MAX_WAITING);
+        Ok(ControlSocket { listener, state_dir, reloads: (sender, Mutex::new(receiver)) })
     }
 
     /// Removes the socket as the daemon ends. The next start removes one that was left behind.
@@ -196,12 +208,12 @@ impl ControlSocket {
         _ = fs::remove_file(self.state_dir.file(CONTROL_SOCKET));
     }
 
-    /// Serves one connection after another for as long as the process lives. To be called by [`CLIENTS`] threads.
+    /// Serves one connection after another for as long as the process lives, but for reloads. To be called by [`CLIENTS`] threads.
     pub fn serve(&self, mut respond: impl FnMut(ControlRequest) -> (ControlResponse, Option<TextExport>)) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if let Err(error) = serve_one(stream, &mut respond) {
+                    if let Err(error) = self.serve_one(stream, &mut respond) {
                         debug!(%error, "control connection failed");
                     }
                 }
@@ -212,27 +224,58 @@ impl ControlSocket {
             }
         }
     }
+
+    fn serve_one(
+        &self,
+        stream: UnixStream,
+        respond: &mut impl FnMut(ControlRequest) -> (ControlResponse, Option<TextExport>),
+    ) -> io::Result<()> {
+        let (response, text) = match read_request(&stream)? {
+            Ok(ControlRequest::Reload) => return self.queue_reload(stream),
+            Ok(request) => respond(request),
+            Err(refused) => (refused, None),
+        };
+        write_response(&stream, &response)?;
+        let Some(mut text) = text else { return Ok(()) };
+        let mut chunk = String::new();
+        while text.next_chunk(&mut chunk) {
+            // Each chunk has its own deadline: a big zone takes long, and a client that stops reading gives up.
+            DeadlineStream::new(&stream).write_all(chunk.as_bytes())?;
+            chunk.clear();
+        }
+        Ok(())
+    }
+
+    fn queue_reload(&self, stream: UnixStream) -> io::Result<()> {
+        match self.reloads.0.try_send(stream) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(stream) | TrySendError::Disconnected(stream)) => {
+                let refused = ControlResponse::Refused("too many reloads are waiting; try again later".into());
+                write_response(&stream, &refused)
+            }
+        }
+    }
+
+    /// Serves one client that requested a reload after another. To be called by [`RELOADS`] threads.
+    pub fn serve_reloads(&self, mut reload: impl FnMut() -> ControlResponse) {
+        loop {
+            let next = self.reloads.1.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(stream) = next else { return };
+            if let Err(error) = write_response(&stream, &reload()) {
+                debug!(%error, "control connection failed");
+            }
+        }
+    }
 }
 
-fn serve_one(
-    stream: UnixStream,
-    respond: &mut impl FnMut(ControlRequest) -> (ControlResponse, Option<TextExport>),
-) -> io::Result<()> {
+fn read_request(stream: &UnixStream) -> io::Result<Result<ControlRequest, ControlResponse>> {
     let mut line = String::new();
-    BufReader::new(DeadlineStream::new(&stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
-    let (response, text) = match serde_json::from_str(&line) {
-        Ok(request) => respond(request),
-        Err(error) => (ControlResponse::Refused(format!("invalid request: {error}")), None),
-    };
-    DeadlineStream::new(&stream).write_all(&json_line(&response)?)?;
-    let Some(mut text) = text else { return Ok(()) };
-    let mut chunk = String::new();
-    while text.next_chunk(&mut chunk) {
-        // Each chunk has its own deadline: a big zone takes long, and a client that stops reading gives up.
-        DeadlineStream::new(&stream).write_all(chunk.as_bytes())?;
-        chunk.clear();
-    }
-    Ok(())
+    BufReader::new(DeadlineStream::new(stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line).map_err(|error| ControlResponse::Refused(format!("invalid request: {error}"))))
+}
+
+fn write_response(stream: &UnixStream, response: &ControlResponse) -> io::Result<()> {
+    DeadlineStream::new(stream).write_all(&json_line(response)?)
 }
 
 fn json_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
@@ -277,7 +320,17 @@ impl Write for DeadlineStream<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    /// Serves with one thread for reloads and one for all else.
+    fn serve(control: ControlSocket, reload: impl FnMut() -> ControlResponse + Send + 'static) {
+        let control = Arc::new(control);
+        let other = control.clone();
+        thread::spawn(move || control.serve(|_| (ControlResponse::ZoneAction { done: 1, failures: Vec::new() }, None)));
+        thread::spawn(move || other.serve_reloads(reload));
+    }
 
     #[test]
     fn requests_are_served_and_invalid_ones_refused() {
@@ -286,7 +339,7 @@ mod tests {
         let state_dir = folder.path().join("deep/".repeat(30));
         let taken = StateDir::open(&state_dir).expect("a fresh folder");
         let control = ControlSocket::open(taken).expect("a taken folder");
-        thread::spawn(move || control.serve(|_| (ControlResponse::Reloaded(Report::default()), None)));
+        serve(control, || ControlResponse::Reloaded(Report::default()));
         assert!(
             matches!(request(&state_dir, &ControlRequest::Reload), Ok(ControlResponse::Reloaded(report)) if report == Report::default())
         );
@@ -301,6 +354,32 @@ mod tests {
             }
         }
         assert!(matches!(request(&state_dir, &ControlRequest::Reload), Ok(ControlResponse::Reloaded(_))));
+    }
+
+    #[test]
+    fn nothing_else_waits_for_reloads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let control =
+            ControlSocket::open(StateDir::open(folder.path()).expect("a fresh folder")).expect("a taken folder");
+        let (release, released) = sync_channel::<()>(0);
+        serve(control, move || {
+            _ = released.recv();
+            ControlResponse::Reloaded(Report::default())
+        });
+        let mut waiting = Vec::new();
+        for _ in 0..=2 * CLIENTS {
+            let mut stream = UnixStream::connect(folder.path().join(CONTROL_SOCKET)).expect("it listens");
+            stream.write_all(&json_line(&ControlRequest::Reload).expect("JSON")).expect("it is open");
+            waiting.push(stream);
+        }
+        let status = ControlRequest::ZoneStatus { zones: Vec::new(), from: 0 };
+        assert!(matches!(request(folder.path(), &status), Ok(ControlResponse::ZoneAction { .. })));
+        drop(release);
+        for stream in waiting {
+            let mut response = String::new();
+            BufReader::new(stream).read_line(&mut response).expect("a response");
+            assert!(response.contains("reloaded"), "{response}");
+        }
     }
 
     #[test]

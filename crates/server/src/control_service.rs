@@ -42,28 +42,13 @@ impl ControlService {
     /// The response, and the text to send after it.
     pub fn respond(&mut self, request: ControlRequest) -> (ControlResponse, Option<TextExport>) {
         match request {
-            ControlRequest::Reload => (self.reload(), None),
+            ControlRequest::Reload => (reload(&self.writer), None),
             ControlRequest::ZoneStatus { zones, from } => (self.status(zones, from), None),
             ControlRequest::ZoneAction { action, zones } => (self.act(action, zones), None),
             ControlRequest::ZoneRollback { zones, to } => (self.roll_back(zones, to), None),
             ControlRequest::ZoneAdd { zones } => (self.edit(zones, parse_addition), None),
             ControlRequest::ZoneRemove { zones } => (self.edit(zones, parse_removal), None),
             ControlRequest::ZoneExport { zone } => self.export(&zone),
-        }
-    }
-
-    /// Requests a reload and waits for its report.
-    fn reload(&self) -> ControlResponse {
-        let (reply, report) = sync_channel(1);
-        match self.writer.request_reload(Some(reply)) {
-            Err(TrySendError::Full(())) => {
-                ControlResponse::Refused("too many reloads are waiting; try again later".into())
-            }
-            Err(TrySendError::Disconnected(())) => writer_is_gone(),
-            Ok(()) => match report.recv() {
-                Ok(report) => ControlResponse::Reloaded(report),
-                Err(_) => ControlResponse::Refused("the reload was aborted; the log says why".into()),
-            },
         }
     }
 
@@ -254,6 +239,19 @@ impl ControlService {
             Some(None) => (ControlResponse::Refused(format!("{zone} is not loaded")), None),
             None => (ControlResponse::Refused(format!("{zone} is not a zone of this server")), None),
         }
+    }
+}
+
+/// Requests a reload and waits for its report.
+pub fn reload(writer: &WriterHandle) -> ControlResponse {
+    let (reply, report) = sync_channel(1);
+    match writer.request_reload(Some(reply)) {
+        Err(TrySendError::Full(())) => ControlResponse::Refused("too many reloads are waiting; try again later".into()),
+        Err(TrySendError::Disconnected(())) => writer_is_gone(),
+        Ok(()) => match report.recv() {
+            Ok(report) => ControlResponse::Reloaded(report),
+            Err(_) => ControlResponse::Refused("the reload was aborted; the log says why".into()),
+        },
     }
 }
 

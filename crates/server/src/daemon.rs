@@ -20,7 +20,7 @@ use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
 use crate::control::{self, ControlSocket};
-use crate::control_service::ControlService;
+use crate::control_service::{self, ControlService};
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
 use crate::listen::{self, EventSinks, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
 use crate::log::{self, Log};
@@ -54,7 +54,7 @@ enum StartError {
 }
 
 /// Reload requests that may wait: one for every client of the control socket, and some for SIGHUP.
-const MAX_WAITING_RELOADS: usize = 2 * control::CLIENTS;
+const MAX_WAITING_RELOADS: usize = 2 * control::RELOADS;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn serve(arguments: &cli::ServeArguments) -> ExitCode {
@@ -126,11 +126,9 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         notify: Arc::new(move |notify| notify_handle.notify_received(notify)),
         update: Arc::new(move |update| update_handle.update_received(update)),
     };
-    let services: Vec<ControlService> = (0..control::CLIENTS)
-        .map(|_| {
-            ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader(), frozen_zones.clone())
-        })
-        .collect();
+    let service =
+        || ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader(), frozen_zones.clone());
+    let services: Vec<ControlService> = (0..control::CLIENTS).map(|_| service()).collect();
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
@@ -139,6 +137,10 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         for mut service in services {
             let control = control.clone();
             spawn("control", move || control.serve(|request| service.respond(request)))?;
+        }
+        for _ in 0..control::RELOADS {
+            let (control, writer) = (control.clone(), handle.clone());
+            spawn("control", move || control.serve_reloads(|| control_service::reload(&writer)))?;
         }
     }
     wait_for_stop(signals, &handle, &threads);

@@ -231,7 +231,7 @@ impl Reload {
         reload
     }
 
-    /// Adds zones to the report if anybody waits for it. At most [`crate::control::CLIENTS`] do, while signals may have caused
+    /// Adds zones to the report if anybody waits for it. At most [`crate::control::RELOADS`] do, while signals may have caused
     /// any number of reloads that all wait for one stuck zone.
     fn add(&mut self, zones: impl IntoIterator<Item = ZoneReport>) {
         if self.requests.iter().any(|request| request.reply.is_some()) {
