@@ -78,15 +78,21 @@ impl<'r> OwnerRecords<'r> {
 }
 
 fn key(record: &StagedRecord<'_>) -> RecordKey {
-    let mut canonical: Box<[u8]> = record.rdata.into();
-    for name in rdata::names(record.rtype, record.rdata) {
-        canonical[name].make_ascii_lowercase();
+    (record.rtype, comparable_rdata(record.rtype, record.rdata))
+}
+
+/// RDATA with its names in lower case: equal for two records of a type that are equal except for their TTL
+/// (RFC 2136 1.1.1; RFC 4343 3).
+pub(crate) fn comparable_rdata(rtype: Rtype, data: &[u8]) -> Box<[u8]> {
+    let mut comparable: Box<[u8]> = data.into();
+    for name in rdata::names(rtype, data) {
+        comparable[name].make_ascii_lowercase();
     }
-    (record.rtype, canonical)
+    comparable
 }
 
 /// Whether two records are equal except for their TTL (RFC 2136 1.1.1; RFC 4343 3: names compare without case).
-pub(crate) fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
+fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
     a.rtype == b.rtype && (a.rdata == b.rdata || is_same_but_for_case(a, b))
 }
 

@@ -3,7 +3,7 @@
 //! [`prepare`] checks the message, its prerequisites and the rights of the requestor. It changes nothing: the caller applies the
 //! [`ChangeSet`], makes it durable and acknowledges it. TSIG and the zone section are checked before.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use wire::message::{Rcode, Record};
 use wire::serial::{is_later, of_soa};
@@ -12,7 +12,7 @@ use wire::{Class, Message, Name, NameRef, Rtype, rdata};
 use crate::canonical_key::CanonicalKey;
 use crate::change::ChangeSet;
 use crate::node_decoder::NodeDecoder;
-use crate::owner_records::is_same;
+use crate::owner_records::comparable_rdata;
 use crate::serial_policy::SerialPolicy;
 use crate::stage::StagedRecord;
 use crate::zone::Zone;
@@ -90,9 +90,9 @@ fn check_prerequisites(prerequisites: &[Record], stored: &mut StoredOwners<'_>) 
 
 /// RFC 2136 3.2.1 to 3.2.4: a name is or is not in use; an RRset does or does not exist.
 fn check_existence(record: &Record, stored: &mut StoredOwners<'_>) -> Result<(), UpdateRefusal> {
-    let records = stored.records_of(record.owner.as_ref());
+    let types = stored.types_of(record.owner.as_ref());
     let is_name = record.rtype == Rtype::ANY;
-    let exists = records.iter().any(|found| is_name || found.rtype == record.rtype);
+    let exists = if is_name { !types.is_empty() } else { types.contains(&record.rtype) };
     let Record { owner, rtype, .. } = record;
     match (record.class == Class::ANY, is_name) {
         (wanted, _) if wanted == exists => Ok(()),
@@ -107,10 +107,9 @@ fn check_existence(record: &Record, stored: &mut StoredOwners<'_>) -> Result<(),
 fn check_equal(expected: &[&Record], stored: &mut StoredOwners<'_>) -> Result<(), UpdateRefusal> {
     let Record { owner, rtype, .. } = expected[0];
     let found = stored.records_of(owner.as_ref()).iter().filter(|found| found.rtype == *rtype);
-    let expected: Vec<OwnedRecord> = expected.iter().map(|record| OwnedRecord::of(record)).collect();
-    let is_equal = found.clone().all(|found| expected.iter().any(|record| record.is_same(found)))
-        && expected.iter().all(|record| found.clone().any(|found| found.is_same(record)));
-    match is_equal {
+    let found: HashSet<Box<[u8]>> = found.map(|found| comparable_rdata(*rtype, &found.rdata)).collect();
+    let expected: HashSet<Box<[u8]>> = expected.iter().map(|record| comparable_rdata(*rtype, &record.rdata)).collect();
+    match found == expected {
         true => Ok(()),
         false => refuse(Rcode::NXRRSET, format!("prerequisite: {owner} has other {rtype} records")),
     }
@@ -151,7 +150,7 @@ fn check_rights(
     for Record { owner, rtype, .. } in updates {
         let owner = owner.as_ref();
         let is_allowed = match *rtype {
-            Rtype::ANY => stored.records_of(owner).iter().all(|found| (rules.allows)(owner, found.rtype)),
+            Rtype::ANY => stored.types_of(owner).iter().all(|&found| (rules.allows)(owner, found)),
             rtype => (rules.allows)(owner, rtype),
         };
         if !is_allowed {
@@ -174,27 +173,21 @@ struct UpdatedOwner {
     /// As the update spells it.
     owner: Name,
     before: Vec<OwnedRecord>,
-    records: Vec<OwnedRecord>,
-}
-
-impl UpdatedOwner {
-    fn is_changed(&self) -> bool {
-        self.before.len() != self.records.len() || self.records.iter().any(|record| !self.before.contains(record))
-    }
+    sets: RecordSets,
 }
 
 impl Update<'_> {
     /// RFC 2136 3.4.2: applies one record of the update section.
     fn apply(&mut self, record: &Record) {
         let is_apex = record.owner.as_ref().label_count() == self.stored.zone.apex_labels();
-        let records = &mut self.owner(record.owner.as_ref()).records;
+        let sets = &mut self.owner(record.owner.as_ref()).sets;
         match record.class {
-            Class::IN => add(records, record, is_apex),
-            Class::ANY => records.retain(|found| {
-                let is_kept = is_apex && matches!(found.rtype, Rtype::SOA | Rtype::NS);
-                is_kept || record.rtype != Rtype::ANY && found.rtype != record.rtype
+            Class::IN => add(sets, record, is_apex),
+            Class::ANY => sets.0.retain(|(found, _), _| {
+                let is_kept = is_apex && matches!(*found, Rtype::SOA | Rtype::NS);
+                is_kept || record.rtype != Rtype::ANY && *found != record.rtype
             }),
-            _ => delete(records, record, is_apex),
+            _ => delete(sets, record, is_apex),
         }
     }
 
@@ -202,7 +195,7 @@ impl Update<'_> {
         let stored = &mut self.stored;
         self.owners.entry(owner.to_owned().to_lowercase()).or_insert_with(|| {
             let before = stored.records_of(owner).to_vec();
-            UpdatedOwner { owner: owner.to_owned(), records: before.clone(), before }
+            UpdatedOwner { owner: owner.to_owned(), sets: RecordSets::new(&before), before }
         })
     }
 
@@ -213,13 +206,14 @@ impl Update<'_> {
             return Ok(change);
         }
         self.advance_serial(rules)?;
-        for UpdatedOwner { owner, before, records } in self.owners.values() {
+        for changed in self.owners.values() {
+            let UpdatedOwner { owner, before, sets } = changed;
             let outside = |_| UpdateRefusal { rcode: Rcode::NOTZONE, reason: format!("{owner} is not in the zone") };
-            for gone in before.iter().filter(|old| !records.iter().any(|new| new.is_same(old))) {
+            for gone in before.iter().filter(|old| !sets.contains(old)) {
                 change.remove(owner.as_ref(), gone.rtype, &gone.rdata).map_err(outside)?;
             }
-            for new in records.iter().filter(|new| !before.contains(new)) {
-                change.add(owner.as_ref(), new.rtype, new.ttl, &new.rdata).map_err(outside)?;
+            for (rtype, ttl, rdata) in changed.new_records() {
+                change.add(owner.as_ref(), rtype, ttl, rdata).map_err(outside)?;
             }
         }
         Ok(change)
@@ -228,18 +222,31 @@ impl Update<'_> {
     fn advance_serial(&mut self, rules: &UpdateRules<'_>) -> Result<(), UpdateRefusal> {
         let zone = self.stored.zone;
         let (old, is_signed, apex) = (zone.serial(), zone.is_signed(), zone.apex().to_owned());
-        let records = &mut self.owner(apex.as_ref()).records;
-        let soa =
-            records.iter_mut().find(|record| record.rtype == Rtype::SOA).expect("no update deletes the SOA record");
-        if of_soa(&soa.rdata).is_some_and(|serial| is_later(serial, old)) {
+        let sets = &mut self.owner(apex.as_ref()).sets;
+        let (ttl, soa) = sets.soa().expect("no update deletes the SOA record");
+        if of_soa(soa).is_some_and(|serial| is_later(serial, old)) {
             return Ok(());
         }
         if is_signed {
             return refuse(Rcode::REFUSED, "an update of a signed zone must bring a SOA record with a later serial");
         }
-        let at = soa.rdata.len() - SOA_NUMBERS_LEN;
-        soa.rdata[at..at + 4].copy_from_slice(&rules.serial_policy.next(old, rules.now_s).to_be_bytes());
+        let (mut soa, at) = (soa.to_vec(), soa.len() - SOA_NUMBERS_LEN);
+        soa[at..at + 4].copy_from_slice(&rules.serial_policy.next(old, rules.now_s).to_be_bytes());
+        sets.put(Rtype::SOA, ttl, &soa);
         Ok(())
+    }
+}
+
+impl UpdatedOwner {
+    fn is_changed(&self) -> bool {
+        self.before.iter().any(|old| !self.sets.contains(old)) || self.new_records().next().is_some()
+    }
+
+    /// The records that are not stored as they are: their type, TTL and RDATA.
+    fn new_records(&self) -> impl Iterator<Item = (Rtype, u32, &[u8])> {
+        let before: HashSet<(Rtype, u32, &[u8])> =
+            self.before.iter().map(|record| (record.rtype, record.ttl, &*record.rdata)).collect();
+        self.sets.records().filter(move |record| !before.contains(record))
     }
 }
 
@@ -247,78 +254,130 @@ impl Update<'_> {
 const SOA_NUMBERS_LEN: usize = 20;
 
 /// RFC 2136 3.4.2.2: adds a record, or replaces one.
-fn add(records: &mut Vec<OwnedRecord>, record: &Record, is_apex: bool) {
-    let new = OwnedRecord::of(record);
+fn add(sets: &mut RecordSets, record: &Record, is_apex: bool) {
     // RFC 4035 2.5, RFC 2181 10.1: what may be beside a CNAME record.
-    let is_beside_cname = |rtype| matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
-    let is_ignored = match new.rtype {
+    let is_beside_cname = |rtype| matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
+    let is_ignored = match record.rtype {
         Rtype::SOA => {
-            let old = records.iter().find(|record| record.rtype == Rtype::SOA).and_then(|old| of_soa(&old.rdata));
-            !is_apex || !of_soa(&new.rdata).zip(old).is_some_and(|(new, old)| is_later(new, old))
+            let old = sets.soa().and_then(|(_, old)| of_soa(old));
+            !is_apex || !of_soa(&record.rdata).zip(old).is_some_and(|(new, old)| is_later(new, old))
         }
-        Rtype::CNAME => records.iter().any(|old| old.rtype != Rtype::CNAME && !is_beside_cname(old.rtype)),
-        rtype => !is_beside_cname(rtype) && records.iter().any(|old| old.rtype == Rtype::CNAME),
+        Rtype::CNAME => sets.0.keys().any(|(rtype, _)| !is_beside_cname(*rtype)),
+        rtype => !is_beside_cname(rtype) && sets.0.contains_key(&(Rtype::CNAME, Rtype::CNAME)),
     };
     if is_ignored {
         return;
     }
-    let is_single = matches!(new.rtype, Rtype::SOA | Rtype::CNAME | Rtype::DNAME);
-    records.retain(|old| if is_single { old.rtype != new.rtype } else { !old.is_same(&new) });
-    // RFC 2181 5.2: all records of an RRset have one TTL.
-    records.iter_mut().filter(|old| old.is_in_set_of(&new)).for_each(|old| old.ttl = new.ttl);
-    records.push(new);
+    sets.put(record.rtype, record.ttl, &record.rdata);
 }
 
 /// RFC 2136 3.4.2.4: deletes a record, but not the SOA record nor the last NS record of the apex.
-fn delete(records: &mut Vec<OwnedRecord>, record: &Record, is_apex: bool) {
-    let gone = OwnedRecord::of(record);
-    let is_last_ns =
-        || is_apex && gone.rtype == Rtype::NS && records.iter().filter(|old| old.rtype == Rtype::NS).count() == 1;
-    if gone.rtype != Rtype::SOA && !is_last_ns() {
-        records.retain(|old| !old.is_same(&gone));
+fn delete(sets: &mut RecordSets, record: &Record, is_apex: bool) {
+    let place = set_of(record.rtype, &record.rdata);
+    let Some(set) = sets.0.get_mut(&place).filter(|_| record.rtype != Rtype::SOA) else { return };
+    if is_apex && record.rtype == Rtype::NS && set.records.len() == 1 {
+        return;
+    }
+    set.records.remove(&comparable_rdata(record.rtype, &record.rdata));
+    if set.records.is_empty() {
+        sets.0.remove(&place);
     }
 }
 
 //----------- records --------------------------------------------------------------
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The RRsets of one owner. A message may name an owner with very many records thousands of times: no record is searched for.
+struct RecordSets(BTreeMap<(Rtype, Rtype), RecordSet>);
+
+#[derive(Default)]
+struct RecordSet {
+    ttl: u32,
+    /// By [`comparable_rdata`]; several only if they were stored with names that differ in case.
+    records: HashMap<Box<[u8]>, Vec<Vec<u8>>>,
+}
+
+/// Identifies an RRset. The signatures over different RRsets are different sets (RFC 4034 3).
+fn set_of(rtype: Rtype, rdata: &[u8]) -> (Rtype, Rtype) {
+    (rtype, StagedRecord { rtype, ttl: 0, rdata, file: 0, line: 0 }.set_rtype())
+}
+
+impl RecordSets {
+    fn new(records: &[OwnedRecord]) -> RecordSets {
+        let mut sets = RecordSets(BTreeMap::new());
+        for OwnedRecord { rtype, ttl, rdata } in records {
+            let set = sets.0.entry(set_of(*rtype, rdata)).or_default();
+            set.ttl = *ttl;
+            set.records.entry(comparable_rdata(*rtype, rdata)).or_default().push(rdata.clone());
+        }
+        sets
+    }
+
+    /// Whether there is this record, with any TTL (RFC 2136 1.1.1).
+    fn contains(&self, record: &OwnedRecord) -> bool {
+        let set = self.0.get(&set_of(record.rtype, &record.rdata));
+        set.is_some_and(|set| set.records.contains_key(&comparable_rdata(record.rtype, &record.rdata)))
+    }
+
+    /// The TTL and RDATA of the SOA record.
+    fn soa(&self) -> Option<(u32, &[u8])> {
+        let set = self.0.get(&(Rtype::SOA, Rtype::SOA))?;
+        Some((set.ttl, set.records.values().flatten().next()?))
+    }
+
+    /// Adds a record in place of those that are the same, or of the one that there can be of its type.
+    fn put(&mut self, rtype: Rtype, ttl: u32, rdata: &[u8]) {
+        let set = self.0.entry(set_of(rtype, rdata)).or_default();
+        if matches!(rtype, Rtype::SOA | Rtype::CNAME | Rtype::DNAME) {
+            set.records.clear();
+        }
+        // RFC 2181 5.2: all records of an RRset have one TTL.
+        set.ttl = ttl;
+        set.records.insert(comparable_rdata(rtype, rdata), vec![rdata.to_vec()]);
+    }
+
+    /// Type, TTL and RDATA of all records.
+    fn records(&self) -> impl Iterator<Item = (Rtype, u32, &[u8])> {
+        self.0.iter().flat_map(|(&(rtype, _), set)| {
+            set.records.values().flatten().map(move |rdata| (rtype, set.ttl, rdata.as_slice()))
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
 struct OwnedRecord {
     rtype: Rtype,
     ttl: u32,
     rdata: Vec<u8>,
 }
 
-impl OwnedRecord {
-    fn of(record: &Record) -> OwnedRecord {
-        OwnedRecord { rtype: record.rtype, ttl: record.ttl, rdata: record.rdata.clone() }
-    }
-
-    fn staged(&self) -> StagedRecord<'_> {
-        StagedRecord { rtype: self.rtype, ttl: self.ttl, rdata: &self.rdata, file: 0, line: 0 }
-    }
-
-    /// Whether both are equal except for their TTL (RFC 2136 1.1.1).
-    fn is_same(&self, other: &OwnedRecord) -> bool {
-        is_same(&self.staged(), &other.staged())
-    }
-
-    /// Whether both are in one RRset. The signatures over different RRsets are different sets (RFC 4034 3).
-    fn is_in_set_of(&self, other: &OwnedRecord) -> bool {
-        self.rtype == other.rtype && self.staged().set_rtype() == other.staged().set_rtype()
-    }
-}
-
 /// The owners that a message names, each decoded once: a message may name one with many records thousands of times.
 struct StoredOwners<'z> {
     zone: &'z Zone,
-    owners: HashMap<Name, Vec<OwnedRecord>>,
+    owners: HashMap<Name, StoredOwner>,
+}
+
+struct StoredOwner {
+    records: Vec<OwnedRecord>,
+    types: BTreeSet<Rtype>,
 }
 
 impl StoredOwners<'_> {
     /// All records of an owner.
     fn records_of(&mut self, owner: NameRef<'_>) -> &[OwnedRecord] {
+        &self.owner(owner).records
+    }
+
+    /// The types of all records of an owner.
+    fn types_of(&mut self, owner: NameRef<'_>) -> &BTreeSet<Rtype> {
+        &self.owner(owner).types
+    }
+
+    fn owner(&mut self, owner: NameRef<'_>) -> &StoredOwner {
         let zone = self.zone;
-        self.owners.entry(owner.to_owned()).or_insert_with(|| records_of(zone, owner))
+        self.owners.entry(owner.to_owned()).or_insert_with(|| {
+            let records = records_of(zone, owner);
+            StoredOwner { types: records.iter().map(|record| record.rtype).collect(), records }
+        })
     }
 }
 
