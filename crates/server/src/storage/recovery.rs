@@ -1,10 +1,11 @@
 //! Recovery: reads all segments at start, in order and in bounded memory, and finds the newest good version of each zone.
 //!
-//! What a crash left of the last batch is not damage: nobody was told that it is durable. Records of it that are good are used all
-//! the same, and written again, as the disk may not have them yet. Damage anywhere else is reported with file and offset; the zone
+//! What a crash left of the last batch is not damage: its records were never acknowledged. Those before the first one that is
+//! missing are used all the same, and written again, as the disk may not have them yet. Damage anywhere else is reported with file and offset; the zone
 //! falls back to its last version before the damage, and other zones are unharmed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -161,7 +162,7 @@ impl<D: Disk> Store<D> {
             let header = match SegmentHeader::read(&file).map_err(failed)? {
                 Some(Ok(header)) if header.number == number => header,
                 Some(Err(version)) => {
-                    let error = std::io::Error::other(format!("its format version {version} is not supported"));
+                    let error = io::Error::other(format!("its format version {version} is not supported"));
                     return Err(failed(error));
                 }
                 // A crash while it was created.
@@ -200,45 +201,47 @@ impl<D: Disk> Store<D> {
         let (file, salt, len, name) = (file.clone(), *salt, *len, segment_name(number));
         let failed = |error| StoreError { file: segment_name(number), action: "read", error };
         let mut scan = SegmentScan::new(&*file, salt, RECORDS_START, len);
-        // Damage so far that may be a torn batch: its offset, and what it is.
-        let mut unsure: Vec<(u32, String)> = Vec::new();
-        let mut last_batch = RECORDS_START;
+        let (mut last_batch, mut last_start) = (RECORDS_START, None);
         while let Some(found) = scan.next().map_err(failed)? {
-            match found {
+            let (at, problem) = match found {
                 Scanned::Record(at, header) => {
                     last_batch = last_batch.max(header.batch);
                     let owner = scan.bytes(at + FIXED_LEN as u32, header.name_len.into()).map_err(failed)?.to_vec();
                     let payload_start = at + header.payload_start() as u32;
                     let payload = scan.bytes(payload_start, (header.payload_len as usize).min(TIMERS_LEN));
                     let payload = payload.map_err(failed)?;
-                    if !recovery.add(&header, Location { segment: number, offset: at }, &owner, payload) {
-                        unsure.push((at, "the record makes no sense".into()));
-                    }
                     self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                    if recovery.add(&header, Location { segment: number, offset: at }, &owner, payload) {
+                        continue;
+                    }
+                    (at, "the record makes no sense".into())
                 }
                 Scanned::DamagedPayload(at, header) => {
                     let owner = scan.bytes(at + FIXED_LEN as u32, header.name_len.into()).map_err(failed)?;
                     let owner = NameRef::from_wire(owner).map(|name| name.to_string()).unwrap_or_default();
-                    unsure.push((
-                        at,
-                        format!("a record of {owner} is damaged: the zone falls back to its last good version"),
-                    ));
                     self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                    (at, format!("a record of {owner} is damaged: the zone falls back to its last good version"))
                 }
-                Scanned::Garbage(start, end) => unsure.push((start, format!("{} octets are damaged", end - start))),
-            }
-        }
-        for (at, problem) in unsure {
+                Scanned::Garbage(start, end) => (start, format!("{} octets are damaged", end - start)),
+            };
             // Later batches prove that this was durable.
-            if !is_newest || at < last_batch {
-                recovery.report(&name, at, &problem);
-            } else {
+            let torn_from = match last_start {
+                Some(from) => from,
+                None => {
+                    *last_start.insert(self.last_batch_after(&*file, salt, (at, len)).map_err(failed)?.max(last_batch))
+                }
+            };
+            if is_newest && at >= torn_from {
+                // Records after this one may follow what is missing: a change may follow an image of the same serial.
                 tracing::info!(
                     file = name,
                     offset = at,
                     "a crash has cut the journal here; nothing acknowledged is lost"
                 );
+                self.segments.entry(number).and_modify(|segment| segment.len = at);
+                break;
             }
+            recovery.report(&name, at, &problem);
         }
         if is_newest {
             // The last batch is written again. If it is the first one, maybe not even the header is durable.
@@ -250,6 +253,19 @@ impl<D: Disk> Store<D> {
             recovery.tails.push((number, last_batch));
         }
         Ok(())
+    }
+
+    /// Where the last batch starts that has a record in this part of a segment; 0 if there is none. No sequence number there is used
+    /// again.
+    fn last_batch_after(&mut self, file: &D::File, salt: u32, (start, end): (u32, u32)) -> io::Result<u32> {
+        let (mut scan, mut last_batch) = (SegmentScan::new(file, salt, start, end), 0);
+        while let Some(found) = scan.next()? {
+            if let Scanned::Record(_, header) | Scanned::DamagedPayload(_, header) = found {
+                last_batch = last_batch.max(header.batch);
+                self.next_sequence = self.next_sequence.max(header.sequence + 1);
+            }
+        }
+        Ok(last_batch)
     }
 
     /// Fills the index from what was found.

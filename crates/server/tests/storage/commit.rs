@@ -132,7 +132,7 @@ impl Bench {
     /// The serial that the disk has after a power failure.
     fn serial_after_power_failure(&self) -> Option<u32> {
         let disk = self.disk.fork();
-        disk.lose_power(&mut Random(1));
+        disk.lose_power(&mut Random::new(1));
         let (_, recovery) = Store::open(disk, StoreLimits::default()).expect("the disk can be read");
         recovery.zones().next().and_then(|zone| zone.serial)
     }
@@ -334,7 +334,7 @@ fn the_end_of_the_thread_flushes() {
     let numbers: Vec<u64> = numbers.collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert_eq!(numbers.last(), Some(&2004));
-    disk.lose_power(&mut Random(7));
+    disk.lose_power(&mut Random::new(7));
     let (_, recovery) = Store::open(disk, StoreLimits::default()).expect("the disk can be read");
     assert_eq!(recovery.zones().map(|zone| zone.serial).collect::<Vec<_>>(), [Some(500); 4]);
 }

@@ -39,7 +39,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let limits = StoreLimits {
             segment_len: 600 + random.below(4000) as u32,
             min_changes_len: 500,
@@ -190,7 +190,7 @@ fn read(store: &Store<SimulatedDisk>, zone: StoredZone, serial: Option<u32>) -> 
 fn what_was_reported_durable_survives_every_crash() {
     let (mut acknowledged, mut images) = (0, 0);
     for seed in 0..1500 {
-        let (mut run, mut random) = (Run::new(seed), Random(!seed));
+        let (mut run, mut random) = (Run::new(seed), Random::new(!seed));
         for _ in 0..5 {
             run.disk.crash_in(Some(1 + random.below(80)));
             for _ in 0..400 {

@@ -6,7 +6,7 @@ use crate::world::World;
 /// Runs random operations with several crashes. Returns the sites of syncs, or what was wrong.
 fn run(seed: u64, ignored: Option<SyncSite>) -> Result<Vec<SyncSite>, String> {
     let mut world = World::new(seed);
-    let mut random = Random(!seed);
+    let mut random = Random::new(!seed);
     world.disk.ignore(ignored);
     for _ in 0..6 {
         world.disk.crash_in(Some(1 + random.below(60)));

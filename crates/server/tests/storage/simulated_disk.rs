@@ -7,21 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use server::storage::disk::{Disk, DiskFile};
 
-/// A pseudo-random sequence (SplitMix64).
+/// A pseudo-random sequence.
 #[derive(Clone)]
-pub struct Random(pub u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+    pub fn new(seed: u64) -> Random {
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.u64(..bound)
     }
 
     /// True once in `n` times.

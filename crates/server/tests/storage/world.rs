@@ -33,7 +33,7 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64) -> World {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let limits = StoreLimits {
             segment_len: 600 + random.below(4000) as u32,
             min_changes_len: 300,
