@@ -62,9 +62,10 @@ impl UpdateAcl {
         is_open || self.entries.iter().any(|entry| entry.client.matches(client))
     }
 
-    /// What the client may change.
-    pub fn rights(&self, client: &Client<'_>) -> UpdateRights<'_> {
-        UpdateRights(self.entries.iter().filter(|entry| entry.client.matches(client)).collect())
+    /// What the client may change in a zone with or without DNSKEY records.
+    pub fn rights(&self, client: &Client<'_>, is_signed: bool) -> UpdateRights<'_> {
+        let applies = |entry: &&UpdateEntry| entry.client.matches(client) && (entry.signed || !is_signed);
+        UpdateRights(self.entries.iter().filter(applies).collect())
     }
 }
 
@@ -74,9 +75,9 @@ impl UpdateRights<'_> {
         self.0.iter().any(|entry| entry.covers(owner, rtype))
     }
 
-    /// Whether zones with DNSKEY records may be changed.
-    pub fn permit_signed(&self) -> bool {
-        self.0.iter().any(|entry| entry.signed)
+    /// Whether nothing may be changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -134,7 +135,7 @@ mod tests {
         let dhcp = entry("dhcp.", &["*.dyn.example.", "gate.example."], &[Rtype::A, Rtype::AAAA]);
         let acl = UpdateAcl { entries: vec![dhcp, entry("admin.", &[], &[])], role: UpdateRole::Apply };
         let owned = client("DHCP.");
-        let dhcp = acl.rights(&owned.as_client());
+        let dhcp = acl.rights(&owned.as_client(), false);
         for (owner, rtype, permitted) in [
             ("a.dyn.example.", Rtype::A, true),
             ("A.b.DYN.example.", Rtype::AAAA, true),
@@ -148,10 +149,10 @@ mod tests {
             assert_eq!(dhcp.permit(name(owner).as_ref(), rtype), permitted, "{owner} {rtype}");
         }
         let owned = client("admin.");
-        assert!(acl.rights(&owned.as_client()).permit(name("example.").as_ref(), Rtype::NS));
+        assert!(acl.rights(&owned.as_client(), false).permit(name("example.").as_ref(), Rtype::NS));
         let stranger = client("other.");
         assert!(!acl.allows(&stranger.as_client()));
-        assert!(!acl.rights(&stranger.as_client()).permit(name("a.dyn.example.").as_ref(), Rtype::A));
+        assert!(!acl.rights(&stranger.as_client(), false).permit(name("a.dyn.example.").as_ref(), Rtype::A));
     }
 
     #[test]
@@ -161,10 +162,23 @@ mod tests {
             role: UpdateRole::Apply,
         };
         let owned = client("k.");
-        let rights = acl.rights(&owned.as_client());
+        let rights = acl.rights(&owned.as_client(), false);
         assert!(rights.permit(name("a.example.").as_ref(), Rtype::A));
         assert!(!rights.permit(name("a.example.").as_ref(), Rtype::TXT));
-        assert!(!rights.permit_signed());
+        assert!(acl.rights(&owned.as_client(), true).is_empty());
+    }
+
+    /// Otherwise an entry for signed zones would extend those beside it to them.
+    #[test]
+    fn only_entries_for_signed_zones_apply_to_them() {
+        let signed = UpdateEntry { signed: true, ..entry("k.", &["a.example."], &[Rtype::TXT]) };
+        let acl = UpdateAcl { entries: vec![signed, entry("k.", &["b.example."], &[])], role: UpdateRole::Apply };
+        let owned = client("k.");
+        for (is_signed, in_b) in [(true, false), (false, true)] {
+            let rights = acl.rights(&owned.as_client(), is_signed);
+            assert!(rights.permit(name("a.example.").as_ref(), Rtype::TXT));
+            assert_eq!(rights.permit(name("b.example.").as_ref(), Rtype::TXT), in_b);
+        }
     }
 
     #[test]

@@ -81,13 +81,13 @@ impl Writer {
         };
         answer.log.count(&message);
         let is_large = message.answer.len() + message.authority.len() > MAX_INLINE_RECORDS;
-        let serial_policy = policy.serial_policy.policy();
+        let serial_policy = policy.serial_policy;
         let compute = Box::new(move |zone: &zone::Zone| {
             let client = client.as_client();
-            let rights = acls.update.rights(&client);
+            let rights = acls.update.rights(&client, zone.is_signed());
             let rules = UpdateRules {
                 allows: &|owner, rtype: Rtype| rights.permit(owner, rtype),
-                allows_signed: rights.permit_signed(),
+                allows_signed: !rights.is_empty(),
                 serial_policy,
                 now_s: netio::clock::real().as_secs(),
             };
