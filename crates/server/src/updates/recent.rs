@@ -48,8 +48,8 @@ pub struct RecentUpdates {
 
 #[derive(Default)]
 struct Messages {
-    by_id: HashMap<UpdateId, Repeated>,
-    /// In the order of their arrival.
+    by_id: HashMap<UpdateId, (Instant, Repeated)>,
+    /// In the order of their arrival. Those that were forgotten early stay until their time.
     order: VecDeque<(Instant, UpdateId)>,
 }
 
@@ -60,9 +60,9 @@ impl RecentUpdates {
         let mut messages = self.lock();
         messages.forget(now);
         if let Some(known) = messages.by_id.get(&id) {
-            return (id, Some(known.clone()));
+            return (id, Some(known.1.clone()));
         }
-        messages.by_id.insert(id, Repeated::Pending);
+        messages.by_id.insert(id, (now, Repeated::Pending));
         messages.order.push_back((now, id));
         (id, None)
     }
@@ -70,7 +70,7 @@ impl RecentUpdates {
     /// Notes the response to a message.
     pub fn answered(&self, id: UpdateId, answer: UpdateAnswer) {
         if let Some(known) = self.lock().by_id.get_mut(&id) {
-            *known = Repeated::Answered(answer);
+            known.1 = Repeated::Answered(answer);
         }
     }
 
@@ -89,7 +89,10 @@ impl Messages {
         while let Some((at, id)) = self.order.front()
             && (self.order.len() >= MAX_RECENT || now.duration_since(*at) >= MEMORY)
         {
-            self.by_id.remove(id);
+            // Unless it was received again since.
+            if self.by_id.get(id).is_some_and(|(received, _)| received == at) {
+                self.by_id.remove(id);
+            }
             self.order.pop_front();
         }
     }
@@ -116,6 +119,17 @@ mod tests {
         assert_eq!(recent.receive(client(1), b"another", now).1, None);
         recent.forget(id);
         assert_eq!(recent.receive(client(1), b"message", now).1, None);
+    }
+
+    #[test]
+    fn a_message_that_failed_first_is_remembered_for_as_long_as_any() {
+        let (recent, now) = (RecentUpdates::default(), Instant::now());
+        let (id, _) = recent.receive(client(1), b"message", now);
+        recent.forget(id);
+        let again = now + MEMORY / 2;
+        assert_eq!(recent.receive(client(1), b"message", again), (id, None));
+        assert!(recent.receive(client(1), b"message", now + MEMORY).1.is_some());
+        assert!(recent.receive(client(1), b"message", again + MEMORY).1.is_none());
     }
 
     #[test]
