@@ -321,7 +321,9 @@ impl ZoneJournal for Persistence {
     }
 
     fn removed(&mut self, zone: ZoneId, apex: NameRef<'_>) {
-        if let Some(image) = self.images.remove(zone) {
+        if self.stored.is_pending(zone)
+            && let Some(image) = self.images.remove(zone)
+        {
             self.storage.discard(image);
         }
         self.timers.take(zone);

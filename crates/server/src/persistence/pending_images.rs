@@ -26,6 +26,8 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct PendingImages {
     /// In the order of their requests.
     waiting: VecDeque<ZoneId>,
+    /// Zones in `waiting` that were removed. Another zone may have the slot by their turn.
+    removed: HashSet<ZoneId>,
     active: HashMap<ZoneId, ActiveImage>,
     /// Zones whose changes wait for the image.
     with_changes: HashSet<ZoneId>,
@@ -88,9 +90,13 @@ impl PendingImages {
         if self.active.len() >= MAX_ACTIVE || self.paused_until.is_some() {
             return None;
         }
-        let zone = self.waiting.pop_front()?;
-        self.active.insert(zone, ActiveImage::default());
-        Some(zone)
+        loop {
+            let zone = self.waiting.pop_front()?;
+            if !self.removed.remove(&zone) {
+                self.active.insert(zone, ActiveImage::default());
+                return Some(zone);
+            }
+        }
     }
 
     /// Returns the job that writes the image of this version, and passes the number of the request and the result to `done`.
@@ -187,10 +193,16 @@ impl PendingImages {
         EndedImage { later: ended.later, is_outdated: ended.is_outdated, has_waiting_changes }
     }
 
-    /// Forgets a zone; returns its image if it was written.
+    /// Forgets a zone that was requested; returns its image if it was written.
     pub fn remove(&mut self, zone: ZoneId) -> Option<StoredImage> {
         self.with_changes.remove(&zone);
-        self.active.remove(&zone).and_then(|active| active.image)
+        match self.active.remove(&zone) {
+            Some(active) => active.image,
+            None => {
+                self.removed.insert(zone);
+                None
+            }
+        }
     }
 
     //----------- a failing disk ---------------------------------------------------
@@ -231,4 +243,22 @@ pub fn write_image(version: Zone, mut push: impl FnMut(&[u8]) -> io::Result<()>)
         push(&chunk)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a later zone in the same slot would count as stored, and get two images: the second one without the changes
+    /// after the first.
+    #[test]
+    fn a_zone_that_is_removed_while_it_waits_gets_no_turn() {
+        let mut images = PendingImages::default();
+        let [removed, next] = [1, 2].map(|generation| ZoneId { index: 5, generation });
+        images.request(removed);
+        assert!(images.remove(removed).is_none());
+        images.request(next);
+        assert_eq!((images.next(), images.next()), (Some(next), None));
+        assert!(images.remove(next).is_none() && images.is_empty() && images.removed.is_empty());
+    }
 }
