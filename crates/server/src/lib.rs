@@ -1,6 +1,10 @@
 //! The daemon `zonda`: configuration, listeners, zones, control socket, commands.
 #![forbid(unsafe_code)]
 
+// The fixtures of benchmarks are tested with this name.
+#[cfg(test)]
+extern crate self as server;
+
 pub mod added_zones;
 pub mod catalogs;
 pub mod cli;

@@ -192,7 +192,7 @@ impl Writer {
             }
             self.finish_reloads();
             self.finish_stop(now);
-            let is_busy = self.step_catalogs();
+            let is_busy = self.step_catalogs(now);
             let wake_time = if is_busy { Some(now) } else { self.wake_time() };
             let Some(event) = self.queue.next(wake_time) else { continue };
             self.handle(event);
@@ -255,6 +255,7 @@ impl Writer {
             .chain(self.zones.publisher.due())
             .chain(self.zones.journal_due())
             .chain(self.transfer_burst.end())
+            .chain(self.catalogs.due(Instant::now()))
             .min()
     }
 

@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use wire::{Name, NameRef};
 
@@ -174,8 +175,13 @@ impl Catalogs {
         }
     }
 
+    /// When [`Catalogs::step`] may have something to do, if it has not now.
+    pub fn due(&self, now: Instant) -> Option<Instant> {
+        self.produced.values().filter_map(|catalog| catalog.due(now)).min()
+    }
+
     /// Does a little of what is to be done. Returns whether there is more to do at once.
-    pub fn step(&mut self, zones: &mut ZoneRegistry) -> bool {
+    pub fn step(&mut self, zones: &mut ZoneRegistry, now: Instant) -> bool {
         if !zones.accepts_zones() {
             return false;
         }
@@ -192,7 +198,7 @@ impl Catalogs {
         let are_settled = self.consumed.values().all(ConsumedCatalog::is_settled);
         for (name, catalog) in &mut self.produced {
             let is_complete = !self.templates.any_is_listed_in(name) || are_settled;
-            has_more |= catalog.step(name, zones, &self.pool, &self.events, is_complete);
+            has_more |= catalog.step(name, zones, &self.pool, &self.events, is_complete, now);
         }
         has_more
     }

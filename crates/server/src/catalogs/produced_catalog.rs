@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 use wire::{Name, NameRef, Rtype};
@@ -16,7 +17,7 @@ use zone::{CheckMode, Zone};
 
 use super::consumed_catalog::{MemberWork, PART, STEP};
 use super::{CatalogEvent, EventSink};
-use crate::config::{self, ZonePolicy};
+use crate::config::ZonePolicy;
 use crate::zone_id::ZoneId;
 use crate::zones::work_pool::{WorkId, WorkPool};
 use crate::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
@@ -26,7 +27,11 @@ use crate::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 pub struct ProducedCatalog {
     /// Zones to list, with their group, and zones to list no more (`None`).
     pending: BTreeMap<Name, Option<Listing>>,
+    /// Those of the change that is being made: if it is refused, they are pending again.
+    changing: Vec<(Name, Option<Listing>)>,
     task: Task,
+    /// When the catalog is changed again after a change that was refused.
+    paused_until: Option<Instant>,
     /// The members must be compared with the zones of the registry.
     needs_relisting: bool,
 }
@@ -53,6 +58,8 @@ enum Task {
     Made(MemberWork),
 }
 
+/// How long to wait after a change that was refused: a frozen catalog, or one over its limits, refuses the next one, too.
+const PAUSE: Duration = Duration::from_secs(5);
 /// Zones that one change lists.
 const BATCH: usize = 16_384;
 
@@ -88,6 +95,7 @@ impl ProducedCatalog {
             None => {
                 error!("zonda panicked while making a catalog; this is a bug, please report it");
                 self.needs_relisting = true;
+                self.try_again_later();
                 Task::Idle
             }
         };
@@ -96,7 +104,24 @@ impl ProducedCatalog {
     /// The registry has applied or refused the change.
     pub fn finish_change(&mut self, is_applied: bool) {
         self.task = Task::Idle;
-        self.needs_relisting |= !is_applied;
+        if is_applied {
+            self.changing.clear();
+        } else {
+            self.try_again_later();
+        }
+    }
+
+    fn try_again_later(&mut self) {
+        for (zone, listing) in self.changing.drain(..) {
+            // What came since is newer.
+            self.pending.entry(zone).or_insert(listing);
+        }
+        self.paused_until = Some(Instant::now() + PAUSE);
+    }
+
+    /// When [`ProducedCatalog::step`] may have something to do, if it has not now.
+    pub fn due(&self, now: Instant) -> Option<Instant> {
+        self.paused_until.filter(|end| now < *end)
     }
 
     /// Does a little. Returns whether there is more to do at once. `is_complete`: all zones are in the registry that the start of the
@@ -108,20 +133,23 @@ impl ProducedCatalog {
         pool: &WorkPool<MemberWork>,
         events: &EventSink,
         is_complete: bool,
+        now: Instant,
     ) -> bool {
         let Some(id) = zones.find(name.as_ref()) else { return false };
         match std::mem::take(&mut self.task) {
-            Task::Idle => return is_complete && self.begin(name, id, zones, pool),
+            Task::Idle if !is_complete || self.due(now).is_some() => return false,
+            Task::Idle => return self.begin(name, id, zones, pool),
             Task::Comparing { members, last } => self.compare(name, id, zones, pool, (members, last)),
             Task::Made(MemberWork::FirstVersion(version)) => {
                 info!(catalog = %name, serial = version.serial(), "catalog produced");
                 zones.replace(id, *version, &[]);
+                self.changing.clear();
             }
             Task::Made(MemberWork::Change(change)) if !change.is_empty() => {
                 self.task = Task::Changing;
                 zones.change(zone_change(id, change, name, events));
             }
-            Task::Made(_) => (),
+            Task::Made(_) => self.changing.clear(),
             waiting => {
                 self.task = waiting;
                 return false;
@@ -131,21 +159,25 @@ impl ProducedCatalog {
     }
 
     fn begin(&mut self, name: &Name, id: ZoneId, zones: &ZoneRegistry, pool: &WorkPool<MemberWork>) -> bool {
+        self.paused_until = None;
         let now_s = netio::clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
             if zones.is_restoring(id) {
                 return false;
             }
             // The first version lists all zones at once: consumers remove those that are missing.
-            let (name, pending) = (name.clone(), std::mem::take(&mut self.pending));
+            let pending = std::mem::take(&mut self.pending);
+            self.changing = pending.into_iter().collect();
             self.needs_relisting = false;
-            self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), pending, now_s as u32)));
+            let (name, members) = (name.clone(), self.changing.clone());
+            self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), members, now_s as u32)));
             return false;
         };
         if std::mem::take(&mut self.needs_relisting) {
             self.task = list(pool, base, None);
         } else if !self.pending.is_empty() {
-            let batch: Vec<_> = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
+            self.changing = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
+            let batch = self.changing.clone();
             let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy);
             let serial = serial.next(base.serial(), now_s);
             self.task =
@@ -195,10 +227,10 @@ fn member(zone: Name, listing: &Listing) -> CatalogMember {
     CatalogMember { label: Box::new(label), zone, groups: groups(listing), change_of_ownership: None }
 }
 
-fn first_version(name: NameRef<'_>, pending: BTreeMap<Name, Option<Listing>>, serial: u32) -> MemberWork {
+fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, serial: u32) -> MemberWork {
     let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
     builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
-    let members = pending.into_iter().filter_map(|(zone, listing)| Some(member(zone, &listing?)));
+    let members = members.into_iter().filter_map(|(zone, listing)| Some(member(zone, &listing?)));
     let records = members.flat_map(|member| catalog::member_records(name, &member));
     for (owner, rtype, rdata) in catalog::apex_records(name).into_iter().chain(records) {
         builder.push(owner.as_ref(), rtype, TTL, &rdata);
@@ -249,9 +281,8 @@ fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &Event
 /// otherwise.
 fn serial_policy(policy: &Arc<ZonePolicy>) -> SerialPolicy {
     match policy.serial_policy {
-        config::SerialPolicy::Keep | config::SerialPolicy::Unix => SerialPolicy::Unix,
-        config::SerialPolicy::Increment => SerialPolicy::Increment,
-        config::SerialPolicy::Date => SerialPolicy::Date,
+        SerialPolicy::Keep => SerialPolicy::Unix,
+        chosen => chosen,
     }
 }
 

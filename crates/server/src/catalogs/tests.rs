@@ -1,16 +1,17 @@
 //! Catalogs and the registry without sockets: hostile catalogs, and many members.
 
-use std::sync::mpsc::{Receiver, channel};
+#[path = "../../benches/catalog/fixture.rs"]
+mod fixture;
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use wire::Rtype;
+use fixture::{configured, name, version};
 use zone::Zone;
 use zone::catalog::{self, CatalogMember};
-use zone::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
 
 use super::*;
-use crate::config::reader::ConfigReader;
-use crate::config::{Config, Server};
 
 const CONFIG: &str = "[template.default]\nprimaries = [\"192.0.2.1\"]\n\
                       [[zone]]\nname = \"c.\"\nprimaries = [\"192.0.2.1\"]\ncatalog = \"consume\"\n\
@@ -22,46 +23,47 @@ struct Bench {
     events: Receiver<CatalogEvent>,
     /// The most zones that one step added or removed.
     largest_step: usize,
-}
-
-fn name(text: &str) -> Name {
-    text.parse().expect("a name")
+    /// Changes of produced catalogs that were refused.
+    refused: usize,
 }
 
 fn member(label: &[u8], zone: Name) -> CatalogMember {
     CatalogMember { label: label.into(), zone, groups: Vec::new(), change_of_ownership: None }
 }
 
-fn version(catalog: &str, serial: u32, members: impl IntoIterator<Item = CatalogMember>) -> Zone {
-    let apex = name(catalog);
-    let mut builder = ZoneBuilder::new(apex.as_ref(), ZoneBuilderOptions::default());
-    builder.push(apex.as_ref(), Rtype::SOA, 0, &catalog::soa_rdata(serial));
-    let members = members.into_iter().flat_map(|member| catalog::member_records(apex.as_ref(), &member));
-    for (owner, rtype, rdata) in catalog::apex_records(apex.as_ref()).into_iter().chain(members) {
-        builder.push(owner.as_ref(), rtype, 0, &rdata);
-    }
-    builder.finish().expect("a valid zone").0
-}
-
 impl Bench {
     fn new() -> Bench {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), CONFIG).expect("space");
-        let mut reader = ConfigReader::default();
-        reader.read_file(file.path());
-        let Config { zones: configured, templates, catalogs: names, .. } = reader.finish().expect("no mistakes");
-        let mut zones = ZoneRegistry::new(&Server::default(), |_| (), |_| ()).expect("random numbers");
-        zones.configure(configured);
-        zones.step(Instant::now());
-        let (sender, events) = channel();
-        let mut catalogs = Catalogs::new(move |event| _ = sender.send(event));
-        catalogs.configure(&templates, &names, &zones);
-        Bench { zones, catalogs, events, largest_step: 0 }
+        Bench::configured(CONFIG)
+    }
+
+    fn configured(config: &str) -> Bench {
+        let (zones, catalogs, events) = configured(config);
+        Bench { zones, catalogs, events, largest_step: 0, refused: 0 }
     }
 
     fn count(&self) -> usize {
         let (served, not_served) = self.zones.counts();
         served + not_served
+    }
+
+    /// One turn of the writer; waits a little for the pool.
+    fn step(&mut self, now: Instant) {
+        self.zones.take_notices().into_iter().for_each(|notice| self.catalogs.notice(notice, &self.zones));
+        if !self.catalogs.step(&mut self.zones, now)
+            && let Ok(event) = self.events.recv_timeout(Duration::from_millis(5))
+        {
+            self.refused += usize::from(matches!(event, CatalogEvent::Changed(_, false)));
+            self.catalogs.handle(event);
+        }
+        self.zones.step(now);
+    }
+
+    fn run_until(&mut self, now: Instant, is_done: impl Fn(&Bench) -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_done(self) {
+            assert!(Instant::now() < end, "it takes too long");
+            self.step(now);
+        }
     }
 
     /// Serves a version of a catalog, and does all that follows.
@@ -73,7 +75,7 @@ impl Bench {
             let notices = self.zones.take_notices();
             let has_notices = !notices.is_empty();
             notices.into_iter().for_each(|notice| self.catalogs.notice(notice, &self.zones));
-            let is_busy = self.catalogs.step(&mut self.zones);
+            let is_busy = self.catalogs.step(&mut self.zones, Instant::now());
             self.largest_step = self.largest_step.max(self.count().abs_diff(before));
             self.zones.step(Instant::now());
             if is_busy || has_notices {
@@ -165,4 +167,36 @@ fn a_member_with_another_label_starts_anew() {
     assert_eq!((bench.owner("y.").as_deref(), bench.owner("z.").as_deref()), (Some("d."), Some("d.")));
     assert_eq!(id(&bench, "y."), y, "the same label");
     assert_ne!(id(&bench, "z."), z, "another label");
+}
+
+/// A change of a produced catalog is refused while an operator has frozen it. That must neither be tried again at once, for ever, nor
+/// lose the zones that it was to list.
+#[test]
+fn a_refused_change_of_a_produced_catalog_is_made_later() {
+    let zone = |name| format!("[[zone]]\nname = \"{name}\"\nprimaries = [\"192.0.2.1\"]\ncatalog-member = \"p.\"\n");
+    let produced = "[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n";
+    let template = "[template.t]\nprimaries = [\"192.0.2.1\"]\ncatalog-member = \"p.\"\n";
+    let mut bench = Bench::configured(&format!("{template}{produced}{}{}", zone("a."), zone("b.")));
+    let id = |bench: &Bench, zone: &str| bench.zones.find(name(zone).as_ref()).expect("it is configured");
+    let catalog = id(&bench, "p.");
+    let members = |bench: &Bench| {
+        let members = catalog::members_after(bench.zones.latest(catalog)?, None);
+        Some(members.map(|member| member.expect("valid").zone.to_string()).collect::<BTreeSet<_>>())
+    };
+    let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
+    let start = Instant::now();
+    bench.run_until(start, |bench| members(bench) == names(&["a.", "b."]));
+    bench.zones.freeze(catalog).expect("it is served");
+    let (old, origin) = (id(&bench, "a."), ZoneOrigin::Added { template: "t".into() });
+    assert!(bench.zones.remove(old));
+    let template = bench.catalogs.templates().usable("t").expect("it is configured");
+    bench.zones.add_dynamic(name("new."), template, origin).expect("it is new");
+    bench.run_until(start, |bench| bench.refused > 0);
+    for _ in 0..20 {
+        bench.step(start);
+    }
+    assert_eq!((bench.refused, members(&bench)), (1, names(&["a.", "b."])), "once");
+    let due = bench.catalogs.due(start).expect("it is tried again");
+    bench.zones.thaw(catalog).expect("it is frozen");
+    bench.run_until(due, |bench| members(bench) == names(&["b.", "new."]));
 }

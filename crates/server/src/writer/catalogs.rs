@@ -1,5 +1,7 @@
 //! Passes what happens in the registry to the catalogs, and has them do their work a little at a time.
 
+use std::time::Instant;
+
 use super::Writer;
 use crate::zone_id::ZoneId;
 use crate::zone_status::ZoneStatus;
@@ -7,7 +9,7 @@ use crate::zones::ZoneNotice;
 
 impl Writer {
     /// Does some of what catalogs have to do. Returns whether the registry may have changed: then there is more to do at once.
-    pub(super) fn step_catalogs(&mut self) -> bool {
+    pub(super) fn step_catalogs(&mut self, now: Instant) -> bool {
         for notice in self.zones.take_notices() {
             if let ZoneNotice::Removed(id) = notice {
                 self.secondaries.forget(id);
@@ -16,7 +18,7 @@ impl Writer {
         }
         let taken_over = self.catalogs.take_over();
         self.forget_taken_over(taken_over);
-        let is_busy = self.catalogs.step(&mut self.zones);
+        let is_busy = self.catalogs.step(&mut self.zones, now);
         // A catalog that cannot be read may still list zones that are stored.
         if self.has_started && !is_busy && self.catalogs.are_settled() {
             self.has_started = false;

@@ -2,20 +2,19 @@
 //!
 //! `cargo bench -p zonda-server --bench catalog` prints CPU time of the writer's thread and of all threads; `members=N` sets the size.
 
+mod fixture;
+
 use std::fs;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use fixture::{configured, name, version};
 use server::catalogs::{CatalogEvent, Catalogs};
-use server::config::Config;
-use server::config::Server;
-use server::config::reader::ConfigReader;
 use server::zones::ZoneRegistry;
-use wire::{Name, Rtype};
+use wire::Rtype;
 use zone::Zone;
 use zone::catalog::{self, CatalogMember};
 use zone::change::{ChangeRules, ChangeSet};
-use zone::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
 
 const CONFIG: &str = "[template.default]\nprimaries = [\"192.0.2.1\"]\n\
                       [[zone]]\nname = \"c.\"\nprimaries = [\"192.0.2.1\"]\ncatalog = \"consume\"\n";
@@ -27,22 +26,22 @@ fn main() {
         std::env::args().filter_map(|argument| argument.strip_prefix("members=")?.parse().ok()).collect();
     let count = sizes.first().copied().unwrap_or(1_000_000);
     let mut bench = Bench::new();
-    let mut version = catalog_of(count);
+    let mut catalog = version("c.", 1, (0..count).map(member));
     let (begin, started) = (cpu_ns(), Instant::now());
-    bench.publish(version.clone());
+    bench.publish(catalog.clone());
     report("first version, us of the writer per member", (cpu_ns() - begin) as f64 / 1e3 / f64::from(count));
     report("first version, us until served per member", started.elapsed().as_secs_f64() * 1e6 / f64::from(count));
     report("longest step, ms", bench.longest.as_secs_f64() * 1e3);
     bench.longest = Duration::ZERO;
     let begin = cpu_ns();
     for number in 0..CHANGES {
-        version = with_member(&version, count + number, true);
-        bench.publish(version.clone());
+        catalog = with_member(&catalog, count + number, true);
+        bench.publish(catalog.clone());
     }
     let middle = cpu_ns();
     for number in 0..CHANGES {
-        version = with_member(&version, count + number, false);
-        bench.publish(version.clone());
+        catalog = with_member(&catalog, count + number, false);
+        bench.publish(catalog.clone());
     }
     // With the change of the catalog itself.
     report("one member more, us", (middle - begin) as f64 / 1e3 / f64::from(CHANGES));
@@ -61,17 +60,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
-        fs::write(file.path(), CONFIG).expect("space for the configuration");
-        let mut reader = ConfigReader::default();
-        reader.read_file(file.path());
-        let Config { zones: configured, templates, catalogs: names, .. } = reader.finish().expect("no mistakes");
-        let mut zones = ZoneRegistry::new(&Server::default(), |_| (), |_| ()).expect("random numbers");
-        zones.configure(configured);
-        zones.step(Instant::now());
-        let (sender, events) = channel();
-        let mut catalogs = Catalogs::new(move |event| _ = sender.send(event));
-        catalogs.configure(&templates, &names, &zones);
+        let (zones, catalogs, events) = configured(CONFIG);
         Bench { zones, catalogs, events, longest: Duration::ZERO }
     }
 
@@ -85,7 +74,7 @@ impl Bench {
             for notice in self.zones.take_notices() {
                 self.catalogs.notice(notice, &self.zones);
             }
-            let is_busy = self.catalogs.step(&mut self.zones);
+            let is_busy = self.catalogs.step(&mut self.zones, begin);
             self.zones.step(begin);
             self.longest = self.longest.max(begin.elapsed());
             self.zones.publisher.reclaim();
@@ -96,32 +85,16 @@ impl Bench {
     }
 }
 
-fn name(text: &str) -> Name {
-    text.parse().expect("a name")
-}
-
-fn member(number: u32) -> Vec<(Name, Rtype, Vec<u8>)> {
+fn member(number: u32) -> CatalogMember {
     let zone = name(&format!("customer{number}.example."));
     let label = Box::new(catalog::unique_label(zone.as_ref()));
-    let member = CatalogMember { label, zone, groups: Vec::new(), change_of_ownership: None };
-    catalog::member_records(name("c.").as_ref(), &member)
-}
-
-fn catalog_of(count: u32) -> Zone {
-    let apex = name("c.");
-    let mut builder = ZoneBuilder::new(apex.as_ref(), ZoneBuilderOptions::default());
-    builder.push(apex.as_ref(), Rtype::SOA, 0, &catalog::soa_rdata(1));
-    let members = (0..count).flat_map(member);
-    for (owner, rtype, rdata) in catalog::apex_records(apex.as_ref()).into_iter().chain(members) {
-        builder.push(owner.as_ref(), rtype, 0, &rdata);
-    }
-    builder.finish().expect("a valid catalog").0
+    CatalogMember { label, zone, groups: Vec::new(), change_of_ownership: None }
 }
 
 fn with_member(catalog: &Zone, number: u32, is_added: bool) -> Zone {
     let apex = name("c.");
     let mut change = ChangeSet::new(apex.as_ref());
-    for (owner, rtype, rdata) in member(number) {
+    for (owner, rtype, rdata) in catalog::member_records(apex.as_ref(), &member(number)) {
         match is_added {
             true => change.add(owner.as_ref(), rtype, 0, &rdata).expect("in the zone"),
             false => change.remove(owner.as_ref(), rtype, &rdata).expect("in the zone"),
