@@ -15,9 +15,9 @@ use crate::finding::Findings;
 use crate::intern::{InternTables, Interner};
 use crate::occlusion::{Occlusion, own_flags};
 use crate::rrset::NodeEncoder;
-use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
+use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedOwner, gather_runs};
 use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
-use crate::zone::{Zone, ZoneTables, ZoneVersion, write_name};
+use crate::zone::{Zone, ZoneTables, ZoneVersion};
 
 /// How a version differs from the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,24 +266,17 @@ fn encode_range(
 ) -> RangeResult {
     let mut encoder = NodeEncoder::new(interner, plan.apex);
     let mut result = RangeResult::default();
-    let (mut records, mut room) = (Vec::new(), [0; _]);
-    for same in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
-        let key = staged.key(&same[0]);
-        records.clear();
-        same.iter().for_each(|run| staged.append_records(run, &mut records));
-        // RFC 4343 4.2: if an owner is written in several cases, the first one is kept.
-        let case = staged.case(&same[0]);
-        let owner = write_name(key, case, plan.apex, &mut room);
-        let flags = occlusion.flags(key, own_flags(key, &records));
-        check_node(plan, owner, key, flags, &records, &mut result.found);
+    staged.for_each_owner(runs, plan.apex, |StagedOwner { key, case, name }, records| {
+        let flags = occlusion.flags(key, own_flags(key, records));
+        check_node(plan, name, key, flags, records, &mut result.found);
         if plan.thorough {
-            collect_targets(plan, key, flags, &records, &mut result.summary.targets);
-            check_records(plan, owner, &records, &mut result.found);
+            collect_targets(plan, key, flags, records, &mut result.summary.targets);
+            check_records(plan, name, records, &mut result.found);
         }
-        take(key, encoder.encode(owner, case, flags, &mut records));
+        take(key, encoder.encode(name, case, flags, records));
         result.summary.names += 1;
         result.summary.has_wildcards |= has_wildcard_label(key);
-    }
+    });
     result
 }
 

@@ -13,7 +13,7 @@ use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
 use crate::rrset::{DNAME, NodeEncoder, ZoneNode};
-use crate::stage::{OwnerRuns, Run, Staged, StagedRecord};
+use crate::stage::{OwnerRuns, Run, Staged, StagedOwner, StagedRecord};
 use crate::text::ZoneRecord;
 use crate::tree::{Leaf, TreeBuilder};
 use crate::zone::write_name;
@@ -164,16 +164,7 @@ impl RunEncoder {
         let apex = self.apex.clone();
         let options = &BuildOptions { apex: apex.as_ref(), ..*options };
         let mut encoder = NodeEncoder::new(interner, options.apex);
-        let (mut records, mut room) = (Vec::new(), [0; _]);
-        for same in runs.chunk_by(|a, b| staged.key(a) == staged.key(b)) {
-            let key = staged.key(&same[0]);
-            records.clear();
-            same.iter().for_each(|run| staged.append_records(run, &mut records));
-            // RFC 4343 4.2: if an owner is written in several cases, the first one is kept.
-            let case = staged.case(&same[0]);
-            let owner = write_name(key, case, options.apex, &mut room);
-            self.push(options, &mut encoder, key, owner, case, &mut records);
-        }
+        staged.for_each_owner(runs, options.apex, |owner, records| self.push(options, &mut encoder, owner, records));
         if let Some(last) = runs.last() {
             self.last_key.clear();
             self.last_key.extend_from_slice(staged.key(last));
@@ -184,22 +175,20 @@ impl RunEncoder {
         &mut self,
         options: &BuildOptions<'_>,
         encoder: &mut NodeEncoder<'_>,
-        key: &[u8],
-        owner: NameRef<'_>,
-        case: OwnerCase<'_>,
+        StagedOwner { key, case, name }: StagedOwner<'_>,
         records: &mut [StagedRecord<'_>],
     ) {
         self.has_wildcards |= has_wildcard_label(key);
         let above = self.occlusion.above(key);
         let flags = self.occlusion.flags(key, own_flags(key, records));
         let mut found = Findings::new(0);
-        check_node(options, owner, key, flags, records, &mut found);
+        check_node(options, name, key, flags, records, &mut found);
         if !found.is_empty() {
             return self.staged.append(key, case, records);
         }
         let position = (records[0].file, records[0].line);
         let leaves = self.tree.leaf_count();
-        self.tree.push(key, encoder.encode(owner, case, flags, records));
+        self.tree.push(key, encoder.encode(name, case, flags, records));
         if self.tree.leaf_count() > leaves {
             self.close_leaf();
         }

@@ -8,6 +8,7 @@ use crate::canonical_key::CanonicalKey;
 use crate::owner_case::{self, MIXED, OwnerCase, UPPER};
 use crate::rrset::RECORD_HEAD_LEN;
 use crate::text::{RecordSink, ZoneRecord};
+use crate::zone::write_name;
 
 /// A record of one owner, with RDATA in uncompressed wire form.
 #[derive(Clone, Copy, Debug)]
@@ -218,7 +219,33 @@ pub(crate) fn key_head(key: &[u8]) -> u128 {
 #[derive(Clone, Copy)]
 pub(crate) struct Staged<'s>(pub(crate) &'s [OwnerRuns]);
 
+/// An owner of staged records.
+pub(crate) struct StagedOwner<'o> {
+    pub(crate) key: &'o [u8],
+    pub(crate) case: OwnerCase<'o>,
+    /// The name in its original case.
+    pub(crate) name: NameRef<'o>,
+}
+
 impl<'s> Staged<'s> {
+    /// Passes on the owners of sorted runs, in key order, each with all its records.
+    pub(crate) fn for_each_owner(
+        self,
+        runs: &[Run],
+        apex: NameRef<'_>,
+        mut take: impl FnMut(StagedOwner<'_>, &mut [StagedRecord<'_>]),
+    ) {
+        let (mut records, mut room) = (Vec::new(), [0; _]);
+        for same in runs.chunk_by(|a, b| self.key(a) == self.key(b)) {
+            records.clear();
+            same.iter().for_each(|run| self.append_records(run, &mut records));
+            // RFC 4343 4.2: if an owner is written in several cases, the first one is kept.
+            let (key, case) = (self.key(&same[0]), self.case(&same[0]));
+            let name = write_name(key, case, apex, &mut room);
+            take(StagedOwner { key, case, name }, &mut records);
+        }
+    }
+
     #[inline]
     pub(crate) fn key(&self, run: &Run) -> &'s [u8] {
         let bytes = &self.0[run.chunk as usize].bytes[run.start as usize..];
