@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
+mod acknowledgement;
 mod acl;
 mod additional;
 mod chaos;

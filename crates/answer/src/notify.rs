@@ -3,18 +3,16 @@
 use std::net::IpAddr;
 
 use wire::message::Rcode;
-use wire::{Class, HEADER_LEN, Name};
+use wire::{Class, Name};
 
+use crate::acknowledgement::write_acknowledgement;
 use crate::decision::Decision;
-use crate::edns_response::{ResponseEdns, write_opt};
-use crate::message_writer::{MessageWriter, ResponseStatus};
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::{Header, Query};
 use crate::request::{Request, Response};
 use crate::served_zone::ServedZone;
 use crate::signed_query::{self, ResponseSigner};
-use crate::truncation::max_response_len;
 use crate::worker::WorkerState;
 use crate::write_response;
 
@@ -65,13 +63,12 @@ pub(crate) fn respond(
         return write_response(served, worker, &query, Decision::refuse(Rcode::FORMERR), out);
     };
     worker.counters.queries += 1;
-    let answer = |worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]| match decide(
-        served,
-        worker.names.current(),
-        query,
-    ) {
-        Ok(zone) => accept(served, worker, query, zone.apex().to_owned(), serial, out),
-        Err(decision) => write_response(served, worker, query, decision, out),
+    let answer = |worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]| {
+        let decision = decide(served, worker.names.current(), query);
+        match decision {
+            Ok(zone) => accept(served, worker, query, zone.apex().to_owned(), serial, out),
+            Err(decision) => write_response(served, worker, query, decision, out),
+        }
     };
     if query.is_signed {
         return signed_query::respond(served, worker, &query, out, answer);
@@ -93,7 +90,7 @@ fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<&'
     }
 }
 
-/// Writes the response to an accepted message. It is not rate-limited: a primary of many zones gets many.
+/// Prepares the response to an accepted message.
 fn accept(
     served: &Served,
     worker: &mut WorkerState,
@@ -102,15 +99,8 @@ fn accept(
     serial: Option<u32>,
     out: &mut [u8],
 ) -> Response {
-    let (config, end) = (&*served.config, query.question_end);
-    out[HEADER_LEN..end].copy_from_slice(&query.request.message[HEADER_LEN..end]);
-    let limit = max_response_len(config, query).min(out.len());
-    let mut message = MessageWriter::new(out, end, limit);
-    let rcode = Rcode::NOERROR;
-    message.write_header(query, ResponseStatus { rcode, authoritative: true, ..ResponseStatus::default() });
-    write_opt(&mut message, config, query, rcode, &ResponseEdns::default());
-    let len = message.at;
-    worker.counters.count(rcode, false);
+    let len = write_acknowledgement(served, query, true, out);
+    worker.counters.count(Rcode::NOERROR, false);
     let notify = ReceivedNotify { apex, serial, from: query.request.peer };
     Response::Notify(Box::new(PendingNotify { notify, len, signer: None, now_s: query.request.now_s }))
 }

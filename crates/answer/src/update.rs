@@ -4,9 +4,8 @@
 use wire::message::Rcode;
 use wire::{Class, HEADER_LEN, Name};
 
+use crate::acknowledgement::write_acknowledgement;
 use crate::decision::Decision;
-use crate::edns_response::{ResponseEdns, write_opt};
-use crate::message_writer::{MessageWriter, ResponseStatus};
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::{Header, Query};
@@ -84,13 +83,12 @@ pub(crate) fn respond(
         return write_response(served, worker, &query, Decision::refuse(Rcode::FORMERR), out);
     }
     worker.counters.queries += 1;
-    let answer = |worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]| match decide(
-        served,
-        worker.names.current(),
-        query,
-    ) {
-        Ok(accepted) => accept(served, query, accepted, out),
-        Err(decision) => write_response(served, worker, query, decision, out),
+    let answer = |worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]| {
+        let decision = decide(served, worker.names.current(), query);
+        match decision {
+            Ok(accepted) => accept(served, query, accepted, out),
+            Err(decision) => write_response(served, worker, query, decision, out),
+        }
     };
     if query.is_signed && !is_passed_through(served, worker.names.current(), &query) {
         return signed_query::respond(served, worker, &query, out, answer);
@@ -130,16 +128,10 @@ fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<Ac
     }
 }
 
-/// Prepares the response to an accepted message. It is not rate-limited: the client is allowed to send it.
+/// Prepares the response to an accepted message.
 fn accept(served: &Served, query: &Query<'_>, accepted: AcceptedUpdate, out: &mut [u8]) -> Response {
-    let (config, end) = (&*served.config, query.question_end);
-    out[HEADER_LEN..end].copy_from_slice(&query.request.message[HEADER_LEN..end]);
-    let max_len = max_response_len(config, query);
-    let limit = max_len.min(out.len());
-    let mut message = MessageWriter::new(out, end, limit);
-    message.write_header(query, ResponseStatus::empty(Rcode::NOERROR));
-    write_opt(&mut message, config, query, Rcode::NOERROR, &ResponseEdns::default());
-    let octets = message.out[..message.at].to_vec();
+    let len = write_acknowledgement(served, query, false, out);
+    let (octets, max_len) = (out[..len].to_vec(), max_response_len(&served.config, query));
     let AcceptedUpdate { apex, is_forwarded } = accepted;
     let (message, client) = (query.request.message.into(), UpdateClient::of(&query.client()));
     let update = ReceivedUpdate { apex, message, client, is_forwarded };
