@@ -2,9 +2,10 @@
 //!
 //! A change is applied to the latest version of its zone, which may not be published yet: with a journal, a version is
 //! published once it is on disk, and later changes need not wait for that (`journaled.rs`). Large changes and rebuilds go to
-//! the pool; other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
+//! the pool (`pool_work.rs`); other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
 
 mod journaled;
+mod pool_work;
 mod proposed;
 #[cfg(test)]
 mod proposed_tests;
@@ -13,38 +14,21 @@ mod tests;
 mod zone_change;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::warn;
-use zone::change::{Applied, ChangeRules, ChangeSet};
+use zone::Zone;
+use zone::change::Applied;
 use zone::encoded_change::EncodedChange;
-use zone::{CheckMode, Zone};
 
-use super::{LoadJob, ZoneRegistry};
-use crate::config::ZonePolicy;
-use crate::report::ZoneReport;
+use super::ZoneRegistry;
 use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
-use crate::zones::load::LoadedZone;
-use crate::zones::read_pool::ReadTask;
-use crate::zones::work_pool::WorkId;
+pub use pool_work::{FinishedWork, ZoneWorkResult};
+use pool_work::{WorkKind, ZoneWork};
 pub use proposed::ProposedChange;
 pub use zone_change::{ChangeDone, ChangeRefused, ChangedZone, PublishOrder, ZoneChange};
-
-/// A result of the pool.
-pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);
-
-/// What the pool computed.
-pub enum ZoneWorkResult {
-    /// The result of a large change.
-    Applied(ZoneId, Box<Result<Option<AcceptedChange>, ChangeRefused>>),
-    /// A rebuilt version, caught up with the changes that it was given; `None` if it could not.
-    Rebuilt(ZoneId, Option<Box<Zone>>),
-    /// A zone that was read, unless the external command refused it.
-    Checked(Arc<ReadTask<LoadJob>>, Box<LoadedZone>),
-}
 
 /// Changes that are not published yet, and zones that the pool works on.
 #[derive(Default)]
@@ -76,24 +60,10 @@ struct Unsynced {
     changed: ChangedZone,
 }
 
-struct ZoneWork {
-    id: WorkId,
-    kind: WorkKind,
-}
-
-enum WorkKind {
-    /// A rebuild, and the changes since it began.
-    Rebuild(Vec<(ChangeSet, ChangeRules)>),
-    /// A large change, and those of the same zone that wait for it.
-    Apply { order: PublishOrder, done: ChangeDone, waiting: VecDeque<ZoneChange> },
-}
-
 /// A change of more records goes to the pool: this many take the writer about a millisecond.
 const MAX_INLINE_RECORDS: usize = 500;
 /// Changes of one zone that may wait for a large one.
 const MAX_WAITING: usize = 1024;
-/// A rebuilt version with at most this many changes to catch up with is finished by the writer.
-const MAX_INLINE_CHANGES: usize = 32;
 
 impl ZoneRegistry {
     /// Begins a change; its result is reported once it is published.
@@ -160,6 +130,7 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get_mut(id) else { return false };
         let (is_first, needs_rebuild) = (entry.served.zone().is_none(), version.needs_rebuild());
         entry.serve(version, changes);
+        self.expired.remove(&id);
         // First versions come in great numbers.
         if is_first {
             self.publisher.queue(id)
@@ -178,18 +149,6 @@ impl ZoneRegistry {
         true
     }
 
-    /// The rebuild of a zone that is in progress, if it can catch up with these changes: otherwise a zone that is changed by transfers
-    /// would never be rebuilt.
-    fn rebuild_that_follows(&mut self, id: ZoneId, changes: &[EncodedChange]) -> Option<ZoneWork> {
-        let nsec3_max_iterations = self.policy(id)?.limits.nsec3_max_iterations;
-        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations };
-        let WorkKind::Rebuild(log) = &mut self.changes.work.get_mut(&id).filter(|_| !changes.is_empty())?.kind else {
-            return None;
-        };
-        log.extend(changes.iter().map(|change| (change.to_change_set(), rules)));
-        self.changes.work.remove(&id)
-    }
-
     /// The latest version of a zone, published or not: what the next change is applied to.
     pub fn latest(&self, id: ZoneId) -> Option<&Zone> {
         let unpublished = self.changes.latest.get(&id).map(|(version, _)| version);
@@ -204,19 +163,22 @@ impl ZoneRegistry {
         }
         let Some(old) = self.latest(zone) else { return done(Err(ChangeRefused::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
+        let needs_rebuild = version.needs_rebuild();
+        let appended = self.journal.append_change(zone, version.apex(), &change);
+        if appended.is_err() && order == PublishOrder::AfterSync {
+            return done(Err(ChangeRefused::NotDurable));
+        }
         if self.zones.get(zone).is_some_and(|entry| entry.source.has_file()) {
             self.updated.entry(zone).or_insert(changed.old_serial);
         }
-        let needs_rebuild = version.needs_rebuild();
-        match (self.journal.append_change(zone, version.apex(), &change), order) {
+        match (appended, order) {
             (Ok(Some(number)), PublishOrder::AfterSync) => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
                 let (since, done, version) = (Instant::now(), Some(done), Some((version, change)));
                 self.changes.unsynced.push_back(Unsynced { number, since, zone, version, done, changed });
             }
-            (Err(JournalUnavailable), PublishOrder::AfterSync) => return done(Err(ChangeRefused::NotDurable)),
-            (Err(JournalUnavailable), PublishOrder::AtOnce) => {
+            (Err(JournalUnavailable), _) => {
                 self.journal_version(zone, &version, &[]);
                 self.publish_version(zone, version, change, Some(done), changed);
             }
@@ -296,105 +258,6 @@ impl ZoneRegistry {
         }
     }
 
-    //----------- pool ---------------------------------------------------------
-
-    fn change_in_pool(&mut self, base: Zone, policy: Arc<ZonePolicy>, change: ZoneChange) {
-        let ZoneChange { zone, change, rules, order, done } = change;
-        // The rebuild would have to catch up with it; a later change starts another one.
-        self.changes.work.remove(&zone);
-        let has_command = acceptance::has_command(&policy);
-        let apply = move || {
-            let change = change.compute(&base)?;
-            if change.is_empty() {
-                return Ok(None);
-            }
-            Ok(Some(acceptance::apply(&base, change, rules, &policy)?))
-        };
-        let pool = if has_command { &self.check_pool } else { &self.work_pool };
-        let job = move || ZoneWorkResult::Applied(zone, Box::new(apply()));
-        let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
-        let id = pool.submit(job);
-        self.changes.work.insert(zone, ZoneWork { id, kind });
-    }
-
-    fn log_for_rebuild(&mut self, zone: ZoneId, change: ChangeSet, rules: ChangeRules) {
-        if let Some(ZoneWork { kind: WorkKind::Rebuild(log), .. }) = self.changes.work.get_mut(&zone) {
-            log.push((change, rules));
-        }
-    }
-
-    fn rebuild(&mut self, zone: ZoneId) {
-        if self.changes.work.contains_key(&zone) {
-            return;
-        }
-        let Some(base) = self.latest(zone).cloned() else { return };
-        let job = move || ZoneWorkResult::Rebuilt(zone, Some(Box::new(base.rebuild(REBUILD_THREADS))));
-        let id = self.work_pool.submit(job);
-        self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
-    }
-
-    /// Takes a result of the pool. It is stale if the zone was removed or replaced since. Returns the change of a zone that was
-    /// read, if any.
-    pub fn finish_work(&mut self, (id, result): FinishedWork) -> Option<ZoneReport> {
-        match result {
-            Some(ZoneWorkResult::Checked(task, loaded)) => self.finish_check(&task, *loaded),
-            result => {
-                self.finish_change(id, result);
-                None
-            }
-        }
-    }
-
-    fn finish_change(&mut self, id: WorkId, result: Option<ZoneWorkResult>) {
-        let is_current = |work: &ZoneWork| work.id == id;
-        let zone = match &result {
-            Some(ZoneWorkResult::Applied(zone, _) | ZoneWorkResult::Rebuilt(zone, _)) => Some(*zone),
-            Some(ZoneWorkResult::Checked(..)) => None,
-            None => self.changes.work.iter().find(|(_, work)| is_current(work)).map(|(zone, _)| *zone),
-        };
-        let Some(zone) = zone.filter(|zone| self.changes.work.get(zone).is_some_and(is_current)) else { return };
-        let Some(work) = self.changes.work.remove(&zone) else { return };
-        match (work.kind, result) {
-            (WorkKind::Rebuild(log), Some(ZoneWorkResult::Rebuilt(_, Some(rebuilt)))) => {
-                self.catch_up(zone, *rebuilt, log);
-            }
-            (WorkKind::Apply { order, done, waiting }, Some(ZoneWorkResult::Applied(_, applied))) => {
-                match *applied {
-                    Ok(Some(accepted)) => self.accept(zone, accepted, order, done),
-                    Ok(None) => self.confirm(zone, done),
-                    Err(refused) => self.refuse(zone, refused, done),
-                }
-                waiting.into_iter().for_each(|change| self.change(change));
-            }
-            (WorkKind::Apply { done, waiting, .. }, _) => {
-                done(Err(ChangeRefused::Panicked));
-                waiting.into_iter().for_each(|change| self.change(change));
-            }
-            (WorkKind::Rebuild(_), _) => (),
-        }
-    }
-
-    /// Applies to a rebuilt version the changes since: few at once, many in the pool.
-    fn catch_up(&mut self, zone: ZoneId, rebuilt: Zone, log: Vec<(ChangeSet, ChangeRules)>) {
-        if log.len() > MAX_INLINE_CHANGES {
-            let job = move || ZoneWorkResult::Rebuilt(zone, replay(rebuilt, log).map(Box::new));
-            let id = self.work_pool.submit(job);
-            self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
-            return;
-        }
-        let Some(version) = replay(rebuilt, log) else { return };
-        match self.changes.latest.get_mut(&zone) {
-            // The published version follows with the next change that is on disk.
-            Some((latest, _)) => *latest = version,
-            None => {
-                if let Some(entry) = self.zones.get_mut(zone) {
-                    entry.serve_rebuilt(version);
-                    self.publisher.queue_change(zone);
-                }
-            }
-        }
-    }
-
     /// Refuses the changes of a zone that was replaced or removed, whether they are being computed or written to disk.
     pub(super) fn discard_changes(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefused) {
         let unprepared = self.changes.unprepared.remove(&zone).into_iter().flatten();
@@ -416,15 +279,4 @@ fn report(done: Option<ChangeDone>, result: Result<ChangedZone, ChangeRefused>) 
     if let Some(done) = done {
         done(result);
     }
-}
-
-/// Threads of one rebuild: more would compete with answering.
-const REBUILD_THREADS: usize = 1;
-
-/// The zone after all changes; `None` if one does not apply, which would be a bug as it did before.
-fn replay(mut version: Zone, log: Vec<(ChangeSet, ChangeRules)>) -> Option<Zone> {
-    for (change, rules) in log {
-        version = version.apply(change, rules).ok()?.zone;
-    }
-    Some(version)
 }

@@ -27,7 +27,6 @@ impl ZoneRegistry {
         if self.is_frozen(id) || self.version_or_expired(id).map(Zone::version) != base.map(Zone::version) {
             return false;
         }
-        self.expired.remove(&id);
         self.replace(id, version, changes)
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::mpsc::channel;
 
+use zone::change::ChangeSet;
+
 use super::tests::{RULES, Results, TestJournal, change_set};
 use super::*;
 use crate::zones::registry::tests::Bench;

@@ -11,6 +11,7 @@ use zone::CheckMode;
 use zone::change::{ChangeRules, ChangeSet};
 
 use super::*;
+use crate::config::ZonePolicy;
 use crate::report::Change;
 use crate::zones::journal::ZoneJournal;
 use crate::zones::registry::ChangeHooks;
