@@ -16,8 +16,8 @@ use crate::connection::Connection;
 use crate::framing::frame;
 use crate::metrics::LatencyHistogram;
 use crate::queries::Queries;
-use crate::random::Random;
 use crate::tls::TlsConfig;
+use fastrand::Rng;
 
 /// What a client does once its connection is established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -247,8 +247,8 @@ impl<'h> HeldConnections<'h> {
             Behaviour::Ask | Behaviour::Reset => self.write(index, &query),
             Behaviour::HalfQuery => self.write(index, &query[..query.len() / 2]),
             Behaviour::Random => {
-                let mut random = Random::new(index as u64);
-                self.write(index, &[(); RANDOM_LEN].map(|()| random.bits() as u8))
+                let mut random = Rng::with_seed(index as u64);
+                self.write(index, &[(); RANDOM_LEN].map(|()| random.u8(..)))
             }
             Behaviour::ByteASecond => {
                 // Every client waits the same time after its first octet, so the queue is in order.

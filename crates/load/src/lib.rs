@@ -25,7 +25,6 @@ mod pacer;
 mod pool;
 pub mod probe;
 pub mod queries;
-mod random;
 mod records;
 mod report;
 pub mod run;

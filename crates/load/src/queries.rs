@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use wire::{Class, HEADER_LEN, NameRef, Rtype};
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// The maximum length of a query, in octets.
 pub const MAX_QUERY_LEN: usize = 1400;
@@ -173,20 +173,20 @@ pub struct QueryTemplate {
 #[derive(Debug)]
 pub struct QueryEncoder {
     template: QueryTemplate,
-    random: Random,
+    random: Rng,
     queries: Queries,
 }
 
 impl QueryEncoder {
     /// An encoder without queries yet.
     pub fn new(template: &QueryTemplate) -> QueryEncoder {
-        let random = Random::new(template.seed ^ 0xd0);
+        let random = Rng::with_seed(template.seed ^ 0xd0);
         QueryEncoder { template: template.clone(), random, queries: Queries::default() }
     }
 
     /// Adds a query.
     pub fn push(&mut self, name: NameRef<'_>, qtype: Rtype, qclass: Class) {
-        let dnssec_ok = self.random.unit() < self.template.dnssec_ok;
+        let dnssec_ok = self.random.f64() < self.template.dnssec_ok;
         let edns = self.template.edns.or(dnssec_ok.then_some(1232));
         let flags = u8::from(self.template.recursion_desired);
         let header = [0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];

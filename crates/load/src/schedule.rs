@@ -4,7 +4,7 @@
 //! reaches 0, 1, 2, ...; with Poisson arrivals, where it reaches the sums of exponential random numbers (time
 //! rescaling).
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// A part of a run in which the rate changes linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +83,7 @@ pub type Schedule = Box<dyn Iterator<Item = u64> + Send>;
 pub fn from_profile(profile: RateProfile, arrivals: ArrivalProcess) -> Schedule {
     let random = match arrivals {
         ArrivalProcess::Constant => None,
-        ArrivalProcess::Poisson(seed) => Some(Random::new(seed)),
+        ArrivalProcess::Poisson(seed) => Some(Rng::with_seed(seed)),
     };
     let times = RateTimes { profile, random, segment: 0, segment_start: 0.0, segment_count: 0.0, count: 0.0 };
     Box::new(times.map(|seconds| (seconds * 1e9).round() as u64))
@@ -98,7 +98,7 @@ pub fn from_trace(times: Vec<u64>, speed: f64) -> Schedule {
 struct RateTimes {
     profile: RateProfile,
     /// Set for Poisson arrivals.
-    random: Option<Random>,
+    random: Option<Rng>,
     /// The index of the current segment.
     segment: usize,
     /// When the segment starts.
@@ -109,13 +109,18 @@ struct RateTimes {
     count: f64,
 }
 
+/// An exponential number with mean 1: the time between events of a Poisson process of rate 1.
+fn exponential(random: &mut Rng) -> f64 {
+    -(1.0 - random.f64()).ln()
+}
+
 impl Iterator for RateTimes {
     /// Seconds from the start.
     type Item = f64;
 
     fn next(&mut self) -> Option<f64> {
         if let Some(random) = &mut self.random {
-            self.count += random.exponential();
+            self.count += exponential(random);
         }
         let segment = loop {
             let segment = self.profile.0.get(self.segment)?;

@@ -110,7 +110,7 @@ fn try_rate<E>(share: f64, rate: f64, trial: &mut impl FnMut(f64) -> Result<Tria
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use fastrand::Rng;
     use std::convert::Infallible;
 
     fn search(shares: &[f64], first_rate: f64) -> Search {
@@ -120,13 +120,13 @@ mod tests {
     /// Searches with a server that answers `capacity` queries per second and drops the others. In one of ten trials the
     /// network loses some more, and in one of ten the generator falls behind.
     fn peaks(search: &Search, capacity: f64, generator: f64) -> (Vec<Peak>, u32) {
-        let (mut random, mut count) = (Random::new(5), 0);
+        let (mut random, mut count) = (Rng::with_seed(5), 0);
         let mut peaks = Vec::new();
         let searched = search.run(&mut peaks, |rate| {
             count += 1;
-            let packet_loss = if random.below(10) == 0 { 0.003 } else { 0.0 };
+            let packet_loss = if random.usize(..10) == 0 { 0.003 } else { 0.0 };
             let answered = (capacity / rate).min(1.0 - packet_loss);
-            let hiccup = random.below(10) == 0;
+            let hiccup = random.usize(..10) == 0;
             Ok::<_, Infallible>(Trial { answered, on_schedule: rate <= generator && !hiccup })
         });
         searched.expect("infallible");

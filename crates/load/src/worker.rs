@@ -16,9 +16,9 @@ use crate::metrics::Metrics;
 use crate::outstanding::OutstandingQueries;
 use crate::pacer::{Due, Pacer};
 use crate::pool::{ConnectionPool, PoolConfig};
-use crate::random::Random;
 use crate::tsig::TsigContext;
 use crate::udp::UdpSockets;
+use fastrand::Rng;
 
 /// Queries sent before responses are received again: enough to catch up, few enough not to timestamp responses late.
 const MAX_SENT_PER_TURN: usize = 64;
@@ -56,7 +56,7 @@ pub struct Worker {
     tcp_share: f64,
     /// The numbers and intended times of the queries that are sent together next.
     burst: Vec<(u32, u64)>,
-    random: Random,
+    random: Rng,
     poll: Poll,
     events: Events,
     interval_ns: u64,
@@ -104,7 +104,7 @@ impl Worker {
             pool: has_pool.then(|| ConnectionPool::new(job.server, pool_config, first_token)),
             tcp_share: job.tcp_share,
             burst: Vec::new(),
-            random: Random::new(index as u64),
+            random: Rng::with_seed(index as u64),
             poll,
             events: Events::with_capacity(EVENTS),
             interval_ns: job.interval.as_nanos() as u64,
@@ -224,7 +224,7 @@ impl Worker {
             (None, Some(_)) => true,
             (Some(_), Some(_)) => match self.ledger.queries.origin(number) {
                 Some(origin) => origin.is_tcp,
-                None => self.random.unit() < self.tcp_share,
+                None => self.random.f64() < self.tcp_share,
             },
         }
     }

@@ -17,6 +17,10 @@ pub enum SerialPolicy {
 }
 
 impl SerialPolicy {
+    /// All policies.
+    pub const ALL: [SerialPolicy; 4] =
+        [SerialPolicy::Keep, SerialPolicy::Increment, SerialPolicy::Date, SerialPolicy::Unix];
+
     /// The serial after `previous`, always later than it (RFC 1982). `now_s` is the time in seconds since 1970.
     pub fn next(self, previous: u32, now_s: u64) -> u32 {
         let candidate = match self {

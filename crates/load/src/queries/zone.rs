@@ -7,7 +7,7 @@ use zone::text::{self, RecordSink, Source, ZoneRecord};
 use zone::{Finding, Severity};
 
 use super::{Queries, QueryEncoder, QueryTemplate};
-use crate::random::Random;
+use fastrand::Rng;
 
 /// The mix of queries to sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,16 +56,16 @@ pub fn sample(
     let file = source.name.to_string();
     let contents = ZoneContents::read(source, apex)?;
     let missing = |what: String| SampleError::Missing { file: file.clone(), what };
-    let mut random = Random::new(mix.seed);
+    let mut random = Rng::with_seed(mix.seed);
     let mut encoder = QueryEncoder::new(template);
     let existing = RrsetSampler::new(&contents, mix, &mut random).map_err(missing)?;
     let mut cuts = || ZipfSampler::new(contents.cuts.clone(), mix.zipf, &mut random);
     let cuts = (mix.referral > 0.0).then(|| cuts().ok_or_else(|| missing("zone cut".into()))).transpose()?;
     for _ in 0..mix.count {
-        let draw = random.unit();
+        let draw = random.f64();
         match &cuts {
             _ if draw < mix.nxdomain => {
-                let label = format!("nx{:012x}", random.bits() >> 16);
+                let label = format!("nx{:012x}", random.u64(..) >> 16);
                 let name = prepend(&label, apex);
                 encoder.push(name.as_ref(), existing.sample(&mut random).1, Class::IN);
             }
@@ -191,7 +191,7 @@ struct RrsetSampler {
 
 impl RrsetSampler {
     /// The error is what the zone lacks.
-    fn new(contents: &ZoneContents, mix: &QueryMix, random: &mut Random) -> Result<RrsetSampler, String> {
+    fn new(contents: &ZoneContents, mix: &QueryMix, random: &mut Rng) -> Result<RrsetSampler, String> {
         let mut groups = Vec::new();
         let mut sum = 0.0;
         let mut push = |weight: f64, rrsets: Vec<Rrset>, what: String| -> Result<(), String> {
@@ -213,8 +213,8 @@ impl RrsetSampler {
         Ok(RrsetSampler { groups })
     }
 
-    fn sample(&self, random: &mut Random) -> &Rrset {
-        let draw = random.unit() * self.groups.last().map_or(0.0, |(sum, _)| *sum);
+    fn sample(&self, random: &mut Rng) -> &Rrset {
+        let draw = random.f64() * self.groups.last().map_or(0.0, |(sum, _)| *sum);
         let group = self.groups.partition_point(|(sum, _)| *sum <= draw).min(self.groups.len() - 1);
         self.groups[group].1.sample(random)
     }
@@ -229,12 +229,12 @@ struct ZipfSampler<T> {
 
 impl<T> ZipfSampler<T> {
     /// Ranks the items at random; `None` if there are none.
-    fn new(mut items: Vec<T>, exponent: f64, random: &mut Random) -> Option<ZipfSampler<T>> {
+    fn new(mut items: Vec<T>, exponent: f64, random: &mut Rng) -> Option<ZipfSampler<T>> {
         if items.is_empty() {
             return None;
         }
         for index in (1..items.len()).rev() {
-            items.swap(index, random.below(index + 1));
+            items.swap(index, random.usize(..index + 1));
         }
         let mut sum = 0.0;
         let ranks = if exponent > 0.0 { items.len() } else { 0 };
@@ -245,11 +245,11 @@ impl<T> ZipfSampler<T> {
         Some(ZipfSampler { sums: sums.collect(), ranked: items })
     }
 
-    fn sample(&self, random: &mut Random) -> &T {
+    fn sample(&self, random: &mut Rng) -> &T {
         let rank = match self.sums.last() {
-            None => random.below(self.ranked.len()),
+            None => random.usize(..self.ranked.len()),
             Some(total) => {
-                let draw = random.unit() * total;
+                let draw = random.f64() * total;
                 self.sums.partition_point(|&sum| sum <= draw)
             }
         };

@@ -9,7 +9,7 @@ use super::key_spec::key_table;
 use super::remote_server::RemoteServer;
 use super::value::{
     Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, CookieSecret, DnssecCheck, DnssecScope,
-    DomainName, Endpoint, FilePath, LogFormat, LogLevel, SerialPolicy, TlsEndpoint, TsigAlgorithm, TsigSecret,
+    DomainName, Endpoint, FilePath, LogFormat, LogLevel, SerialSetting, TlsEndpoint, TsigAlgorithm, TsigSecret,
     WholeNumber, ZonemdMode,
 };
 
@@ -337,7 +337,7 @@ key_table! {
         /// A zone file whose serial is later than the one served keeps it with every policy. Another changed file gets a serial by
         /// the policy, without a change of the file itself; with `keep` it is served as it is, with a warning, as secondaries do
         /// not follow. Only its signer can change the serial of a signed zone: there every policy is `keep`.
-        Reload "serial-policy" serial_policy: Option<SerialPolicy> = r#""keep""#;
+        Reload "serial-policy" serial_policy: Option<SerialSetting> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of
         /// this server that name it as their `catalog-member`.

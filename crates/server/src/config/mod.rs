@@ -33,8 +33,8 @@ pub use catalog_checks::Templates;
 pub use keys::Server;
 pub use remote_server::{RemoteServer, RemoteTls};
 pub use tsig_keys::ConfiguredKey;
-pub use value::{Endpoint, LogFormat, LogLevel, Prefix, SerialPolicy, ZonemdMode};
-pub use zone_config::{CheckCommand, DnssecPolicy, TimerBounds, ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
+pub use value::{Endpoint, LogFormat, LogLevel, Prefix, ZonemdMode};
+pub use zone_config::{CheckCommand, DnssecPolicy, ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
 
 /// The configuration of all files and of the command line, with templates resolved.
 #[derive(Debug, Default)]

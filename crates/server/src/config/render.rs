@@ -7,7 +7,9 @@ use super::key_spec::KeyTable;
 use super::keys::{Server, TsigKeyTable, ZoneKeys};
 use super::manual::paragraphs;
 use super::tsig_keys::ConfiguredKey;
-use super::value::{BoundedText, CheckSetting, DomainName, FilePath, TsigAlgorithm, TsigSecret, WholeNumber};
+use super::value::{
+    BoundedText, CheckSetting, DomainName, FilePath, SerialSetting, TsigAlgorithm, TsigSecret, WholeNumber,
+};
 use super::zone_config::{ZoneConfig, ZonePolicy};
 use crate::printable::Printable;
 
@@ -102,7 +104,7 @@ fn zone_keys(zone: &ZoneConfig) -> ZoneKeys {
         dnssec_min_validity_s: Some(WholeNumber(policy.dnssec.min_validity_s)),
         check_command: Some(policy.check_command.arguments.into_iter().map(BoundedText).collect()),
         check_timeout_s: Some(WholeNumber(policy.check_command.timeout_s)),
-        serial_policy: Some(policy.serial_policy),
+        serial_policy: Some(SerialSetting(policy.serial_policy)),
         catalog: policy.catalog,
         catalog_templates: Some(policy.catalog_templates),
         catalog_member: policy.catalog_member.map(DomainName),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use wire::Name;
 use zone::CheckMode;
+use zone::serial_policy::SerialPolicy;
 
 use super::key_spec::{ConfigValue, LIST_OF};
 use crate::printable::{path_text, quoted};
@@ -62,6 +63,10 @@ pub struct Prefix {
 /// The strictness of zone checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckSetting(pub CheckMode);
+
+/// How a changed zone gets its serial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SerialSetting(pub SerialPolicy);
 
 /// A secret of server cookies: 128 bits (RFC 9018 4). Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -147,32 +152,6 @@ pub enum DnssecScope {
     Zone,
 }
 
-/// How a changed zone gets its serial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SerialPolicy {
-    /// That of the file or of the update.
-    Keep,
-    /// The next one.
-    Increment,
-    /// The date and a number of two digits: YYYYMMDDnn.
-    Date,
-    /// Seconds since 1970.
-    Unix,
-}
-
-impl SerialPolicy {
-    /// As the zone crate names it.
-    pub fn policy(self) -> zone::serial_policy::SerialPolicy {
-        match self {
-            SerialPolicy::Keep => zone::serial_policy::SerialPolicy::Keep,
-            SerialPolicy::Increment => zone::serial_policy::SerialPolicy::Increment,
-            SerialPolicy::Date => zone::serial_policy::SerialPolicy::Date,
-            SerialPolicy::Unix => zone::serial_policy::SerialPolicy::Unix,
-        }
-    }
-}
-
 /// What a catalog zone is for (RFC 9432).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -247,6 +226,8 @@ strings! {
         parse_prefix, |Prefix { address, length }| format!("{address}/{length}");
     CheckSetting: "one of \"lenient\", \"strict\"",
         parse_check_setting, |CheckSetting(mode)| format!("{mode:?}").to_lowercase();
+    SerialSetting: "one of \"keep\", \"increment\", \"date\", \"unix\"",
+        parse_serial_setting, |SerialSetting(policy)| format!("{policy:?}").to_lowercase();
     CookieSecret: "a string of 32 hexadecimal digits, as `openssl rand -hex 16` prints",
         parse_secret, |_| "(hidden)".into();
     TsigAlgorithm: "one of \"hmac-sha1\", \"hmac-sha224\", \"hmac-sha256\", \"hmac-sha384\", \"hmac-sha512\"",
@@ -262,7 +243,6 @@ expected! {
     [] ZonemdMode: one_of::<ZonemdMode>();
     [] DnssecCheck: one_of::<DnssecCheck>();
     [] DnssecScope: one_of::<DnssecScope>();
-    [] SerialPolicy: one_of::<SerialPolicy>();
     [] CatalogRole: one_of::<CatalogRole>();
     [] CatalogTemplates: "a table of groups and templates, like `{ customers = \"secondary\" }`";
     [const MIN: u32, const MAX: u32] WholeNumber<MIN, MAX>: format!("a whole number from {MIN} to {MAX}");
@@ -366,8 +346,16 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
 }
 
 fn parse_check_setting(text: &str) -> Result<CheckSetting, String> {
-    let modes = [CheckMode::Lenient, CheckMode::Strict].map(CheckSetting);
-    modes.into_iter().find(|mode| mode.to_string() == text).ok_or_else(|| format!("unknown value {}", quoted(text)))
+    one_named(text, [CheckMode::Lenient, CheckMode::Strict].map(CheckSetting))
+}
+
+fn parse_serial_setting(text: &str) -> Result<SerialSetting, String> {
+    one_named(text, SerialPolicy::ALL.map(SerialSetting))
+}
+
+/// The value that is written like this.
+fn one_named<T: fmt::Display, const N: usize>(text: &str, values: [T; N]) -> Result<T, String> {
+    values.into_iter().find(|value| value.to_string() == text).ok_or_else(|| format!("unknown value {}", quoted(text)))
 }
 
 /// The message must not show the secret.

@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use wire::{Name, NameRef};
 use zone::CheckMode;
+use zone::serial_policy::SerialPolicy;
 
 use super::access_list::{AccessEntry, UpdateRight};
 use super::keys::ZoneKeys;
 use super::remote_server::RemoteServer;
 use super::value::{
     Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, DnssecCheck, DnssecScope, DomainName, FilePath,
-    SerialPolicy, ZonemdMode,
+    SerialSetting, ZonemdMode,
 };
 use super::zone_path::{expand, has_hole, template_pattern};
+use crate::transfer::soa_timers::TimerLimits;
 
 /// A zone to serve.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ pub struct ZonePolicy {
     /// The addresses to send from.
     pub source: Vec<Address>,
     /// The bounds of the timers of the SOA record.
-    pub timers: TimerBounds,
+    pub timers: TimerLimits,
     /// How many old versions to keep.
     pub keep_versions: u32,
     /// When to check the digest of the zone.
@@ -113,17 +115,6 @@ pub struct CheckCommand {
     pub arguments: Vec<String>,
     /// How long it may take.
     pub timeout_s: u32,
-}
-
-/// Lower and upper bounds for the timers of the SOA record, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TimerBounds {
-    /// The time between checks of the primaries.
-    pub refresh_s: (u32, u32),
-    /// The time after a failed check.
-    pub retry_s: (u32, u32),
-    /// The time until the zone expires.
-    pub expire_s: (u32, u32),
 }
 
 /// The largest zone to load and the largest change; 0 means no limit.
@@ -211,7 +202,7 @@ impl ZonePolicy {
             notify: keys.notify.unwrap_or_default(),
             notify_ns: keys.notify_ns.unwrap_or_default(),
             source: keys.source.unwrap_or_default(),
-            timers: TimerBounds {
+            timers: TimerLimits {
                 refresh_s: (number(keys.min_refresh_s.map(|s| s.0)), number(keys.max_refresh_s.map(|s| s.0))),
                 retry_s: (number(keys.min_retry_s.map(|s| s.0)), number(keys.max_retry_s.map(|s| s.0))),
                 expire_s: (number(keys.min_expire_s.map(|s| s.0)), number(keys.max_expire_s.map(|s| s.0))),
@@ -228,7 +219,7 @@ impl ZonePolicy {
                 timeout_s: number(keys.check_timeout_s.map(|s| s.0)),
             },
             write_file: keys.write_file.map(|FilePath(path)| path),
-            serial_policy: keys.serial_policy.unwrap_or(SerialPolicy::Keep),
+            serial_policy: keys.serial_policy.map_or(SerialPolicy::Keep, |SerialSetting(policy)| policy),
             catalog: keys.catalog,
             catalog_templates: keys.catalog_templates.unwrap_or_default(),
             catalog_member: keys.catalog_member.map(|DomainName(name)| name),

@@ -21,7 +21,6 @@ use super::apex_table::ApexTable;
 use super::link::{ConnectionId, Link, Request, RequestPurpose};
 use super::notify_sender::{NotifyCounters, NotifySender};
 use super::primary::{PeerConfig, PrimaryId};
-use super::random::Random;
 use super::refresh::{
     CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
     ZoneVersion,
@@ -30,6 +29,7 @@ use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSin
 use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
 use crate::zone_id::ZoneId;
+use fastrand::Rng;
 use notify_streams::StreamTarget;
 
 /// What the engine asks of the network and of the writer.
@@ -225,17 +225,17 @@ pub struct TransferEngine<T> {
     stream_targets: HashMap<PrimaryId, StreamTarget>,
     /// Published versions whose times the writer does not know yet.
     published: Vec<(ZoneId, StoredTimers)>,
-    random: Random,
+    random: Rng,
     limits: EngineLimits,
 }
 
 impl<T: TransferSink> TransferEngine<T> {
     /// An engine without zones.
     pub fn new(limits: EngineLimits, seed: u64) -> TransferEngine<T> {
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         TransferEngine {
-            scheduler: RefreshScheduler::new(limits.refresh, random.bits()),
-            notify: NotifySender::new(random.bits()),
+            scheduler: RefreshScheduler::new(limits.refresh, random.u64(..)),
+            notify: NotifySender::new(random.u64(..)),
             apexes: ApexTable::default(),
             links: HashMap::new(),
             by_connection: HashMap::new(),
@@ -333,7 +333,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let (scheduler, random) = (&self.scheduler, &mut self.random);
         self.links.entry(primary).or_insert_with(|| {
             let key = scheduler.primary(primary).and_then(|config| config.key.clone());
-            Link::new(SoaProber::new(key, random.bits()))
+            Link::new(SoaProber::new(key, random.u64(..)))
         })
     }
 

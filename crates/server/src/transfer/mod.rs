@@ -26,7 +26,6 @@ pub mod network;
 pub mod notify_sender;
 pub mod primary;
 mod query;
-mod random;
 pub mod refresh;
 pub mod session;
 mod soa_probe;

@@ -13,8 +13,8 @@ use wire::NameRef;
 use super::Now;
 use super::primary::{PeerConfig, PeerIdentity};
 use super::query::{OutgoingQuery, QueryKind};
-use super::random::Random;
 use crate::zone_id::ZoneId;
+use fastrand::Rng;
 
 /// RFC 1996 3.6: the time until a NOTIFY is sent again, and at the end given up. The first ones are short, since most losses are
 /// single packets; all together 2 minutes.
@@ -38,7 +38,7 @@ pub struct NotifySender {
     /// Messages in flight by the time of their next step: time, target, ID.
     timeouts: BTreeSet<(u64, usize, u16)>,
     queued: usize,
-    random: Random,
+    random: Rng,
     counters: NotifyCounters,
 }
 
@@ -115,7 +115,7 @@ impl NotifySender {
             ready: VecDeque::new(),
             timeouts: BTreeSet::new(),
             queued: 0,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             counters: NotifyCounters::default(),
         }
     }
@@ -186,9 +186,9 @@ impl NotifySender {
         send: &mut impl FnMut(NotifyMessage<'_>),
     ) {
         let Some(target) = &mut self.targets[index] else { return };
-        let mut id = self.random.bits() as u16;
+        let mut id = self.random.u16(..);
         while target.in_flight.contains_key(&id) {
-            id = self.random.bits() as u16; // At most `MAX_PER_TARGET` are in use.
+            id = self.random.u16(..); // At most `MAX_PER_TARGET` are in use.
         }
         let key = target.config.key.as_deref();
         let query = OutgoingQuery::new(id, apex, QueryKind::Notify(&notice.soa), key, now.s.into());

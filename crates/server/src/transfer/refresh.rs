@@ -24,11 +24,11 @@ use std::net::IpAddr;
 use wire::serial::is_later;
 
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable};
-use super::random::Random;
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
 use crate::zone_timers::{TimerKind, ZoneTimers};
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
+use fastrand::Rng;
 use primary_state::{PrimaryState, QueueEntry};
 use quick_checks::QuickChecks;
 use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
@@ -90,7 +90,7 @@ pub struct RefreshScheduler {
     /// Zones that are with the writer.
     delivered: u32,
     arrivals: u32,
-    random: Random,
+    random: Rng,
     limits: RefreshLimits,
 }
 
@@ -111,7 +111,7 @@ impl RefreshScheduler {
             actions: VecDeque::new(),
             delivered: 0,
             arrivals: 0,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             limits,
         }
     }

@@ -17,10 +17,10 @@ use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
 use super::query::{OutgoingQuery, QueryKind};
-use super::random::Random;
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use exchange::{Exchange, Purpose};
+use fastrand::Rng;
 
 impl<T> SessionEvent<T> {
     /// The zone, and what was exchanged.
@@ -172,7 +172,7 @@ pub struct Session<T> {
     window_start_ms: u64,
     window_octets: u64,
     limits: SessionLimits,
-    random: Random,
+    random: Rng,
 }
 
 impl<T: TransferSink> Session<T> {
@@ -189,7 +189,7 @@ impl<T: TransferSink> Session<T> {
             window_start_ms: now.ms,
             window_octets: 0,
             limits,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
         }
     }
 
@@ -214,9 +214,9 @@ impl<T: TransferSink> Session<T> {
             self.progress(now);
             self.progress_ms = now.ms;
         }
-        let mut id = self.random.bits() as u16;
+        let mut id = self.random.u16(..);
         while self.exchanges.contains_key(&id) || self.discarded.contains_key(&id) {
-            id = self.random.bits() as u16; // The caller has far fewer than 65,536 in flight.
+            id = self.random.u16(..); // The caller has far fewer than 65,536 in flight.
         }
         let query = OutgoingQuery::new(id, apex, kind, self.key.as_deref(), now.s.into());
         // RFC 1035 4.2.2: messages are preceded by their length.

@@ -10,9 +10,9 @@ use wire::tsig::TsigKey;
 
 use super::Now;
 use super::query::{OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
-use super::random::Random;
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
+use fastrand::Rng;
 
 /// The time until an unanswered query is sent again, and at the end given up, in milliseconds: 7 s in all.
 const TIMEOUTS_MS: [u64; 3] = [1000, 2000, 4000];
@@ -24,7 +24,7 @@ pub(super) struct SoaProber {
     /// When a probe times out, its ID, and its number, since IDs are used again.
     timeouts: BinaryHeap<Reverse<(u64, u16, u32)>>,
     next_number: u32,
-    random: Random,
+    random: Rng,
 }
 
 struct Probe {
@@ -58,7 +58,7 @@ impl SoaProber {
             probes: HashMap::new(),
             timeouts: BinaryHeap::new(),
             next_number: 0,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
         }
     }
 
@@ -68,9 +68,9 @@ impl SoaProber {
             return None;
         }
         // At most half of the IDs are in use, so that this ends after two turns on average. RFC 5452 4.3: unpredictable.
-        let mut id = self.random.bits() as u16;
+        let mut id = self.random.u16(..);
         while self.probes.contains_key(&id) {
-            id = self.random.bits() as u16;
+            id = self.random.u16(..);
         }
         let query = OutgoingQuery::new(id, apex, QueryKind::Soa, self.key.as_deref(), now.s.into());
         let number = self.next_number;

@@ -10,14 +10,14 @@ use wire::{Name, NameRef};
 use zone::Zone;
 
 use crate::config::value::{Address, DNS_PORT};
-use crate::config::{ConfiguredKey, RemoteServer, TimerBounds, ZonePolicy};
+use crate::config::{ConfiguredKey, RemoteServer, ZonePolicy};
 use crate::storage::Timers;
 use crate::tls::TlsPeers;
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::primary::PeerConfig;
 use crate::transfer::refresh::ZoneVersion;
-use crate::transfer::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
+use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use crate::zones::ChangeHooks;
 
@@ -112,7 +112,7 @@ impl ChangeHooks for TransferHooks {
         if policy.primaries.is_empty() {
             return self.removed(zone);
         }
-        let (primaries, limits) = (self.peers(policy).primaries.clone(), limits(&policy.timers));
+        let (primaries, limits) = (self.peers(policy).primaries.clone(), policy.timers);
         if !self.add_secondary(zone) {
             return self.send(TransferCommand::Reconfigure { zone, primaries, limits });
         }
@@ -162,9 +162,4 @@ fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy:
         ..PeerConfig::plain(SocketAddr::new(*ip, DNS_PORT))
     };
     configured.iter().cloned().chain(name_servers.iter().filter(is_new).map(peer)).collect()
-}
-
-/// The limits of the SOA intervals of a zone.
-pub fn limits(bounds: &TimerBounds) -> TimerLimits {
-    TimerLimits { refresh_s: bounds.refresh_s, retry_s: bounds.retry_s, expire_s: bounds.expire_s }
 }

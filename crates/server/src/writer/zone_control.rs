@@ -99,7 +99,7 @@ impl KeptVersion {
         if !policy.primaries.is_empty() || kept.is_signed() || current.is_signed() {
             return Rollback { base, version: kept, change: None, freezes: true };
         }
-        let serial = policy.serial_policy.policy().next(current.serial(), now_s);
+        let serial = policy.serial_policy.next(current.serial(), now_s);
         let version = kept.with_serial(serial);
         let change = zone::encoded_change::EncodedChange::between(&current, &version);
         Rollback { base, version, change: Some(change), freezes: false }

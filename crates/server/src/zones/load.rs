@@ -151,7 +151,7 @@ impl ZoneLoad<'_> {
         };
         let text = WatchedText { text, progress: self.progress };
         let source = text::Source { name: path_text(self.path).into(), bytes: &text };
-        let (serial_policy, now_s) = (self.policy.serial_policy.policy(), netio::clock::real().as_secs());
+        let (serial_policy, now_s) = (self.policy.serial_policy, netio::clock::real().as_secs());
         let options = LoadOptions { text: options, previous, thorough, nsec3_max_iterations, serial_policy, now_s };
         zone::load::load(source, &options)
     }

@@ -225,107 +225,125 @@ fn a_produced_catalog_takes_no_file_of_the_default_template() {
     assert_eq!(value["zone"], zones, "{}", outcome.err);
 }
 
+const ZONE: &str = "[[zone]]\nname = \"a\"\nfile = \"a\"\n";
+const KEY: &str = "[[key]]\nname = \"transfer.example\"\nalgorithm = \"hmac-sha256\"\nsecret = \"AQID\"\n";
+
+/// Each text is refused with this message, which shows no secret.
+fn assert_mistakes(mistakes: &[(String, &str)]) {
+    for (text, expected) in mistakes {
+        let folder = transfers_folder(text);
+        let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+        assert_ne!(outcome.status, 0, "{text}");
+        assert!(outcome.err.contains(expected), "{text}\nexpected: {expected}\nfound: {}", outcome.err);
+        assert!(!outcome.err.contains("SECRET"), "{}", outcome.err);
+    }
+}
+
 #[test]
-fn mistakes_in_keys_and_lists_are_found_where_they_are() {
-    let zone = "[[zone]]\nname = \"a\"\nfile = \"a\"\n";
-    let key = "[[key]]\nname = \"transfer.example\"\nalgorithm = \"hmac-sha256\"\nsecret = \"AQID\"\n";
-    for (text, expected) in [
+fn mistakes_in_keys_are_found_where_they_are() {
+    assert_mistakes(&[
         (
-            format!("{key}{zone}allow-transfer = [\n{{ key = \"transfr.example\" }}]\n"),
+            format!("{KEY}{ZONE}allow-transfer = [\n{{ key = \"transfr.example\" }}]\n"),
             "9:9: error: there is no key `transfr.example.` (help: did you mean `transfer.example.`?)",
         ),
         (
-            format!("{zone}allow-transfer = [{{ key = \"x.\" }}]\n"),
+            format!("{ZONE}allow-transfer = [{{ key = \"x.\" }}]\n"),
             "4:27: error: there is no key `x.` (help: add a [[key]] table with name = \"x.\")",
         ),
         (
-            format!("{zone}allow-transfer = [\"::1\", {{ adress = \"::1\" }}]\n"),
+            format!("{KEY}{KEY}{ZONE}"),
+            "5:1: error: the key transfer.example. is defined twice (help: it was first defined at",
+        ),
+        (KEY.replace("AQID", "A/B SECRET") + ZONE, "4:10: error: `secret`: this is not a secret in base64"),
+        (KEY.replace("hmac-sha256", "hmac-md5") + ZONE, "3:13: error: `algorithm`: unknown algorithm `hmac-md5`"),
+        (
+            KEY.replace("secret = \"AQID\"\n", "") + ZONE,
+            "1:1: error: this key has no secret (help: set `secret` or `secret-file`",
+        ),
+        (KEY.replace("secret =", "secret-file =") + ZONE, "`AQID` cannot be read"),
+        (KEY.replace("name =", "nam =") + ZONE, "error: this key has no name"),
+        (
+            format!("[server]\nlisten-tls = [\"::1\"]\n{ZONE}"),
+            "2:1: error: `listen-tls` needs `tls-cert` and `tls-key`",
+        ),
+        (format!("[server]\ntls-key = \"k\"\n{ZONE}"), "2:1: error: `tls-key` needs `tls-cert`"),
+    ]);
+}
+
+#[test]
+fn mistakes_in_lists_are_found_where_they_are() {
+    assert_mistakes(&[
+        (
+            format!("{ZONE}allow-transfer = [\"::1\", {{ adress = \"::1\" }}]\n"),
             "4:26: error: `allow-transfer`: this entry matches everybody; set `address`, `key` or `tls`",
         ),
         (
-            format!("{zone}allow-transfer = [{{ tls = true, adress = \"::1\" }}]\n"),
+            format!("{ZONE}allow-transfer = [{{ tls = true, adress = \"::1\" }}]\n"),
             "4:19: error: `allow-transfer`: an entry has no key `adress`; did you mean `address`?",
         ),
         (
-            format!("{zone}allow-transfer = [{{ tls = 5 }}]\n"),
+            format!("{ZONE}allow-transfer = [{{ tls = 5 }}]\n"),
             "error: `allow-transfer`: `tls` has the type integer and must be true or a name",
         ),
         (
-            format!("{zone}allow-update = [{{ address = \"::1\", types = [\"AAAAA\"] }}]\n"),
+            format!("{ZONE}allow-update = [{{ address = \"::1\", types = [\"AAAAA\"] }}]\n"),
             "`types`: `AAAAA` is not a record type; did you mean `AAAA`?",
         ),
         (
-            format!("{zone}allow-update = [{{ address = \"::1\", signed = 1 }}]\n"),
+            format!("{ZONE}allow-update = [{{ address = \"::1\", signed = 1 }}]\n"),
             "`signed` has the type integer and must be true or false",
         ),
-        (format!("{zone}allow-update = [\"::1\"]\n"), "1:1: error: zone a.: `allow-update` needs `state-dir`"),
-        (format!("{zone}primaries = [{{ key = \"a\" }}]\n"), "error: `primaries`: this entry has no `address`"),
+        (format!("{ZONE}allow-update = [\"::1\"]\n"), "1:1: error: zone a.: `allow-update` needs `state-dir`"),
+        (format!("{ZONE}primaries = [{{ key = \"a\" }}]\n"), "error: `primaries`: this entry has no `address`"),
         (
-            format!("{zone}primaries = [{{ address = \"::1\", source = \"127.0.0.1\" }}]\n"),
+            format!("{ZONE}primaries = [{{ address = \"::1\", source = \"127.0.0.1\" }}]\n"),
             "must both be IPv4 or both be IPv6",
         ),
         (
-            format!("{zone}notify = [{{ address = \"::1\", tls-client-key = \"k\" }}]\n"),
+            format!("{ZONE}notify = [{{ address = \"::1\", tls-client-key = \"k\" }}]\n"),
             "`tls-client-cert` and `tls-client-key` must both be set",
         ),
         (
-            format!("{zone}notify = [{{ address = \"::1\", tls-pin = \"AAAA\" }}]\n"),
+            format!("{ZONE}notify = [{{ address = \"::1\", tls-pin = \"AAAA\" }}]\n"),
             "`tls-pin`: write `sha256/` and the 32 octets",
         ),
-        (format!("{zone}min-retry-s = 9\nmax-retry-s = 8\n"), "`min-retry-s` is 9 and `max-retry-s` is 8"),
-        (format!("{zone}catalog = \"produce\"\nallow-update = [\"::1\"]\n"), "a catalog that this server makes"),
-        (format!("{zone}catalog-templates = {{ a = \"default\" }}\n"), "not a consumed catalog"),
+        (format!("{ZONE}min-retry-s = 9\nmax-retry-s = 8\n"), "`min-retry-s` is 9 and `max-retry-s` is 8"),
+    ]);
+}
+
+#[test]
+fn mistakes_in_catalogs_are_found_where_they_are() {
+    assert_mistakes(&[
+        (format!("{ZONE}catalog = \"produce\"\nallow-update = [\"::1\"]\n"), "a catalog that this server makes"),
+        (format!("{ZONE}catalog-templates = {{ a = \"default\" }}\n"), "not a consumed catalog"),
         (
-            format!("{zone}catalog = \"consume\"\ncatalog-templates = {{ a = \"defolt\" }}\n[template.default]\n"),
+            format!("{ZONE}catalog = \"consume\"\ncatalog-templates = {{ a = \"defolt\" }}\n[template.default]\n"),
             "there is no template `defolt` (help: did you mean `default`?)",
         ),
         (
-            format!("{zone}catalog = \"consume\"\n"),
+            format!("{ZONE}catalog = \"consume\"\n"),
             "zone a.: the members of this catalog have no template (help: add [tem",
         ),
         (
-            format!("{zone}catalog = \"consume\"\n[template.default]\nallow-transfer = [\"::1\"]\n"),
+            format!("{ZONE}catalog = \"consume\"\n[template.default]\nallow-transfer = [\"::1\"]\n"),
             "the template `default` of its members has neither `primaries` nor `file`",
         ),
         (
-            format!("{zone}catalog = \"consume\"\n[template.default]\nfile = \"z\"\n"),
+            format!("{ZONE}catalog = \"consume\"\n[template.default]\nfile = \"z\"\n"),
             "the template `default` of its members has the same `file` for all zones (help: set `primaries`, or a `file` with {name}",
         ),
         (
-            format!("{zone}catalog = \"produce\"\n"),
+            format!("{ZONE}catalog = \"produce\"\n"),
             "a catalog with catalog = \"produce\" is made by this server (help: remove",
         ),
-        (format!("{zone}catalog-group = \"g\"\n"), "`catalog-group` is set without `catalog-member`"),
+        (format!("{ZONE}catalog-group = \"g\"\n"), "`catalog-group` is set without `catalog-member`"),
         (
-            format!("{zone}catalog-member = \"c.example\"\n"),
+            format!("{ZONE}catalog-member = \"c.example\"\n"),
             "`catalog-member`: c.example. is not a catalog of this server (help: add [[zone]] with name",
         ),
         (
             "[[zone]]\nname = \"a\"\ncatalog = \"produce\"\ncatalog-member = \"a\"\n".into(),
             "a catalog does not list itself",
         ),
-        (
-            format!("{key}{key}{zone}"),
-            "5:1: error: the key transfer.example. is defined twice (help: it was first defined at",
-        ),
-        (key.replace("AQID", "A/B SECRET") + zone, "4:10: error: `secret`: this is not a secret in base64"),
-        (key.replace("hmac-sha256", "hmac-md5") + zone, "3:13: error: `algorithm`: unknown algorithm `hmac-md5`"),
-        (
-            key.replace("secret = \"AQID\"\n", "") + zone,
-            "1:1: error: this key has no secret (help: set `secret` or `secret-file`",
-        ),
-        (key.replace("secret =", "secret-file =") + zone, "`AQID` cannot be read"),
-        (key.replace("name =", "nam =") + zone, "error: this key has no name"),
-        (
-            format!("[server]\nlisten-tls = [\"::1\"]\n{zone}"),
-            "2:1: error: `listen-tls` needs `tls-cert` and `tls-key`",
-        ),
-        (format!("[server]\ntls-key = \"k\"\n{zone}"), "2:1: error: `tls-key` needs `tls-cert`"),
-    ] {
-        let folder = transfers_folder(&text);
-        let outcome = folder.run(&["config", "--config", "zonda.toml"]);
-        assert_ne!(outcome.status, 0, "{text}");
-        assert!(outcome.err.contains(expected), "{text}\nexpected: {expected}\nfound: {}", outcome.err);
-        assert!(!outcome.err.contains("SECRET"), "{}", outcome.err);
-    }
+    ]);
 }

@@ -190,7 +190,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let Some(config) = self.scheduler.primary(primary).cloned() else { return false };
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
-        let session = Session::new(config.key.clone(), self.limits.session, self.random.bits(), now);
+        let session = Session::new(config.key.clone(), self.limits.session, self.random.u64(..), now);
         self.link(primary).connections.insert(id, Connection::new(session, now));
         self.by_connection.insert(id, primary);
         io.connect(id, &config);

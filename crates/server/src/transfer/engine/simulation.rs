@@ -123,7 +123,7 @@ enum Arrival {
 /// The network and the writer.
 struct World {
     now: Now,
-    random: Random,
+    random: Rng,
     /// What arrives when; the index is into `arrivals`.
     order: BinaryHeap<Reverse<(u64, u64)>>,
     arrivals: BTreeMap<u64, Arrival>,
@@ -159,7 +159,7 @@ impl World {
     fn new(seed: u64) -> World {
         World {
             now: Now { s: START_S, ms: 0 },
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             order: BinaryHeap::new(),
             arrivals: BTreeMap::new(),
             next_arrival: 0,
@@ -185,7 +185,7 @@ impl World {
     }
 
     fn latency_ms(&mut self) -> u64 {
-        self.random.within(1..=30).into()
+        self.random.u32(1..=30).into()
     }
 
     fn fault(&self, primary: u8) -> Fault {
@@ -198,7 +198,7 @@ impl World {
             Fault::Lossy => 75,
             _ => 2,
         };
-        self.random.within(1..=100) <= loss
+        self.random.u32(1..=100) <= loss
     }
 
     /// The messages that answer a query, by the fault of the primary.
@@ -239,7 +239,7 @@ impl World {
         };
         if fault == Fault::Garbage {
             for octet in messages.iter_mut().flat_map(|message| message.iter_mut().skip(2)) {
-                *octet = self.random.bits() as u8;
+                *octet = self.random.u8(..);
             }
         }
         messages

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::super::primary::GroupId;
-use super::super::random::Random;
 use super::RefreshLimits;
 use super::zone_slot::Lane;
+use fastrand::Rng;
 
 /// A zone in a queue: more urgent ones first, then the lower `order`, which is the arrival or the expiry.
 pub(super) type QueueEntry = Reverse<(Lane, u32, u32)>;
@@ -101,7 +101,7 @@ impl PrimaryState {
     }
 
     /// A probe was not answered; returns whether the primary is dead from now on.
-    pub(super) fn timed_out(&mut self, now_s: u32, random: &mut Random) -> bool {
+    pub(super) fn timed_out(&mut self, now_s: u32, random: &mut Rng) -> bool {
         if self.halved_at_s != now_s {
             self.window = (self.window / 2).max(MIN_WINDOW);
             self.halved_at_s = now_s;
@@ -111,14 +111,14 @@ impl PrimaryState {
     }
 
     /// A connection failed, or an attempt to reach it again; returns whether it is dead from now on for longer.
-    pub(super) fn failed(&mut self, now_s: u32, random: &mut Random) -> bool {
+    pub(super) fn failed(&mut self, now_s: u32, random: &mut Rng) -> bool {
         if self.is_dead() && !self.is_trying {
             return false; // Sent before it was found dead.
         }
         (self.timeouts, self.is_trying, self.window) = (0, false, MIN_WINDOW);
         self.failures += 1;
         let backoff_s = 1 << self.failures.min(MAX_BACKOFF_SHIFT);
-        self.retry_at_s = now_s.saturating_add(random.within(backoff_s / 2 + 1..=backoff_s));
+        self.retry_at_s = now_s.saturating_add(random.u32(backoff_s / 2 + 1..=backoff_s));
         true
     }
 

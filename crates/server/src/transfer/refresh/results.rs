@@ -180,7 +180,7 @@ impl RefreshScheduler {
 
     fn set_timers(&mut self, index: u32, now_s: u32) -> StoredTimers {
         let slot = &self.slots[index as usize];
-        let check_at_s = now_s.saturating_add(self.random.within(jittered(slot.timers.refresh_s)));
+        let check_at_s = now_s.saturating_add(self.random.u32(jittered(slot.timers.refresh_s)));
         let timers = StoredTimers { check_at_s, expires_at_s: slot.expires_at_s };
         if slot.state == ZoneState::Idle {
             self.timers.set(index, TimerKind::Refresh, timers.check_at_s);
@@ -209,7 +209,7 @@ impl RefreshScheduler {
         } else {
             1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)
         };
-        let at_s = now_s.saturating_add(self.random.within(jittered(interval_s)));
+        let at_s = now_s.saturating_add(self.random.u32(jittered(interval_s)));
         self.timers.set(index, TimerKind::Refresh, at_s);
         match reason {
             // It would be received again for nothing.

@@ -7,17 +7,17 @@ use super::*;
 fn every_zone_becomes_current_after_any_faults() {
     for seed in 0..150 {
         let mut simulation = Simulation::new(40, &[&[1], &[2], &[1, 2], &[3, 1]], seed);
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         for minute in 0..60 {
             for host in 1..=3 {
-                if random.within(0..=4) == 0 {
-                    let fault = FAULTS[random.within(0..=FAULTS.len() as u32 - 1) as usize];
+                if random.u32(0..=4) == 0 {
+                    let fault = FAULTS[random.u32(0..=FAULTS.len() as u32 - 1) as usize];
                     simulation.world.faults.insert(host, fault);
                 }
             }
-            for _ in 0..random.within(0..=5) {
-                let number = random.within(0..=39) as usize;
-                simulation.change(number, random.within(0..=1) == 0);
+            for _ in 0..random.u32(0..=5) {
+                let number = random.u32(0..=39) as usize;
+                simulation.change(number, random.u32(0..=1) == 0);
             }
             simulation.run_until(minute * 60_000);
         }
