@@ -7,11 +7,8 @@ use netio::epoll::Interest;
 
 use super::client_config::check_alpn;
 use super::{MIN_BUFFER, TlsPeers, TlsStream};
-use crate::transfer::network::byte_stream::{ByteStream, Connector, TcpByteStream, TcpConnector};
+use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER, TcpByteStream, TcpConnector};
 use crate::transfer::primary::PeerConfig;
-
-/// Encrypted octets read at once.
-const READ_LEN: usize = 64 << 10;
 
 /// Opens TLS connections to peers with TLS settings, and TCP connections to others.
 pub struct TlsConnector(pub TlsPeers);
@@ -74,9 +71,7 @@ impl ByteStream for TlsByteStream {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut records = [0; READ_LEN];
-        let len = READ_LEN.min(buffer.len());
-        match self.tls.receive(&mut Socket(&mut self.tcp), &mut records[..len], buffer) {
+        match self.tls.receive(&mut Socket(&mut self.tcp), &mut [0; MIN_READ_BUFFER], buffer) {
             Ok(Some(len)) => Ok(len),
             Ok(None) => Err(ErrorKind::WouldBlock.into()),
             // What a transfer lacks shows its messages: an end without close_notify is not more than an end (RFC 8446 6.1).

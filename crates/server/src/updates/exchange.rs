@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use netio::epoll::{Events, Poll};
 use wire::HEADER_LEN;
 
-use crate::transfer::network::byte_stream::{ByteStream, Connector};
+use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER};
 use crate::transfer::primary::PeerConfig;
 
 /// Sends the message with this ID to a primary over TCP or TLS, and returns the response (RFC 2136 6.2: TCP may be used for any).
@@ -37,16 +37,18 @@ fn exchange(stream: &mut dyn ByteStream, mut output: &[u8], end: Instant) -> io:
     let (poll, mut events) = (Poll::new()?, Events::with_capacity(1));
     let mut interest = stream.interest(true);
     poll.add(stream.socket(), 0, interest)?;
-    let mut input = Vec::new();
+    let (mut input, mut buffer) = (Vec::new(), vec![0; MIN_READ_BUFFER]);
+    let mut is_established = false;
     loop {
-        if stream.establish()? {
+        is_established = is_established || stream.establish()?;
+        if is_established {
             stream.flush()?;
             while !output.is_empty()
                 && let Some(len) = ready(stream.write(output))?
             {
                 output = &output[len..];
             }
-            if receive(stream, &mut input)? {
+            if receive(stream, &mut input, &mut buffer)? {
                 return Ok(input.split_off(PREFIX_LEN));
             }
         }
@@ -68,23 +70,19 @@ const PREFIX_LEN: usize = 2;
 /// The longest wait for an event: TLS may have data that the socket does not show.
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
-/// Reads the rest of one message with its prefix; returns whether it is complete.
-fn receive(stream: &mut dyn ByteStream, input: &mut Vec<u8>) -> io::Result<bool> {
+/// Reads the rest of one message with its prefix; returns whether it is complete. What follows it is dropped.
+fn receive(stream: &mut dyn ByteStream, input: &mut Vec<u8>, buffer: &mut [u8]) -> io::Result<bool> {
     loop {
-        let wanted = match input.first_chunk() {
-            Some(prefix) => PREFIX_LEN + usize::from(u16::from_be_bytes(*prefix)),
-            None => PREFIX_LEN,
-        };
-        let have = input.len();
-        if have >= PREFIX_LEN && have == wanted {
-            return Ok(true);
+        if let Some(prefix) = input.first_chunk() {
+            let wanted = PREFIX_LEN + usize::from(u16::from_be_bytes(*prefix));
+            if input.len() >= wanted {
+                input.truncate(wanted);
+                return Ok(true);
+            }
         }
-        input.resize(wanted, 0);
-        let received = ready(stream.read(&mut input[have..]));
-        input.truncate(have + received.as_ref().map_or(0, |received| received.unwrap_or(0)));
-        match received? {
+        match ready(stream.read(buffer))? {
             Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Some(_) => {}
+            Some(len) => input.extend_from_slice(&buffer[..len]),
             None => return Ok(false),
         }
     }

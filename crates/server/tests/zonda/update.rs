@@ -11,6 +11,7 @@ use wire::tsig::{TsigKey, TsigSigner, TsigVerifier};
 use wire::{Class, Name, Rtype};
 
 use crate::harness::{Daemon, NXDOMAIN, TestFolder, uninterrupted};
+use crate::test_certificates::TestCertificates;
 
 const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
 const SOON: Duration = Duration::from_secs(20);
@@ -271,6 +272,37 @@ fn a_secondary_forwards_updates_and_relays_the_response() {
     assert!(log.contains("client=127.0.0.1") && log.contains("rcode=NOERROR"), "{log}");
     drop(primary);
     assert_eq!(client.update("acme.", &update(9, vec![add("www.a.example", 9)]), true), Rcode::SERVFAIL);
+}
+
+/// The primary is reached by TLS: updates are forwarded by it, too.
+#[test]
+fn a_secondary_forwards_updates_over_tls() {
+    let (first, second, certificates) = (TestFolder::new(), TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("primary", &["primary.example"]);
+    let zone =
+        "file = \"zones/a.example.zone\"\nallow-transfer = [{ tls = true }]\nallow-update = [{ key = \"all.\" }]\n";
+    let (certificate, key) = (own.certificate.display(), own.key.display());
+    let server = format!("[server]\nlisten-tls = [\"127.0.0.1:0\"]\ntls-cert = \"{certificate}\"\ntls-key = \"{key}\"");
+    first.write_zone("a.example", 1, "192.0.2.1");
+    first.write("zonda.toml", &config(zone).replace("[server]", &server));
+    let primary = first.serve(&["--config", "zonda.toml"]);
+    let line = primary.wait_for_log("listening for TLS");
+    let (_, address) = line.split_once("address=").expect("an address");
+    let address = address.split_whitespace().next().expect("an address");
+    let zone = format!(
+        "primaries = [{{ address = \"{address}\", tls = \"primary.example\" }}]\nmin-refresh-s = 1\nmax-refresh-s = 1\n\
+         forward-updates = true\n"
+    );
+    let authority = format!("[server]\ntls-ca = \"{}\"", certificates.authority().display());
+    second.write("zonda.toml", &config(&zone).replace("[server]", &authority));
+    let secondary = second.serve(&["--config", "zonda.toml"]);
+    secondary.wait_for_log("zone received");
+    let mut client = Client::new(secondary.address);
+    for (last, over_tcp) in [(1, false), (2, true)] {
+        let message = update(7, vec![add(&format!("f{last}.a.example"), last)]);
+        assert_eq!(client.update("all.", &message, over_tcp), Rcode::NOERROR, "{}", secondary.log());
+        assert!(primary.ask(&format!("f{last}.a.example")).has(&format!("192.0.2.{last}")));
+    }
 }
 
 /// Every answer is from one version, and no client sees an older version after a newer one, whatever thread it asks.

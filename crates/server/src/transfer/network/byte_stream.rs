@@ -8,11 +8,14 @@ use netio::epoll::Interest;
 
 use super::super::primary::PeerConfig;
 
+/// The shortest buffer to read into: TLS decrypts whole records.
+pub const MIN_READ_BUFFER: usize = 64 << 10;
+
 /// A non-blocking stream. TLS implements it over [`TcpByteStream`].
 pub trait ByteStream: Send {
-    /// Goes on connecting when the socket is ready; returns whether the stream is established.
+    /// Goes on connecting when the socket is ready; returns whether the stream is established. Not to be called after that.
     fn establish(&mut self) -> io::Result<bool>;
-    /// As [`Read::read`].
+    /// As [`Read::read`], into at least [`MIN_READ_BUFFER`] octets.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
     /// As [`Write::write`].
     fn write(&mut self, octets: &[u8]) -> io::Result<usize>;
