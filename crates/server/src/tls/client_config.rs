@@ -69,8 +69,12 @@ impl ClientTls {
         };
         config.alpn_protocols = vec![ALPN_DOT.to_vec()];
         // RFC 8446 2.2: sessions are resumed by tickets. Early data (2.3), which can be replayed, is not sent. Tickets belong to this
-        // configuration: another name, pin or own certificate never resumes a session of this one.
-        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSION_CACHE)));
+        // configuration: another name or pin never resumes a session of this one. With an own certificate every handshake is a full
+        // one: NSD 4.15 refuses to resume a session with client authentication (OpenSSL: "session id context uninitialized").
+        config.resumption = match remote.client {
+            Some(_) => Resumption::disabled(),
+            None => Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSION_CACHE))),
+        };
         Ok(ClientTls { config: Arc::new(config), name })
     }
 

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::{ClientConfig, HandshakeKind};
 use wire::Name;
 
@@ -263,8 +264,15 @@ fn rfc_8446_2_2_sessions_are_resumed_and_client_certificates_verified_again() {
     let server = server(&certificates, &own);
     let own_of_client = certificates.issue("client", &["secondary.example.net"]);
     let client = client(&certificates, &mutual(&own_of_client));
+    // Zonda's own client does not resume such sessions, others do.
+    let mut config = ClientConfig::clone(client.config());
+    config.resumption = Resumption::in_memory_sessions(8);
+    let config = Arc::new(config);
     let kinds = || {
-        let (at_client, at_server) = connect(&client, &server).expect("a handshake");
+        let name = rustls::pki_types::ServerName::IpAddress(PRIMARY.into());
+        let session = rustls::ClientConnection::new(config.clone(), name).expect("valid settings");
+        let client = TlsStream::new(session.into());
+        let (at_client, at_server) = handshake(client, server.accept().expect("valid settings")).expect("a handshake");
         let kind = at_client.stream.session().handshake_kind();
         (kind, server.client_names(&at_server.stream).len())
     };
@@ -279,6 +287,22 @@ fn rfc_8446_2_2_sessions_are_resumed_and_client_certificates_verified_again() {
     files.authorities = None;
     server.reload(&files).expect("the files of the test");
     assert_eq!(kinds().1, 0);
+}
+
+/// OpenSSL servers that require a certificate refuse to resume sessions unless they have set a context, which NSD 4.15 has not: each
+/// ticket would cost a failed connection.
+#[test]
+fn sessions_with_an_own_certificate_are_not_resumed() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let own = certificates.issue("client", &["secondary.example.net"]);
+    for (remote, second) in [(RemoteTls::default(), HandshakeKind::Resumed), (mutual(&own), HandshakeKind::Full)] {
+        let client = client(&certificates, &remote);
+        for kind in [HandshakeKind::Full, second] {
+            let (at_client, _) = connect(&client, &server).expect("a handshake");
+            assert_eq!(at_client.stream.session().handshake_kind(), Some(kind));
+        }
+    }
 }
 
 #[test]
