@@ -66,7 +66,7 @@ class BindTransfers(TransferServer):
         mutual = any(isinstance(entry.tls, str) for zone in config.zones for entry in zone.transfer)
         authority = f'ca-file "{tls.authority}";'
         lines = [f"tls service {{ {own} {authority if mutual else ''} }};"]
-        for remote in {r.tls for zone in config.zones for r in zone.primaries if r.tls is not None}:
+        for remote in {r.tls for zone in config.zones for r in (*zone.primaries, *zone.notify) if r.tls is not None}:
             checks = f'{authority} remote-hostname "{remote.name}";' if remote.name else ""
             lines.append(f"tls {tls_name(remote.name, remote.client)} {{ {own if remote.client else ''} {checks} }};")
         return lines

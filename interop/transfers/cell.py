@@ -31,6 +31,10 @@ class Cell:
         self.stack.callback(server.stop)
         return server
 
+    def port(self) -> int:
+        """A free port."""
+        return reserve_port()
+
     def relay(self, upstream: int) -> Relay:
         """An open relay to a port."""
         relay = Relay(upstream)

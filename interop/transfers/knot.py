@@ -118,6 +118,8 @@ class KnotTransfers(TransferServer):
             lines.append("    tls: on")
             if remote.tls.name is not None:
                 lines.append(f"    cert-hostname: {remote.tls.name}")
+            if remote.tls.pin is not None:
+                lines.append(f"    cert-key: {remote.tls.pin}")
         self.remotes.append("\n".join(lines))
         return name
 

@@ -53,23 +53,28 @@ class Exchange:
 
 
 class Relay:
-    """Forwards UDP and TCP from a port of its own to another port of 127.0.0.1."""
+    """Forwards UDP and TCP to a port of 127.0.0.1, from a port of its own or from a given address."""
 
-    def __init__(self, upstream: int) -> None:
-        self.upstream, self.port = (HOST, upstream), reserve_port()
+    def __init__(self, upstream: int, address: tuple[str, int] | None = None) -> None:
+        self.upstream = HOST, upstream
+        self.address = address or (HOST, reserve_port())
         self.exchanges: list[Exchange] = []
         self.lock = threading.Lock()
         self.sockets: set[socket.socket] = set()
         self.is_open = False
 
+    @property
+    def port(self) -> int:
+        return self.address[1]
+
     def open(self) -> None:
         """Starts to forward."""
         stream = socket.socket()
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        stream.bind((HOST, self.port))
+        stream.bind(self.address)
         stream.listen(64)
         datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        datagrams.bind((HOST, self.port))
+        datagrams.bind(self.address)
         self.is_open = True
         self.keep(stream, datagrams)
         for target, sock in ((self.accept, stream), (self.forward_datagrams, datagrams)):
@@ -114,7 +119,8 @@ class Relay:
 
     def forward_stream(self, client: socket.socket) -> None:
         """Forwards one connection in both directions."""
-        with client, suppress(OSError), socket.create_connection(self.upstream) as server:
+        # ValueError: `close` has closed the socket before it was registered.
+        with client, suppress(OSError, ValueError), socket.create_connection(self.upstream) as server:
             self.keep(client, server)
             asked: dict[bytes, Exchange] = {}
             queries, responses = FramedMessages(), FramedMessages()

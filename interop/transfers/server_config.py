@@ -33,10 +33,11 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class TlsRemote:
-    """How to connect with TLS: without authentication, or by the server's name, or with an own certificate too."""
+    """How to connect with TLS: without authentication, or by the server's name or public key, or with an own certificate too."""
 
     name: str | None = None
     client: bool = False
+    pin: str | None = None  # the SHA-256 digest of the public key, in base64
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class ZoneConfig:
     catalog: str | None = None  # "consume" or "produce"
     groups: dict[str, tuple[Remote, ...]] = field(default_factory=dict)  # consumed catalog: primaries of the members of a group, "" for others
     member_of: str | None = None  # the produced catalog that lists this zone
+    notify_ns: bool = False  # notify the name servers of the zone, too
     serve_udp_ixfr: bool = False  # ask for IXFR over UDP, if the server can
 
     @property

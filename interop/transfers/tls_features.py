@@ -1,7 +1,9 @@
-"""XoT (RFC 9103): transfers over TLS without authentication, with the primary authenticated, and mutual."""
+"""XoT (RFC 9103): transfers over TLS without authentication, with the primary authenticated by name or key, and mutual."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -28,17 +30,15 @@ INSPECTION = Key("inspection.example.")  # with which the test itself transfers,
 
 
 def xot(authentication: str) -> Callable[[Cell], None]:
-    """The test of a kind of authentication: opportunistic, strict or mutual."""
+    """The test of a kind of authentication: opportunistic, strict, pin or mutual."""
 
     def test(cell: Cell) -> None:
         """AXFR of several messages and a change over TLS; nothing passes the relay in clear text."""
-        if not CAN_CERTIFY:
-            raise Skipped("the Python package cryptography is not installed")
-        files, key, version = certificates(cell.folder / "tls"), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
-        name = None if authentication == "opportunistic" else SERVER_NAME
-        mutual = authentication == "mutual"
+        files, key, version = require_certificates(cell), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
+        name = None if authentication in ("opportunistic", "pin") else SERVER_NAME
+        mutual, pin = authentication == "mutual", pin_of(files[SERVER_NAME]) if authentication == "pin" else None
         access = (Access(key, CLIENT_NAME if mutual else True), Access(INSPECTION))
-        remote = TlsRemote(name, mutual)
+        remote = TlsRemote(name, mutual, pin)
         own, client = files[SERVER_NAME], files[CLIENT_NAME]
         both = pair(cell, version, key, tls=own, client_tls=client, tls_remote=remote, access=access, inspection=INSPECTION)
         both.start(version)
@@ -53,15 +53,38 @@ def xot(authentication: str) -> Callable[[Cell], None]:
 
 def wrong_name(cell: Cell) -> None:
     """The certificate of the primary has another name than the secondary expects: no transfer."""
-    if not CAN_CERTIFY:
-        raise Skipped("the Python package cryptography is not installed")
-    files, version = certificates(cell.folder / "tls"), ZoneText(1, refresh=2, retry=1)
-    both = pair(cell, version, tls=files[SERVER_NAME], client_tls=files[CLIENT_NAME], tls_remote=TlsRemote(WRONG_NAME))
+    require_refused(cell, require_certificates(cell), TlsRemote(WRONG_NAME))
+
+
+def wrong_pin(cell: Cell) -> None:
+    """The primary has another key than the secondary expects: no transfer."""
+    files = require_certificates(cell)
+    require_refused(cell, files, TlsRemote(pin=pin_of(files[CLIENT_NAME])))
+
+
+def require_refused(cell: Cell, files: dict[str, TlsFiles], remote: TlsRemote) -> None:
+    """The secondary must not take the zone from a primary that is authenticated so."""
+    version = ZoneText(1, refresh=2, retry=1)
+    both = pair(cell, version, tls=files[SERVER_NAME], client_tls=files[CLIENT_NAME], tls_remote=remote)
     both.primary.start_with_zones()
     both.secondary.start([])
     time.sleep(REFUSED_AFTER_S)
     if serial(both.secondary, ZONE) is not None:
-        raise Failed("the secondary has the zone, although the name of the primary is wrong")
+        raise Failed("the secondary has the zone, although the primary is not the expected one")
+
+
+def require_certificates(cell: Cell) -> dict[str, TlsFiles]:
+    """New certificates in the folder of the cell; raises `Skipped` if none can be made."""
+    if not CAN_CERTIFY:
+        raise Skipped("the Python package cryptography is not installed")
+    return certificates(cell.folder / "tls")
+
+
+def pin_of(files: TlsFiles) -> str:
+    """RFC 7858 4.2: the SHA-256 digest of the public key, in base64."""
+    key = x509.load_pem_x509_certificate(files.certificate.read_bytes()).public_key()
+    octets = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(octets).digest()).decode()
 
 
 def certificates(folder: Path) -> dict[str, TlsFiles]:

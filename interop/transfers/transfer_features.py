@@ -1,4 +1,4 @@
-"""AXFR, IXFR, NOTIFY, timers and several primaries: each function tests one feature of a cell, and raises `Failed` or `Skipped`."""
+"""AXFR, IXFR, timers and several primaries: each function tests one feature of a cell, and raises `Failed` or `Skipped`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,6 @@ def axfr(cell: Cell) -> None:
         both = pair(part, version)
         both.start(version)
         both.require_form("full")
-
-
-def notify(cell: Cell) -> None:
-    """A change must arrive although the refresh interval is an hour."""
-    version = ZoneText(1)
-    both = pair(cell, version)
-    both.start(version)
-    for change in CHANGES[:3]:
-        version = version.next(change)
-        both.publish(version)
-        both.require_equal(version)
 
 
 def ixfr(cell: Cell) -> None:
@@ -146,23 +135,6 @@ def expired_accepts_older_serial(cell: Cell) -> None:
     both.primary.start_with_zones()
     both.relay.open()
     both.require_equal(older, timeout_s=60)
-
-
-def restart_without_primary(cell: Cell) -> None:
-    """After a restart the secondary serves the zone although its primary is gone."""
-    version = ZoneText(1, refresh=2, retry=1)
-    both = pair(cell, version)
-    both.start(version)
-    version = version.next(CHANGES[0])
-    both.publish(version)
-    both.require_equal(version)
-    before = contents(both.secondary, ZONE)
-    both.secondary.flush()
-    both.secondary.stop()
-    both.relay.close()
-    both.secondary.start([])
-    wait_for_serial(both.secondary, ZONE, version.serial)
-    require_same(contents(both.secondary, ZONE), before, ("after the restart", "before"))
 
 
 # --- Several primaries

@@ -37,6 +37,8 @@ class ZondaTransfers(TransferServer):
             lines.append(f"primaries = {self.remotes(zone.primaries)}")
         if zone.notify:
             lines.append(f"notify = {self.remotes(zone.notify)}")
+        if zone.notify_ns:
+            lines.append("notify-ns = true")
         lines.append(f"allow-transfer = {accesses(zone.transfer)}")
         if zone.update:
             lines.append(f"allow-update = {accesses(zone.update)}")
@@ -66,6 +68,7 @@ class ZondaTransfers(TransferServer):
             fields.append(f'key = "{remote.key.name}"')
         if remote.tls is not None:
             fields.append(f"tls = {json.dumps(remote.tls.name or True)}")
+            fields += [f'tls-pin = "sha256/{remote.tls.pin}"'] if remote.tls.pin else []
         if remote.tls is not None and remote.tls.client:
             tls = self.server_config.tls
             assert tls is not None, "mutual TLS needs an own certificate"

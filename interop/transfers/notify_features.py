@@ -1,0 +1,58 @@
+"""NOTIFY: to configured targets, signed, over TLS, and to the name servers of the zone."""
+
+from __future__ import annotations
+
+from transfers.cell import Cell, pair, with_changes
+from transfers.relay import Relay
+from transfers.server import Skipped
+from transfers.server_config import Remote, TlsRemote
+from transfers.tls_features import CLIENT_NAME, SERVER_NAME, require_certificates
+from transfers.zone_versions import CHANGES, ZONE, ZoneText
+
+NAME_SERVERS = (f"127.77.{third}.{fourth}" for third in range(256) for fourth in range(1, 255))  # port 53; one address per cell
+
+
+def notify(cell: Cell) -> None:
+    """A change must arrive although the refresh interval is an hour."""
+    version = ZoneText(1)
+    both = pair(cell, version)
+    both.start(version)
+    for change in CHANGES[:3]:
+        version = version.next(change)
+        both.publish(version)
+        both.require_equal(version)
+
+
+def notify_over_tls(cell: Cell) -> None:
+    """NOTIFY goes to the TLS port of the secondary, whose name is verified; transfers use TCP."""
+    files, version = require_certificates(cell), ZoneText(1)
+    both = pair(cell, version, notify=False)
+    tls_port = cell.port()
+    both.primary.server_config.tls = files[SERVER_NAME]
+    both.secondary.server_config.tls, both.secondary.server_config.tls_port = files[CLIENT_NAME], tls_port
+    target = Remote(tls_port, tls=TlsRemote(CLIENT_NAME))
+    both.primary.server_config.zones = [with_changes(both.primary.zone_config(ZONE), notify=(target,))]
+    both.start(version)
+    for change in CHANGES[:2]:
+        version = version.next(change)
+        both.publish(version)
+        both.require_equal(version)
+
+
+def notify_name_servers(cell: Cell) -> None:
+    """NOTIFY goes to the name server in the NS records, which has an address in the zone; no target is configured."""
+    version, address = ZoneText(1), next(NAME_SERVERS)
+    version.records["@", "NS"] = ["ns1", "ns2"]
+    version.records["ns2", "A"] = [address]
+    both = pair(cell, version, notify=False, change=lambda zone: with_changes(zone, notify_ns=zone.file is not None))
+    target = Relay(both.secondary.address[1], (address, 53))
+    cell.stack.callback(target.close)
+    try:
+        target.open()
+    except PermissionError as error:
+        raise Skipped(f"port 53 of {address} needs privileges: {error}") from error
+    both.start(version)
+    for change in CHANGES[:2]:
+        version = version.next(change)
+        both.publish(version)
+        both.require_equal(version)
