@@ -116,7 +116,7 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "zonda_lab", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False, **options)  # type: ignore[call-overload]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False, **options)  # type: ignore[call-overload]
 
     return run
 
