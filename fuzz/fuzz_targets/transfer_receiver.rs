@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
         not_before: serial.filter(|_| kind & 2 != 0),
         is_udp: kind & 4 != 0,
     };
-    let limits = TransferLimits { max_records: 10_000, max_octets: 1 << 20 };
+    let limits = TransferLimits { max_records: 10_000, max_octets: 1 << 20, max_memory: 1 << 20 };
     let mut receiver = TransferReceiver::new(NameRef::ROOT, request, limits, ZoneBuilderOptions::default());
     while let Some((len, more)) = rest.split_first_chunk::<2>() {
         let len = usize::from(u16::from_be_bytes(*len)).min(more.len());

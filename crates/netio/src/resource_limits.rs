@@ -26,6 +26,25 @@ pub fn physical_memory() -> io::Result<u64> {
     }
 }
 
+/// The memory that can still be used without swapping, in octets: of the machine, or of the control group of this process if that has
+/// less (proc_meminfo(5), cgroups(7)).
+pub fn available_memory() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let of_machine = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB"));
+    let kib: u64 = of_machine.and_then(|kib| kib.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(group_memory().map_or(kib << 10, |of_group| of_group.min(kib << 10)))
+}
+
+/// What the control group leaves; `None` without a limit.
+fn group_memory() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let number = |file: &str| -> Option<u64> {
+        std::fs::read_to_string(format!("/sys/fs/cgroup{group}/{file}")).ok()?.trim().parse().ok()
+    };
+    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+}
+
 /// The number of ephemeral ports for connections from one address to one server (ip(7), ip_local_port_range; also for IPv6).
 pub fn ephemeral_port_count() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
@@ -38,6 +57,12 @@ pub fn ephemeral_port_count() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn some_of_the_memory_is_available() {
+        let (all, available) = (super::physical_memory().expect("sysconf"), super::available_memory().expect("procfs"));
+        assert!((1 << 20..=all).contains(&available), "{available} of {all}");
+    }
+
     #[test]
     fn the_ephemeral_port_range_is_read() {
         let ports = super::ephemeral_port_count().expect("procfs");

@@ -149,6 +149,11 @@ impl RunEncoder {
         (*self.last_key < *key || self.is_empty()) && self.apex.wire() == apex.wire()
     }
 
+    /// About the octets of memory that it takes.
+    pub(crate) fn octets(&self) -> usize {
+        self.tree.octets() + self.staged.octets()
+    }
+
     fn is_empty(&self) -> bool {
         self.positions.is_empty() && self.staged.count() == 0
     }

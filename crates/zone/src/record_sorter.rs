@@ -58,6 +58,8 @@ struct PartSorter {
     /// How many octets are staged before they are encoded.
     limit: usize,
     runs: Vec<EncodedRun>,
+    /// The octets of `runs`.
+    octets: usize,
     /// The run that further owners may be appended to.
     open: Option<RunEncoder>,
 }
@@ -72,7 +74,7 @@ pub(crate) struct SortedRecords {
 impl RecordSorter {
     /// A sorter for a zone with this apex.
     pub(crate) fn new(apex: NameRef<'_>, batches: BatchSizes) -> RecordSorter {
-        let part = || PartSorter { batches, limit: batches.first, runs: Vec::new(), open: None };
+        let part = || PartSorter { batches, limit: batches.first, runs: Vec::new(), octets: 0, open: None };
         RecordSorter { stage: StagedChunk::new(apex), names: part(), nsec3: part() }
     }
 
@@ -95,6 +97,12 @@ impl RecordSorter {
     pub(crate) fn encode_all(&mut self, context: &SorterContext<'_>) {
         self.names.encode_all(context, std::mem::take(&mut self.stage.names));
         self.nsec3.encode_all(context, std::mem::take(&mut self.stage.nsec3));
+    }
+
+    /// About the octets of memory that the records take.
+    pub(crate) fn octets(&self) -> usize {
+        let encoded = |part: &PartSorter| part.octets + part.open.as_ref().map_or(0, RunEncoder::octets);
+        self.stage.names.octets() + self.stage.nsec3.octets() + encoded(&self.names) + encoded(&self.nsec3)
     }
 
     /// Whether records were encoded.
@@ -148,6 +156,7 @@ impl PartSorter {
         let Some(first) = runs.first() else { return };
         let apex = context.apex();
         if let Some(full) = self.open.take_if(|open| !open.accepts(staged.key(first), apex)) {
+            self.octets += full.octets();
             self.runs.push(full.finish());
         }
         let open = self.open.get_or_insert_with(|| RunEncoder::new(apex));

@@ -81,8 +81,11 @@ pub enum TransferError {
     #[error("the primary sent more than {0} records; help: raise max-records")]
     TooManyRecords(u64),
     /// More octets than allowed.
-    #[error("the primary sent more than {0} octets of records; help: raise max-bytes")]
+    #[error("the primary sent more than {0} octets of records, which is more than this machine has memory")]
     TooManyOctets(u64),
+    /// More memory than allowed.
+    #[error("the records that the primary sent take more than {0} octets of memory; help: raise max-bytes")]
+    TooLarge(u64),
     /// Hardly any records.
     #[error("the primary sent {sent} octets with only {records} octets of records")]
     Padding {

@@ -31,16 +31,18 @@ pub struct TransferRequest {
 /// How much a transfer may send.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
-    /// Records, SOA records included.
+    /// Records of the zone, and records that one change removes or adds.
     pub max_records: u64,
     /// Octets of records, uncompressed.
     pub max_octets: u64,
+    /// Octets of memory.
+    pub max_memory: u64,
 }
 
 impl Default for TransferLimits {
     /// No limits.
     fn default() -> TransferLimits {
-        TransferLimits { max_records: u64::MAX, max_octets: u64::MAX }
+        TransferLimits { max_records: u64::MAX, max_octets: u64::MAX, max_memory: u64::MAX }
     }
 }
 
@@ -93,8 +95,12 @@ pub struct TransferReceiver {
     options: ZoneBuilderOptions,
     change: PartialChange,
     changes: Vec<EncodedChange>,
+    /// The octets of `changes`.
+    change_octets: usize,
     buffer: RecordBuffer,
     records: u64,
+    /// Records of the whole zone, or those that the current change removes or adds.
+    part_records: u64,
     record_octets: u64,
     octets: u64,
     /// Messages since the last record.
@@ -151,8 +157,10 @@ impl TransferReceiver {
             options,
             change: PartialChange::default(),
             changes: Vec::new(),
+            change_octets: 0,
             buffer: RecordBuffer::new(),
             records: 0,
+            part_records: 0,
             record_octets: 0,
             octets: 0,
             empty_messages: 0,
@@ -172,6 +180,9 @@ impl TransferReceiver {
         for _ in 0..answers {
             let head = reader.record(&mut self.buffer)?;
             self.record(head)?;
+        }
+        if self.memory() > self.limits.max_memory {
+            return Err(TransferError::TooLarge(self.limits.max_memory));
         }
         // Bounds a primary that sends messages without an end and hardly a record.
         self.empty_messages = if answers == 0 { self.empty_messages + 1 } else { 0 };
@@ -217,6 +228,12 @@ impl TransferReceiver {
         self.records
     }
 
+    /// About the octets of memory that the records take so far.
+    pub fn memory(&self) -> u64 {
+        let builder = self.builder.as_ref().map_or(0, ZoneBuilder::octets);
+        (builder + self.change_octets + self.change.bytes.len()) as u64
+    }
+
     /// The octets of the messages received so far.
     pub fn octets(&self) -> u64 {
         self.octets
@@ -236,9 +253,6 @@ impl TransferReceiver {
         let owner = self.buffer.owner();
         self.records += 1;
         self.record_octets += (owner.wire().len() + 10 + self.buffer.rdata.len()) as u64;
-        if self.records > self.limits.max_records {
-            return Err(TransferError::TooManyRecords(self.limits.max_records));
-        }
         if self.record_octets > self.limits.max_octets {
             return Err(TransferError::TooManyOctets(self.limits.max_octets));
         }
@@ -251,6 +265,10 @@ impl TransferReceiver {
             }
             let serial = of_soa(&self.buffer.rdata).ok_or(MessageError::Rdata(Rtype::SOA))?;
             return self.soa(head, serial);
+        }
+        self.part_records += 1;
+        if self.part_records > self.limits.max_records {
+            return Err(TransferError::TooManyRecords(self.limits.max_records));
         }
         match self.state {
             ReceiveState::Start => Err(TransferError::NoSoa(head.rtype)),
@@ -269,6 +287,8 @@ impl TransferReceiver {
     }
 
     fn soa(&mut self, head: RecordHead, serial: u32) -> Result<(), TransferError> {
+        // The SOA record is one of the records.
+        self.part_records = 1;
         match self.state {
             ReceiveState::Start => return self.first_soa(head, serial),
             // RFC 1995 4: the SOA record of the version to change means that changes follow.
@@ -395,6 +415,7 @@ impl TransferReceiver {
 
     fn finish_change(&mut self) {
         let PartialChange { bytes, new_soa, from_serial, to_serial } = std::mem::take(&mut self.change);
+        self.change_octets += bytes.len();
         self.changes.push(EncodedChange::from_parts(bytes, new_soa, [from_serial, to_serial]));
     }
 }

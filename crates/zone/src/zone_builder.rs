@@ -92,6 +92,11 @@ impl ZoneBuilder {
         self.sorter.push(&context, ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 });
     }
 
+    /// About the octets of memory that the records take so far.
+    pub fn octets(&self) -> usize {
+        self.sorter.octets()
+    }
+
     /// The zone and its warnings; or errors, then warnings, if it cannot be served.
     pub fn finish(self) -> Result<(Zone, Vec<Finding>), Vec<Finding>> {
         let ZoneBuilder { apex, apex_in_original_case, options, interner, sorter, mut found } = self;

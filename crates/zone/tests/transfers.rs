@@ -334,8 +334,13 @@ fn endless_transfers_are_ended() {
     let limits = TransferLimits { max_octets: 1000, ..TransferLimits::default() };
     assert_eq!(
         endless(limits, vec![host(1)], 0),
-        "the primary sent more than 1000 octets of records; help: raise max-bytes"
+        "the primary sent more than 1000 octets of records, which is more than this machine has memory"
     );
+    // The same record again and again, and different ones.
+    let limits = TransferLimits { max_memory: 1 << 20, ..TransferLimits::default() };
+    let expected = "the records that the primary sent take more than 1048576 octets of memory; help: raise max-bytes";
+    assert_eq!(endless(limits, vec![host(1)], 0), expected);
+    assert_eq!(endless(limits, (1..100).map(host).collect(), 0), expected);
     // One record per message of 64 KiB, and none at all.
     for answer in [vec![host(1)], vec![]] {
         let error = endless(TransferLimits::default(), answer, 65_000);

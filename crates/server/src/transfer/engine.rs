@@ -4,6 +4,7 @@
 //! asks of its [`TransferIo`].
 
 mod connections;
+mod link_schedule;
 mod notify_streams;
 mod probes;
 #[cfg(test)]
@@ -20,16 +21,17 @@ use super::Now;
 use super::apex_table::ApexTable;
 use super::link::{ConnectionId, Link, Request, RequestPurpose};
 use super::notify_sender::{NotifyCounters, NotifySender};
-use super::primary::{PeerConfig, PrimaryId};
+use super::primary::{PeerConfig, PrimaryId, SecondaryLimits, SizeLimits};
 use super::refresh::{
     CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
     ZoneVersion,
 };
 use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSink};
 use super::soa_probe::SoaProber;
-use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
+use super::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
+use link_schedule::LinkSchedule;
 use notify_streams::StreamTarget;
 
 /// What the engine asks of the network and of the writer.
@@ -48,9 +50,22 @@ pub trait TransferIo {
     /// Closes a connection, of which nothing more is reported.
     fn close(&mut self, connection: ConnectionId);
     /// What is to receive the messages of a transfer.
-    fn new_sink(&mut self, apex: NameRef<'_>, from_serial: Option<u32>, accepts_any_serial: bool) -> Self::Sink;
+    fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> Self::Sink;
     /// Something for the writer.
     fn event(&mut self, event: TransferEvent<Self::Sink>);
+}
+
+/// A transfer that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestedTransfer<'a> {
+    /// The zone.
+    pub apex: NameRef<'a>,
+    /// The serial that changes are asked from; `None` for AXFR.
+    pub from_serial: Option<u32>,
+    /// Whether a serial that is not later is accepted.
+    pub accepts_any_serial: bool,
+    /// How large the zone may be.
+    pub limits: SizeLimits,
 }
 
 /// What the writer must know.
@@ -118,8 +133,8 @@ pub enum TransferCommand {
         apex: Name,
         /// Its primaries.
         primaries: Arc<[PeerConfig]>,
-        /// The limits of its SOA intervals.
-        limits: TimerLimits,
+        /// Its limits.
+        limits: SecondaryLimits,
         /// Its stored version.
         version: Option<ZoneVersion>,
     },
@@ -129,8 +144,8 @@ pub enum TransferCommand {
         zone: ZoneId,
         /// Its primaries.
         primaries: Arc<[PeerConfig]>,
-        /// The limits of its SOA intervals.
-        limits: TimerLimits,
+        /// Its limits.
+        limits: SecondaryLimits,
     },
     /// The zone was removed.
     Remove(ZoneId),
@@ -219,6 +234,7 @@ pub struct TransferEngine<T> {
     notify: NotifySender,
     apexes: ApexTable,
     links: HashMap<PrimaryId, Link<T>>,
+    schedule: LinkSchedule,
     /// The primary of each connection.
     by_connection: HashMap<ConnectionId, PrimaryId>,
     next_connection: u64,
@@ -238,6 +254,7 @@ impl<T: TransferSink> TransferEngine<T> {
             notify: NotifySender::new(random.u64(..)),
             apexes: ApexTable::default(),
             links: HashMap::new(),
+            schedule: LinkSchedule::default(),
             by_connection: HashMap::new(),
             next_connection: 0,
             stream_targets: HashMap::new(),
@@ -296,6 +313,7 @@ impl<T: TransferSink> TransferEngine<T> {
         for (zone, timers) in self.published.drain(..) {
             io.event(TransferEvent::Refreshed { zone, timers });
         }
+        self.schedule.touch_due(now.ms);
         self.time_out_probes(now, io);
         self.check_connections(now, io);
         while let Some(action) = self.scheduler.next_action(now.s) {
@@ -303,16 +321,26 @@ impl<T: TransferSink> TransferEngine<T> {
         }
         self.send_notifies(now, io);
         self.assign_requests(now, io);
+        for primary in self.schedule.take_touched() {
+            let at_ms = self.link_time(primary);
+            let is_waiting = self.links.get(&primary).is_some_and(|link| !link.queue.is_empty());
+            self.schedule.set(primary, at_ms, is_waiting);
+        }
     }
 
     /// When [`TransferEngine::step`] must be called next, in milliseconds; `None` if only after an event.
     pub fn next_time(&self, now: Now) -> Option<u64> {
         let scheduled = self.scheduler.next_time().map(|at_s| now.ms + u64::from(at_s.saturating_sub(now.s)) * 1000);
-        let links = self.links.values();
-        let probes = links.filter_map(|link| link.prober.next_time());
-        let connections = self.connection_times();
+        let touched = self.schedule.touched().filter_map(|primary| self.link_time(primary));
+        let links = touched.chain(self.schedule.next_time());
         let notify = self.notify.next_time().into_iter().chain(self.stream_target_times());
-        probes.chain(connections).chain(scheduled).chain(notify).min()
+        links.chain(scheduled).chain(notify).min()
+    }
+
+    /// When a link has something to do, in milliseconds.
+    fn link_time(&self, primary: PrimaryId) -> Option<u64> {
+        let link = self.links.get(&primary)?;
+        self.connection_times(link).chain(link.prober.next_time()).min()
     }
 
     fn act(&mut self, action: RefreshAction, now: Now, io: &mut impl TransferIo<Sink = T>) {
@@ -329,7 +357,9 @@ impl<T: TransferSink> TransferEngine<T> {
         }
     }
 
+    /// A link that something is about to happen to.
     fn link(&mut self, primary: PrimaryId) -> &mut Link<T> {
+        self.schedule.touch(primary);
         let (scheduler, random) = (&self.scheduler, &mut self.random);
         self.links.entry(primary).or_insert_with(|| {
             let key = scheduler.primary(primary).and_then(|config| config.key.clone());
@@ -339,6 +369,7 @@ impl<T: TransferSink> TransferEngine<T> {
 
     fn forget(&mut self, primary: PrimaryId, io: &mut impl TransferIo<Sink = T>) {
         let Some(link) = self.links.remove(&primary) else { return };
+        self.schedule.remove(primary);
         for connection in link.connections.into_keys() {
             self.by_connection.remove(&connection);
             io.close(connection);

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use netio::clock;
 use netio::epoll::{Event, Events, Interest, Waker};
-use wire::NameRef;
 
 use super::Now;
-use super::engine::{EngineLimits, TransferCommand, TransferEngine, TransferEvent};
+use super::engine::{EngineLimits, RequestedTransfer, TransferCommand, TransferEngine, TransferEvent};
 use super::link::ConnectionId;
 use super::primary::PrimaryId;
 use super::refresh::RefreshStatus;
@@ -38,9 +37,12 @@ const READ_LEN: usize = 128 << 10;
 /// The longest wait, so that a clock that is set does not stop refreshes for long.
 const MAX_WAIT_MS: u64 = 60_000;
 
-enum NetworkCommand {
+pub(crate) enum NetworkCommand {
+    /// For the engine.
     Engine(TransferCommand),
+    /// Asks for the refresh state of a zone.
     Status(ZoneId, SyncSender<Option<RefreshStatus>>),
+    /// Ends the thread.
     Stop,
 }
 
@@ -93,6 +95,12 @@ impl TransferHandle {
     }
 }
 
+/// The queue of a transfer thread.
+pub(crate) fn command_queue() -> io::Result<(TransferHandle, Receiver<NetworkCommand>)> {
+    let (commands, receiver) = sync_channel(QUEUE);
+    Ok((TransferHandle { commands, waker: Arc::new(Waker::new()?) }, receiver))
+}
+
 /// The state of the transfer thread.
 pub struct TransferNetwork<T> {
     engine: TransferEngine<T>,
@@ -103,22 +111,21 @@ pub struct TransferNetwork<T> {
 }
 
 impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
-    /// The thread's state and the handle to it. `make_sink` makes the receiver of a transfer (apex, serial that changes are asked from,
-    /// whether a serial that is not later is accepted); `on_event` must not block.
+    /// The thread's state and the handle to it. `make_sink` makes the receiver of a transfer; `on_event` must not
+    /// block.
     pub fn new(
         limits: EngineLimits,
         seed: u64,
         connector: Box<dyn Connector>,
-        make_sink: impl FnMut(NameRef<'_>, Option<u32>, bool) -> T + Send + 'static,
+        make_sink: impl FnMut(RequestedTransfer<'_>) -> T + Send + 'static,
         on_event: impl FnMut(TransferEvent<T>) + Send + 'static,
     ) -> io::Result<(TransferNetwork<T>, TransferHandle)> {
-        let (sender, commands) = sync_channel(QUEUE);
-        let waker = Arc::new(Waker::new()?);
+        let (handle, commands) = command_queue()?;
+        let waker = handle.waker.clone();
         let sockets = Sockets::new(connector, Box::new(make_sink), Box::new(on_event))?;
         sockets.poll.add(&*waker, Token::Waker.to_u64(), Interest::Readable)?;
         let engine = TransferEngine::new(limits, seed);
         let buffer = vec![0; READ_LEN].into();
-        let handle = TransferHandle { commands: sender, waker: waker.clone() };
         Ok((TransferNetwork { engine, sockets, commands, waker, buffer }, handle))
     }
 

@@ -64,8 +64,32 @@ pub struct GroupId(pub u32);
 pub struct Group {
     /// The primaries, without duplicates.
     pub primaries: Vec<PrimaryId>,
-    /// The limits of the SOA intervals.
-    pub limits: TimerLimits,
+    /// The limits of the zones.
+    pub limits: SecondaryLimits,
+}
+
+/// The limits of a secondary zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SecondaryLimits {
+    /// Those of its SOA intervals.
+    pub timers: TimerLimits,
+    /// How large it may be.
+    pub size: SizeLimits,
+}
+
+/// How large a zone may be: `max-records` and `max-bytes`. 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SizeLimits {
+    /// Records.
+    pub max_records: u32,
+    /// Octets of memory.
+    pub max_bytes: u32,
+}
+
+impl From<TimerLimits> for SecondaryLimits {
+    fn from(timers: TimerLimits) -> SecondaryLimits {
+        SecondaryLimits { timers, ..SecondaryLimits::default() }
+    }
 }
 
 /// More primaries per zone are ignored: a check waits for all, and keeps one bit for each.
@@ -82,7 +106,7 @@ pub struct PrimaryTable {
 
 impl PrimaryTable {
     /// The group of these primaries, for one more zone.
-    pub fn acquire(&mut self, primaries: &[PeerConfig], limits: TimerLimits) -> GroupId {
+    pub fn acquire(&mut self, primaries: &[PeerConfig], limits: SecondaryLimits) -> GroupId {
         let mut ids: Vec<PrimaryId> = Vec::with_capacity(primaries.len().min(MAX_PRIMARIES));
         for config in primaries {
             let known = self.by_identity.get(&config.identity()).copied();
@@ -201,7 +225,7 @@ mod tests {
     fn equal_primaries_are_stored_once_and_released_with_their_last_zone() {
         let mut table = PrimaryTable::default();
         let (a, b) = (peer("192.0.2.1:53"), peer("192.0.2.2:53"));
-        let limits = TimerLimits::default();
+        let limits = SecondaryLimits::default();
         let both = table.acquire(&[a.clone(), b.clone(), a.clone()], limits);
         assert_eq!(table.acquire(&[a.clone(), b.clone()], limits), both);
         let one = table.acquire(std::slice::from_ref(&b), limits);
@@ -221,7 +245,7 @@ mod tests {
     fn primaries_over_the_limit_are_not_kept() {
         let mut table = PrimaryTable::default();
         let peers: Vec<PeerConfig> = (0..20).map(|last| peer(&format!("192.0.2.{last}:53"))).collect();
-        let group = table.acquire(&peers, TimerLimits::default());
+        let group = table.acquire(&peers, SecondaryLimits::default());
         assert_eq!(table.group(group).map(|group| group.primaries.len()), Some(MAX_PRIMARIES));
         assert!(table.primary(PrimaryId(16)).is_none() && table.by_identity.len() == MAX_PRIMARIES);
         assert_eq!(table.release(group).len(), MAX_PRIMARIES);

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 
 use wire::serial::is_later;
 
-use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable};
+use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
 use crate::zone_timers::{TimerKind, ZoneTimers};
@@ -144,10 +144,11 @@ impl RefreshScheduler {
         &mut self,
         zone: ZoneId,
         primaries: &[PeerConfig],
-        limits: TimerLimits,
+        limits: impl Into<SecondaryLimits>,
         version: Option<ZoneVersion>,
         now_s: u32,
     ) {
+        let limits = limits.into();
         let group = self.acquire(primaries, limits);
         self.remove_index(zone.index);
         let index = zone.index as usize;
@@ -156,7 +157,7 @@ impl RefreshScheduler {
         }
         self.slots[index] = ZoneSlot { generation: zone.generation, group, state: ZoneState::Idle, ..ZoneSlot::VACANT };
         match version {
-            Some(version) => self.restore(zone, version, limits, now_s),
+            Some(version) => self.restore(zone, version, limits.timers, now_s),
             None => self.enqueue(zone.index, Lane::NotServed),
         }
     }
@@ -187,17 +188,18 @@ impl RefreshScheduler {
     }
 
     /// Gives a zone other primaries or limits, and checks it.
-    pub fn reconfigure(&mut self, zone: ZoneId, primaries: &[PeerConfig], limits: TimerLimits) {
+    pub fn reconfigure(&mut self, zone: ZoneId, primaries: &[PeerConfig], limits: impl Into<SecondaryLimits>) {
         if self.slot(zone).is_none() {
             return;
         }
+        let limits = limits.into();
         let group = self.acquire(primaries, limits);
         let slot = self.slots[zone.index as usize];
         self.release(slot.group);
         self.checks.remove(&zone.index);
         let slot = &mut self.slots[zone.index as usize];
         slot.group = group;
-        slot.timers = limits.apply(slot.timers);
+        slot.timers = limits.timers.apply(slot.timers);
         slot.flags.clear(Flags::AVOID_PRIMARY);
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
@@ -206,6 +208,12 @@ impl RefreshScheduler {
         } else {
             slot.flags.set(Flags::CHECK_AGAIN);
         }
+    }
+
+    /// How large a zone may be.
+    pub fn size_limits(&mut self, zone: ZoneId) -> SizeLimits {
+        let group = self.slot(zone).map(|slot| slot.group).and_then(|group| self.table.group(group));
+        group.map_or_else(SizeLimits::default, |group| group.limits.size)
     }
 
     /// Removes a zone. Results that are on their way are ignored.
@@ -230,7 +238,7 @@ impl RefreshScheduler {
         self.release(group);
     }
 
-    fn acquire(&mut self, primaries: &[PeerConfig], limits: TimerLimits) -> GroupId {
+    fn acquire(&mut self, primaries: &[PeerConfig], limits: SecondaryLimits) -> GroupId {
         let group = self.table.acquire(primaries, limits);
         while self.groups.len() <= group.0 as usize {
             self.groups.push(GroupState::default());
@@ -245,7 +253,7 @@ impl RefreshScheduler {
 
     /// A peer that no zone is transferred from but messages are sent to, until [`RefreshScheduler::release_peer`].
     pub fn acquire_peer(&mut self, config: &PeerConfig) -> Option<(GroupId, PrimaryId)> {
-        let group = self.acquire(std::slice::from_ref(config), TimerLimits::default());
+        let group = self.acquire(std::slice::from_ref(config), SecondaryLimits::default());
         let primary = *self.table.group(group)?.primaries.first()?;
         Some((group, primary))
     }

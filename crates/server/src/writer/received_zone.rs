@@ -10,6 +10,7 @@ use zone::transfer_receiver::{Received, TransferReceiver};
 use zone::version_edit::is_digest;
 use zone::{CheckMode, Finding, Zone};
 
+use super::receive_memory::MemoryShare;
 use crate::config::ZonePolicy;
 use crate::transfer::session::TransferSink;
 use crate::zones::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
@@ -20,6 +21,8 @@ pub struct ZoneReceiver {
     pub receiver: TransferReceiver,
     /// Whether a version with an earlier or equal serial is accepted: the zone has expired, or the operator forces it.
     pub accepts_any_serial: bool,
+    /// The memory that it takes, unless the zone has `max-bytes`.
+    pub memory: Option<MemoryShare>,
 }
 
 /// A version that may be served.
@@ -73,7 +76,12 @@ impl TransferSink for ZoneReceiver {
     /// A bug in this code must not end the transfer thread, and with it the refreshes of all zones.
     fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
         let receive = || TransferSink::receive(&mut self.receiver, message);
-        catch_unwind(AssertUnwindSafe(receive)).unwrap_or_else(|_| Err(ReceivedError::Panicked.to_string()))
+        let received = catch_unwind(AssertUnwindSafe(receive));
+        let is_complete = received.unwrap_or_else(|_| Err(ReceivedError::Panicked.to_string()))?;
+        if let Some(memory) = &mut self.memory {
+            memory.grow_to(self.receiver.memory()).map_err(|error| error.to_string())?;
+        }
+        Ok(is_complete)
     }
 
     fn current_serial(&self) -> Option<u32> {

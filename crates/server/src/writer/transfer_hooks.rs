@@ -10,12 +10,12 @@ use wire::{Name, NameRef};
 use zone::Zone;
 
 use crate::config::value::{Address, DNS_PORT};
-use crate::config::{ConfiguredKey, RemoteServer, ZonePolicy};
+use crate::config::{ConfiguredKey, RemoteServer, ZoneLimits, ZonePolicy};
 use crate::storage::Timers;
 use crate::tls::TlsPeers;
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
-use crate::transfer::primary::PeerConfig;
+use crate::transfer::primary::{PeerConfig, SecondaryLimits, SizeLimits};
 use crate::transfer::refresh::ZoneVersion;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
@@ -112,7 +112,7 @@ impl ChangeHooks for TransferHooks {
         if policy.primaries.is_empty() {
             return self.removed(zone);
         }
-        let (primaries, limits) = (self.peers(policy).primaries.clone(), policy.timers);
+        let (primaries, limits) = (self.peers(policy).primaries.clone(), limits(policy));
         if !self.add_secondary(zone) {
             return self.send(TransferCommand::Reconfigure { zone, primaries, limits });
         }
@@ -162,4 +162,10 @@ fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy:
         ..PeerConfig::plain(SocketAddr::new(*ip, DNS_PORT))
     };
     configured.iter().cloned().chain(name_servers.iter().filter(is_new).map(peer)).collect()
+}
+
+/// The limits of a secondary.
+fn limits(policy: &ZonePolicy) -> SecondaryLimits {
+    let ZoneLimits { max_records, max_bytes, .. } = policy.limits;
+    SecondaryLimits { timers: policy.timers, size: SizeLimits { max_records, max_bytes } }
 }

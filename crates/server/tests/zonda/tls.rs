@@ -10,12 +10,11 @@ use std::time::Duration;
 use data_encoding::BASE64;
 use server::config::remote_server::{KeyPin, RemoteTls};
 use server::tls::{TlsConnector, TlsPeers};
-use server::transfer::engine::{EngineLimits, TransferCommand, TransferEvent};
+use server::transfer::engine::{EngineLimits, RequestedTransfer, TransferCommand, TransferEvent};
 use server::transfer::network::{TransferHandle, TransferNetwork};
 use server::transfer::primary::PeerConfig;
 use server::transfer::soa_timers::TimerLimits;
 use server::zone_id::ZoneId;
-use wire::NameRef;
 use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
@@ -89,7 +88,7 @@ fn kdig_queries_and_transfers_and_a_reload_brings_the_new_certificate() {
 /// The transfer thread of a secondary.
 fn secondary(peers: &TlsPeers) -> (TransferHandle, Receiver<TransferEvent<TransferReceiver>>) {
     let (sender, events) = channel();
-    let make_sink = |apex: NameRef<'_>, ixfr_from, _| {
+    let make_sink = |RequestedTransfer { apex, from_serial: ixfr_from, .. }: RequestedTransfer<'_>| {
         let request = TransferRequest { ixfr_from, not_before: ixfr_from, is_udp: false };
         TransferReceiver::new(apex, request, TransferLimits::default(), ZoneBuilderOptions::default())
     };
@@ -108,7 +107,7 @@ fn transfer(name: &str, address: SocketAddr, peers: &TlsPeers, remote: &RemoteTl
     let primaries = [PeerConfig { tls, ..PeerConfig::plain(address) }].into();
     let zone = ZoneId { index: 0, generation: 0 };
     let (apex, limits) = (name.parse().expect("a name"), TimerLimits::default());
-    handle.send(TransferCommand::Add { zone, apex, primaries, limits, version: None }).expect("it runs");
+    handle.send(TransferCommand::Add { zone, apex, primaries, limits: limits.into(), version: None }).expect("it runs");
     let event = events.recv_timeout(SOON).expect("an event");
     handle.stop();
     match event {

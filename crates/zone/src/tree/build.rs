@@ -11,6 +11,8 @@ pub struct TreeBuilder {
     encoder: BlockEncoder,
     leaves: Vec<(Separator, Leaf)>,
     last_key: Vec<u8>,
+    /// The octets of the complete leaves that were encoded here.
+    octets: usize,
 }
 
 /// A lower bound: at or before the first key of a node, and after all keys of the preceding node.
@@ -28,6 +30,11 @@ impl TreeBuilder {
     /// The number of complete leaves.
     pub(crate) fn leaf_count(&self) -> usize {
         self.leaves.len()
+    }
+
+    /// The octets of the complete leaves that were encoded here.
+    pub(crate) fn octets(&self) -> usize {
+        self.octets
     }
 
     /// Whether [`Self::push_leaf`] would leave no small leaf behind.
@@ -88,7 +95,9 @@ impl TreeBuilder {
         let separator = separate(&self.last_key, self.encoder.key(0));
         self.last_key.clear();
         self.last_key.extend_from_slice(self.encoder.key(self.encoder.count() - 1));
-        self.leaves.push((separator, Leaf(self.encoder.finish().into())));
+        let leaf = self.encoder.finish();
+        self.octets += leaf.len();
+        self.leaves.push((separator, Leaf(leaf.into())));
     }
 }
 

@@ -86,7 +86,10 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Octets to send on an established connection.
     pub fn output(&mut self, id: ConnectionId) -> &[u8] {
-        self.connection(id).map_or(&[], |connection| connection.session.output())
+        // Nothing happens to the link.
+        let link = self.by_connection.get(&id).and_then(|primary| self.links.get_mut(primary));
+        let connection = link.and_then(|link| link.connections.get_mut(&id));
+        connection.map_or(&[], |connection| connection.session.output())
     }
 
     /// The first `len` octets of the output were sent.
@@ -127,8 +130,9 @@ impl<T: TransferSink> TransferEngine<T> {
     }
 
     fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection<T>> {
-        let primary = self.by_connection.get(&id)?;
-        self.links.get_mut(primary)?.connections.get_mut(&id)
+        let primary = *self.by_connection.get(&id)?;
+        self.schedule.touch(primary);
+        self.links.get_mut(&primary)?.connections.get_mut(&id)
     }
 
     #[cfg(test)]
@@ -140,12 +144,37 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Gives waiting requests to connections, and opens connections.
     pub(super) fn assign_requests(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
-        let waiting: Vec<PrimaryId> =
-            self.links.iter().filter(|(_, link)| !link.queue.is_empty()).map(|(primary, _)| *primary).collect();
-        for primary in waiting {
+        for primary in self.schedule.touched().collect::<Vec<_>>() {
             // Every turn begins an exchange or opens one of a bounded number of connections.
             while self.assign_next(primary, now, io) {}
         }
+        let mut last = None;
+        for _ in 0..self.schedule.waiting_count() {
+            // The others wait for a connection, too. One that ends touches its link.
+            if !self.may_open_any() {
+                break;
+            }
+            let Some(primary) = self.schedule.waiting_after(last) else { break };
+            last = Some(primary);
+            while self.assign_next(primary, now, io) {
+                self.schedule.touch(primary);
+            }
+        }
+        if last.is_some() {
+            self.schedule.end_round(last);
+        }
+    }
+
+    /// Whether a connection may be opened, in place of an idle one if there are too many.
+    fn may_open_any(&self) -> bool {
+        self.by_connection.len() < self.limits.connections || self.idle_connection().is_some()
+    }
+
+    fn idle_connection(&self) -> Option<ConnectionId> {
+        let is_idle = |link: &Link<T>, id: &ConnectionId| link.connections.get(id).is_some_and(Connection::is_idle);
+        let mut connections = self.by_connection.iter();
+        let idle = connections.find(|(id, of)| self.links.get(of).is_some_and(|link| is_idle(link, id)));
+        idle.map(|(id, _)| *id)
     }
 
     fn assign_next(&mut self, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) -> bool {
@@ -170,7 +199,8 @@ impl<T: TransferSink> TransferEngine<T> {
                 connection.session.notify(zone, apex, soa, now);
             }
             RequestPurpose::Transfer { from_serial, accepts_any_serial } => {
-                let sink = io.new_sink(apex, from_serial, accepts_any_serial);
+                let limits = self.scheduler.size_limits(zone);
+                let sink = io.new_sink(RequestedTransfer { apex, from_serial, accepts_any_serial, limits });
                 connection.session.transfer(zone, apex, from_serial, sink, now);
             }
         }
@@ -181,10 +211,7 @@ impl<T: TransferSink> TransferEngine<T> {
     /// Opens a connection, in place of an idle one if there are too many.
     fn open(&mut self, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) -> bool {
         if self.by_connection.len() >= self.limits.connections {
-            let is_idle = |link: &Link<T>, id: &ConnectionId| link.connections.get(id).is_some_and(Connection::is_idle);
-            let idle =
-                self.by_connection.iter().find(|(id, of)| self.links.get(of).is_some_and(|link| is_idle(link, id)));
-            let Some(id) = idle.map(|(id, _)| *id) else { return false };
+            let Some(id) = self.idle_connection() else { return false };
             self.close(id, io);
         }
         let Some(config) = self.scheduler.primary(primary).cloned() else { return false };
@@ -198,8 +225,8 @@ impl<T: TransferSink> TransferEngine<T> {
     }
 
     fn close(&mut self, id: ConnectionId, io: &mut impl TransferIo<Sink = T>) {
-        if let Some(link) = self.by_connection.remove(&id).and_then(|primary| self.links.get_mut(&primary)) {
-            link.connections.remove(&id);
+        if let Some(primary) = self.by_connection.remove(&id) {
+            self.link(primary).connections.remove(&id);
         }
         io.close(id);
     }
@@ -237,6 +264,7 @@ impl<T: TransferSink> TransferEngine<T> {
     /// Decides for each exchange of a connection that ended: tried again, or failed.
     fn end_connection(&mut self, id: ConnectionId, end: ConnectionEnd, now: Now, io: &mut impl TransferIo<Sink = T>) {
         let Some(primary) = self.by_connection.remove(&id) else { return };
+        self.schedule.touch(primary);
         let Some(link) = self.links.get_mut(&primary) else { return };
         let Some(connection) = link.connections.remove(&id) else { return };
         if !matches!(end, ConnectionEnd::ClosedByPeer(_) | ConnectionEnd::Unreachable(_)) {
@@ -348,7 +376,8 @@ impl<T: TransferSink> TransferEngine<T> {
     /// Ends connections that are not established in time, stall or trickle, and closes idle ones.
     pub(super) fn check_connections(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
         let mut due = Vec::new();
-        for link in self.links.values_mut() {
+        for primary in self.schedule.touched() {
+            let Some(link) = self.links.get_mut(&primary) else { continue };
             for (id, connection) in &mut link.connections {
                 let age_ms = now.ms.saturating_sub(connection.since_ms);
                 let end = if !connection.is_established {
@@ -376,13 +405,11 @@ impl<T: TransferSink> TransferEngine<T> {
         }
     }
 
-    pub(super) fn connection_times(&self) -> impl Iterator<Item = u64> {
-        self.links.values().flat_map(|link| link.connections.values()).filter_map(|connection| {
-            match (connection.is_established, connection.is_idle()) {
-                (false, _) => Some(connection.since_ms + self.limits.connect_ms),
-                (true, true) => Some(connection.since_ms + self.limits.idle_ms),
-                (true, false) => connection.session.next_time(),
-            }
+    pub(super) fn connection_times(&self, link: &Link<T>) -> impl Iterator<Item = u64> {
+        link.connections.values().filter_map(|connection| match (connection.is_established, connection.is_idle()) {
+            (false, _) => Some(connection.since_ms + self.limits.connect_ms),
+            (true, true) => Some(connection.since_ms + self.limits.idle_ms),
+            (true, false) => connection.session.next_time(),
         })
     }
 }

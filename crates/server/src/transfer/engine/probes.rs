@@ -26,6 +26,7 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// A datagram from a primary. Call [`TransferEngine::step`] after one or several.
     pub fn probe_received(&mut self, primary: PrimaryId, datagram: &[u8], now: Now) {
+        self.schedule.touch(primary);
         let Some(link) = self.links.get_mut(&primary) else { return };
         let apexes = &self.apexes;
         match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
@@ -40,6 +41,7 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Nothing listens on the UDP port of a primary (ICMP): what is in flight is asked for over TCP at once.
     pub fn probes_refused(&mut self, primary: PrimaryId) {
+        self.schedule.touch(primary);
         let Some(link) = self.links.get_mut(&primary) else { return };
         for zone in link.prober.give_up_all() {
             link.queue_probe(zone, true);
@@ -48,16 +50,20 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// A primary may answer over TCP only (RFC 7766 5), behind a firewall for example: probes without an answer are repeated so.
     pub(super) fn time_out_probes(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
-        for (primary, link) in &mut self.links {
-            let Some(config) = self.scheduler.primary(*primary).cloned() else { continue };
-            while let Some(timeout) =
-                link.prober.next_timeout(now, |datagram| io.send_probe(*primary, &config, datagram))
+        let mut slow = Vec::new();
+        for primary in self.schedule.touched() {
+            let Some(link) = self.links.get_mut(&primary) else { continue };
+            let Some(config) = self.scheduler.primary(primary) else { continue };
+            while let Some(timeout) = link.prober.next_timeout(now, |datagram| io.send_probe(primary, config, datagram))
             {
                 match timeout {
-                    ProbeTimeout::Slow(zone) => self.scheduler.probe_is_slow(zone, *primary, now.s),
+                    ProbeTimeout::Slow(zone) => slow.push((zone, primary)),
                     ProbeTimeout::GivenUp(zone) => link.queue_probe(zone, true),
                 }
             }
+        }
+        for (zone, primary) in slow {
+            self.scheduler.probe_is_slow(zone, primary, now.s);
         }
     }
 

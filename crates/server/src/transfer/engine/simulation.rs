@@ -318,7 +318,8 @@ impl TransferIo for World {
         assert!(self.connections.remove(&id).is_some(), "closed twice");
     }
 
-    fn new_sink(&mut self, apex: NameRef<'_>, from_serial: Option<u32>, accepts_any: bool) -> Sink {
+    fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> Sink {
+        let RequestedTransfer { apex, from_serial, accepts_any_serial: accepts_any, .. } = transfer;
         Sink { apex: apex.to_owned(), from_serial, accepts_any, serial: None, records: 0 }
     }
 
@@ -369,7 +370,7 @@ impl Simulation {
             for host in hosts {
                 simulation.world.serials.insert((*host, apex.to_string()), 100);
             }
-            let (limits, version) = (TimerLimits::default(), None);
+            let (limits, version) = (SecondaryLimits::default(), None);
             let primaries_of = primaries.clone().into();
             let add = TransferCommand::Add { zone, apex: apex.clone(), primaries: primaries_of, limits, version };
             simulation.engine.command(add, simulation.world.now);

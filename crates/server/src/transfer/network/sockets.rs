@@ -6,9 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use netio::epoll::{Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch};
-use wire::NameRef;
 
-use super::super::engine::{TransferEvent, TransferIo};
+use super::super::engine::{RequestedTransfer, TransferEvent, TransferIo};
 use super::super::link::ConnectionId;
 use super::super::primary::{PeerConfig, PrimaryId};
 use super::super::session::TransferSink;
@@ -53,7 +52,7 @@ impl Token {
 }
 
 /// Makes the receiver of a transfer; see [`TransferIo::new_sink`].
-pub(super) type SinkMaker<T> = Box<dyn FnMut(NameRef<'_>, Option<u32>, bool) -> T + Send>;
+pub(super) type SinkMaker<T> = Box<dyn FnMut(RequestedTransfer<'_>) -> T + Send>;
 
 /// All sockets, and what the engine's results are passed to.
 pub(super) struct Sockets<T> {
@@ -190,8 +189,8 @@ impl<T: TransferSink> TransferIo for Sockets<T> {
         }
     }
 
-    fn new_sink(&mut self, apex: NameRef<'_>, from_serial: Option<u32>, accepts_any_serial: bool) -> T {
-        (self.make_sink)(apex, from_serial, accepts_any_serial)
+    fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> T {
+        (self.make_sink)(transfer)
     }
 
     fn event(&mut self, event: TransferEvent<T>) {

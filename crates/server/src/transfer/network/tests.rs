@@ -20,8 +20,8 @@ use zone::text::{ParseOptions, Source};
 use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
-use super::super::primary::PeerConfig;
-use super::super::soa_timers::{SoaTimers, TimerLimits};
+use super::super::primary::{PeerConfig, SecondaryLimits};
+use super::super::soa_timers::SoaTimers;
 use super::byte_stream::TcpConnector;
 use super::*;
 
@@ -135,7 +135,7 @@ impl Shared {
 /// A running transfer thread, its events, and a thread that publishes what it receives.
 fn start() -> (TransferHandle, Receiver<TransferEvent<Sink>>) {
     let (sender, events) = channel();
-    let make_sink = |apex: NameRef<'_>, ixfr_from, _| {
+    let make_sink = |RequestedTransfer { apex, from_serial: ixfr_from, .. }: RequestedTransfer<'_>| {
         let request = TransferRequest { ixfr_from, not_before: ixfr_from, is_udp: false };
         TransferReceiver::new(apex, request, TransferLimits::default(), ZoneBuilderOptions::default())
     };
@@ -149,7 +149,7 @@ fn start() -> (TransferHandle, Receiver<TransferEvent<Sink>>) {
 fn add(handle: &TransferHandle, number: usize, primary: &PeerConfig) -> ZoneId {
     let zone = ZoneId { index: number as u32, generation: 0 };
     let primaries = [primary.clone()].into();
-    let limits = TimerLimits::default();
+    let limits = SecondaryLimits::default();
     handle.send(TransferCommand::Add { zone, apex: name(number), primaries, limits, version: None }).expect("it runs");
     zone
 }

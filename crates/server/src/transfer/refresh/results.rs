@@ -128,7 +128,7 @@ impl RefreshScheduler {
             self.delivery_ended();
         }
         let slot = &mut self.slots[zone.index as usize];
-        let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits);
+        let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits.timers);
         slot.timers = limits.apply(timers);
         // RFC 7314 4: the zone expires with the version that it was copied from.
         let lifetime_s = expire_s.map_or(slot.timers.expire_s, |expire_s| slot.timers.expire_s.min(expire_s.max(1)));

@@ -77,7 +77,7 @@ fn checks_of_a_primary_with_tls_go_over_its_stream() {
         let mut simulation = Simulation::new(1, &[&[1]], 1);
         let (zone, ..) = simulation.zones[0];
         let primaries = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
-        let limits = TimerLimits::default();
+        let limits = SecondaryLimits::default();
         simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
         simulation.run_until(10_000);
         simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
