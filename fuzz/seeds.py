@@ -100,6 +100,42 @@ def updates() -> list[bytes]:
     return [*single, *(b"".join(single[at : at + 8]) for at in range(0, len(single), 8))]
 
 
+def journal_record(kind: int, zone: int, sequence: int, numbers: tuple[int, int, int, int], payload: bytes) -> bytes:
+    """A record of the journal without checksums, which the fuzz target adds; `numbers` are base, from, to and batch."""
+    base, first, last, batch = numbers
+    name = wire_name(f"zone{zone}.example.")
+    head = struct.pack("<IBBHQQIIII", len(payload), kind, len(name), 0, sequence, base, zone, first, last, batch)
+    record = bytes(8) + head + name + payload
+    return record + bytes(-len(record) % 8)
+
+
+def journal_file(records: list[bytes], predecessor: int = 0, predecessor_len: int = 0, batch: int = 0) -> bytes:
+    """A file of the journal after its flags and length, without checksums."""
+    header = bytes(20) + struct.pack("<IIII", predecessor, predecessor_len, batch, 0) + bytes(44)
+    octets = header + b"".join(records)
+    return b"\1" + struct.pack("!H", len(octets)) + octets
+
+
+def journals() -> list[bytes]:
+    """Journals of one to three files: images, changes, timers, removals, and records that were moved."""
+    frames = struct.pack("<II", 4, 0) + b"zone"
+    image = journal_record(1, 0, 1, (1, 5, 0, 80), frames)
+    changes = [journal_record(2, 0, 2 + n, (0, 5 + n, 6 + n, 80), b"change" * 5) for n in range(3)]
+    timers = journal_record(3, 0, 6, (0, 0, 0, 80), bytes(24))
+    removed = journal_record(4, 0, 7, (0, 0, 0, 80), b"")
+    other = [journal_record(1, 1, 8, (8, 1, 0, 80), frames), journal_record(1, 1, 9, (8, 1, 2, 80), bytes(12))]
+    first = [image, *changes, timers]
+    second = journal_file([removed, *other], 1, 80 + sum(map(len, first)), 5)
+    third = journal_file([*changes, image], 2, 400)
+    files = [journal_file(first), journal_file([image, removed]), journal_file(changes), journal_file(other)]
+    return [
+        *(b"\1" + file for file in files),
+        b"\2" + files[0] + second,
+        b"\3" + files[0] + second + third,
+        b"\3" + files[0] + b"\3" + third[1:] + second,
+    ]
+
+
 def write(target: str, seeds: list[bytes]) -> None:
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,6 +152,7 @@ def main() -> None:
     write("edns", [edns_input(*variant) for variant in variants])
     write("zone_text", [ZONE.encode(), *(line.encode() + b"\n" for line in ZONE.splitlines())])
     write("update", updates())
+    write("journal", journals())
     write("respond", [rng.randbytes(2) + it for it in queries])
 
 

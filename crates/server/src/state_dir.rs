@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
+use crate::added_zones::ADDED_ZONES;
 use crate::frozen_zones::FROZEN_ZONES;
+use crate::persistence::JOURNAL;
 use crate::printable::printable_path;
 
 /// Why a state-dir cannot be used. The message says what to do.
@@ -139,7 +141,7 @@ fn is_writable_by_root_only(metadata: &Metadata) -> bool {
     metadata.is_dir() && metadata.uid() == 0 && !is_shared
 }
 
-/// Chowns a folder of root's to the user, with the lock file that a start as root may have left in it. A folder that others
+/// Chowns a folder of root's to the user, with the files that a start as root may have left in it. A folder that others
 /// may write to is shared on purpose and left alone.
 fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     let folder = open_directory(path)?;
@@ -149,20 +151,54 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     }
     // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
     for entry in fs::read_dir(path)? {
-        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES].map(OsStr::new).contains(&entry?.file_name().as_os_str()) {
+        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, JOURNAL]
+            .map(OsStr::new)
+            .contains(&entry?.file_name().as_os_str())
+        {
             return Ok(());
         }
     }
-    // The lock first: while the folder is root's, nobody can replace it.
-    match open_no_link(&within(&folder, LOCK), false) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (),
-        Err(error) => return Err(error),
-        Ok(lock) if !is_plain(&lock.metadata()?, 0) => {
-            return Err(io::Error::other("`lock` in it is not a regular file of root's"));
-        }
-        Ok(lock) => fchown(&lock, Some(identity.user), Some(identity.group))?,
+    // The files first: while the folder is root's, nobody can replace them.
+    for name in [LOCK, FROZEN_ZONES, ADDED_ZONES] {
+        chown_file(&folder, name, identity)?;
     }
+    chown_journal(&folder, identity)?;
     fchown(&folder, Some(identity.user), Some(identity.group))
+}
+
+/// Chowns a file in a folder that only root can change, if it is there.
+fn chown_file(folder: &File, name: &str, identity: &Identity) -> io::Result<()> {
+    match open_no_link(&within(folder, name), false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        // An attempt that failed may have chowned it before.
+        Ok(file) if is_plain(&file.metadata()?, identity.user) => Ok(()),
+        Ok(file) if !is_plain(&file.metadata()?, 0) => {
+            Err(io::Error::other(format!("`{name}` in it is not a regular file of root's")))
+        }
+        Ok(file) => fchown(&file, Some(identity.user), Some(identity.group)),
+    }
+}
+
+/// Chowns the folder of the journal, and the files in it.
+fn chown_journal(state_dir: &File, identity: &Identity) -> io::Result<()> {
+    let journal = match open_directory(&within(state_dir, JOURNAL)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let metadata = journal.metadata()?;
+    if metadata.uid() == identity.user {
+        return Ok(());
+    }
+    if !is_writable_by_root_only(&metadata) {
+        return Err(io::Error::other(format!("`{JOURNAL}` in it is not a folder that only root can change")));
+    }
+    for entry in fs::read_dir(within(&journal, "."))? {
+        let name = entry?.file_name();
+        let name = name.to_str().ok_or_else(|| io::Error::other(format!("`{JOURNAL}` in it has files of others")))?;
+        chown_file(&journal, name, identity)?;
+    }
+    fchown(&journal, Some(identity.user), Some(identity.group))
 }
 
 //----------- as the daemon's user ----------------------------------------------------
@@ -328,8 +364,22 @@ mod tests {
         // What a start as root left is chowned, too.
         let left = folder.path().join("left");
         drop(StateDir::open(&left).expect("a fresh folder"));
+        let (journal, segment, added) =
+            (left.join(JOURNAL), left.join(JOURNAL).join("journal-1"), left.join(ADDED_ZONES));
+        fs::create_dir(&journal).expect("a folder");
+        fs::write(&segment, "").and_then(|()| fs::write(&added, "")).expect("files");
+        // A link, or a file with another name, could be someone else's.
+        let (linked, other) = (journal.join("image-1"), folder.path().join("precious"));
+        fs::write(&other, "").and_then(|()| symlink(&other, &linked)).expect("a link");
+        prepare(&left, &identity).expect_err("a link is in the journal");
+        fs::remove_file(&linked).and_then(|()| fs::hard_link(&other, &linked)).expect("a link");
+        prepare(&left, &identity).expect_err("a file has two names");
+        fs::remove_file(&linked).expect("it is there");
+        assert_eq!((owner(&left), owner(&journal), owner(&other)), (0, 0, 0));
         prepare(&left, &identity).expect("root may");
-        assert_eq!((owner(&left), owner(&left.join(LOCK))), (54321, 54321));
+        for path in [&left, &left.join(LOCK), &journal, &segment, &added] {
+            assert_eq!(owner(path), 54321, "{}", path.display());
+        }
         // What was never a state-dir is left alone.
         let other = folder.path().join("other");
         let locked = folder.path().join("locked");

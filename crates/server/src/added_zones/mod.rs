@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use netio::file::open_no_link;
+use netio::file::{open_directory, open_no_link};
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 
@@ -50,6 +50,8 @@ impl AddedZonesFile {
             rewrite(path, &zones)?;
         }
         let file = open_no_link(path, false)?;
+        // A new file must survive a crash, too.
+        open_directory(&path.with_file_name("."))?.sync_all()?;
         let synced_len = file.metadata()?.len();
         Ok((AddedZonesFile { path: path.to_owned(), file, synced_len }, zones))
     }

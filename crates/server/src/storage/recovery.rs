@@ -46,6 +46,9 @@ pub struct RecoveredZone<'r> {
     pub newest: u64,
 }
 
+/// No store gets that far: larger numbers of files and records are damage that the checksum missed.
+const MAX_FILE: u32 = u32::MAX / 2;
+const MAX_SEQUENCE: u64 = u64::MAX / 2;
 /// The most messages that are kept.
 const MAX_DAMAGES: usize = 100;
 
@@ -112,7 +115,7 @@ impl<D: Disk> Store<D> {
         };
         let names = disk.list().map_err(|error| StoreError { file: ".".into(), action: "listed", error })?;
         let numbers = |prefix: &str| -> Vec<u32> {
-            names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
+            names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok().filter(|n| *n <= MAX_FILE)).collect()
         };
         let (segment_numbers, images) = (numbers("journal-"), numbers("image-"));
         let next_segment = segment_numbers.iter().max().map_or(1, |number| number + 1);
@@ -210,7 +213,7 @@ impl<D: Disk> Store<D> {
                     let payload_start = at + header.payload_start() as u32;
                     let payload = scan.bytes(payload_start, (header.payload_len as usize).min(TIMERS_LEN));
                     let payload = payload.map_err(failed)?;
-                    self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                    self.note_sequence(&header);
                     if recovery.add(&header, Location { segment: number, offset: at }, &owner, payload) {
                         continue;
                     }
@@ -219,7 +222,7 @@ impl<D: Disk> Store<D> {
                 Scanned::DamagedPayload(at, header) => {
                     let owner = scan.bytes(at + FIXED_LEN as u32, header.name_len.into()).map_err(failed)?;
                     let owner = NameRef::from_wire(owner).map(|name| name.to_string()).unwrap_or_default();
-                    self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                    self.note_sequence(&header);
                     (at, format!("a record of {owner} is damaged: the zone falls back to its last good version"))
                 }
                 Scanned::Garbage(start, end) => (start, format!("{} octets are damaged", end - start)),
@@ -262,10 +265,17 @@ impl<D: Disk> Store<D> {
         while let Some(found) = scan.next()? {
             if let Scanned::Record(_, header) | Scanned::DamagedPayload(_, header) = found {
                 last_batch = last_batch.max(header.batch);
-                self.next_sequence = self.next_sequence.max(header.sequence + 1);
+                self.note_sequence(&header);
             }
         }
         Ok(last_batch)
+    }
+
+    /// No sequence number is used again, not even that of a damaged record.
+    fn note_sequence(&mut self, header: &RecordHeader) {
+        if header.sequence <= MAX_SEQUENCE {
+            self.next_sequence = self.next_sequence.max(header.sequence + 1);
+        }
     }
 
     /// Fills the index from what was found.
@@ -327,7 +337,9 @@ impl Recovery {
     fn add(&mut self, header: &RecordHeader, location: Location, owner: &[u8], payload: &[u8]) -> bool {
         // A store numbers its zones densely: more would be damage that the checksum missed.
         const MAX_ZONES: u32 = 1 << 26;
-        if header.zone >= MAX_ZONES || !NameRef::from_wire(owner).is_ok_and(|name| name.wire() == owner) {
+        let is_in_range = header.zone < MAX_ZONES && header.sequence <= MAX_SEQUENCE;
+        let names_file = header.kind == RecordKind::Image && header.to > MAX_FILE;
+        if !is_in_range || names_file || !NameRef::from_wire(owner).is_ok_and(|name| name.wire() == owner) {
             return false;
         }
         let index = header.zone as usize;

@@ -216,7 +216,7 @@ impl Daemon {
     /// Queries the A records of a name.
     pub fn ask(&self, name: &str) -> Answer {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         socket.send_to(&question(name), self.address).expect("it is sent");
         let mut answer = [0; 512];
         let len = uninterrupted(|| socket.recv(&mut answer))
