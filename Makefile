@@ -3,6 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
+SEEDS ?= 1000
 
 ZONDA = target/release/zonda
 LOAD = target/release/zonda-load
@@ -76,6 +77,9 @@ fuzz: ## each fuzz target for FUZZ_SECONDS
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
+simulate: ## primaries and secondaries in simulated time, on networks, disks and machines that fail: SEEDS runs
+	SEEDS=$(SEEDS) cargo test -p zonda-server --lib --locked -- --nocapture writer::simulation
+
 miri: ## names, messages and the tree under Miri (rustup +nightly component add miri), some minutes
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-wire -- --skip tsig
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-zone --test tree
@@ -117,4 +121,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers scale fuzz miri loom interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers scale fuzz simulate miri loom interop attack man install

@@ -1,13 +1,14 @@
 //! The daemon `zonda`: configuration, listeners, zones, control socket, commands.
 #![forbid(unsafe_code)]
 
-// The fixtures of benchmarks are tested with this name.
+// Fixtures of benchmarks and tests are used in unit tests with this name.
 #[cfg(test)]
 extern crate self as server;
 
 pub mod added_zones;
 pub mod catalogs;
 pub mod cli;
+mod clock;
 pub mod command;
 pub mod config;
 pub mod control;
@@ -25,6 +26,10 @@ mod privileges;
 mod rate_limited_log;
 mod replace_file;
 pub mod report;
+#[cfg(test)]
+#[path = "../tests/storage/simulated_disk.rs"]
+#[expect(dead_code, reason = "the tests of the store need more of it")]
+mod simulated_disk;
 pub mod sources;
 pub mod state_dir;
 pub mod storage;

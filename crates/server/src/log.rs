@@ -59,6 +59,13 @@ impl Log {
         Log { level }
     }
 
+    /// A log without output.
+    #[cfg(test)]
+    pub(crate) fn detached() -> Log {
+        let (_, level) = reload::Layer::new(LevelFilter::OFF);
+        Log { level }
+    }
+
     /// Sets the least severe level that is logged.
     pub fn set_level(&self, level: LogLevel) {
         // Fails only if the subscriber is gone, which lives as long as the process.

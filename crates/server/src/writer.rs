@@ -10,9 +10,12 @@ mod catalogs;
 mod event_queue;
 mod last_transfers;
 mod memory_return;
+mod receive_memory;
 mod received_zone;
 mod reload;
 mod secondaries;
+#[cfg(test)]
+mod simulation;
 mod transfer_burst;
 mod transfer_hooks;
 mod update_forwarder;
@@ -32,6 +35,7 @@ use wire::Name;
 
 use crate::added_zones::Saver;
 use crate::catalogs::Catalogs;
+use crate::clock;
 use crate::config::{Config, Server, Templates};
 use crate::log::Log;
 use crate::notify::Notifier;
@@ -121,16 +125,30 @@ impl Writer {
         queue: EventQueue,
         journal: Box<dyn ZoneJournal>,
     ) -> io::Result<Writer> {
+        let transfers = secondaries::start_transfers(queue.sender.clone(), tls.peers().clone())?;
+        Writer::with_transfers(config, sources, log, tls, queue, journal, transfers)
+    }
+
+    /// As [`Writer::new`], with a transfer thread that runs already, and whose events go to the queue.
+    fn with_transfers(
+        config: Config,
+        sources: Sources,
+        log: Log,
+        tls: DaemonTls,
+        queue: EventQueue,
+        journal: Box<dyn ZoneJournal>,
+        transfers: TransferHandle,
+    ) -> io::Result<Writer> {
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
         zones.set_journal(journal);
-        let secondaries = Secondaries::start(queue.sender.clone(), tls.peers().clone())?;
+        let secondaries = Secondaries::new(&queue.sender, transfers);
         zones.set_hooks(Box::new(TransferHooks::new(secondaries.handle().clone(), tls.peers().clone())));
         zones.set_keys(&config.keys);
         zones.apply_settings(&config.server, key_ring(&config.keys));
         zones.configure(config.zones);
         let mut catalogs = Catalogs::new(queue.catalog_sender());
         catalogs.configure(&config.templates, &config.catalogs, &zones);
-        let now = Instant::now();
+        let now = clock::now();
         Ok(Writer {
             reloads: vec![Reload::at_start(zones.latest_reload(), now)],
             zones,
@@ -177,31 +195,39 @@ impl Writer {
     /// Loads all zones, reports that the daemon is ready, then reloads on request.
     pub fn run(mut self) {
         loop {
-            let now = Instant::now();
-            if let Some(reports) = self.zones.step(now) {
-                self.end_configuration(reports);
-            }
-            if now >= self.next_tick {
-                self.tick(now);
-            }
-            if self.transfer_burst.has_ended(now) {
-                netio::malloc::trim();
-            }
-            if self.zones.journal_due().is_some_and(|due| due <= now) {
-                self.zones.tick_journal(now);
-            }
-            self.finish_reloads();
-            self.finish_stop(now);
-            let is_busy = self.step_catalogs(now);
-            let wake_time = if is_busy { Some(now) } else { self.wake_time() };
+            let wake_time = self.turn(clock::now());
             let Some(event) = self.queue.next(wake_time) else { continue };
             self.handle(event);
-            // Changes that wait already are published together.
-            for _ in 1..MAX_EVENTS {
-                let Some(event) = self.queue.waiting_event() else { break };
-                self.handle(event);
-            }
+            self.handle_waiting(MAX_EVENTS - 1);
         }
+    }
+
+    /// Does what is due. Returns when the next turn is, if no event comes before.
+    fn turn(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(reports) = self.zones.step(now) {
+            self.end_configuration(reports);
+        }
+        if now >= self.next_tick {
+            self.tick(now);
+        }
+        if self.transfer_burst.has_ended(now) {
+            netio::malloc::trim();
+        }
+        if self.zones.journal_due().is_some_and(|due| due <= now) {
+            self.zones.tick_journal(now);
+        }
+        self.finish_reloads();
+        self.finish_stop(now);
+        if self.step_catalogs(now) { Some(now) } else { self.wake_time() }
+    }
+
+    /// Handles events that wait already: their changes are published together. Returns how many.
+    fn handle_waiting(&mut self, max: usize) -> usize {
+        for count in 0..max {
+            let Some(event) = self.queue.waiting_event() else { return count };
+            self.handle(event);
+        }
+        max
     }
 
     fn handle(&mut self, event: WriterEvent) {
@@ -228,7 +254,7 @@ impl Writer {
             WriterEvent::StatusRequested(request) => self.report_status(request),
             WriterEvent::ControlRequested(event) => self.control(*event),
             WriterEvent::UpdateReceived(update) => self.receive_update(*update),
-            WriterEvent::StopRequested(done) => self.stopping = Some((done, Instant::now() + MAX_STOP)),
+            WriterEvent::StopRequested(done) => self.stopping = Some((done, clock::now() + MAX_STOP)),
         }
     }
 
@@ -246,7 +272,7 @@ impl Writer {
     /// When there is something to do even if no event comes.
     fn wake_time(&self) -> Option<Instant> {
         if self.zones.needs_step() {
-            return Some(Instant::now());
+            return Some(clock::now());
         }
         let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes() || self.stopping.is_some();
         let needs_ticks = is_busy || !self.reloads.is_empty() || self.memory_return.is_pending();
@@ -255,7 +281,7 @@ impl Writer {
             .chain(self.zones.publisher.due())
             .chain(self.zones.journal_due())
             .chain(self.transfer_burst.end())
-            .chain(self.catalogs.due(Instant::now()))
+            .chain(self.catalogs.due(clock::now()))
             .min()
     }
 
@@ -282,7 +308,7 @@ impl Writer {
     fn reclaim(&mut self) {
         let unreclaimed = self.zones.publisher.reclaim();
         let is_busy = self.zones.needs_step() || !self.zones.is_settled();
-        if self.memory_return.is_due(unreclaimed, is_busy, Instant::now()) {
+        if self.memory_return.is_due(unreclaimed, is_busy, clock::now()) {
             netio::malloc::trim();
         }
     }

@@ -17,6 +17,7 @@ use zone::{CheckMode, Zone};
 
 use super::consumed_catalog::{MemberWork, PART, STEP};
 use super::{CatalogEvent, EventSink};
+use crate::clock;
 use crate::config::ZonePolicy;
 use crate::zone_id::ZoneId;
 use crate::zones::work_pool::{WorkId, WorkPool};
@@ -116,7 +117,7 @@ impl ProducedCatalog {
             // What came since is newer.
             self.pending.entry(zone).or_insert(listing);
         }
-        self.paused_until = Some(Instant::now() + PAUSE);
+        self.paused_until = Some(clock::now() + PAUSE);
     }
 
     /// When [`ProducedCatalog::step`] may have something to do, if it has not now.
@@ -160,7 +161,7 @@ impl ProducedCatalog {
 
     fn begin(&mut self, name: &Name, id: ZoneId, zones: &ZoneRegistry, pool: &WorkPool<MemberWork>) -> bool {
         self.paused_until = None;
-        let now_s = netio::clock::real().as_secs();
+        let now_s = clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
             if zones.is_restoring(id) {
                 return false;

@@ -2,8 +2,8 @@
 //! (RFC 2136 3.8, 6.6).
 
 use super::{ListenerCounters, Responder};
+use crate::clock;
 use answer::{PendingUpdate, ReceivedUpdate, UpdateResponse};
-use netio::clock;
 use netio::epoll::Waker;
 use netio::udp_server::LateDatagram;
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ impl LateReply {
 
     /// Sends the response with this RCODE.
     pub fn send(self, rcode: Rcode) {
-        (self.send)(self.response.finish(rcode, clock::real().as_secs() as u32));
+        (self.send)(self.response.finish(rcode, clock::real_s()));
     }
 
     /// Sends the response of a primary to the same message; SERVFAIL if that cannot be sent.

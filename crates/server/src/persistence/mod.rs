@@ -8,6 +8,8 @@ mod pending_images;
 mod recovered_zones;
 mod restore;
 mod stored_zones;
+#[cfg(test)]
+mod tests;
 mod timer_batch;
 
 use std::io;
@@ -22,14 +24,14 @@ use zone::encoded_change::EncodedChange;
 
 use crate::printable::printable_path;
 use crate::state_dir::StateDir;
-use crate::storage::disk::StateFolder;
+use crate::storage::disk::{Disk, StateFolder};
 use crate::storage::{
-    Append, AppendError, AppendRecord, CommitLimits, ImageBase, Recovery, StorageEvent, StorageHandle, StorageThread,
-    Store, StoreError, StoreLimits, StoredImage, StoredZone, Timers,
+    Append, AppendError, AppendRecord, CommitLimits, DueImage, ImageBase, Recovery, StorageEvent, StorageHandle,
+    StorageThread, Store, StoreError, StoreLimits, StoredImage, StoredZone, Timers,
 };
 use crate::zone_id::ZoneId;
 use crate::zones::journal::{
-    JournalEvent, JournalOutcome, JournalUnavailable, Readiness, RestoredZone, StoreRule, ZoneJournal,
+    JournalEvent, JournalOutcome, JournalUnavailable, Readiness, RestoredZone, StoreRule, WriteDueImage, ZoneJournal,
 };
 use crate::zones::work_pool::WorkPool;
 use pending_images::{ImageStep, PendingImages, write_image};
@@ -46,7 +48,7 @@ const IMAGE_THREADS: usize = 2;
 const MIN_FILE_ZONE_LEN: usize = 256 << 10;
 
 /// The folder of the journal in the state-dir.
-const FOLDER: &str = "journal";
+pub(crate) const JOURNAL: &str = "journal";
 
 /// Why the journal cannot be opened. The message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +75,8 @@ pub enum JournalError {
 }
 
 /// Keeps zones in the store.
-pub struct Persistence {
-    storage: StorageHandle,
+pub struct Persistence<D: Disk = StateFolder> {
+    storage: StorageHandle<D>,
     events: EventSink,
     stored: StoredZones,
     images: PendingImages,
@@ -89,38 +91,69 @@ pub struct Persistence {
     threads: usize,
 }
 
-impl Persistence {
+impl Persistence<StateFolder> {
     /// Opens the journal in the state-dir, or creates it. `events` gets the events for the writer.
     pub fn open(
         state_dir: &StateDir,
         events: impl Fn(JournalEvent) + Send + Sync + Clone + 'static,
     ) -> Result<(Persistence, StorageThread), JournalError> {
-        let path = || state_dir.path().join(FOLDER);
+        let path = || state_dir.path().join(JOURNAL);
         let folder =
-            StateFolder::open(state_dir, FOLDER).map_err(|error| JournalError::Folder { path: path(), error })?;
+            StateFolder::open(state_dir, JOURNAL).map_err(|error| JournalError::Folder { path: path(), error })?;
         let opened = Store::open(folder, StoreLimits::default());
         let (store, recovery) = opened.map_err(|error| JournalError::Unreadable { path: path(), error })?;
         Persistence::start(store, recovery, events).map_err(JournalError::Thread)
     }
 
     /// Starts the storage thread. `events` gets the events for the writer.
-    pub fn start(
+    fn start(
         store: Store<StateFolder>,
         recovery: Recovery,
         events: impl Fn(JournalEvent) + Send + Sync + Clone + 'static,
     ) -> io::Result<(Persistence, StorageThread)> {
+        let (thread, storage) = StorageThread::start(store, CommitLimits::default(), journal_events(events.clone()))?;
+        Ok((Persistence::new(storage, recovery, events), thread))
+    }
+}
+
+/// What the storage thread does with its events: passes them to the writer.
+pub(crate) fn journal_events<D: Disk>(
+    events: impl Fn(JournalEvent) + Send + 'static,
+) -> impl FnMut(StorageEvent<D>) + Send + 'static {
+    move |event| {
+        events(match event {
+            StorageEvent::Durable(number) => JournalEvent::Durable(number),
+            StorageEvent::Refused { zone, error, .. } => JournalEvent::Refused(zone, error),
+            StorageEvent::ImageDue(due) => {
+                JournalEvent::ImageDue(due.zone(), Box::new(move |version| write_due_image(due, version)))
+            }
+        });
+    }
+}
+
+/// Writes an image, and appends it.
+fn write_due_image<D: Disk>(mut due: DueImage<D>, version: Zone) -> io::Result<()> {
+    let (apex, serial) = (version.apex().to_owned(), version.serial());
+    write_image(version, |chunk| due.push(chunk))?;
+    due.finish(apex, serial)
+}
+
+impl<D: Disk> Persistence<D> {
+    /// Keeps zones in the store that `storage` sends to, and whose events [`journal_events`] passes on.
+    pub(crate) fn new(
+        storage: StorageHandle<D>,
+        recovery: Recovery,
+        events: impl Fn(JournalEvent) + Send + Sync + 'static,
+    ) -> Persistence<D> {
         for damage in &recovery.damages {
             warn!("the journal is damaged: {damage}");
         }
         if recovery.more_damages > 0 {
             warn!(more = recovery.more_damages, "the journal is damaged in more places");
         }
-        let sink = events.clone();
-        let on_event = move |event| sink(JournalEvent::Storage(event));
-        let (thread, storage) = StorageThread::start(store, CommitLimits::default(), on_event)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (recovered, superseded) = RecoveredZones::new(recovery);
-        let persistence = Persistence {
+        Persistence {
             storage,
             events: Arc::new(events),
             stored: StoredZones::default(),
@@ -132,8 +165,7 @@ impl Persistence {
             image_pool: WorkPool::new(IMAGE_THREADS, |_, _| ()),
             restore_pool: Arc::new(WorkPool::new(threads, |_, _| ())),
             threads,
-        };
-        Ok((persistence, thread))
+        }
     }
 
     //----------- appending --------------------------------------------------------
@@ -242,20 +274,19 @@ impl Persistence {
     }
 
     /// A snapshot of the latest version, which makes the changes before it history.
-    fn write_due_image(&self, mut due: crate::storage::DueImage, latest: Option<&Zone>) {
+    fn start_due_image(&self, write: WriteDueImage, latest: Option<&Zone>) {
         // A due image that is dropped is asked for again later.
         let Some(version) = latest.cloned() else { return };
         self.image_pool.submit(move || {
-            let (apex, serial) = (version.apex().to_owned(), version.serial());
-            let written = write_image(version, |chunk| due.push(chunk)).and_then(|()| due.finish(apex.clone(), serial));
-            if let Err(error) = written {
+            let apex = version.apex().to_owned();
+            if let Err(error) = write(version) {
                 warn!(zone = %apex, %error, "cannot write an image of the zone; its changes are kept until that works");
             }
         });
     }
 }
 
-impl ZoneJournal for Persistence {
+impl<D: Disk> ZoneJournal for Persistence<D> {
     fn prepare(&mut self, zone: ZoneId) -> Readiness {
         if self.stored.is_pending(zone) || self.stored.number(zone).is_none() {
             if self.images.is_failing() {
@@ -347,7 +378,7 @@ impl ZoneJournal for Persistence {
         let read = self.storage.read(move |store| {
             let stored = restore::open(store, number, recovered.serial);
             pool.submit(move || {
-                let restored = restore::read_or_log(apex.as_ref(), stored, threads);
+                let restored = restore::read_or_log::<D>(apex.as_ref(), stored, threads);
                 let restored = restored
                     .map(|(version, history)| Box::new(RestoredZone { version, history, timers: recovered.timers }));
                 events(JournalEvent::Restored(zone, restored));
@@ -364,19 +395,19 @@ impl ZoneJournal for Persistence {
 
     fn zone_of(&self, event: &JournalEvent) -> Option<ZoneId> {
         match event {
-            JournalEvent::Storage(StorageEvent::ImageDue(due)) => self.stored.zone(due.zone()),
+            JournalEvent::ImageDue(zone, _) => self.stored.zone(*zone),
             _ => None,
         }
     }
 
     fn handle(&mut self, event: JournalEvent, latest: Option<&Zone>) {
         match event {
-            JournalEvent::Storage(StorageEvent::Durable(_)) => {
+            JournalEvent::Durable(_) => {
                 self.images.disk_works();
                 self.retry();
             }
-            JournalEvent::Storage(StorageEvent::ImageDue(due)) => self.write_due_image(due, latest),
-            JournalEvent::Storage(StorageEvent::Refused { zone, error, .. }) => {
+            JournalEvent::ImageDue(_, write) => self.start_due_image(write, latest),
+            JournalEvent::Refused(zone, error) => {
                 warn!(%error, "the journal has refused a change; this is a bug, please report it");
                 self.outcomes.extend(self.stored.zone(zone).map(JournalOutcome::Refused));
             }

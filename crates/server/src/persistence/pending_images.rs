@@ -10,7 +10,8 @@ use zone::Zone;
 use zone::encoded_change::EncodedChange;
 use zone::image::ImageEncoder;
 
-use crate::storage::disk::StateFolder;
+use crate::clock;
+use crate::storage::disk::Disk;
 use crate::storage::{ImageWriter, StoredImage};
 use crate::zone_id::ZoneId;
 
@@ -100,13 +101,13 @@ impl PendingImages {
     }
 
     /// Returns the job that writes the image of this version, and passes the number of the request and the result to `done`.
-    pub fn begin<D: FnOnce(u64, io::Result<StoredImage>) + Send + 'static>(
+    pub fn begin<D: Disk, F: FnOnce(u64, io::Result<StoredImage>) + Send + 'static>(
         &mut self,
         zone: ZoneId,
         version: Zone,
-        mut writer: ImageWriter<StateFolder>,
-        done: D,
-    ) -> impl FnOnce() + Send + 'static + use<D> {
+        mut writer: ImageWriter<D>,
+        done: F,
+    ) -> impl FnOnce() + Send + 'static + use<D, F> {
         self.last_request += 1;
         let request = self.last_request;
         let image = ActiveImage { request, version: Some(version.clone()), ..ActiveImage::default() };
@@ -156,7 +157,7 @@ impl PendingImages {
                 }
                 self.active.remove(&zone);
                 self.waiting.push_back(zone);
-                self.paused_until = Some(Instant::now() + RETRY);
+                self.paused_until = Some(clock::now() + RETRY);
                 ImageStep::Failed { has_waiting_changes: self.with_changes.remove(&zone) }
             }
         }

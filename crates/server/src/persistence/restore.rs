@@ -1,7 +1,5 @@
 //! Reads the stored version of a zone: its image, and the changes after it.
 
-use std::fs::File;
-
 use tracing::error;
 use wire::NameRef;
 use zone::change::{ChangeError, ChangeRules};
@@ -9,7 +7,7 @@ use zone::encoded_change::{EncodedChange, EncodedChangeError};
 use zone::image::{self, ImageError};
 use zone::{CheckMode, Zone};
 
-use crate::storage::disk::StateFolder;
+use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::{ChangeReader, ImageReadError, ImageReader, Store, StoredZone};
 
 /// Why a stored version cannot be served.
@@ -36,10 +34,10 @@ pub enum RestoreError {
 }
 
 /// What is to be read of a zone.
-pub struct StoredVersion {
-    image: Option<Result<ImageReader<File>, ImageReadError>>,
-    changes: ChangeReader<File>,
-    history: ChangeReader<File>,
+pub struct StoredVersion<D: Disk> {
+    image: Option<Result<ImageReader<D::File>, ImageReadError>>,
+    changes: ChangeReader<D::File>,
+    history: ChangeReader<D::File>,
     serial: u32,
 }
 
@@ -50,7 +48,7 @@ const MAX_HISTORY: (usize, u64) = (256, 1 << 20);
 const MIN_PARALLEL_LEN: u64 = 1 << 20;
 
 /// Opens the version of a zone with this serial, its newest one.
-pub fn open(store: &Store<StateFolder>, zone: StoredZone, serial: u32) -> StoredVersion {
+pub fn open<D: Disk>(store: &Store<D>, zone: StoredZone, serial: u32) -> StoredVersion<D> {
     StoredVersion {
         image: store.image(zone),
         changes: store.changes_after_image(zone),
@@ -60,7 +58,11 @@ pub fn open(store: &Store<StateFolder>, zone: StoredZone, serial: u32) -> Stored
 }
 
 /// Reads a version and the changes that led to it; logs an error.
-pub fn read_or_log(apex: NameRef<'_>, stored: StoredVersion, threads: usize) -> Option<(Zone, Vec<EncodedChange>)> {
+pub fn read_or_log<D: Disk>(
+    apex: NameRef<'_>,
+    stored: StoredVersion<D>,
+    threads: usize,
+) -> Option<(Zone, Vec<EncodedChange>)> {
     let read = read(apex, stored, threads);
     read.inspect_err(|error| {
         let help = "it is read from its file or transferred again; changes by updates since then are lost";
@@ -69,7 +71,11 @@ pub fn read_or_log(apex: NameRef<'_>, stored: StoredVersion, threads: usize) -> 
     .ok()
 }
 
-fn read(apex: NameRef<'_>, stored: StoredVersion, threads: usize) -> Result<(Zone, Vec<EncodedChange>), RestoreError> {
+fn read<D: Disk>(
+    apex: NameRef<'_>,
+    stored: StoredVersion<D>,
+    threads: usize,
+) -> Result<(Zone, Vec<EncodedChange>), RestoreError> {
     let StoredVersion { image, changes, history, serial } = stored;
     let mut image = image.ok_or(RestoreError::NoImage)??;
     // Threads pay off for images of megabytes.
@@ -100,7 +106,7 @@ fn apply_all(base: Zone, changes: &[EncodedChange]) -> Result<Zone, RestoreError
     })
 }
 
-fn read_changes(mut reader: ChangeReader<File>) -> Result<Vec<EncodedChange>, RestoreError> {
+fn read_changes(mut reader: ChangeReader<impl DiskFile>) -> Result<Vec<EncodedChange>, RestoreError> {
     let mut changes = Vec::with_capacity(reader.remaining());
     while let Some(change) = reader.next_change()? {
         changes.push(EncodedChange::from_bytes(change.bytes.into())?);

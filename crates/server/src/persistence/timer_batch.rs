@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::Name;
 
+use crate::clock;
 use crate::storage::Timers;
 use crate::zone_id::ZoneId;
 
@@ -26,7 +27,7 @@ impl TimerBatch {
     /// Adds the timers of a zone, in place of earlier ones.
     pub fn put(&mut self, zone: ZoneId, apex: Name, timers: Timers) {
         self.timers.insert(zone, (apex, timers));
-        let now = Instant::now();
+        let now = clock::now();
         let due = self.due.get_or_insert(now + INTERVAL);
         if self.timers.len() == MAX_TIMERS {
             *due = now;
@@ -37,7 +38,7 @@ impl TimerBatch {
     /// images are being written would be looked at again and again.
     pub fn put_back(&mut self, zone: ZoneId, apex: Name, timers: Timers) {
         self.timers.insert(zone, (apex, timers));
-        self.due.get_or_insert(Instant::now() + INTERVAL);
+        self.due.get_or_insert(clock::now() + INTERVAL);
     }
 
     /// Takes the timers of a zone.

@@ -14,6 +14,7 @@ use super::secondaries::FinishedTransfer;
 use super::zone_control::ControlEvent;
 use super::zone_requests::StatusRequest;
 use crate::catalogs::CatalogEvent;
+use crate::clock;
 use crate::config::Config;
 use crate::listen::IncomingUpdate;
 use crate::report::Report;
@@ -171,7 +172,7 @@ impl WriterHandle {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(TrySendError::Full(()));
         }
-        let request = ReloadRequest { reply, requested_at: Instant::now() };
+        let request = ReloadRequest { reply, requested_at: clock::now() };
         self.events.send(WriterEvent::ReloadRequested(request)).map_err(|_| TrySendError::Disconnected(()))
     }
 

@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 use zone::{FilePosition, Finding, Severity};
 
 use super::{ReloadRequest, Writer, WriterEvent};
+use crate::clock;
 use crate::config::key_spec::KeyTable;
 use crate::config::{Config, Server};
 use crate::printable::path_text;
@@ -72,7 +73,7 @@ impl Writer {
     /// Begins to apply a configuration that was read.
     pub(super) fn begin_reload(&mut self, config: Result<Config, Vec<Finding>>) {
         let requests = self.reading_for.take().unwrap_or_default();
-        let begun = requests.first().map_or_else(Instant::now, |request| request.requested_at);
+        let begun = requests.first().map_or_else(clock::now, |request| request.requested_at);
         let config = config.and_then(|config| match self.lost_zones(&config) {
             Some(mistake) => Err(vec![mistake]),
             None => Ok(config),
@@ -98,7 +99,7 @@ impl Writer {
         self.configure_catalogs();
         let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
         zones.iter().for_each(|zone| self.zone_log.add(zone));
-        self.memory_return.note_load(Instant::now());
+        self.memory_return.note_load(clock::now());
         let report = Report { zones, ..report };
         self.reloads.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
         self.read_again();
@@ -159,7 +160,7 @@ impl Writer {
     /// Logs the result of loading a zone. At the start, zones without findings are not logged.
     pub(super) fn report_zone(&mut self, report: Option<ZoneReport>) {
         let Some(report) = report else { return };
-        self.memory_return.note_load(Instant::now());
+        self.memory_return.note_load(clock::now());
         let is_expected = report.change == Change::Added && report.findings.is_empty();
         if !(is_expected && self.is_starting()) {
             self.zone_log.add(&report);
@@ -179,7 +180,7 @@ impl Writer {
         if self.zones.is_settled() {
             self.zones.publisher.compact();
         }
-        self.memory_return.note_load(Instant::now());
+        self.memory_return.note_load(clock::now());
         self.zone_log.summarize();
         if complete.iter().any(|reload| reload.is_start) {
             self.has_started = true;

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
 
 use answer::ReceivedNotify;
@@ -19,13 +20,16 @@ use zone::transfer_receiver::{TransferLimits, TransferReceiver, TransferRequest}
 use zone::zone_builder::ZoneBuilderOptions;
 
 use super::last_transfers::LastTransfers;
+use super::receive_memory::ReceiveMemory;
 use super::received_zone::{self, ReceivedError, ReceivedVersion, ZoneReceiver};
 use super::{Writer, WriterEvent};
+use crate::clock;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::storage::Timers;
 use crate::tls::{TlsConnector, TlsPeers};
-use crate::transfer::engine::{EngineLimits, TransferCommand, TransferEvent, TransferReport};
+use crate::transfer::engine::{EngineLimits, RequestedTransfer, TransferCommand, TransferEvent, TransferReport};
 use crate::transfer::network::{TransferHandle, TransferNetwork};
+use crate::transfer::primary::SizeLimits;
 use crate::transfer::refresh::CheckFailure;
 use crate::transfer::session::ExchangeCounts;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
@@ -64,23 +68,8 @@ const CHECK_THREADS: usize = 4;
 const BUILD_THREADS: usize = 2;
 
 impl Secondaries {
-    /// Starts the transfer thread; its events go to the writer's queue.
-    pub(super) fn start(events: Sender<WriterEvent>, tls: TlsPeers) -> io::Result<Secondaries> {
-        let seed = RandomState::new().hash_one(std::process::id());
-        let max_octets = netio::resource_limits::physical_memory()?;
-        let sink = move |apex: NameRef<'_>, from_serial, accepts_any_serial| {
-            new_receiver(apex, from_serial, accepts_any_serial, max_octets)
-        };
-        let received = events.clone();
-        // Sending fails only if the writer has ended, and that ends with the process.
-        let on_event = move |event| _ = received.send(WriterEvent::Transfer(Box::new(event)));
-        let (network, transfers) =
-            TransferNetwork::new(EngineLimits::default(), seed, Box::new(TlsConnector(tls)), sink, on_event)?;
-        thread::Builder::new().name("transfers".into()).spawn(move || {
-            if let Err(error) = network.run() {
-                error!(%error, "the transfer thread has ended: secondary zones are not refreshed; restart zonda");
-            }
-        })?;
+    /// For the transfer thread with this handle, whose events go to the writer's queue.
+    pub(super) fn new(events: &Sender<WriterEvent>, transfers: TransferHandle) -> Secondaries {
         let done = |events: Sender<WriterEvent>| {
             move |_, finished: Option<FinishedTransfer>| match finished {
                 Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
@@ -88,14 +77,14 @@ impl Secondaries {
                 None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
             }
         };
-        Ok(Secondaries {
+        Secondaries {
             transfers,
             pool: WorkPool::new(BUILD_THREADS, done(events.clone())),
-            check_pool: WorkPool::new(CHECK_THREADS, done(events)),
+            check_pool: WorkPool::new(CHECK_THREADS, done(events.clone())),
             last: LastTransfers::default(),
             unreachable: HashMap::new(),
             check_log: CHECK_LOG,
-        })
+        }
     }
 
     /// Commands for the transfer thread.
@@ -126,21 +115,50 @@ impl Secondaries {
     }
 }
 
-/// Receives a transfer; the limits of the zone are checked when it is complete.
-fn new_receiver(
-    apex: NameRef<'_>,
-    from_serial: Option<u32>,
-    accepts_any_serial: bool,
+/// Starts the transfer thread; its events go to the writer's queue.
+pub(super) fn start_transfers(events: Sender<WriterEvent>, tls: TlsPeers) -> io::Result<TransferHandle> {
+    let seed = RandomState::new().hash_one(std::process::id());
+    let max_octets = netio::resource_limits::physical_memory()?;
+    let memory = ReceiveMemory::new(netio::resource_limits::available_memory);
+    let sink = move |transfer: RequestedTransfer<'_>| new_receiver(transfer, max_octets, &memory);
+    // Sending fails only if the writer has ended, and that ends with the process.
+    let on_event = move |event| _ = events.send(WriterEvent::Transfer(Box::new(event)));
+    let (network, transfers) =
+        TransferNetwork::new(EngineLimits::default(), seed, Box::new(TlsConnector(tls)), sink, on_event)?;
+    thread::Builder::new().name("transfers".into()).spawn(move || {
+        if let Err(error) = network.run() {
+            error!(%error, "the transfer thread has ended: secondary zones are not refreshed; restart zonda");
+        }
+    })?;
+    Ok(transfers)
+}
+
+/// A received zone takes at most twice as much memory as it will when it is built, and this much for records that are not encoded yet.
+const MAX_STAGED: u64 = 16 << 20;
+
+/// Receives a transfer. What exceeds the limits of the zone by far ends it; they are checked when it is complete. Skipped and repeated
+/// records, which take no memory, are bounded by `max_octets`.
+pub(super) fn new_receiver(
+    transfer: RequestedTransfer<'_>,
     max_octets: u64,
+    memory: &Arc<ReceiveMemory>,
 ) -> ZoneReceiver {
+    let RequestedTransfer { apex, from_serial, accepts_any_serial, limits } = transfer;
+    let SizeLimits { max_records, max_bytes } = limits;
     let request = TransferRequest {
         ixfr_from: from_serial,
         not_before: from_serial.filter(|_| !accepts_any_serial),
         is_udp: false,
     };
-    let limits = TransferLimits { max_octets, ..TransferLimits::default() };
+    let or_unlimited = |limit: u32, max: u64| if limit == 0 { u64::MAX } else { max };
+    let limits = TransferLimits {
+        max_octets,
+        max_records: or_unlimited(max_records, max_records.into()),
+        max_memory: or_unlimited(max_bytes, 2 * u64::from(max_bytes) + MAX_STAGED),
+    };
+    let memory = (max_bytes == 0).then(|| memory.share());
     let options = ZoneBuilderOptions { source: "transfer".into(), ..ZoneBuilderOptions::default() };
-    ZoneReceiver { receiver: TransferReceiver::new(apex, request, limits, options), accepts_any_serial }
+    ZoneReceiver { receiver: TransferReceiver::new(apex, request, limits, options), accepts_any_serial, memory }
 }
 
 impl Writer {
@@ -231,7 +249,7 @@ impl Writer {
         }
         let is_ixfr = !version.changes.is_empty();
         self.log_zone(zone, |apex| log_received(apex, &report, is_ixfr, serial));
-        self.transfer_burst.add(Instant::now());
+        self.transfer_burst.add(clock::now());
         self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
@@ -242,7 +260,7 @@ impl Writer {
     fn store_timers(&mut self, zone: ZoneId, timers: StoredTimers) {
         let source_serial = self.zones.version_or_expired(zone).map_or(0, Zone::serial);
         let timers = Timers {
-            refreshed_at_s: netio::clock::real().as_secs() as u32,
+            refreshed_at_s: clock::real_s(),
             next_refresh_s: timers.check_at_s,
             expires_at_s: timers.expires_at_s,
             source_serial,
@@ -300,5 +318,5 @@ fn kind(is_ixfr: bool) -> &'static str {
 }
 
 fn now_s() -> u32 {
-    netio::clock::real().as_secs() as u32
+    clock::real_s()
 }

@@ -1,7 +1,5 @@
 //! Dynamic updates (RFC 2136): applies them to the latest version of their zone, and answers them once they are on disk and served.
 
-use std::time::Instant;
-
 use answer::{ReceivedUpdate, UpdateRole};
 use tracing::{info, warn};
 use wire::message::{Message, Rcode};
@@ -11,6 +9,7 @@ use zone::update::{UpdateRefusal, UpdateRules, prepare};
 
 use super::Writer;
 use super::update_forwarder::{ForwardedUpdate, UpdateForwarder};
+use crate::clock;
 use crate::config::ZonePolicy;
 use crate::listen::{IncomingUpdate, LateReply};
 use crate::tls::TlsPeers;
@@ -36,7 +35,7 @@ impl Updates {
     /// Answers a message that was received before, or drops it if its response is still to come. Else returns it.
     fn recognize(&self, queued: QueuedUpdate) -> Option<(QueuedUpdate, Option<UpdateId>)> {
         let Some(from) = queued.incoming.reply.datagram_from() else { return Some((queued, None)) };
-        let (id, known) = self.recent.receive(from, &queued.incoming.update.message, Instant::now());
+        let (id, known) = self.recent.receive(from, &queued.incoming.update.message, clock::now());
         match known {
             None => return Some((queued, Some(id))),
             Some(Repeated::Pending) => {}
@@ -89,7 +88,7 @@ impl Writer {
                 allows: &|owner, rtype: Rtype| rights.permit(owner, rtype),
                 allows_signed: !rights.is_empty(),
                 serial_policy,
-                now_s: netio::clock::real().as_secs(),
+                now_s: clock::real().as_secs(),
             };
             prepare(&message, zone, &rules)
         });

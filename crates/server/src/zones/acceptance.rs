@@ -11,6 +11,7 @@ use zone::{Denial, Zone};
 
 use super::check_command::{self, CommandError};
 use super::known_sizes::size_of;
+use crate::clock;
 use crate::config::value::{DnssecCheck, DnssecScope, ZonemdMode};
 use crate::config::{DnssecPolicy, ZoneLimits, ZonePolicy};
 
@@ -230,7 +231,7 @@ fn check_signatures(
         DnssecScope::Apex => SignatureScope::Apex,
         DnssecScope::Zone => SignatureScope::Zone,
     };
-    let now_s = netio::clock::real().as_secs();
+    let now_s = clock::real().as_secs();
     match dnssec::verify(version, SignatureRules { now_s, min_validity_s: policy.min_validity_s, scope }) {
         Ok(SignatureStatus::Valid) => Ok(None),
         Ok(SignatureStatus::UnknownAlgorithm) => Ok(Some(Remark::UnknownAlgorithm)),

@@ -10,7 +10,7 @@ use wire::NameRef;
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use crate::storage::{StorageEvent, StoredImage, Timers};
+use crate::storage::{ChangeRefused, StoredImage, StoredZone, Timers};
 use crate::zone_id::ZoneId;
 
 /// Keeps zones across restarts. The default keeps nothing.
@@ -21,7 +21,7 @@ pub trait ZoneJournal: Send {
     }
 
     /// Appends a change of the latest version. Returns its number if it has to be written to disk: numbers ascend, and
-    /// [`StorageEvent::Durable`] reports when it is there.
+    /// [`JournalEvent::Durable`] reports when it is there.
     fn append_change(
         &mut self,
         _zone: ZoneId,
@@ -115,13 +115,20 @@ pub enum StoreRule {
 
 /// What threads of the journal report to the writer.
 pub enum JournalEvent {
-    /// From the storage thread.
-    Storage(StorageEvent),
+    /// Everything up to this number is durable (`StorageEvent::Durable`).
+    Durable(u64),
+    /// A change was refused (`StorageEvent::Refused`).
+    Refused(StoredZone, ChangeRefused),
+    /// An image of the newest version is to be written.
+    ImageDue(StoredZone, WriteDueImage),
     /// The image with this number, which replaces what is stored of a zone, was written, or could not be.
     ImageWritten(ZoneId, u64, io::Result<StoredImage>),
     /// A stored version was read; `None` if that is impossible, which was logged.
     Restored(ZoneId, Option<Box<RestoredZone>>),
 }
+
+/// Writes the image of a version that `StorageEvent::ImageDue` asked for, in a pool. If it is dropped, that is asked for again.
+pub type WriteDueImage = Box<dyn FnOnce(Zone) -> io::Result<()> + Send>;
 
 /// What the registry has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use super::change_detection::{FilesRead, Fingerprint};
 use super::load_progress::ReadProgress;
 use super::read_pool::{ReadLimits, TooLarge};
 use super::zone_file::{IncludeFolders, ZoneFile};
+use crate::clock;
 use crate::config::{ZoneLimits, ZonePolicy};
 use crate::input;
 use crate::printable::path_text;
@@ -151,7 +152,7 @@ impl ZoneLoad<'_> {
         };
         let text = WatchedText { text, progress: self.progress };
         let source = text::Source { name: path_text(self.path).into(), bytes: &text };
-        let (serial_policy, now_s) = (self.policy.serial_policy, netio::clock::real().as_secs());
+        let (serial_policy, now_s) = (self.policy.serial_policy, clock::real().as_secs());
         let options = LoadOptions { text: options, previous, thorough, nsec3_max_iterations, serial_policy, now_s };
         zone::load::load(source, &options)
     }

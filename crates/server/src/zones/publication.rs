@@ -7,6 +7,7 @@ use answer::{OccasionalReader, Publisher, Served, ServedZone, Subscriber, ZoneMa
 use wire::NameRef;
 
 use super::zone_slab::ZoneSlab;
+use crate::clock;
 use crate::zone_id::ZoneId;
 
 /// Publishes zones.
@@ -46,7 +47,7 @@ impl BatchedPublisher {
             draft: None,
             inserted: 0,
             compacting: None,
-            next_batch: Instant::now(),
+            next_batch: clock::now(),
         }
     }
 
@@ -98,10 +99,11 @@ impl BatchedPublisher {
         if self.batch.is_empty() {
             return;
         }
-        let begin = Instant::now();
+        let begin = clock::now();
         let batch = std::mem::take(&mut self.batch);
         self.insert_and_publish(zones, &batch);
-        self.next_batch = Instant::now() + MIN_INTERVAL.max(begin.elapsed() * COST_FACTOR);
+        let end = clock::now();
+        self.next_batch = end + MIN_INTERVAL.max((end - begin) * COST_FACTOR);
     }
 
     /// Publishes the current versions of these zones, except for those that were removed since.

@@ -17,6 +17,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::load_progress::ReadProgress;
+#[cfg(test)]
+use super::work_pool::deferred;
 use lanes::{LANE_COUNT, Lanes, SIZE_LIMITS};
 
 /// A read without progress for this long no longer occupies its lane.
@@ -100,6 +102,14 @@ impl<J: Send + Sync + 'static, T: 'static> ReadPool<J, T> {
 
     /// Queues a file.
     pub fn submit(&self, task: Arc<ReadTask<J>>) {
+        #[cfg(test)]
+        if deferred::is_active() {
+            let shared = self.shared.clone();
+            return deferred::push(move || {
+                let result = (shared.read)(&task, ReadLimits { threads: 1, size_limit: u64::MAX });
+                (shared.done)(task, result.unwrap_or_else(|_| unreachable!("no size is too large")));
+            });
+        }
         let mut lanes = self.shared.lock();
         lanes.push(0, task);
         self.shared.ensure_thread(&mut lanes, 0);

@@ -47,6 +47,12 @@ impl<T: 'static> WorkPool<T> {
         let mut queue = self.shared.lock();
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = WorkId(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        #[cfg(test)]
+        if deferred::is_active() {
+            let shared = self.shared.clone();
+            deferred::push(move || shared.run_job(id, Box::new(job)));
+            return id;
+        }
         queue.waiting.push_back((id, Box::new(job)));
         if queue.idle >= queue.waiting.len() {
             self.shared.has_job.notify_one();
@@ -72,9 +78,7 @@ impl<T> Shared<T> {
         loop {
             while let Some((id, job)) = queue.waiting.pop_front() {
                 drop(queue);
-                // A bug in this code must not keep the zone from ever changing again.
-                let result = catch_unwind(AssertUnwindSafe(job)).ok();
-                (self.done)(id, result);
+                self.run_job(id, job);
                 queue = self.lock();
             }
             queue.idle += 1;
@@ -87,6 +91,37 @@ impl<T> Shared<T> {
             }
         }
         queue.threads -= 1;
+    }
+
+    fn run_job(&self, id: WorkId, job: Job<T>) {
+        // A bug in this code must not keep the zone from ever changing again.
+        let result = catch_unwind(AssertUnwindSafe(job)).ok();
+        (self.done)(id, result);
+    }
+}
+
+/// Jobs of the calling thread that wait until a simulation runs them, instead of threads.
+#[cfg(test)]
+pub(crate) mod deferred {
+    use std::cell::RefCell;
+
+    pub type DeferredJob = Box<dyn FnOnce()>;
+
+    thread_local! {
+        static JOBS: RefCell<Option<Vec<DeferredJob>>> = const { RefCell::new(None) };
+    }
+
+    /// Sets the jobs that wait, and returns the former ones; `None` makes pools start threads.
+    pub fn replace(jobs: Option<Vec<DeferredJob>>) -> Option<Vec<DeferredJob>> {
+        JOBS.replace(jobs)
+    }
+
+    pub fn is_active() -> bool {
+        JOBS.with_borrow(Option::is_some)
+    }
+
+    pub fn push(job: impl FnOnce() + 'static) {
+        JOBS.with_borrow_mut(|jobs| jobs.as_mut().expect("it is active").push(Box::new(job)));
     }
 }
 

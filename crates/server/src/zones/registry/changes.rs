@@ -22,6 +22,7 @@ use zone::change::Applied;
 use zone::encoded_change::EncodedChange;
 
 use super::ZoneRegistry;
+use crate::clock;
 use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
@@ -175,7 +176,7 @@ impl ZoneRegistry {
             (Ok(Some(number)), PublishOrder::AfterSync) => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
-                let (since, done, version) = (Instant::now(), Some(done), Some((version, change)));
+                let (since, done, version) = (clock::now(), Some(done), Some((version, change)));
                 self.changes.unsynced.push_back(Unsynced { number, since, zone, version, done, changed });
             }
             (Err(JournalUnavailable), _) => {
@@ -205,7 +206,7 @@ impl ZoneRegistry {
         match (self.changes.latest.get_mut(&zone), self.changes.unsynced.back()) {
             (Some((_, count)), Some(last)) => {
                 *count += 1;
-                let (number, since, done) = (last.number, Instant::now(), Some(done));
+                let (number, since, done) = (last.number, clock::now(), Some(done));
                 self.changes.unsynced.push_back(Unsynced { number, since, zone, version: None, done, changed });
             }
             _ => self.changes.published.push((zone, Some(done), changed)),

@@ -5,7 +5,8 @@ use std::time::Instant;
 use zone::Zone;
 
 use super::ZoneRegistry;
-use crate::storage::{StorageEvent, Timers};
+use crate::clock;
+use crate::storage::Timers;
 use crate::zone_id::ZoneId;
 use crate::zones::change_detection::Fingerprint;
 use crate::zones::journal::{JournalEvent, RestoredZone};
@@ -60,7 +61,7 @@ impl ZoneRegistry {
                 self.updated.insert(id, of_file.source_serial);
             }
         }
-        let now_s = netio::clock::real().as_secs() as u32;
+        let now_s = clock::real_s();
         if of_secondary.is_some_and(|timers| timers.expires_at_s <= now_s) && !was_frozen {
             // RFC 1034 4.3.5: the time while the server was down counts.
             entry.expire();
@@ -113,7 +114,7 @@ impl ZoneRegistry {
         match event {
             JournalEvent::Restored(id, restored) => self.finish_restore(id, restored.map(|restored| *restored)),
             event => {
-                if let JournalEvent::Storage(StorageEvent::Durable(number)) = event {
+                if let JournalEvent::Durable(number) = event {
                     self.durable(number);
                 }
                 let latest = self.journal.zone_of(&event).and_then(|id| self.version_or_expired(id)).cloned();

@@ -6,6 +6,7 @@ use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
 use super::{ChangeRefused, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
+use crate::clock;
 use crate::zone_id::ZoneId;
 use crate::zones::ZoneRegistry;
 use crate::zones::journal::{JournalOutcome, Readiness, StoreRule};
@@ -32,7 +33,7 @@ impl ZoneRegistry {
             return Some(change);
         }
         let readiness =
-            if self.is_disk_slow(Instant::now()) { Readiness::Unavailable } else { self.journal.prepare(zone) };
+            if self.is_disk_slow(clock::now()) { Readiness::Unavailable } else { self.journal.prepare(zone) };
         match readiness {
             Readiness::Ready => return Some(change),
             Readiness::Preparing => {

@@ -1,0 +1,255 @@
+//! Persistence on a simulated disk: images and changes in every order, a disk that fails, and what a restart finds.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use zone::load::{LoadOptions, load};
+use zone::text::{ParseOptions, Source};
+
+use super::*;
+use crate::clock;
+use crate::simulated_disk::{Random, SimulatedDisk};
+use crate::storage::Committer;
+use crate::zones::work_pool::deferred;
+
+const APEX: &str = "example.";
+const ZONE: ZoneId = ZoneId { index: 3, generation: 7 };
+
+/// What the registry and the storage thread do.
+struct Bench {
+    disk: SimulatedDisk,
+    persistence: Persistence<SimulatedDisk>,
+    committer: Committer<SimulatedDisk>,
+    events: Receiver<JournalEvent>,
+    durable: u64,
+    restored: Vec<RestoredZone>,
+    outcomes: Vec<JournalOutcome>,
+    /// The latest version.
+    latest: Option<Zone>,
+}
+
+fn apex() -> Name {
+    APEX.parse().expect("a name")
+}
+
+/// A version whose image has a file of its own.
+fn version(serial: u32) -> Zone {
+    let text = format!("@ 60 SOA ns host {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nn{serial} 60 TXT \"x\"\n");
+    let source = Source { name: "test".into(), bytes: text.as_bytes() };
+    load(source, &LoadOptions::new(ParseOptions::new(apex().as_ref()))).zone.expect("a valid zone")
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::open(SimulatedDisk::default())
+    }
+
+    fn open(disk: SimulatedDisk) -> Bench {
+        deferred::replace(Some(Vec::new()));
+        clock::simulated::set(Some((Instant::now(), Duration::from_secs(1))));
+        let limits = StoreLimits { inline_image_len: 50, ..StoreLimits::default() };
+        let (store, recovery) = Store::open(disk.clone(), limits).expect("the disk can be read");
+        assert!(recovery.damages.is_empty(), "{:?}", recovery.damages);
+        let (sender, events) = channel();
+        let sink = move |event| _ = sender.send(event);
+        let (committer, storage) = Committer::new(store, CommitLimits::default(), journal_events(sink.clone()));
+        let persistence = Persistence::new(storage, recovery, sink);
+        let (restored, outcomes) = (Vec::new(), Vec::new());
+        Bench { disk, persistence, committer, events, durable: 0, restored, outcomes, latest: None }
+    }
+
+    /// The power fails.
+    fn restart(self) -> Bench {
+        let disk = self.disk.clone();
+        drop(self);
+        disk.lose_power(&mut Random::new(1));
+        Bench::open(disk)
+    }
+
+    fn run_jobs(&mut self) {
+        let jobs = deferred::replace(Some(Vec::new())).unwrap_or_default();
+        jobs.into_iter().for_each(|job| job());
+    }
+
+    /// Handles events and outcomes until there are none; jobs of the pools run only with `runs_jobs`.
+    fn settle(&mut self, runs_jobs: bool) {
+        for _ in 0..20 {
+            self.committer.step(clock::now());
+            if runs_jobs {
+                self.run_jobs();
+            }
+            for event in self.events.try_iter().collect::<Vec<_>>() {
+                match event {
+                    JournalEvent::Durable(number) => self.durable = number,
+                    JournalEvent::Restored(zone, restored) => {
+                        assert_eq!(zone, ZONE);
+                        self.restored.extend(restored.map(|restored| *restored));
+                        continue;
+                    }
+                    _ => (),
+                }
+                self.persistence.handle(event, self.latest.as_ref());
+            }
+            while let Some(outcome) = self.persistence.next_outcome() {
+                match outcome {
+                    JournalOutcome::VersionNeeded(zone) => self.persistence.write_image(zone, self.latest.clone()),
+                    outcome => self.outcomes.push(outcome),
+                }
+            }
+        }
+    }
+
+    /// The zone is stored.
+    fn store(&mut self, version: Zone) {
+        self.latest = Some(version.clone());
+        self.persistence.replaced(ZONE, &version, &[], StoreRule::Always);
+        self.settle(true);
+    }
+
+    /// Appends the change to a version.
+    fn change(&mut self, to: Zone) -> Result<Option<u64>, JournalUnavailable> {
+        let change = EncodedChange::between(self.latest.as_ref().expect("there is a version"), &to);
+        self.latest = Some(to);
+        self.persistence.append_change(ZONE, apex().as_ref(), &change)
+    }
+
+    fn restore(&mut self) -> Option<RestoredZone> {
+        if !self.persistence.restore(ZONE, apex().as_ref()) {
+            return None;
+        }
+        self.settle(true);
+        self.restored.pop()
+    }
+
+    fn advance(&mut self, time: Duration) {
+        clock::simulated::set(Some((clock::now() + time, clock::real() + time)));
+        self.persistence.tick(clock::now());
+    }
+}
+
+/// The real clock and threads again, for the next test on this thread.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        deferred::replace(None);
+        clock::simulated::set(None);
+    }
+}
+
+#[test]
+fn a_change_waits_for_the_first_image_and_is_durable_when_it_is_reported() {
+    let mut bench = Bench::new();
+    bench.latest = Some(version(1));
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Preparing);
+    bench.settle(true);
+    assert_eq!(bench.outcomes, [JournalOutcome::Ready(ZONE)]);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
+    let number = bench.change(version(2)).expect("the disk works").expect("it is to be written");
+    assert!(bench.durable < number);
+    bench.settle(true);
+    assert!(bench.durable >= number);
+    let mut bench = bench.restart();
+    let restored = bench.restore().expect("it was durable");
+    assert_eq!((restored.version.serial(), restored.history.len()), (2, 1));
+    assert!(bench.restore().is_none(), "it is restored once");
+}
+
+#[test]
+fn changes_while_an_image_is_written_follow_it() {
+    let mut bench = Bench::new();
+    bench.latest = Some(version(1));
+    bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
+    bench.settle(false);
+    assert_eq!(bench.change(version(2)), Ok(None), "the image is being written");
+    bench.settle(true);
+    let mut bench = bench.restart();
+    assert_eq!(bench.restore().expect("it is stored").version.serial(), 2);
+}
+
+#[test]
+fn a_version_that_replaces_the_one_being_written_needs_another_image() {
+    let mut bench = Bench::new();
+    bench.latest = Some(version(1));
+    bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
+    bench.settle(false);
+    bench.store(version(9));
+    let mut bench = bench.restart();
+    assert_eq!(bench.restore().expect("it is stored").version.serial(), 9);
+}
+
+#[test]
+fn a_disk_that_fails_refuses_what_waits_and_is_tried_again() {
+    let mut bench = Bench::new();
+    bench.latest = Some(version(1));
+    bench.disk.set_full(true);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Preparing);
+    bench.settle(true);
+    assert_eq!(bench.outcomes, [JournalOutcome::Unavailable(ZONE)]);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
+    assert!(!bench.persistence.flush(), "the end of the daemon does not wait for a failing disk");
+    bench.disk.set_full(false);
+    let due = bench.persistence.due().expect("it is tried again");
+    bench.advance(due - clock::now());
+    bench.settle(true);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
+    let mut bench = bench.restart();
+    assert_eq!(bench.restore().expect("it is stored").version.serial(), 1);
+}
+
+#[test]
+fn nothing_is_left_of_a_zone_that_is_removed() {
+    for is_written in [false, true] {
+        let mut bench = Bench::new();
+        bench.latest = Some(version(1));
+        bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
+        bench.settle(is_written);
+        bench.persistence.removed(ZONE, apex().as_ref());
+        bench.latest = None;
+        bench.settle(true);
+        let mut bench = bench.restart();
+        assert!(!bench.persistence.is_restorable(apex().as_ref()) && bench.restore().is_none(), "{is_written}");
+        // The first sync removes the file of the image, if the power failed before.
+        bench.settle(true);
+        let files = crate::storage::disk::Disk::list(&bench.disk).expect("the disk works");
+        assert!(!files.iter().any(|name| name.starts_with("image-")), "{files:?}");
+    }
+}
+
+#[test]
+fn zones_that_nobody_restores_are_forgotten_when_the_start_is_complete() {
+    let mut bench = Bench::new();
+    bench.store(version(1));
+    let mut bench = bench.restart();
+    assert!(bench.persistence.is_restorable(apex().as_ref()));
+    bench.persistence.forget_others();
+    bench.settle(true);
+    let bench = bench.restart();
+    assert!(!bench.persistence.is_restorable(apex().as_ref()));
+}
+
+#[test]
+fn timers_are_written_with_the_image_and_later_in_batches() {
+    let mut bench = Bench::new();
+    let timers = |expires_at_s| Timers { refreshed_at_s: 1, expires_at_s, source_serial: 1, ..Timers::default() };
+    bench.latest = Some(version(1));
+    bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
+    bench.persistence.set_timers(ZONE, apex().as_ref(), timers(5));
+    bench.settle(true);
+    bench.persistence.set_timers(ZONE, apex().as_ref(), timers(6));
+    let due = bench.persistence.due().expect("the batch is written later");
+    bench.advance(due - clock::now());
+    bench.settle(true);
+    let mut bench = bench.restart();
+    let restored = bench.restore().and_then(|restored| restored.timers).expect("they are stored");
+    assert_eq!(restored.expires_at_s, 6);
+}
+
+#[test]
+fn the_number_of_images_in_progress_is_bounded() {
+    let mut images = PendingImages::default();
+    (0..200).for_each(|index| images.request(ZoneId { index, generation: 0 }));
+    let begun: Vec<ZoneId> = std::iter::from_fn(|| images.next()).collect();
+    assert!((1..200).contains(&begun.len()), "{}", begun.len());
+    assert!(images.next().is_none() && !images.is_empty());
+    assert!(images.remove(begun[0]).is_none(), "nothing was written of it");
+    assert_eq!(images.next().map(|zone| zone.index as usize), Some(begun.len()));
+}

@@ -1,0 +1,104 @@
+//! A simulated client: replaces a record again and again, and repeats each update until it is acknowledged.
+
+use wire::message::{Flags, Message, Opcode, Question, Rcode, Record};
+use wire::{Class, Name, Rtype};
+
+use super::PRIMARY;
+use super::network::{Network, Sender};
+use crate::simulated_disk::Random;
+
+/// How long it waits for an answer.
+const TIMEOUT_MS: u64 = 1000;
+/// The longest pause between two updates.
+const MAX_PAUSE_MS: u64 = 1500;
+
+pub struct Client {
+    number: usize,
+    zone: &'static str,
+    /// The last value that was acknowledged; values count up.
+    pub acknowledged: u32,
+    waiting: Option<Vec<u8>>,
+    next_ms: u64,
+}
+
+pub fn query(name: &str, rtype: Rtype) -> Vec<u8> {
+    let question = Question { name: name.parse().expect("a name"), qtype: rtype, qclass: Class::IN };
+    Message { id: 7, questions: vec![question], ..Message::default() }.to_wire()
+}
+
+/// The value in a TXT record.
+pub fn value_of(rdata: &[u8]) -> u32 {
+    let text = String::from_utf8_lossy(rdata.get(1..).unwrap_or_default());
+    text.trim_end_matches('.').parse().expect("a number")
+}
+
+impl Client {
+    pub fn new(number: usize, zone: &'static str) -> Client {
+        Client { number, zone, acknowledged: 0, waiting: None, next_ms: 0 }
+    }
+
+    pub fn owner(&self) -> String {
+        format!("client{}.{}", self.number, self.zone)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// When it sends something; it begins no update unless `begins`.
+    pub fn next_ms(&self, begins: bool) -> Option<u64> {
+        (begins || self.is_waiting()).then_some(self.next_ms)
+    }
+
+    /// Sends the next update, or the same message again.
+    pub fn send(&mut self, network: &mut Network) {
+        let value = self.acknowledged + 1;
+        let message = match self.waiting.take() {
+            Some(message) => message,
+            None => self.update(value, &mut network.random),
+        };
+        network.send_query(PRIMARY, Sender::Client(self.number), message.clone());
+        self.waiting = Some(message);
+        self.next_ms = network.now_ms + TIMEOUT_MS;
+    }
+
+    /// An answer has arrived; returns whether it acknowledges an update.
+    pub fn answered(&mut self, octets: &[u8], now_ms: u64, random: &mut Random) -> Result<bool, String> {
+        let answer = Message::parse(octets).map_err(|error| error.to_string())?;
+        let is_expected = self.waiting.as_ref().is_some_and(|message| message[..2] == octets[..2]);
+        match answer.rcode {
+            _ if !is_expected => Ok(false),
+            Rcode::SERVFAIL => Ok(false),
+            Rcode::NOERROR => {
+                self.acknowledged += 1;
+                self.waiting = None;
+                self.next_ms = now_ms + random.below(MAX_PAUSE_MS);
+                Ok(true)
+            }
+            rcode => Err(format!("an update of {} is answered with {rcode}", self.owner())),
+        }
+    }
+
+    /// Replaces the record (RFC 2136 2.5.2, 2.5.1).
+    fn update(&self, value: u32, random: &mut Random) -> Vec<u8> {
+        let owner: Name = self.owner().parse().expect("a name");
+        // Of different lengths, so that segments and images are of all sizes.
+        let text = format!("{value}{}", ".".repeat(random.below(200) as usize));
+        let rdata = [&[text.len() as u8], text.as_bytes()].concat();
+        let remove = Record { owner: owner.clone(), rtype: Rtype::TXT, class: Class::ANY, ttl: 0, rdata: Vec::new() };
+        let add = Record { owner, rtype: Rtype::TXT, class: Class::IN, ttl: 60, rdata };
+        let question = Question { name: self.zone.parse().expect("a name"), qtype: Rtype::SOA, qclass: Class::IN };
+        // Its ID tells the answers of one update from those of another.
+        let id = (value << 4) as u16 | self.number as u16;
+        let flags = Flags::default();
+        Message {
+            id,
+            opcode: Opcode::UPDATE,
+            flags,
+            questions: vec![question],
+            authority: vec![remove, add],
+            ..Message::default()
+        }
+        .to_wire()
+    }
+}

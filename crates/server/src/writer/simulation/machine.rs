@@ -1,0 +1,391 @@
+//! A simulated machine: the daemon's own writer, transfer engine, storage and responder, which take turns in random order.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
+
+use answer::{Request, Response, Transport};
+
+use super::network::{Network, ProcessId, Sender};
+use crate::clock;
+use crate::config::Config;
+use crate::config::reader::ConfigReader;
+use crate::listen::{EventSinks, IncomingUpdate, LateReply, Responder, ZoneResponder};
+use crate::log::Log;
+use crate::persistence::{Persistence, journal_events};
+use crate::simulated_disk::{Random, SimulatedDisk};
+use crate::sources::Sources;
+use crate::storage::{CommitLimits, Committer, NextStep, Store, StoreLimits};
+use crate::tls::DaemonTls;
+use crate::transfer::Now;
+use crate::transfer::engine::{EngineLimits, RequestedTransfer, TransferEngine, TransferEvent, TransferIo};
+use crate::transfer::link::ConnectionId;
+use crate::transfer::network::{NetworkCommand, command_queue};
+use crate::transfer::primary::{PeerConfig, PrimaryId};
+use crate::writer::event_queue::{WriterEvent, WriterHandle};
+use crate::writer::receive_memory::ReceiveMemory;
+use crate::writer::received_zone::ZoneReceiver;
+use crate::writer::{Writer, queue, secondaries};
+use crate::zones::work_pool::deferred::{self, DeferredJob};
+
+/// The last octet of the address of the first machine.
+const FIRST_HOST: u8 = 1;
+/// The address of all clients.
+pub const CLIENT: [u8; 4] = [10, 0, 0, 99];
+
+pub struct Machine {
+    pub number: usize,
+    pub disk: SimulatedDisk,
+    pub limits: StoreLimits,
+    pub config: PathBuf,
+    pub starts: u64,
+    pub process: Option<Process>,
+    /// When it has its next turn, or is started again.
+    pub wakes_at_ms: u64,
+}
+
+/// The number of a client, and the response to its update.
+type LateAnswer = (usize, Vec<u8>);
+
+/// What ends with the process.
+pub struct Process {
+    id: ProcessId,
+    writer: Writer,
+    handle: WriterHandle,
+    committer: Committer<SimulatedDisk>,
+    engine: TransferEngine<ZoneReceiver>,
+    commands: Receiver<NetworkCommand>,
+    responder: ZoneResponder,
+    events: mpsc::Sender<WriterEvent>,
+    memory: Arc<ReceiveMemory>,
+    /// The streams to primaries: their numbers, and whether they are established.
+    connections: Vec<(ConnectionId, u64, bool)>,
+    jobs: Vec<DeferredJob>,
+    /// Responses to updates.
+    late: (mpsc::Sender<LateAnswer>, Receiver<LateAnswer>),
+    output: Vec<u8>,
+    /// Turns in which nothing happened.
+    quiet_turns: u32,
+    storage_wake: Option<Instant>,
+    writer_wake: Option<Instant>,
+}
+
+pub fn address(machine: usize) -> IpAddr {
+    [10, 0, 0, FIRST_HOST + machine as u8].into()
+}
+
+fn machine_at(address: SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(ip) => usize::from(ip.octets()[3] - FIRST_HOST),
+        IpAddr::V6(_) => unreachable!("the machines have IPv4 addresses"),
+    }
+}
+
+/// The transfer engine's view of the network.
+struct Io<'a> {
+    process: ProcessId,
+    network: &'a mut Network,
+    connections: &'a mut Vec<(ConnectionId, u64, bool)>,
+    events: &'a mpsc::Sender<WriterEvent>,
+    memory: &'a Arc<ReceiveMemory>,
+}
+
+impl TransferIo for Io<'_> {
+    type Sink = ZoneReceiver;
+
+    fn send_probe(&mut self, primary: PrimaryId, config: &PeerConfig, datagram: &[u8]) {
+        let from = Sender::Probe(self.process, primary);
+        self.network.send_query(machine_at(config.address), from, datagram.to_vec());
+    }
+
+    fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]) {
+        let from = Sender::Notify(self.process, target.address);
+        self.network.send_query(machine_at(target.address), from, datagram.to_vec());
+    }
+
+    fn forget(&mut self, _: PrimaryId) {}
+
+    fn connect(&mut self, id: ConnectionId, config: &PeerConfig) {
+        let number = self.network.connect(self.process, id, machine_at(config.address));
+        self.connections.push((id, number, false));
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        if let Some(at) = self.connections.iter().position(|(known, ..)| *known == id) {
+            let (_, number, _) = self.connections.remove(at);
+            self.network.streams.remove(&number);
+        }
+    }
+
+    fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> ZoneReceiver {
+        secondaries::new_receiver(transfer, u64::MAX, self.memory)
+    }
+
+    fn event(&mut self, event: TransferEvent<ZoneReceiver>) {
+        self.events.send(WriterEvent::Transfer(Box::new(event))).expect("the writer lives as long");
+    }
+}
+
+/// Calls a method of the engine with its view of the network.
+macro_rules! with_io {
+    ($process:expr, $network:expr, |$engine:ident, $io:ident| $call:expr) => {{
+        let Process { id, engine: $engine, connections, events, memory, .. } = $process;
+        let $io = &mut Io { process: *id, network: $network, connections, events, memory };
+        $call
+    }};
+}
+
+pub fn now(network: &Network) -> Now {
+    Now { s: clock::real_s(), ms: network.now_ms }
+}
+
+impl Machine {
+    /// Starts the daemon from what the disk has, unless the machine crashes meanwhile.
+    pub fn start(&mut self, seed: u64) -> Result<(), String> {
+        self.starts += 1;
+        deferred::replace(Some(Vec::new()));
+        let started = Process::start(self, seed);
+        let jobs = deferred::replace(Some(Vec::new())).unwrap_or_default();
+        self.process = started?.map(|process| Process { jobs, ..process });
+        Ok(())
+    }
+
+    pub fn id(&self) -> ProcessId {
+        (self.number, self.starts)
+    }
+
+    /// The power fails, or only the process ends.
+    pub fn crash(&mut self, random: &mut Random, loses_power: bool) {
+        deferred::replace(Some(Vec::new()));
+        self.process = None;
+        deferred::replace(None);
+        if loses_power {
+            self.disk.lose_power(random);
+        }
+        self.disk.crash_in(None);
+    }
+}
+
+fn read_config(path: &std::path::Path) -> Config {
+    let mut reader = ConfigReader::default();
+    reader.read_file(path);
+    reader.finish().expect("the configuration has no mistakes")
+}
+
+impl Process {
+    fn start(machine: &Machine, seed: u64) -> Result<Option<Process>, String> {
+        let (store, recovery) = match Store::open(machine.disk.clone(), machine.limits) {
+            Ok(opened) => opened,
+            Err(_) if machine.disk.has_crashed() => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        if let Some(damage) = recovery.damages.first() {
+            return Err(format!("a crash of machine {} is reported as damage: {damage}", machine.number));
+        }
+        let (handle, queue) = queue(4);
+        let (journal_sender, events) = (queue.journal_sender(), queue.sender.clone());
+        let limits = CommitLimits { compaction_step: 1000, ..CommitLimits::default() };
+        let (committer, storage) = Committer::new(store, limits, journal_events(journal_sender.clone()));
+        let journal = Box::new(Persistence::new(storage, recovery, journal_sender));
+        let config = read_config(&machine.config);
+        let tls = DaemonTls::start(&config.server).expect("no TLS is configured");
+        let (transfers, commands) = command_queue().expect("a descriptor");
+        let writer =
+            Writer::with_transfers(config, Sources::default(), Log::detached(), tls, queue, journal, transfers)
+                .expect("random numbers");
+        let (notify, update) = (handle.clone(), handle.clone());
+        let sinks = EventSinks {
+            notify: Arc::new(move |message| notify.notify_received(message)),
+            update: Arc::new(move |message| update.update_received(message)),
+        };
+        let responder = ZoneResponder::new(writer.subscribe(), sinks);
+        Ok(Some(Process {
+            id: machine.id(),
+            writer,
+            handle,
+            committer,
+            engine: TransferEngine::new(EngineLimits::default(), seed),
+            commands,
+            responder,
+            events,
+            memory: ReceiveMemory::new(|| Ok(u64::MAX)),
+            connections: Vec::new(),
+            jobs: Vec::new(),
+            late: mpsc::channel(),
+            output: vec![0; 65_535],
+            quiet_turns: 0,
+            storage_wake: None,
+            writer_wake: None,
+        }))
+    }
+
+    /// Lets the threads of the daemon do some work each, in random order. Returns when the next turn is.
+    pub fn turn(&mut self, network: &mut Network, disk: &SimulatedDisk, base: Instant) -> u64 {
+        let (mut is_busy, mut is_complete) = (false, true);
+        let first = network.random.below(4);
+        for actor in (first..4).chain(0..first) {
+            if network.random.one_in(6) {
+                is_complete = false;
+                continue;
+            }
+            deferred::replace(Some(std::mem::take(&mut self.jobs)));
+            is_busy |= match actor {
+                0 => self.run_writer(network),
+                1 => self.run_transfers(network),
+                2 => self.run_storage(),
+                _ => false,
+            };
+            self.jobs = deferred::replace(None).unwrap_or_default();
+            if actor == 3 {
+                is_busy |= self.run_job(network);
+            }
+            self.send_late(network);
+            if disk.has_crashed() {
+                return network.now_ms;
+            }
+        }
+        self.responder.refresh();
+        self.quiet_turns = if is_busy { 0 } else { self.quiet_turns + u32::from(is_complete) };
+        if self.quiet_turns < 2 || !self.jobs.is_empty() {
+            return network.now_ms + network.random.below(4);
+        }
+        self.next_ms(network, base)
+    }
+
+    fn next_ms(&self, network: &Network, base: Instant) -> u64 {
+        let ms = |time: Instant| time.saturating_duration_since(base).as_micros().div_ceil(1000) as u64;
+        let wakes = [self.writer_wake, self.storage_wake].into_iter().flatten().map(ms);
+        let next = wakes.chain(self.engine.next_time(now(network))).min();
+        next.unwrap_or(u64::MAX).max(network.now_ms + 1)
+    }
+
+    /// Something has arrived.
+    pub fn wake(&mut self) {
+        self.quiet_turns = 0;
+    }
+
+    //----------- the threads of the daemon ----------------------------------------
+
+    fn run_writer(&mut self, network: &mut Network) -> bool {
+        let handled = self.writer.handle_waiting(1 + network.random.below(30) as usize);
+        self.writer_wake = self.writer.turn(clock::now());
+        handled > 0
+    }
+
+    fn run_transfers(&mut self, network: &mut Network) -> bool {
+        let (mut count, now) = (0, now(network));
+        for _ in 0..=network.random.below(20) {
+            let Ok(command) = self.commands.try_recv() else { break };
+            if let NetworkCommand::Engine(command) = command {
+                self.engine.command(command, now);
+            }
+            count += 1;
+        }
+        with_io!(self, network, |engine, io| engine.step(now, io));
+        for at in 0..self.connections.len() {
+            let (id, number, is_established) = self.connections[at];
+            let octets = if is_established { self.engine.output(id).to_vec() } else { Vec::new() };
+            if !octets.is_empty() {
+                self.engine.sent(id, octets.len());
+                network.send(number, &octets, false);
+                count += 1;
+            }
+        }
+        count > 0
+    }
+
+    fn run_storage(&mut self) -> bool {
+        let next = self.committer.step(clock::now());
+        self.storage_wake = match next {
+            NextStep::At(time) | NextStep::RetryAt(time) => Some(time),
+            NextStep::Now | NextStep::WhenQueued => None,
+        };
+        next == NextStep::Now
+    }
+
+    /// Runs one of the jobs of the pools.
+    fn run_job(&mut self, network: &mut Network) -> bool {
+        if self.jobs.is_empty() {
+            return false;
+        }
+        let job = self.jobs.swap_remove(network.random.below(self.jobs.len() as u64) as usize);
+        deferred::replace(Some(std::mem::take(&mut self.jobs)));
+        job();
+        self.jobs = deferred::replace(None).unwrap_or_default();
+        true
+    }
+
+    fn send_late(&mut self, network: &mut Network) {
+        for (client, octets) in self.late.1.try_iter() {
+            network.send_answer(self.id.0, Sender::Client(client), octets);
+        }
+    }
+
+    //----------- what arrives -----------------------------------------------------
+
+    pub fn answer_arrived(&mut self, to: Sender, octets: &[u8], network: &mut Network) {
+        let now = now(network);
+        match to {
+            Sender::Probe(_, primary) => self.engine.probe_received(primary, octets, now),
+            Sender::Notify(_, target) => self.engine.notify_answered(target, octets, now),
+            Sender::Client(_) => unreachable!("clients are no machines"),
+        }
+    }
+
+    pub fn established(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.iter_mut().find(|(known, ..)| *known == id) {
+            connection.2 = true;
+            self.engine.connected(id);
+        }
+    }
+
+    pub fn stream_received(&mut self, id: ConnectionId, octets: &[u8], network: &mut Network) {
+        let now = now(network);
+        if self.connections.iter().any(|(known, ..)| *known == id) {
+            with_io!(self, network, |engine, io| engine.received(id, octets, now, io));
+        }
+    }
+
+    pub fn stream_closed(&mut self, id: ConnectionId, network: &mut Network) {
+        let (now, before) = (now(network), self.connections.len());
+        self.connections.retain(|(known, ..)| *known != id);
+        if self.connections.len() < before {
+            with_io!(self, network, |engine, io| engine.closed(id, "end of file".into(), now, io));
+        }
+    }
+
+    /// Answers a message; a transfer has several responses. `client` is who sent an update.
+    pub fn answer(&mut self, message: &[u8], peer: IpAddr, is_stream: bool, client: usize) -> Vec<Vec<u8>> {
+        self.responder.refresh();
+        let transport = if is_stream { Transport::Tcp { idle_ds: 100 } } else { Transport::Udp };
+        let request = Request { message, peer, transport, now_s: clock::real_s() };
+        match self.responder.answer(request, &mut self.output) {
+            Response::Send(len) => vec![self.output[..len].to_vec()],
+            Response::Drop => Vec::new(),
+            Response::Stream(mut stream) => {
+                let mut messages = Vec::new();
+                while let Some(len) = stream.next_message(&mut self.output, clock::real_s()) {
+                    messages.push(self.output[..len].to_vec());
+                }
+                messages
+            }
+            Response::Notify(pending) => {
+                let len = pending.finish(&mut self.output, |notify| self.handle.notify_received(notify));
+                vec![self.output[..len].to_vec()]
+            }
+            Response::Update(pending) => {
+                let late = self.late.0.clone();
+                let send = move |octets| _ = late.send((client, octets));
+                let from = Some(SocketAddr::new(peer, client as u16));
+                let reply = LateReply::new(pending.response, from, send);
+                let incoming = Box::new(IncomingUpdate { update: pending.update, reply });
+                if let Err(rejected) = self.handle.update_received(incoming) {
+                    rejected.reply.send(wire::message::Rcode::SERVFAIL);
+                }
+                Vec::new()
+            }
+        }
+    }
+}
