@@ -18,7 +18,7 @@ use crate::printable::{path_text, quoted};
 
 /// The port of DNS (RFC 1035 4.2).
 pub const DNS_PORT: u16 = 53;
-/// The port of DNS over TLS (RFC 7858 3.1, RFC 9103 7).
+/// The port of DNS over TLS (RFC 7858 3.1, RFC 9103 7.3).
 pub const TLS_PORT: u16 = 853;
 
 /// A whole number from `MIN` to `MAX`.

@@ -1,6 +1,6 @@
 //! One stream connection to a primary (TCP, or TLS below it) as a state machine: octets in, octets out.
 //!
-//! Several SOA, IXFR and AXFR queries are in flight with different IDs (RFC 7766 6.2.1.1, RFC 9103 6); their responses may be
+//! Several SOA, IXFR and AXFR queries are in flight with different IDs (RFC 7766 6.2.1.1, RFC 9103 6.3.1); their responses may be
 //! interleaved. The session checks framing, IDs, questions, signatures and progress; what a transfer contains is checked by its
 //! [`TransferSink`].
 

@@ -7,8 +7,8 @@ use super::*;
 const NO_UDP_MS: u64 = 3_600_000;
 
 impl<T: TransferSink> TransferEngine<T> {
-    /// Asks over UDP; over a stream if the primary is reached by TLS, so that the zone's name stays private (RFC 9103 5.3.2, 7.6), or if its
-    /// datagrams do not arrive.
+    /// Asks over UDP; over a stream if the primary is reached by TLS (RFC 9103 7.6 allows both), so that nobody sees the zone's name and how
+    /// far it lags (5.3.2), or if its datagrams do not arrive.
     pub(super) fn probe(&mut self, zone: ZoneId, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) {
         self.link(primary);
         let (Some(config), Some(link)) = (self.scheduler.primary(primary), self.links.get_mut(&primary)) else {
