@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from conftest import serving
 
 import client
+import transfer_table
 from message import Query
 from names import wire_name
 from transfers import contents, gov_series, result_table, update_features, zone_versions
@@ -127,6 +129,23 @@ def test_the_table_has_reasons_and_counts() -> None:
     lines = result_table.text(results).splitlines()
     assert lines[1].split(" | ")[-1] == "ok" and lines[2].endswith("| skipped: why") and lines[-1] == "1 ok, 0 failed, 1 skipped"
     assert result_table.as_json(results)[1]["reason"] == "why"
+
+
+def test_the_markdown_table_names_reasons_and_takes_the_latest_results(tmp_path: Path) -> None:
+    files = [tmp_path / "first.json", tmp_path / "second.json"]
+    first = [Result("knot", "3.6", AS_PRIMARY, "AXFR", FAILED, "why"), Result("nsd", "4.6.1", AS_PRIMARY, "AXFR", SKIPPED, "no AXFR")]
+    for file, results in zip(files, [first, [Result("knot", "3.6", AS_PRIMARY, "AXFR", OK)]]):
+        file.write_text(json.dumps(result_table.as_json(results)))
+    text = transfer_table.markdown(transfer_table.read(files))
+    assert "| feature | Knot 3.6 | NSD 4.6.1 |" in text and "| AXFR | ok | (1) |" in text and "1. no AXFR" in text
+    assert "| refresh | not run | not run |" in text
+
+
+def test_the_document_has_every_feature_and_no_failure() -> None:
+    text = (Path(__file__).parents[2] / "docs/interoperability.md").read_text()
+    for feature in FEATURES:
+        assert text.count(f"| {feature.name} |") == 2, f"{feature.name}: generate the table again, as interop/README.md says"
+    assert "failed" not in text and "not run" not in text
 
 
 def test_downloads_are_zones_or_not() -> None:
