@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tracing::error;
+use wire::Name;
 use wire::message::Rcode;
 
 use super::updates::PendingAnswer;
@@ -12,12 +12,13 @@ use crate::config::value::Address;
 use crate::config::{RemoteServer, ZonePolicy};
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::primary::{MAX_PRIMARIES, PeerConfig};
-use crate::updates::{UpdatePermit, exchange};
+use crate::updates::{ForwardingLanes, MAX_RUNNING, UpdatePermit, exchange};
 use crate::zones::work_pool::WorkPool;
 
 /// The threads that forward updates.
 pub(super) struct UpdateForwarder {
     pool: WorkPool<()>,
+    lanes: ForwardingLanes,
     tls: TlsPeers,
     /// Makes message IDs.
     ids: RandomState,
@@ -32,7 +33,7 @@ pub(super) struct ForwardedUpdate {
 }
 
 /// Threads, each of which waits for one primary at a time.
-const THREADS: usize = 32;
+const THREADS: usize = 4 * MAX_RUNNING;
 /// How long one primary may take.
 const PRIMARY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long all primaries of a zone may take: clients wait for some ten seconds.
@@ -41,22 +42,26 @@ const TIMEOUT: Duration = Duration::from_secs(12);
 impl UpdateForwarder {
     /// No threads run yet.
     pub(super) fn new(tls: TlsPeers) -> UpdateForwarder {
-        let pool = WorkPool::new(THREADS, |_, result: Option<()>| {
-            if result.is_none() {
-                error!("zonda panicked while forwarding an update; this is a bug, please report it");
-            }
-        });
-        UpdateForwarder { pool, tls, ids: RandomState::new(), forwarded: 0 }
+        // The lanes report a panic.
+        let pool = WorkPool::new(THREADS, |_, _| ());
+        UpdateForwarder { pool, lanes: ForwardingLanes::default(), tls, ids: RandomState::new(), forwarded: 0 }
     }
 
     /// Forwards an update to the primaries of a zone with this policy, one after the other until one takes it.
-    pub(super) fn forward(&mut self, update: ForwardedUpdate, policy: &Arc<ZonePolicy>) {
+    pub(super) fn forward(&mut self, zone: &Name, update: ForwardedUpdate, policy: &Arc<ZonePolicy>) {
+        let permit = match self.lanes.admit(zone, &update.message) {
+            Ok(permit) => permit,
+            Err(refusal) => return update.answer.refuse(Rcode::SERVFAIL, &refusal.to_string()),
+        };
         let peer = |server| self.peer(server, &policy.source);
         let primaries: Vec<PeerConfig> = policy.primaries.iter().take(MAX_PRIMARIES).map(peer).collect();
         self.forwarded += 1;
         let id = (self.ids.hash_one(self.forwarded) as u16).to_be_bytes();
         let (tls, end) = (self.tls.clone(), Instant::now() + TIMEOUT);
-        self.pool.submit(move || forward(update, &primaries, TlsConnector(tls), id, end));
+        let job = move || forward(update, &primaries, TlsConnector(tls), id, end);
+        if let Some(work) = self.lanes.run(permit, job) {
+            self.pool.submit(work);
+        }
     }
 
     /// The message is not signed with the primary's key: it would lend the client the rights of this server.
@@ -73,7 +78,7 @@ impl UpdateForwarder {
 fn forward(update: ForwardedUpdate, primaries: &[PeerConfig], mut connector: TlsConnector, id: [u8; 2], end: Instant) {
     let ForwardedUpdate { message, answer, permit } = update;
     let (mut response, mut problems) = (None, String::new());
-    for primary in primaries {
+    for primary in primaries.iter().take_while(|_| Instant::now() < end) {
         let primary_end = end.min(Instant::now() + PRIMARY_TIMEOUT);
         match exchange::forward(&mut connector, primary, &message, id, primary_end) {
             Ok(got) => {
@@ -88,7 +93,7 @@ fn forward(update: ForwardedUpdate, primaries: &[PeerConfig], mut connector: Tls
     }
     match response {
         Some((response, primary)) => answer.relay(response, &primary.to_string()),
-        None => answer.refuse(Rcode::SERVFAIL, &format!("no primary took it:{problems}")),
+        None => answer.refuse(Rcode::SERVFAIL, &format!("no primary took it in time:{problems}")),
     }
     drop(permit);
 }

@@ -25,6 +25,10 @@ pub(super) struct Updates {
 /// An update with more records, prerequisites included, is prepared in the pool: this many take the writer some 100 us.
 const MAX_INLINE_RECORDS: usize = 100;
 
+/// A response of a primary that is remembered. They are short: a header, the question, OPT and TSIG. A hostile primary could
+/// have thousands of 64 KiB remembered.
+const MAX_REMEMBERED_LEN: usize = 1024;
+
 impl Updates {
     /// Nothing was received yet. `tls` is for connections to primaries.
     pub(super) fn new(tls: TlsPeers) -> Updates {
@@ -72,7 +76,7 @@ impl Writer {
         };
         if is_forwarded {
             let update = ForwardedUpdate { message, answer, permit };
-            return self.updates.forwarder.forward(update, &policy);
+            return self.updates.forwarder.forward(&apex, update, &policy);
         }
         let message = match Message::parse(&message) {
             Ok(message) => message,
@@ -151,8 +155,13 @@ impl PendingAnswer {
     pub(super) fn relay(self, response: Vec<u8>, primary: &str) {
         let PendingAnswer { reply, recent, log } = self;
         let rcode = Rcode(u16::from(response[3] & 15));
-        if let Some((recent, id)) = recent {
-            recent.answered(id, UpdateAnswer::Relayed(response.as_slice().into()));
+        match recent {
+            Some((recent, id)) if response.len() <= MAX_REMEMBERED_LEN => {
+                recent.answered(id, UpdateAnswer::Relayed(response.as_slice().into()));
+            }
+            // The client gets the answer of the primary to its repeated message.
+            Some((recent, id)) => recent.forget(id),
+            None => {}
         }
         reply.relay(response);
         log.write_forwarded(rcode, primary);

@@ -305,6 +305,47 @@ fn a_secondary_forwards_updates_over_tls() {
     }
 }
 
+/// A secondary whose primary forwards updates back to it, by mistake, would have one update go round for ever.
+#[test]
+fn an_update_that_is_forwarded_back_is_not_forwarded_again() {
+    let primary = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = primary.local_addr().expect("bound");
+    let folder = TestFolder::new();
+    folder.write_zone("a.example", 1, "192.0.2.1");
+    folder.write(
+        "zonda.toml",
+        &config(&format!("file = \"zones/a.example.zone\"\nprimaries = [\"{address}\"]\nforward-updates = true\n")),
+    );
+    let secondary = folder.serve(&["--config", "zonda.toml"]);
+    let server = secondary.address;
+    // Sends updates back with another ID, and passes on the response; does not answer anything else.
+    std::thread::spawn(move || {
+        for stream in primary.incoming() {
+            let mut stream = stream.expect("a connection");
+            std::thread::spawn(move || {
+                let mut octets = [0; 2];
+                stream.read_exact(&mut octets)?;
+                let mut message = vec![0; u16::from_be_bytes(octets).into()];
+                stream.read_exact(&mut message)?;
+                if message[2] >> 3 == 5 {
+                    let id = [message[0], message[1]];
+                    message[0] ^= 0xff;
+                    let mut response = Client::new(server).exchange(&message, true);
+                    response[..2].copy_from_slice(&id);
+                    stream.write_all(&[&(response.len() as u16).to_be_bytes(), &response[..]].concat())?;
+                }
+                std::io::copy(&mut stream, &mut std::io::sink())
+            });
+        }
+    });
+    let mut client = Client::new(server);
+    let message = update(1, vec![add("x.a.example", 1)]).to_wire();
+    for _ in 0..2 {
+        assert_eq!(client.exchange(&message, true)[3] & 15, Rcode::SERVFAIL.0 as u8);
+    }
+    secondary.wait_for_log("do the primaries forward updates to this server?");
+}
+
 /// Every answer is from one version, and no client sees an older version after a newer one, whatever thread it asks.
 #[test]
 fn clients_see_versions_in_order_and_none_in_part() {
