@@ -109,7 +109,17 @@ impl DiskFile for File {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.sync_data()?;
+        // What is written to a file without a name is lost as soon as it is closed.
+        match self.metadata()?.nlink() {
+            0 => {
+                tracing::error!(
+                    "a file of the journal was removed while zonda uses it: what it had is lost with a restart"
+                );
+                Err(io::Error::other("the file was removed while zonda uses it"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -73,6 +73,16 @@ struct FoundImage {
     len: u64,
 }
 
+/// A crash leaves the same as damage of the newest segment does, so that this is not certain to be a loss.
+fn warn_of_damaged_header(name: &str, octets: u64) {
+    tracing::warn!(
+        file = name,
+        octets,
+        "the header of the newest journal file is damaged: nothing is lost if the system crashed while the file was created, else \
+         all changes in it are"
+    );
+}
+
 impl Recovery {
     /// All zones.
     pub fn zones(&self) -> impl Iterator<Item = RecoveredZone<'_>> {
@@ -168,8 +178,9 @@ impl<D: Disk> Store<D> {
                     let error = io::Error::other(format!("its format version {version} is not supported"));
                     return Err(failed(error));
                 }
-                // A crash while it was created.
+                // A crash while it was created: then nothing in it was acknowledged.
                 _ if bound.is_none() => {
+                    warn_of_damaged_header(&name, file.length().map_err(failed)?);
                     self.void.push(number);
                     continue;
                 }
