@@ -1,5 +1,6 @@
 //! Responds to the clients of the control socket. Each of its threads has one [`ControlService`].
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{TrySendError, sync_channel};
 
@@ -137,22 +138,27 @@ impl ControlService {
         let zones = zones.iter().map(|(id, _)| *id).collect();
         self.writer.request_control(ControlEvent::Freeze { zones, is_frozen, reply });
         let results = results.recv().ok()?;
-        self.store_frozen_zones();
-        Some(results.into_iter().map(|result| result.map_err(|reason| reason.to_string())).collect())
+        let stored = self.store_frozen_zones().map_err(|error| {
+            format!("it is done, but lost with a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}")
+        });
+        let result = |result: Result<(), ControlRefused>| {
+            result.map_err(|reason| reason.to_string()).and_then(|()| stored.clone())
+        };
+        Some(results.into_iter().map(result).collect())
     }
 
     /// Keeps the frozen zones over a restart.
-    fn store_frozen_zones(&self) {
+    fn store_frozen_zones(&self) -> io::Result<()> {
         let names = || {
             let (reply, names) = sync_channel(1);
             self.writer.request_control(ControlEvent::FrozenZones { reply });
             names.recv().ok()
         };
-        if let Err(error) = self.frozen_zones.write(names) {
+        self.frozen_zones.write(names).inspect_err(|error| {
             error!(
                 "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; zones are not frozen after a restart"
             );
-        }
+        })
     }
 
     //----------- adding and removing ------------------------------------------
@@ -199,7 +205,8 @@ impl ControlService {
                 Some(Err(reason)) => failures.push(ZoneFailure { zone: name, reason: reason.to_string() }),
             }
         }
-        self.store_frozen_zones();
+        // The versions are served again; a failure is logged.
+        _ = self.store_frozen_zones();
         ControlResponse::ZoneAction { done, failures }
     }
 

@@ -37,9 +37,14 @@ impl FrozenZonesFile {
 
 /// The names in the file; none if there is no file. Lines that are not names are skipped.
 pub fn read(path: &Path) -> io::Result<HashSet<Name>> {
-    let text = match fs::read_to_string(path) {
+    let text = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
         text => text?,
     };
-    Ok(text.lines().filter_map(|line| line.parse::<Name>().ok()).map(|name| name.to_lowercase()).collect())
+    // Damage of one line loses that line, not the start of the daemon.
+    Ok(String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(|line| line.parse::<Name>().ok())
+        .map(|name| name.to_lowercase())
+        .collect())
 }

@@ -2,18 +2,20 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-
-use netio::file::open_no_link;
 
 /// Writes `NAME.new` beside the file, and puts it in its place once it is on disk.
 pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let (new, folder) = (path.with_file_name(name), path.parent().filter(|folder| !folder.as_os_str().is_empty()));
-    let file = open_no_link(&new, true)?;
-    file.set_len(0)?;
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    // O_EXCL follows no link, and the file is not another name of someone else's.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     let written = write(&file).and_then(|()| file.sync_all());
     let renamed = written.and_then(|()| fs::rename(&new, path));
@@ -45,5 +47,21 @@ mod tests {
         assert_eq!(fs::read(&path).expect("it was written"), b"new");
         assert_eq!(fs::metadata(&path).expect("it was written").permissions().mode() & 0o777, 0o644);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn links_that_wait_for_the_new_file_are_not_written_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, new, other] = ["file", "file.new", "other"].map(|name| folder.path().join(name));
+        type Link = fn(&Path, &Path) -> io::Result<()>;
+        let links: [Link; 2] =
+            [|other, new| fs::hard_link(other, new), |other, new| std::os::unix::fs::symlink(other, new)];
+        for link in links {
+            fs::write(&other, b"precious").expect("a writable folder");
+            link(&other, &new).expect("a writable folder");
+            replace_file(&path, 0o644, |mut file| file.write_all(b"new")).expect("a writable folder");
+            assert_eq!(fs::read(&other).expect("it was written"), b"precious");
+            assert_eq!(fs::read(&path).expect("it was written"), b"new");
+        }
     }
 }

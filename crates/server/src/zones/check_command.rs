@@ -69,6 +69,8 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
     let outcome = ChildIo::new(&mut child, version).and_then(|mut io| io.run(end).map(|has_ended| (has_ended, io)));
     // What it left in the background ends with it. It was not waited for yet, so that the group is still its own.
     kill_group(&child);
+    // It may have left its group.
+    _ = child.kill();
     let status = child.wait();
     let ((has_ended, io), status) = outcome.and_then(|outcome| Ok((outcome, status?))).map_err(not_run)?;
     match has_ended {
@@ -82,7 +84,7 @@ fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -
     let zone = version.apex().to_string();
     let path = file.map(|file| file.path().to_string_lossy().into_owned());
     let argument = |argument: &String| {
-        let argument = argument.replace(ZONE, &zone);
+        let argument = replace_zone(argument, &zone);
         path.as_ref().map_or_else(|| argument.clone(), |path| argument.replace(FILE, path))
     };
     let mut arguments = command.arguments.iter();
@@ -93,6 +95,16 @@ fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -
     process.stdin(if file.is_some() { Stdio::null() } else { Stdio::piped() });
     process.stdout(Stdio::null()).stderr(Stdio::piped());
     process.spawn()
+}
+
+/// The argument with the name of the zone. Others may choose the name: it must not become an option of the command.
+fn replace_zone(argument: &str, zone: &str) -> String {
+    let replaced = argument.replace(ZONE, zone);
+    match replaced.strip_prefix('-') {
+        // RFC 1035 5.1: \DDD stands for the same octet.
+        Some(rest) if argument.starts_with(ZONE) => format!("\\045{rest}"),
+        _ => replaced,
+    }
 }
 
 /// A file that only this user can read, with the text of the zone; removed when dropped.
