@@ -39,7 +39,7 @@ const REBUILD_FRACTION: usize = 4;
 /// Builds a zone from staged records; `None` if the findings include errors. A zone that shares its unchanged parts with the previous
 /// version comes with the [`Difference`].
 pub(crate) fn assemble(
-    chunks: Vec<StagedChunk>,
+    chunks: impl IntoIterator<Item = StagedChunk>,
     plan: &BuildOptions<'_>,
 ) -> (Option<(Zone, Option<Difference>)>, Findings) {
     let (mut names, mut nsec3): (Vec<OwnerRuns>, Vec<OwnerRuns>) =

@@ -32,14 +32,15 @@ const SAMPLE: usize = 511;
 /// Builds a zone from the records of all sorters, which are in the order of the records; `None` if the findings include errors. `apex`
 /// is that of the [`SorterContext`]; the one in the options is in lower case. Only if nothing was encoded is the zone compared with the
 /// previous version.
+#[expect(clippy::vec_box, reason = "see `RecordSorter`")]
 pub(crate) fn build(
     options: &BuildOptions<'_>,
     interner: Interner<'_>,
     apex: &OnceLock<Name>,
-    sorters: Vec<RecordSorter>,
+    sorters: Vec<Box<RecordSorter>>,
 ) -> (Option<(Zone, Option<Difference>)>, Findings) {
-    if !sorters.iter().any(RecordSorter::has_encoded) {
-        return assemble(sorters.into_iter().map(RecordSorter::into_staged).collect(), options);
+    if !sorters.iter().any(|sorter| sorter.has_encoded()) {
+        return assemble(sorters.into_iter().map(|sorter| sorter.into_staged()), options);
     }
     let context = SorterContext { options, interner: &interner, apex };
     let sorted = sorters.into_iter().map(|sorter| sorter.finish(&context));
@@ -49,7 +50,7 @@ pub(crate) fn build(
     let apex = apex_in_original_case(options.apex, &names);
     let options = &BuildOptions { apex: apex.as_ref(), ..*options };
     if names.iter().chain(&nsec3).any(|run| run.apex.wire() != apex.wire()) {
-        return assemble([names, nsec3].map(|runs| stage(&tables, options.apex, &runs)).into(), options);
+        return assemble([names, nsec3].map(|runs| stage(&tables, options.apex, &runs)), options);
     }
     let mut found = Findings::default();
     let summary = Summary::of_change(names.iter().chain(&nsec3).any(|run| run.has_wildcards));

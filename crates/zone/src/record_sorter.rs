@@ -46,6 +46,9 @@ impl BatchSizes {
 }
 
 /// Sorts the records of a zone, or of a chunk of zone text, into runs.
+///
+/// It is boxed, because lists of sorters are converted: a list that shrinks at each step leaves holes between the zones of a server
+/// that has many small ones.
 pub(crate) struct RecordSorter {
     stage: StagedChunk,
     names: PartSorter,
@@ -73,9 +76,9 @@ pub(crate) struct SortedRecords {
 
 impl RecordSorter {
     /// A sorter for a zone with this apex.
-    pub(crate) fn new(apex: NameRef<'_>, batches: BatchSizes) -> RecordSorter {
+    pub(crate) fn new(apex: NameRef<'_>, batches: BatchSizes) -> Box<RecordSorter> {
         let part = || PartSorter { batches, limit: batches.first, runs: Vec::new(), octets: 0, open: None };
-        RecordSorter { stage: StagedChunk::new(apex), names: part(), nsec3: part() }
+        Box::new(RecordSorter { stage: StagedChunk::new(apex), names: part(), nsec3: part() })
     }
 
     /// Adds a record.
@@ -167,7 +170,7 @@ impl PartSorter {
 /// A [`RecordSorter`] as the sink of a text parser.
 pub(crate) struct SorterSink<'c> {
     pub(crate) context: &'c SorterContext<'c>,
-    pub(crate) sorter: RecordSorter,
+    pub(crate) sorter: Box<RecordSorter>,
 }
 
 impl RecordSink for SorterSink<'_> {

@@ -47,7 +47,7 @@ pub struct ZoneBuilder {
     apex_in_original_case: OnceLock<Name>,
     options: ZoneBuilderOptions,
     interner: Interner<'static>,
-    sorter: RecordSorter,
+    sorter: Box<RecordSorter>,
     found: Findings,
 }
 
