@@ -28,18 +28,15 @@ impl Default for ZoneMap {
 
 type Depths = [u32; wire::MAX_NAME_LEN / 2 + 1];
 
-/// A node of the trie: the used ones of 32 slots, selected by five bits of the hash. Below [`MAX_LEVEL`], where no bits of
-/// the hash are left, a list.
+/// A node of the trie. Five bits of the hash select one of 32 slots, which is empty, a zone or a branch: the bit sets say which, and the
+/// lists have those of the used slots in ascending order. Zones have a list of their own as they take a pointer each, and most slots
+/// near the leaves are zones. Below [`MAX_LEVEL`], where no bits of the hash are left, `zones` is a list without order.
 #[derive(Clone, Default)]
 struct Branch {
-    used: u32,
-    slots: Arc<[TrieSlot]>,
-}
-
-#[derive(Clone)]
-enum TrieSlot {
-    Branch(Branch),
-    Zone(Arc<ServedZone>),
+    zone_bits: u32,
+    branch_bits: u32,
+    zones: Arc<[Arc<ServedZone>]>,
+    branches: Arc<[Branch]>,
 }
 
 const BITS: u32 = 5;
@@ -53,10 +50,12 @@ impl ZoneMap {
         let hash = hash(apex);
         let mut branch = &self.root;
         for level in 0.. {
-            match &branch.slots[branch.index(apex, hash, level).ok()?] {
-                TrieSlot::Branch(next) => branch = next,
-                TrieSlot::Zone(zone) => return Some(zone).filter(|zone| zone.apex().wire() == apex),
+            let bit = Branch::bit(hash, level);
+            if branch.branch_bits & bit == 0 {
+                let index = branch.zone_index(apex, bit).ok()?;
+                return Some(&branch.zones[index]).filter(|zone| zone.apex().wire() == apex);
             }
+            branch = &branch.branches[rank(branch.branch_bits, bit)];
         }
         None
     }
@@ -102,28 +101,23 @@ impl ZoneMap {
 
     /// All zones, in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ServedZone>> {
-        let mut stack: Vec<&[TrieSlot]> = vec![&self.root.slots];
-        std::iter::from_fn(move || {
-            loop {
-                let Some((slot, rest)) = stack.pop()?.split_first() else { continue };
-                stack.push(rest);
-                match slot {
-                    TrieSlot::Branch(branch) => stack.push(&branch.slots),
-                    TrieSlot::Zone(zone) => return Some(zone),
-                }
-            }
-        })
+        let mut stack = vec![&self.root];
+        let branches = std::iter::from_fn(move || {
+            let branch = stack.pop()?;
+            stack.extend(branch.branches.iter());
+            Some(branch)
+        });
+        branches.flat_map(|branch| branch.zones.iter())
     }
 
     /// Copies part `part` of the map, so that it shares no branch with another version. A map that was built in many steps
     /// is fragmented in memory. Returns false after the last part; the first is 0.
     pub fn compact_part(&mut self, part: usize) -> bool {
-        if part >= self.root.slots.len() {
+        if part >= self.root.branches.len() {
             return false;
         }
-        if let TrieSlot::Branch(branch) = &mut Arc::make_mut(&mut self.root.slots)[part] {
-            *branch = branch.compacted();
-        }
+        let branch = &mut Arc::make_mut(&mut self.root.branches)[part];
+        *branch = branch.compacted();
         true
     }
 
@@ -145,77 +139,102 @@ impl ZoneMap {
 }
 
 impl Branch {
-    /// The bit of `used`; 0 below [`MAX_LEVEL`].
+    /// The bit of a slot; 0 below [`MAX_LEVEL`].
+    #[inline]
     fn bit(hash: u64, level: u32) -> u32 {
         if level > MAX_LEVEL { 0 } else { 1 << (hash >> (level * BITS) & 31) }
     }
 
-    /// The index of the slot for `apex`; as an error, where to insert it.
+    /// The index of the zone in this slot; as an error, where to insert one. Without a slot, the index of the zone `apex`.
     #[inline]
-    fn index(&self, apex: &[u8], hash: u64, level: u32) -> Result<usize, usize> {
-        if level > MAX_LEVEL {
-            let is_same = |slot: &TrieSlot| matches!(slot, TrieSlot::Zone(zone) if zone.apex().wire() == apex);
-            return self.slots.iter().position(is_same).ok_or(self.slots.len());
+    fn zone_index(&self, apex: &[u8], bit: u32) -> Result<usize, usize> {
+        if bit == 0 {
+            return self.zones.iter().position(|zone| zone.apex().wire() == apex).ok_or(self.zones.len());
         }
-        let bit = Branch::bit(hash, level);
-        let index = (self.used & (bit - 1)).count_ones() as usize;
-        if self.used & bit != 0 { Ok(index) } else { Err(index) }
+        let index = rank(self.zone_bits, bit);
+        if self.zone_bits & bit != 0 { Ok(index) } else { Err(index) }
     }
 
     fn compacted(&self) -> Branch {
-        let slots = self.slots.iter().map(|slot| match slot {
-            TrieSlot::Branch(branch) => TrieSlot::Branch(branch.compacted()),
-            TrieSlot::Zone(zone) => TrieSlot::Zone(zone.clone()),
-        });
-        Branch { used: self.used, slots: slots.collect() }
+        Branch {
+            zone_bits: self.zone_bits,
+            branch_bits: self.branch_bits,
+            zones: list(self.zones.iter().cloned()),
+            branches: list(self.branches.iter().map(Branch::compacted)),
+        }
     }
 
     /// Returns whether the apex is new.
     fn insert(&mut self, zone: Arc<ServedZone>, hash: u64, level: u32) -> bool {
-        let index = match self.index(zone.apex().wire(), hash, level) {
+        let bit = Branch::bit(hash, level);
+        if self.branch_bits & bit != 0 {
+            let branch = &mut Arc::make_mut(&mut self.branches)[rank(self.branch_bits, bit)];
+            return branch.insert(zone, hash, level + 1);
+        }
+        let index = match self.zone_index(zone.apex().wire(), bit) {
             Ok(index) => index,
             Err(index) => {
-                let (low, high) = self.slots.split_at(index);
-                self.slots = low.iter().cloned().chain([TrieSlot::Zone(zone)]).chain(high.iter().cloned()).collect();
-                self.used |= Branch::bit(hash, level);
+                self.zones = with(&self.zones, index, zone);
+                self.zone_bits |= bit;
                 return true;
             }
         };
-        let slots = Arc::make_mut(&mut self.slots);
-        match &mut slots[index] {
-            TrieSlot::Branch(branch) => branch.insert(zone, hash, level + 1),
-            TrieSlot::Zone(old) if old.apex() == zone.apex() => {
-                *old = zone;
-                false
-            }
-            TrieSlot::Zone(old) => {
-                let mut branch = Branch::default();
-                branch.insert(old.clone(), self::hash(old.apex().wire()), level + 1);
-                branch.insert(zone, hash, level + 1);
-                slots[index] = TrieSlot::Branch(branch);
-                true
-            }
+        let old = &self.zones[index];
+        if old.apex() == zone.apex() {
+            Arc::make_mut(&mut self.zones)[index] = zone;
+            return false;
         }
+        let mut branch = Branch::default();
+        branch.insert(old.clone(), self::hash(old.apex().wire()), level + 1);
+        branch.insert(zone, hash, level + 1);
+        self.zones = without(&self.zones, index);
+        self.zone_bits &= !bit;
+        self.branches = with(&self.branches, rank(self.branch_bits, bit), branch);
+        self.branch_bits |= bit;
+        true
     }
 
     /// Returns whether the apex was there.
     fn remove(&mut self, apex: &[u8], hash: u64, level: u32) -> bool {
-        let Ok(index) = self.index(apex, hash, level) else { return false };
-        let slots = Arc::make_mut(&mut self.slots);
-        let (removed, is_empty) = match &mut slots[index] {
-            TrieSlot::Branch(branch) => (branch.remove(apex, hash, level + 1), branch.slots.is_empty()),
-            TrieSlot::Zone(zone) => {
-                let is_same = zone.apex().wire() == apex;
-                (is_same, is_same)
+        let bit = Branch::bit(hash, level);
+        if self.branch_bits & bit != 0 {
+            let index = rank(self.branch_bits, bit);
+            let branch = &mut Arc::make_mut(&mut self.branches)[index];
+            let removed = branch.remove(apex, hash, level + 1);
+            if removed && branch.zones.is_empty() && branch.branches.is_empty() {
+                self.branches = without(&self.branches, index);
+                self.branch_bits &= !bit;
             }
-        };
-        if removed && is_empty {
-            self.used &= !Branch::bit(hash, level);
-            self.slots =
-                slots.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, slot)| slot.clone()).collect();
+            return removed;
         }
-        removed
+        let found = self.zone_index(apex, bit).ok().filter(|&index| self.zones[index].apex().wire() == apex);
+        let Some(index) = found else { return false };
+        self.zones = without(&self.zones, index);
+        self.zone_bits &= !bit;
+        true
     }
+}
+
+/// How many bits of a set are below this one: the index of its slot in the list of those used.
+#[inline]
+fn rank(set: u32, bit: u32) -> usize {
+    (set & bit.wrapping_sub(1)).count_ones() as usize
+}
+
+/// The list with one more item at `index`.
+fn with<T: Clone>(items: &[T], index: usize, item: T) -> Arc<[T]> {
+    let (low, high) = items.split_at(index);
+    list(low.iter().cloned().chain([item]).chain(high.iter().cloned()))
+}
+
+/// The list without the item at `index`.
+fn without<T: Clone>(items: &[T], index: usize) -> Arc<[T]> {
+    list(items[..index].iter().chain(&items[index + 1..]).cloned())
+}
+
+/// A list of these items. All empty lists are the same one: otherwise each would be allocated, and most branches have one.
+fn list<T>(items: impl Iterator<Item = T>) -> Arc<[T]> {
+    if items.size_hint().1 == Some(0) { Arc::default() } else { items.collect() }
 }
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -313,6 +332,6 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn small_zones_are_small() {
-        assert_eq!((size_of::<TrieSlot>(), size_of::<ServedZone>()), (24, 88));
+        assert_eq!((size_of::<Branch>(), size_of::<ServedZone>()), (40, 88));
     }
 }
