@@ -2,7 +2,7 @@
 
 /// Allocations of at least this size, in octets, are mapped separately (M_MMAP_THRESHOLD).
 #[cfg(target_env = "gnu")]
-const MMAP_THRESHOLD: libc::c_int = 256 << 10;
+const MMAP_THRESHOLD: libc::c_int = 128 << 10;
 
 /// Fixes the size from which allocations are mapped separately, so that freeing unmaps them at once.
 ///
