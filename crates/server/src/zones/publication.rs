@@ -20,6 +20,8 @@ pub struct BatchedPublisher {
     batch: Vec<ZoneId>,
     /// The map while a configuration is applied step by step. It gets whatever is published meanwhile.
     draft: Option<ZoneMap>,
+    /// Zones to be inserted into the draft: many at a time, as in a batch.
+    draft_queue: Vec<ZoneId>,
     /// Zones inserted into the map since it was compacted.
     inserted: usize,
     /// The next part of the map to be compacted.
@@ -30,6 +32,9 @@ pub struct BatchedPublisher {
 
 /// The minimum time between batches.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Zones inserted into a draft at a time, which takes about a millisecond.
+const DRAFT_BATCH: usize = 1024;
 
 /// A batch copies every branch of the map that it changes. The next one waits this many times as long as that took.
 const COST_FACTOR: u32 = 20;
@@ -45,6 +50,7 @@ impl BatchedPublisher {
             changed: Vec::new(),
             batch: Vec::new(),
             draft: None,
+            draft_queue: Vec::new(),
             inserted: 0,
             compacting: None,
             next_batch: clock::now(),
@@ -137,12 +143,26 @@ impl BatchedPublisher {
     /// Begins a version of the map that is published by [`BatchedPublisher::publish_draft`].
     pub fn begin_draft(&mut self) {
         self.draft = Some(self.publisher.current().zones.clone());
+        self.draft_queue.clear();
     }
 
     /// Adds or replaces a zone in the draft.
     pub fn draft_insert(&mut self, zones: &ZoneSlab, id: ZoneId) {
-        if let (Some(draft), Some(served)) = (&mut self.draft, served(zones, id)) {
-            draft.insert(served.clone());
+        if self.draft.is_none() {
+            return;
+        }
+        self.draft_queue.push(id);
+        if self.draft_queue.len() >= DRAFT_BATCH {
+            self.fill_draft(zones);
+        }
+    }
+
+    /// Inserts the queued zones into the draft, except for those that were removed since.
+    fn fill_draft(&mut self, zones: &ZoneSlab) {
+        for id in self.draft_queue.drain(..) {
+            if let (Some(draft), Some(served)) = (&mut self.draft, served(zones, id)) {
+                draft.insert(served.clone());
+            }
         }
     }
 
@@ -155,6 +175,7 @@ impl BatchedPublisher {
 
     /// Publishes the draft, if there is one, and the batch.
     pub fn publish_draft(&mut self, zones: &ZoneSlab) {
+        self.fill_draft(zones);
         if let Some(draft) = self.draft.take() {
             self.change(|served| served.zones = draft);
         }

@@ -9,6 +9,7 @@ mod config;
 mod harness;
 mod manual;
 mod many_mistakes;
+mod memory;
 mod persistence;
 mod reload;
 mod secondary;
