@@ -171,6 +171,10 @@ impl<D: Disk> CommitQueue<D> {
             batch.push(request);
         }
         state.octets -= octets;
+        if state.requests.is_empty() {
+            // A burst, such as the first transfer of all zones, would otherwise keep its memory.
+            state.requests.shrink_to(self.limits.max_batch);
+        }
         state.last - state.requests.len() as u64
     }
 

@@ -423,7 +423,7 @@ impl<D: Disk> Store<D> {
             }
         }
         // Their room serves the next batch, unless this one was unusually large.
-        const MAX_KEPT: usize = 8 << 20;
+        const MAX_KEPT: usize = 256 << 10;
         if pending.capacity() <= MAX_KEPT {
             (self.pending, self.pending_records) = (pending, records);
             self.pending.clear();
