@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 /// The interned TTLs and RRsets of a zone, shared by the versions that refer to them.
 #[derive(Default)]
@@ -18,11 +19,10 @@ pub struct InternTables {
     index: OnceLock<RrsetIndex>,
 }
 
-/// Finds the number of an interned RRset: a hash table with linear probing.
+/// Finds the number of an interned RRset.
 struct RrsetIndex {
     hasher: RandomState,
-    /// Numbers plus one; 0 is free. At most half of the slots are taken.
-    slots: Box<[u32]>,
+    numbers: HashTable<u32>,
 }
 
 /// The most interned TTLs: the number is one octet, and 255 means "not interned".
@@ -90,38 +90,24 @@ impl InternTables {
 
     /// The heap size in octets.
     pub fn heap_size(&self) -> usize {
-        let slots = self.index.get().map_or(0, |index| index.slots.len());
-        4 * (self.ttls.len() + self.ends.len() + slots) + self.bytes.len()
+        let index = self.index.get().map_or(0, |index| index.numbers.allocation_size());
+        4 * (self.ttls.len() + self.ends.len()) + self.bytes.len() + index
     }
 }
 
 impl RrsetIndex {
     fn new(tables: &InternTables) -> RrsetIndex {
-        let slots = vec![0; (2 * tables.ends.len()).next_power_of_two()].into();
-        let mut index = RrsetIndex { hasher: RandomState::default(), slots };
-        for number in 0..tables.ends.len() {
-            let mut slot = index.first_slot(tables.rrset(number));
-            while index.slots[slot] != 0 {
-                slot = (slot + 1) % index.slots.len();
-            }
-            index.slots[slot] = number as u32 + 1;
+        let count = tables.ends.len();
+        let (hasher, mut numbers) = (RandomState::default(), HashTable::with_capacity(count));
+        let hash_of = |number: &u32| hasher.hash_one(tables.rrset(*number as usize));
+        for number in 0..count as u32 {
+            numbers.insert_unique(hash_of(&number), number, hash_of);
         }
-        index
+        RrsetIndex { hasher, numbers }
     }
 
     fn find(&self, tables: &InternTables, bytes: &[u8]) -> Option<u32> {
-        let mut slot = self.first_slot(bytes);
-        loop {
-            let number = self.slots[slot].checked_sub(1)?;
-            if tables.rrset(number as usize) == bytes {
-                return Some(number);
-            }
-            slot = (slot + 1) % self.slots.len();
-        }
-    }
-
-    fn first_slot(&self, bytes: &[u8]) -> usize {
-        self.hasher.hash_one(bytes) as usize % self.slots.len()
+        self.numbers.find(self.hasher.hash_one(bytes), |number| tables.rrset(*number as usize) == bytes).copied()
     }
 }
 
