@@ -207,6 +207,11 @@ impl<'a> NameRef<'a> {
         }
     }
 
+    /// The name, its parent, and so on, without the root.
+    pub fn suffixes(self) -> impl Iterator<Item = NameRef<'a>> {
+        std::iter::successors(Some(self), |name| name.parent()).take_while(|name| !name.is_root())
+    }
+
     /// Whether this is the root name.
     pub fn is_root(self) -> bool {
         self.0.len() == 1
@@ -512,6 +517,14 @@ mod tests {
         for pair in order.windows(2) {
             assert!(name(pair[0]) < name(pair[1]), "{pair:?}");
         }
+    }
+
+    #[test]
+    fn suffixes_end_before_the_root() {
+        let name = name("a.b.c.");
+        let suffixes: Vec<String> = name.as_ref().suffixes().map(|suffix| suffix.to_string()).collect();
+        assert_eq!(suffixes, ["a.b.c.", "b.c.", "c."]);
+        assert_eq!(NameRef::ROOT.suffixes().count(), 0);
     }
 
     #[test]

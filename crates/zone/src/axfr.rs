@@ -2,10 +2,11 @@
 
 use wire::{MAX_NAME_LEN, NameRef, Rtype};
 
+use crate::owner_case::OWNER_BUFFER_LEN;
 use crate::rrset::{MessageOffsets, PointerBases, Rrset};
 use crate::transfer_message::{MessageWriter, NoRoom, TransferMessages};
 use crate::tree::{Tree, TreeEntry};
-use crate::zone::{OWNER_BUFFER_LEN, Zone};
+use crate::zone::Zone;
 
 /// The messages of one zone transfer. It keeps its version of the zone until the end, even if a newer one is published.
 pub struct AxfrStream {

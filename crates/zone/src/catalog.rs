@@ -268,6 +268,6 @@ impl<'z> NodeReader<'z> {
     }
 
     fn name(&self, key: &CanonicalKey) -> Name {
-        crate::zone::name_of_key(key.as_bytes(), self.zone.apex())
+        crate::owner_case::name_of_key(key.as_bytes(), self.zone.apex())
     }
 }

@@ -10,18 +10,19 @@ use crate::build::{Difference, Summary, finish, has_wildcard_label};
 use crate::build_options::BuildOptions;
 use crate::canonical_key::ancestor_lens;
 use crate::check::check_node;
-use crate::encoded_change::EncodedChange;
+use crate::encoded_change::{EncodedChange, EncodedRecord};
 use crate::finding::{CheckMode, Finding, Findings};
 use crate::intern::Interner;
 use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
+use crate::owner_case::write_name;
 use crate::owner_records::OwnerRecords;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
 use crate::text::{RecordSink, ZoneRecord};
 use crate::tree::{Tree, TreeCursor, TreeEdit, TreeEntry};
-use crate::zone::{Zone, write_name};
+use crate::zone::Zone;
 
 /// Records to remove from a zone and records to add to it. Removals are applied first.
 #[derive(Clone)]
@@ -102,6 +103,26 @@ impl ChangeSet {
         }
         self.len += 1;
         Ok(())
+    }
+}
+
+impl EncodedChange {
+    /// The change to apply to a zone. It replaces the SOA record, so that it fails for another version than the old one.
+    pub fn to_change_set(&self) -> ChangeSet {
+        self.to_change_set_removing(|_| true)
+    }
+
+    /// [`EncodedChange::to_change_set`], which removes only these of the removed records.
+    pub fn to_change_set_removing(&self, is_removed: impl Fn(&EncodedRecord<'_>) -> bool) -> ChangeSet {
+        const IN_ZONE: &str = "a change has records of its zone only";
+        let mut change = ChangeSet::new(self.apex());
+        for record in self.with_old_soa().filter(is_removed) {
+            change.remove(record.owner, record.rtype, record.rdata).expect(IN_ZONE);
+        }
+        for record in self.with_new_soa() {
+            change.add(record.owner, record.rtype, record.ttl, record.rdata).expect(IN_ZONE);
+        }
+        change
     }
 }
 

@@ -11,10 +11,11 @@ use crate::canonical_key::CanonicalKey;
 use crate::check_list::{self, Check};
 use crate::denial::{Denial, Nsec3Chain};
 use crate::finding::Findings;
+use crate::owner_case::name_of_key;
 use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
 use crate::stage::StagedRecord;
 use crate::tree::Tree;
-use crate::zone::{Zone, name_of_key};
+use crate::zone::Zone;
 pub(crate) use records::{check_child_keys, check_records, key_tag};
 
 //----------- one node ---------------------------------------------------------

@@ -12,8 +12,6 @@ use wire::rdata::{self, RdataError};
 use wire::serial::{is_later, of_soa};
 use wire::{Class, NameRef, Rtype};
 
-use crate::change::ChangeSet;
-
 /// The change from one version of a zone to a later one. A clone shares the octets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncodedChange {
@@ -155,26 +153,18 @@ impl EncodedChange {
         self.part(0, self.bytes.len())
     }
 
+    /// The removed records, with the old SOA record.
+    pub(crate) fn with_old_soa(&self) -> EncodedRecords<'_> {
+        self.part(0, self.new_soa)
+    }
+
+    /// The added records, with the new SOA record.
+    pub(crate) fn with_new_soa(&self) -> EncodedRecords<'_> {
+        self.part(self.new_soa, self.bytes.len())
+    }
+
     fn part(&self, start: usize, end: usize) -> EncodedRecords<'_> {
         EncodedRecords(RecordReader { bytes: &self.bytes[..end], at: start })
-    }
-
-    /// The change to apply to a zone. It replaces the SOA record, so that it fails for another version than the old one.
-    pub fn to_change_set(&self) -> ChangeSet {
-        self.to_change_set_removing(|_| true)
-    }
-
-    /// [`EncodedChange::to_change_set`], which removes only these of the removed records.
-    pub fn to_change_set_removing(&self, is_removed: impl Fn(&EncodedRecord<'_>) -> bool) -> ChangeSet {
-        const IN_ZONE: &str = "a change has records of its zone only";
-        let mut change = ChangeSet::new(self.apex());
-        for record in self.part(0, self.new_soa).filter(is_removed) {
-            change.remove(record.owner, record.rtype, record.rdata).expect(IN_ZONE);
-        }
-        for record in self.part(self.new_soa, self.bytes.len()) {
-            change.add(record.owner, record.rtype, record.ttl, record.rdata).expect(IN_ZONE);
-        }
-        change
     }
 
     /// One change for several consecutive ones, from old to new (RFC 1995 4: condensation); `None` if there is none, or if they are

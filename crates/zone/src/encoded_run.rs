@@ -12,11 +12,11 @@ use crate::intern::{InternTables, Interner};
 use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
+use crate::owner_case::write_name;
 use crate::rrset::{DNAME, NodeEncoder, ZoneNode};
 use crate::stage::{OwnerRuns, Run, Staged, StagedOwner, StagedRecord};
 use crate::text::ZoneRecord;
 use crate::tree::{Leaf, TreeBuilder};
-use crate::zone::write_name;
 
 /// A sorted part of a zone.
 pub(crate) struct EncodedRun {

@@ -229,7 +229,7 @@ impl<'m, 'o, 'a> IxfrWriter<'m, 'o, 'a> {
 fn push_name(name: &[u8], at: usize, (apex, offset): (&[u8], Option<usize>), out: &mut Vec<u8>) -> Option<usize> {
     let labels = name.len().checked_sub(apex.len()).filter(|&labels| {
         // The root label alone is shorter than a pointer; and the apex must start at a label.
-        apex.len() > 1 && name[labels..] == *apex && is_label_start(name, labels)
+        apex.len() > 1 && name[labels..] == *apex && is_below(name, apex)
     });
     match (labels, offset) {
         (Some(labels), Some(offset)) => {
@@ -241,12 +241,8 @@ fn push_name(name: &[u8], at: usize, (apex, offset): (&[u8], Option<usize>), out
     offset.or_else(|| labels.map(|labels| at + labels).filter(|&offset| offset <= MAX_POINTER))
 }
 
-fn is_label_start(name: &[u8], offset: usize) -> bool {
-    let mut at = 0;
-    while at < offset {
-        at += 1 + usize::from(name[at]);
-    }
-    at == offset
+fn is_below(name: &[u8], apex: &[u8]) -> bool {
+    NameRef::from_valid_wire(name).is_at_or_below(NameRef::from_valid_wire(apex))
 }
 
 fn push_pointer(offset: usize, out: &mut Vec<u8>) {

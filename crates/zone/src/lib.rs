@@ -51,4 +51,5 @@ pub mod zonemd;
 pub use build::Difference;
 pub use denial::{Denial, Nsec3Chain, Nsec3Label};
 pub use finding::{CheckMode, FilePosition, Finding, Findings, Severity};
-pub use zone::{Counts, OWNER_BUFFER_LEN, Zone, ZoneVersion};
+pub use owner_case::OWNER_BUFFER_LEN;
+pub use zone::{Counts, Zone, ZoneVersion};

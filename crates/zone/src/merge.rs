@@ -14,10 +14,10 @@ use crate::intern::{InternTables, Interner};
 use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
 use crate::owner_case::OwnerCase;
+use crate::owner_case::write_name;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED, ZoneNode};
 use crate::stage::{OwnerRuns, Run, Staged, StagedRecord, key_head};
 use crate::tree::TreeBuilder;
-use crate::zone::write_name;
 
 /// Part of a run: its owners in a range of keys.
 pub(crate) struct RunPart<'r> {

@@ -7,6 +7,10 @@
 //! | `UPPER` | no lower-case letters | nothing |
 //! | `MIXED` | both | length (u8) and a bitmap after the flags |
 
+use wire::{Name, NameRef};
+
+use crate::canonical_key::write_labels;
+
 /// All letters are in upper case.
 pub(crate) const UPPER: u8 = 8;
 /// Some letters are in upper case. The bitmap has one bit per octet of the labels' wire form, most significant bit first, without
@@ -112,6 +116,29 @@ pub(crate) fn skip(value: &[u8]) -> &[u8] {
 #[cold]
 fn skip_bitmap(value: &[u8]) -> &[u8] {
     &value[2 + usize::from(value[1])..]
+}
+
+/// The size of a buffer for a name decoded from a key, whose escaped octets take two octets.
+pub const OWNER_BUFFER_LEN: usize = 2 * wire::MAX_NAME_LEN;
+
+/// Writes the name of a key below `apex`, with its labels in this case.
+#[inline]
+pub(crate) fn write_name<'o>(
+    key: &[u8],
+    case: OwnerCase<'_>,
+    apex: NameRef<'_>,
+    out: &'o mut [u8; OWNER_BUFFER_LEN],
+) -> NameRef<'o> {
+    let len = write_labels(key, out);
+    case.apply(&mut out[..len]);
+    let end = len + apex.wire().len();
+    out[len..end].copy_from_slice(apex.wire());
+    NameRef::from_valid_wire(&out[..end])
+}
+
+/// The name of a key below `apex`, in lower case.
+pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
+    write_name(key, OwnerCase::LOWER, apex, &mut [0; _]).to_owned()
 }
 
 #[cfg(test)]

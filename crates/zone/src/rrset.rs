@@ -29,6 +29,7 @@ use wire::{NameRef, Rtype};
 
 use crate::intern::InternTables;
 use crate::owner_case::{self, MIXED, UPPER};
+pub use crate::stage::RECORD_HEAD_LEN;
 pub use compression::MAX_RRSET_OFFSET;
 pub(crate) use encode::NodeEncoder;
 pub(crate) use validate::NodeValidator;
@@ -60,9 +61,6 @@ const LEN: u16 = 0x3fff;
 const BASE_APEX: u8 = 0;
 const BASE_OWNER: u8 = 1;
 const BASE_RRSET: u8 = 2;
-
-/// The octets of a record in a message before its RDATA, with a compressed owner.
-pub const RECORD_HEAD_LEN: usize = 12;
 
 /// How RDATA of a type is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]

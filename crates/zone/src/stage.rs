@@ -5,10 +5,12 @@ use std::cmp::Ordering;
 use wire::{NameRef, Rtype};
 
 use crate::canonical_key::CanonicalKey;
+use crate::owner_case::write_name;
 use crate::owner_case::{self, MIXED, OwnerCase, UPPER};
-use crate::rrset::RECORD_HEAD_LEN;
 use crate::text::{RecordSink, ZoneRecord};
-use crate::zone::write_name;
+
+/// The octets of a record in a message before its RDATA, with a compressed owner.
+pub const RECORD_HEAD_LEN: usize = 12;
 
 /// A record of one owner, with RDATA in uncompressed wire form.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use wire::message::Rcode;
 use wire::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::rrset::RECORD_HEAD_LEN;
+use crate::stage::RECORD_HEAD_LEN;
 
 /// What all messages of a transfer have in common.
 pub(crate) struct TransferMessages {

@@ -8,7 +8,7 @@ use wire::{Name, NameRef, Rtype};
 use crate::canonical_key::{CanonicalKey, write_labels};
 use crate::denial::Denial;
 use crate::intern::InternTables;
-use crate::owner_case::{self, OwnerCase};
+use crate::owner_case::{self, OWNER_BUFFER_LEN};
 use crate::rrset::{PointerBases, Rrset, StoredRdata, ZoneNode};
 use crate::tree::{Tree, TreeCursor, TreeEntry};
 
@@ -305,33 +305,10 @@ impl Zone {
     }
 }
 
-/// The size of a buffer for a name decoded from a key, whose escaped octets take two octets.
-pub const OWNER_BUFFER_LEN: usize = 2 * wire::MAX_NAME_LEN;
-
 /// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
 #[inline]
 fn soa_numbers(soa: &Rrset<'_>) -> [u32; 5] {
     let stored = soa.stored().next().expect("a SOA RRset has a record").bytes;
     let numbers = stored.last_chunk::<20>().expect("SOA RDATA has five numbers").as_chunks::<4>().0;
     std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
-}
-
-/// The name of a key below `apex`, in lower case.
-pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
-    write_name(key, OwnerCase::LOWER, apex, &mut [0; _]).to_owned()
-}
-
-/// Writes the name of a key below `apex`, with its labels in this case.
-#[inline]
-pub(crate) fn write_name<'o>(
-    key: &[u8],
-    case: OwnerCase<'_>,
-    apex: NameRef<'_>,
-    out: &'o mut [u8; OWNER_BUFFER_LEN],
-) -> NameRef<'o> {
-    let len = write_labels(key, out);
-    case.apply(&mut out[..len]);
-    let end = len + apex.wire().len();
-    out[len..end].copy_from_slice(apex.wire());
-    NameRef::from_valid_wire(&out[..end])
 }

@@ -3,6 +3,7 @@
 //! A name may point to the owner, to the apex, or to an earlier name of the same RRset. Writing the set into a message only adds
 //! the offset that the pointer is relative to: see `write`.
 
+use wire::NameRef;
 use wire::name::LabelOffsets;
 
 use super::{BASE_APEX, BASE_OWNER, BASE_RRSET, ENDS_IN_POINTER, IN_ZONE, make_pointer};
@@ -125,16 +126,11 @@ impl<'n> SplitName<'n> {
 
     /// The offset in `target` of the longest suffix that both names have in the same case; the root label does not count.
     fn common_suffix_start(&self, target: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        while target[at] != 0 {
-            let suffix = &target[at..];
+        let mut suffixes = NameRef::from_valid_wire(target).suffixes().map(NameRef::wire);
+        let common = suffixes.find(|suffix| {
             let start = self.wire.len().checked_sub(suffix.len());
-            let is_suffix = |start| self.labels.as_slice().contains(&(start as u8)) && &self.wire[start..] == suffix;
-            if start.is_some_and(is_suffix) {
-                return Some(at);
-            }
-            at += 1 + usize::from(target[at]);
-        }
-        None
+            start.is_some_and(|start| self.labels.as_slice().contains(&(start as u8)) && self.wire[start..] == **suffix)
+        })?;
+        Some(target.len() - common.len())
     }
 }
