@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use wire::NameRef;
-use wire::tsig::TsigKey;
+use wire::tsig::{TsigKey, TsigSigner};
+
+/// The signer of the responses to a verified query.
+pub(crate) type ResponseSigner = TsigSigner<Arc<TsigKey>>;
 
 /// Keys with different names.
 #[derive(Clone, Default)]

@@ -24,11 +24,14 @@ mod lookup;
 mod message_writer;
 mod name_writer;
 mod notify;
+mod pending_notify;
+mod pending_update;
 mod published;
 mod qname;
 mod query;
 mod referral_cache;
 mod request;
+mod response;
 mod response_stream;
 mod rrl;
 mod served_zone;
@@ -39,6 +42,7 @@ mod truncation;
 mod update;
 mod update_acl;
 mod worker;
+mod zone_acls;
 mod zone_cut;
 mod zone_map;
 
@@ -46,19 +50,21 @@ use std::sync::Arc;
 
 use wire::HEADER_LEN;
 
-pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule, ZoneAcls};
+pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule};
 pub use config::{AnswerConfig, RateLimitConfig};
 pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
 pub use key_ring::KeyRing;
-pub use notify::{PendingNotify, ReceivedNotify};
+pub use pending_notify::{PendingNotify, ReceivedNotify};
+pub use pending_update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
 pub use published::{OccasionalReader, Publisher, Served, Subscriber};
-pub use request::{MAX_UDP, Request, Response, Transport};
+pub use request::{MAX_UDP, Request, Transport};
+pub use response::Response;
 pub use response_stream::ResponseStream;
 pub use served_zone::{ServedZone, ZoneHistory, ZoneState, extend_history};
-pub use update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
 pub use update_acl::{UpdateAcl, UpdateClient, UpdateEntry, UpdateRights, UpdateRole};
 pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
+pub use zone_acls::ZoneAcls;
 pub use zone_map::ZoneMap;
 
 use decision::Decision;

@@ -1,12 +1,8 @@
-//! What the listeners hand to [`crate::respond`], and what they get back.
+//! What the listeners hand to [`crate::respond`].
 
 use std::net::IpAddr;
 
 use wire::Name;
-
-use crate::notify::PendingNotify;
-use crate::response_stream::ResponseStream;
-use crate::update::PendingUpdate;
 
 /// The largest UDP response, whatever the client and the configuration allow: the size of the UDP workers' buffers.
 pub const MAX_UDP: usize = 4096;
@@ -59,18 +55,4 @@ impl Transport<'_> {
             Transport::Tcp { idle_ds } | Transport::Tls { idle_ds, .. } => Some(idle_ds),
         }
     }
-}
-
-/// What to do about a query.
-pub enum Response {
-    /// Send this many octets of the output buffer.
-    Send(usize),
-    /// Send nothing.
-    Drop,
-    /// Stream the zone (RFC 5936); the client is allowed to transfer it.
-    Stream(Box<ResponseStream>),
-    /// Pass a NOTIFY message on, then send its response: [`PendingNotify::finish`].
-    Notify(Box<PendingNotify>),
-    /// Pass an UPDATE message on. It is answered when it was applied or forwarded: [`PendingUpdate::response`].
-    Update(Box<PendingUpdate>),
 }

@@ -3,7 +3,7 @@
 use wire::NameRef;
 use zone::transfer_stream::TransferStream;
 
-use crate::signed_query::ResponseSigner;
+use crate::key_ring::ResponseSigner;
 
 /// The messages of a transfer.
 pub struct ResponseStream {

@@ -8,7 +8,7 @@ use wire::{Name, NameRef};
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use crate::acl::ZoneAcls;
+use crate::zone_acls::ZoneAcls;
 
 /// A configured zone.
 pub struct ServedZone {

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use wire::tsig::{TsigKey, TsigSigner, VerificationFailure, verify_query};
+use wire::tsig::{TsigKey, VerificationFailure, verify_query};
 
 use crate::decision::Decision;
 use crate::edns_response::reserved_len;
+use crate::key_ring::ResponseSigner;
 use crate::published::Served;
 use crate::query::Query;
-use crate::request::Response;
+use crate::response::Response;
 use crate::truncation::{max_response_len, truncate};
 use crate::worker::WorkerState;
 use crate::write_response;
-
-/// The signer of the responses to a verified query.
-pub(crate) type ResponseSigner = TsigSigner<Arc<TsigKey>>;
 
 /// Answers a well-formed message that has a TSIG record. `answer` answers it once it is verified.
 pub(crate) fn respond(
