@@ -144,10 +144,13 @@ impl ConfigReader {
         }
         // Top-level keys are in the first block.
         source.block_start = 0;
+        let included = self.matching_files(&source, "include", &top_level.include);
+        // Before they are read: the pattern of a zone list must match none of them.
+        self.toml_files.extend(included.iter().filter_map(|path| file_id(path)));
         for list in self.matching_files(&source, "zone-list", &top_level.zone_list) {
             self.read_zone_list(&list, &source.folder);
         }
-        self.matching_files(&source, "include", &top_level.include)
+        included
     }
 
     /// The name, the index and the text of a file; an error if it cannot be read or is not UTF-8.

@@ -98,6 +98,8 @@ fn a_pattern_that_matches_the_configuration_itself_is_an_error() {
     folder.write("etc/more.toml", "zone-list = [\"zonda.*\"]\n");
     let expected = "etc/more.toml:1:14: error: `zonda.*` matches the configuration file etc/zonda.toml (help: ";
     assert!(check(&folder).out.contains(expected), "{}", check(&folder).out);
+    let expected = "etc/zonda.toml:1:14: error: `more.toml` matches the configuration file etc/more.toml (help: ";
+    assert!(check(&folder).out.contains(expected), "also one that is read later: {}", check(&folder).out);
 }
 
 #[test]
