@@ -18,6 +18,7 @@ mod secondaries;
 mod simulation;
 mod transfer_burst;
 mod transfer_hooks;
+mod update_answer;
 mod update_forwarder;
 mod updates;
 mod zone_control;

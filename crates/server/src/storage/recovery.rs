@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use wire::NameRef;
 
 use super::disk::{Disk, DiskFile};
+use super::limits::StoreLimits;
 use super::record::{FIXED_LEN, RecordHeader, RecordKind, read_record};
 use super::segment::{RECORDS_START, Scanned, SegmentHeader, SegmentScan};
-use super::store::{Segment, Store, StoreError, StoreLimits, StoredZone, image_len, segment_name};
+use super::store::{Segment, Store, StoreError, StoredZone, image_len, segment_name};
 use super::timers::{TIMERS_LEN, Timers};
 use super::zone_index::{ChangeEntry, Location, ZoneIndex, ZoneNumbers};
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::limits::StoreLimits;
 use super::record::{RecordHeader, RecordKind, record_len};
-use super::store::StoreLimits;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use wire::Name;
 use wire::message::Rcode;
 
-use super::updates::PendingAnswer;
+use super::update_answer::PendingAnswer;
 use crate::config::value::Address;
 use crate::config::{RemoteServer, ZonePolicy};
 use crate::tls::{TlsConnector, TlsPeers};

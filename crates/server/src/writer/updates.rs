@@ -1,20 +1,20 @@
 //! Dynamic updates (RFC 2136): applies them to the latest version of their zone, and answers them once they are on disk and served.
 
 use answer::{ReceivedUpdate, UpdateRole};
-use tracing::{info, warn};
+use wire::Rtype;
 use wire::message::{Message, Rcode};
-use wire::{Name, Rtype};
 use zone::change::ChangeRules;
-use zone::update::{UpdateRefusal, UpdateRules, prepare};
+use zone::update::{UpdateRules, prepare};
 
 use super::Writer;
+use super::update_answer::{PendingAnswer, UpdateLog};
 use super::update_forwarder::{ForwardedUpdate, UpdateForwarder};
 use crate::clock;
 use crate::config::ZonePolicy;
-use crate::listen::{IncomingUpdate, LateReply};
+use crate::listen::IncomingUpdate;
 use crate::tls::TlsPeers;
 use crate::updates::{QueuedUpdate, RecentUpdates, Repeated, UpdateAnswer, UpdateId};
-use crate::zones::{ChangeRefused, ChangedZone, ProposedChange, PublishOrder, ZoneChange};
+use crate::zones::{ProposedChange, PublishOrder, ZoneChange};
 
 /// What the writer keeps for updates.
 pub(super) struct Updates {
@@ -24,10 +24,6 @@ pub(super) struct Updates {
 
 /// An update with more records, prerequisites included, is prepared in the pool: this many take the writer some 100 us.
 const MAX_INLINE_RECORDS: usize = 100;
-
-/// A response of a primary that is remembered. They are short: a header, the question, OPT and TSIG. A hostile primary could
-/// have thousands of 64 KiB remembered.
-const MAX_REMEMBERED_LEN: usize = 1024;
 
 impl Updates {
     /// Nothing was received yet. `tls` is for connections to primaries.
@@ -112,113 +108,4 @@ impl Writer {
 
 fn change_rules(policy: &ZonePolicy) -> ChangeRules {
     ChangeRules { check_mode: policy.checks, nsec3_max_iterations: policy.limits.nsec3_max_iterations }
-}
-
-//----------- answers --------------------------------------------------------------
-
-/// The response to an update that is being applied or forwarded, and its line in the log.
-pub(super) struct PendingAnswer {
-    reply: LateReply,
-    recent: Option<(RecentUpdates, UpdateId)>,
-    log: UpdateLog,
-}
-
-impl PendingAnswer {
-    fn finish(self, result: Result<ChangedZone, ChangeRefused>) {
-        match result {
-            Ok(changed) => self.send(Rcode::NOERROR, Some(changed), None),
-            Err(refused) => {
-                let (rcode, reason) = refusal(refused);
-                self.refuse(rcode, &reason);
-            }
-        }
-    }
-
-    /// Answers that nothing was changed.
-    pub(super) fn refuse(self, rcode: Rcode, reason: &str) {
-        self.send(rcode, None, Some(reason));
-    }
-
-    fn send(self, rcode: Rcode, changed: Option<ChangedZone>, reason: Option<&str>) {
-        let PendingAnswer { reply, recent, log } = self;
-        match recent {
-            // It may succeed later.
-            Some((recent, id)) if rcode == Rcode::SERVFAIL => recent.forget(id),
-            Some((recent, id)) => recent.answered(id, UpdateAnswer::Rcode(rcode)),
-            None => {}
-        }
-        reply.send(rcode);
-        log.write(rcode, changed, reason);
-    }
-
-    /// Answers with the response of a primary.
-    pub(super) fn relay(self, response: Vec<u8>, primary: &str) {
-        let PendingAnswer { reply, recent, log } = self;
-        let rcode = Rcode(u16::from(response[3] & 15));
-        match recent {
-            Some((recent, id)) if response.len() <= MAX_REMEMBERED_LEN => {
-                recent.answered(id, UpdateAnswer::Relayed(response.as_slice().into()));
-            }
-            // The client gets the answer of the primary to its repeated message.
-            Some((recent, id)) => recent.forget(id),
-            None => {}
-        }
-        reply.relay(response);
-        log.write_forwarded(rcode, primary);
-    }
-}
-
-/// The RCODE of a change that was refused, and the reason.
-fn refusal(refused: ChangeRefused) -> (Rcode, String) {
-    match refused {
-        ChangeRefused::Refused(UpdateRefusal { rcode, reason }) => (rcode, reason),
-        // RFC 2136 3.3 leaves it to the server what else it refuses.
-        ChangeRefused::Invalid(error) => (Rcode::REFUSED, error.to_string()),
-        ChangeRefused::Rejected(rejection) => (Rcode::REFUSED, rejection.to_string()),
-        ChangeRefused::Frozen => (Rcode::REFUSED, "the zone is frozen".into()),
-        ChangeRefused::NotServed => (Rcode::SERVFAIL, "the zone has no content".into()),
-        ChangeRefused::Replaced => (Rcode::SERVFAIL, "the zone was replaced meanwhile".into()),
-        ChangeRefused::Busy => (Rcode::SERVFAIL, "too many updates wait for a large one".into()),
-        ChangeRefused::NotDurable => (Rcode::SERVFAIL, "the journal cannot be written".into()),
-        ChangeRefused::Panicked => (Rcode::SERVFAIL, "zonda panicked; this is a bug, please report it".into()),
-    }
-}
-
-/// One line of the log per update.
-struct UpdateLog {
-    zone: Name,
-    client: String,
-    key: Option<Name>,
-    prerequisites: usize,
-    records: usize,
-}
-
-impl UpdateLog {
-    fn new(zone: Name, client: String, key: Option<Name>) -> UpdateLog {
-        UpdateLog { zone, client, key, prerequisites: 0, records: 0 }
-    }
-
-    fn count(&mut self, message: &Message) {
-        (self.prerequisites, self.records) = (message.answer.len(), message.authority.len());
-    }
-
-    fn write(self, rcode: Rcode, changed: Option<ChangedZone>, reason: Option<&str>) {
-        let UpdateLog { zone, client, key, prerequisites, records } = self;
-        let key = key.as_ref().map(tracing::field::display);
-        match changed {
-            Some(ChangedZone { old_serial, serial }) => {
-                info!(%zone, %client, key, prerequisites, records, old_serial, serial, %rcode, "zone updated");
-            }
-            None if rcode == Rcode::SERVFAIL => {
-                warn!(%zone, %client, key, prerequisites, records, %rcode, reason, "update failed");
-            }
-            None => info!(%zone, %client, key, prerequisites, records, %rcode, reason, "update refused"),
-        }
-    }
-
-    fn write_forwarded(self, rcode: Rcode, primary: &str) {
-        let UpdateLog { zone, client, key, .. } = self;
-        let key = key.as_ref().map(tracing::field::display);
-        info!(%zone, %client, key, %primary, %rcode, "update forwarded");
-    }
 }

@@ -11,10 +11,7 @@ fn a_good_configuration_and_its_zones_pass() {
     assert_eq!((outcome.status, outcome.out.as_str()), (0, "1 zones read, 0 errors, 0 warnings\n"), "{}", outcome.err);
 }
 
-#[test]
-fn all_errors_of_a_configuration_are_reported_in_one_run() {
-    let folder = TestFolder::new();
-    let text = r#"colour = "blue"
+const MANY_MISTAKES: &str = r#"colour = "blue"
 include = ["more/*.toml", "absent.toml"]
 [server]
 lisen = ["127.0.0.1"]
@@ -47,7 +44,11 @@ allow-transfer = ["192.0.2.1/24"]
 name = "x"
 nofity = []
 "#;
-    folder.write("zonda.toml", text);
+
+#[test]
+fn all_errors_of_a_configuration_are_reported_in_one_run() {
+    let folder = TestFolder::new();
+    folder.write("zonda.toml", MANY_MISTAKES);
     folder.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
     folder.write("more/a.toml", "[server\n");
     let outcome = folder.run(&["check", "--config", "zonda.toml"]);
