@@ -9,7 +9,7 @@ use std::path::Path;
 pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
-    let (new, folder) = (path.with_file_name(name), path.parent().filter(|folder| !folder.as_os_str().is_empty()));
+    let new = path.with_file_name(name);
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => (),
@@ -24,6 +24,12 @@ pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Res
         _ = fs::remove_file(&new);
     }
     renamed?;
+    sync_folder(path)
+}
+
+/// Makes the name of a file in its folder durable: without that, a power failure may leave no file.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 

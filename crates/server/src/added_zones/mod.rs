@@ -14,7 +14,7 @@ use netio::file::{open_directory, open_no_link};
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 
-use crate::replace_file::replace_file;
+use crate::replace_file::{replace_file, sync_folder};
 pub use saver::{SaveRequest, Saver};
 
 /// The file in the state-dir.
@@ -53,6 +53,8 @@ impl AddedZonesFile {
         // A new file must survive a crash, too.
         open_directory(&path.with_file_name("."))?.sync_all()?;
         let synced_len = file.metadata()?.len();
+        // It may be new.
+        sync_folder(path)?;
         Ok((AddedZonesFile { path: path.to_owned(), file, synced_len }, zones))
     }
 
