@@ -10,7 +10,7 @@ use crate::published::Served;
 use crate::query::Query;
 use crate::truncation::max_response_len;
 
-/// Writes header, question and OPT into `out`, and returns the length.
+/// Writes header, question and OPT into `out`, and returns the length. RFC 2136 2.2: UPDATE has no AA.
 pub(crate) fn write_acknowledgement(served: &Served, query: &Query<'_>, authoritative: bool, out: &mut [u8]) -> usize {
     let (config, end) = (&*served.config, query.question_end);
     out[HEADER_LEN..end].copy_from_slice(&query.request.message[HEADER_LEN..end]);
