@@ -176,6 +176,14 @@ impl Interner<'_> {
         }
     }
 
+    /// The octets of the RRsets that were interned.
+    pub(crate) fn octets(&self) -> usize {
+        match self {
+            Interner::New(tables) => (MAX_BYTES - tables.room.load(Relaxed)) as usize,
+            _ => 0,
+        }
+    }
+
     /// The new tables.
     pub(crate) fn finish(self) -> Arc<InternTables> {
         match self {

@@ -94,7 +94,7 @@ impl ZoneBuilder {
 
     /// About the octets of memory that the records take so far.
     pub fn octets(&self) -> usize {
-        self.sorter.octets()
+        self.sorter.octets() + self.interner.octets()
     }
 
     /// The zone and its warnings; or errors, then warnings, if it cannot be served.
