@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,9 +115,9 @@ def compiler() -> None:
 def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command line as a user does."""
 
-    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "zonda_lab", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False, **options)  # type: ignore[call-overload]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False, **options)
 
     return run
 
