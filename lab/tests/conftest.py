@@ -117,7 +117,8 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "zonda_lab", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False, **options)
+        options = {"capture_output": True, "text": True, "cwd": tmp_path, "timeout": 300} | options
+        return subprocess.run(command, check=False, **options)
 
     return run
 
