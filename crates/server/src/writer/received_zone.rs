@@ -174,7 +174,73 @@ fn check_serial(base: &Zone, new: &Zone) -> Result<(), ReceivedError> {
 
 #[cfg(test)]
 mod tests {
+    use wire::message::{Flags, Message, Record};
+    use wire::{Class, Name, Rtype};
+
     use super::*;
+    use crate::transfer::engine::RequestedTransfer;
+    use crate::transfer::primary::SizeLimits;
+    use crate::writer::receive_memory::ReceiveMemory;
+    use crate::writer::secondaries::new_receiver;
+
+    const MIB: u64 = 1 << 20;
+
+    /// RDATA that no other number has.
+    fn text(number: u32) -> Vec<u8> {
+        let mut random = fastrand::Rng::with_seed(number.into());
+        std::iter::once(99).chain(std::iter::repeat_with(|| random.u8(..)).take(99)).collect()
+    }
+
+    fn response(number: u32, owner: impl Fn(u32) -> String) -> Vec<u8> {
+        let record = |owner: String, rtype, rdata: Vec<u8>| {
+            let owner: Name = owner.parse().expect("a name");
+            Record { owner, rtype, class: Class::IN, ttl: 1, rdata }
+        };
+        let answer = match number {
+            0 => vec![record("z.".into(), Rtype::SOA, [&[0, 0][..], &[0; 20]].concat())],
+            _ => (0..500).map(|n| number * 500 + n).map(|n| record(owner(n), Rtype::TXT, text(n))).collect(),
+        };
+        Message { flags: Flags { response: true, ..Flags::default() }, answer, ..Message::default() }.to_wire()
+    }
+
+    /// The error that ends a transfer without an end, and the octets that were received.
+    fn endless(limits: SizeLimits, memory: &Arc<ReceiveMemory>, owner: impl Fn(u32) -> String) -> (String, u64) {
+        let apex: Name = "z.".parse().expect("a name");
+        let transfer = RequestedTransfer { apex: apex.as_ref(), from_serial: None, accepts_any_serial: false, limits };
+        let (mut receiver, mut octets) = (new_receiver(transfer, 100 * MIB, memory), 0);
+        for number in 0.. {
+            let message = response(number, &owner);
+            octets += message.len() as u64;
+            if let Err(error) = TransferSink::receive(&mut receiver, &message) {
+                return (error, octets);
+            }
+        }
+        unreachable!("it has an end")
+    }
+
+    #[test]
+    fn a_transfer_without_an_end_is_ended_by_the_memory_that_is_left() {
+        let memory = ReceiveMemory::new(|| Ok(20 * MIB));
+        let owners: [fn(u32) -> String; 3] =
+            [|n| format!("{n:08}.z."), |n| format!("{:08}.z.", n.wrapping_mul(2_654_435_769)), |_| "same.z.".into()];
+        for owner in owners {
+            let (error, octets) = endless(SizeLimits::default(), &memory, owner);
+            assert!(error.contains("more than 10485760 octets of memory") && octets < 30 * MIB, "{octets}: {error}");
+        }
+        // Records of other zones are skipped, and take no memory.
+        let (error, octets) = endless(SizeLimits::default(), &memory, |n| format!("{n}.y."));
+        assert!(error.contains("more than this machine has memory") && octets < 110 * MIB, "{octets}: {error}");
+    }
+
+    #[test]
+    fn a_transfer_without_an_end_is_ended_by_the_limits_of_its_zone() {
+        let memory = ReceiveMemory::new(|| Ok(0));
+        let limits = SizeLimits { max_records: 1000, max_bytes: 1 << 20 };
+        let (error, _) = endless(limits, &memory, |n| format!("{n}.z."));
+        assert_eq!(error, "the primary sent more than 1000 records; help: raise max-records");
+        let (error, octets) = endless(SizeLimits { max_records: 0, ..limits }, &memory, |n| format!("{n}.z."));
+        assert!(error.ends_with("help: raise max-bytes") && octets < 40 * MIB, "{octets}: {error}");
+    }
 
     #[test]
     fn a_panic_is_a_failed_transfer() {
