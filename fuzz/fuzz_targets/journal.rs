@@ -100,6 +100,8 @@ fn repair(bytes: &mut [u8], number: u32) {
         let payload_len = record[8..12].iter().fold(0, |sum, octet| sum + usize::from(*octet));
         put(record, 8, payload_len as u32);
         (record[12], record[14], record[15]) = (1 + record[12] % 4, 0, 0);
+        // Sequence numbers never come near the end of their range.
+        (record[22], record[23]) = (0, 0);
         let zone = u32::from(record[32] % ZONES);
         put(record, 32, zone);
         let (start, end) = (FIXED_LEN + usize::from(record[13]), FIXED_LEN + usize::from(record[13]) + payload_len);

@@ -349,7 +349,7 @@ impl Recovery {
     fn add(&mut self, header: &RecordHeader, location: Location, owner: &[u8], payload: &[u8]) -> bool {
         // A store numbers its zones densely: more would be damage that the checksum missed.
         const MAX_ZONES: u32 = 1 << 26;
-        let is_in_range = header.zone < MAX_ZONES && header.sequence <= MAX_SEQUENCE;
+        let is_in_range = header.zone < MAX_ZONES && header.sequence <= MAX_SEQUENCE && header.base <= header.sequence;
         let names_file = header.kind == RecordKind::Image && header.to > MAX_FILE;
         if !is_in_range || names_file || !NameRef::from_wire(owner).is_ok_and(|name| name.wire() == owner) {
             return false;
