@@ -1,5 +1,6 @@
 //! Damaged files: every flipped bit is reported, and harms one zone at most; full disks.
 
+use server::storage::disk::{Disk, DiskFile};
 use server::storage::{ImageBase, Store, StoreLimits, StoredZone};
 use wire::Name;
 
@@ -64,6 +65,33 @@ fn a_flipped_bit_is_reported_and_harms_one_zone() {
         harmed += lost;
     }
     assert!(harmed > 1000, "{harmed}");
+}
+
+fn overwrite(disk: &SimulatedDisk, offset: usize, octets: &[u8]) {
+    let mut before = vec![0; octets.len()];
+    let file = disk.open(JOURNAL).expect("it is there");
+    assert_eq!(file.read_at(&mut before, offset as u64).expect("it can be read"), octets.len());
+    for (index, (old, new)) in before.iter().zip(octets).enumerate() {
+        disk.flip(JOURNAL, offset + index, old ^ new);
+    }
+}
+
+/// Such a record would hide all changes that follow, although its checksum is right.
+#[test]
+fn numbers_from_the_future_are_damage() {
+    // The sequence number and the base of the first image, of 15 octets of name.
+    for (field, number) in [(16, u64::MAX), (24, 1000)] {
+        let disk = SimulatedDisk::default();
+        store_with_zones(&disk);
+        overwrite(&disk, 80 + field, &number.to_le_bytes());
+        let mut head = [0; 80 + 48 + 15];
+        disk.open(JOURNAL).expect("it is there").read_at(&mut head, 0).expect("it can be read");
+        let salt = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+        overwrite(&disk, 80, &crc32c::crc32c_append(salt, &head[84..]).to_le_bytes());
+        let (serials, messages) = recover(&disk);
+        assert_eq!(serials, [None, Some(4), Some(4)]);
+        assert!(messages.iter().any(|message| message.contains("makes no sense")), "{messages:?}");
+    }
 }
 
 #[test]
