@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,6 +61,14 @@ class Pair:
 
     def publish(self, version: ZoneText) -> None:
         self.primary.publish(self.zone, version.text())
+
+    def follow(self, version: ZoneText, changes: Iterable[Callable[[ZoneText], None]]) -> ZoneText:
+        """Publishes the changes one by one, each of which must arrive; returns the last version."""
+        for change in changes:
+            version = version.next(change)
+            self.publish(version)
+            self.require_equal(version)
+        return version
 
     def require_equal(self, version: ZoneText, timeout_s: float = WAIT_S) -> None:
         """Waits until the secondary has this version; then the primary, the secondary and the zone file must have the same records."""

@@ -17,10 +17,7 @@ def notify(cell: Cell) -> None:
     version = ZoneText(1)
     both = pair(cell, version)
     both.start(version)
-    for change in CHANGES[:3]:
-        version = version.next(change)
-        both.publish(version)
-        both.require_equal(version)
+    both.follow(version, CHANGES[:3])
 
 
 def notify_over_tls(cell: Cell) -> None:
@@ -33,10 +30,7 @@ def notify_over_tls(cell: Cell) -> None:
     target = Remote(tls_port, tls=TlsRemote(CLIENT_NAME))
     both.primary.server_config.zones = [with_changes(both.primary.zone_config(ZONE), notify=(target,))]
     both.start(version)
-    for change in CHANGES[:2]:
-        version = version.next(change)
-        both.publish(version)
-        both.require_equal(version)
+    both.follow(version, CHANGES[:2])
 
 
 def notify_name_servers(cell: Cell) -> None:
@@ -52,7 +46,4 @@ def notify_name_servers(cell: Cell) -> None:
     except PermissionError as error:
         raise Skipped(f"port 53 of {address} needs privileges: {error}") from error
     both.start(version)
-    for change in CHANGES[:2]:
-        version = version.next(change)
-        both.publish(version)
-        both.require_equal(version)
+    both.follow(version, CHANGES[:2])

@@ -38,10 +38,7 @@ def secondary_killed(cell: Cell) -> None:
     version = ZoneText(1, refresh=2, retry=1)
     both = pair(cell, version)
     both.start(version)
-    for change in CHANGES[:3]:
-        version = version.next(change)
-        both.publish(version)
-        both.require_equal(version)
+    version = both.follow(version, CHANGES[:3])
     before = contents(both.secondary, ZONE)
     kill(both.secondary)
     both.relay.close()

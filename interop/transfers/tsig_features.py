@@ -24,10 +24,7 @@ def tsig(algorithm: str) -> Callable[[Cell], None]:
         key, version = Key(f"{algorithm}.key.example.", algorithm), big(ZoneText(1, refresh=2, retry=1), 2000)
         both = pair(cell, version, key, notify=False)
         both.start(version)
-        for change in CHANGES[:2]:
-            version = version.next(change)
-            both.publish(version)
-            both.require_equal(version)
+        both.follow(version, CHANGES[:2])
         require_all_signed(both)
         require_refused(both, None)
         require_refused(both, replace(key, salt="wrong"))
@@ -40,10 +37,7 @@ def signed_notify(cell: Cell) -> None:
     key, version = Key("transfer.example."), ZoneText(1)
     both = pair(cell, version, key)
     both.start(version)
-    for change in CHANGES[:2]:
-        version = version.next(change)
-        both.publish(version)
-        both.require_equal(version)
+    both.follow(version, CHANGES[:2])
     require_all_signed(both)
 
 

@@ -101,9 +101,19 @@ impl Bench {
 
     /// The zone is stored.
     fn store(&mut self, version: Zone) {
-        self.latest = Some(version.clone());
-        self.persistence.replaced(ZONE, &version, &[], StoreRule::Always);
+        self.replace(version);
         self.settle(true);
+    }
+
+    /// As [`Bench::store`], but the image is still being written in the end.
+    fn begin_storing(&mut self, version: Zone) {
+        self.replace(version);
+        self.settle(false);
+    }
+
+    fn replace(&mut self, version: Zone) {
+        self.persistence.replaced(ZONE, &version, &[], StoreRule::Always);
+        self.latest = Some(version);
     }
 
     /// Appends the change to a version.
@@ -156,9 +166,7 @@ fn a_change_waits_for_the_first_image_and_is_durable_when_it_is_reported() {
 #[test]
 fn changes_while_an_image_is_written_follow_it() {
     let mut bench = Bench::new();
-    bench.latest = Some(version(1));
-    bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
-    bench.settle(false);
+    bench.begin_storing(version(1));
     assert_eq!(bench.change(version(2)), Ok(None), "the image is being written");
     bench.settle(true);
     let mut bench = bench.restart();
@@ -168,9 +176,7 @@ fn changes_while_an_image_is_written_follow_it() {
 #[test]
 fn a_version_that_replaces_the_one_being_written_needs_another_image() {
     let mut bench = Bench::new();
-    bench.latest = Some(version(1));
-    bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
-    bench.settle(false);
+    bench.begin_storing(version(1));
     bench.store(version(9));
     let mut bench = bench.restart();
     assert_eq!(bench.restore().expect("it is stored").version.serial(), 9);
