@@ -139,7 +139,9 @@ def with_acceptable_outcomes(query: Query) -> Query:
     if opcode == 4:
         oddity, acceptable, rfc = f"opcode {opcode}", {"NOTAUTH", "REFUSED", "FORMERR"}, "1996 3.7, 3.10, 3.11"
     elif opcode == 5:
-        oddity, acceptable, rfc = f"opcode {opcode}", {"NOTAUTH"}, "2136 3.1.2"
+        # The captures were made at servers of the root, and are sent to such servers; no update of it is allowed.
+        acceptable, rfc = ({"REFUSED"}, "2136 3.3") if query.name == b"\0" else ({"NOTAUTH"}, "2136 3.1.2")
+        oddity = f"opcode {opcode}"
     elif opcode:
         oddity, acceptable, rfc = f"opcode {opcode}", {"NOTIMP"}, "8906 3.1.4"
     elif query.qclass != IN:

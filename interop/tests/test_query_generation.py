@@ -11,7 +11,7 @@ import pytest
 
 import malformed_queries
 import query_generation
-from dns_numbers import DS, NS, A
+from dns_numbers import DS, NS, SOA, A
 from message import Query, parse
 from names import Malformed, labels, wire_name
 from zone_data import ZoneData
@@ -108,6 +108,12 @@ def test_a_capture_is_read(tmp_path: Path) -> None:
     assert [q.wire() for q in found] == [query, other, broken, update]
     assert (found[1].payload, found[1].dnssec) == (4096, True)
     assert [q.acceptable for q in found] == [frozenset(), frozenset(), {"FORMERR", "silence"}, {"NOTAUTH"}]
+
+
+def test_captured_updates_of_the_root_are_refused_and_others_not_authoritative() -> None:
+    for zone, acceptable in ((".", "REFUSED"), ("lan.", "NOTAUTH")):
+        query = Query(wire_name(zone), SOA).wire()
+        assert query_generation.captured_query(query[:2] + b"\x28" + query[3:]).acceptable == {acceptable}
 
 
 def test_malformed_queries_match_their_descriptions() -> None:
