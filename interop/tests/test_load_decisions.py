@@ -50,7 +50,7 @@ def test_two_peers_decide(ours: LoadDecision, peers: tuple[LoadDecision, ...], d
         ("warning: the owner is in quotes\nwarning: there is no TTL: neither here", False),  # so does NSD
         ("warning: the owner is in quotes\nwarning: an out-of-zone record", False),  # so does BIND
         ("warning: there is no TTL: neither here\nwarning: a record below a DNAME", True),
-        ("warning: KEY or NXT beside CNAME", True),  # BIND 9.18 loads that, 9.21 does not
+        ("warning: KEY, SIG or NXT beside CNAME", True),  # BIND 9.18 loads that, 9.21 does not
         ("", False),
     ],
 )
@@ -80,6 +80,7 @@ ZONES_WITH_ODDITIES = {
     "names below DNAME and NS": SOA + APEX_NS + "d 60 DNAME e\nd 60 NS ns.elsewhere.test.\nx.d 60 TXT x\n",
     "CAA tag that is not alphanumeric": SOA + APEX_NS + '@ 60 CAA 0 is-sue "ca.example"\n',
     "no NS at the apex": SOA,
+    "octets that do not fit their type": SOA + APEX_NS + "a 60 LOC \\# 1 00\n",
     "KEY beside CNAME": SOA + APEX_NS + "c 60 CNAME d\nc 60 KEY 256 3 5 AQPSKmynfzW4kyBv015MUG2DeIQ3\n",
 }
 

@@ -36,6 +36,18 @@ pub enum RdataError {
     Form(&'static str, &'static str),
 }
 
+impl RdataError {
+    /// The violated rule, where octets that do not fit their type can be served.
+    fn into_rule(self) -> RdataError {
+        match self {
+            RdataError::Short(field) => RdataError::Form(field, "is cut off"),
+            RdataError::Long(_) => RdataError::Form("data", "has octets left over at the end"),
+            RdataError::Name(field, _) => RdataError::Form(field, "is not a domain name"),
+            RdataError::Form(..) => self,
+        }
+    }
+}
+
 impl RdataField {
     /// The end of this field, which starts at `at` in `rdata`. The preceding fields must be complete.
     pub fn end(&self, rdata: &[u8], at: usize) -> Result<usize, RdataError> {
@@ -56,17 +68,58 @@ pub fn fields_of(rtype: Rtype) -> &'static [RdataField] {
 
 /// Checks that `rdata` is well-formed for its type; for unknown types any octets are.
 ///
-/// Returns [`RdataError::Form`], a violated rule, only if there is no other error.
+/// Returns [`RdataError::Form`], a violated rule, only if there is no other error: then the RDATA [`can_be_served`].
 pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), RdataError> {
     if rdata.len() > MAX_RDATA_LEN {
         return Err(RdataError::Long(rdata.len() - MAX_RDATA_LEN));
     }
     let mut rules = Ok(());
     for field in split(rtype, rdata) {
-        let (field, range) = field?;
+        let (field, range) = field.map_err(|error| if is_read(rtype) { error } else { error.into_rule() })?;
         rules = rules.and_then(|()| field.check(rdata, range));
     }
     rules
+}
+
+/// Whether RDATA of this type can be stored and served: its fields fit, although their rules may be violated, or nobody
+/// here reads them.
+pub fn can_be_served(rtype: Rtype, rdata: &[u8]) -> bool {
+    !is_read(rtype) || is_complete(rtype, rdata)
+}
+
+/// Whether all fields are there, with nothing after them.
+pub fn is_complete(rtype: Rtype, rdata: &[u8]) -> bool {
+    split(rtype, rdata).all(|field| field.is_ok())
+}
+
+/// Whether a server reads RDATA of this type: to compress, decompress, convert to lower case (RFC 4034 6.2) or follow its names,
+/// for proofs and digests, and in catalogs. To all other types it may treat as unknown (RFC 3597 3), any octets fit, as in NSD and Knot.
+fn is_read(rtype: Rtype) -> bool {
+    fields_of(rtype).iter().any(|field| matches!(field.form, Form::CompressibleName))
+        || matches!(
+            rtype,
+            Rtype::A
+                | Rtype::AAAA
+                | Rtype::TXT
+                | Rtype::RP
+                | Rtype::AFSDB
+                | Rtype::RT
+                | Rtype::SIG
+                | Rtype::PX
+                | Rtype::NXT
+                | Rtype::NAPTR
+                | Rtype::KX
+                | Rtype::SRV
+                | Rtype::DNAME
+                | Rtype::DS
+                | Rtype::RRSIG
+                | Rtype::NSEC
+                | Rtype::NSEC3
+                | Rtype::NSEC3PARAM
+                | Rtype::ZONEMD
+                | Rtype::SVCB
+                | Rtype::HTTPS
+        )
 }
 
 /// Iterates over the fields of `rdata` without checking their rules; ends at the first error.

@@ -122,7 +122,7 @@ fn check_form(record: &Record, zone: &Zone) -> Result<(), UpdateRefusal> {
     check_in_zone(record, zone)?;
     let Record { rtype, class, ttl, rdata, .. } = record;
     let is_valid = match *class {
-        Class::IN => !rtype.is_meta() && is_well_formed(*rtype, rdata),
+        Class::IN => !rtype.is_meta() && rdata::is_complete(*rtype, rdata),
         Class::ANY => *ttl == 0 && rdata.is_empty() && (*rtype == Rtype::ANY || !rtype.is_meta()),
         Class::NONE => *ttl == 0 && !rtype.is_meta(),
         _ => false,
@@ -131,11 +131,6 @@ fn check_form(record: &Record, zone: &Zone) -> Result<(), UpdateRefusal> {
         true => Ok(()),
         false => refuse(Rcode::FORMERR, format!("an update of {rtype} records in class {class} is malformed")),
     }
-}
-
-/// Whether the RDATA can be stored. Data that breaks another rule of its RFC is as welcome as in a zone file.
-fn is_well_formed(rtype: Rtype, rdata: &[u8]) -> bool {
-    matches!(rdata::check(rtype, rdata), Ok(()) | Err(rdata::RdataError::Form(..)))
 }
 
 /// RFC 2136 3.3: the requestor may change all these records.

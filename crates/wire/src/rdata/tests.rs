@@ -40,8 +40,11 @@ fn malformed_octets_are_refused() {
         (Rtype::URI, "00010001", Form("target", "is empty")),
         (Rtype::DS, "0001 08 02 00", Form("digest", "has the wrong length")),
         (Rtype::NSEC3, "01000000000100", Form("next hashed owner", "has a length that its algorithm does not make")),
-        (Rtype::KEY, "00000000", Short("key")),
-        (Rtype::A6, "81", Short("prefix name")),
+        (Rtype::KEY, "00000000", Form("key", "is cut off")),
+        (Rtype::A6, "81", Form("prefix name", "is cut off")),
+        (Rtype::LOC, "0012161380000000", Form("location", "is cut off")),
+        (Rtype::EUI48, "00005e00532a00", Form("data", "has octets left over at the end")),
+        (Rtype::ALIAS, "40", Form("target", "is not a domain name")),
         (Rtype::SVCB, "000100000300", Form("parameter list", "is cut off")),
         (Rtype::SVCB, "00010000030001aa", Form("parameter list", "has a bad value")),
         (
@@ -59,4 +62,20 @@ fn malformed_octets_are_refused() {
         assert_eq!(check(rtype, &octets(hex)), Err(error), "{rtype} {hex}");
     }
     assert_eq!(check(Rtype(65280), &[0; 65536]), Err(Long(1)));
+}
+
+#[test]
+fn rfc_3597_3_octets_that_nobody_reads_can_be_served() {
+    for (rtype, hex, expected) in [
+        (Rtype::LOC, "00", true),
+        (Rtype::ALIAS, "03", true),
+        (Rtype(65280), "03", true),
+        (Rtype::TXT, "0361", true),
+        (Rtype::TXT, "", false),
+        (Rtype::SRV, "000000000000", false),
+        (Rtype::MX, "0000", false),
+        (Rtype::RRSIG, "0001", false),
+    ] {
+        assert_eq!(can_be_served(rtype, &octets(hex)), expected, "{rtype} {hex}");
+    }
 }

@@ -169,7 +169,7 @@ impl NodeValidator {
             let (rdata, more) = more.split_at_checked(len)?;
             let start = message_len + RECORD_HEAD_LEN;
             let longest = match layout {
-                RdataLayout::Opaque => is_well_formed(rtype, rdata).then_some(0)?,
+                RdataLayout::Opaque => rdata::can_be_served(rtype, rdata).then_some(0)?,
                 RdataLayout::TwoNames => self.check_two_names(rtype, rdata, start)?,
                 RdataLayout::NameLast(skip) => {
                     let (end, has_pointer, longest) = self.check_name(rdata, skip, start)?;
@@ -242,17 +242,12 @@ fn check_signatures(covered: Rtype, bytes: &[u8]) -> Option<&[u8]> {
     for _ in 0..count {
         let (len, more) = data.split_first_chunk::<2>()?;
         let (rdata, more) = more.split_at_checked(u16::from_be_bytes(*len).into())?;
-        if !rdata.starts_with(&covered.0.to_be_bytes()) || !is_well_formed(Rtype::RRSIG, rdata) {
+        if !rdata.starts_with(&covered.0.to_be_bytes()) || !rdata::can_be_served(Rtype::RRSIG, rdata) {
             return None;
         }
         data = more;
     }
     (data.is_empty() && count > 0).then_some(rest)
-}
-
-/// Whether the fields fit their type; rules within fields may be violated, as in zone text.
-fn is_well_formed(rtype: Rtype, octets: &[u8]) -> bool {
-    rdata::split(rtype, octets).all(|field| field.is_ok())
 }
 
 fn split_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {
