@@ -86,8 +86,8 @@ impl<'n> NodeCheck<'n> {
         }
         if self.first(Rtype::CNAME).is_some() {
             let is_other = |raw: &&StagedRecord<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
-            // BIND loads these two, which RFC 2535 allowed beside a CNAME.
-            let is_rfc_2535 = |raw: &&StagedRecord<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::NXT);
+            // RFC 2535 allowed these beside a CNAME: BIND 9.18 loads KEY and SIG, NSD SIG and NXT.
+            let is_rfc_2535 = |raw: &&StagedRecord<'_>| matches!(raw.rtype, Rtype::KEY | Rtype::SIG | Rtype::NXT);
             let mut others = self.records.iter().filter(is_other);
             if let Some(other) = others.clone().find(|raw| !is_rfc_2535(raw)) {
                 self.report(&check_list::CNAME_AND_OTHER_DATA, other);

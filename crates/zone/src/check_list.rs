@@ -119,7 +119,7 @@ checks! {
 
     // The records of one name.
     CNAME_AND_OTHER_DATA: Error, "1034 3.6.2", "CNAME and other data for one name", "remove the CNAME record or the others";
-    CNAME_AND_KEY: Strict, "2181 10.1", "KEY or NXT beside CNAME", "remove it: only RRSIG and NSEC are allowed there (RFC 4034 2.5)";
+    CNAME_AND_KEY: Strict, "2181 10.1", "KEY, SIG or NXT beside CNAME", "remove it: only RRSIG and NSEC are allowed there (RFC 4034 2.5)";
     TWO_CNAMES: Error, "2181 10.1", "two CNAME records for one name", "keep one of them";
     TWO_DNAMES: Error, "6672 2.4", "two DNAME records for one name", "keep one of them";
     DNAME_AND_NS: Strict, "6672 2.3", "DNAME and NS for one name below the apex", "the name is delegated; remove the DNAME record";

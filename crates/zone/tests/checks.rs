@@ -118,7 +118,10 @@ fn rfc_1034_3_6_2_no_other_data_beside_cname() {
     assert_eq!(findings("a 60 CNAME b\na 60 CNAME b\n"), [], "the same record twice is one record");
     assert_eq!(findings("a 60 CNAME b.invalid.\na 60 CNAME B.invalid.\n"), [], "RFC 4343 3: case makes no difference");
     assert_eq!(findings("a 60 CNAME b\na 60 NSEC c CNAME NSEC\n"), [], "RFC 4034 4: DNSSEC adds to it");
-    is_strict_error("a 60 CNAME b\na 60 KEY 0 3 5 AAAA\n", 4, "KEY or NXT beside CNAME: a.example.");
+    for data in ["KEY 0 3 5 AAAA", "NXT b A", "SIG A 8 2 60 20260101000000 20250101000000 1 b AAAA"] {
+        let lines = format!("a 60 CNAME b\na 60 {data}\n");
+        is_strict_error(&lines, 4, "KEY, SIG or NXT beside CNAME: a.example.");
+    }
 }
 
 #[test]
