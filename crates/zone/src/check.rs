@@ -43,10 +43,10 @@ pub(crate) fn check_node(
     if !fits {
         node.check_sizes();
     }
-    if !key.is_empty()
-        && let Some(soa) = node.first(Rtype::SOA)
-    {
-        node.report(&check_list::SOA_BELOW_APEX, &soa);
+    match node.first(Rtype::SOA) {
+        Some(soa) if !key.is_empty() => node.report(&check_list::SOA_BELOW_APEX, &soa),
+        Some(soa) => node.check_repeated_soa(&soa),
+        None => {}
     }
 }
 
@@ -97,6 +97,17 @@ impl<'n> NodeCheck<'n> {
         }
         if is_cut && let Some(dname) = self.first(Rtype::DNAME) {
             self.report(&check_list::DNAME_AND_NS, &dname);
+        }
+    }
+
+    /// RFC 1035 5.2: one SOA record. NSD refuses a zone that repeats it; several different ones are an error, see [`check_apex`].
+    fn check_repeated_soa(&mut self, first: &StagedRecord<'_>) {
+        // Names without case (RFC 4343 3), and five numbers of four octets.
+        let is_same = |raw: &&StagedRecord<'_>| {
+            raw.rdata.eq_ignore_ascii_case(first.rdata) && raw.rdata.last_chunk::<20>() == first.rdata.last_chunk()
+        };
+        if let Some(again) = self.of_type(Rtype::SOA).skip(1).find(is_same) {
+            self.report(&check_list::REPEATED_SOA, again);
         }
     }
 

@@ -59,16 +59,22 @@ fn rfc_1035_5_2_one_soa_and_a_name_server_at_the_apex() {
 #[test]
 fn rfc_1035_5_2_soa_position_and_duplicates() {
     let (soa, ns) = APEX.split_once('\n').expect("two lines");
+    let outcome = loaded(&format!("{ns}a 60 TXT x\n{soa}\n"));
+    assert_eq!(outcome.findings, []);
+    assert_eq!(outcome.zone.map(|zone| zone.serial()), Some(1));
+    let many: String = (0..30_000).map(|n| format!("h{n} 60 TXT x\n")).collect();
     for text in [
-        format!("{ns}a 60 TXT x\n{soa}\n"),
         format!("{soa}\n{ns}{soa}\n"),
         format!("{soa}\n{ns}{}\n", soa.replace("ns.", "NS.")),
         format!("{}\n{soa}\n{ns}", soa.replace("host.", "Host.")),
+        format!("{soa}\n{ns}{many}{soa}\n"),
     ] {
         let outcome = loaded(&text);
-        assert_eq!(outcome.findings, [], "{text}");
+        let messages: Vec<_> = outcome.findings.iter().map(|found| &*found.message).collect();
+        assert_eq!(messages, ["the SOA record is there twice: example."]);
         let zone = outcome.zone.expect("no errors");
-        assert_eq!((zone.soa().count, zone.serial()), (1, 1), "{text}");
+        assert_eq!((zone.soa().count, zone.serial()), (1, 1));
+        assert!(loaded_by(CheckMode::Strict, &text, None).zone.is_none());
     }
 }
 
