@@ -63,14 +63,15 @@ fn check_dns_service(owner: NameRef<'_>, rdata: &[u8]) -> Option<&'static Check>
     }
 }
 
-/// RFC 9461 5: a relative template (RFC 6570) that contains the variable `dns`.
+/// RFC 9461 5: a relative template that contains the variable `dns`. RFC 6570 2: each expression ends in `}`.
 fn is_template(path: &[u8]) -> bool {
     let mut expressions = path.split(|&byte| byte == b'{').skip(1);
+    let is_whole = expressions.clone().all(|expression| expression.contains(&b'}'));
     let has_dns = |expression: &[u8]| {
         let names = expression.split(|&byte| byte == b'}').next().unwrap_or_default();
         names.split(|&byte| b"?&,/;.+#".contains(&byte)).any(|name| name == b"dns")
     };
-    path.starts_with(b"/") && expressions.any(has_dns)
+    path.starts_with(b"/") && is_whole && expressions.any(has_dns)
 }
 
 /// The SvcParams: what follows priority and target.
@@ -133,6 +134,8 @@ mod tests {
             ("/dns-query", false),
             ("dns-query{?dns}", false),
             ("/q{?dnssec}", false),
+            ("/q{?dns", false),
+            ("/q{?dns}{x", false),
             ("", false),
         ] {
             assert_eq!(is_template(path.as_bytes()), is_right, "{path}");
