@@ -13,6 +13,7 @@ pub mod epoll;
 pub mod file;
 pub mod malloc;
 pub mod privilege;
+pub mod program_pages;
 pub mod resource_limits;
 pub mod signal;
 pub mod tcp;

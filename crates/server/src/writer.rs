@@ -212,7 +212,7 @@ impl Writer {
             self.tick(now);
         }
         if self.transfer_burst.has_ended(now) {
-            netio::malloc::trim();
+            memory_return::return_memory();
         }
         if self.zones.journal_due().is_some_and(|due| due <= now) {
             self.zones.tick_journal(now);
@@ -310,7 +310,7 @@ impl Writer {
         let unreclaimed = self.zones.publisher.reclaim();
         let is_busy = self.zones.needs_step() || !self.zones.is_settled();
         if self.memory_return.is_due(unreclaimed, is_busy, clock::now()) {
-            netio::malloc::trim();
+            memory_return::return_memory();
         }
     }
 }

@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 /// Not after changes of records, which leave little and come often.
 const RETURN_AFTER_LOAD: Duration = Duration::from_secs(2);
 
+/// Returns free memory, and the pages of the program that only a load needs, to the system.
+pub(super) fn return_memory() {
+    netio::malloc::trim();
+    netio::program_pages::unmap_unused();
+}
+
 /// Decides when memory is worth returning.
 pub(super) struct MemoryReturn {
     /// Replaced versions that some thread still read at the last tick; `None` if versions were replaced since.
