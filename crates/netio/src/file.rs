@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A handle of the file at a path, not opened for reading (open(2), O_PATH). It refers to the same file whatever happens to the path.
@@ -25,22 +25,9 @@ impl PathHandle {
         self.0.metadata()
     }
 
-    /// Whether it is a regular file with contents of its own. The kernel generates files of procfs, sysfs, debugfs and tracefs
-    /// when they are read: they are called regular with a size of 0, but some have no end, and others block.
+    /// Whether it is a regular file with contents of its own: see [`is_regular`].
     pub fn is_regular_file(&self) -> io::Result<bool> {
-        const GENERATED: [libc::c_long; 4] =
-            [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::DEBUGFS_MAGIC, libc::TRACEFS_MAGIC];
-        if !self.0.metadata()?.is_file() {
-            return Ok(false);
-        }
-        let mut filesystem = std::mem::MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the descriptor is open, and the pointer is valid for one `statfs`.
-        if unsafe { libc::fstatfs(self.0.as_raw_fd(), filesystem.as_mut_ptr()) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: fstatfs(2) has succeeded, so it has filled the structure.
-        let filesystem = unsafe { filesystem.assume_init() };
-        Ok(!GENERATED.contains(&(filesystem.f_type as libc::c_long)))
+        is_regular(&self.0, &self.0.metadata()?)
     }
 
     /// Opens the file for reading. Blocks on a FIFO without a writer: check the metadata first.
@@ -53,6 +40,25 @@ impl PathHandle {
     fn in_proc(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
+}
+
+/// Whether a file, which has this metadata, is a regular one with contents of its own. The kernel generates files of procfs, sysfs,
+/// debugfs and tracefs when they are read: they are called regular with a size of 0, but some have no end, and others block.
+pub fn is_regular(file: &File, metadata: &Metadata) -> io::Result<bool> {
+    const GENERATED: [libc::c_long; 4] =
+        [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::DEBUGFS_MAGIC, libc::TRACEFS_MAGIC];
+    // File systems without a disk, such as those, have devices with the major number 0.
+    if !metadata.is_file() || libc::major(metadata.dev()) != 0 {
+        return Ok(metadata.is_file());
+    }
+    let mut filesystem = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and the pointer is valid for one `statfs`.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), filesystem.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fstatfs(2) has succeeded, so it has filled the structure.
+    let filesystem = unsafe { filesystem.assume_init() };
+    Ok(!GENERATED.contains(&(filesystem.f_type as libc::c_long)))
 }
 
 /// Whether links of a path refer to each other without an end (or to more than 40 others, path_resolution(7)).
@@ -77,7 +83,7 @@ pub fn open_no_link(path: &Path, create: bool) -> io::Result<File> {
 mod tests {
     use super::*;
     use std::io::Read;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_path_handle_keeps_its_file() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -47,13 +48,12 @@ pub struct FilesRead {
 }
 
 impl FilesRead {
-    /// Adds a file, before it is opened so that a change while it is read is detected. Returns its length in octets, 0 if
-    /// there is no such file.
-    pub fn add(&self, path: &Path) -> u64 {
-        let metadata = std::fs::metadata(path).ok();
+    /// Adds a file, before it is opened so that a change while it is read is detected. Returns its metadata.
+    pub fn add(&self, path: &Path) -> io::Result<Metadata> {
+        let metadata = std::fs::metadata(path);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.entry(path.to_owned()).or_insert_with(|| metadata.as_ref().map_or(CHANGED, hash_of));
-        metadata.map_or(0, |metadata| metadata.len())
+        metadata
     }
 
     /// The path of an added file, by its name in messages.

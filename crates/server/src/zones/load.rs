@@ -1,5 +1,6 @@
 //! Loads one zone from its files.
 
+use std::fs::Metadata;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -59,12 +60,14 @@ pub fn load(
     progress: &ReadProgress,
 ) -> Result<LoadedZone, TooLarge> {
     let job = ZoneLoad { apex, path, policy, purpose, progress, files: FilesRead::default() };
-    let len = job.files.add(path);
-    if len >= limits.size_limit {
+    let metadata = job.files.add(path);
+    if let Ok(len) = metadata.as_ref().map(Metadata::len)
+        && len >= limits.size_limit
+    {
         return Err(TooLarge(len));
     }
     // A bug in the parser must not end the server.
-    let read = catch_unwind(AssertUnwindSafe(|| job.read(limits.threads)));
+    let read = catch_unwind(AssertUnwindSafe(|| job.read(metadata, limits.threads)));
     let mut read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
     if let LoadPurpose::Serve(base) = purpose
@@ -127,8 +130,8 @@ struct ZoneLoad<'j> {
 }
 
 impl ZoneLoad<'_> {
-    fn read(&self, threads: usize) -> LoadOutcome {
-        let text = match self.open() {
+    fn read(&self, metadata: io::Result<Metadata>, threads: usize) -> LoadOutcome {
+        let text = match self.open(metadata) {
             Ok(text) => text,
             Err(ErrorText { message, help }) => return failed(self.path, message, help),
         };
@@ -158,12 +161,12 @@ impl ZoneLoad<'_> {
     }
 
     /// Opens the zone file. To be served it must be a regular file: a pipe would block.
-    fn open(&self) -> Result<Box<dyn ReadAt>, ErrorText> {
+    fn open(&self, metadata: io::Result<Metadata>) -> Result<Box<dyn ReadAt>, ErrorText> {
         let unreadable = |error: io::Error| {
             let help = help_to_read(&error);
             ErrorText { message: format!("the zone file cannot be read: {error}"), help }
         };
-        if let Some(file) = ZoneFile::open(self.path).map_err(unreadable)? {
+        if let Some(file) = metadata.and_then(|metadata| ZoneFile::open(self.path, &metadata)).map_err(unreadable)? {
             return Ok(Box::new(file));
         }
         match self.purpose {
@@ -191,7 +194,8 @@ impl ZoneLoad<'_> {
     ) -> Result<IncludedFile, ErrorText> {
         let includer = self.files.path_of(&place.file);
         let path = includer.parent().unwrap_or(Path::new("")).join(written);
-        self.files.add(&path);
+        // Why it has none is reported as it is opened.
+        _ = self.files.add(&path);
         folders.open(&path)
     }
 }

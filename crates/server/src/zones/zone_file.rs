@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
-use netio::file::PathHandle;
+use netio::file::{PathHandle, is_regular};
 use zone::text::{ErrorText, IncludedFile, ReadAt};
 
 /// A regular file, read in pieces.
@@ -22,18 +22,19 @@ pub struct ZoneFile {
 const TICK: Duration = Duration::from_millis(10);
 
 impl ZoneFile {
-    /// Opens a zone file; `None` if it is not a regular file, which may have no end.
-    pub fn open(path: &Path) -> io::Result<Option<ZoneFile>> {
-        let found = PathHandle::at(path)?;
-        let metadata = found.metadata()?;
+    /// Opens a zone file, which had this metadata just now; `None` if it is not a regular file, which may have no end. Others are not
+    /// even opened, which has effects on some devices.
+    pub fn open(path: &Path, metadata: &Metadata) -> io::Result<Option<ZoneFile>> {
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        if !found.is_regular_file()? {
+        if !metadata.is_file() {
             return Ok(None);
         }
-        wait_for_tick(&metadata);
-        found.open().and_then(ZoneFile::new).map(Some)
+        wait_for_tick(metadata);
+        let opened = ZoneFile::new(File::open(path)?)?;
+        // The path may lead to another file by now.
+        Ok(is_regular(&opened.file, &opened.begin)?.then_some(opened))
     }
 
     fn new(file: File) -> io::Result<ZoneFile> {
@@ -125,13 +126,17 @@ impl<'p> IncludeFolders<'p> {
 mod tests {
     use super::*;
 
+    fn open(path: &Path) -> io::Result<Option<ZoneFile>> {
+        ZoneFile::open(path, &path.metadata()?)
+    }
+
     #[test]
     fn a_change_while_reading_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("zone");
         for change in ["longer text", "cut", "as long"] {
             std::fs::write(&path, "as long").expect("a file");
-            let file = ZoneFile::open(&path).expect("the file just written").expect("a regular file");
+            let file = open(&path).expect("the file just written").expect("a regular file");
             assert!(file.check_unchanged().is_ok());
             std::fs::write(&path, change).expect("a file");
             assert!(file.check_unchanged().is_err(), "{change}");
@@ -142,7 +147,7 @@ mod tests {
     #[test]
     fn files_that_the_kernel_generates_are_not_regular() {
         for path in ["/proc/self/maps", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"] {
-            let Ok(file) = ZoneFile::open(Path::new(path)) else {
+            let Ok(file) = open(Path::new(path)) else {
                 assert!(!Path::new(path).exists(), "{path}");
                 continue;
             };
@@ -156,7 +161,7 @@ mod tests {
         let [path, new] = ["zone", "new"].map(|name| folder.path().join(name));
         std::fs::write(&path, "old").expect("a file");
         std::fs::write(&new, "new").expect("a file");
-        let file = ZoneFile::open(&path).expect("the file just written").expect("a regular file");
+        let file = open(&path).expect("the file just written").expect("a regular file");
         let mut text = [0; 3];
         std::fs::rename(&new, &path).expect("both exist");
         file.read_at(0, &mut text).expect("the file is open");
