@@ -237,9 +237,11 @@ impl Writer {
         match event {
             WriterEvent::ReloadRequested(request) => self.request_reload(request),
             WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
-            WriterEvent::ZoneRead(finished) => {
-                let report = self.zones.apply(finished);
-                self.report_zone(report);
+            WriterEvent::ZonesRead(finished) => {
+                for finished in finished {
+                    let report = self.zones.apply(finished);
+                    self.report_zone(report);
+                }
             }
             WriterEvent::ZoneWorked(finished) => {
                 let report = self.zones.finish_work(finished);

@@ -75,8 +75,12 @@ fn check_files(zones: &[&ZoneConfig], strict: bool) -> Vec<(usize, Vec<Finding>)
             let checks = if strict { CheckMode::Strict } else { source.policy.checks };
             load(name.as_ref(), &task.file, &source.policy, LoadPurpose::Check(checks), limits, &task.progress)
         },
-        // The receiver lives until the last result.
-        move |task, loaded| _ = sender.send((task.job.0, task.progress.octets(), loaded.findings)),
+        move |finished| {
+            for (task, loaded) in finished {
+                // The receiver lives until the last result.
+                _ = sender.send((task.job.0, task.progress.octets(), loaded.findings));
+            }
+        },
     );
     for (number, zone) in zones.iter().enumerate() {
         let file = zone.source.file(zone.name.as_ref()).expect("zones without a file were filtered out");

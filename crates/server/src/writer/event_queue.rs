@@ -27,7 +27,7 @@ use crate::zones::{FinishedRead, FinishedWork, ZoneChange};
 pub(super) enum WriterEvent {
     ReloadRequested(ReloadRequest),
     ConfigurationRead(Box<Result<Config, Vec<Finding>>>),
-    ZoneRead(FinishedRead),
+    ZonesRead(Vec<FinishedRead>),
     ZoneWorked(FinishedWork),
     Change(Box<ZoneChange>),
     /// From the threads of the journal.
@@ -116,10 +116,10 @@ pub fn queue(max_waiting: usize) -> (WriterHandle, EventQueue) {
 
 impl EventQueue {
     /// Sends the results of the read pool to the writer.
-    pub fn zone_sender(&self) -> impl Fn(FinishedRead) + Send + Sync + use<> {
+    pub fn zone_sender(&self) -> impl Fn(Vec<FinishedRead>) + Send + Sync + use<> {
         let sender = self.sender.clone();
         // Fails only if the writer has ended, and that ends with the process.
-        move |finished| _ = sender.send(WriterEvent::ZoneRead(finished))
+        move |finished| _ = sender.send(WriterEvent::ZonesRead(finished))
     }
 
     /// Sends the results of the work pool to the writer.

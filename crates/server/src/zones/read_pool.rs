@@ -86,18 +86,18 @@ pub struct PoolStatus<J> {
     pub octets: u64,
 }
 
-impl<J: Send + Sync + 'static, T: 'static> ReadPool<J, T> {
+impl<J: Send + Sync + 'static, T: Send + 'static> ReadPool<J, T> {
     /// A pool whose threads start as tasks come; `threads` of them use the processors well.
     ///
-    /// `read` reads a file or declines it as too large; `done` gets each result on the thread that read it.
+    /// `read` reads a file or declines it as too large; `done` gets the results, several at a time while many files wait.
     pub fn new(
         threads: usize,
         read: impl Fn(&ReadTask<J>, ReadLimits) -> Result<T, TooLarge> + Send + Sync + 'static,
-        done: impl Fn(Arc<ReadTask<J>>, T) + Send + Sync + 'static,
+        done: impl Fn(Vec<(Arc<ReadTask<J>>, T)>) + Send + Sync + 'static,
     ) -> ReadPool<J, T> {
         let (read, done) = (Box::new(read), Box::new(done));
-        let (lanes, wake) = (Mutex::new(Lanes::new(threads)), SIZE_LIMITS.map(|_| Condvar::new()));
-        ReadPool { shared: Arc::new(Shared { threads, lanes, wake, read, done }) }
+        let state = Mutex::new(State { lanes: Lanes::new(threads), finished: Vec::new() });
+        ReadPool { shared: Arc::new(Shared { threads, state, wake: SIZE_LIMITS.map(|_| Condvar::new()), read, done }) }
     }
 
     /// Queues a file.
@@ -107,38 +107,49 @@ impl<J: Send + Sync + 'static, T: 'static> ReadPool<J, T> {
             let shared = self.shared.clone();
             return deferred::push(move || {
                 let result = (shared.read)(&task, ReadLimits { threads: 1, size_limit: u64::MAX });
-                (shared.done)(task, result.unwrap_or_else(|_| unreachable!("no size is too large")));
+                (shared.done)(vec![(task, result.unwrap_or_else(|_| unreachable!("no size is too large")))]);
             });
         }
-        let mut lanes = self.shared.lock();
-        lanes.push(0, task);
-        self.shared.ensure_thread(&mut lanes, 0);
+        let mut state = self.shared.lock();
+        state.lanes.push(0, task);
+        self.shared.ensure_thread(&mut state.lanes, 0);
     }
 
-    /// Looks for stalled reads and replaces their threads. To be called several times a second while there are tasks.
+    /// Looks for stalled reads and replaces their threads; passes on results. To be called several times a second while there are
+    /// tasks.
     pub fn check_progress(&self, now: Instant) -> PoolStatus<J> {
-        let mut lanes = self.shared.lock();
-        let status = lanes.check_progress(now);
-        (0..LANE_COUNT).for_each(|lane| self.shared.ensure_thread(&mut lanes, lane));
+        let mut state = self.shared.lock();
+        let status = state.lanes.check_progress(now);
+        (0..LANE_COUNT).for_each(|lane| self.shared.ensure_thread(&mut state.lanes, lane));
+        drop(self.shared.pass_on(state));
         status
     }
 }
 
 struct Shared<J, T> {
     threads: usize,
-    lanes: Mutex<Lanes<J>>,
+    state: Mutex<State<J, T>>,
     /// Wakes the idle threads of each lane.
     wake: [Condvar; LANE_COUNT],
     read: Box<ReadFn<J, T>>,
     done: Box<DoneFn<J, T>>,
 }
 
-type ReadFn<J, T> = dyn Fn(&ReadTask<J>, ReadLimits) -> Result<T, TooLarge> + Send + Sync;
-type DoneFn<J, T> = dyn Fn(Arc<ReadTask<J>>, T) + Send + Sync;
+struct State<J, T> {
+    lanes: Lanes<J>,
+    /// Results that were not passed on yet.
+    finished: Vec<(Arc<ReadTask<J>>, T)>,
+}
 
-impl<J: Send + Sync + 'static, T: 'static> Shared<J, T> {
-    fn lock(&self) -> MutexGuard<'_, Lanes<J>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+/// Results passed on at once while more files wait: each time wakes another thread, which costs more than a small file.
+const BATCH: usize = 64;
+
+type ReadFn<J, T> = dyn Fn(&ReadTask<J>, ReadLimits) -> Result<T, TooLarge> + Send + Sync;
+type DoneFn<J, T> = dyn Fn(Vec<(Arc<ReadTask<J>>, T)>) + Send + Sync;
+
+impl<J: Send + Sync + 'static, T: Send + 'static> Shared<J, T> {
+    fn lock(&self) -> MutexGuard<'_, State<J, T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes or starts a thread if the lane has work.
@@ -146,7 +157,10 @@ impl<J: Send + Sync + 'static, T: 'static> Shared<J, T> {
         if !lanes.has_work(lane) {
             return;
         }
-        self.wake[lane].notify_one();
+        // Waking costs a system call even if no thread waits.
+        if lanes.has_idle_thread(lane) {
+            self.wake[lane].notify_one();
+        }
         if lanes.needs_thread(lane) {
             let shared = self.clone();
             let spawned = std::thread::Builder::new().name("reader".into()).spawn(move || shared.run(lane));
@@ -160,41 +174,51 @@ impl<J: Send + Sync + 'static, T: 'static> Shared<J, T> {
 
     /// A thread: reads files of its lane until none comes for a while or the lane has a thread too many.
     fn run(self: Arc<Self>, lane: usize) {
-        let mut lanes = self.lock();
-        while !lanes.has_surplus_thread(lane) {
-            if let Some(task) = lanes.begin(lane) {
-                drop(lanes);
-                self.read(lane, task);
-                lanes = self.lock();
+        let mut state = self.lock();
+        while !state.lanes.has_surplus_thread(lane) {
+            if let Some(task) = state.lanes.begin(lane) {
+                drop(state);
+                state = self.read(lane, task);
                 continue;
             }
-            lanes.set_idle(lane, true);
+            state.lanes.set_idle(lane, true);
             let (woken, wait) =
-                self.wake[lane].wait_timeout(lanes, IDLE_TIMEOUT).unwrap_or_else(PoisonError::into_inner);
-            lanes = woken;
-            lanes.set_idle(lane, false);
-            if wait.timed_out() && !lanes.has_work(lane) {
+                self.wake[lane].wait_timeout(state, IDLE_TIMEOUT).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.lanes.set_idle(lane, false);
+            if wait.timed_out() && !state.lanes.has_work(lane) {
                 break;
             }
         }
-        lanes.thread_ended(lane);
+        state.lanes.thread_ended(lane);
     }
 
-    fn read(self: &Arc<Self>, lane: usize, task: Arc<ReadTask<J>>) {
+    fn read(self: &Arc<Self>, lane: usize, task: Arc<ReadTask<J>>) -> MutexGuard<'_, State<J, T>> {
         let threads = if lane == 0 { 1 } else { self.threads };
         let result = (self.read)(&task, ReadLimits { threads, size_limit: SIZE_LIMITS[lane] });
-        let mut lanes = self.lock();
-        lanes.end(&task);
+        let mut state = self.lock();
+        state.lanes.end(&task);
         match result {
-            Ok(result) => {
-                drop(lanes);
-                (self.done)(task, result);
-            }
+            Ok(result) => state.finished.push((task, result)),
             Err(TooLarge(len)) => {
                 let lane = SIZE_LIMITS.iter().position(|&limit| len < limit).unwrap_or(LANE_COUNT - 1);
-                lanes.push(lane, task);
-                self.ensure_thread(&mut lanes, lane);
+                state.lanes.push(lane, task);
+                self.ensure_thread(&mut state.lanes, lane);
             }
         }
+        // Large files come one at a time, and a read that stalls must not keep results back: see `check_progress`.
+        let is_batch = state.finished.len() >= BATCH || lane > 0 || !state.lanes.has_work(lane);
+        if is_batch { self.pass_on(state) } else { state }
+    }
+
+    /// Passes on the results, without the lock.
+    fn pass_on<'s>(&'s self, mut state: MutexGuard<'s, State<J, T>>) -> MutexGuard<'s, State<J, T>> {
+        if state.finished.is_empty() {
+            return state;
+        }
+        let finished = std::mem::take(&mut state.finished);
+        drop(state);
+        (self.done)(finished);
+        self.lock()
     }
 }

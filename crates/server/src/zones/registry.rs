@@ -135,11 +135,11 @@ const CHECK_THREADS: usize = 4;
 const MAX_IN_FLIGHT: usize = 512;
 
 impl ZoneRegistry {
-    /// A registry without zones. Pool threads pass each finished read and other work to these functions. Fails without a
+    /// A registry without zones. Pool threads pass finished reads and other work to these functions. Fails without a
     /// random source.
     pub fn new(
         server: &Server,
-        read_done: impl Fn(FinishedRead) + Send + Sync + 'static,
+        read_done: impl Fn(Vec<FinishedRead>) + Send + Sync + 'static,
         work_done: impl Fn(FinishedWork) + Send + Sync + 'static,
     ) -> std::io::Result<ZoneRegistry> {
         ZoneRegistry::with_reader(server, load_if_changed, read_done, work_done)
@@ -148,7 +148,7 @@ impl ZoneRegistry {
     fn with_reader(
         server: &Server,
         read: impl Fn(&ReadTask<LoadJob>, ReadLimits) -> Result<LoadResult, TooLarge> + Send + Sync + 'static,
-        read_done: impl Fn(FinishedRead) + Send + Sync + 'static,
+        read_done: impl Fn(Vec<FinishedRead>) + Send + Sync + 'static,
         work_done: impl Fn(FinishedWork) + Send + Sync + 'static,
     ) -> std::io::Result<ZoneRegistry> {
         let cookie_secret = GeneratedSecret::random()?;
@@ -169,7 +169,7 @@ impl ZoneRegistry {
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
             cookie_secret,
             schedule: LoadSchedule::default(),
-            pool: ReadPool::new(threads, read, move |task, result| read_done((task, result))),
+            pool: ReadPool::new(threads, read, read_done),
             work_pool: WorkPool::new(threads + 1, pool_done(work_done.clone())),
             check_pool: WorkPool::new(CHECK_THREADS, pool_done(work_done)),
             checking: 0,

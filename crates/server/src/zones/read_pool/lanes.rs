@@ -83,6 +83,11 @@ impl<J> Lanes<J> {
         self.lanes[lane].threads -= 1;
     }
 
+    /// Whether a thread of this lane waits for a task.
+    pub fn has_idle_thread(&self, lane: usize) -> bool {
+        self.lanes[lane].idle > 0
+    }
+
     /// A thread of this lane begins or ends to wait for a task.
     pub fn set_idle(&mut self, lane: usize, is_idle: bool) {
         let lane = &mut self.lanes[lane];

@@ -22,7 +22,9 @@ fn pool(threads: usize) -> (ReadPool<Fake, usize>, Receiver<(String, usize)>) {
         _ = task.job.end.lock().unwrap_or_else(PoisonError::into_inner).recv();
         Ok(limits.threads)
     };
-    let done = move |task: Arc<ReadTask<Fake>>, threads| _ = sender.send((task.file.display().to_string(), threads));
+    let done = move |finished: Vec<(Arc<ReadTask<Fake>>, usize)>| {
+        finished.into_iter().for_each(|(task, threads)| _ = sender.send((task.file.display().to_string(), threads)));
+    };
     (ReadPool::new(threads, read, done), results)
 }
 
@@ -40,7 +42,7 @@ fn next(results: &Receiver<(String, usize)>) -> Option<(String, usize)> {
 }
 
 fn threads(pool: &ReadPool<Fake, usize>) -> usize {
-    pool.shared.lock().thread_count()
+    pool.shared.lock().lanes.thread_count()
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
@@ -114,4 +116,21 @@ fn a_read_that_makes_progress_is_not_stuck() {
     assert_eq!((status.stuck, status.octets), (0, 1), "what follows the reading does not block");
     drop(end);
     assert!(next(&results).is_some());
+}
+
+#[test]
+fn a_read_that_blocks_keeps_no_result_back() {
+    let (pool, results) = pool(1);
+    let (end, receiver) = channel::<()>();
+    let fake = |end| Arc::new(ReadTask::new("file".into(), Fake { len: 1, end: Mutex::new(end) }));
+    let first = submit(&pool, "first", 1);
+    pool.submit(fake(receiver));
+    drop(submit(&pool, "last", 1));
+    drop(first);
+    wait_until(|| !pool.shared.lock().finished.is_empty());
+    assert!(results.try_recv().is_err(), "more files wait");
+    pool.check_progress(Instant::now());
+    assert_eq!(next(&results), Some(("first".into(), 1)));
+    drop(end);
+    assert_eq!((next(&results), next(&results)), (Some(("file".into(), 1)), Some(("last".into(), 1))));
 }

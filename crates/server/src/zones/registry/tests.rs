@@ -79,7 +79,7 @@ impl Bench {
         let zones_of = ZoneRegistry::with_reader(
             &Server::default(),
             read,
-            move |done| _ = sender.send(done),
+            move |done| done.into_iter().for_each(|done| _ = sender.send(done)),
             move |done| _ = work_sender.send(done),
         );
         let mut bench = Bench { zones: zones_of.expect("random numbers"), results, work, gate };
