@@ -276,17 +276,24 @@ impl fmt::Display for NameRef<'_> {
             return f.write_str(".");
         }
         for label in self.labels() {
-            for &byte in label {
-                match byte {
-                    b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => write!(f, "\\{}", byte as char)?,
-                    0x21..=0x7e => write!(f, "{}", byte as char)?,
-                    _ => write!(f, "\\{byte:03}")?,
+            // Most labels are written at once.
+            for part in label.chunk_by(|a, b| is_plain(*a) && is_plain(*b)) {
+                match (std::str::from_utf8(part), part) {
+                    (Ok(text), [first, ..]) if is_plain(*first) => f.write_str(text)?,
+                    (_, [byte @ 0x21..=0x7e, ..]) => write!(f, "\\{}", *byte as char)?,
+                    (_, [byte, ..]) => write!(f, "\\{byte:03}")?,
+                    (_, []) => (),
                 }
             }
             f.write_str(".")?;
         }
         Ok(())
     }
+}
+
+/// Whether a character is written as itself in the text form (RFC 1035 5.1).
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x21..=0x7e) && !matches!(byte, b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$')
 }
 
 impl fmt::Debug for NameRef<'_> {

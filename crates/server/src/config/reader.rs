@@ -12,7 +12,7 @@ use wire::Name;
 use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Findings, Severity};
 
-use super::blocks::{LineStarts, blocks};
+use super::blocks::{LineStarts, PlainZone, blocks};
 use super::file_patterns::matching_files;
 use super::key_spec::{KeyTable, ValueError};
 use super::keys::{Server, TopLevelKeys, TsigKeyTable, ZoneKeys};
@@ -138,9 +138,16 @@ impl ConfigReader {
         let (folder, lines) = (path.parent().unwrap_or(Path::new("")).into(), &LineStarts::of(&text));
         let mut source = Source { file, file_index, folder, is_included, lines, block_start: 0 };
         let mut top_level = TopLevelKeys::default();
+        // The keys that the last zone shares, if it was read from a block of its own.
+        let mut shared = None;
         for block in blocks(&text) {
             source.block_start = block.start;
-            self.read_block(&source, block.text, &mut top_level);
+            let repeated =
+                block.repeated.zip(shared).and_then(|(zone, shared)| self.repeat_zone(&source, zone, shared));
+            if repeated.is_none() {
+                self.read_block(&source, block.text, &mut top_level);
+                shared = self.zones.last().map(|zone| zone.shared).filter(|_| !self.findings.has_errors());
+            }
         }
         // Top-level keys are in the first block.
         source.block_start = 0;
@@ -266,10 +273,23 @@ impl ConfigReader {
         }
         let mut keys = self.read_zone_keys(source, table);
         let Some(DomainName(name)) = keys.name.take() else { return };
-        let pattern =
-            keys.file.take().map(|FilePath(file)| share(&mut self.patterns, file_pattern(&file, name.as_ref())));
+        let file = keys.file.take().map(|FilePath(file)| file);
         let shared = self.share(SharedKeys { keys, config_folder: Some(source.folder.clone()) });
-        let FilePosition { line, .. } = source.position(span.start);
+        self.add_zone(source, span.start, name, file, shared);
+    }
+
+    /// Adds a zone that shares its other keys with the last one; `None` if its name or file is wrong, which is to be reported.
+    fn repeat_zone(&mut self, source: &Source<'_>, zone: PlainZone<'_>, shared: u32) -> Option<()> {
+        let DomainName(name) = zone.name.parse().ok()?;
+        let file = zone.file.map(str::parse).transpose().ok()?;
+        self.add_zone(source, 0, name, file.map(|FilePath(file)| source.folder.join(file)), shared);
+        Some(())
+    }
+
+    /// Adds a zone whose table starts at `offset` of the block.
+    fn add_zone(&mut self, source: &Source<'_>, offset: usize, name: Name, file: Option<PathBuf>, shared: u32) {
+        let pattern = file.map(|file| share(&mut self.patterns, file_pattern(&file, name.as_ref())));
+        let FilePosition { line, .. } = source.position(offset);
         self.zones.push(PendingZone { name, pattern, shared, file: source.file_index, line });
     }
 
@@ -364,5 +384,33 @@ fn unknown_key_help<T: KeyTable>(name: &str) -> String {
     match tables.iter().find(|(_, keys)| keys.iter().any(|key| key.name == name)) {
         Some((place, _)) => format!("`{name}` belongs {place}"),
         None => "zonda.toml(5) lists the keys: `zonda man zonda.toml`".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_zones_are_read_as_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let read = |comment: &str| {
+            let mut text = "[server]\nworkers = 1\n".to_owned();
+            for (number, name) in ["a", "B.test", "c..d", "e"].into_iter().enumerate() {
+                text += &format!("[[zone]]\nname = \"{name}\"\nfile = \"{name}.zone\"\nallow-transfer = [\"::1\"]\n");
+                text += &comment.repeat(number);
+            }
+            let path = folder.path().join("zonda.toml");
+            std::fs::write(&path, text).expect("a file");
+            let mut reader = ConfigReader::default();
+            reader.read_file(&path);
+            let zones =
+                reader.zones.into_iter().map(|zone| (zone.name.to_string(), zone.pattern, zone.shared, zone.line));
+            (zones.collect::<Vec<_>>(), reader.findings.finish(&"".into()).len())
+        };
+        let (repeated, others) = (read(""), read(" "));
+        assert_eq!((repeated.0.len(), repeated.1), (3, 1), "one name is wrong");
+        assert_eq!(repeated, others);
+        assert_eq!(repeated.0.iter().map(|zone| zone.3).collect::<Vec<_>>(), [3, 7, 15]);
     }
 }

@@ -50,7 +50,8 @@ pub(super) fn file_pattern(file: &Path, name: NameRef<'_>) -> Vec<u8> {
 fn replaced(text: &[u8], part: &str, with: &str, count: usize) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     for _ in 0..count {
-        let Some(at) = rest.windows(part.len()).position(|window| window == part.as_bytes()) else { break };
+        let is_part = |window: &[u8]| window.first() == part.as_bytes().first() && window == part.as_bytes();
+        let Some(at) = rest.windows(part.len()).position(is_part) else { break };
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(with.as_bytes());
         rest = &rest[at + part.len()..];
