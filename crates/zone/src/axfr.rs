@@ -2,7 +2,8 @@
 
 use wire::{MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::owner_case::OWNER_BUFFER_LEN;
+use crate::canonical_key::{CanonicalKey, write_labels, write_single_label};
+use crate::owner_case;
 use crate::rrset::{MessageOffsets, PointerBases, Rrset};
 use crate::transfer_message::{MessageWriter, NoRoom, TransferMessages};
 use crate::tree::{Tree, TreeEntry};
@@ -54,7 +55,8 @@ impl AxfrStream {
         }
         let AxfrStream { zone, messages, state } = self;
         // A full message ends here; the next one continues from `state`.
-        let len = messages.write(out, |message| fill(state, &mut AxfrWriter { message, zone }));
+        let len =
+            messages.write(out, |message| fill(state, &mut AxfrWriter { message, zone, key: CanonicalKey::new() }));
         if self.messages.has_failed() {
             self.state = AxfrState::Done;
         }
@@ -112,6 +114,7 @@ fn fill(state: &mut AxfrState, writer: &mut AxfrWriter<'_, '_, '_>) -> Result<()
 struct AxfrWriter<'z, 'w, 'o> {
     message: &'w mut MessageWriter<'o>,
     zone: &'z Zone,
+    key: CanonicalKey,
 }
 
 impl<'z> AxfrWriter<'z, '_, '_> {
@@ -122,13 +125,32 @@ impl<'z> AxfrWriter<'z, '_, '_> {
         Ok(())
     }
 
+    #[inline(always)]
     fn write_rrset(&mut self, rrset: &Rrset<'_>, offsets: MessageOffsets) {
         let MessageWriter { out, at, count, .. } = &mut *self.message;
         *at = rrset.write(offsets, rrset.ttl, out, *at);
         *count += rrset.count as u16;
     }
 
-    fn make_room_for_record(&mut self, owner: &AxfrOwner<'_, '_>, rdata: &[u8]) -> Result<(), NoRoom> {
+    /// Writes an owner name at the end of the message, without counting it as written; the apex as a pointer if the message has it.
+    /// Returns the length of the labels below the apex, and the total length.
+    #[inline]
+    fn write_owner(&mut self, entry: &TreeEntry<'z>) -> (usize, usize) {
+        let MessageWriter { out, at, apex, .. } = &mut *self.message;
+        let out = &mut out[*at..];
+        let labels = match write_single_label(entry.prefix, entry.suffix, out) {
+            Some(labels) => labels,
+            None => {
+                entry.copy_key(&mut self.key);
+                write_labels(self.key.as_bytes(), out)
+            }
+        };
+        owner_case::apply(entry.value, &mut out[..labels]);
+        let len = self.zone.write_apex(labels, *apex, &mut out[labels..]);
+        (labels, labels + len)
+    }
+
+    fn make_room_for_record(&mut self, owner: &AxfrOwner<'_, 'z>, rdata: &[u8]) -> Result<(), NoRoom> {
         let owner_len = || self.zone.owner(owner.entry).wire().len();
         self.message.make_room_for_record(owner_len, rdata.len())
     }
@@ -136,29 +158,35 @@ impl<'z> AxfrWriter<'z, '_, '_> {
     fn push_tree(&mut self, tree: &'z Tree, position: &mut TreePosition) -> Result<(), NoRoom> {
         let mut cursor = match &position.key {
             Some(key) => tree.seek(key),
-            None => {
-                let mut cursor = tree.front();
-                cursor.next();
-                cursor
-            }
+            None => tree.front(),
         };
-        while let Some(entry) = cursor.entry() {
-            let pushed = self.push_node(&entry, position);
-            if pushed.is_err() {
-                let key = position.key.get_or_insert_default();
-                key.clear();
-                entry.append_key(key);
-                return pushed;
+        if position.key.is_none() && cursor.next().is_none() {
+            return Ok(());
+        }
+        while let Some((leaf, first)) = cursor.leaf() {
+            for index in first..leaf.count() {
+                let entry = leaf.read_entry(index);
+                let pushed = self.push_node(&entry, position);
+                if pushed.is_err() {
+                    let key = position.key.get_or_insert_default();
+                    key.clear();
+                    entry.append_key(key);
+                    return pushed;
+                }
+                (position.parts, position.records) = (0, 0);
             }
-            (position.parts, position.records) = (0, 0);
-            cursor.next();
+            if !cursor.next_leaf() {
+                break;
+            }
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn push_node(&mut self, entry: &TreeEntry<'z>, position: &mut TreePosition) -> Result<(), NoRoom> {
         let mut owner = AxfrOwner::new(entry);
-        for (index, rrset) in self.zone.node(entry).rrsets().enumerate() {
+        let (mut rrsets, mut index) = (self.zone.node(entry).rrsets(), 0);
+        while let Some(rrset) = rrsets.read() {
             if position.parts <= 2 * index {
                 // The SOA record is only the first and the last record of a transfer.
                 if rrset.rtype != Rtype::SOA && rrset.count > 0 {
@@ -167,16 +195,20 @@ impl<'z> AxfrWriter<'z, '_, '_> {
                 (position.parts, position.records) = (2 * index + 1, 0);
             }
             if position.parts <= 2 * index + 1 {
-                self.push_signatures(&mut owner, &rrset, position)?;
+                if !rrset.signatures().is_empty() {
+                    self.push_signatures(&mut owner, &rrset, position)?;
+                }
                 (position.parts, position.records) = (2 * index + 2, 0);
             }
+            index += 1;
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn push_rrset(
         &mut self,
-        owner: &mut AxfrOwner<'_, '_>,
+        owner: &mut AxfrOwner<'_, 'z>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
@@ -191,7 +223,7 @@ impl<'z> AxfrWriter<'z, '_, '_> {
     /// Writes a set that exceeds the target size of a message record by record, without compression.
     fn push_large(
         &mut self,
-        owner: &mut AxfrOwner<'_, '_>,
+        owner: &mut AxfrOwner<'_, 'z>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
@@ -212,7 +244,7 @@ impl<'z> AxfrWriter<'z, '_, '_> {
 
     fn push_signatures(
         &mut self,
-        owner: &mut AxfrOwner<'_, '_>,
+        owner: &mut AxfrOwner<'_, 'z>,
         rrset: &Rrset<'z>,
         position: &mut TreePosition,
     ) -> Result<(), NoRoom> {
@@ -238,27 +270,29 @@ impl<'e, 'z> AxfrOwner<'e, 'z> {
         AxfrOwner { entry, offsets: None }
     }
 
-    /// Calls `write` to write records whose owner is a pointer. For the first records in a message, it then replaces the pointer of
-    /// the first one by the owner name.
+    /// Calls `write` to write records whose owner is a pointer. For the first records in a message, the owner name precedes them and
+    /// the pointer of the first one is where the name ends, which is then restored.
+    #[inline]
     fn write(
         &mut self,
-        writer: &mut AxfrWriter<'_, '_, '_>,
-        write: impl FnOnce(&mut AxfrWriter<'_, '_, '_>, MessageOffsets),
+        writer: &mut AxfrWriter<'z, '_, '_>,
+        write: impl FnOnce(&mut AxfrWriter<'z, '_, '_>, MessageOffsets),
     ) {
         if let Some(offsets) = self.offsets {
             return write(writer, offsets);
         }
-        let mut name = [0; OWNER_BUFFER_LEN];
+        let start = writer.message.at;
+        let (labels, len) = writer.write_owner(self.entry);
         let message = &mut *writer.message;
-        let (labels, len) = writer.zone.write_owner(self.entry, message.apex, &mut name);
-        let start = message.at;
         let apex = *message.apex.get_or_insert(start + labels);
         // The apex is written only once.
         let owner = if labels == 0 { apex } else { start };
         let offsets = MessageOffsets { owner, apex };
-        message.at += len - 2;
+        let end = start + len;
+        message.at = end - 2;
+        let overwritten = [message.out[end - 2], message.out[end - 1]];
         write(writer, offsets);
-        writer.message.out[start..start + len].copy_from_slice(&name[..len]);
+        writer.message.out[end - 2..end].copy_from_slice(&overwritten);
         self.offsets = Some(offsets);
     }
 }

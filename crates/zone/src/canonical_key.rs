@@ -240,6 +240,39 @@ pub fn write_labels(key: &[u8], out: &mut [u8]) -> usize {
     at
 }
 
+/// Writes the label of the key `prefix` + `suffix`, in wire form, if it has a single one and no escaped octet; returns its length.
+/// A fast path of [`write_labels`] for the names of a transfer.
+#[inline]
+pub(crate) fn write_single_label(prefix: &[u8], suffix: &[u8], out: &mut [u8]) -> Option<usize> {
+    let (&END, rest) = suffix.split_last()? else { return None };
+    let len = prefix.len() + rest.len();
+    let (head, label) = out.get_mut(..=len)?.split_first_mut()?;
+    let (first, second) = label.split_at_mut(prefix.len());
+    *head = len as u8;
+    (copy_unescaped(prefix, first) & copy_unescaped(rest, second) && len > 0).then_some(1 + len)
+}
+
+/// Copies octets of a key; returns whether they are part of one label without an escaped octet.
+#[inline]
+fn copy_unescaped(octets: &[u8], out: &mut [u8]) -> bool {
+    /// Eight octets at a time: the top bit of an octet less than `ESCAPE + 1` becomes set.
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let (eights, rest) = octets.as_chunks::<8>();
+    let (out_eights, out_rest) = out.as_chunks_mut::<8>();
+    let mut special = 0;
+    for (to, eight) in out_eights.iter_mut().zip(eights) {
+        let number = u64::from_ne_bytes(*eight);
+        special |= number.wrapping_sub(EACH * (u64::from(ESCAPE) + 1)) & !number & (EACH << 7);
+        *to = *eight;
+    }
+    let mut least = u8::MAX;
+    for (to, &octet) in out_rest.iter_mut().zip(rest) {
+        *to = octet;
+        least = least.min(octet);
+    }
+    special == 0 && least > ESCAPE
+}
+
 fn write_label(escaped: &[u8], out: &mut [u8]) -> usize {
     if escaped.iter().all(|&octet| octet > ESCAPE) {
         out[0] = escaped.len() as u8;
@@ -300,6 +333,23 @@ mod tests {
             let mut out = [0; MAX_NAME_LEN];
             let len = write_labels(&key(text), &mut out);
             assert_eq!(Name::from_wire(&[&out[..len], &[0]].concat()).expect("a name").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn single_labels_are_written_as_all_labels_are() {
+        for text in ["a.", "domain123456.", "eight-88.", "www.example.", "a.b.", "\\001x.", "abcdefgh\\000.", ".", "*."]
+        {
+            let (key, mut expected) = (key(text), [0; MAX_NAME_LEN]);
+            let len = write_labels(&key, &mut expected);
+            let is_simple = key.len() == len && label_count(&key) == 1;
+            for middle in 0..=key.len() {
+                let (prefix, suffix) = key.split_at(middle);
+                let mut out = [0; MAX_NAME_LEN];
+                let written = write_single_label(prefix, suffix, &mut out).map(|len| out[..len].to_vec());
+                let is_split = middle < key.len();
+                assert_eq!(written, (is_simple && is_split).then(|| expected[..len].to_vec()), "{text} at {middle}");
+            }
         }
     }
 

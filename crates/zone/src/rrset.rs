@@ -190,6 +190,14 @@ impl<'z> Iterator for Rrsets<'z> {
 
     #[inline]
     fn next(&mut self) -> Option<Rrset<'z>> {
+        self.read()
+    }
+}
+
+impl<'z> Rrsets<'z> {
+    /// As `next`, for a loop over many nodes, which must not copy each set from memory to memory.
+    #[inline(always)]
+    pub(crate) fn read(&mut self) -> Option<Rrset<'z>> {
         let (&code, rest) = self.rest.split_first()?;
         let (rtype, rest) = if code < 255 { (Rtype(u16::from(code)), rest) } else { long_rtype(rest) };
         let (&number, rest) = split_first(rest);
@@ -209,9 +217,7 @@ impl<'z> Iterator for Rrsets<'z> {
         self.rest = rest;
         Some(Rrset { rtype, ttl, count, data, signatures })
     }
-}
 
-impl<'z> Rrsets<'z> {
     #[inline]
     fn interned(&self, rest: &'z [u8]) -> (&'z [u8], &'z [u8]) {
         let (number, rest) = rest.split_at(3);

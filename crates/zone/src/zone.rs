@@ -283,19 +283,25 @@ impl Zone {
         entry.copy_key(&mut key);
         let labels = write_labels(key.as_bytes(), out);
         owner_case::apply(entry.value, &mut out[..labels]);
-        let end = match apex {
+        (labels, labels + self.write_apex(labels, apex, &mut out[labels..]))
+    }
+
+    /// Writes the end of an owner name, after its labels of this length below the apex: a compression pointer to the apex at the given
+    /// message offset, or the apex if there is none. Returns the length.
+    #[inline]
+    pub(crate) fn write_apex(&self, labels: usize, apex: Option<usize>, out: &mut [u8]) -> usize {
+        match apex {
             // The root label is shorter than a pointer, but a record owned by the apex starts with a pointer in any case.
             Some(apex) if labels == 0 || !self.apex.as_ref().is_root() => {
-                out[labels..labels + 2].copy_from_slice(&(0xc000 | apex as u16).to_be_bytes());
-                labels + 2
+                out[..2].copy_from_slice(&(0xc000 | apex as u16).to_be_bytes());
+                2
             }
-            _ => labels + self.write_apex(&mut out[labels..]),
-        };
-        (labels, end)
+            _ => self.write_whole_apex(out),
+        }
     }
 
     #[cold]
-    fn write_apex(&self, out: &mut [u8]) -> usize {
+    fn write_whole_apex(&self, out: &mut [u8]) -> usize {
         let len = self.apex.wire().len();
         out[..len].copy_from_slice(self.apex.wire());
         if self.apex_has_upper_case {

@@ -109,6 +109,12 @@ impl<'b> Block<'b> {
     /// The entry at `index`.
     #[inline]
     pub fn entry(&self, index: usize) -> TreeEntry<'b> {
+        self.read_entry(index)
+    }
+
+    /// As `entry`, for a loop over many entries, which must not copy each from memory to memory.
+    #[inline(always)]
+    pub(crate) fn read_entry(&self, index: usize) -> TreeEntry<'b> {
         let start = self.offset(index);
         let end = if index + 1 < self.count() { self.offset(index + 1) } else { self.entries.len() };
         let (suffix, value) = split_suffix(&self.entries[start..end]);

@@ -78,6 +78,17 @@ impl<'t> TreeCursor<'t> {
         self.entry()
     }
 
+    /// The leaf, and the index of the entry at the cursor: for a loop over all entries, with [`Self::next_leaf`].
+    pub(crate) fn leaf(&self) -> Option<(Block<'t>, usize)> {
+        Some((self.block?, self.position.saturating_sub(1)))
+    }
+
+    /// Moves to the first entry of the next leaf; false if there is none.
+    pub(crate) fn next_leaf(&mut self) -> bool {
+        self.exact = false;
+        self.step_leaf(true)
+    }
+
     /// Moves to the preceding entry and returns it.
     #[inline]
     pub fn prev(&mut self) -> Option<TreeEntry<'t>> {
