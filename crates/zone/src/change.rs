@@ -97,6 +97,27 @@ impl ChangeSet {
         self.len == 0
     }
 
+    /// How many owners of `zone` are below those whose NS or DNAME records this changes: applying it may give each of them new flags.
+    /// Counts up to `max + 1`, and visits no more.
+    pub fn owners_below_cuts(&self, zone: &Zone, max: usize) -> usize {
+        let mut count = 0;
+        for part in [&self.removed.names, &self.added.names] {
+            let (staged, mut records) = (Staged(std::slice::from_ref(part)), Vec::new());
+            for run in part.runs() {
+                records.clear();
+                staged.append_records(run, &mut records);
+                let key = staged.key(run);
+                let mut cursor = (own_flags(key, &records) != 0).then(|| zone.seek(key));
+                while count <= max
+                    && cursor.as_mut().and_then(TreeCursor::next).is_some_and(|entry| entry.is_at_or_below(key))
+                {
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
     fn check(&mut self, owner: NameRef<'_>) -> Result<(), OutOfZone> {
         if !owner.is_at_or_below(self.apex.as_ref()) {
             return Err(OutOfZone);

@@ -234,6 +234,11 @@ impl TransferReceiver {
         (builder + self.change_octets + self.change.bytes.len()) as u64
     }
 
+    /// The changes received so far; none of a whole zone.
+    pub fn changes(&self) -> &[EncodedChange] {
+        &self.changes
+    }
+
     /// The octets of the messages received so far.
     pub fn octets(&self) -> u64 {
         self.octets

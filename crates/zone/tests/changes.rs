@@ -175,6 +175,26 @@ fn a_change_costs_what_differs() {
     assert_eq!((change.apex(), change.from_serial(), change.to_serial()), (name(APEX).as_ref(), 1, 1));
 }
 
+/// What a server may count to decide where to apply a change: it visits no more than it was permitted to.
+#[test]
+fn owners_below_changed_zone_cuts_are_counted_up_to_a_limit() {
+    let zone = load_good(&records(&hosts(0), 1), None);
+    let below = zone.nodes().filter(|(entry, _)| entry.label_count() > 1 && entry.is_at_or_below(b"tld\0")).count();
+    assert!(below > 20);
+    let count = |owner: &str, rtype: Rtype, removed: bool, max| {
+        let mut set = zone::change::ChangeSet::new(name(APEX).as_ref());
+        let (owner, rdata) = (name(owner), b"\x02ns\0");
+        if removed { set.remove(owner.as_ref(), rtype, rdata) } else { set.add(owner.as_ref(), rtype, 60, rdata) }
+            .expect("an owner in the zone");
+        set.owners_below_cuts(&zone, max)
+    };
+    for rtype in [Rtype::NS, Rtype::DNAME] {
+        assert_eq!((count("tld.z.", rtype, false, 9999), count("tld.z.", rtype, true, 9999)), (below, below));
+        assert_eq!((count("tld.z.", rtype, false, 10), count("7.tld.z.", rtype, false, 10)), (11, 0));
+    }
+    assert_eq!(count("tld.z.", Rtype::CNAME, false, 10), 0);
+}
+
 #[test]
 fn octets_that_are_no_change_are_refused() {
     let record = |owner: &str, rtype: Rtype, class: u16, rdata: &[u8]| {

@@ -108,9 +108,13 @@ fn without_panic<T>(build: impl FnOnce() -> Result<T, ReceivedError>) -> Result<
 }
 
 impl ZoneReceiver {
-    /// Whether [`finish`] takes so short that the writer may call it.
-    pub fn is_quick(&self, policy: &ZonePolicy) -> bool {
-        TransferSink::records(self) <= MAX_QUICK_RECORDS && !acceptance::needs_pool(policy)
+    /// Whether [`finish`] takes so short, with this base, that the writer may call it.
+    pub fn is_quick(&self, base: Option<&Zone>, policy: &ZonePolicy) -> bool {
+        TransferSink::records(self) <= MAX_QUICK_RECORDS
+            && !acceptance::needs_pool(policy)
+            && !base.is_some_and(|base| {
+                acceptance::is_long(base, self.receiver.changes().iter().map(EncodedChange::to_change_set))
+            })
     }
 
     fn finish(self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {

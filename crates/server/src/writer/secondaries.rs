@@ -216,7 +216,7 @@ impl Writer {
     fn build_received(&mut self, zone: ZoneId, sink: ZoneReceiver, report: TransferReport) {
         let base = self.zones.version_or_expired(zone).cloned();
         let Some(policy) = self.zones.policy(zone).cloned() else { return };
-        let (is_quick, has_command) = (sink.is_quick(&policy), acceptance::has_command(&policy));
+        let (is_quick, has_command) = (sink.is_quick(base.as_ref(), &policy), acceptance::has_command(&policy));
         let finish = move || {
             let result = received_zone::finish(sink, base.as_ref(), &policy);
             FinishedTransfer { zone, base, result, report }

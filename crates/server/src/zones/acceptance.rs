@@ -3,6 +3,8 @@
 //! Zone files, transfers and changes are all checked here. Most checks visit the whole zone, so that the writer never runs them
 //! itself: see [`needs_pool`]. A version that is refused changes nothing: the one served before stays.
 
+use std::borrow::Borrow;
+
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
 use zone::dnssec::{self, SignatureError, SignatureRules, SignatureScope, SignatureStatus};
 use zone::encoded_change::EncodedChange;
@@ -147,6 +149,20 @@ pub enum ChangeRejection {
     Invalid(ChangeError),
     /// The new version may not be published.
     Rejected(Rejection),
+}
+
+/// More owners than this below changed zone cuts or DNAMEs take the writer too long: each may get new flags.
+const MAX_INLINE_OWNERS: usize = 500;
+
+/// Whether applying changes takes long although they have few records: many owners are below zone cuts or DNAMEs that they change.
+pub fn is_long<C: Borrow<ChangeSet>>(base: &Zone, changes: impl IntoIterator<Item = C>) -> bool {
+    let mut left = MAX_INLINE_OWNERS;
+    changes.into_iter().any(|change| {
+        let count = change.borrow().owners_below_cuts(base, left);
+        let is_long = count > left;
+        left = left.saturating_sub(count);
+        is_long
+    })
 }
 
 /// Applies a change and checks the result.

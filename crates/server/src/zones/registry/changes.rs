@@ -95,7 +95,7 @@ impl ZoneRegistry {
         if change.is_empty() {
             return self.confirm(zone, done);
         }
-        if change.len() > MAX_INLINE_RECORDS {
+        if change.len() > MAX_INLINE_RECORDS || acceptance::is_long(base, [&change]) {
             let (base, policy) = (base.clone(), policy.clone());
             let change = ProposedChange::Records(Box::new(change));
             return self.change_in_pool(base, policy, ZoneChange { zone, change, rules, order, done });

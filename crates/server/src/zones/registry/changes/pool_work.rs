@@ -7,7 +7,7 @@ use zone::change::{ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
 use zone::{CheckMode, Zone};
 
-use super::{ChangeDone, ChangeRefused, PublishOrder, ZoneChange};
+use super::{ChangeDone, ChangeRefused, MAX_INLINE_RECORDS, PublishOrder, ZoneChange};
 use crate::config::ZonePolicy;
 use crate::report::ZoneReport;
 use crate::zone_id::ZoneId;
@@ -44,7 +44,7 @@ pub(super) enum WorkKind {
     Apply { order: PublishOrder, done: ChangeDone, waiting: VecDeque<ZoneChange> },
 }
 
-/// A rebuilt version with at most this many changes to catch up with is finished by the writer.
+/// A rebuilt version with at most this many changes to catch up with is finished by the writer, unless one of them takes long.
 const MAX_INLINE_CHANGES: usize = 32;
 
 /// Threads of one rebuild: more would compete with answering.
@@ -129,7 +129,10 @@ impl ZoneRegistry {
 
     /// Applies to a rebuilt version the changes since: few at once, many in the pool.
     fn catch_up(&mut self, zone: ZoneId, rebuilt: Zone, log: Vec<(ChangeSet, ChangeRules)>) {
-        if log.len() > MAX_INLINE_CHANGES {
+        let records: usize = log.iter().map(|(change, _)| change.len()).sum();
+        let is_large =
+            records > MAX_INLINE_RECORDS || acceptance::is_long(&rebuilt, log.iter().map(|(change, _)| change));
+        if log.len() > MAX_INLINE_CHANGES || is_large {
             let job = move || ZoneWorkResult::Rebuilt(zone, replay(rebuilt, log).map(Box::new));
             let id = self.work_pool.submit(job);
             self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });

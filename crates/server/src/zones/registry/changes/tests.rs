@@ -194,6 +194,43 @@ fn a_large_change_is_computed_aside_and_later_ones_follow_it() {
     assert!(matches!(results, [Ok(_), Ok(_), Err(ChangeRefused::Invalid(_))]));
 }
 
+/// A delegation of one record occludes, and uncovers, all names below it: the writer does not visit them.
+#[test]
+fn a_zone_cut_above_many_names_appears_and_vanishes_aside() {
+    let mut bench = Bench::loaded(&["a.", "b."]);
+    let (id, cut) = (bench.id("a."), name("a.a."));
+    let mut names = change_set("a.", 1, 2, 0);
+    for number in 0..2000 {
+        let owner = name(&format!("h{number}.a.a."));
+        names.add(owner.as_ref(), Rtype::A, 60, &[192, 0, 2, 1]).expect("below the apex");
+    }
+    let applied = bench.zones.latest(id).expect("loaded").apply(names, RULES).expect("it fits");
+    assert!(bench.zones.replace(id, applied.zone, &[]));
+    bench.step();
+    for serial in [2, 3] {
+        let mut change = change_set("a.", serial, serial + 1, 0);
+        match serial {
+            2 => change.add(cut.as_ref(), Rtype::NS, 60, b"\x02ns\0"),
+            _ => change.remove(cut.as_ref(), Rtype::NS, b"\x02ns\0"),
+        }
+        .expect("below the apex");
+        let (sender, results) = channel();
+        let done = Box::new(move |result| _ = sender.send(result));
+        let (change, order) = (ProposedChange::Records(Box::new(change)), PublishOrder::AfterSync);
+        bench.zones.change(ZoneChange { zone: id, change, rules: RULES, order, done });
+        assert!(matches!(bench.zones.changes.work[&id].kind, WorkKind::Apply { .. }), "the pool applies it");
+        let other = bench.change("b.", (serial - 1, serial), 1, PublishOrder::AfterSync);
+        bench.step();
+        assert_eq!((bench.serial("a."), bench.serial("b.")), (Some(serial), Some(serial)));
+        assert!(other.try_recv().is_ok_and(|result| result.is_ok()));
+        bench.run_until(|bench| bench.serial("a.") == Some(serial + 1));
+        assert!(results.try_recv().is_ok_and(|result| result.is_ok()));
+        let occluded =
+            bench.zones.latest(id).expect("it is served").nodes().filter(|(_, node)| node.is_occluded()).count();
+        assert_eq!(occluded, if serial == 2 { 2000 } else { 0 });
+    }
+}
+
 #[test]
 fn a_zone_is_rebuilt_while_it_changes() {
     let mut bench = Bench::loaded(&["a."]);
