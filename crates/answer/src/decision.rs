@@ -5,6 +5,7 @@ use wire::serial::is_later;
 use wire::{Class, Rtype};
 use zone::Zone;
 
+use crate::denied_request::DenialReason;
 use crate::edns::ExtendedError;
 use crate::find_zone::find_zone;
 use crate::published::Served;
@@ -16,6 +17,8 @@ use crate::served_zone::{ServedZone, ZoneState};
 pub(crate) enum Decision<'s> {
     /// No records, and this response code.
     Refuse(Rcode, Option<ExtendedError>),
+    /// REFUSED, and a line in the log.
+    Deny(DenialReason),
     /// BADVERS (RFC 6891 6.1.3).
     BadVersion,
     /// The server's version or identity, or REFUSED.
@@ -89,7 +92,8 @@ impl<'s> Decision<'s> {
             // RFC 5936 2.2.1: the name is not the apex of a zone here.
             (_, None) => Decision::refuse(Rcode::NOTAUTH),
             (_, Some(ZoneState::Unavailable(_) | ZoneState::Expired(_))) => Decision::refuse(Rcode::SERVFAIL),
-            // The ACL denies it, or it is AXFR over UDP, which is not defined (RFC 5936 4.2).
+            (None, Some(ZoneState::Loaded(_))) => Decision::Deny(DenialReason::Transfer),
+            // AXFR over UDP is not defined (RFC 5936 4.2).
             (_, Some(ZoneState::Loaded(_))) => Decision::refuse(Rcode::REFUSED),
         })
     }

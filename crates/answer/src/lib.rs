@@ -15,6 +15,7 @@ mod cookie;
 mod counters;
 mod decision;
 mod denial;
+mod denied_request;
 mod edns;
 mod edns_response;
 mod find_zone;
@@ -54,6 +55,7 @@ pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule};
 pub use config::{AnswerConfig, RateLimitConfig};
 pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
+pub use denied_request::{DenialReason, DeniedRequest};
 pub use key_ring::KeyRing;
 pub use pending_notify::{PendingNotify, ReceivedNotify};
 pub use pending_update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
@@ -132,6 +134,10 @@ fn write_response(
         Decision::Refuse(rcode, error) => {
             opt.error = error;
             ResponseStatus::empty(rcode)
+        }
+        Decision::Deny(reason) => {
+            worker.deny(query, reason);
+            ResponseStatus::empty(Rcode::REFUSED)
         }
         Decision::Transfer(zone) => {
             return transfer::respond(served, worker, zone, query, out);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wire::tsig::{TsigKey, VerificationFailure, verify_query};
 
 use crate::decision::Decision;
+use crate::denied_request::DenialReason;
 use crate::edns_response::reserved_len;
 use crate::key_ring::ResponseSigner;
 use crate::published::Served;
@@ -95,6 +96,7 @@ fn respond_unverified(
     failure: &VerificationFailure<'_, Arc<TsigKey>>,
     out: &mut [u8],
 ) -> Response {
+    worker.deny(query, DenialReason::Signature(failure.error));
     let room = body_room(served, query, failure.record_len(), out.len());
     match write_response(served, worker, query, Decision::refuse(failure.rcode()), &mut out[..room]) {
         Response::Send(len) => {

@@ -3,9 +3,11 @@
 use wire::{HEADER_LEN, Rtype};
 
 use crate::counters::Counters;
+use crate::denied_request::{DenialReason, DeniedRequest};
 use crate::find_zone::find_zone;
 use crate::published::Served;
 use crate::qname::Qname;
+use crate::query::Query;
 use crate::referral_cache::ReferralCache;
 use crate::rrl::RateLimiter;
 use crate::served_zone::ServedZone;
@@ -22,12 +24,27 @@ pub struct WorkerState {
     pub(crate) referral_cache: ReferralCache,
     /// What this worker has done; its owner reads and publishes it.
     pub counters: Counters,
+    denied: Option<Box<DeniedRequest>>,
 }
 
 impl WorkerState {
     /// The state of a worker that has answered nothing yet.
     pub fn new() -> WorkerState {
         WorkerState::default()
+    }
+
+    /// A request that was denied since the last call, the first of several.
+    #[inline]
+    pub fn take_denied(&mut self) -> Option<Box<DeniedRequest>> {
+        self.denied.take()
+    }
+
+    /// Keeps one request to be logged. Others of the batch would flood the log, and cost an allocation each.
+    #[cold]
+    pub(crate) fn deny(&mut self, query: &Query<'_>, reason: DenialReason) {
+        if self.denied.is_none() {
+            self.denied = Some(Box::new(DeniedRequest::new(self.names.current(), query, reason)));
+        }
     }
 }
 

@@ -1,14 +1,15 @@
 //! RFC 1996: NOTIFY, from clients that may send it and from others.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{
-    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, ReceivedNotify, Response, Served, ServedZone,
-    Transport, WorkerState, ZoneAcls, ZoneState,
+    Acl, AclEntry, AddressPrefix, AnswerConfig, DenialReason, KeyRing, RateLimitConfig, ReceivedNotify, Request,
+    Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneState,
 };
 use wire::message::{Edns, Message, Opcode, Rcode, Record};
-use wire::tsig::{TsigKey, TsigSigner, TsigVerifier};
+use wire::tsig::{TsigError, TsigKey, TsigSigner, TsigVerifier};
 use wire::{Class, Name, Rtype};
 
 use crate::subject::{self, NOW_S, PEER, TCP};
@@ -195,4 +196,36 @@ fn only_refused_notify_messages_are_rate_limited() {
         replies.any(|reply| matches!(reply, Response::Drop))
     };
     assert!(!dropped("by-address.") && dropped("closed."));
+}
+
+/// Who is denied in silence cannot be helped: the listener logs one denied request per batch.
+#[test]
+fn a_denied_request_is_kept_for_the_log() {
+    let served = server();
+    let signed = |key: &str, message: &Message| {
+        let mut octets = message.to_wire();
+        TsigSigner::for_query(self::key(key)).sign(&mut octets, 0, NOW_S.into()).expect("room");
+        octets
+    };
+    let transfer = Message::query(name("closed."), Rtype::AXFR);
+    let update = Message { opcode: Opcode::UPDATE, ..Message::query(name("closed."), Rtype::SOA) };
+    let wrong_key = DenialReason::Signature(TsigError::BadKey);
+    let stranger = IpAddr::from([192, 0, 2, 200]);
+    for (peer, octets, reason, key) in [
+        (PEER, notify("closed.").to_wire(), Some(DenialReason::Notify), None),
+        (PEER, signed("other.", &notify("closed.")), Some(DenialReason::Notify), Some(name("other."))),
+        (PEER, signed("unknown.", &notify("closed.")), Some(wrong_key), None),
+        (PEER, update.to_wire(), Some(DenialReason::Update), None),
+        (PEER, transfer.to_wire(), None, None),
+        (stranger, transfer.to_wire(), Some(DenialReason::Transfer), None),
+        (PEER, notify("by-address.").to_wire(), None, None),
+    ] {
+        let mut worker = WorkerState::new();
+        let request = Request { message: &octets, peer, transport: TCP, now_s: NOW_S };
+        answer::respond(&served, &mut worker, request, &mut [0; 65_535]);
+        let denied = worker.take_denied();
+        assert_eq!(denied.as_ref().map(|denied| denied.reason), reason);
+        assert!(denied.is_none_or(|denied| (denied.zone, denied.client, denied.key) == (name("closed."), peer, key)));
+        assert!(worker.take_denied().is_none());
+    }
 }

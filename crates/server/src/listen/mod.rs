@@ -8,6 +8,7 @@ mod client_counts;
 mod connection_eviction;
 mod connection_pool;
 mod counters;
+mod denied_log;
 mod late_reply;
 mod panic_guard;
 mod tcp_connection;
@@ -21,6 +22,7 @@ pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
 pub use late_reply::{IncomingUpdate, LateReply};
 
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
+use denied_log::DeniedLog;
 use netio::epoll::Waker;
 use std::io;
 use std::sync::Arc;
@@ -97,6 +99,8 @@ pub trait Responder: Send + 'static {
     fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
         Err(update)
     }
+    /// Logs a request of the batch that was denied.
+    fn log_denied(&mut self) {}
     /// Its counters; read once per batch.
     fn counters(&self) -> &answer::Counters;
 }
@@ -106,6 +110,7 @@ pub struct ZoneResponder {
     subscriber: Subscriber<Served>,
     worker: WorkerState,
     sinks: EventSinks,
+    denied_log: DeniedLog,
 }
 
 /// Take what is not answered at once, without blocking.
@@ -125,7 +130,7 @@ pub type UpdateSink = Arc<dyn Fn(Box<IncomingUpdate>) -> Result<(), Box<Incoming
 impl ZoneResponder {
     /// A responder for one thread.
     pub fn new(subscriber: Subscriber<Served>, sinks: EventSinks) -> ZoneResponder {
-        ZoneResponder { subscriber, worker: WorkerState::new(), sinks }
+        ZoneResponder { subscriber, worker: WorkerState::new(), sinks, denied_log: DeniedLog::default() }
     }
 }
 
@@ -150,6 +155,13 @@ impl Responder for ZoneResponder {
 
     fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
         (self.sinks.update)(update)
+    }
+
+    #[inline]
+    fn log_denied(&mut self) {
+        if let Some(denied) = self.worker.take_denied() {
+            self.denied_log.write(&denied);
+        }
     }
 
     fn counters(&self) -> &answer::Counters {

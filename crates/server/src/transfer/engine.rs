@@ -29,6 +29,7 @@ use super::refresh::{
 use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSink};
 use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers};
+use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
 use link_schedule::LinkSchedule;
@@ -239,6 +240,7 @@ pub struct TransferEngine<T> {
     by_connection: HashMap<ConnectionId, PrimaryId>,
     next_connection: u64,
     stream_targets: HashMap<PrimaryId, StreamTarget>,
+    refused_notify_log: RateLimitedLog,
     /// Published versions whose times the writer does not know yet.
     published: Vec<(ZoneId, StoredTimers)>,
     random: Rng,
@@ -258,6 +260,7 @@ impl<T: TransferSink> TransferEngine<T> {
             by_connection: HashMap::new(),
             next_connection: 0,
             stream_targets: HashMap::new(),
+            refused_notify_log: notify_streams::refused_notify_log(),
             published: Vec::new(),
             random,
             limits,
@@ -381,7 +384,8 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// A datagram on a socket for NOTIFY. Call [`TransferEngine::step`] after one or several.
     pub fn notify_answered(&mut self, from: SocketAddr, datagram: &[u8], now: Now) {
-        self.notify.receive(from, datagram, now);
+        let answer = self.notify.receive(from, datagram, now);
+        self.log_if_refused(answer);
     }
 
     //---------- Results of transfers

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wire::NameRef;
+use wire::message::Rcode;
 
 use super::Now;
 use super::primary::{PeerConfig, PeerIdentity};
-use super::query::{OutgoingQuery, QueryKind};
+use super::query::{OutgoingQuery, QueryKind, header_rcode};
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
 
@@ -40,6 +41,17 @@ pub struct NotifySender {
     queued: usize,
     random: Rng,
     counters: NotifyCounters,
+}
+
+/// The answer to a NOTIFY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotifyAnswer {
+    /// The zone.
+    pub zone: ZoneId,
+    /// Who answered.
+    pub target: SocketAddr,
+    /// What it says.
+    pub rcode: Rcode,
 }
 
 /// What happened to messages.
@@ -159,7 +171,7 @@ impl NotifySender {
     ) {
         while let Some((at_ms, index, id)) = self.timeouts.first().copied().filter(|(at_ms, ..)| *at_ms <= now.ms) {
             self.timeouts.remove(&(at_ms, index, id));
-            self.repeat(index, id, now, &mut send);
+            self.repeat(index, id, now, &apex_of, &mut send);
         }
         // Every turn sends or drops a queued message, or takes a target from the list.
         while self.timeouts.len() < MAX_IN_FLIGHT {
@@ -203,7 +215,14 @@ impl NotifySender {
     }
 
     /// RFC 1996 3.6: sends a message again, or gives it up.
-    fn repeat(&mut self, index: usize, id: u16, now: Now, send: &mut impl FnMut(NotifyMessage<'_>)) {
+    fn repeat<'a>(
+        &mut self,
+        index: usize,
+        id: u16,
+        now: Now,
+        apex_of: impl Fn(ZoneId) -> Option<NameRef<'a>>,
+        send: &mut impl FnMut(NotifyMessage<'_>),
+    ) {
         let Some(target) = &mut self.targets[index] else { return };
         let Some(message) = target.in_flight.get_mut(&id) else { return };
         if let Some(timeout_ms) = TIMEOUTS_MS.get(message.tries) {
@@ -217,16 +236,17 @@ impl NotifySender {
         let zone = message.zone;
         target.in_flight.remove(&id);
         if !target.is_silent {
-            tracing::warn!(target_address = %target.config.address, zone = zone.index, "no answer to NOTIFY; the target is tried with one message at a time");
+            let zone = apex_of(zone).map(tracing::field::display);
+            tracing::warn!(target_address = %target.config.address, zone, "no answer to NOTIFY; the target is tried with one message at a time");
         }
         target.is_silent = true;
         self.counters.given_up += 1;
         self.make_ready(index);
     }
 
-    /// Receives a datagram; returns the zone if it answers a NOTIFY. Any answer ends it (RFC 1996 4.8). What does not match by address, ID,
+    /// Receives a datagram. Any answer ends a NOTIFY (RFC 1996 4.8). What does not match by address, ID,
     /// question and signature is ignored.
-    pub fn receive(&mut self, from: SocketAddr, datagram: &[u8], now: Now) -> Option<ZoneId> {
+    pub fn receive(&mut self, from: SocketAddr, datagram: &[u8], now: Now) -> Option<NotifyAnswer> {
         let id = u16::from_be_bytes(*datagram.first_chunk()?);
         let is_answered = |target: &Target| {
             let message = target.in_flight.get(&id).filter(|_| target.config.address == from);
@@ -236,23 +256,19 @@ impl NotifySender {
             })
         };
         let index = self.targets.iter().position(|target| target.as_ref().is_some_and(is_answered))?;
-        let target = self.targets[index].as_mut()?;
-        let message = target.in_flight.remove(&id)?;
-        target.is_silent = false;
-        self.timeouts.remove(&(message.at_ms, index, id));
-        self.counters.answered += 1;
-        self.make_ready(index);
-        Some(message.zone)
+        self.answered(NotifyId(index, id), header_rcode(datagram))
     }
 
-    /// A message in flight was answered on a stream.
-    pub fn answered_on_stream(&mut self, NotifyId(index, id): NotifyId) {
-        let Some(target) = self.targets.get_mut(index).and_then(Option::as_mut) else { return };
-        let Some(message) = target.in_flight.remove(&id) else { return };
+    /// A message in flight was answered: over UDP, or on a stream.
+    pub fn answered(&mut self, NotifyId(index, id): NotifyId, rcode: Rcode) -> Option<NotifyAnswer> {
+        let target = self.targets.get_mut(index)?.as_mut()?;
+        let message = target.in_flight.remove(&id)?;
         target.is_silent = false;
+        let answer = NotifyAnswer { zone: message.zone, target: target.config.address, rcode };
         self.timeouts.remove(&(message.at_ms, index, id));
         self.counters.answered += 1;
         self.make_ready(index);
+        Some(answer)
     }
 
     /// The SOA RDATA of a message that is in flight still.
@@ -389,7 +405,10 @@ mod tests {
                         assert_eq!(sender.receive(peer(2).address, &forged, at(ms)), None);
                         forged[0] ^= 1;
                         assert_eq!(sender.receive(address, &forged, at(ms)), None);
-                        assert_eq!(sender.receive(address, &answer(&message), at(ms)), Some(zone(0)));
+                        assert_eq!(
+                            sender.receive(address, &answer(&message), at(ms)).map(|answer| answer.zone),
+                            Some(zone(0))
+                        );
                     }
                 }
             }
@@ -410,8 +429,23 @@ mod tests {
         let second = sent(&mut sender, 100);
         assert_eq!((second.len(), of_soa(&second[0].1.answer[0].rdata)), (1, Some(7)));
         assert_eq!(sender.receive(peer(1).address, &answer(&first[0].1), at(200)), None, "the old one");
-        assert_eq!(sender.receive(peer(1).address, &answer(&second[0].1), at(200)), Some(zone(0)));
+        assert_eq!(
+            sender.receive(peer(1).address, &answer(&second[0].1), at(200)).map(|answer| answer.zone),
+            Some(zone(0))
+        );
         assert_eq!(sent(&mut sender, 1_000_000).len(), 0);
+    }
+
+    #[test]
+    fn a_refusal_is_an_answer_and_is_told() {
+        let mut sender = NotifySender::new(1);
+        sender.publish(zone(0), &soa(5), &[peer(1)]);
+        let (target, message) = sent(&mut sender, 0).remove(0);
+        let mut refusal = answer(&message);
+        refusal[3] |= Rcode::REFUSED.0 as u8;
+        let told = NotifyAnswer { zone: zone(0), target, rcode: Rcode::REFUSED };
+        assert_eq!(sender.receive(target, &refusal, at(1)), Some(told));
+        assert_eq!(sent(&mut sender, 300_000).len(), 0);
     }
 
     #[test]

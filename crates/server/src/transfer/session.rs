@@ -108,8 +108,8 @@ pub enum SessionEvent<T> {
     Notified {
         /// The zone.
         zone: ZoneId,
-        /// Whether it was.
-        is_answered: bool,
+        /// The answer.
+        rcode: Option<Rcode>,
     },
     /// A SOA query has its result.
     Probed {

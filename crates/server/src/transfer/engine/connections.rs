@@ -242,10 +242,11 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         let Some(link) = self.links.get_mut(&primary) else { return };
         match event {
-            SessionEvent::Notified { zone, is_answered } => {
+            SessionEvent::Notified { zone, rcode } => {
                 let request = link.active.remove(&(zone, ExchangeKind::Notify));
-                if let (Some(Request { purpose: RequestPurpose::Notify(id), .. }), true) = (request, is_answered) {
-                    self.notify.answered_on_stream(id);
+                if let (Some(Request { purpose: RequestPurpose::Notify(id), .. }), Some(rcode)) = (request, rcode) {
+                    let answer = self.notify.answered(id, rcode);
+                    self.log_if_refused(answer);
                 }
             }
             SessionEvent::Probed { zone, result } => {

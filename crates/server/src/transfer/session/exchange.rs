@@ -35,7 +35,7 @@ pub(super) enum ExchangeEnd {
     Complete,
     Probed(ProbeResult),
     /// RFC 1996 4.8: any answer ends a NOTIFY.
-    Notified,
+    Notified(Rcode),
     Failed(TransferFailure),
 }
 
@@ -81,7 +81,7 @@ impl<T: TransferSink> Exchange<T> {
                     answer.map_or(ProbeResult::Refused, |(serial, expire_s)| ProbeResult::Answer { serial, expire_s });
                 return Ok(Some(ExchangeEnd::Probed(result)));
             }
-            Purpose::Notify => return Ok(Some(ExchangeEnd::Notified)),
+            Purpose::Notify => return Ok(Some(ExchangeEnd::Notified(rcode))),
             Purpose::Transfer(sink) => sink,
         };
         if rcode != Rcode::NOERROR {
@@ -118,9 +118,8 @@ impl<T: TransferSink> Exchange<T> {
                 SessionEvent::Transferred { zone, sink, failure: Some(failure), counts }
             }
             (Purpose::Transfer(sink), _) => SessionEvent::Transferred { zone, sink, failure: None, counts },
-            (Purpose::Notify, end) => {
-                SessionEvent::Notified { zone, is_answered: matches!(end, ExchangeEnd::Notified) }
-            }
+            (Purpose::Notify, ExchangeEnd::Notified(rcode)) => SessionEvent::Notified { zone, rcode: Some(rcode) },
+            (Purpose::Notify, _) => SessionEvent::Notified { zone, rcode: None },
             (Purpose::Probe(_), ExchangeEnd::Probed(result)) => SessionEvent::Probed { zone, result },
             (Purpose::Probe(_), _) => SessionEvent::Probed { zone, result: ProbeResult::Refused },
         }
