@@ -1,19 +1,19 @@
-//! Opens any files as a journal: each is refused, or read in memory that is bounded by its length; what is found can be read
-//! and, unless checksums were made right, changed, synced and found again.
+//! Opens any files as a journal: each is refused, or read in memory that is bounded by its length. What is found of a zone is what
+//! the records up to one of them give; it can be read, synced, changed and compacted, and is found again.
 //!
 //! The first octet says how many journal files there are. Each follows: an octet of flags, its length of 16 bits, and its octets. With
 //! flag 1 the header and all checksums are made right, so that the fields matter; they may contradict each other then, in ways that no
 //! store writes. The last file is an image with flag 2.
 #![no_main]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libfuzzer_sys::fuzz_target;
 use server::storage::disk::{Disk, DiskFile};
-use server::storage::{Store, StoreLimits, StoredZone};
-use wire::{Name, NameRef};
+use server::storage::{Recovery, Store, StoreLimits, StoredZone, Timers};
+use wire::Name;
 
 const LIMITS: StoreLimits = StoreLimits {
     segment_len: 2000,
@@ -34,52 +34,187 @@ const SALT: u32 = 7;
 const ZONES: u8 = 8;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((disk, is_repaired)) = disk_of(bytes) else { return };
+    let Some(disk) = disk_of(bytes) else { return };
+    let records = records_of(&disk);
     // A file of another version, for example.
     let Ok((mut store, recovery)) = Store::open(disk.clone(), LIMITS) else { return };
     assert!(recovery.damages.len() <= 100, "messages are bounded");
-    let mut found: BTreeMap<Name, (StoredZone, u32)> = BTreeMap::new();
-    for zone in recovery.zones() {
-        read_all(&store, zone.zone);
-        if let Some(serial) = zone.serial {
-            found.insert(zone.name.to_owned(), (zone.zone, serial));
-        }
+    let found = states(&store, &recovery);
+    if !are_of_one_store(&records) {
+        return compact_all(&mut store, &disk);
     }
-    if is_repaired {
-        return;
+    for (name, state) in &found {
+        state.check(name, &records);
     }
-    for (name, (zone, serial)) in &found {
-        // The serials of damaged records may be any.
-        _ = store.append_change(*zone, name.as_ref(), (*serial, serial.wrapping_add(1)), b"a change");
-    }
-    while store.compact(1000).expect("the disk works") {}
+    // What was found is durable after a sync, even if all that the sync did not write is lost.
+    let before = disk.lock().len();
     store.sync().expect("the disk works");
-    let expected: Vec<(NameRef<'_>, Option<u32>)> = found
-        .iter()
-        .map(|(name, (_, serial))| (name.as_ref(), Some(serial.wrapping_add(1))))
-        .collect();
     drop(store);
+    // Without anything to write again, everything was durable.
+    if disk.lock().len() > before {
+        disk.lose_void();
+    }
+    let (mut store, recovery) = Store::open(disk.clone(), LIMITS).expect("it was opened before");
+    assert_eq!(states(&store, &recovery), found, "the sync has lost or changed something");
+    let mut changed = BTreeMap::new();
+    for (name, state) in found {
+        let Some(serial) = state.serial else { continue };
+        let next = serial.wrapping_add(1);
+        store.append_change(state.zone, name.as_ref(), (serial, next), b"a change").expect("it follows");
+        changed.insert(name, next);
+    }
+    compact_all(&mut store, &disk);
     let (_, again) = Store::open(disk, LIMITS).expect("it was opened before");
-    for (name, serial) in expected {
-        assert!(again.zones().any(|zone| zone.name == name && zone.serial == serial), "{name} {serial:?} is lost");
+    let again: BTreeMap<Name, Option<u32>> =
+        again.zones().map(|zone| (zone.name.to_owned(), zone.serial)).collect();
+    for (name, serial) in changed {
+        assert_eq!(again.get(&name), Some(&Some(serial)), "the change of {name} is lost");
     }
 });
 
-/// Reads an image and its changes, as far as they are good.
-fn read_all(store: &Store<MemoryDisk>, zone: StoredZone) {
-    if let Some(Ok(mut image)) = store.image(zone) {
-        let mut chunk = Vec::new();
-        while let Ok(true) = image.next_chunk(&mut chunk) {}
-    }
-    for mut changes in [store.changes_after_image(zone), store.changes_before_image(zone, 100, 10_000)] {
-        while let Ok(Some(_)) = changes.next_change() {}
+/// Compacts until nothing is left to do. A round of all there is copies each record once; more rounds than a few would go on for ever.
+fn compact_all(store: &mut Store<MemoryDisk>, disk: &MemoryDisk) {
+    store.sync().expect("the disk works");
+    let octets: usize = disk.lock().values().map(|file| MemoryFile(file.clone()).lock().len()).sum();
+    let mut left = 20 + 4 * octets / 1000;
+    while store.compact(1000).expect("the disk works") {
+        store.sync().expect("the disk works");
+        left = left.checked_sub(1).expect("compaction ends");
     }
 }
 
-/// The disk, and whether checksums were made right.
-fn disk_of(bytes: &[u8]) -> Option<(MemoryDisk, bool)> {
+/// What a zone is.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    zone: StoredZone,
+    serial: Option<u32>,
+    timers: Option<Timers>,
+    /// The chunks of the image, as far as they are good.
+    image: Vec<Vec<u8>>,
+    /// Those after the image: their serials, and octets.
+    changes: Vec<(u32, u32, Vec<u8>)>,
+}
+
+/// Reads all zones.
+fn states(store: &Store<MemoryDisk>, recovery: &Recovery) -> BTreeMap<Name, State> {
+    let mut states = BTreeMap::new();
+    for found in recovery.zones() {
+        let (zone, mut image, mut chunk) = (found.zone, Vec::new(), Vec::new());
+        if let Some(Ok(mut reader)) = store.image(zone) {
+            while let Ok(true) = reader.next_chunk(&mut chunk) {
+                image.push(chunk.clone());
+            }
+        }
+        let (mut reader, mut changes) = (store.changes_after_image(zone), Vec::new());
+        while let Some(change) = reader.next_change().expect("recovery has checked it") {
+            changes.push((change.from, change.to, change.bytes));
+        }
+        let mut history = store.changes_before_image(zone, 100, 10_000);
+        while history.next_change().expect("recovery has checked it").is_some() {}
+        let state = State { zone, serial: found.serial, timers: found.timers, image, changes };
+        // Another number with the same name is damage that no store writes; the newest record of both counts.
+        states.insert(found.name.to_owned(), state);
+    }
+    states
+}
+
+/// A record with the right checksums.
+#[derive(Debug, PartialEq, Eq)]
+struct Record {
+    kind: u8,
+    zone: u32,
+    sequence: u64,
+    base: u64,
+    from: u32,
+    to: u32,
+    name: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl State {
+    /// The zone is what the records up to one of them give: an image, and changes after it that follow each other without a gap.
+    fn check(&self, name: &Name, records: &[Record]) {
+        let Some(serial) = self.serial else {
+            assert!(self.image.is_empty() && self.changes.is_empty(), "{name} has data and no serial");
+            return;
+        };
+        let of_zone = |kind: u8| {
+            let is_one = move |record: &&Record| record.kind == kind && record.zone == self.zone.0;
+            records.iter().filter(is_one).filter(|record| record.name == name.as_ref().wire())
+        };
+        let first = self.changes.first().map_or(serial, |change| change.0);
+        let leads_here = |image: &Record| {
+            let (mut at, mut sequence) = (image.from, image.base);
+            for (from, to, bytes) in &self.changes {
+                let follows = |change: &&Record| {
+                    (change.from, change.to) == (*from, *to) && change.payload == *bytes && change.sequence > sequence
+                };
+                let Some(change) = of_zone(2).filter(follows).min_by_key(|change| change.sequence) else { return false };
+                if *from != at {
+                    return false;
+                }
+                (at, sequence) = (*to, change.sequence);
+            }
+            at == serial
+        };
+        let is_given = of_zone(1).any(|image| image.from == first && leads_here(image));
+        assert!(is_given, "{name}: no image and changes lead to {serial} with {:?}", self.changes);
+    }
+}
+
+/// Whether no two records have the same sequence number, and no two zones the same number or name, as no store writes them. A record
+/// that was moved is there twice.
+fn are_of_one_store(records: &[Record]) -> bool {
+    let mut sequences: BTreeMap<u64, &Record> = BTreeMap::new();
+    let (mut names, mut zones) = (BTreeMap::new(), BTreeMap::new());
+    records.iter().all(|record| {
+        *sequences.entry(record.sequence).or_insert(record) == record
+            && *names.entry(record.zone).or_insert(&record.name) == &record.name
+            && *zones.entry(&record.name).or_insert(record.zone) == record.zone
+    })
+}
+
+/// All records of all files, counting or void.
+fn records_of(disk: &MemoryDisk) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (_, file) in disk.lock().iter().filter(|(name, _)| name.starts_with("journal-")) {
+        let file = MemoryFile(file.clone());
+        let octets = file.lock();
+        // Either copy of the header may be damaged.
+        let salts: BTreeSet<u32> = [16, HEADER_LEN + 16].into_iter().filter_map(|at| number(&octets, at)).collect();
+        for salt in salts {
+            records.extend((RECORDS_START..octets.len()).step_by(8).filter_map(|at| record_at(&octets[at..], salt)));
+        }
+    }
+    records
+}
+
+fn number(octets: &[u8], at: usize) -> Option<u32> {
+    octets.get(at..)?.first_chunk().map(|number| u32::from_le_bytes(*number))
+}
+
+fn record_at(octets: &[u8], salt: u32) -> Option<Record> {
+    let long = |at: usize| Some(u64::from(number(octets, at)?) | u64::from(number(octets, at + 4)?) << 32);
+    let start = FIXED_LEN + usize::from(*octets.get(13)?);
+    let payload = octets.get(start..)?.get(..number(octets, 8)? as usize)?;
+    let is_good = number(octets, 0)? == crc32c::crc32c_append(salt, octets.get(4..start)?)
+        && number(octets, 4)? == crc32c::crc32c_append(salt, payload);
+    is_good.then_some(Record {
+        kind: octets[12],
+        zone: number(octets, 32)?,
+        sequence: long(16)?,
+        base: long(24)?,
+        from: number(octets, 36)?,
+        to: number(octets, 40)?,
+        name: octets[FIXED_LEN..start].to_vec(),
+        payload: payload.to_vec(),
+    })
+}
+
+/// The disk.
+fn disk_of(bytes: &[u8]) -> Option<MemoryDisk> {
     let (&count, mut rest) = bytes.split_first()?;
-    let (disk, mut is_repaired) = (MemoryDisk::default(), false);
+    let disk = MemoryDisk::default();
     for number in 1..=u32::from(count % 4) {
         let ([flags, high, low], after) = rest.split_first_chunk()?;
         let (octets, after) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])).min(after.len()));
@@ -87,12 +222,15 @@ fn disk_of(bytes: &[u8]) -> Option<(MemoryDisk, bool)> {
         let mut octets = octets.to_vec();
         if flags & 1 > 0 {
             repair(&mut octets, number);
-            is_repaired = true;
         }
         let prefix = if flags & 2 > 0 { "image" } else { "journal" };
         disk.lock().insert(format!("{prefix}-{number:08}"), Arc::new(Mutex::new(octets)));
     }
-    Some((disk, is_repaired))
+    Some(disk)
+}
+
+fn number_at(bytes: &[u8], at: usize) -> u32 {
+    number(bytes, at).expect("it is long enough")
 }
 
 fn put(bytes: &mut [u8], at: usize, number: u32) {
@@ -101,7 +239,7 @@ fn put(bytes: &mut [u8], at: usize, number: u32) {
 
 /// Makes a segment of any octets: its fixed fields, and the checksums of as many records as there are.
 fn repair(bytes: &mut [u8], number: u32) {
-    let mut at = RECORDS_START;
+    let (mut at, mut batch) = (RECORDS_START, RECORDS_START as u32);
     while let Some(record) = bytes.get_mut(at..).filter(|rest| rest.len() >= FIXED_LEN) {
         let payload_len = record[8..12].iter().fold(0, |sum, octet| sum + usize::from(*octet));
         put(record, 8, payload_len as u32);
@@ -110,6 +248,13 @@ fn repair(bytes: &mut [u8], number: u32) {
         (record[22], record[23]) = (0, 0);
         let zone = u32::from(record[32] % ZONES);
         put(record, 32, zone);
+        // A batch of its own, that of the record before, or any.
+        match record[47] % 4 {
+            0 => batch = at as u32,
+            1 => batch = number_at(record, 44),
+            _ => {}
+        }
+        put(record, 44, batch);
         let (start, end) = (FIXED_LEN + usize::from(record[13]), FIXED_LEN + usize::from(record[13]) + payload_len);
         if end > record.len() {
             break;
@@ -146,6 +291,21 @@ struct MemoryFile(Arc<Mutex<Vec<u8>>>);
 impl MemoryDisk {
     fn lock(&self) -> MutexGuard<'_, Files> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryDisk {
+    /// Loses what the newest file says is void: all that the store did not sync itself.
+    fn lose_void(&self) {
+        let mut files = self.lock();
+        let Some((newest, file)) = files.iter().rfind(|(name, _)| name.starts_with("journal-")) else { return };
+        let (newest, octets) = (newest.clone(), MemoryFile(file.clone()).lock().clone());
+        let (Some(predecessor), Some(len)) = (number(&octets, 20), number(&octets, 24)) else { return };
+        let name = format!("journal-{predecessor:08}");
+        files.retain(|other, _| !other.starts_with("journal-") || *other <= name || *other == newest);
+        if let Some(file) = files.get(&name) {
+            MemoryFile(file.clone()).lock().truncate(len as usize);
+        }
     }
 }
 

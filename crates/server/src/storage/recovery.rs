@@ -17,7 +17,7 @@ use super::record::{FIXED_LEN, RecordHeader, RecordKind, read_record};
 use super::segment::{RECORDS_START, Scanned, SegmentHeader, SegmentScan};
 use super::store::{Segment, Store, StoreError, StoredZone, image_len, segment_name};
 use super::timers::{TIMERS_LEN, Timers};
-use super::zone_index::{ChangeEntry, Location, ZoneIndex, ZoneNumbers};
+use super::zone_index::{ChangeEntry, IMAGE_REFERENCE_LEN, Location, ZoneIndex, ZoneNumbers};
 
 /// What a start found.
 pub struct Recovery {
@@ -242,9 +242,7 @@ impl<D: Disk> Store<D> {
             // Later batches prove that this was durable.
             let torn_from = match last_start {
                 Some(from) => from,
-                None => {
-                    *last_start.insert(self.last_batch_after(&*file, salt, (at, len)).map_err(failed)?.max(last_batch))
-                }
+                None => *last_start.insert(self.last_batch_in(scan.resume(at)).map_err(failed)?.max(last_batch)),
             };
             if is_newest && at >= torn_from {
                 // Records after this one may follow what is missing: a change may follow an image of the same serial.
@@ -270,10 +268,10 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Where the last batch starts that has a record in this part of a segment; 0 if there is none. No sequence number there is used
+    /// Where the last batch starts that has a record in the rest of a segment; 0 if there is none. No sequence number there is used
     /// again.
-    fn last_batch_after(&mut self, file: &D::File, salt: u32, (start, end): (u32, u32)) -> io::Result<u32> {
-        let (mut scan, mut last_batch) = (SegmentScan::new(file, salt, start, end), 0);
+    fn last_batch_in(&mut self, mut scan: SegmentScan<'_, D::File>) -> io::Result<u32> {
+        let mut last_batch = 0;
         while let Some(found) = scan.next()? {
             if let Scanned::Record(_, header) | Scanned::DamagedPayload(_, header) = found {
                 last_batch = last_batch.max(header.batch);
@@ -350,8 +348,10 @@ impl Recovery {
         // A store numbers its zones densely: more would be damage that the checksum missed.
         const MAX_ZONES: u32 = 1 << 26;
         let is_in_range = header.zone < MAX_ZONES && header.sequence <= MAX_SEQUENCE && header.base <= header.sequence;
-        let names_file = header.kind == RecordKind::Image && header.to > MAX_FILE;
-        if !is_in_range || names_file || !NameRef::from_wire(owner).is_ok_and(|name| name.wire() == owner) {
+        if !is_in_range
+            || !has_possible_payload(header)
+            || !NameRef::from_wire(owner).is_ok_and(|name| name.wire() == owner)
+        {
             return false;
         }
         let index = header.zone as usize;
@@ -373,6 +373,17 @@ impl Recovery {
         }
         self.zones[index].add(header, location, payload);
         true
+    }
+}
+
+/// Whether the payload can be one of its kind: the index knows the length of all but images and changes.
+fn has_possible_payload(header: &RecordHeader) -> bool {
+    let len = header.payload_len as usize;
+    match header.kind {
+        RecordKind::Image => header.to == 0 || (header.to <= MAX_FILE && len == IMAGE_REFERENCE_LEN),
+        RecordKind::Timers => len == TIMERS_LEN,
+        RecordKind::Removed => len == 0,
+        RecordKind::Change => true,
     }
 }
 

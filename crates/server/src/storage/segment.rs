@@ -126,12 +126,20 @@ pub(super) struct SegmentScan<'f, F> {
     buffer: Vec<u8>,
     /// The part of the file in `buffer`.
     buffer_start: u32,
+    /// The end of the last record, and where its batch starts; `None` if the scan has started after the start of a batch.
+    last: (u32, Option<u32>),
 }
 
 impl<'f, F: DiskFile> SegmentScan<'f, F> {
     /// Scans from `offset` to `end`.
     pub(super) fn new(file: &'f F, salt: u32, offset: u32, end: u32) -> SegmentScan<'f, F> {
-        SegmentScan { file, salt, offset, end, buffer: Vec::new(), buffer_start: offset }
+        let batch = (offset == RECORDS_START).then_some(RECORDS_START);
+        SegmentScan { file, salt, offset, end, buffer: Vec::new(), buffer_start: offset, last: (offset, batch) }
+    }
+
+    /// A scan that starts at `offset`, after the same records.
+    pub(super) fn resume(&self, offset: u32) -> SegmentScan<'f, F> {
+        SegmentScan { last: self.last, ..SegmentScan::new(self.file, self.salt, offset, self.end) }
     }
 
     /// Where the next record starts.
@@ -157,6 +165,7 @@ impl<'f, F: DiskFile> SegmentScan<'f, F> {
             let payload_start = at + header.payload_start() as u32;
             let is_good = self.checksum(payload_start, header.payload_len)? == header.payload_checksum;
             self.offset = at + header.record_len() as u32;
+            self.last = (self.offset, Some(header.batch));
             return Ok(Some(match is_good {
                 true => Scanned::Record(at, header),
                 false => Scanned::DamagedPayload(at, header),
@@ -171,7 +180,17 @@ impl<'f, F: DiskFile> SegmentScan<'f, F> {
         let salt = self.salt;
         let bytes = self.bytes(at, FIXED_LEN + 255)?;
         let header = parse(bytes, salt).map(|(header, _)| header);
-        Ok(header.filter(|header| header.record_len() as u64 <= u64::from(self.end - at)))
+        let is_possible = |header: &RecordHeader| {
+            header.record_len() as u64 <= u64::from(self.end - at) && self.can_have_batch(at, header.batch)
+        };
+        Ok(header.filter(is_possible))
+    }
+
+    /// Whether a record at `at` can be of this batch: the one of the record before, or one that starts after that record. Any other
+    /// would void a part of a good record, as what precedes the last batch is taken for durable.
+    fn can_have_batch(&self, at: u32, batch: u32) -> bool {
+        let (end, last_batch) = self.last;
+        batch <= at && (batch >= end || last_batch.is_none_or(|last_batch| last_batch == batch))
     }
 
     fn checksum(&mut self, mut at: u32, len: u32) -> io::Result<u32> {

@@ -94,6 +94,34 @@ fn numbers_from_the_future_are_damage() {
     }
 }
 
+/// The offset of the record that ends last, and the salt.
+fn last_record(disk: &SimulatedDisk) -> (usize, u32) {
+    let mut octets = vec![0; disk.file_len(JOURNAL)];
+    disk.open(JOURNAL).expect("it is there").read_at(&mut octets, 0).expect("it can be read");
+    let number = |at: usize| u32::from_le_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+    let (mut at, mut next) = (80, 80);
+    while next < octets.len() {
+        at = next;
+        next = (at + 48 + usize::from(octets[at + 13]) + number(at + 8) as usize).next_multiple_of(8);
+    }
+    (at, number(16))
+}
+
+/// Everything before the last batch counts as durable, and everything after as void once it was written again.
+#[test]
+fn a_batch_that_starts_inside_a_record_voids_nothing() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    let (at, salt) = last_record(&disk);
+    overwrite(&disk, at + 44, &(at as u32 - 8).to_le_bytes());
+    let mut record = [0; 48 + 15];
+    disk.open(JOURNAL).expect("it is there").read_at(&mut record, at as u64).expect("it can be read");
+    overwrite(&disk, at, &crc32c::crc32c_append(salt, &record[4..]).to_le_bytes());
+    let mut store = Store::open(disk.clone(), StoreLimits::default()).expect("the disk can be read").0;
+    store.sync().expect("the disk is good");
+    assert_eq!(recover(&disk).0, [Some(4); 3]);
+}
+
 #[test]
 fn a_file_cut_anywhere_opens() {
     let disk = SimulatedDisk::default();
