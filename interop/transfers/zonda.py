@@ -41,7 +41,7 @@ class ZondaTransfers(TransferServer):
             lines.append("notify-ns = true")
         lines.append(f"allow-transfer = {accesses(zone.transfer)}")
         if zone.update:
-            lines.append(f"allow-update = {accesses(zone.update)}")
+            lines.append(f"allow-update = {update_rights(zone.update)}")
         if zone.forward_updates:
             lines.append("forward-updates = true")
         if zone.member_of is not None:
@@ -100,10 +100,18 @@ def accesses(entries: tuple[Access, ...]) -> str:
     return "[" + ", ".join(map(access, entries)) + "]"
 
 
-def access(entry: Access) -> str:
-    if entry == Access():
+def update_rights(entries: tuple[Access, ...]) -> str:
+    """Entries for all records; those that define the zone must be named."""
+    named = [access(entry, 'types = ["SOA", "NS"]') for entry in entries]
+    return "[" + ", ".join([*map(access, entries), *named]) + "]"
+
+
+def access(entry: Access, more: str = "") -> str:
+    if entry == Access() and not more:
         return '"127.0.0.0/8"'
     fields = [f'key = "{entry.key.name}"'] if entry.key is not None else ['address = "127.0.0.0/8"']
     if entry.tls:
         fields.append(f"tls = {json.dumps(entry.tls)}")
+    if more:
+        fields.append(more)
     return "{ " + ", ".join(fields) + " }"

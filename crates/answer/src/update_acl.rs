@@ -35,9 +35,9 @@ pub struct UpdateEntry {
     pub client: AclEntry,
     /// The owner names; a first label `*` means all names below the rest. Any name if empty.
     pub names: Vec<Name>,
-    /// The record types; any if empty.
+    /// The record types. If empty, any but those that must be named: see [`UpdateRights::permit`].
     pub types: Vec<Rtype>,
-    /// Whether it applies to zones with DNSKEY records, too.
+    /// Whether it applies to zones with DNSKEY records, too. Then no type needs to be named.
     pub signed: bool,
 }
 
@@ -53,7 +53,15 @@ pub struct UpdateClient {
 }
 
 /// What one client may change.
-pub struct UpdateRights<'a>(Vec<&'a UpdateEntry>);
+pub struct UpdateRights<'a> {
+    entries: Vec<&'a UpdateEntry>,
+    apex: NameRef<'a>,
+}
+
+/// The types that sign a zone or prove what is in it. Whoever may add them can turn an unsigned zone into a signed one, which
+/// resolvers then find bogus, and which the server no longer lets others update.
+const SIGNING_TYPES: [Rtype; 6] =
+    [Rtype::DNSKEY, Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::ZONEMD];
 
 impl UpdateAcl {
     /// Whether the client may send updates: that it may change what they name is checked with its [`UpdateAcl::rights`].
@@ -62,29 +70,36 @@ impl UpdateAcl {
         is_open || self.entries.iter().any(|entry| entry.client.matches(client))
     }
 
-    /// What the client may change in a zone with or without DNSKEY records.
-    pub fn rights(&self, client: &Client<'_>, is_signed: bool) -> UpdateRights<'_> {
+    /// What the client may change in the zone with this apex, which has DNSKEY records or not.
+    pub fn rights<'a>(&'a self, client: &Client<'_>, apex: NameRef<'a>, is_signed: bool) -> UpdateRights<'a> {
         let applies = |entry: &&UpdateEntry| entry.client.matches(client) && (entry.signed || !is_signed);
-        UpdateRights(self.entries.iter().filter(applies).collect())
+        UpdateRights { entries: self.entries.iter().filter(applies).collect(), apex }
     }
 }
 
 impl UpdateRights<'_> {
-    /// Whether records of this type at this owner may be added and deleted.
+    /// Whether records of this type at this owner may be added and deleted. RFC 3007 3: policies may limit the types.
+    /// An entry for unsigned zones must name those that sign the zone, and those that define it: SOA and NS at the apex.
     pub fn permit(&self, owner: NameRef<'_>, rtype: Rtype) -> bool {
-        self.0.iter().any(|entry| entry.covers(owner, rtype))
+        let defines_zone = matches!(rtype, Rtype::SOA | Rtype::NS) && owner == self.apex;
+        let must_be_named = defines_zone || SIGNING_TYPES.contains(&rtype);
+        self.entries.iter().any(|entry| entry.covers(owner, rtype, must_be_named))
     }
 
     /// Whether nothing may be changed.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 }
 
 impl UpdateEntry {
-    fn covers(&self, owner: NameRef<'_>, rtype: Rtype) -> bool {
-        let is_named = self.names.is_empty() || self.names.iter().any(|name| matches_name(name.as_ref(), owner));
-        is_named && (self.types.is_empty() || self.types.contains(&rtype))
+    fn covers(&self, owner: NameRef<'_>, rtype: Rtype, must_be_named: bool) -> bool {
+        let has_name = self.names.is_empty() || self.names.iter().any(|name| matches_name(name.as_ref(), owner));
+        let has_type = match self.types.is_empty() {
+            true => self.signed || !must_be_named,
+            false => self.types.contains(&rtype),
+        };
+        has_name && has_type
     }
 }
 
@@ -132,10 +147,11 @@ mod tests {
 
     #[test]
     fn names_and_types_limit_what_a_key_may_change() {
+        let apex = name("example.");
         let dhcp = entry("dhcp.", &["*.dyn.example.", "gate.example."], &[Rtype::A, Rtype::AAAA]);
         let acl = UpdateAcl { entries: vec![dhcp, entry("admin.", &[], &[])], role: UpdateRole::Apply };
         let owned = client("DHCP.");
-        let dhcp = acl.rights(&owned.as_client(), false);
+        let dhcp = acl.rights(&owned.as_client(), apex.as_ref(), false);
         for (owner, rtype, permitted) in [
             ("a.dyn.example.", Rtype::A, true),
             ("A.b.DYN.example.", Rtype::AAAA, true),
@@ -149,35 +165,67 @@ mod tests {
             assert_eq!(dhcp.permit(name(owner).as_ref(), rtype), permitted, "{owner} {rtype}");
         }
         let owned = client("admin.");
-        assert!(acl.rights(&owned.as_client(), false).permit(name("example.").as_ref(), Rtype::NS));
+        assert!(acl.rights(&owned.as_client(), apex.as_ref(), false).permit(name("example.").as_ref(), Rtype::MX));
         let stranger = client("other.");
         assert!(!acl.allows(&stranger.as_client()));
-        assert!(!acl.rights(&stranger.as_client(), false).permit(name("a.dyn.example.").as_ref(), Rtype::A));
+        assert!(
+            !acl.rights(&stranger.as_client(), apex.as_ref(), false).permit(name("a.dyn.example.").as_ref(), Rtype::A)
+        );
     }
 
     #[test]
     fn one_entry_must_cover_both_name_and_type() {
+        let apex = name("example.");
         let acl = UpdateAcl {
             entries: vec![entry("k.", &["a.example."], &[Rtype::A]), entry("k.", &["b.example."], &[Rtype::TXT])],
             role: UpdateRole::Apply,
         };
         let owned = client("k.");
-        let rights = acl.rights(&owned.as_client(), false);
+        let rights = acl.rights(&owned.as_client(), apex.as_ref(), false);
         assert!(rights.permit(name("a.example.").as_ref(), Rtype::A));
         assert!(!rights.permit(name("a.example.").as_ref(), Rtype::TXT));
-        assert!(acl.rights(&owned.as_client(), true).is_empty());
+        assert!(acl.rights(&owned.as_client(), apex.as_ref(), true).is_empty());
     }
 
     /// Otherwise an entry for signed zones would extend those beside it to them.
     #[test]
     fn only_entries_for_signed_zones_apply_to_them() {
+        let apex = name("example.");
         let signed = UpdateEntry { signed: true, ..entry("k.", &["a.example."], &[Rtype::TXT]) };
         let acl = UpdateAcl { entries: vec![signed, entry("k.", &["b.example."], &[])], role: UpdateRole::Apply };
         let owned = client("k.");
         for (is_signed, in_b) in [(true, false), (false, true)] {
-            let rights = acl.rights(&owned.as_client(), is_signed);
+            let rights = acl.rights(&owned.as_client(), apex.as_ref(), is_signed);
             assert!(rights.permit(name("a.example.").as_ref(), Rtype::TXT));
             assert_eq!(rights.permit(name("b.example.").as_ref(), Rtype::TXT), in_b);
+        }
+    }
+
+    /// Otherwise any client of an unsigned zone could sign it.
+    #[test]
+    fn types_that_sign_or_define_a_zone_must_be_named() {
+        let named = entry("named.", &[], &[Rtype::DNSKEY, Rtype::NS]);
+        let signer = UpdateEntry { signed: true, ..entry("signer.", &[], &[]) };
+        let acl = UpdateAcl { entries: vec![entry("any.", &[], &[]), named, signer], role: UpdateRole::Apply };
+        let apex = name("example.");
+        for (key, is_signed, owner, rtype, permitted) in [
+            ("any.", false, "example.", Rtype::DNSKEY, false),
+            ("any.", false, "a.example.", Rtype::RRSIG, false),
+            ("any.", false, "a.example.", Rtype::NSEC, false),
+            ("any.", false, "EXAMPLE.", Rtype::NS, false),
+            ("any.", false, "example.", Rtype::SOA, false),
+            ("any.", false, "example.", Rtype::MX, true),
+            ("any.", false, "sub.example.", Rtype::NS, true),
+            ("any.", false, "sub.example.", Rtype::DS, true),
+            ("named.", false, "example.", Rtype::DNSKEY, true),
+            ("named.", false, "example.", Rtype::NS, true),
+            ("named.", false, "example.", Rtype::SOA, false),
+            ("signer.", true, "example.", Rtype::DNSKEY, true),
+            ("signer.", false, "example.", Rtype::SOA, true),
+        ] {
+            let owned = client(key);
+            let rights = acl.rights(&owned.as_client(), apex.as_ref(), is_signed);
+            assert_eq!(rights.permit(name(owner).as_ref(), rtype), permitted, "{key} {owner} {rtype}");
         }
     }
 

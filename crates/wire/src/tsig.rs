@@ -13,6 +13,7 @@ mod verify;
 
 pub use digest::Mac;
 pub use key::{ALGORITHM_NAMES, TsigKey, TsigKeyError};
+pub use record::{Tsig, find};
 pub use sign::{MessageTooLong, TsigSigner};
 pub use verify::{TsigVerifier, VerificationFailure, verify_query};
 

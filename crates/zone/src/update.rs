@@ -145,7 +145,12 @@ fn check_rights(
     for Record { owner, rtype, .. } in updates {
         let owner = owner.as_ref();
         let is_allowed = match *rtype {
-            Rtype::ANY => stored.types_of(owner).iter().all(|&found| (rules.allows)(owner, found)),
+            // RFC 2136 3.4.2.3: SOA and NS records at the apex stay.
+            Rtype::ANY => {
+                let is_apex = owner.label_count() == stored.zone.apex_labels();
+                let stays = |found: Rtype| is_apex && matches!(found, Rtype::SOA | Rtype::NS);
+                stored.types_of(owner).iter().all(|&found| stays(found) || (rules.allows)(owner, found))
+            }
             rtype => (rules.allows)(owner, rtype),
         };
         if !is_allowed {

@@ -1,25 +1,41 @@
-//! Updates that were received over UDP lately: a client repeats its message if it gets no response.
+//! Updates that were received lately: a client repeats its message if it gets no response, and an attacker may replay it.
 //!
 //! Each change of an update can be repeated without harm, but not after a later update has undone it. So a repeated message gets the
 //! response of the first one, and is not applied again.
+//!
+//! A datagram is known by its client and octets. A signed message is known by what was signed, from whichever port it comes, until
+//! its signature is too old (RFC 8945 10: the fudge limits replays). No more is kept per key than [`MAX_SIGNED`]; then the messages that
+//! expire first are forgotten, and nothing that expires before them is accepted.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use wire::Name;
 use wire::message::Rcode;
+use wire::tsig::Tsig;
 
-/// How long messages are remembered: nsupdate repeats a message three times within 12 seconds.
+/// How long unsigned messages are remembered: nsupdate repeats a message three times within 12 seconds.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Messages remembered at most: the oldest are forgotten.
+/// Unsigned messages remembered at most: the oldest are forgotten.
 const MAX_RECENT: usize = 8192;
+/// Signed messages remembered per key: 200 a second with the usual fudge of 300 s, in some 5 MB.
+const MAX_SIGNED: usize = 1 << 16;
 
-/// Identifies a message: a keyed hash of its client and octets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UpdateId(u64);
+/// Identifies a message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum UpdateId {
+    /// A keyed hash of its client and octets.
+    Datagram(u64),
+    /// The key that signed it, and its place among the messages of that key.
+    Signed(Name, SignedId),
+}
+
+/// When the signature expires, in seconds since 1970, and a keyed hash of what was signed.
+type SignedId = (u64, u64);
 
 /// The response that a message got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +49,12 @@ pub enum UpdateAnswer {
 /// What is known of a message that was received before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repeated {
-    /// It is not answered yet; its response goes to the same client.
-    Pending,
+    /// It is not answered yet. Its response goes to this client if it came as a datagram.
+    Pending(Option<SocketAddr>),
     /// It was answered so.
     Answered(UpdateAnswer),
+    /// It may be a replay of one that was forgotten.
+    Forgotten,
 }
 
 /// The messages received lately. Clones share them: the writer adds, whoever answers notes the response.
@@ -48,39 +66,95 @@ pub struct RecentUpdates {
 
 #[derive(Default)]
 struct Messages {
-    by_id: HashMap<UpdateId, (Instant, Repeated)>,
+    by_id: HashMap<u64, (Instant, Repeated)>,
     /// In the order of their arrival. Those that were forgotten early stay until their time.
-    order: VecDeque<(Instant, UpdateId)>,
+    order: VecDeque<(Instant, u64)>,
+    by_key: HashMap<Name, SignedMessages>,
+}
+
+/// The messages that one key has signed.
+#[derive(Default)]
+struct SignedMessages {
+    known: BTreeMap<SignedId, Repeated>,
+    /// The latest time at which a message expires that was forgotten. It never goes back: the clock may.
+    forgotten_s: u64,
 }
 
 impl RecentUpdates {
-    /// Notes a message; what is known of it if it was received before. The ID is for [`RecentUpdates::answered`].
+    /// Notes a datagram; what is known of it if it was received before. The ID is for [`RecentUpdates::answered`].
     pub fn receive(&self, from: SocketAddr, message: &[u8], now: Instant) -> (UpdateId, Option<Repeated>) {
-        let id = UpdateId(self.hasher.hash_one((from, message)));
+        let id = self.hasher.hash_one((from, message));
         let mut messages = self.lock();
         messages.forget(now);
         if let Some(known) = messages.by_id.get(&id) {
-            return (id, Some(known.1.clone()));
+            return (UpdateId::Datagram(id), Some(known.1.clone()));
         }
-        messages.by_id.insert(id, (now, Repeated::Pending));
+        messages.by_id.insert(id, (now, Repeated::Pending(Some(from))));
         messages.order.push_back((now, id));
-        (id, None)
+        (UpdateId::Datagram(id), None)
+    }
+
+    /// As [`Self::receive`], for a message with a verified signature, over any transport; `from` is the client of a datagram. What
+    /// precedes the TSIG record is `body`; `now_s` is in seconds since 1970.
+    pub fn receive_signed(
+        &self,
+        from: Option<SocketAddr>,
+        key: &Name,
+        (tsig, body): (&Tsig<'_>, &[u8]),
+        now_s: u64,
+    ) -> (UpdateId, Option<Repeated>) {
+        // RFC 8945 4.3: the ID in the header is not signed, and the MAC may be truncated on the way (5.2.2.1).
+        let signed = (tsig.time_s, tsig.fudge_s, tsig.original_id, body.get(2..));
+        let id = (tsig.time_s.saturating_add(tsig.fudge_s.into()), self.hasher.hash_one(signed));
+        let mut messages = self.lock();
+        let of_key = messages.by_key.entry(key.clone()).or_default();
+        of_key.forget(now_s);
+        let known = match of_key.known.get(&id) {
+            None if id.0 <= of_key.forgotten_s => Some(Repeated::Forgotten),
+            None => {
+                of_key.known.insert(id, Repeated::Pending(from));
+                None
+            }
+            known => known.cloned(),
+        };
+        (UpdateId::Signed(key.clone(), id), known)
     }
 
     /// Notes the response to a message.
-    pub fn answered(&self, id: UpdateId, answer: UpdateAnswer) {
-        if let Some(known) = self.lock().by_id.get_mut(&id) {
-            known.1 = Repeated::Answered(answer);
+    pub fn answered(&self, id: &UpdateId, answer: UpdateAnswer) {
+        let mut messages = self.lock();
+        let known = match id {
+            UpdateId::Datagram(id) => messages.by_id.get_mut(id).map(|(_, known)| known),
+            UpdateId::Signed(key, id) => messages.by_key.get_mut(key).and_then(|of_key| of_key.known.get_mut(id)),
+        };
+        if let Some(known) = known {
+            *known = Repeated::Answered(answer);
         }
     }
 
-    /// Forgets a message: it may succeed if it is repeated.
-    pub fn forget(&self, id: UpdateId) {
-        self.lock().by_id.remove(&id);
+    /// Forgets a message that has changed nothing: it may succeed if it is repeated.
+    pub fn forget(&self, id: &UpdateId) {
+        let mut messages = self.lock();
+        match id {
+            UpdateId::Datagram(id) => _ = messages.by_id.remove(id),
+            UpdateId::Signed(key, id) => _ = messages.by_key.get_mut(key).and_then(|of_key| of_key.known.remove(id)),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Messages> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SignedMessages {
+    /// Forgets what has expired, and makes room for one more.
+    fn forget(&mut self, now_s: u64) {
+        while let Some(entry) = self.known.first_entry()
+            && (entry.key().0 < now_s || self.known.len() >= MAX_SIGNED)
+        {
+            let ((expires_s, _), _) = self.known.pop_first().expect("there is a first one");
+            self.forgotten_s = self.forgotten_s.max(expires_s);
+        }
     }
 }
 
@@ -111,13 +185,13 @@ mod tests {
         let (recent, now) = (RecentUpdates::default(), Instant::now());
         let (id, known) = recent.receive(client(1), b"message", now);
         assert_eq!(known, None);
-        assert_eq!(recent.receive(client(1), b"message", now), (id, Some(Repeated::Pending)));
+        assert_eq!(recent.receive(client(1), b"message", now), (id.clone(), Some(Repeated::Pending(Some(client(1))))));
         let answer = UpdateAnswer::Rcode(Rcode::YXDOMAIN);
-        recent.answered(id, answer.clone());
+        recent.answered(&id, answer.clone());
         assert_eq!(recent.receive(client(1), b"message", now).1, Some(Repeated::Answered(answer)));
         assert_eq!(recent.receive(client(2), b"message", now).1, None);
         assert_eq!(recent.receive(client(1), b"another", now).1, None);
-        recent.forget(id);
+        recent.forget(&id);
         assert_eq!(recent.receive(client(1), b"message", now).1, None);
     }
 
@@ -125,7 +199,7 @@ mod tests {
     fn a_message_that_failed_first_is_remembered_for_as_long_as_any() {
         let (recent, now) = (RecentUpdates::default(), Instant::now());
         let (id, _) = recent.receive(client(1), b"message", now);
-        recent.forget(id);
+        recent.forget(&id);
         let again = now + MEMORY / 2;
         assert_eq!(recent.receive(client(1), b"message", again), (id, None));
         assert!(recent.receive(client(1), b"message", now + MEMORY).1.is_some());
@@ -143,5 +217,52 @@ mod tests {
         }
         assert_eq!(recent.lock().by_id.len(), MAX_RECENT);
         assert_eq!(recent.lock().order.len(), MAX_RECENT);
+    }
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    fn tsig(time_s: u64, fudge_s: u16, mac: &[u8]) -> Tsig<'_> {
+        let (owner, original_id) = (name("k.").as_ref().into(), [1, 2]);
+        let algorithm = wire::NameRef::ROOT;
+        Tsig { owner, algorithm, time_s, fudge_s, mac, original_id, error: 0, other: &[] }
+    }
+
+    /// RFC 8945 10: a signed message could be replayed within the fudge, from anywhere.
+    #[test]
+    fn a_signed_message_is_known_by_what_was_signed() {
+        let (recent, key) = (RecentUpdates::default(), name("k."));
+        let receive = |tsig: &Tsig<'_>, body: &[u8], now_s| recent.receive_signed(None, &key, (tsig, body), now_s);
+        let (id, known) = receive(&tsig(1000, 300, b"long mac"), b"id-body", 1000);
+        assert_eq!(known, None);
+        let pending = receive(&tsig(1000, 300, b"long"), b"ID-body", 1300);
+        assert_eq!(pending, (id.clone(), Some(Repeated::Pending(None))), "with another ID and a truncated MAC");
+        recent.answered(&id, UpdateAnswer::Rcode(Rcode::NOERROR));
+        let answered = Some(Repeated::Answered(UpdateAnswer::Rcode(Rcode::NOERROR)));
+        assert_eq!(receive(&tsig(1000, 300, b""), b"id-body", 1300).1, answered);
+        for other in [tsig(1001, 300, b""), tsig(1000, 301, b"")] {
+            assert_eq!(receive(&other, b"id-body", 1300).1, None);
+        }
+        assert_eq!(receive(&tsig(1000, 300, b""), b"id-other", 1300).1, None);
+        assert_eq!(recent.receive_signed(None, &name("l."), (&tsig(1000, 300, b""), b"id-body"), 1300).1, None);
+    }
+
+    /// Otherwise many messages, or a clock that is set forward and back, would allow replays.
+    #[test]
+    fn a_signed_message_that_was_forgotten_is_not_accepted_again() {
+        let (recent, key) = (RecentUpdates::default(), name("k."));
+        let receive = |time_s, number: usize, now_s| {
+            recent.receive_signed(None, &key, (&tsig(time_s, 300, b""), &number.to_be_bytes()), now_s).1
+        };
+        assert_eq!(receive(1000, 0, 1000), None);
+        assert_eq!(receive(1400, 1, 1400), None);
+        assert_eq!(receive(1000, 0, 1000), Some(Repeated::Forgotten), "the clock went back");
+        for number in 0..MAX_SIGNED {
+            assert_eq!(receive(1401, number, 1400), None);
+        }
+        assert_eq!(recent.lock().by_key[&key].known.len(), MAX_SIGNED);
+        assert_eq!(receive(1400, 1, 1400), Some(Repeated::Forgotten));
+        assert_eq!(receive(1402, 1, 1400), None);
     }
 }

@@ -40,8 +40,8 @@ impl PendingAnswer {
         let PendingAnswer { reply, recent, log } = self;
         match recent {
             // It may succeed later.
-            Some((recent, id)) if rcode == Rcode::SERVFAIL => recent.forget(id),
-            Some((recent, id)) => recent.answered(id, UpdateAnswer::Rcode(rcode)),
+            Some((recent, id)) if rcode == Rcode::SERVFAIL => recent.forget(&id),
+            Some((recent, id)) => recent.answered(&id, UpdateAnswer::Rcode(rcode)),
             None => {}
         }
         reply.send(rcode);
@@ -54,10 +54,10 @@ impl PendingAnswer {
         let rcode = Rcode(u16::from(response[3] & 15));
         match recent {
             Some((recent, id)) if response.len() <= MAX_REMEMBERED_LEN => {
-                recent.answered(id, UpdateAnswer::Relayed(response.as_slice().into()));
+                recent.answered(&id, UpdateAnswer::Relayed(response.as_slice().into()));
             }
             // The client gets the answer of the primary to its repeated message.
-            Some((recent, id)) => recent.forget(id),
+            Some((recent, id)) => recent.forget(&id),
             None => {}
         }
         reply.relay(response);

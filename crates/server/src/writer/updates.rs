@@ -33,12 +33,27 @@ impl Updates {
     }
 
     /// Answers a message that was received before, or drops it if its response is still to come. Else returns it.
+    ///
+    /// RFC 8945 10 limits replays to the fudge, and no further: a replay gets the response of the first
+    /// message, as a client that repeats it over another transport must, and changes nothing.
     fn recognize(&self, queued: QueuedUpdate) -> Option<(QueuedUpdate, Option<UpdateId>)> {
-        let Some(from) = queued.incoming.reply.datagram_from() else { return Some((queued, None)) };
-        let (id, known) = self.recent.receive(from, &queued.incoming.update.message, clock::now());
+        let (update, from) = (&queued.incoming.update, queued.incoming.reply.datagram_from());
+        let signed = update.client.key.as_ref().filter(|_| !update.is_forwarded);
+        let signed = signed.and_then(|key| Some((key, wire::tsig::find(&update.message).ok()??)));
+        let (id, known) = match (signed, from) {
+            (Some((key, (tsig, at))), _) => {
+                let body = &update.message[..at];
+                self.recent.receive_signed(from, key, (&tsig, body), clock::real().as_secs())
+            }
+            (None, Some(from)) => self.recent.receive(from, &update.message, clock::now()),
+            (None, None) => return Some((queued, None)),
+        };
         match known {
             None => return Some((queued, Some(id))),
-            Some(Repeated::Pending) => {}
+            Some(Repeated::Pending(first)) if first.is_some() && first == from => {}
+            // It succeeds later.
+            Some(Repeated::Pending(_)) => queued.incoming.reply.send(Rcode::SERVFAIL),
+            Some(Repeated::Forgotten) => queued.incoming.reply.send(Rcode::REFUSED),
             Some(Repeated::Answered(UpdateAnswer::Rcode(rcode))) => queued.incoming.reply.send(rcode),
             Some(Repeated::Answered(UpdateAnswer::Relayed(response))) => {
                 queued.incoming.reply.relay(response.to_vec());
@@ -83,7 +98,7 @@ impl Writer {
         let serial_policy = policy.serial_policy;
         let compute = Box::new(move |zone: &zone::Zone| {
             let client = client.as_client();
-            let rights = acls.update.rights(&client, zone.is_signed());
+            let rights = acls.update.rights(&client, zone.apex(), zone.is_signed());
             let rules = UpdateRules {
                 allows: &|owner, rtype: Rtype| rights.permit(owner, rtype),
                 allows_signed: !rights.is_empty(),

@@ -28,18 +28,19 @@ fn key(text: &str) -> TsigKey {
 
 fn config(zone: &str) -> String {
     let key = |name| format!("[[key]]\nname = \"{name}\"\nalgorithm = \"hmac-sha256\"\nsecret = \"{SECRET}\"\n");
-    let keys: String = ["all.", "acme."].map(key).concat();
+    let keys: String = ["all.", "acme.", "owner."].map(key).concat();
     format!("[server]\nstate-dir = \"state\"\n{keys}[[zone]]\nname = \"a.example\"\n{zone}")
 }
 
-/// A primary of `a.example` that `all.` may update everywhere, `acme.` where ACME needs it.
+/// A primary of `a.example` that `all.` may update everywhere, `acme.` where ACME needs it, and whose zone `owner.` may define.
 fn primary(folder: &TestFolder, more: &str) -> Daemon {
     folder.write_zone("a.example", 1, "192.0.2.1");
     folder.write(
         "zonda.toml",
         &config(&format!(
             "file = \"zones/a.example.zone\"\nallow-transfer = [\"127.0.0.1\"]\nallow-update = [{{ key = \"all.\" }}, \
-             {{ key = \"acme.\", names = [\"_acme-challenge.www.a.example\"], types = [\"TXT\"] }}]\n{more}"
+             {{ key = \"acme.\", names = [\"_acme-challenge.www.a.example\"], types = [\"TXT\"] }}, \
+             {{ key = \"owner.\", types = [\"SOA\", \"NS\", \"DNSKEY\"] }}]\n{more}"
         )),
     );
     folder.serve(&["--config", "zonda.toml"])
@@ -137,10 +138,11 @@ fn an_update_is_served_when_it_is_answered_and_its_response_is_signed() {
     let daemon = primary(&folder, "");
     let mut client = Client::new(daemon.address);
     for (serial, over_tcp) in [(2, false), (4, true)] {
-        assert_eq!(client.update("all.", &update(7, vec![add("new.a.example", 5)]), over_tcp), Rcode::NOERROR);
+        let id = 10 * serial as u16;
+        assert_eq!(client.update("all.", &update(id, vec![add("new.a.example", 5)]), over_tcp), Rcode::NOERROR);
         assert!(daemon.ask("new.a.example").has("192.0.2.5"));
         assert_eq!(client.serial(over_tcp), serial);
-        assert_eq!(client.update("all.", &update(8, vec![delete("new.a.example")]), over_tcp), Rcode::NOERROR);
+        assert_eq!(client.update("all.", &update(id + 1, vec![delete("new.a.example")]), over_tcp), Rcode::NOERROR);
         assert_eq!((daemon.ask("new.a.example").rcode(), client.serial(over_tcp)), (NXDOMAIN, serial + 1));
     }
     let log = daemon.wait_for_log("zone updated");
@@ -195,6 +197,41 @@ fn a_repeated_datagram_is_answered_but_not_applied_again() {
     assert_eq!(client.serial(true), 3);
 }
 
+/// RFC 8945 10: within the fudge, whoever has seen a signed message could send it again, from another port and with another ID.
+#[test]
+fn a_replayed_update_is_answered_but_not_applied_again() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    let mut first = update(1, vec![add("x.a.example", 1)]).to_wire();
+    let mac = TsigSigner::for_query(&key("all.")).sign(&mut first, 0, now_s()).expect("it is short");
+    assert_eq!(client.exchange(&first, true)[3] & 15, 0);
+    assert_eq!(client.update("all.", &update(2, vec![delete("x.a.example")]), true), Rcode::NOERROR);
+    for over_tcp in [false, true] {
+        let response = Client::new(daemon.address).exchange(&first, over_tcp);
+        assert_eq!(response[3] & 15, 0);
+        assert_eq!(TsigVerifier::new(&key("all."), &mac).verify(&response, now_s()), Ok(()));
+        let other_id = [&[9, 9], &first[2..]].concat();
+        assert_eq!(Client::new(daemon.address).exchange(&other_id, over_tcp)[3] & 15, 0);
+    }
+    assert_eq!((daemon.ask("x.a.example").rcode(), client.serial(true)), (NXDOMAIN, 3));
+}
+
+/// Otherwise a client that may update an unsigned zone could sign it, and lock the others out.
+#[test]
+fn records_that_sign_a_zone_need_a_key_that_names_their_type() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    let dnskey = record("a.example", Class::IN, Rtype::DNSKEY, b"\x01\x01\x03\x0d0123456789abcdef0123456789abcdef");
+    let ns = record("a.example", Class::IN, Rtype::NS, b"\x02ns\x00");
+    assert_eq!(client.update("all.", &update(1, vec![dnskey]), false), Rcode::REFUSED);
+    assert_eq!(client.update("all.", &update(2, vec![ns]), false), Rcode::REFUSED);
+    assert_eq!(client.update("all.", &update(3, vec![add("x.a.example", 1)]), false), Rcode::NOERROR);
+    let ns = record("a.example", Class::IN, Rtype::NS, b"\x02ns\x00");
+    assert_eq!(client.update("owner.", &update(4, vec![ns]), false), Rcode::NOERROR);
+}
+
 #[test]
 fn large_updates_and_those_behind_them_are_applied_in_order() {
     let folder = TestFolder::new();
@@ -234,10 +271,10 @@ fn serial_policies_and_signed_zones() {
         record("a.example", Class::IN, Rtype::SOA, &[b"\x02ns\0\x04host\0", &numbers[..]].concat())
     };
     let later = client.serial(false) + 1000;
-    assert_eq!(client.update("all.", &update(2, vec![soa(later)]), false), Rcode::NOERROR);
+    assert_eq!(client.update("owner.", &update(2, vec![soa(later)]), false), Rcode::NOERROR);
     assert_eq!(client.serial(false), later);
     let dnskey = record("a.example", Class::IN, Rtype::DNSKEY, &[1, 1, 3, 13, 1, 2, 3, 4]);
-    assert_eq!(client.update("all.", &update(3, vec![dnskey]), false), Rcode::NOERROR);
+    assert_eq!(client.update("owner.", &update(3, vec![dnskey]), false), Rcode::NOERROR);
     assert_eq!(client.update("all.", &update(4, vec![add("y.a.example", 1)]), false), Rcode::REFUSED);
     let log = daemon.wait_for_log("signed");
     assert!(log.contains("reason"), "{log}");

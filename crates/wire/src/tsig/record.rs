@@ -113,6 +113,7 @@ pub fn find(message: &[u8]) -> Result<Option<(Tsig<'_>, usize)>, TsigError> {
     Ok(None)
 }
 
+#[allow(clippy::len_without_is_empty, reason = "a record is never empty")]
 impl<'m> Tsig<'m> {
     /// Reads the complete record at `at`; `None` if it does not have the form of RFC 8945 4.2.
     fn read(message: &'m [u8], at: usize) -> Option<Tsig<'m>> {
