@@ -17,7 +17,12 @@ pub fn end_descriptor(child: &Child) -> io::Result<OwnedFd> {
 /// Kills all processes of the group that the child leads ([`std::os::unix::process::CommandExt::process_group`] with 0). To be called
 /// before the child is waited for: its number may belong to others afterwards.
 pub fn kill_group(child: &Child) {
-    let group = child.id() as libc::pid_t;
+    kill_group_of(child.id());
+}
+
+/// As [`kill_group`], for the child with this id, which was not waited for either.
+pub fn kill_group_of(child: u32) {
+    let group = child as libc::pid_t;
     // SAFETY: no pointers. It fails if all processes of the group have ended.
     _ = unsafe { libc::kill(-group, libc::SIGKILL) };
 }

@@ -34,6 +34,7 @@ use crate::state_dir::{self, StateDir, StateDirError};
 use crate::storage::StorageThread;
 use crate::tls::{DaemonTls, TlsFileError};
 use crate::writer::{self, EventQueue, Writer, WriterHandle, log_finding};
+use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
 
 /// Why a daemon does not start. The message says what to do.
@@ -145,6 +146,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     }
     wait_for_stop(signals, &handle, &threads);
     Notifier::from_environment().stopping();
+    check_command::end_all();
     if let Some(storage) = storage {
         handle.prepare_stop();
         storage.stop();

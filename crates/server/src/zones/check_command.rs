@@ -1,15 +1,17 @@
 //! An external command that decides whether a version may be published: it gets the zone as text, and exit status 0 means yes.
 //!
-//! The command cannot harm more than itself: whatever it does, it is over at its deadline, with all processes of its group.
+//! The command cannot harm more than itself: whatever it does, it is over at its deadline, or when the daemon stops, with all
+//! processes of its group.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netio::child_process::{end_descriptor, kill_group, set_nonblocking};
+use netio::child_process::{end_descriptor, kill_group_of, set_nonblocking};
 use netio::epoll::{Events, Interest, Poll};
 use tempfile::NamedTempFile;
 use zone::Zone;
@@ -64,11 +66,11 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
         true => Some(text_file(version).map_err(not_run)?),
         false => None,
     };
-    let mut child = start(command, version, file.as_ref()).map_err(not_run)?;
+    let mut child = COMMANDS.lock().start(|| start(command, version, file.as_ref())).map_err(not_run)?;
     let end = Instant::now() + Duration::from_secs(command.timeout_s.into());
     let outcome = ChildIo::new(&mut child, version).and_then(|mut io| io.run(end).map(|has_ended| (has_ended, io)));
     // What it left in the background ends with it. It was not waited for yet, so that the group is still its own.
-    kill_group(&child);
+    COMMANDS.lock().end(child.id());
     // It may have left its group.
     _ = child.kill();
     let status = child.wait();
@@ -77,6 +79,45 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
         false => Err(CommandError::TimedOut { program, seconds: command.timeout_s }),
         true if status.success() => Ok(()),
         true => Err(CommandError::Refused { program, status: status_text(status), message: io.message() }),
+    }
+}
+
+/// Ends all commands, and lets none start: the daemon stops.
+pub fn end_all() {
+    let mut commands = COMMANDS.lock();
+    commands.are_over = true;
+    commands.running.iter().copied().for_each(kill_group_of);
+}
+
+/// The commands of this process.
+static COMMANDS: Commands = Commands(Mutex::new(RunningCommands { running: Vec::new(), are_over: false }));
+
+struct Commands(Mutex<RunningCommands>);
+
+struct RunningCommands {
+    /// The processes that were not waited for yet, so that their ids are their own.
+    running: Vec<u32>,
+    are_over: bool,
+}
+
+impl Commands {
+    fn lock(&self) -> MutexGuard<'_, RunningCommands> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunningCommands {
+    fn start(&mut self, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+        if self.are_over {
+            return Err(io::Error::other("zonda is stopping"));
+        }
+        start().inspect(|child| self.running.push(child.id()))
+    }
+
+    /// Ends a command with its group; it is waited for next.
+    fn end(&mut self, id: u32) {
+        kill_group_of(id);
+        self.running.retain(|running| *running != id);
     }
 }
 

@@ -65,6 +65,49 @@ fn a_command_may_read_the_text_from_standard_input_or_not_at_all() {
     assert!(daemon.ask("www.a.example").has("192.0.2.2"));
 }
 
+/// A check may run for minutes; with the daemon gone, nobody would end it.
+#[test]
+fn a_command_ends_when_the_daemon_stops() {
+    let folder = checked("\"./check\"", "");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    // The one in the background keeps the pipe open, and the group.
+    script(&folder, "sleep 600 & echo $$ > group.new && mv group.new group; exec sleep 600");
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    daemon.signal("HUP");
+    let path = folder.path().join("group");
+    let group = read_when_written(&path);
+    daemon.stop();
+    let end = Instant::now() + Duration::from_secs(20);
+    while processes_of(&group) > 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(processes_of(&group), 0, "of group {group}");
+}
+
+/// How many processes of a group run.
+fn processes_of(group: &str) -> usize {
+    let stat =
+        |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok();
+    let runs = |stat: &String| {
+        // After the name: the state, the parent and the group.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields.len() > 2 && fields[0] != "Z" && fields[2] == group
+    };
+    std::fs::read_dir("/proc").expect("Linux").filter_map(stat).filter(runs).count()
+}
+
+/// The contents of a file, once it is there.
+fn read_when_written(path: &Path) -> String {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match std::fs::read_to_string(path) {
+            Ok(text) => return text.trim().into(),
+            Err(error) => assert!(Instant::now() < end, "{}: {error}", path.display()),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_hostile_command_harms_only_its_zone() {
     let hostile = [
