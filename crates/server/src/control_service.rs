@@ -10,7 +10,7 @@ use wire::Name;
 use zone::export::TextExport;
 
 use crate::added_zones::Edit;
-use crate::control::{ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
+use crate::control::{ControlRequest, ControlResponse, STATUS_PAGE, ZoneAction, ZoneFailure};
 use crate::frozen_zones::{FROZEN_ZONES, FrozenZonesFile};
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
@@ -55,18 +55,54 @@ impl ControlService {
 
     //----------- status and actions -------------------------------------------
 
+    /// One page of all zones, or all the named ones.
     fn status(&self, zones: Vec<String>, from: u32) -> ControlResponse {
-        let Some(page) = self.page(zones, from) else { return writer_is_gone() };
-        let StatusPage { zones, next, not_served, failures } = page;
+        let mut all = StatusPage::default();
+        let is_all = zones.is_empty();
+        let read = self.visit_pages(zones, from, |page| {
+            all.append(page);
+            (!is_all).then_some(())
+        });
+        if read.is_err() {
+            return writer_is_gone();
+        }
+        let StatusPage { zones, next, not_served, failures } = all;
         let zones = zones.into_iter().map(|(id, status)| self.with_refresh_status(id, status));
         let zones = zones.chain(not_served).collect();
         ControlResponse::ZoneStatus { zones, next, failures }
     }
 
-    fn page(&self, zones: Vec<String>, from: u32) -> Option<StatusPage> {
+    /// Passes the status of the named zones, or of all from a slot on, to `visit` in pages, until that returns `None`. Between two
+    /// pages the writer changes zones.
+    fn visit_pages(
+        &self,
+        zones: Vec<String>,
+        from: u32,
+        mut visit: impl FnMut(StatusPage) -> Option<()>,
+    ) -> Result<(), WriterIsGone> {
+        if zones.is_empty() {
+            let mut next = Some(from);
+            while let Some(from) = next {
+                let page = self.page(Vec::new(), from)?;
+                next = page.next;
+                if visit(page).is_none() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        for names in pages_of(zones) {
+            if visit(self.page(names, 0)?).is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&self, zones: Vec<String>, from: u32) -> Result<StatusPage, WriterIsGone> {
         let (reply, page) = sync_channel(1);
         self.writer.request_status(StatusRequest { zones, from: from as usize, reply });
-        page.recv().ok()
+        page.recv().map_err(|_| WriterIsGone)
     }
 
     /// Adds what the transfer thread knows.
@@ -85,9 +121,8 @@ impl ControlService {
     /// Does something about the named zones, or about all for which it can be done.
     fn act(&self, action: ZoneAction, zones: Vec<String>) -> ControlResponse {
         let is_all = zones.is_empty();
-        let (mut done, mut failures, mut from) = (0, Vec::new(), 0);
-        loop {
-            let Some(page) = self.page(zones.clone(), from) else { return writer_is_gone() };
+        let (mut done, mut failures, mut is_gone) = (0, Vec::new(), false);
+        let read = self.visit_pages(zones, 0, |page| {
             failures.extend(page.failures);
             failures.extend(page.not_served.into_iter().map(|status| ZoneFailure {
                 zone: status.name,
@@ -99,18 +134,19 @@ impl ControlService {
                 ZoneAction::Freeze => self.freeze(true, &page.zones),
                 ZoneAction::Thaw => self.freeze(false, &page.zones),
             };
-            let Some(results) = results else { return writer_is_gone() };
-            for ((_, ZoneStatus { name, .. }), result) in page.zones.into_iter().zip(results) {
+            is_gone = results.is_none();
+            for ((_, ZoneStatus { name, .. }), result) in page.zones.into_iter().zip(results?) {
                 match result {
                     Ok(()) => done += 1,
                     Err(_) if is_all => (),
                     Err(reason) => failures.push(ZoneFailure { zone: name, reason }),
                 }
             }
-            match page.next {
-                Some(next) => from = next,
-                None => return ControlResponse::ZoneAction { done, failures },
-            }
+            Some(())
+        });
+        match read {
+            Ok(()) if !is_gone => ControlResponse::ZoneAction { done, failures },
+            _ => writer_is_gone(),
         }
     }
 
@@ -196,9 +232,16 @@ impl ControlService {
         if zones.is_empty() {
             return ControlResponse::Refused("name the zones to roll back".into());
         }
-        let Some(page) = self.page(zones, 0) else { return writer_is_gone() };
-        failures.extend(page.failures);
-        for (id, ZoneStatus { name, .. }) in page.zones {
+        let mut all = StatusPage::default();
+        let read = self.visit_pages(zones, 0, |page| {
+            all.append(page);
+            Some(())
+        });
+        if read.is_err() {
+            return writer_is_gone();
+        }
+        failures.extend(all.failures);
+        for (id, ZoneStatus { name, .. }) in all.zones {
             match self.roll_back_one(id, to) {
                 None => return writer_is_gone(),
                 Some(Ok(_)) => done += 1,
@@ -281,7 +324,32 @@ fn parse_name(zone: String) -> Result<Name, ZoneFailure> {
     name.map_err(|error| ZoneFailure { zone, reason: format!("this is not a domain name: {error}") })
 }
 
+/// There is no writer any more.
+struct WriterIsGone;
+
+/// The names in pages: the status of one page takes the writer about a millisecond.
+fn pages_of(mut zones: Vec<String>) -> impl Iterator<Item = Vec<String>> {
+    std::iter::from_fn(move || {
+        let rest = zones.split_off(zones.len().min(STATUS_PAGE));
+        Some(std::mem::replace(&mut zones, rest)).filter(|page| !page.is_empty())
+    })
+}
+
 /// The writer ends only with the process, or by a panic.
 fn writer_is_gone() -> ControlResponse {
     ControlResponse::Refused("this zonda can no longer change zones; restart it".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other events of the writer would wait for the status of all.
+    #[test]
+    fn the_status_of_many_named_zones_is_requested_in_pages() {
+        let names: Vec<String> = (0..95_000).map(|number| format!("zone{number}.example.")).collect();
+        let pages: Vec<Vec<String>> = pages_of(names.clone()).collect();
+        assert!(pages.iter().all(|page| page.len() <= STATUS_PAGE));
+        assert_eq!((pages.len(), pages.concat()), (95, names));
+    }
 }

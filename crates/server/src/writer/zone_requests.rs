@@ -11,7 +11,7 @@ use crate::zone_status::{ZoneServingState, ZoneStatus};
 
 /// A request for the status of zones.
 pub struct StatusRequest {
-    /// The zones by name; all if it is empty.
+    /// The zones by name, at most [`STATUS_PAGE`]; all if it is empty.
     pub zones: Vec<String>,
     /// Of all zones, those from this slot on.
     pub from: usize,
@@ -20,6 +20,7 @@ pub struct StatusRequest {
 }
 
 /// The status of some zones, without what the transfer thread knows.
+#[derive(Default)]
 pub struct StatusPage {
     /// The zones.
     pub zones: Vec<(ZoneId, ZoneStatus)>,
@@ -29,6 +30,16 @@ pub struct StatusPage {
     pub not_served: Vec<ZoneStatus>,
     /// The zones that do not exist.
     pub failures: Vec<ZoneFailure>,
+}
+
+impl StatusPage {
+    /// Adds another page, which is the last one so far.
+    pub fn append(&mut self, page: StatusPage) {
+        self.zones.extend(page.zones);
+        self.not_served.extend(page.not_served);
+        self.failures.extend(page.failures);
+        self.next = page.next;
+    }
 }
 
 impl Writer {
@@ -47,7 +58,8 @@ impl Writer {
     }
 
     fn status_of(&self, names: &[String]) -> StatusPage {
-        let mut page = StatusPage { zones: Vec::new(), next: None, not_served: Vec::new(), failures: Vec::new() };
+        debug_assert!(names.len() <= STATUS_PAGE, "other events would wait");
+        let mut page = StatusPage::default();
         for name in names {
             match self.find(name) {
                 Ok(id) => page.zones.extend(self.status_at(id.index as usize)),
