@@ -1,7 +1,7 @@
 //! The zones of `zonda zone add`, kept in the state-dir: a text file that every addition and removal is appended to.
 //!
-//! A line is `+ NAME TEMPLATE` or `- NAME`. It counts once its newline is on disk: a line that a crash has cut off is dropped. A start
-//! rewrites the file without the zones that were removed.
+//! A line is `+ NAME TEMPLATE` or `- NAME`. It counts once its newline is on disk: a line that a crash has cut off is dropped. The
+//! file is rewritten without the zones that were removed at a start, and when it has doubled.
 
 mod saver;
 
@@ -38,7 +38,12 @@ pub struct AddedZonesFile {
     file: File,
     /// The length that is known to be on disk.
     synced_len: u64,
+    /// The length after the last attempt to rewrite it.
+    rewritten_len: u64,
 }
+
+/// A file that has not grown by this much is not rewritten.
+const MIN_GROWTH: u64 = 64 << 10;
 
 impl AddedZonesFile {
     /// Opens the file and returns the zones in it.
@@ -55,7 +60,8 @@ impl AddedZonesFile {
         let synced_len = file.metadata()?.len();
         // It may be new.
         sync_folder(path)?;
-        Ok((AddedZonesFile { path: path.to_owned(), file, synced_len }, zones))
+        let file = AddedZonesFile { path: path.to_owned(), file, synced_len, rewritten_len: synced_len };
+        Ok((file, zones))
     }
 
     /// Appends text and waits until it is on disk. After an error none of it counts.
@@ -67,6 +73,23 @@ impl AddedZonesFile {
         self.file.sync_data()?;
         self.synced_len += text.len() as u64;
         Ok(())
+    }
+
+    /// Rewrites the file if it has more than doubled: most of its zones may have been removed. After an error the old file counts.
+    fn rewrite_if_grown(&mut self) -> io::Result<()> {
+        if self.synced_len < 2 * self.rewritten_len + MIN_GROWTH {
+            return Ok(());
+        }
+        // Not before it has doubled again, even if this fails.
+        self.rewritten_len = self.synced_len;
+        let mut text = Vec::new();
+        open_no_link(&self.path, true)?.read_to_end(&mut text)?;
+        let rewritten = rewrite(&self.path, &replay(&text).0);
+        // Either file has all zones, and only whole lines.
+        self.reopen()?;
+        self.synced_len = self.file.metadata()?.len();
+        self.rewritten_len = self.synced_len;
+        rewritten
     }
 
     /// Opens the file anew: after a failed sync, what the old descriptor wrote may be lost without another error.
@@ -176,6 +199,25 @@ mod tests {
         assert_eq!(zones, expected);
         assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 2);
         assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, expected);
+    }
+
+    /// A catalog of short-lived zones would fill the disk until the next start.
+    #[test]
+    fn the_file_is_rewritten_when_it_has_doubled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        let (mut file, _) = AddedZonesFile::open(&path).expect("a new file");
+        file.append("+ kept. t\n").expect("space");
+        let mut longest = 0;
+        for _ in 0..20_000 {
+            file.append("+ a.example. t\n- a.example.\n").expect("space");
+            file.rewrite_if_grown().expect("space");
+            longest = longest.max(file.synced_len);
+        }
+        assert!(longest < MIN_GROWTH + 1000, "{longest}");
+        file.append("+ last. t\n").expect("space");
+        let zones = AddedZonesFile::open(&path).expect("it is ours").1;
+        assert_eq!(zones, AddedZones::from([(name("kept."), "t".into()), (name("last."), "t".into())]));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::thread;
 use std::time::Duration;
 
-use tracing::error;
+use tracing::{error, warn};
 
-use super::{AddedZonesFile, Edit};
+use super::{ADDED_ZONES, AddedZonesFile, Edit};
 
 /// Edits to write, in the order in which the writer made them.
 pub struct SaveRequest {
@@ -66,5 +66,8 @@ fn save_all(mut file: AddedZonesFile, requests: &Receiver<SaveRequest>) {
         let result = result.map_err(|error| error.to_string());
         // A client that has left gets no reply.
         replies.into_iter().for_each(|reply| _ = reply.send(result.clone()));
+        if let Err(error) = file.rewrite_if_grown() {
+            warn!("`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
+        }
     }
 }
