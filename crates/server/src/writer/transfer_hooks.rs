@@ -9,6 +9,7 @@ use wire::tsig::TsigKey;
 use wire::{Name, NameRef};
 use zone::Zone;
 
+use super::own_addresses::OwnAddresses;
 use crate::config::value::{Address, DNS_PORT};
 use crate::config::{ConfiguredKey, RemoteServer, ZoneLimits, ZonePolicy};
 use crate::storage::Timers;
@@ -25,6 +26,7 @@ use crate::zones::ChangeHooks;
 pub struct TransferHooks {
     transfers: TransferHandle,
     tls: TlsPeers,
+    own: OwnAddresses,
     keys: HashMap<Name, Arc<TsigKey>>,
     /// The servers of the policy that was used last: many zones share one.
     last: Option<(Arc<ZonePolicy>, Arc<PolicyPeers>)>,
@@ -39,9 +41,9 @@ struct PolicyPeers {
 }
 
 impl TransferHooks {
-    /// Hooks without keys.
-    pub fn new(transfers: TransferHandle, tls: TlsPeers) -> TransferHooks {
-        TransferHooks { transfers, tls, keys: HashMap::new(), last: None, secondaries: Vec::new() }
+    /// Hooks without keys, for a server with these addresses.
+    pub fn new(transfers: TransferHandle, tls: TlsPeers, own: OwnAddresses) -> TransferHooks {
+        TransferHooks { transfers, tls, own, keys: HashMap::new(), last: None, secondaries: Vec::new() }
     }
 
     fn peers(&mut self, policy: &Arc<ZonePolicy>) -> Arc<PolicyPeers> {
@@ -92,12 +94,14 @@ impl TransferHooks {
 impl ChangeHooks for TransferHooks {
     /// RFC 1996 3.11: secondaries are notified of a new version.
     fn published(&mut self, zone: ZoneId, version: &Zone, policy: &Arc<ZonePolicy>, name_servers: &[IpAddr]) {
+        // A server is no secondary of itself, whatever name the zone gives it.
+        let name_servers: Vec<IpAddr> = name_servers.iter().copied().filter(|ip| !self.own.contain(*ip)).collect();
         if policy.notify.is_empty() && name_servers.is_empty() {
             return;
         }
         let configured = self.peers(policy).notify.clone();
         let targets =
-            if name_servers.is_empty() { configured } else { with_name_servers(&configured, name_servers, policy) };
+            if name_servers.is_empty() { configured } else { with_name_servers(&configured, &name_servers, policy) };
         let (apex, soa) = (version.apex().to_owned(), version.soa_rdata().into());
         self.send(TransferCommand::SendNotify { zone, apex, soa, targets });
     }
