@@ -1,13 +1,16 @@
 //! Replaces a file as a whole: a reader, or a start after a crash, finds the old contents or the new ones.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Writes `NAME.new` beside the file, and puts it in its place once it is on disk.
+/// Writes `.NAME.new` beside the file, and puts it in its place once it is on disk. The name of no zone begins with a dot, so that
+/// the new file of the zone `x` is never the file of the zone `x.new`.
 pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
     name.push(".new");
     let new = path.with_file_name(name);
     match fs::remove_file(&new) {
@@ -55,10 +58,20 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 
+    /// Secondaries with `write-file = "{name}"` may have the zones `x` and `x.new`.
+    #[test]
+    fn a_file_with_a_similar_name_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, other] = ["x", "x.new"].map(|name| folder.path().join(name));
+        fs::write(&other, b"another zone").expect("a writable folder");
+        replace_file(&path, 0o644, |mut file| file.write_all(b"new")).expect("a writable folder");
+        assert_eq!(fs::read(&other).expect("it is there"), b"another zone");
+    }
+
     #[test]
     fn links_that_wait_for_the_new_file_are_not_written_to() {
         let folder = tempfile::tempdir().expect("a folder");
-        let [path, new, other] = ["file", "file.new", "other"].map(|name| folder.path().join(name));
+        let [path, new, other] = ["file", ".file.new", "other"].map(|name| folder.path().join(name));
         type Link = fn(&Path, &Path) -> io::Result<()>;
         let links: [Link; 2] =
             [|other, new| fs::hard_link(other, new), |other, new| std::os::unix::fs::symlink(other, new)];

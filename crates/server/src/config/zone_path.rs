@@ -64,14 +64,15 @@ fn first_label(stem: &str) -> &str {
     stem.split('.').next().unwrap_or_default()
 }
 
-/// The zone's name in a file name: without the final dot, `root` for the root, with `/` escaped.
+/// The zone's name in a file name, different for all zones: without the final dot, with `/` escaped, `root` for the root, and
+/// `\114oot` for the zone `root.`.
 pub fn stem(name: NameRef<'_>) -> String {
     if name.is_root() {
         return "root".into();
     }
     let mut text = name.to_string().replace('/', "\\047");
     text.pop();
-    text
+    if text == "root" { "\\114oot".into() } else { text }
 }
 
 /// The zone of the file `STEM.zone`; `root` and `@` are the root.
@@ -121,7 +122,14 @@ mod tests {
 
     #[test]
     fn stems_are_parsed_back_to_names() {
-        for (name, text) in [(".", "root"), ("example.com.", "example.com"), ("a/b.example.", "a\\047b.example")] {
+        let cases = [
+            (".", "root"),
+            ("root.", "\\114oot"),
+            ("x.root.", "x.root"),
+            ("example.com.", "example.com"),
+            ("a/b.example.", "a\\047b.example"),
+        ];
+        for (name, text) in cases {
             let name: Name = name.parse().expect("a name");
             assert_eq!(stem(name.as_ref()), text);
             assert_eq!(name_of_stem(text.as_bytes()), Some(name));
