@@ -1,0 +1,150 @@
+"""What hostile TLS clients do to transfers over TLS: garbage, half a handshake, old versions, other protocols, bad certificate files."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import dns.message
+import dns.query
+import dns.rcode
+import pytest
+from servers import free_port
+
+from daemon import HOST, Daemon
+
+CONNECTIONS = 50
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    subprocess.run([*command, "-subj", "/CN=localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
+class TlsDaemon:
+    """A server for transfers over TLS."""
+
+    def __init__(self, daemon, folder: Path) -> None:
+        self.cert, self.key = certificate(folder)
+        self.port = free_port()
+        more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.cert}"\ntls-key = "{self.key}"'
+        self.server: Daemon = daemon(server=more).start()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((HOST, self.port), timeout=30)
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["dot"])
+        return context
+
+    def transfer(self) -> int:
+        """How many messages a transfer over TLS has; an honest client is served whatever others do."""
+        query = dns.message.make_query("example.", "AXFR")
+        with self.context().wrap_socket(self.connect()) as stream:
+            dns.query.send_tcp(stream, query)
+            response, _ = dns.query.receive_tcp(stream)
+            assert response.rcode() == dns.rcode.NOERROR
+            assert response.answer[0].rdtype == dns.rdatatype.SOA
+            return len(response.answer)
+
+
+@pytest.fixture
+def tls(daemon, tmp_path: Path) -> TlsDaemon:
+    return TlsDaemon(daemon, tmp_path)
+
+
+def read_to_end(stream: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    octets = b""
+    try:
+        while chunk := stream.recv(65536):
+            octets += chunk
+    except ConnectionError:
+        pass
+    return octets
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [b"\0\x1d" + bytes(29), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\xff" * 70_000, b"\xff" * 4096],
+    ids=["plain DNS", "HTTP", "a long record", "noise"],
+)
+def test_garbage_instead_of_tls_closes_the_connection(tls, octets):
+    for _ in range(CONNECTIONS):
+        with tls.connect() as stream:
+            try:
+                stream.sendall(octets)
+                stream.shutdown(socket.SHUT_WR)
+            except OSError:
+                continue  # it was closed while this was sent
+            assert len(read_to_end(stream)) < 100, "at most an alert"
+    assert tls.transfer() > 0
+
+
+def test_half_handshakes_are_given_up_and_delay_nobody(tls):
+    hello = ssl.MemoryBIO()
+    start = tls.context().wrap_bio(ssl.MemoryBIO(), hello)
+    with pytest.raises(ssl.SSLWantReadError):
+        start.do_handshake()
+    octets = hello.read()
+    streams = [tls.connect() for _ in range(CONNECTIONS)]
+    for number, stream in enumerate(streams):
+        stream.sendall(octets[: 1 + number * len(octets) // CONNECTIONS])
+    assert tls.transfer() > 0
+    for stream in streams:
+        read_to_end(stream)  # the server closes each, or this times out
+        stream.close()
+    assert tls.transfer() > 0
+
+
+def test_old_versions_and_other_protocols_get_no_transfer(tls):
+    old = tls.context()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    rcode = dns.rcode.REFUSED
+    with contextlib.suppress(OSError, EOFError), old.wrap_socket(tls.connect()) as stream:
+        dns.query.send_tcp(stream, dns.message.make_query("example.", "AXFR"))
+        rcode = dns.query.receive_tcp(stream)[0].rcode()
+    assert rcode == dns.rcode.REFUSED, "RFC 9103 7.1: TLS 1.3 or later"
+    other = tls.context()
+    other.set_alpn_protocols(["h2", "http/1.1"])
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        other.wrap_socket(tls.connect()).close()
+    assert tls.transfer() > 0
+
+
+@pytest.mark.parametrize("broken", ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_broken_certificate_files_leave_the_old_ones_in_use(tls, broken):
+    good = tls.cert.read_text()
+    for path in (tls.cert, tls.key):
+        contents = path.read_text()
+        path.write_text(broken)
+        result = tls.server.reload()
+        assert path.name in result.stdout + result.stderr + tls.server.log_text(), "the file is named"
+        assert tls.transfer() > 0
+        path.write_text(contents)
+    tls.cert.unlink()
+    tls.server.reload()
+    assert tls.transfer() > 0
+    tls.cert.write_text(good)
+    assert tls.server.reload().returncode == 0
+    assert tls.transfer() > 0
+
+
+def test_handshakes_that_are_cut_do_not_use_up_memory(tls):
+    before_mb = tls.server.rss_mb()
+    for _ in range(100):
+        with tls.connect() as stream:
+            tls.context().wrap_socket(stream, do_handshake_on_connect=False).close()
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            tls.context().wrap_socket(tls.connect()).close()
+    assert tls.transfer() > 0
+    assert tls.server.rss_mb() - before_mb < 30
