@@ -50,7 +50,7 @@ impl<'m> QueryEdns<'m> {
         self.has_options = true;
         match code {
             NSID => self.wants_nsid = true,
-            // RFC 7314 3.1: empty in a query; any data is ignored.
+            // RFC 7314 2: empty in a query; any data is ignored.
             EXPIRE => self.wants_expire = true,
             // RFC 7873 5.2: the first cookie counts. 5.2.2: 8 octets, then a server cookie of 8 to 32 octets or none.
             COOKIE if self.cookie.is_none() => {

@@ -26,13 +26,13 @@ impl ResponseEdns {
     pub(crate) fn describe(&mut self, served: &Served, zone: &Zone, query: &Query<'_>) {
         let Some(edns) = query.edns.as_ref().filter(|edns| edns.has_options) else { return };
         self.zone_version = edns.wants_zone_version.then(|| (zone.apex_labels() as u8, zone.serial()));
-        // RFC 7314 2: in responses to queries for SOA, AXFR and IXFR.
+        // RFC 7314 3: in responses to queries for SOA, AXFR and IXFR.
         let is_about_zone = matches!(query.qtype, Rtype::SOA | Rtype::AXFR | Rtype::IXFR);
         self.expire_s = (edns.wants_expire && is_about_zone).then(|| expire_s(served, zone, query.request.now_s));
     }
 }
 
-/// The seconds until a zone expires (RFC 7314 3.2).
+/// The seconds until a zone expires (RFC 7314 3.1, 3.2).
 #[cold]
 fn expire_s(served: &Served, zone: &Zone, now_s: u32) -> u32 {
     served.zones.get(zone.apex().wire()).map_or(zone.expire_s(), |served| served.expire_s(zone, now_s))

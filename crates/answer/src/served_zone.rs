@@ -93,7 +93,7 @@ impl ServedZone {
         self.expires_at_s.store(at_s, Ordering::Relaxed);
     }
 
-    /// The seconds until the zone expires (RFC 7314 3.2): of a primary, the EXPIRE field of the SOA record.
+    /// The seconds until the zone expires (RFC 7314 3.2): of a primary (3.1), the EXPIRE field of the SOA record.
     pub(crate) fn expire_s(&self, zone: &Zone, now_s: u32) -> u32 {
         match self.expires_at_s.load(Ordering::Relaxed) {
             0 => zone.expire_s(),

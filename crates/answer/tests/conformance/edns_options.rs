@@ -62,7 +62,7 @@ fn rfc_5001_2_2_without_an_identifier_no_nsid() {
 //----------- EXPIRE -----------------------------------------------------------
 
 #[test]
-fn rfc_7314_3_2_a_primary_sends_the_expire_field_of_the_soa() {
+fn rfc_7314_3_1_a_primary_sends_the_expire_field_of_the_soa() {
     let server = server(AnswerConfig::default());
     let (_, expire) = ask(&server, "a.example. SOA", EXPIRE, b"", Udp);
     assert_eq!(expire, Some(84_281_096_u32.to_be_bytes().to_vec()));

@@ -109,7 +109,7 @@ fn rfc_5936_2_2_5_opt_answers_opt_in_the_first_message() {
     let edns = |message: &Message| message.edns.clone();
     let got: Vec<_> = server.transfer(&asked).iter().map(edns).collect();
     let expire = vec![EdnsOption { code: 9, data: vec![0, 0, 0, 4] }];
-    assert_eq!(got[0], Some(Edns { options: expire, dnssec_ok: true, ..Edns::default() }), "RFC 7314 2");
+    assert_eq!(got[0], Some(Edns { options: expire, dnssec_ok: true, ..Edns::default() }), "RFC 7314 3");
     assert!(got.len() > 1 && got[1..].iter().all(Option::is_none));
     assert!(server.transfer(&query("example. AXFR")).iter().all(|message| message.edns.is_none()));
 }

@@ -230,7 +230,8 @@ key_table! {
         ///
         /// Entries as in `allow-transfer`, with more keys that limit what may be changed: `names`, a list of names, where
         /// `*.dyn.example.com` means all names below `dyn.example.com`; and `types`, a list of record types. Each record of an
-        /// update must be covered by an entry.
+        /// update must be covered by an entry. Without `types`, an entry covers all types but those that sign or define the zone:
+        /// DNSKEY, RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD, and SOA and NS at the apex.
         ///
         /// A zone with DNSKEY records is only updated if an entry has `signed = true`: such an update must bring its own
         /// signatures, and a SOA record with a later serial.
@@ -249,7 +250,7 @@ key_table! {
         Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
 
         /// Whether to notify the servers of the zone's NS records too, at port 53, without a key, as far as zones served here have
-        /// their addresses. The primary that the SOA record names is not notified.
+        /// their addresses. The primary that the SOA record names is not notified, nor an address that this server listens on.
         Reload "notify-ns" notify_ns: Option<bool> = "false";
 
         /// The addresses to send SOA queries, transfers and NOTIFY from, unless an entry of `primaries` or `notify` has its own
@@ -327,7 +328,8 @@ key_table! {
         /// A file to write the zone to as text, whenever it has changed; `{name}` stands for the zone's name.
         ///
         /// For zones that come from elsewhere: secondaries, members of catalogs, zones with dynamic updates. The file is replaced
-        /// as a whole, at most every five seconds, and its folder must be writable. A secondary may have the same path as `file`
+        /// as a whole, at most every five seconds, and its folder must be writable: the new one is `.NAME.new` until it is complete.
+        /// `{name}` is `root` for the root, and `\\114oot` for the zone `root.`. A secondary may have the same path as `file`
         /// and `write-file`: then it starts with what it had.
         Reload "write-file" write_file: Option<FilePath> = "";
 
