@@ -232,6 +232,29 @@ struct TreesDecoder {
     validator: NodeValidator,
     keys: KeyCheck,
     loaders: [LeafLoader; 2],
+    heap: HeapReserve,
+}
+
+/// Grows the heap of a thread ahead of many small allocations: glibc grows all but that of the first thread by one page and one
+/// mprotect(2) at a time, which took a fifth of the time to decode an image.
+#[derive(Default)]
+struct HeapReserve {
+    /// Octets of the last growth that are not allocated yet.
+    left: usize,
+}
+
+impl HeapReserve {
+    /// Less than the top of a heap that glibc returns to the kernel, and than an allocation that it maps by itself.
+    const STEP: usize = 96 << 10;
+
+    /// Before an allocation of `len` octets.
+    fn prepare(&mut self, len: usize) {
+        if len > self.left {
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(HeapReserve::STEP)));
+            self.left = HeapReserve::STEP;
+        }
+        self.left = self.left.saturating_sub(len);
+    }
 }
 
 impl ImageDecoder {
@@ -280,6 +303,7 @@ impl ImageDecoder {
             tables,
             keys: KeyCheck::new(apex_len),
             loaders: Default::default(),
+            heap: HeapReserve::default(),
         });
         Ok(())
     }
@@ -317,17 +341,20 @@ impl TreesDecoder {
             validator: self.validator.another(),
             keys: self.keys,
             loaders: Default::default(),
+            heap: HeapReserve::default(),
         }
     }
 
     fn push(&mut self, tree: usize, body: &[u8]) -> Result<(), ImageError> {
         let is_names = tree == 0;
         for leaf in Items(body) {
+            let leaf = leaf?;
+            self.heap.prepare(leaf.len());
             let validator = &mut self.validator;
             let accept = |key: KeyInfo, value: &[u8]| {
                 validator.accepts(KeyInfo { is_empty: is_names && key.is_empty, ..key }, value)
             };
-            self.loaders[tree].push(leaf?, self.keys, accept)?;
+            self.loaders[tree].push(leaf, self.keys, accept)?;
         }
         Ok(())
     }
