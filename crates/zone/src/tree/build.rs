@@ -97,7 +97,7 @@ impl TreeBuilder {
         self.last_key.extend_from_slice(self.encoder.key(self.encoder.count() - 1));
         let leaf = self.encoder.finish();
         self.octets += leaf.len();
-        self.leaves.push((separator, Leaf(leaf.into())));
+        self.leaves.push((separator, Leaf::of(leaf)));
     }
 }
 

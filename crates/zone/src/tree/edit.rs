@@ -176,5 +176,5 @@ fn merge(left: &Leaf, right: &Leaf) -> Leaf {
             encoder.push(&key, entry.value);
         }
     }
-    Leaf(encoder.finish().into())
+    Leaf::of(encoder.finish())
 }

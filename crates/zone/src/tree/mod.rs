@@ -14,6 +14,7 @@ mod compare;
 mod cursor;
 mod edit;
 mod prefetch;
+mod shared_leaf;
 mod validate;
 
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Leaves from untrusted bytes: checks a leaf block so that no search, cursor or edit can fail on it, and builds a tree of such leaves.
 
-use std::sync::Arc;
-
 use super::block::{Block, MAX_COUNT, head};
 use super::build::{Separator, build_root, separate};
 use super::{Leaf, Tree};
@@ -66,7 +64,7 @@ impl LeafLoader {
         if !self.leaves.is_empty() && self.first_key <= self.last_key {
             return Err(LeafError::Unordered);
         }
-        self.leaves.push((separate(&self.last_key, &self.first_key), Leaf(Arc::from(bytes))));
+        self.leaves.push((separate(&self.last_key, &self.first_key), Leaf::of(bytes)));
         self.last_key.clear();
         block.entry(block.count() - 1).append_key(&mut self.last_key);
         Ok(())
