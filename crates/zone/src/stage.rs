@@ -65,6 +65,9 @@ pub(crate) struct OwnerRuns {
     owner: Vec<u8>,
 }
 
+/// The staged octets of a zone of few records, which are allocated once.
+const SMALL_ZONE_LEN: usize = 256;
+
 /// Consecutive records of one owner. At `start` of the chunk's bytes: the length of the key, with the case flags in the upper bits, the
 /// key, the owner case, the records.
 #[derive(Clone, Copy)]
@@ -164,6 +167,9 @@ impl OwnerRuns {
 
     /// `append_case` appends the owner case and returns its flags.
     fn begin_run(&mut self, key: &[u8], append_case: impl FnOnce(&mut Vec<u8>) -> u8) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve(SMALL_ZONE_LEN);
+        }
         let start = self.bytes.len();
         self.runs.push(Run { head: key_head(key), start: start as u64, chunk: 0, records: 0 });
         self.bytes.extend_from_slice(&[0, 0]);

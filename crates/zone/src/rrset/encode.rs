@@ -8,6 +8,9 @@ use crate::intern::Interner;
 use crate::owner_case::OwnerCase;
 use crate::stage::StagedRecord;
 
+/// As many octets as most nodes have: a zone of few records makes each buffer for one or two.
+const TYPICAL_LEN: usize = 128;
+
 /// Encodes nodes, reusing its buffers.
 pub(crate) struct NodeEncoder<'e> {
     interner: &'e Interner<'e>,
@@ -38,6 +41,7 @@ impl<'e> NodeEncoder<'e> {
         records: &mut [StagedRecord<'_>],
     ) -> &[u8] {
         self.out.clear();
+        self.out.reserve(TYPICAL_LEN);
         self.out.push(flags | case.flags());
         case.append(&mut self.out);
         // RFC 4592 3.3.1: records of a wildcard are synthesized with another owner, so they must not point to this one.
@@ -180,6 +184,7 @@ struct RrsetEncoder {
 impl RrsetEncoder {
     fn encode(&mut self, rtype: Rtype, owner: &SplitName<'_>, apex_len: usize, records: &[StagedRecord<'_>]) {
         self.data.clear();
+        self.data.reserve(TYPICAL_LEN);
         self.compressor.clear();
         self.message_len = 0;
         for record in records {

@@ -21,7 +21,8 @@ pub(super) enum StopReason {
 impl<S: RecordSink> RecordParser<'_, S> {
     /// Parses the entries that start before `stop`, or up to an `$INCLUDE`.
     pub fn parse_entries(&mut self, scanner: &mut Scanner<'_>, stop: usize) -> StopReason {
-        let mut fields = Vec::new();
+        // A SOA record has eleven.
+        let mut fields = Vec::with_capacity(16);
         // The text of the last owner stated, as long as the same text means the same name.
         let mut last_owner: &[u8] = b"";
         while scanner.position().at < stop {

@@ -61,6 +61,9 @@ pub(super) struct Checkpoint {
     pub state: ParserState,
 }
 
+/// As much as most RDATA takes: a small zone allocates it once.
+const SMALL_RDATA: usize = 64;
+
 /// Parses records and delivers them to a sink.
 pub(super) struct RecordParser<'a, S> {
     pub options: &'a ParseOptions<'a>,
@@ -96,7 +99,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
         state: &'a mut ParserState,
         counter: &'a mut RecordCounter,
     ) -> Self {
-        let (is_in_order, used_initial_ttl, stated_ttl, rdata) = (true, false, false, Vec::new());
+        let (is_in_order, used_initial_ttl, stated_ttl, rdata) = (true, false, false, Vec::with_capacity(SMALL_RDATA));
         RecordParser { options, file, sink, findings, state, counter, is_in_order, used_initial_ttl, stated_ttl, rdata }
     }
 

@@ -20,6 +20,8 @@ use crate::canonical_key::{CanonicalKey, label_count};
 const HEADER_LEN: usize = 4;
 /// Binary search narrows to at most this many heads (two cache lines), which are then scanned linearly.
 const LINEAR_SCAN_LEN: usize = 32;
+/// The octets of an entry besides its key and value, at most: head, offset, suffix length.
+const MAX_ENTRY_OVERHEAD: usize = 4 + 4 + 3;
 /// In the count: offsets are u32.
 const WIDE: u16 = 0x8000;
 /// The most entries of a block.
@@ -307,6 +309,7 @@ impl BlockEncoder {
         let prefix_len = common_len(self.key(0), self.key(count - 1));
         let wide = self.bytes.len() + 3 * count > usize::from(u16::MAX);
         self.block.clear();
+        self.block.reserve(HEADER_LEN + self.bytes.len() + MAX_ENTRY_OVERHEAD * count);
         self.block.extend_from_slice(&(count as u16 | if wide { WIDE } else { 0 }).to_le_bytes());
         self.block.extend_from_slice(&(prefix_len as u16).to_le_bytes());
         self.block.extend_from_slice(&self.bytes[self.entries[0].0..][..prefix_len]);
