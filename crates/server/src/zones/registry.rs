@@ -17,7 +17,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,7 +42,7 @@ use super::zone_slab::ZoneSlab;
 use crate::config::{Server, ZonePolicy, ZoneSource};
 use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
-use crate::zone_id::ZoneId;
+use crate::zone_id::{ZoneId, ZoneIdMap};
 pub use change_hooks::{ChangeHooks, NoHooks};
 pub use changes::{ChangeDone, ChangeRefused, ChangedZone, FinishedWork, ProposedChange, PublishOrder, ZoneChange};
 use changes::{Changes, ZoneWorkResult};
@@ -58,16 +57,16 @@ pub struct ZoneRegistry {
     /// How many of them are served.
     served: usize,
     /// The versions of zones that have expired.
-    expired: HashMap<ZoneId, Zone>,
+    expired: ZoneIdMap<Zone>,
     controls: ZoneControls,
     origins: OriginTable,
     notices: Vec<ZoneNotice>,
     /// The zones changed by updates since their file was last read, and the serial that they had then.
-    updated: HashMap<ZoneId, u32>,
+    updated: ZoneIdMap<u32>,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
     /// The included files of the zones that have any.
-    includes: HashMap<ZoneId, Arc<[PathBuf]>>,
+    includes: ZoneIdMap<Arc<[PathBuf]>>,
     /// What is published.
     pub publisher: BatchedPublisher,
     cookie_secret: GeneratedSecret,
@@ -84,9 +83,9 @@ pub struct ZoneRegistry {
     hooks: Box<dyn ChangeHooks>,
     /// The current load of each zone in the pool. The result of any other load is stale: the zone was removed or has
     /// another file since.
-    loads: HashMap<ZoneId, Load>,
+    loads: ZoneIdMap<Load>,
     /// The zones whose stored version is being read, and the reload that waits for that.
-    restores: HashMap<ZoneId, u64>,
+    restores: ZoneIdMap<u64>,
     /// Tasks in the pool, stale ones included, and how many of them are stuck.
     in_flight: usize,
     stuck: usize,
@@ -159,13 +158,13 @@ impl ZoneRegistry {
         Ok(ZoneRegistry {
             zones: ZoneSlab::default(),
             served: 0,
-            expired: HashMap::new(),
+            expired: ZoneIdMap::default(),
             controls: ZoneControls::default(),
             origins: OriginTable::default(),
             notices: Vec::new(),
-            updated: HashMap::new(),
+            updated: ZoneIdMap::default(),
             configuring: None,
-            includes: HashMap::new(),
+            includes: ZoneIdMap::default(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
             cookie_secret,
             schedule: LoadSchedule::default(),
@@ -177,8 +176,8 @@ impl ZoneRegistry {
             changes: Changes::default(),
             journal: Box::new(NoJournal),
             hooks: Box::new(NoHooks),
-            loads: HashMap::new(),
-            restores: HashMap::new(),
+            loads: ZoneIdMap::default(),
+            restores: ZoneIdMap::default(),
             in_flight: 0,
             stuck: 0,
             has_loaded: false,

@@ -13,7 +13,7 @@ mod proposed_tests;
 mod tests;
 mod zone_change;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use tracing::warn;
@@ -23,7 +23,7 @@ use zone::encoded_change::EncodedChange;
 
 use super::ZoneRegistry;
 use crate::clock;
-use crate::zone_id::ZoneId;
+use crate::zone_id::{ZoneId, ZoneIdMap};
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
 pub use pool_work::{FinishedWork, ZoneWorkResult};
@@ -35,13 +35,13 @@ pub use zone_change::{ChangeDone, ChangeRefused, ChangedZone, PublishOrder, Zone
 #[derive(Default)]
 pub(super) struct Changes {
     /// The latest version of each zone that has changes in `unsynced`, and how many.
-    latest: HashMap<ZoneId, (Zone, usize)>,
+    latest: ZoneIdMap<(Zone, usize)>,
     /// Changes that are not on disk yet, in the order of their numbers in the journal.
     unsynced: VecDeque<Unsynced>,
     /// Changes of zones whose version is being written to the journal.
-    unprepared: HashMap<ZoneId, VecDeque<ZoneChange>>,
+    unprepared: ZoneIdMap<VecDeque<ZoneChange>>,
     /// Zones that the pool works on.
-    work: HashMap<ZoneId, ZoneWork>,
+    work: ZoneIdMap<ZoneWork>,
     /// Changes whose result is reported when the changed zones are published next.
     published: Vec<(ZoneId, Option<ChangeDone>, ChangedZone)>,
     /// Zones that were replaced, to be announced when the changed zones are published next.

@@ -1,6 +1,6 @@
 //! What operators and checks do to single zones: freeze, kept versions, the reason of the last refusal. Most zones have none of it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use tracing::info;
 use wire::{Name, NameRef};
@@ -8,18 +8,18 @@ use zone::encoded_change::EncodedChange;
 use zone::{Zone, ZoneVersion};
 
 use super::ZoneRegistry;
-use crate::zone_id::ZoneId;
+use crate::zone_id::{ZoneId, ZoneIdMap, ZoneIdSet};
 
 /// The state of the zones that have any.
 #[derive(Default)]
 pub(super) struct ZoneControls {
-    frozen: HashSet<ZoneId>,
+    frozen: ZoneIdSet,
     /// The zones that were frozen before the restart and have no version yet.
     frozen_before: HashSet<Name>,
     /// Replaced versions, the latest first.
-    kept: HashMap<ZoneId, VecDeque<Zone>>,
+    kept: ZoneIdMap<VecDeque<Zone>>,
     /// Why the last version of a zone was refused.
-    problems: HashMap<ZoneId, Box<str>>,
+    problems: ZoneIdMap<Box<str>>,
 }
 
 /// Why an operator cannot control a zone as requested.
