@@ -11,7 +11,7 @@ use crate::build_options::BuildOptions;
 use crate::canonical_key::ancestor_lens;
 use crate::check::check_node;
 use crate::encoded_change::{EncodedChange, EncodedRecord};
-use crate::finding::{CheckMode, Finding, Findings};
+use crate::finding::{CheckMode, Finding, Findings, Severity};
 use crate::intern::Interner;
 use crate::node_decoder::NodeDecoder;
 use crate::occlusion::{Occlusion, own_flags};
@@ -379,8 +379,9 @@ impl std::fmt::Display for ChangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ChangeError::NoSuchRecord(owner, rtype) => write!(f, "{owner} has no such {rtype} record to remove"),
-            ChangeError::Invalid(findings) => match findings.first() {
-                Some(first) => write!(f, "{first}"),
+            // Warnings are not why it is refused.
+            ChangeError::Invalid(findings) => match findings.iter().find(|found| found.severity == Severity::Error) {
+                Some(error) => write!(f, "{error}"),
                 None => f.write_str("the zone would be invalid"),
             },
         }

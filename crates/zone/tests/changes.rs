@@ -175,6 +175,17 @@ fn a_change_costs_what_differs() {
     assert_eq!((change.apex(), change.from_serial(), change.to_serial()), (name(APEX).as_ref(), 1, 1));
 }
 
+#[test]
+fn an_invalid_change_is_refused_for_its_error() {
+    let zone = load_good(&records(&hosts(0), 1), None);
+    let mut set = zone::change::ChangeSet::new(name(APEX).as_ref());
+    // There is a warning, too: the zone has no NSEC3 records.
+    set.add(name(APEX).as_ref(), Rtype::NSEC3PARAM, 60, &[1, 0, 0xff, 0xff, 0]).expect("an owner in the zone");
+    let rules = zone::change::ChangeRules { nsec3_max_iterations: 150, ..RULES };
+    let error = zone.apply(set, rules).err().expect("too many iterations").to_string();
+    assert!(error.starts_with("error: more NSEC3 iterations than"), "{error}");
+}
+
 /// What a server may count to decide where to apply a change: it visits no more than it was permitted to.
 #[test]
 fn owners_below_changed_zone_cuts_are_counted_up_to_a_limit() {
