@@ -17,7 +17,6 @@ use netio::privilege::{Identity, current_user};
 
 use crate::added_zones::ADDED_ZONES;
 use crate::frozen_zones::FROZEN_ZONES;
-use crate::persistence::JOURNAL;
 use crate::printable::printable_path;
 
 /// Why a state-dir cannot be used. The message says what to do.
@@ -68,6 +67,8 @@ pub enum StateDirError {
 
 /// The control socket in the state-dir.
 pub const CONTROL_SOCKET: &str = "control.sock";
+/// The folder of the journal in a state-dir.
+pub const JOURNAL: &str = "journal";
 
 /// The lock file, which holds the process ID.
 const LOCK: &str = "lock";

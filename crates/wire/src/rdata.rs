@@ -2,9 +2,7 @@
 //!
 //! Zone text parses and prints the same [`Form`]s. The table of types is in [`crate::rtype`].
 
-pub mod field;
 mod form;
-pub mod numbers;
 pub mod svcb;
 #[cfg(test)]
 mod tests;
@@ -14,7 +12,7 @@ use std::slice;
 
 use crate::name::{NameError, NameRef};
 use crate::rtype::Rtype;
-pub use field::{Form, RdataField};
+pub use crate::rtype::field::{Form, RdataField};
 
 /// The longest RDATA, in octets: its length is a 16 bit number (RFC 1035 3.2.1).
 pub const MAX_RDATA_LEN: usize = 65535;

@@ -3,14 +3,15 @@
 //! The table has the types of the IANA registry "Domain Name System (DNS) Parameters", and ALIAS, which several servers support. All
 //! other types are unknown in the sense of RFC 3597, such as the drafts DELEG (61440) and DELEGPARAM (65433).
 
+pub mod field;
+pub mod numbers;
+
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rdata::field::Form::*;
-use crate::rdata::field::RdataField;
-use crate::rdata::numbers::{
-    ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS,
-};
+use field::Form::*;
+use field::RdataField;
+use numbers::{ALGORITHMS, CERT_TYPES, DS_DIGESTS, DSYNC_SCHEMES, PROTOCOLS, SSHFP_DIGESTS, ZONEMD_DIGESTS};
 
 /// An RR type or query type (RFC 1035 3.2.2, 3.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

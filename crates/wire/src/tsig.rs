@@ -14,7 +14,7 @@ mod verify;
 pub use digest::Mac;
 pub use key::{ALGORITHM_NAMES, TsigKey, TsigKeyError};
 pub use record::{Tsig, find};
-pub use sign::{MessageTooLong, TsigSigner};
+pub use sign::TsigSigner;
 pub use verify::{TsigVerifier, VerificationFailure, verify_query};
 
 use crate::message::Rcode;
@@ -47,6 +47,11 @@ pub enum TsigError {
     #[error("the server refuses the signature with {}", error_name(*.0))]
     FromPeer(u16),
 }
+
+/// The message has no room left for its TSIG record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message is too long to be signed")]
+pub struct MessageTooLong;
 
 /// BADSIG (RFC 8945 3): in the RCODE registry its number means BADVERS.
 const BADSIG: u16 = 16;

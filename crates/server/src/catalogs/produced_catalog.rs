@@ -267,7 +267,7 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32) ->
 
 fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &EventSink) -> ZoneChange {
     let (catalog, events) = (name.clone(), events.clone());
-    let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefused>| {
+    let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefusal>| {
         match &result {
             Ok(changed) => info!(%catalog, serial = changed.serial, "catalog changed"),
             Err(reason) => error!(%catalog, "the catalog could not be changed: {reason:?}"),

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod config;
+mod daemon_request;
 pub mod manual;
 pub mod reload;
 pub mod zone;

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use super::{fail, json, print, print_failure};
+use super::daemon_request::{request, unexpected};
+use super::{json, print, print_failure};
 use crate::cli::ReloadArguments;
-use crate::control::{self, ControlRequest, ControlResponse};
+use crate::control::{ControlRequest, ControlResponse};
 
 /// Asks the daemon, waits, and prints its report.
 pub fn run(arguments: &ReloadArguments) -> ExitCode {
-    match control::request(&arguments.daemon.state_dir(), &ControlRequest::Reload) {
+    match request(&arguments.daemon.state_dir(), &ControlRequest::Reload) {
         Ok(ControlResponse::Reloaded(report)) => {
             let text = match arguments.json {
                 true => json(&report),
@@ -16,8 +17,7 @@ pub fn run(arguments: &ReloadArguments) -> ExitCode {
             };
             if report.is_good() { print(&text) } else { print_failure(&text) }
         }
-        Ok(ControlResponse::Refused(reason)) => fail(&reason),
-        Ok(response) => fail(&format!("unexpected response: {response:?}")),
-        Err(error) => fail(&error.to_string()),
+        Ok(response) => unexpected(&response),
+        Err(status) => status,
     }
 }

@@ -1,16 +1,15 @@
 //! `zonda zone`: asks the running daemon about its zones and controls them.
 
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 
-use serde::Serialize;
 use wire::Name;
 
+use super::daemon_request::{ActionReport, report, report_failures, request, unexpected};
 use super::{fail, json, print, zone_edit};
 use crate::cli::{RunningDaemon, ZoneActionArguments, ZoneCommand, ZoneExportArguments, ZoneStatusArguments};
-use crate::control::{self, ControlRequest, ControlResponse, ZoneAction, ZoneFailure};
-use crate::printable::{Printable, printable_json};
+use crate::control::{self, ControlRequest, ControlResponse, ZoneAction};
+use crate::printable::printable_json;
 use crate::zone_status::ZoneStatus;
 
 /// Runs one of the commands.
@@ -33,27 +32,6 @@ pub fn run(command: &ZoneCommand) -> ExitCode {
 
 fn names(zones: &[Name]) -> Vec<String> {
     zones.iter().map(Name::to_string).collect()
-}
-
-/// The daemon's response, or the exit status after the reason why there is none was printed.
-pub(super) fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ExitCode> {
-    match control::request(state_dir, request) {
-        Ok(ControlResponse::Refused(reason)) => Err(fail(&reason)),
-        Ok(response) => Ok(response),
-        Err(error) => Err(fail(&error.to_string())),
-    }
-}
-
-pub(super) fn unexpected(response: &ControlResponse) -> ExitCode {
-    fail(&format!("the running zonda is of another version: it answers {response:?}"))
-}
-
-/// Prints why something failed; returns the exit status.
-fn report_failures(failures: &[ZoneFailure]) -> ExitCode {
-    for ZoneFailure { zone, reason } in failures {
-        eprintln!("zonda: {}: {}", Printable(zone), Printable(reason));
-    }
-    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 //----------- status -----------------------------------------------------------
@@ -88,13 +66,6 @@ fn status_text(zones: &[ZoneStatus], is_json: bool, is_one: bool) -> String {
 
 //----------- actions ----------------------------------------------------------
 
-/// The result of an action as JSON.
-#[derive(Serialize)]
-pub(super) struct ActionReport {
-    pub(super) done: usize,
-    pub(super) failures: Vec<ZoneFailure>,
-}
-
 fn act(action: ZoneAction, arguments: &ZoneActionArguments) -> ExitCode {
     let request = ControlRequest::ZoneAction { action, zones: names(&arguments.zones) };
     run_action(&arguments.daemon, &request, arguments.json)
@@ -107,15 +78,6 @@ fn run_action(daemon: &RunningDaemon, action: &ControlRequest, is_json: bool) ->
         Err(status) => return status,
     };
     report(ActionReport { done, failures }, is_json)
-}
-
-/// Prints the result of an action; returns the exit status.
-pub(super) fn report(result: ActionReport, is_json: bool) -> ExitCode {
-    let status = report_failures(&result.failures);
-    if is_json {
-        print(&json(&result));
-    }
-    status
 }
 
 //----------- export -----------------------------------------------------------

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use wire::Name;
 
+use super::daemon_request::{ActionReport, report, request, unexpected};
 use super::fail;
-use super::zone::{ActionReport, report, request, unexpected};
 use crate::cli::{RunningDaemon, ZoneAddArguments, ZoneRemoveArguments};
 use crate::config::zone_list::parse_line;
 use crate::control::{ControlRequest, ControlResponse, MAX_REQUEST_LEN};

@@ -1,47 +1,19 @@
 //! Checks of catalog zones (RFC 9432): the templates of their members, and which zones a catalog of this server lists.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashSet;
 
 use wire::{Name, NameRef};
+use zone::Severity;
 use zone::catalog::MAX_PRODUCED_NAME_LEN;
-use zone::{FilePosition, Severity};
 
-use super::keys::ZoneKeys;
-use super::reader::{ConfigReader, PendingZone, SharedKeys, Template};
-use super::resolve::{DEFAULT_TEMPLATE, ResolvedKeys, error};
-use super::value::{BoundedText, CatalogRole};
+use super::reader::{ConfigReader, PendingZone};
+use super::resolve::{DEFAULT_TEMPLATE, ResolvedKeys, Templates};
+use super::value::CatalogRole;
+use super::zone_checks::error;
 use super::zone_config::{ZonePolicy, ZoneSource};
 use crate::printable::quoted;
 
-/// The zones that a template describes, with its values and the defaults.
-pub type Templates = BTreeMap<String, Arc<ZoneSource>>;
-
-/// The keys of `template` that a zone with these keys takes: a catalog needs no file of a template for ordinary zones, and
-/// is listed in a catalog only if it says so itself.
-pub(super) fn inheritable(zone: &ZoneKeys, template: &ZoneKeys) -> ZoneKeys {
-    let mut template = template.clone();
-    let role = zone.catalog.or(template.catalog);
-    if role.is_some() {
-        (template.catalog_member, template.catalog_group) = (None, None);
-    }
-    if role == Some(CatalogRole::Produce) {
-        (template.file, template.primaries) = (None, None);
-    }
-    template
-}
-
 impl ConfigReader {
-    /// Every template as the source of a zone that sets nothing else.
-    pub(super) fn resolve_templates(&self, mut resolve: impl FnMut(&SharedKeys) -> ResolvedKeys) -> Templates {
-        let source = |(name, template): (&String, &Template)| {
-            let keys = ZoneKeys { template: Some(BoundedText(name.clone())), ..ZoneKeys::default() };
-            let shared = SharedKeys { keys, config_folder: Some(template.config_folder.clone()) };
-            (name.clone(), Arc::new(resolve(&shared).into_source()))
-        };
-        self.templates.iter().map(source).collect()
-    }
-
     /// Reports catalogs whose members could not be served or listed. `zones` are ordered by name.
     pub(super) fn check_catalogs(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys], templates: &Templates) {
         let policy = |zone: &PendingZone| resolved[zone.shared as usize].policy.clone();
@@ -57,8 +29,7 @@ impl ConfigReader {
                 None => None,
             };
             if let Some((message, help)) = mistake.or_else(|| member_mistake(&zone.name, &policy, &produced)) {
-                let position =
-                    FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+                let position = zone.position(&self.files);
                 found.push((position, format!("zone {}: {message}", zone.name), help));
             }
         }

@@ -6,6 +6,7 @@
 pub mod access_list;
 mod blocks;
 pub mod catalog_checks;
+mod configured_key;
 mod file_patterns;
 mod inline_table;
 pub mod key_spec;
@@ -16,8 +17,9 @@ pub mod reader;
 pub mod remote_server;
 pub mod render;
 pub mod resolve;
-pub mod tsig_keys;
+mod tsig_keys;
 pub mod value;
+mod zone_checks;
 pub mod zone_config;
 pub mod zone_list;
 pub mod zone_path;
@@ -29,10 +31,10 @@ use wire::Name;
 use zone::Finding;
 
 pub use access_list::{AccessEntry, TlsRequirement, UpdateRight};
-pub use catalog_checks::Templates;
+pub use configured_key::ConfiguredKey;
 pub use keys::Server;
 pub use remote_server::{RemoteServer, RemoteTls};
-pub use tsig_keys::ConfiguredKey;
+pub use resolve::Templates;
 pub use value::{Endpoint, LogFormat, LogLevel, Prefix, ZonemdMode};
 pub use zone_config::{CheckCommand, DnssecPolicy, ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource};
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use zone::{FilePosition, Severity};
+use zone::{Finding, Severity};
 
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
-use super::resolve::{ResolvedKeys, error, help_for_template};
+use super::resolve::ResolvedKeys;
 use super::value::CatalogRole;
+use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use super::zone_path::expand;
 use crate::printable::quoted;
@@ -15,7 +16,7 @@ use crate::printable::quoted;
 /// A zone setting without effect in this release: whether it is set, the message and the help.
 type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
 
-pub(super) const UNUSED_SETTINGS: [UnusedSetting; 2] = [
+const UNUSED_SETTINGS: [UnusedSetting; 2] = [
     (
         |policy| !policy.allow_update.is_empty() && !policy.primaries.is_empty() && !policy.forward_updates,
         "only the primary of a zone is updated: `allow-update` has no effect",
@@ -37,7 +38,7 @@ impl ConfigReader {
                 continue;
             }
             let policy = &resolved[zone.shared as usize].policy;
-            let position = FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+            let position = zone.position(&self.files);
             if self.server.state_dir.is_none() && is_updated(policy) {
                 let message = format!("zone {}: `allow-update` needs `state-dir`", zone.name);
                 let help = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\"";
@@ -54,13 +55,25 @@ impl ConfigReader {
         }
     }
 
+    /// Warns of settings without effect, each with the first zone that has it.
+    pub(super) fn check_unused_settings(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
+        for (is_set, message, help) in UNUSED_SETTINGS {
+            let mut affected = zones.iter().filter(|zone| is_set(&resolved[zone.shared as usize].policy));
+            if let Some(first) = affected.next() {
+                let message = format!("{message} ({} in all, the first is {})", affected.count() + 1, first.name);
+                let (severity, position, help) = (Severity::Warning, first.position(&self.files), help.into());
+                self.findings.add_with(severity, || Finding { severity, position, message, help });
+            }
+        }
+    }
+
     /// Reports zones whose text would be written over their own file, or over that of another zone.
     pub(super) fn check_text_files(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
         let mut paths = HashSet::new();
         for zone in zones {
             let shared = &resolved[zone.shared as usize];
             let Some(path) = shared.policy.text_file(zone.name.as_ref()) else { continue };
-            let position = FilePosition { file: self.files[zone.file as usize].clone(), line: zone.line, column: 1 };
+            let position = zone.position(&self.files);
             let file = zone.pattern.as_ref().or(shared.pattern.as_ref()).map(|file| expand(file, zone.name.as_ref()));
             if shared.policy.needs_file() && file.as_ref() == Some(&path) {
                 let message = format!("zone {}: `write-file` is its own zone file", zone.name);

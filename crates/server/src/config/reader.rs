@@ -13,10 +13,10 @@ use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Findings, Severity};
 
 use super::blocks::{LineStarts, PlainZone, blocks};
+use super::configured_key::ConfiguredKey;
 use super::file_patterns::matching_files;
 use super::key_spec::{KeyTable, ValueError};
 use super::keys::{Server, TopLevelKeys, TsigKeyTable, ZoneKeys};
-use super::tsig_keys::{ConfiguredKey, KeyPositions};
 use super::value::{BoundedText, DomainName, FilePath};
 use super::zone_config::share;
 use super::zone_path::file_pattern;
@@ -74,6 +74,22 @@ pub(super) struct PendingZone {
     /// The index in [`ConfigReader::files`] of the file that names it, and the line; 0 on the command line.
     pub(super) file: u32,
     pub(super) line: u32,
+}
+
+impl PendingZone {
+    /// Where the zone is named, in one of [`ConfigReader::files`].
+    pub(super) fn position(&self, files: &[Arc<str>]) -> FilePosition {
+        FilePosition { file: files[self.file as usize].clone(), line: self.line, column: 1 }
+    }
+}
+
+/// Where keys are defined and named.
+#[derive(Default)]
+pub(super) struct KeyPositions {
+    /// Where each `[[key]]` is, also a faulty one.
+    pub(super) defined: HashMap<Name, FilePosition>,
+    /// Where each name is used first.
+    pub(super) used: HashMap<Name, FilePosition>,
 }
 
 /// Keys that zones can have in common.

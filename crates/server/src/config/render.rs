@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::Config;
+use super::configured_key::ConfiguredKey;
 use super::key_spec::KeyTable;
 use super::keys::{Server, TsigKeyTable, ZoneKeys};
 use super::manual::paragraphs;
-use super::tsig_keys::ConfiguredKey;
 use super::value::{
     BoundedText, CheckSetting, DomainName, FilePath, SerialSetting, TsigAlgorithm, TsigSecret, WholeNumber,
 };

@@ -1,28 +1,23 @@
 //! Combines zones with their templates: [`ConfigReader::finish`] returns the configuration, or every mistake.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use zone::suggest::nearest;
-use zone::{FilePosition, Finding, Severity};
+use zone::{FilePosition, Finding};
 
 use super::Config;
-use super::catalog_checks::inheritable;
 use super::key_spec::KeyTable;
 use super::keys::ZoneKeys;
-use super::policy_checks::UNUSED_SETTINGS;
-use super::reader::{ConfigReader, PendingZone, SharedKeys};
-use super::value::{BoundedText, FilePath};
+use super::reader::{ConfigReader, PendingZone, SharedKeys, Template};
+use super::value::{BoundedText, CatalogRole, FilePath};
 use super::zone_config::{ZoneConfig, ZonePolicy, ZoneSource, share};
 use super::zone_path::template_pattern;
-use crate::printable::quoted;
 
 /// The template of zones that name none.
 pub const DEFAULT_TEMPLATE: &str = "default";
 
-/// Templates compared with one that does not exist: many more than are ever used, few enough to do so for every error that is
-/// listed.
-const MAX_COMPARED_TEMPLATES: usize = 1000;
+/// The zones that a template describes, with its values and the defaults.
+pub type Templates = BTreeMap<String, Arc<ZoneSource>>;
 
 /// [`SharedKeys`] with those of the template and the defaults.
 pub(super) struct ResolvedKeys {
@@ -30,7 +25,7 @@ pub(super) struct ResolvedKeys {
     pub(super) pattern: Option<Arc<[u8]>>,
     pub(super) policy: Arc<ZonePolicy>,
     /// The template's name, if there is no such template.
-    unknown_template: Option<String>,
+    pub(super) unknown_template: Option<String>,
 }
 
 impl ResolvedKeys {
@@ -56,6 +51,7 @@ impl ConfigReader {
         let order = |zone: &PendingZone| (zone.file, zone.line);
         pending.sort_unstable_by(|a, b| a.name.wire().cmp(b.name.wire()).then_with(|| order(a).cmp(&order(b))));
         self.check_zones(&pending, &resolved);
+        self.check_unused_settings(&pending, &resolved);
         self.check_policies(&pending, &resolved);
         self.check_catalogs(&pending, &resolved, &templates);
         self.check_text_files(&pending, &resolved);
@@ -94,6 +90,16 @@ impl ConfigReader {
         })
     }
 
+    /// Every template as the source of a zone that sets nothing else.
+    fn resolve_templates(&self, mut resolve: impl FnMut(&SharedKeys) -> ResolvedKeys) -> Templates {
+        let source = |(name, template): (&String, &Template)| {
+            let keys = ZoneKeys { template: Some(BoundedText(name.clone())), ..ZoneKeys::default() };
+            let shared = SharedKeys { keys, config_folder: Some(template.config_folder.clone()) };
+            (name.clone(), Arc::new(resolve(&shared).into_source()))
+        };
+        self.templates.iter().map(source).collect()
+    }
+
     fn resolve(
         &self,
         shared: &SharedKeys,
@@ -113,52 +119,18 @@ impl ConfigReader {
             unknown_template: named.filter(|_| template.is_none()).map(str::to_owned),
         }
     }
-
-    /// Reports zones that are named twice or incomplete. Findings that are not listed are not made, as there may be very many.
-    fn check_zones(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
-        let ConfigReader { findings, files, templates, .. } = self;
-        let position =
-            |zone: &PendingZone| FilePosition { file: files[zone.file as usize].clone(), line: zone.line, column: 1 };
-        for pair in zones.windows(2).filter(|pair| pair[0].name == pair[1].name) {
-            findings.add_with(Severity::Error, || {
-                let help = format!("it was first named at {}; remove one of them", position(&pair[0]));
-                error(position(&pair[1]), format!("zone {} is named twice", pair[1].name), help)
-            });
-        }
-        for zone in zones {
-            let ResolvedKeys { pattern, policy, unknown_template } = &resolved[zone.shared as usize];
-            if let Some(name) = unknown_template {
-                findings.add_with(Severity::Error, || {
-                    let help = help_for_template(name, templates.keys().map(String::as_str));
-                    error(position(zone), format!("there is no template {}", quoted(name)), help)
-                });
-            }
-            if zone.pattern.is_none() && pattern.is_none() && policy.needs_file() {
-                let help = "set `file` in the zone's table or in its template";
-                findings.add_with(Severity::Error, || {
-                    error(position(zone), format!("zone {} has no file", zone.name), help.into())
-                });
-            }
-        }
-        for (is_set, message, help) in UNUSED_SETTINGS {
-            let mut affected = zones.iter().filter(|zone| is_set(&resolved[zone.shared as usize].policy));
-            if let Some(first) = affected.next() {
-                let message = format!("{message} ({} in all, the first is {})", affected.count() + 1, first.name);
-                let (severity, position, help) = (Severity::Warning, position(first), help.into());
-                findings.add_with(severity, || Finding { severity, position, message, help });
-            }
-        }
-    }
 }
 
-pub(super) fn error(position: FilePosition, message: String, help: String) -> Finding {
-    Finding { severity: Severity::Error, position, message, help }
-}
-
-/// The template that was meant, if one has a similar name.
-pub(super) fn help_for_template<'t>(name: &str, templates: impl Iterator<Item = &'t str>) -> String {
-    match nearest(name, templates.take(MAX_COMPARED_TEMPLATES)) {
-        Some(known) => format!("did you mean {}?", quoted(known)),
-        None => format!("add {}, or name no template", quoted(&format!("[template.{name}]"))),
+/// The keys of `template` that a zone with these keys takes: a catalog needs no file of a template for ordinary zones, and
+/// is listed in a catalog only if it says so itself.
+fn inheritable(zone: &ZoneKeys, template: &ZoneKeys) -> ZoneKeys {
+    let mut template = template.clone();
+    let role = zone.catalog.or(template.catalog);
+    if role.is_some() {
+        (template.catalog_member, template.catalog_group) = (None, None);
     }
+    if role == Some(CatalogRole::Produce) {
+        (template.file, template.primaries) = (None, None);
+    }
+    template
 }

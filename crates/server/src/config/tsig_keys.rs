@@ -1,49 +1,21 @@
 //! Reads `[[key]]` tables, and checks that zones name only keys that there are.
 
-use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use wire::Name;
 use wire::tsig::TsigKey;
-use wire::{Name, NameRef};
 use zone::suggest::nearest;
 use zone::{FilePosition, Finding, Severity};
 
+use super::configured_key::ConfiguredKey;
 use super::keys::TsigKeyTable;
 use super::reader::{ConfigReader, Source};
 use super::value::{DomainName, FilePath, TsigAlgorithm, TsigSecret};
 use crate::input;
 use crate::printable::{path_text, quoted};
-
-/// A configured key.
-#[derive(Clone, Debug)]
-pub struct ConfiguredKey {
-    /// The key; its secret is never printed.
-    pub key: Arc<TsigKey>,
-    /// The name of its algorithm.
-    pub algorithm: &'static str,
-    /// The file that its secret was read from.
-    pub secret_file: Option<PathBuf>,
-}
-
-/// Where keys are defined and named.
-#[derive(Default)]
-pub(super) struct KeyPositions {
-    /// Where each `[[key]]` is, also a faulty one.
-    defined: HashMap<Name, FilePosition>,
-    /// Where each name is used first.
-    used: HashMap<Name, FilePosition>,
-}
-
-impl ConfiguredKey {
-    /// The name of the key.
-    pub fn name(&self) -> NameRef<'_> {
-        self.key.name()
-    }
-}
 
 impl ConfigReader {
     /// Reads one `[[key]]` table.

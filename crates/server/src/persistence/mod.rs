@@ -23,7 +23,7 @@ use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
 use crate::printable::printable_path;
-use crate::state_dir::StateDir;
+use crate::state_dir::{JOURNAL, StateDir};
 use crate::storage::disk::{Disk, StateFolder};
 use crate::storage::{
     Append, AppendError, AppendRecord, CommitLimits, DueImage, ImageBase, Recovery, StorageEvent, StorageHandle,
@@ -46,9 +46,6 @@ type EventSink = Arc<dyn Fn(JournalEvent) + Send + Sync>;
 const IMAGE_THREADS: usize = 2;
 /// A zone whose file can be read again is stored if it takes more octets in memory than this: see [`StoreRule::IfLarge`].
 const MIN_FILE_ZONE_LEN: usize = 256 << 10;
-
-/// The folder of the journal in the state-dir.
-pub(crate) const JOURNAL: &str = "journal";
 
 /// Why the journal cannot be opened. The message says what to do.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,9 @@ use std::time::Instant;
 use wire::Name;
 use zone::encoded_change::EncodedChange;
 
-use super::committer::CommitLimits;
 use super::disk::Disk;
 use super::image_file::StoredImage;
+use super::limits::CommitLimits;
 use super::store::{ImageBase, Store, StoredZone};
 use super::timers::Timers;
 

@@ -7,6 +7,8 @@
 //! After a failed sync nobody knows what the disk has of the data that was to be synced, and a later sync may succeed without it. So
 //! that data is written again, to a new segment.
 
+mod compaction;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -22,6 +24,7 @@ use super::record::{self, RecordHeader, RecordKind, read_fields};
 use super::segment::{RECORDS_START, SegmentHeader};
 use super::timers::Timers;
 use super::zone_index::{IMAGE_REFERENCE_LEN, Location, ZoneIndex, ZoneNumbers};
+use compaction::Compaction;
 
 /// The number of a zone in the store. All its records have the same name, in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +110,7 @@ pub struct Store<D: Disk> {
     pub(super) numbers: Arc<ZoneNumbers>,
     pub(super) pending: Vec<u8>,
     pub(super) pending_records: Vec<PendingRecord>,
-    pub(super) compaction: Option<super::compaction::Compaction>,
+    pub(super) compaction: Option<Compaction>,
     /// Void segments that are still there.
     pub(super) void: Vec<u32>,
     /// Segments were removed and the directory was not synced since.

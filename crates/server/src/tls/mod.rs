@@ -5,6 +5,7 @@
 mod byte_stream;
 mod client_config;
 pub mod daemon;
+mod error_text;
 mod files;
 #[cfg(test)]
 mod listener_tests;

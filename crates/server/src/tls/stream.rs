@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use rustls::{Connection, ContentType};
 
-use super::client_config::describe;
+use super::error_text::describe;
 
 /// RFC 8446 5.1, 5.2: the header and the largest payload of a record.
 const HEADER_LEN: usize = 5;

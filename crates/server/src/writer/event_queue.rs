@@ -9,8 +9,7 @@ use answer::ReceivedNotify;
 use zone::Finding;
 
 use super::added_zones::EditRequest;
-use super::received_zone::ZoneReceiver;
-use super::secondaries::FinishedTransfer;
+use super::received_zone::{FinishedTransfer, ZoneReceiver};
 use super::zone_control::ControlEvent;
 use super::zone_requests::StatusRequest;
 use crate::catalogs::CatalogEvent;

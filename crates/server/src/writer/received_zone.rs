@@ -12,7 +12,9 @@ use zone::{CheckMode, Finding, Zone};
 
 use super::receive_memory::MemoryShare;
 use crate::config::ZonePolicy;
+use crate::transfer::engine::TransferReport;
 use crate::transfer::session::TransferSink;
+use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
 
 /// Receives a transfer, and says which versions are accepted.
@@ -41,6 +43,15 @@ impl ReceivedVersion {
     fn new(zone: Zone, findings: Vec<Finding>) -> ReceivedVersion {
         ReceivedVersion { zone, changes: Vec::new(), findings, remarks: Vec::new() }
     }
+}
+
+/// The result of building and checking a transferred zone.
+pub struct FinishedTransfer {
+    pub(super) zone: ZoneId,
+    /// The version that it continues from.
+    pub(super) base: Option<Zone>,
+    pub(super) result: Result<ReceivedVersion, ReceivedError>,
+    pub(super) report: TransferReport,
 }
 
 /// Why a transferred version is not served.

@@ -21,7 +21,7 @@ use zone::zone_builder::ZoneBuilderOptions;
 
 use super::last_transfers::LastTransfers;
 use super::receive_memory::ReceiveMemory;
-use super::received_zone::{self, ReceivedError, ReceivedVersion, ZoneReceiver};
+use super::received_zone::{self, FinishedTransfer, ReceivedError, ZoneReceiver};
 use super::{Writer, WriterEvent};
 use crate::clock;
 use crate::rate_limited_log::RateLimitedLog;
@@ -49,15 +49,6 @@ pub(super) struct Secondaries {
     unreachable: HashMap<SocketAddr, String>,
     /// Limits the lines about zones that are not refreshed.
     check_log: RateLimitedLog,
-}
-
-/// The result of building and checking a transferred zone.
-pub struct FinishedTransfer {
-    zone: ZoneId,
-    /// The version that it continues from.
-    base: Option<Zone>,
-    result: Result<ReceivedVersion, ReceivedError>,
-    report: TransferReport,
 }
 
 /// A primary that fails may fail for all of a million zones; `zonda zone status` tells them apart.

@@ -7,7 +7,7 @@ use zone::update::UpdateRefusal;
 
 use crate::listen::LateReply;
 use crate::updates::{RecentUpdates, UpdateAnswer, UpdateId};
-use crate::zones::{ChangeRefused, ChangedZone};
+use crate::zones::{ChangeRefusal, ChangedZone};
 
 /// The response to an update that is being applied or forwarded, and its line in the log.
 pub(super) struct PendingAnswer {
@@ -21,7 +21,7 @@ pub(super) struct PendingAnswer {
 const MAX_REMEMBERED_LEN: usize = 1024;
 
 impl PendingAnswer {
-    pub(super) fn finish(self, result: Result<ChangedZone, ChangeRefused>) {
+    pub(super) fn finish(self, result: Result<ChangedZone, ChangeRefusal>) {
         match result {
             Ok(changed) => self.send(Rcode::NOERROR, Some(changed), None),
             Err(refused) => {
@@ -66,18 +66,18 @@ impl PendingAnswer {
 }
 
 /// The RCODE of a change that was refused, and the reason.
-fn refusal(refused: ChangeRefused) -> (Rcode, String) {
+fn refusal(refused: ChangeRefusal) -> (Rcode, String) {
     match refused {
-        ChangeRefused::Refused(UpdateRefusal { rcode, reason }) => (rcode, reason),
+        ChangeRefusal::Refused(UpdateRefusal { rcode, reason }) => (rcode, reason),
         // RFC 2136 3.3 leaves it to the server what else it refuses.
-        ChangeRefused::Invalid(error) => (Rcode::REFUSED, error.to_string()),
-        ChangeRefused::Rejected(rejection) => (Rcode::REFUSED, rejection.to_string()),
-        ChangeRefused::Frozen => (Rcode::REFUSED, "the zone is frozen".into()),
-        ChangeRefused::NotServed => (Rcode::SERVFAIL, "the zone has no content".into()),
-        ChangeRefused::Replaced => (Rcode::SERVFAIL, "the zone was replaced meanwhile".into()),
-        ChangeRefused::Busy => (Rcode::SERVFAIL, "too many updates wait for a large one".into()),
-        ChangeRefused::NotDurable => (Rcode::SERVFAIL, "the journal cannot be written".into()),
-        ChangeRefused::Panicked => (Rcode::SERVFAIL, "zonda panicked; this is a bug, please report it".into()),
+        ChangeRefusal::Invalid(error) => (Rcode::REFUSED, error.to_string()),
+        ChangeRefusal::Rejected(rejection) => (Rcode::REFUSED, rejection.to_string()),
+        ChangeRefusal::Frozen => (Rcode::REFUSED, "the zone is frozen".into()),
+        ChangeRefusal::NotServed => (Rcode::SERVFAIL, "the zone has no content".into()),
+        ChangeRefusal::Replaced => (Rcode::SERVFAIL, "the zone was replaced meanwhile".into()),
+        ChangeRefusal::Busy => (Rcode::SERVFAIL, "too many updates wait for a large one".into()),
+        ChangeRefusal::NotDurable => (Rcode::SERVFAIL, "the journal cannot be written".into()),
+        ChangeRefusal::Panicked => (Rcode::SERVFAIL, "zonda panicked; this is a bug, please report it".into()),
     }
 }
 

@@ -24,6 +24,6 @@ pub mod zone_origin;
 mod zone_slab;
 
 pub use registry::{
-    ChangeDone, ChangeHooks, ChangeRefused, ChangedZone, ControlRefused, FinishedRead, FinishedWork, NoHooks,
+    ChangeDone, ChangeHooks, ChangeRefusal, ChangedZone, ControlRefused, FinishedRead, FinishedWork, NoHooks,
     ProposedChange, PublishOrder, Rollback, ZoneChange, ZoneNotice, ZoneRegistry,
 };

@@ -44,7 +44,7 @@ use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::{ZoneId, ZoneIdMap};
 pub use change_hooks::{ChangeHooks, NoHooks};
-pub use changes::{ChangeDone, ChangeRefused, ChangedZone, FinishedWork, ProposedChange, PublishOrder, ZoneChange};
+pub use changes::{ChangeDone, ChangeRefusal, ChangedZone, FinishedWork, ProposedChange, PublishOrder, ZoneChange};
 use changes::{Changes, ZoneWorkResult};
 use configure::Configuring;
 use control::ZoneControls;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::numbers::digest_len;
 use super::{Form, RdataError, svcb};
 use crate::name::{NameError, NameRef};
+use crate::rtype::numbers::digest_len;
 
 /// Why a field has no end.
 pub(super) enum FieldEndError {

@@ -4,15 +4,10 @@ use std::ops::Deref;
 
 use super::digest::{Envelope, Mac, digest_tsig_variables, start_digest};
 use super::record::Tsig;
-use super::{FUDGE_S, TsigKey};
+use super::{FUDGE_S, MessageTooLong, TsigKey};
 
 /// The longest message over TCP, in octets (RFC 1035 4.2.2).
 const MAX_MESSAGE_LEN: usize = 65_535;
-
-/// The message has no room left for its TSIG record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message is too long to be signed")]
-pub struct MessageTooLong;
 
 /// Signs every message of one side of an exchange, in order (RFC 8945 5.3.1). `K` is a reference to the key, or an `Arc` where
 /// the exchange outlives the caller.

@@ -4,6 +4,7 @@
 //! published once it is on disk, and later changes need not wait for that (`journaled.rs`). Large changes and rebuilds go to
 //! the pool (`pool_work.rs`); other zones do not wait for them. While a zone is rebuilt it keeps changing, and the rebuilt version catches up.
 
+mod change_refusal;
 mod journaled;
 mod pool_work;
 mod proposed;
@@ -26,10 +27,11 @@ use crate::clock;
 use crate::zone_id::{ZoneId, ZoneIdMap};
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
+pub use change_refusal::ChangeRefusal;
 pub use pool_work::{FinishedWork, ZoneWorkResult};
 use pool_work::{WorkKind, ZoneWork};
 pub use proposed::ProposedChange;
-pub use zone_change::{ChangeDone, ChangeRefused, ChangedZone, PublishOrder, ZoneChange};
+pub use zone_change::{ChangeDone, ChangedZone, PublishOrder, ZoneChange};
 
 /// Changes that are not published yet, and zones that the pool works on.
 #[derive(Default)]
@@ -70,19 +72,19 @@ impl ZoneRegistry {
     /// Begins a change; its result is reported once it is published.
     pub fn change(&mut self, change: ZoneChange) {
         if self.is_frozen(change.zone) {
-            return (change.done)(Err(ChangeRefused::Frozen));
+            return (change.done)(Err(ChangeRefusal::Frozen));
         }
         if let Some(ZoneWork { kind: WorkKind::Apply { waiting, .. }, .. }) = self.changes.work.get_mut(&change.zone) {
             if waiting.len() < MAX_WAITING {
                 waiting.push_back(change);
             } else {
-                (change.done)(Err(ChangeRefused::Busy));
+                (change.done)(Err(ChangeRefusal::Busy));
             }
             return;
         }
         let Some(change) = self.prepare_journal(change) else { return };
         let state = self.latest(change.zone).zip(self.policy(change.zone));
-        let Some((base, policy)) = state else { return (change.done)(Err(ChangeRefused::NotServed)) };
+        let Some((base, policy)) = state else { return (change.done)(Err(ChangeRefusal::NotServed)) };
         if change.change.is_large() || acceptance::needs_pool(policy) {
             let (base, policy) = (base.clone(), policy.clone());
             return self.change_in_pool(base, policy, change);
@@ -142,7 +144,7 @@ impl ZoneRegistry {
         self.freeze_again(id);
         self.note_version(id);
         let rebuild = self.rebuild_that_follows(id, changes);
-        self.discard_changes(id, || ChangeRefused::Replaced);
+        self.discard_changes(id, || ChangeRefusal::Replaced);
         self.changes.work.extend(rebuild.map(|work| (id, work)));
         if needs_rebuild {
             self.rebuild(id);
@@ -162,12 +164,12 @@ impl ZoneRegistry {
         for remark in remarks {
             warn!(zone = %version.apex(), serial = version.serial(), "{remark}");
         }
-        let Some(old) = self.latest(zone) else { return done(Err(ChangeRefused::NotServed)) };
+        let Some(old) = self.latest(zone) else { return done(Err(ChangeRefusal::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
         let needs_rebuild = version.needs_rebuild();
         let appended = self.journal.append_change(zone, version.apex(), &change);
         if appended.is_err() && order == PublishOrder::AfterSync {
-            return done(Err(ChangeRefused::NotDurable));
+            return done(Err(ChangeRefusal::NotDurable));
         }
         if self.zones.get(zone).is_some_and(|entry| entry.source.has_file()) {
             self.updated.entry(zone).or_insert(changed.old_serial);
@@ -191,8 +193,8 @@ impl ZoneRegistry {
         }
     }
 
-    fn refuse(&mut self, zone: ZoneId, refused: ChangeRefused, done: ChangeDone) {
-        if let (ChangeRefused::Rejected(reason), Some(served)) = (&refused, self.served(zone)) {
+    fn refuse(&mut self, zone: ZoneId, refused: ChangeRefusal, done: ChangeDone) {
+        if let (ChangeRefusal::Rejected(reason), Some(served)) = (&refused, self.served(zone)) {
             warn!(zone = %served.apex(), "a change is refused: {reason}");
             self.note_problem(zone, Some(format!("the last change was refused: {reason}")));
         }
@@ -201,7 +203,7 @@ impl ZoneRegistry {
 
     /// Reports a change that changes nothing, once all that it relies on is on disk and published.
     fn confirm(&mut self, zone: ZoneId, done: ChangeDone) {
-        let Some(serial) = self.latest(zone).map(Zone::serial) else { return done(Err(ChangeRefused::NotServed)) };
+        let Some(serial) = self.latest(zone).map(Zone::serial) else { return done(Err(ChangeRefusal::NotServed)) };
         let changed = ChangedZone { old_serial: serial, serial };
         match (self.changes.latest.get_mut(&zone), self.changes.unsynced.back()) {
             (Some((_, count)), Some(last)) => {
@@ -222,7 +224,7 @@ impl ZoneRegistry {
         changed: ChangedZone,
     ) {
         self.keep_version(id);
-        let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefused::NotServed)) };
+        let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefusal::NotServed)) };
         entry.serve(version, &[change]);
         self.publisher.queue_change(id);
         self.note_version(id);
@@ -260,7 +262,7 @@ impl ZoneRegistry {
     }
 
     /// Refuses the changes of a zone that was replaced or removed, whether they are being computed or written to disk.
-    pub(super) fn discard_changes(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefused) {
+    pub(super) fn discard_changes(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefusal) {
         let unprepared = self.changes.unprepared.remove(&zone).into_iter().flatten();
         unprepared.for_each(|change| (change.done)(Err(reason())));
         if self.changes.latest.remove(&zone).is_some() {
@@ -276,7 +278,7 @@ impl ZoneRegistry {
     }
 }
 
-fn report(done: Option<ChangeDone>, result: Result<ChangedZone, ChangeRefused>) {
+fn report(done: Option<ChangeDone>, result: Result<ChangedZone, ChangeRefusal>) {
     if let Some(done) = done {
         done(result);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use answer::{ZoneAcls, ZoneState};
 use wire::{Name, NameRef};
 
-use super::{ChangeRefused, Fingerprint, ZoneNotice, ZoneRegistry};
+use super::{ChangeRefusal, Fingerprint, ZoneNotice, ZoneRegistry};
 use crate::config::{ConfiguredKey, ZoneConfig, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
@@ -225,7 +225,7 @@ impl ZoneRegistry {
         self.journal.removed(id, gone.served.apex());
         self.hooks.removed(id);
         self.restores.remove(&id);
-        self.discard_changes(id, || ChangeRefused::NotServed);
+        self.discard_changes(id, || ChangeRefusal::NotServed);
         self.served -= usize::from(gone.served.zone().is_some());
         self.includes.remove(&id);
         self.expired.remove(&id);

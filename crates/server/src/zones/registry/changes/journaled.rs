@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use super::{ChangeRefused, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
+use super::{ChangeRefusal, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
 use crate::clock;
 use crate::zone_id::ZoneId;
 use crate::zones::ZoneRegistry;
@@ -22,7 +22,7 @@ impl ZoneRegistry {
             if waiting.len() < MAX_WAITING {
                 waiting.push_back(change);
             } else {
-                (change.done)(Err(ChangeRefused::Busy));
+                (change.done)(Err(ChangeRefusal::Busy));
             }
             return None;
         }
@@ -40,7 +40,7 @@ impl ZoneRegistry {
                 self.store_file_state(zone);
                 self.changes.unprepared.entry(zone).or_default().push_back(change);
             }
-            Readiness::Unavailable => (change.done)(Err(ChangeRefused::NotDurable)),
+            Readiness::Unavailable => (change.done)(Err(ChangeRefusal::NotDurable)),
         }
         self.follow_journal();
         None
@@ -51,7 +51,7 @@ impl ZoneRegistry {
         for change in self.changes.unprepared.remove(&zone).into_iter().flatten() {
             match is_ready {
                 true => self.change(change),
-                false => (change.done)(Err(ChangeRefused::NotDurable)),
+                false => (change.done)(Err(ChangeRefusal::NotDurable)),
             }
         }
     }
@@ -81,7 +81,7 @@ impl ZoneRegistry {
                 JournalOutcome::Ready(id) => self.retry_changes(id, true),
                 JournalOutcome::Unavailable(id) => self.retry_changes(id, false),
                 JournalOutcome::Refused(id) => {
-                    self.discard_changes(id, || ChangeRefused::NotDurable);
+                    self.discard_changes(id, || ChangeRefusal::NotDurable);
                     if let Some(version) = self.latest(id).cloned() {
                         self.journal_version(id, &version, &[]);
                     }
@@ -118,7 +118,7 @@ impl ZoneRegistry {
     pub fn refuse_overdue_changes(&mut self, now: Instant) {
         let is_overdue = |change: &&mut Unsynced| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT;
         let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue);
-        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefused::NotDurable)));
+        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefusal::NotDurable)));
     }
 
     fn is_disk_slow(&self, now: Instant) -> bool {

@@ -7,7 +7,7 @@ use zone::change::{ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
 use zone::{CheckMode, Zone};
 
-use super::{ChangeDone, ChangeRefused, MAX_INLINE_RECORDS, PublishOrder, ZoneChange};
+use super::{ChangeDone, ChangeRefusal, MAX_INLINE_RECORDS, PublishOrder, ZoneChange};
 use crate::config::ZonePolicy;
 use crate::report::ZoneReport;
 use crate::zone_id::ZoneId;
@@ -24,7 +24,7 @@ pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);
 /// What the pool computed.
 pub enum ZoneWorkResult {
     /// The result of a large change.
-    Applied(ZoneId, Box<Result<Option<AcceptedChange>, ChangeRefused>>),
+    Applied(ZoneId, Box<Result<Option<AcceptedChange>, ChangeRefusal>>),
     /// A rebuilt version, caught up with the changes that it was given; `None` if it could not.
     Rebuilt(ZoneId, Option<Box<Zone>>),
     /// A zone that was read, unless the external command refused it.
@@ -120,7 +120,7 @@ impl ZoneRegistry {
                 waiting.into_iter().for_each(|change| self.change(change));
             }
             (WorkKind::Apply { done, waiting, .. }, _) => {
-                done(Err(ChangeRefused::Panicked));
+                done(Err(ChangeRefusal::Panicked));
                 waiting.into_iter().for_each(|change| self.change(change));
             }
             (WorkKind::Rebuild(_), _) => (),

@@ -4,7 +4,8 @@ use zone::Zone;
 use zone::change::ChangeSet;
 use zone::update::UpdateRefusal;
 
-use super::{ChangeRefused, MAX_INLINE_RECORDS};
+use super::MAX_INLINE_RECORDS;
+use super::change_refusal::ChangeRefusal;
 
 /// What a change removes and adds.
 pub enum ProposedChange {
@@ -31,10 +32,10 @@ impl ProposedChange {
         }
     }
 
-    pub(super) fn compute(self, base: &Zone) -> Result<ChangeSet, ChangeRefused> {
+    pub(super) fn compute(self, base: &Zone) -> Result<ChangeSet, ChangeRefusal> {
         match self {
             ProposedChange::Records(change) => Ok(*change),
-            ProposedChange::Computed { compute, .. } => compute(base).map_err(ChangeRefused::Refused),
+            ProposedChange::Computed { compute, .. } => compute(base).map_err(ChangeRefusal::Refused),
         }
     }
 }

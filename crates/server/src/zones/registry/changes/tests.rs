@@ -42,7 +42,7 @@ pub(super) fn change_set(apex: &str, from: u32, to: u32, records: u32) -> Change
     change
 }
 
-pub(super) type Results = Receiver<Result<ChangedZone, ChangeRefused>>;
+pub(super) type Results = Receiver<Result<ChangedZone, ChangeRefusal>>;
 
 impl Bench {
     pub(super) fn id(&self, apex: &str) -> ZoneId {
@@ -173,8 +173,8 @@ fn changes_of_a_replaced_or_removed_zone_are_refused() {
     assert!(bench.zones.remove(b) && !bench.zones.remove(b));
     bench.zones.durable(9);
     bench.step();
-    assert!(matches!(replaced.try_recv(), Ok(Err(ChangeRefused::Replaced))));
-    assert!(matches!(removed.try_recv(), Ok(Err(ChangeRefused::NotServed))));
+    assert!(matches!(replaced.try_recv(), Ok(Err(ChangeRefusal::Replaced))));
+    assert!(matches!(removed.try_recv(), Ok(Err(ChangeRefusal::NotServed))));
     assert_eq!((bench.serial("a."), bench.serial("b.")), (Some(1), None));
 }
 
@@ -191,7 +191,7 @@ fn a_large_change_is_computed_aside_and_later_ones_follow_it() {
     bench.run_until(|bench| bench.serial("a.") == Some(3));
     assert_eq!(bench.records("a."), 2002);
     let results = [large, after, invalid].map(|results| results.try_recv().expect("it is reported"));
-    assert!(matches!(results, [Ok(_), Ok(_), Err(ChangeRefused::Invalid(_))]));
+    assert!(matches!(results, [Ok(_), Ok(_), Err(ChangeRefusal::Invalid(_))]));
 }
 
 /// A delegation of one record occludes, and uncovers, all names below it: the writer does not visit them.

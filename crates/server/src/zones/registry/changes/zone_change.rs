@@ -1,11 +1,10 @@
-//! A change of a zone as it is requested, and what becomes of it.
+//! A change of a zone as it is requested, and its result.
 
-use zone::change::{ChangeError, ChangeRules};
-use zone::update::UpdateRefusal;
+use zone::change::ChangeRules;
 
-use super::ProposedChange;
+use super::change_refusal::ChangeRefusal;
+use super::proposed::ProposedChange;
 use crate::zone_id::ZoneId;
-use crate::zones::acceptance::{ChangeRejection, Rejection};
 
 /// A change of one zone.
 pub struct ZoneChange {
@@ -22,7 +21,7 @@ pub struct ZoneChange {
 }
 
 /// Receives the result of a change.
-pub type ChangeDone = Box<dyn FnOnce(Result<ChangedZone, ChangeRefused>) + Send>;
+pub type ChangeDone = Box<dyn FnOnce(Result<ChangedZone, ChangeRefusal>) + Send>;
 
 /// Whether a change is published before it is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,36 +39,4 @@ pub struct ChangedZone {
     pub old_serial: u32,
     /// The serial published.
     pub serial: u32,
-}
-
-/// Why a change was refused.
-#[derive(Debug)]
-pub enum ChangeRefused {
-    /// There is no such zone any more, or it has no content to change.
-    NotServed,
-    /// An operator has frozen the zone.
-    Frozen,
-    /// The zone was replaced as a whole while the change was computed.
-    Replaced,
-    /// Too many changes of this zone wait for a large one.
-    Busy,
-    /// The journal cannot be written. A change that waited for the disk may still be published later.
-    NotDurable,
-    /// A bug: computing the change panicked.
-    Panicked,
-    /// It does not fit the zone.
-    Invalid(ChangeError),
-    /// The new version may not be published.
-    Rejected(Rejection),
-    /// A prerequisite of an update does not hold, or its client may not do this.
-    Refused(UpdateRefusal),
-}
-
-impl From<ChangeRejection> for ChangeRefused {
-    fn from(rejection: ChangeRejection) -> ChangeRefused {
-        match rejection {
-            ChangeRejection::Invalid(error) => ChangeRefused::Invalid(error),
-            ChangeRejection::Rejected(rejection) => ChangeRefused::Rejected(rejection),
-        }
-    }
 }

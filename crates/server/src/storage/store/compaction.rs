@@ -1,13 +1,13 @@
 //! Compaction: copies the records that are still needed out of the oldest segment, in small steps, and then removes it.
 
-use super::disk::Disk;
-use super::record::{RecordKind, read_record};
-use super::segment::{RECORDS_START, Scanned, SegmentScan};
-use super::store::{Segment, Store, StoreError, segment_name};
-use super::zone_index::Location;
+use super::{Segment, Store, StoreError, segment_name};
+use crate::storage::disk::Disk;
+use crate::storage::record::{RecordHeader, RecordKind, read_record};
+use crate::storage::segment::{RECORDS_START, Scanned, SegmentScan};
+use crate::storage::zone_index::Location;
 
 /// The segment that is being compacted.
-pub(super) struct Compaction {
+pub(in crate::storage) struct Compaction {
     segment: u32,
     /// Where the next step starts.
     offset: u32,
@@ -54,7 +54,7 @@ impl<D: Disk> Store<D> {
 
     /// Whether to copy a record. While there is too much history, that of the oldest segments is dropped; changes that a new
     /// image would make history of are a reason to ask for one.
-    fn is_kept(&mut self, header: &super::record::RecordHeader, location: Location) -> bool {
+    fn is_kept(&mut self, header: &RecordHeader, location: Location) -> bool {
         if !self.index.needs(header, location, true) {
             return false;
         }

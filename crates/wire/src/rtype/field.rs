@@ -1,4 +1,4 @@
-//! The fields that RDATA consists of, as data for the table of types in [`crate::rtype`].
+//! The fields that RDATA consists of, as data for the table of types in [`super`].
 
 /// A field of RDATA, or several that can only be parsed together.
 #[derive(Clone, Copy, Debug)]

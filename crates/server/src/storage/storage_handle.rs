@@ -1,15 +1,12 @@
-//! The storage thread: appends what the rest of the server sends it, and reports what is durable. The decisions are in `committer.rs`.
+//! What the rest of the server has of the storage thread: the handle that sends to it, and what it reports.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::thread::JoinHandle;
-use std::time::Instant;
 
 use wire::Name;
 
 use super::commit_queue::{Append, AppendError, AppendRecord, CommitQueue, Request};
-use super::committer::{CommitLimits, Committer, NextStep};
 use super::disk::{Disk, StateFolder};
 use super::image_file::{ImageWriter, StoredImage};
 use super::store::{ChangeRefused, ImageBase, Store, StoredZone};
@@ -30,49 +27,6 @@ pub enum StorageEvent<D: Disk = StateFolder> {
     },
     /// An image of the zone's newest version is to be written, on another thread.
     ImageDue(DueImage<D>),
-}
-
-/// The storage thread. Dropped, it goes on until the process ends.
-pub struct StorageThread<D: Disk = StateFolder> {
-    queue: Arc<CommitQueue<D>>,
-    thread: JoinHandle<()>,
-}
-
-impl<D: Disk> StorageThread<D> {
-    /// Starts the thread. `on_event` runs on it, and must not wait.
-    pub fn start(
-        store: Store<D>,
-        limits: CommitLimits,
-        on_event: impl FnMut(StorageEvent<D>) + Send + 'static,
-    ) -> io::Result<(StorageThread<D>, StorageHandle<D>)> {
-        let (committer, handle) = Committer::new(store, limits, on_event);
-        let thread = std::thread::Builder::new().name("storage".into()).spawn(move || run(committer))?;
-        Ok((StorageThread { queue: handle.queue.clone(), thread }, handle))
-    }
-
-    /// Writes what is queued and ends the thread. If the disk fails, that is logged, and what was not acknowledged is lost.
-    pub fn stop(self) {
-        self.queue.close();
-        if self.thread.join().is_err() {
-            tracing::error!("the storage thread has panicked");
-        }
-    }
-}
-
-fn run<D: Disk>(mut committer: Committer<D>) {
-    loop {
-        let next = committer.step(Instant::now());
-        let queue = committer.queue();
-        if queue.is_closed() {
-            return committer.flush(Instant::now());
-        }
-        match next {
-            NextStep::Now => (),
-            NextStep::At(time) => queue.wait(Some(time), true),
-            NextStep::RetryAt(time) => queue.wait(Some(time), false),
-            NextStep::WhenQueued => queue.wait(None, true),
-        }
-    }
 }
 
 /// Sends to the storage thread. A clone sends to the same one.

@@ -1,5 +1,7 @@
 //! The documents describe the code as it is: the RFCs, files, functions, tests and links that they name exist.
 
+mod import_cycles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
