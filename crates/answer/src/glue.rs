@@ -109,6 +109,7 @@ impl<'z> Glue<'_, 'z> {
         }
         // The part of the key below the cut; labels are removed from its end.
         let Some(mut rest) = entry.suffix.strip_prefix(cut.suffix) else { return false };
+        // By hand, as most referrals come here: most names are a label or two and a pointer to the cut, which ends the comparison.
         // No name has more labels and pointers.
         for _ in 0..wire::MAX_NAME_LEN {
             let Some(&len) = message.get(at) else { return false };

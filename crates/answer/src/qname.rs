@@ -1,8 +1,8 @@
 //! The name being looked up: that of the question, then the targets of its CNAME chain.
 
+use wire::message::CompressedLabels;
 use wire::{MAX_LABEL_LEN, MAX_NAME_LEN};
 use zone::canonical_key::CanonicalKey;
-use zone::rrset::MAX_POINTER;
 
 /// A name in lower case, with the offsets of its labels in itself and in the message, and its key.
 pub(crate) struct Qname {
@@ -26,8 +26,6 @@ const LOWERCASE_CHUNK: usize = 16;
 const WIRE_CAPACITY: usize = MAX_NAME_LEN.next_multiple_of(LOWERCASE_CHUNK);
 /// 255 octets hold 127 labels of one octet, and the root label.
 const MAX_LABELS: usize = 127;
-/// This server writes no pointer to a pointer, so a name has at most one for each label.
-const MAX_POINTERS: usize = MAX_LABELS;
 
 impl Default for Qname {
     fn default() -> Qname {
@@ -51,6 +49,7 @@ impl Qname {
     /// Reads the uncompressed name at `start` of `message`, that of a question. Returns where it ends; `None` if malformed.
     #[inline]
     pub(crate) fn read_question(&mut self, message: &[u8], start: usize) -> Option<usize> {
+        // By hand, as every query comes here: `wire::name::Labels` would have to be walked twice.
         let (mut at, mut labels) = (start, 0);
         (self.len, self.key_apex_labels) = (0, NO_KEY);
         loop {
@@ -75,29 +74,13 @@ impl Qname {
 
     /// Reads the name at `at` of a message that this server writes, following pointers.
     pub(crate) fn read_compressed(&mut self, message: &[u8], at: usize) -> Option<()> {
-        let (mut at, mut len, mut labels, mut pointers) = (at, 0, 0, 0);
-        loop {
-            let octet = *message.get(at)? as usize;
-            if octet & 0xc0 != 0 {
-                pointers += 1;
-                if pointers > MAX_POINTERS {
-                    return None;
-                }
-                at = (octet << 8 | *message.get(at + 1)? as usize) & MAX_POINTER;
-                continue;
-            }
-            if len + 1 + octet > MAX_NAME_LEN || labels > MAX_LABELS {
-                return None;
-            }
-            self.starts[labels] = len as u8;
-            self.offsets[labels] = at.min(usize::from(u16::MAX)) as u16;
-            self.wire[len..len + 1 + octet].copy_from_slice(message.get(at..at + 1 + octet)?);
-            len += 1 + octet;
-            at += 1 + octet;
-            if octet == 0 {
-                break;
-            }
-            labels += 1;
+        let (mut len, mut labels) = (0, 0);
+        for (count, label) in CompressedLabels::new(message, at).enumerate() {
+            let (offset, octets) = label.ok()?;
+            self.wire[..MAX_NAME_LEN].get_mut(len..len + octets.len())?.copy_from_slice(octets);
+            self.starts[count] = len as u8;
+            self.offsets[count] = offset.min(usize::from(u16::MAX)) as u16;
+            (labels, len) = (count, len + octets.len());
         }
         (self.labels, self.len, self.key_apex_labels) = (labels, len, NO_KEY);
         self.lowercase();

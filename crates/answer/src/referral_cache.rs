@@ -5,6 +5,7 @@
 //! so that a stream of different cuts costs next to nothing.
 
 use wire::Rtype;
+use wire::name::labels_end;
 use zone::ZoneVersion;
 use zone::rrset::RECORD_HEAD_LEN;
 use zone::tree::TreeEntry;
@@ -157,17 +158,14 @@ impl ReferralCache {
 /// NS is the only type in a referral whose RDATA may be compressed (RFC 3597 4).
 fn append_pointers(records: &[u8], offsets: &mut Vec<u8>) -> u16 {
     let (mut at, mut count) = (0, 0);
-    let mut skip_name = |mut at: usize| {
-        while records[at] & 0xc0 == 0 {
-            let len = usize::from(records[at]);
-            at += 1 + len;
-            if len == 0 {
-                return at;
-            }
+    let mut skip_name = |at: usize| {
+        let end = labels_end(records, at);
+        if records[end] == 0 {
+            return end + 1;
         }
-        offsets.extend_from_slice(&(at as u16).to_ne_bytes());
+        offsets.extend_from_slice(&(end as u16).to_ne_bytes());
         count += 1;
-        at + 2
+        end + 2
     };
     while at < records.len() {
         let head = skip_name(at);

@@ -1,12 +1,14 @@
 //! Messages as owned structures, for tests, clients and tools. The server's hot path reads and writes messages in place instead.
 
 mod codes;
+mod compressed_labels;
 mod parse;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use codes::{Opcode, Rcode};
+pub use compressed_labels::{CompressedLabels, read_name};
 
 use crate::{Class, Name, Rtype};
 

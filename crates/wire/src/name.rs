@@ -191,7 +191,7 @@ impl<'a> NameRef<'a> {
 
     /// The labels from left to right, without the root label.
     pub fn labels(self) -> Labels<'a> {
-        Labels(self.0)
+        Labels::new(self.0)
     }
 
     /// The number of labels, without the root label.
@@ -303,7 +303,6 @@ impl fmt::Debug for NameRef<'_> {
 }
 
 /// The offsets of the labels in the wire form of a name, for walking it from the root label down.
-#[derive(Clone, Copy)]
 pub struct LabelOffsets {
     offsets: [u8; 128],
     count: u8,
@@ -314,11 +313,11 @@ impl LabelOffsets {
     #[inline]
     pub fn new(wire: &[u8]) -> LabelOffsets {
         let (mut offsets, mut count, mut at) = ([0; 128], 0, 0);
-        while let Some(&len @ 1..) = wire.get(at) {
+        for label in Labels::new(wire) {
             // A name has at most 127 labels: the mask only spares a bounds check.
             offsets[count & 127] = at as u8;
             count += 1;
-            at += 1 + usize::from(len);
+            at += 1 + label.len();
         }
         LabelOffsets { offsets, count: count as u8 }
     }
@@ -333,6 +332,13 @@ impl LabelOffsets {
 /// The labels of a name from left to right.
 #[derive(Clone)]
 pub struct Labels<'a>(&'a [u8]);
+
+impl<'a> Labels<'a> {
+    /// The labels of `wire`: a name, or its leading labels without the root label.
+    pub fn new(wire: &'a [u8]) -> Labels<'a> {
+        Labels(wire)
+    }
+}
 
 impl<'a> Iterator for Labels<'a> {
     type Item = &'a [u8];
@@ -350,20 +356,26 @@ impl<'a> Iterator for Labels<'a> {
 
 //----------- in messages ------------------------------------------------------
 
+/// The offset of what ends the labels at `at`: the root label or a pointer; past the end of `octets` if they are cut off.
+#[inline]
+pub fn labels_end(octets: &[u8], mut at: usize) -> usize {
+    while let Some(&len @ 1..=63) = octets.get(at) {
+        at += 1 + usize::from(len);
+    }
+    at
+}
+
 /// The end of the name at `start` of a message. Pointers are not followed, but must point backwards (RFC 1035 4.1.4).
 #[inline]
 pub fn skip_name(message: &[u8], start: usize) -> Option<usize> {
-    let mut at = start;
-    loop {
-        match *message.get(at)? {
-            0 => return Some(at + 1),
-            len @ 1..=63 => at += 1 + usize::from(len),
-            high @ 192.. => {
-                let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
-                return (target < start).then_some(at + 2);
-            }
-            _ => return None,
+    let at = labels_end(message, start);
+    match *message.get(at)? {
+        0 => Some(at + 1),
+        high @ 192.. => {
+            let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+            (target < start).then_some(at + 2)
         }
+        _ => None,
     }
 }
 

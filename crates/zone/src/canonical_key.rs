@@ -36,7 +36,7 @@ impl CanonicalKey {
 
     /// Sets this to the key of the name `wire`, which ends in an apex of `apex_len` octets.
     pub fn set(&mut self, wire: &[u8], apex_len: usize) {
-        // On the path of every query: 20 instructions less than with `wire::name::LabelOffsets`.
+        // On the path of every query: 20 instructions less than with `wire::name::Labels`.
         let mut starts = [0u8; 128];
         let (mut at, mut count) = (0, 0);
         let end = wire.len() - apex_len;

@@ -1,8 +1,8 @@
 //! Reads the records of a received message, with names decompressed, without allocating for each. For `transfer_receiver`.
 
-use wire::message::MessageError;
+use wire::message::{MessageError, read_name};
 use wire::rdata::{self, Form};
-use wire::{Class, HEADER_LEN, MAX_LABEL_LEN, MAX_NAME_LEN, NameRef, Rtype};
+use wire::{Class, MAX_NAME_LEN, NameRef, Rtype};
 
 /// Reads a message from its start to its end.
 pub(crate) struct MessageReader<'m> {
@@ -101,35 +101,5 @@ impl MessageReader<'_> {
             };
         }
         if at == end { Ok(()) } else { Err(MessageError::Rdata(rtype)) }
-    }
-}
-
-/// Decompresses the name at `start`; returns its length and where its field ends. Each pointer must point before all earlier parts of
-/// the name, and the name ends after 255 octets, so the loop ends.
-fn read_name(message: &[u8], start: usize, out: &mut [u8; MAX_NAME_LEN]) -> Result<(usize, usize), MessageError> {
-    let (mut at, mut earliest, mut end, mut len) = (start, start, None, 0);
-    loop {
-        match *message.get(at).ok_or(MessageError::Short)? {
-            0 => {
-                *out.get_mut(len).ok_or(MessageError::LongName)? = 0;
-                return Ok((len + 1, end.unwrap_or(at + 1)));
-            }
-            high @ 0xc0.. => {
-                let low = *message.get(at + 1).ok_or(MessageError::Short)?;
-                let target = usize::from(high & 0x3f) << 8 | usize::from(low);
-                if target >= earliest || target < HEADER_LEN {
-                    return Err(MessageError::Pointer);
-                }
-                end.get_or_insert(at + 2);
-                (at, earliest) = (target, target);
-            }
-            label if usize::from(label) <= MAX_LABEL_LEN => {
-                let size = 1 + usize::from(label);
-                let octets = message.get(at..at + size).ok_or(MessageError::Short)?;
-                out.get_mut(len..len + size).ok_or(MessageError::LongName)?.copy_from_slice(octets);
-                (at, len) = (at + size, len + size);
-            }
-            _ => return Err(MessageError::LabelType),
-        }
     }
 }

@@ -25,6 +25,7 @@ mod encode;
 mod validate;
 mod write;
 
+use wire::name::labels_end;
 use wire::{NameRef, Rtype};
 
 use crate::intern::InternTables;
@@ -346,26 +347,19 @@ impl<'z> Rrset<'z> {
 
     /// Appends the uncompressed name at the start of `stored` and returns the length of its stored form.
     fn expand(&self, stored: &[u8], bases: PointerBases<'_>, out: &mut Vec<u8>) -> usize {
-        let mut at = 0;
-        loop {
-            let len = stored[at] as usize;
-            if len & 0xc0 != 0 {
-                let (base, offset) = split_pointer([stored[at], stored[at + 1]]);
-                match base {
-                    BASE_APEX => out.extend_from_slice(bases.apex.wire()),
-                    BASE_OWNER => out.extend_from_slice(bases.owner.wire()),
-                    _ => {
-                        self.expand(self.at_message_offset(offset), bases, out);
-                    }
-                }
-                return at + 2;
-            }
-            out.extend_from_slice(&stored[at..at + 1 + len]);
-            at += 1 + len;
-            if len == 0 {
-                return at;
-            }
+        let end = labels_end(stored, 0);
+        if stored[end] == 0 {
+            out.extend_from_slice(&stored[..end + 1]);
+            return end + 1;
         }
+        out.extend_from_slice(&stored[..end]);
+        let (base, offset) = split_pointer([stored[end], stored[end + 1]]);
+        match base {
+            BASE_APEX => out.extend_from_slice(bases.apex.wire()),
+            BASE_OWNER => out.extend_from_slice(bases.owner.wire()),
+            _ => _ = self.expand(self.at_message_offset(offset), bases, out),
+        }
+        end + 2
     }
 
     /// The stored octets from `offset` in the set as written in a message.

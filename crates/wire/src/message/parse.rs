@@ -1,8 +1,8 @@
 //! Parsing messages.
 
-use super::{DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record};
+use super::{DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record, read_name};
 use crate::rdata::{self, Form, RdataField};
-use crate::{Class, HEADER_LEN, MAX_NAME_LEN, Name, Rtype};
+use crate::{Class, MAX_NAME_LEN, Name, Rtype};
 
 impl Message {
     /// Parses a message, which must take all of `bytes`.
@@ -72,9 +72,6 @@ struct MessageParser<'a> {
     at: usize,
 }
 
-/// The most pointers followed in one name: it has at most 127 labels, and a pointer to a pointer saves nothing.
-pub(super) const MAX_POINTERS: usize = 127;
-
 impl<'a> MessageParser<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], MessageError> {
         let taken = self.bytes.get(self.at..self.at + len).ok_or(MessageError::Short)?;
@@ -139,44 +136,11 @@ impl<'a> MessageParser<'a> {
         }
     }
 
-    /// A decompressed name. Each pointer must point before all earlier fields of the name, so that the loop ends.
+    /// A decompressed name.
     fn name(&mut self) -> Result<Name, MessageError> {
-        let mut wire = Vec::with_capacity(MAX_NAME_LEN);
-        let (mut at, mut earliest, mut end) = (self.at, self.at, None);
-        for _ in 0..=MAX_POINTERS {
-            at = self.labels(at, &mut wire)?;
-            if self.bytes[at] == 0 {
-                self.at = end.unwrap_or(at + 1);
-                wire.push(0);
-                return Ok(Name::from_wire(&wire).expect("labels and length were checked while reading"));
-            }
-            let low = *self.bytes.get(at + 1).ok_or(MessageError::Short)?;
-            let target = usize::from(self.bytes[at] & 0x3f) << 8 | usize::from(low);
-            if target >= earliest || target < HEADER_LEN {
-                return Err(MessageError::Pointer);
-            }
-            end.get_or_insert(at + 2);
-            (at, earliest) = (target, target);
-        }
-        Err(MessageError::Pointer)
-    }
-
-    /// Appends the labels from `at` on to `wire`; returns where the root label or a pointer ends them.
-    fn labels(&self, mut at: usize, wire: &mut Vec<u8>) -> Result<usize, MessageError> {
-        loop {
-            match *self.bytes.get(at).ok_or(MessageError::Short)? {
-                0 | 0xc0.. => return Ok(at),
-                len @ 1..=63 => {
-                    let end = at + 1 + usize::from(len);
-                    wire.extend_from_slice(self.bytes.get(at..end).ok_or(MessageError::Short)?);
-                    at = end;
-                }
-                _ => return Err(MessageError::LabelType),
-            }
-            // One octet is reserved for the root label.
-            if wire.len() >= MAX_NAME_LEN {
-                return Err(MessageError::LongName);
-            }
-        }
+        let mut wire = [0; MAX_NAME_LEN];
+        let (len, end) = read_name(self.bytes, self.at, &mut wire)?;
+        self.at = end;
+        Ok(Name::from_wire(&wire[..len]).expect("labels and length were checked while reading"))
     }
 }

@@ -1,14 +1,12 @@
 //! The TSIG record (RFC 8945 4.2) at the end of a message: found, read and written.
 
 use super::{MessageTooLong, TsigError};
+use crate::message::read_name;
 use crate::name::skip_name;
 use crate::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
 /// Octets of a record without its two names, its MAC and its other data.
 const FIXED_LEN: usize = 10 + 16;
-/// Compression pointers followed in a key name; no encoder needs more than one.
-const MAX_POINTERS: usize = 4;
-
 /// A TSIG record.
 #[derive(Clone, Copy, Debug)]
 pub struct Tsig<'m> {
@@ -43,36 +41,12 @@ impl KeyName {
         &self.octets[..usize::from(self.len)]
     }
 
-    /// Reads the name at `at` and returns it with the offset of its end. Pointers must point backwards (RFC 1035 4.1.4).
-    fn read(message: &[u8], mut at: usize) -> Option<(KeyName, usize)> {
-        let (mut owner, mut end, mut earliest) = (KeyName { octets: [0; MAX_NAME_LEN], len: 0 }, None, at);
-        let (mut len, mut pointers) = (0, 0);
-        loop {
-            match *message.get(at)? {
-                0 => {
-                    owner.len = u8::try_from(len + 1).ok()?;
-                    return Some((owner, end.unwrap_or(at + 1)));
-                }
-                label_len @ 1..=63 => {
-                    let label = message.get(at..at + 1 + usize::from(label_len))?;
-                    // One octet is reserved for the root label.
-                    let room = owner.octets[..MAX_NAME_LEN - 1].get_mut(len..len + label.len())?;
-                    room.copy_from_slice(label);
-                    room.make_ascii_lowercase();
-                    (len, at) = (len + label.len(), at + label.len());
-                }
-                high @ 0xc0.. => {
-                    let target = usize::from(high & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
-                    pointers += 1;
-                    if !(HEADER_LEN..earliest).contains(&target) || pointers > MAX_POINTERS {
-                        return None;
-                    }
-                    end.get_or_insert(at + 2);
-                    (at, earliest) = (target, target);
-                }
-                _ => return None,
-            }
-        }
+    /// Reads the name at `at` and returns it with the offset of its end.
+    fn read(message: &[u8], at: usize) -> Option<(KeyName, usize)> {
+        let mut octets = [0; MAX_NAME_LEN];
+        let (len, end) = read_name(message, at, &mut octets).ok()?;
+        octets[..len].make_ascii_lowercase();
+        Some((KeyName { octets, len: len as u8 }, end))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wire::name::{Labels, labels_end};
 use wire::{MAX_NAME_LEN, Rtype, rdata};
 
 use super::{
@@ -195,24 +196,21 @@ impl NodeValidator {
     /// Checks the name at `at` in RDATA that starts at `start` from the start of the set in a message. Returns its end, whether it
     /// ends in a pointer, and its length without the owner if it ends in that, or 0.
     fn check_name(&mut self, rdata: &[u8], at: usize, start: usize) -> Option<(usize, bool, usize)> {
-        let mut end = at;
-        let (suffix, stored_end, has_pointer) = loop {
-            let len = usize::from(*rdata.get(end)?);
-            match len {
-                0 => break (StoredName { literal: 1, ends_in_owner: false }, end + 1, false),
-                1..=63 => end += 1 + len,
-                _ => {
-                    let pointer = rdata.get(end..)?.first_chunk::<2>()?;
-                    break (self.target(*pointer, start + at)?, end + 2, true);
-                }
-            }
+        let end = labels_end(rdata, at);
+        let (suffix, stored_end, has_pointer) = match rdata.get(end..)? {
+            [0, ..] => (StoredName { literal: 1, ends_in_owner: false }, end + 1, false),
+            [high, low, ..] => (self.target([*high, *low], start + at)?, end + 2, true),
+            _ => return None,
         };
         // Later names point to labels of this one.
-        let mut label = at;
-        while label < end && start + label <= MAX_RRSET_OFFSET {
-            let name = StoredName { literal: end - label + suffix.literal, ..suffix };
-            self.labels.push(StoredLabel { offset: start + label, name });
-            label += 1 + usize::from(rdata[label]);
+        let mut label_at = at;
+        for label in Labels::new(&rdata[at..end]) {
+            if start + label_at > MAX_RRSET_OFFSET {
+                break;
+            }
+            let name = StoredName { literal: end - label_at + suffix.literal, ..suffix };
+            self.labels.push(StoredLabel { offset: start + label_at, name });
+            label_at += 1 + label.len();
         }
         let literal = end - at + suffix.literal;
         let is_short = literal <= MAX_NAME_LEN;

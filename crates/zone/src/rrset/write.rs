@@ -1,6 +1,6 @@
 //! Copies stored RRsets into messages and relocates their compression pointers.
 
-use wire::name::skip_name;
+use wire::name::{labels_end, skip_name};
 use wire::{MAX_NAME_LEN, Rtype};
 
 use super::{
@@ -141,21 +141,17 @@ impl DistantRdata<'_> {
         message: &[u8],
         rdata: &mut SpelledRdata,
     ) -> &'s [u8] {
-        let (mut name, mut at, mut rest) = (stored, 0, None);
+        let (mut name, mut rest) = (stored, None);
         // Pointers lead to earlier names of the set, and each adds a label at least.
         loop {
-            let len = usize::from(name[at]);
-            if len & 0xc0 == 0 {
-                at += 1 + len;
-                if len == 0 {
-                    rdata.push(&name[..at]);
-                    return rest.unwrap_or(&name[at..]);
-                }
-                continue;
+            let end = labels_end(name, 0);
+            if name[end] == 0 {
+                rdata.push(&name[..end + 1]);
+                return rest.unwrap_or(&name[end + 1..]);
             }
-            rdata.push(&name[..at]);
-            let rest = *rest.get_or_insert(&name[at + 2..]);
-            let (base, offset) = split_pointer([name[at], name[at + 1]]);
+            rdata.push(&name[..end]);
+            let rest = *rest.get_or_insert(&name[end + 2..]);
+            let (base, offset) = split_pointer([name[end], name[end + 1]]);
             let target = bases[usize::from(base)] + offset;
             if target <= MAX_POINTER {
                 rdata.push(&(0xc000 | target as u16).to_be_bytes());
@@ -166,7 +162,7 @@ impl DistantRdata<'_> {
                 rdata.push(&message[target..end]);
                 return rest;
             }
-            (name, at) = (self.rrset.at_message_offset(offset), 0);
+            name = self.rrset.at_message_offset(offset);
         }
     }
 }
@@ -228,16 +224,11 @@ fn relocate(pointer: &mut [u8], bases: &[u16; 4]) {
 }
 
 /// Relocates the pointer at the end of the name at `at`, if it has one; returns the end of the name.
-fn relocate_name(rdata: &mut [u8], mut at: usize, bases: &[u16; 4]) -> usize {
-    loop {
-        let len = rdata[at] as usize;
-        if len & 0xc0 != 0 {
-            relocate(&mut rdata[at..at + 2], bases);
-            return at + 2;
-        }
-        at += 1 + len;
-        if len == 0 {
-            return at;
-        }
+fn relocate_name(rdata: &mut [u8], at: usize, bases: &[u16; 4]) -> usize {
+    let end = labels_end(rdata, at);
+    if rdata[end] == 0 {
+        return end + 1;
     }
+    relocate(&mut rdata[end..end + 2], bases);
+    end + 2
 }
