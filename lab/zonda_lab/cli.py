@@ -66,36 +66,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     _command(commands, "list", list_experiments, "list the experiments, their questions and durations")
-    run = _command(commands, "run", run_experiments, "run experiments and write a report")
-    run.add_argument(
-        "experiments",
-        nargs="*",
-        metavar="EXPERIMENT",
-        help="number (E1), range (E1-E20), name, TOML file or `all`; default with --resume: those of the resumed run",
-    )
-    run.add_argument("--quick", action="store_true", help="run the quick form: fewer levels, shorter windows")
-    run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
-    run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
-    run.add_argument(
-        "--servers", default="", metavar="A,B", help="measure these servers instead of those in the experiment file"
-    )
-    run.add_argument(
-        "--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help="add a server by path; repeatable"
-    )
-    run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a setting, for example timing.blocks=20",
-    )
-    run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
-    run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
-    run.add_argument(
-        "--dry-run", action="store_true", help="print the planned starts and the estimated duration, then exit"
-    )
-
+    _add_run_options(_command(commands, "run", run_experiments, "run experiments and write a report"))
     report_ = _command(commands, "report", build_report, "rebuild the report from the records")
     report_.add_argument("results", type=Path)
     report_.add_argument(
@@ -128,6 +99,37 @@ def parser() -> argparse.ArgumentParser:
     keys = _command(commands, "keys", show_keys, "list every key of an experiment file")
     keys.add_argument("--inventory", action="store_true", help="list the keys of an inventory instead")
     return top
+
+
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "experiments",
+        nargs="*",
+        metavar="EXPERIMENT",
+        help="number (E1), range (E1-E20), name, TOML file or `all`; default with --resume: those of the resumed run",
+    )
+    run.add_argument("--quick", action="store_true", help="run the quick form: fewer levels, shorter windows")
+    run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
+    run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
+    run.add_argument(
+        "--servers", default="", metavar="A,B", help="measure these servers instead of those in the experiment file"
+    )
+    run.add_argument(
+        "--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help="add a server by path; repeatable"
+    )
+    run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting, for example timing.blocks=20",
+    )
+    run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
+    run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
+    run.add_argument(
+        "--dry-run", action="store_true", help="print the planned starts and the estimated duration, then exit"
+    )
 
 
 def list_experiments(_: argparse.Namespace) -> int:
