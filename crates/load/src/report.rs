@@ -6,8 +6,7 @@ use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use data_encoding::BASE64;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
@@ -196,7 +195,7 @@ pub fn quantiles(histogram: &Histogram<u64>) -> Value {
 pub fn encode_histogram(histogram: &Histogram<u64>) -> Value {
     let mut octets = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut octets).expect("writing to memory");
-    json!(STANDARD.encode(octets))
+    json!(BASE64.encode(&octets))
 }
 
 fn progress_line(result: &RunResult, began: Duration) -> String {

@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base64::Engine;
 use load::tls::{self, Purpose, TlsConfig};
 use load::xfr::pull::{PullConfig, PullResult};
 use rustls::pki_types::ServerName;
@@ -81,7 +80,7 @@ fn write_inputs(folder: &Path) {
     for (name, kind, der) in
         [("cert.pem", "CERTIFICATE", &certificates[0][..]), ("key.pem", "PRIVATE KEY", key.secret_der())]
     {
-        let text = base64::engine::general_purpose::STANDARD.encode(der);
+        let text = data_encoding::BASE64.encode(der);
         let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
         let pem = format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"));
         fs::write(folder.join(name), pem).expect("a writable folder");

@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 use aws_lc_rs::hmac;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use data_encoding::BASE64;
 
 use crate::name::NameError;
 use crate::{Name, NameRef};
@@ -102,7 +101,7 @@ impl FromStr for TsigKey {
             return Err(TsigKeyError::Form);
         };
         let name: Name = name.parse()?;
-        let secret = STANDARD.decode(secret).map_err(|_| TsigKeyError::Secret)?;
+        let secret = BASE64.decode(secret.as_bytes()).map_err(|_| TsigKeyError::Secret)?;
         TsigKey::new(algorithm, name.as_ref(), &secret)
     }
 }
