@@ -293,7 +293,7 @@ impl ControlService {
 }
 
 /// Requests a reload and waits for its report.
-pub fn reload(writer: &WriterHandle) -> ControlResponse {
+fn reload(writer: &WriterHandle) -> ControlResponse {
     let (reply, report) = sync_channel(1);
     match writer.request_reload(Some(reply)) {
         Err(TrySendError::Full(())) => ControlResponse::Refused("too many reloads are waiting; try again later".into()),

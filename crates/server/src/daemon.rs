@@ -19,8 +19,8 @@ use crate::cli;
 use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Endpoint, Server};
-use crate::control::{self, ControlSocket};
-use crate::control_service::{self, ControlService};
+use crate::control::{self, ControlRequest, ControlSocket};
+use crate::control_service::ControlService;
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
 use crate::listen::{self, EventSinks, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
 use crate::log::{self, Log};
@@ -33,7 +33,7 @@ use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
 use crate::storage::StorageThread;
 use crate::tls::{DaemonTls, TlsFileError};
-use crate::writer::{self, EventQueue, Writer, WriterHandle, log_finding};
+use crate::writer::{self, EventQueue, Writer, WriterHandle, WriterSetup, log_finding};
 use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
 
@@ -116,7 +116,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let frozen_zones = Arc::new(FrozenZonesFile::new(frozen_zones));
     let control = state_dir.map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?.flatten();
     let control = control.map(Arc::new);
-    let mut writer = Writer::new(config, sources, log, tls, queue, journal)
+    let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     writer.freeze_later(frozen_before);
     if let Some(control) = &control {
@@ -129,19 +129,18 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     };
     let service =
         || ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader(), frozen_zones.clone());
-    let services: Vec<ControlService> = (0..control::CLIENTS).map(|_| service()).collect();
+    let services: Vec<ControlService> = (0..control::CLIENTS + control::RELOADS).map(|_| service()).collect();
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
     spawn("writer", move || writer.run())?;
     if let Some(control) = &control {
-        for mut service in services {
+        for (index, mut service) in services.into_iter().enumerate() {
             let control = control.clone();
-            spawn("control", move || control.serve(|request| service.respond(request)))?;
-        }
-        for _ in 0..control::RELOADS {
-            let (control, writer) = (control.clone(), handle.clone());
-            spawn("control", move || control.serve_reloads(|| control_service::reload(&writer)))?;
+            spawn("control", move || match index < control::CLIENTS {
+                true => control.serve(|request| service.respond(request)),
+                false => control.serve_reloads(|| service.respond(ControlRequest::Reload).0),
+            })?;
         }
     }
     wait_for_stop(signals, &handle, &threads);

@@ -117,31 +117,32 @@ pub struct Writer {
     stopping: Option<(SyncSender<()>, Instant)>,
 }
 
+/// What a [`Writer`] is made of.
+pub struct WriterSetup {
+    /// The configuration of the start.
+    pub config: Config,
+    /// Where every reload reads the configuration from.
+    pub sources: Sources,
+    /// The log, whose level a reload may change.
+    pub log: Log,
+    /// Certificates.
+    pub tls: DaemonTls,
+    /// The writer's end of its queue.
+    pub queue: EventQueue,
+    /// Keeps zones across restarts.
+    pub journal: Box<dyn ZoneJournal>,
+}
+
 impl Writer {
-    /// A writer that has published the configured zones, none of them loaded yet. `journal` keeps them across restarts. Fails
-    /// without a random source.
-    pub fn new(
-        config: Config,
-        sources: Sources,
-        log: Log,
-        tls: DaemonTls,
-        queue: EventQueue,
-        journal: Box<dyn ZoneJournal>,
-    ) -> io::Result<Writer> {
-        let transfers = secondaries::start_transfers(queue.sender.clone(), tls.peers().clone())?;
-        Writer::with_transfers(config, sources, log, tls, queue, journal, transfers)
+    /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
+    pub fn new(setup: WriterSetup) -> io::Result<Writer> {
+        let transfers = secondaries::start_transfers(setup.queue.sender.clone(), setup.tls.peers().clone())?;
+        Writer::with_transfers(setup, transfers)
     }
 
     /// As [`Writer::new`], with a transfer thread that runs already, and whose events go to the queue.
-    fn with_transfers(
-        config: Config,
-        sources: Sources,
-        log: Log,
-        tls: DaemonTls,
-        queue: EventQueue,
-        journal: Box<dyn ZoneJournal>,
-        transfers: TransferHandle,
-    ) -> io::Result<Writer> {
+    fn with_transfers(setup: WriterSetup, transfers: TransferHandle) -> io::Result<Writer> {
+        let WriterSetup { config, sources, log, tls, queue, journal } = setup;
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
         zones.set_journal(journal);
         let secondaries = Secondaries::new(&queue.sender, transfers);

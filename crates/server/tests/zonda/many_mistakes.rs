@@ -89,6 +89,20 @@ fn very_many_mistakes_are_reported_in_linear_time() {
 }
 
 #[test]
+fn a_missing_template_is_one_mistake() {
+    let folder = TestFolder::new();
+    folder.write("zones.list", &("# none\n".to_owned() + &repeated(|n| format!("z{n:06}.example pubic\n"))));
+    folder.write("zonda.toml", "zone-list = [\"zones.list\"]\n[template.public]\nfile = \"{name}.zone\"\n");
+    let begin = cpu_s();
+    let errors = errors(folder.path());
+    assert!(cpu_s() - begin < MAX_CPU_S);
+    let [Finding { position, message, help, .. }] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(position.line, 2);
+    assert_eq!(message, "there is no template `pubic` (100000 zones name it)");
+    assert_eq!(help, "did you mean `public`?");
+}
+
+#[test]
 fn messages_quote_the_start_of_long_words() {
     let long = "\u{7f}".repeat(1 << 20);
     let escaped = format!("\"{}\"", "\\u007f".repeat(1 << 20));

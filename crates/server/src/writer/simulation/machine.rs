@@ -27,7 +27,7 @@ use crate::transfer::primary::{PeerConfig, PrimaryId};
 use crate::writer::event_queue::{WriterEvent, WriterHandle};
 use crate::writer::receive_memory::ReceiveMemory;
 use crate::writer::received_zone::ZoneReceiver;
-use crate::writer::{Writer, queue, secondaries};
+use crate::writer::{Writer, WriterSetup, queue, secondaries};
 use crate::zones::work_pool::deferred::{self, DeferredJob};
 
 /// The last octet of the address of the first machine.
@@ -192,9 +192,8 @@ impl Process {
         let config = read_config(&machine.config);
         let tls = DaemonTls::start(&config.server).expect("no TLS is configured");
         let (transfers, commands) = command_queue().expect("a descriptor");
-        let writer =
-            Writer::with_transfers(config, Sources::default(), Log::detached(), tls, queue, journal, transfers)
-                .expect("random numbers");
+        let setup = WriterSetup { config, sources: Sources::default(), log: Log::detached(), tls, queue, journal };
+        let writer = Writer::with_transfers(setup, transfers).expect("random numbers");
         let (notify, update) = (handle.clone(), handle.clone());
         let sinks = EventSinks {
             notify: Arc::new(move |message| notify.notify_received(message)),
