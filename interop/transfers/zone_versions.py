@@ -65,7 +65,7 @@ class ZoneText:
 
 
 def big(version: ZoneText, hosts: int = 4000) -> ZoneText:
-    """The version with so many hosts that a transfer needs several messages."""
+    """The version with many hosts, whose transfer needs several messages."""
     for number in range(hosts):
         version.records[f"host{number}", "A"] = [f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"]
         version.records[f"host{number}", "TXT"] = [f'"{number:0100}"']

@@ -203,7 +203,7 @@ impl ControlSocket {
         Ok(ControlSocket { listener, state_dir, reloads: (sender, Mutex::new(receiver)) })
     }
 
-    /// Removes the socket as the daemon ends. The next start removes one that was left behind.
+    /// Removes the socket as the daemon ends. The next start removes one that is left.
     pub fn close(&self) {
         _ = fs::remove_file(self.state_dir.file(CONTROL_SOCKET));
     }

@@ -249,8 +249,8 @@ key_table! {
         ///
         Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
 
-        /// Whether to notify the servers of the zone's NS records too, at port 53, without a key, as far as zones served here have
-        /// their addresses. The primary that the SOA record names is not notified, nor an address that this server listens on.
+        /// Whether to notify the servers of the zone's NS records too, at port 53, without a key, if zones of this server
+        /// have their addresses. The primary that the SOA record names is not notified, nor an address that this server listens on.
         Reload "notify-ns" notify_ns: Option<bool> = "false";
 
         /// The addresses to send SOA queries, transfers and NOTIFY from, unless an entry of `primaries` or `notify` has its own
@@ -278,7 +278,7 @@ key_table! {
 
         /// How many replaced versions of the zone to keep in memory for `zonda zone rollback`.
         ///
-        /// Every change replaces a version, so that a zone with many updates keeps the last moments only. Versions share what they
+        /// Every change replaces a version, so a zone with many updates keeps only its last moments. Versions share what they
         /// have in common.
         Reload "keep-versions" keep_versions: Option<WholeNumber<0, 1000>> = "0";
 
@@ -288,7 +288,7 @@ key_table! {
         /// dynamic update are checked as well, each of which then costs as much as the zone is big. A version whose digest is
         /// wrong, or whose ZONEMD record has another serial, is refused. A zone without ZONEMD records passes.
         ///
-        /// In every mode, a change of an unsigned zone that leaves its ZONEMD record behind removes the record, which has become
+        /// In every mode, a change of an unsigned zone that does not update its ZONEMD record removes it, as it has become
         /// stale; the log says so.
         Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
 
@@ -336,9 +336,9 @@ key_table! {
         /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds
         /// since 1970. An update that sets no later serial increments it with `keep`, too.
         ///
-        /// A zone file whose serial is later than the one served keeps it with every policy. Another changed file gets a serial by
-        /// the policy, without a change of the file itself; with `keep` it is served as it is, with a warning, as secondaries do
-        /// not follow. Only its signer can change the serial of a signed zone: there every policy is `keep`.
+        /// A zone file whose serial is later than the one served keeps it with every policy. Another changed file is
+        /// served with a serial by the policy; the file itself stays as it is. With `keep` it is served with its own serial and
+        /// a warning, because secondaries do not transfer it. Only its signer can change the serial of a signed zone: there every policy is `keep`.
         Reload "serial-policy" serial_policy: Option<SerialSetting> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of

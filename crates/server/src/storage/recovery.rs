@@ -307,7 +307,7 @@ impl<D: Disk> Store<D> {
             let slot = self.index.slot(number);
             (slot.serial, slot.has_version) = (found.serial.unwrap_or(0), found.serial.is_some());
             if has_lost {
-                // It leaves the lost changes behind.
+                // A new image replaces the lost changes.
                 self.index.ask_for_image(number);
             }
         }

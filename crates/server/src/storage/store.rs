@@ -2,7 +2,7 @@
 //! for IXFR, and timers.
 //!
 //! Records are appended to memory and become durable, all together, with [`Store::sync`]. The log is never changed in place: what is no
-//! longer needed is left behind, and [`Store::compact`] copies the rest out of mostly dead segments, which are then removed.
+//! longer needed stays in its segment, and [`Store::compact`] copies the rest out of mostly dead segments, which are then removed.
 //!
 //! After a failed sync nobody knows what the disk has of the data that was to be synced, and a later sync may succeed without it. So
 //! that data is written again, to a new segment.
@@ -346,7 +346,7 @@ impl<D: Disk> Store<D> {
         let header = SegmentHeader { number, salt, predecessor, predecessor_len, batch_len, batch_checksum };
         let written = self.write_new_segment(&file, header);
         if let Err((action, error)) = written {
-            // A later segment says that this one is void, until it is removed for good. On a full disk it is not left behind.
+            // A later segment says that this one is void, until it is removed for good. It is removed now if possible, as the disk may be full.
             _ = self.disk.remove(&segment_name(number));
             self.void.push(number);
             return Err(failed(action, error));

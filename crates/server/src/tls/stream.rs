@@ -125,7 +125,7 @@ impl TlsStream {
         Ok(sent)
     }
 
-    /// RFC 8446 6.1: tells the peer that nothing more comes, if that is possible without waiting.
+    /// RFC 8446 6.1: sends close_notify to the peer, if that is possible without waiting.
     pub fn close_notify(&mut self, socket: &mut impl Write) {
         self.session.send_close_notify();
         // An error means that the peer has closed the connection already.

@@ -71,7 +71,7 @@ pub(super) enum Reuse {
 const PIPELINE: usize = 128;
 /// From this load on another connection is opened, if there may be more.
 const SPREAD: usize = 16;
-/// A transfer of this many octets delays those behind it on the same connection: they take another one.
+/// A transfer of this many octets delays the next ones on the same connection: they take another one.
 const BIG_TRANSFER: u64 = 1 << 20;
 /// Connections per primary.
 const MAX_CONNECTIONS: usize = 4;
@@ -159,7 +159,7 @@ impl<T: TransferSink> Link<T> {
         self.reuse
     }
 
-    /// A connection ended although queries were in flight, after so many answers: less is asked of the next ones.
+    /// A connection ended although queries were in flight, after this many answers: later connections get fewer queries.
     pub(super) fn degrade(&mut self, answered: u64, in_flight: usize, now: Now) {
         self.reuse = match self.reuse(now) {
             Reuse::Pipelined if answered > 0 || in_flight > 1 => Reuse::OneAtATime,

@@ -28,7 +28,7 @@ pub struct UpdatePermit {
 }
 
 impl UpdateBudget {
-    /// A budget of so many updates and octets.
+    /// A budget of this many updates and octets.
     pub fn new(max_count: usize, max_octets: usize) -> Arc<UpdateBudget> {
         Arc::new(UpdateBudget { count: AtomicUsize::new(0), octets: AtomicUsize::new(0), max_count, max_octets })
     }

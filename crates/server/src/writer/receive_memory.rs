@@ -42,7 +42,7 @@ impl ReceiveMemory {
 }
 
 impl MemoryShare {
-    /// The transfer takes so many octets now.
+    /// The transfer takes this many octets now.
     pub fn grow_to(&mut self, octets: u64) -> Result<(), TooMuchMemory> {
         if octets <= self.held.max(STEP) {
             return Ok(());

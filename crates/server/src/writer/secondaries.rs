@@ -1,7 +1,7 @@
 //! Secondary zones: starts the transfer thread, and serves what it receives.
 //!
-//! A received zone is built and checked in a pool. Then the writer serves it, unless the zone has changed meanwhile, and tells the
-//! transfer thread.
+//! A received zone is built and checked in a pool. Then the writer serves it, unless the zone has changed meanwhile, and reports
+//! the result to the transfer thread.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

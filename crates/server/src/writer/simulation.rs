@@ -1,4 +1,4 @@
-//! Whole servers in simulated time: a primary that clients update, a secondary that also serves transfers, and two edges behind both,
+//! Whole servers in simulated time: a primary that clients update, a secondary that also serves transfers, and two edges that transfer from both,
 //! one of which gets its zones from a catalog. Only sockets, clocks and disks are simulated, and threads take turns instead of
 //! running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced.
 //!

@@ -30,7 +30,7 @@ struct PendingReload {
 }
 
 impl LoadSchedule {
-    /// Begins a reload: makes all zones due, of which there are so many.
+    /// Begins a reload: makes all `zones` due.
     pub fn begin_reload(&mut self, zones: usize) {
         self.latest += 1;
         self.due = zones;

@@ -40,7 +40,7 @@ struct DiskState {
     visible: BTreeMap<String, usize>,
     durable: BTreeMap<String, usize>,
     files: Vec<FileState>,
-    /// After so many more writing operations all fail, the last one half done.
+    /// After this many more write operations all fail, the last one half done.
     crash_in: Option<u64>,
     /// The next sync fails.
     fails_sync: bool,

@@ -116,7 +116,7 @@ fn a_list_names_many_zones() {
 #[test]
 fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     let (first, second) = (folder(), TestFolder::new());
-    // A port that the consumer listens on, so that the producer can be told before.
+    // A port that the consumer listens on, known before the producer starts.
     let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
     let config = |more: &str| {
         format!(

@@ -76,7 +76,7 @@ impl TestFolder {
         Daemon::start(self, self.zonda(&arguments))
     }
 
-    /// As [`Self::serve`], with a disk of its own for this folder, of so many KiB. `None` if this user may not mount.
+    /// As [`Self::serve`], with a disk of its own for this folder, of this many KiB. `None` if this user may not mount.
     pub fn serve_on_disk(&self, name: &str, size_kib: u32, arguments: &[&str]) -> Option<Daemon> {
         fs::create_dir_all(self.path().join(name)).expect("a folder");
         let may_mount = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();

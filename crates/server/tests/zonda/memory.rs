@@ -12,7 +12,7 @@ const MAX_OCTETS: [usize; 2] = [320, 450];
 /// Replaced data is freed soon after a load.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server of so many zones, which have two records each, with different serials if the zones differ.
+/// A server of this many zones, which have two records each, with different serials if the zones differ.
 fn serve(folder: &TestFolder, zones: usize, differ: bool) -> Daemon {
     for number in 0..if differ { zones } else { 1 } {
         let soa = format!("@ SOA ns.example. host.example. {} 3600 900 604800 300", number + 1);

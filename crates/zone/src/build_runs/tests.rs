@@ -26,7 +26,7 @@ fn name(text: &str) -> Name {
 /// The zone, and the messages about it with their lines.
 type Built = (Option<Zone>, Vec<(String, u32)>);
 
-/// Builds a zone with so many sorters, one after the other.
+/// Builds a zone with this many sorters, one after the other.
 fn build_in_batches(records: &[Record], batches: BatchSizes, sorters: usize, threads: usize) -> Built {
     let apex = name("z.");
     let files = ["test".into()];

@@ -48,7 +48,7 @@ impl<T: TransferSink> TransferEngine<T> {
         }
     }
 
-    /// A primary may answer over TCP only (RFC 7766 5), behind a firewall for example: probes without an answer are repeated so.
+    /// A primary may answer over TCP only (RFC 7766 5), for example because of a firewall: probes without an answer are repeated over TCP.
     pub(super) fn time_out_probes(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
         let mut slow = Vec::new();
         for primary in self.schedule.touched() {

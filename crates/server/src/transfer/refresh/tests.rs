@@ -43,7 +43,7 @@ fn answer(serial: u32) -> ProbeResult {
     ProbeResult::Answer { serial, expire_s: None }
 }
 
-/// A scheduler whose zone 0 has serial 5 and is checked at 1000 at the latest, with so many primaries.
+/// A scheduler whose zone 0 has serial 5 and is checked at 1000 at the latest, with this many primaries.
 fn with_served_zone(primaries: u8) -> RefreshScheduler {
     let mut scheduler = scheduler();
     scheduler.add(id(0), &peers(primaries), TimerLimits::default(), version(5, 1000, 5000), 500);

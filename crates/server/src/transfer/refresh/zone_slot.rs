@@ -47,7 +47,7 @@ pub(super) enum ZoneState {
 /// Which zones go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
-    /// A NOTIFY or a command: never behind refreshes.
+    /// A NOTIFY or a command: always before refreshes.
     Urgent,
     /// Nothing is served: the zone is new or expired.
     NotServed,

@@ -49,7 +49,7 @@ fn queries(session: &mut Session<Counting>) -> Vec<Vec<u8>> {
     found
 }
 
-/// A response with so many records, framed.
+/// A response with this many records, framed.
 fn response(query: &[u8], records: usize) -> Vec<u8> {
     let query = Message::parse(query).expect("well-formed");
     let record = Record {

@@ -88,7 +88,7 @@ impl Client {
         let remove = Record { owner: owner.clone(), rtype: Rtype::TXT, class: Class::ANY, ttl: 0, rdata: Vec::new() };
         let add = Record { owner, rtype: Rtype::TXT, class: Class::IN, ttl: 60, rdata };
         let question = Question { name: self.zone.parse().expect("a name"), qtype: Rtype::SOA, qclass: Class::IN };
-        // Its ID tells the answers of one update from those of another.
+        // The ID shows which update an answer belongs to.
         let id = (value << 4) as u16 | self.number as u16;
         let flags = Flags::default();
         Message {

@@ -59,7 +59,7 @@ pub struct Network {
     arrivals: BTreeMap<u64, Arrival>,
     last: u64,
     pub streams: BTreeMap<u64, Stream>,
-    /// Of 100 datagrams, so many are lost; and so many streams are reset when something is sent.
+    /// How many of 100 datagrams are lost, and in how many of 100 cases sending resets a stream.
     loss: u64,
     /// Pairs of machines that cannot reach each other, until when.
     cuts: Vec<([usize; 2], u64)>,
