@@ -3,7 +3,6 @@
 //! A change is a sequence of uncompressed records: the old SOA, the removed records, the new SOA, the added records. Each is the owner,
 //! type, class, TTL, RDLENGTH and RDATA as in a message (RFC 1035 4.1.3).
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -166,35 +165,6 @@ impl EncodedChange {
     fn part(&self, start: usize, end: usize) -> EncodedRecords<'_> {
         EncodedRecords(RecordReader { bytes: &self.bytes[..end], at: start })
     }
-
-    /// One change for several consecutive ones, from old to new (RFC 1995 4: condensation); `None` if there is none, or if they are
-    /// not consecutive. Records must have the same octets in all changes, as those from [`EncodedChange::between`] have.
-    pub fn condense(changes: &[EncodedChange]) -> Option<EncodedChange> {
-        let (first, last) = (changes.first()?, changes.last()?);
-        if changes.windows(2).any(|pair| pair[0].to_serial != pair[1].from_serial) {
-            return None;
-        }
-        let (mut removed, mut added) = (BTreeSet::new(), BTreeSet::new());
-        for change in changes {
-            change.removed().for_each_bytes(|record| {
-                if !added.remove(record) {
-                    removed.insert(record);
-                }
-            });
-            change.added().for_each_bytes(|record| {
-                if !removed.remove(record) {
-                    added.insert(record);
-                }
-            });
-        }
-        let mut bytes = Vec::new();
-        first.old_soa().append(&mut bytes);
-        removed.into_iter().for_each(|record| bytes.extend_from_slice(record));
-        let new_soa = bytes.len();
-        last.new_soa().append(&mut bytes);
-        added.into_iter().for_each(|record| bytes.extend_from_slice(record));
-        Some(EncodedChange::from_parts(bytes, new_soa, [first.from_serial, last.to_serial]))
-    }
 }
 
 /// The serials and the numbers of records: the octets would fill a log.
@@ -236,7 +206,7 @@ pub struct EncodedRecords<'c>(RecordReader<'c>);
 
 impl<'c> EncodedRecords<'c> {
     /// The octets of each record.
-    fn for_each_bytes(mut self, mut visit: impl FnMut(&'c [u8])) {
+    pub(crate) fn for_each_bytes(mut self, mut visit: impl FnMut(&'c [u8])) {
         loop {
             let start = self.0.at;
             if self.next().is_none() {

@@ -23,6 +23,7 @@ pub mod finding;
 pub mod image;
 mod intern;
 pub mod ixfr;
+mod ixfr_condensation;
 pub mod load;
 mod merge;
 mod node_decoder;

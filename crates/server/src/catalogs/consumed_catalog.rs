@@ -8,7 +8,7 @@ use zone::Zone;
 use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
 use zone::change::ChangeSet;
 
-use super::placement::{Context, Placed};
+use super::member_zones::{Context, Placed};
 use crate::zones::work_pool::{WorkId, WorkPool};
 
 /// A catalog whose members are served here.

@@ -52,7 +52,7 @@ fn check_zones(config: &Config, strict: bool) -> CheckReport {
     let mut findings: Vec<FindingReport> = config
         .warnings
         .iter()
-        .chain(&tls::daemon::check(config))
+        .chain(&tls::reload::check(config))
         .map(|found| FindingReport::new(found, None))
         .collect();
     let zones: Vec<&ZoneConfig> = config.zones.iter().filter(|zone| zone.source.has_file()).collect();

@@ -4,12 +4,12 @@
 
 mod byte_stream;
 mod client_config;
-pub mod daemon;
 mod error_text;
 mod files;
 #[cfg(test)]
 mod listener_tests;
 mod peers;
+pub mod reload;
 mod server_config;
 mod stream;
 #[cfg(test)]
@@ -20,9 +20,9 @@ mod verifier;
 
 pub use byte_stream::TlsConnector;
 pub use client_config::{ClientTls, TlsError};
-pub use daemon::DaemonTls;
 pub use files::TlsFileError;
 pub use peers::TlsPeers;
+pub use reload::DaemonTls;
 pub use server_config::{ServerTls, ServerTlsFiles};
 pub use stream::{MIN_BUFFER, SESSION_MEMORY, TlsStream};
 
