@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -113,3 +114,77 @@ def test_a_damaged_list_of_frozen_zones_does_not_prevent_the_start(daemon):
     (server.state_dir / "frozen-zones").write_bytes(b"\xff\xfe\x00\nadded.\n")
     server.start("added")
     assert update(server, "second") == dns.rcode.REFUSED, "the zone is frozen"
+
+
+# ---------- other versions, and zones that change under an update ----------
+
+
+def crc32c(octets: bytes) -> int:
+    """CRC-32C (RFC 3720 B.4)."""
+    value = 0xFFFFFFFF
+    for octet in octets:
+        value ^= octet
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
+
+
+def test_a_journal_of_a_later_version_is_left_alone(daemon):
+    server = updated_server(daemon)
+    kill(server)
+    path = max((server.state_dir / "journal").glob("journal-*"))
+    octets = bytearray(path.read_bytes())
+    for start in (0, JOURNAL_HEADER // 2):
+        octets[start + 8 : start + 12] = (99).to_bytes(4, "little")
+        octets[start + 36 : start + 40] = crc32c(bytes(octets[start : start + 36])).to_bytes(4, "little")
+    path.write_bytes(octets)
+    server.start(wait_for=None)
+    assert server.process and server.process.wait(30) != 0
+    assert "format version 99" in server.log_text()
+    assert path.read_bytes() == octets
+
+
+def test_updates_of_a_zone_that_comes_and_goes_are_all_answered(daemon):
+    server = daemon()
+    without = server.config.read_text()
+    add_zone(server, "added", 'allow-update = ["127.0.0.1"]')
+    with_zone = server.config.read_text()
+    server.start("added")
+    answers: list[dns.rcode.Rcode] = []
+    ends = threading.Event()
+
+    def send() -> None:
+        while not ends.is_set():
+            answers.append(update(server, f"n{len(answers)}"))
+
+    clients = [threading.Thread(target=send) for _ in range(4)]
+    for client in clients:
+        client.start()
+    for text in [without, with_zone] * 15:
+        server.config.write_text(text)
+        assert server.reload().returncode == 0
+    ends.set()
+    for client in clients:
+        client.join(60)
+        assert not client.is_alive(), "an update is not answered"
+    expected = {dns.rcode.NOERROR, dns.rcode.NOTAUTH, dns.rcode.SERVFAIL, dns.rcode.REFUSED}
+    assert set(answers) <= expected, set(answers)
+    server.wait_until(lambda: update(server, "last") == dns.rcode.NOERROR)
+    assert server.ask("last.added.").answer
+    assert "panicked" not in server.log.read_text()
+
+
+def test_kills_while_the_journal_is_compacted_lose_no_update(daemon):
+    """Each start leaves a small segment; with more than eight, the oldest are compacted at the next start."""
+    server = updated_server(daemon)
+    acknowledged = ["first"]
+    for number in range(24):
+        kill(server)
+        server.start("added")
+        missing = [owner for owner in acknowledged if not server.ask(f"{owner}.added.").answer]
+        assert not missing, server.log_text()
+        if update(server, f"n{number}") == dns.rcode.NOERROR:
+            acknowledged.append(f"n{number}")
+        time.sleep(0.002 * (number % 7))  # so that the kill comes at different steps
+    assert len(acknowledged) > 20
+    assert len(list((server.state_dir / "journal").glob("journal-*"))) < 20, "it was compacted"
