@@ -1,5 +1,6 @@
 //! Whole servers in simulated time: a primary that clients update, a secondary that also serves transfers, and two edges that transfer from both,
-//! one of which gets its zones from a catalog. Only sockets, clocks and disks are simulated, and threads take turns instead of
+//! one of which gets its zones from a catalog. Transfers, NOTIFY and half of the updates are signed (TSIG). Only sockets, clocks and
+//! disks are simulated, and threads take turns instead of
 //! running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced.
 //!
 //! `make simulate SEEDS=1000` runs more seeds than `cargo test`.
@@ -36,18 +37,29 @@ const CLIENTS: usize = 4;
 const PRIMARY: usize = 0;
 
 const ZONE_TEXT: &str = "$TTL 60\n@ SOA ns hostmaster 1 60 10 3600 5\n@ NS ns\nns A 192.0.2.1\n";
+/// Before the configuration of each machine.
+const KEYS: &str = r#"
+[[key]]
+name = "transfer."
+algorithm = "hmac-sha256"
+secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+[[key]]
+name = "update."
+algorithm = "hmac-sha256"
+secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+"#;
 const PRIMARY_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
 file = "FOLDER/{name}.zone"
-allow-update = ["10.0.0.99"]
-allow-transfer = ["10.0.0.0/24"]
-notify = ["10.0.0.2", "10.0.0.4"]
+allow-update = [{ address = "10.0.0.99", key = "update." }, { address = "10.0.0.99", names = ["client2.a.example", "client3.b.example"] }]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
+notify = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
 catalog-member = "catalog.example."
 [template.catalog]
-allow-transfer = ["10.0.0.0/24"]
-notify = ["10.0.0.2"]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
+notify = [{ address = "10.0.0.2", key = "transfer." }]
 [[zone]]
 name = "a.example"
 [[zone]]
@@ -61,9 +73,9 @@ const MIDDLE_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
-primaries = ["10.0.0.1"]
-allow-transfer = ["10.0.0.0/24"]
-notify = ["10.0.0.3", "10.0.0.4"]
+primaries = [{ address = "10.0.0.1", key = "transfer." }]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
+notify = [{ address = "10.0.0.3", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
 [[zone]]
 name = "a.example"
 [[zone]]
@@ -75,8 +87,8 @@ const CATALOG_EDGE_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
-primaries = ["10.0.0.2", "10.0.0.1"]
-allow-transfer = ["10.0.0.0/24"]
+primaries = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.1", key = "transfer." }]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
 [[zone]]
 name = "catalog.example"
 catalog = "consume"
@@ -85,8 +97,8 @@ const EDGE_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
-primaries = ["10.0.0.2", "10.0.0.1"]
-allow-transfer = ["10.0.0.0/24"]
+primaries = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.1", key = "transfer." }]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
 [[zone]]
 name = "a.example"
 [[zone]]
@@ -136,7 +148,8 @@ impl World {
                 history_total: 3000,
             };
             let config = folder.join(format!("{number}.toml"));
-            std::fs::write(&config, text.replace("FOLDER", &folder.display().to_string())).expect("space");
+            let text = [KEYS, text].concat().replace("FOLDER", &folder.display().to_string());
+            std::fs::write(&config, text).expect("space");
             let disk = SimulatedDisk::default();
             disk.ignore(ignored);
             Machine { number, disk, limits, config, starts: 0, process: None, wakes_at_ms: 0 }

@@ -1,14 +1,18 @@
 //! A simulated client: replaces a record again and again, and repeats each update until it is acknowledged.
 
 use wire::message::{Flags, Message, Opcode, Question, Rcode, Record};
+use wire::tsig::{Mac, TsigKey, TsigSigner, TsigVerifier};
 use wire::{Class, Name, Rtype};
 
 use super::PRIMARY;
 use super::network::{Network, Sender};
+use crate::clock;
 use crate::simulated_disk::Random;
 
 /// How long it waits for an answer.
 const TIMEOUT_MS: u64 = 1000;
+/// How long a message is repeated as it is: with another signature it is another update, and not recognized.
+const SIGNATURE_LIFETIME_S: u32 = 200;
 /// The longest pause between two updates.
 const MAX_PAUSE_MS: u64 = 1500;
 
@@ -17,8 +21,28 @@ pub struct Client {
     zone: &'static str,
     /// The last value that was acknowledged; values count up.
     pub acknowledged: u32,
-    waiting: Option<Vec<u8>>,
+    waiting: Option<Sent>,
     next_ms: u64,
+    /// Signs its updates.
+    key: Option<TsigKey>,
+}
+
+/// An update that is not acknowledged.
+struct Sent {
+    message: Vec<u8>,
+    /// The message with its signature, the MAC, and when it was made.
+    signed: Vec<u8>,
+    mac: Option<Mac>,
+    signed_at_s: u32,
+}
+
+impl Sent {
+    fn new(message: Vec<u8>, key: Option<&TsigKey>) -> Sent {
+        let (mut signed, signed_at_s) = (message.clone(), clock::real_s());
+        let sign = |key| TsigSigner::for_query(key).sign(&mut signed, 0, signed_at_s.into()).expect("it is short");
+        let mac = key.map(sign);
+        Sent { message, signed, mac, signed_at_s }
+    }
 }
 
 pub fn query(name: &str, rtype: Rtype) -> Vec<u8> {
@@ -34,7 +58,10 @@ pub fn value_of(rdata: &[u8]) -> u32 {
 
 impl Client {
     pub fn new(number: usize, zone: &'static str) -> Client {
-        Client { number, zone, acknowledged: 0, waiting: None, next_ms: 0 }
+        let secret: Vec<u8> = (1..=32).collect();
+        let name: Name = "update.".parse().expect("a name");
+        let key = TsigKey::new("hmac-sha256", name.as_ref(), &secret).expect("a known algorithm");
+        Client { number, zone, acknowledged: 0, waiting: None, next_ms: 0, key: (number < 2).then_some(key) }
     }
 
     pub fn owner(&self) -> String {
@@ -53,21 +80,27 @@ impl Client {
     /// Sends the next update, or the same message again.
     pub fn send(&mut self, network: &mut Network) {
         let value = self.acknowledged + 1;
-        let message = match self.waiting.take() {
-            Some(message) => message,
-            None => self.update(value, &mut network.random),
+        let sent = match self.waiting.take() {
+            Some(sent) if clock::real_s() - sent.signed_at_s < SIGNATURE_LIFETIME_S => sent,
+            Some(sent) => Sent::new(sent.message, self.key.as_ref()),
+            None => Sent::new(self.update(value, &mut network.random), self.key.as_ref()),
         };
-        network.send_query(PRIMARY, Sender::Client(self.number), message.clone());
-        self.waiting = Some(message);
+        network.send_query(PRIMARY, Sender::Client(self.number), sent.signed.clone());
+        self.waiting = Some(sent);
         self.next_ms = network.now_ms + TIMEOUT_MS;
     }
 
     /// An answer has arrived; returns whether it acknowledges an update.
     pub fn answered(&mut self, octets: &[u8], now_ms: u64, random: &mut Random) -> Result<bool, String> {
         let answer = Message::parse(octets).map_err(|error| error.to_string())?;
-        let is_expected = self.waiting.as_ref().is_some_and(|message| message[..2] == octets[..2]);
+        let Some(sent) = self.waiting.as_ref().filter(|sent| sent.message[..2] == octets[..2]) else {
+            return Ok(false);
+        };
+        if let (Some(key), Some(mac)) = (&self.key, &sent.mac) {
+            let verified = TsigVerifier::new(key, mac).verify(octets, clock::real_s().into());
+            verified.map_err(|error| format!("an answer to {}: {error}", self.owner()))?;
+        }
         match answer.rcode {
-            _ if !is_expected => Ok(false),
             Rcode::SERVFAIL => Ok(false),
             Rcode::NOERROR => {
                 self.acknowledged += 1;
