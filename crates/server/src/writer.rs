@@ -216,7 +216,8 @@ impl Writer {
             self.tick(now);
         }
         if self.transfer_burst.has_ended(now) {
-            memory_return::return_memory();
+            // Now, and once idle threads let go of the replaced versions.
+            self.memory_return.note_load(now);
         }
         if self.zones.journal_due().is_some_and(|due| due <= now) {
             self.zones.tick_journal(now);

@@ -240,7 +240,7 @@ impl Writer {
         }
         let is_ixfr = !version.changes.is_empty();
         self.log_zone(zone, |apex| log_received(apex, &report, is_ixfr, serial));
-        self.transfer_burst.add(clock::now());
+        self.transfer_burst.add(clock::now(), report.records);
         self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
