@@ -108,7 +108,7 @@ pub struct NotifyMessage<'a> {
 pub enum NotifyTransport<'a> {
     /// This datagram.
     Datagram(&'a [u8]),
-    /// Over a stream; an answer is reported by [`NotifySender::answered_on_stream`].
+    /// Over a stream; an answer is reported by [`NotifySender::answered`].
     Stream {
         /// The zone.
         zone: ZoneId,
