@@ -76,7 +76,8 @@ use query::{Header, Query};
 use rrl::RrlAction;
 use wire::message::{Opcode, Rcode};
 
-/// Answers one query into `out`. Allocates nothing but for a transfer, takes no lock, reads no clock.
+/// Answers one query into `out`. Takes no lock, reads no clock, and allocates only for a transfer, NOTIFY or UPDATE, and for the first
+/// request of a batch that is denied.
 ///
 /// `out` must hold the longest response of the transport: [`MAX_UDP`] octets for UDP, 65,535 for TCP.
 pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<'_>, out: &mut [u8]) -> Response {
