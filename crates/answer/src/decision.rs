@@ -5,12 +5,12 @@ use wire::serial::is_later;
 use wire::{Class, Rtype};
 use zone::Zone;
 
-use crate::denied_request::DenialReason;
 use crate::edns::ExtendedError;
 use crate::find_zone::find_zone;
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
+use crate::refused_request::RefusalReason;
 use crate::served_zone::{ServedZone, ZoneState};
 
 /// The kind of response that a query gets.
@@ -18,7 +18,7 @@ pub(crate) enum Decision<'s> {
     /// No records, and this response code.
     Refuse(Rcode, Option<ExtendedError>),
     /// REFUSED, and a line in the log.
-    Deny(DenialReason),
+    RefuseClient(RefusalReason),
     /// BADVERS (RFC 6891 6.1.3).
     BadVersion,
     /// The server's version or identity, or REFUSED.
@@ -92,7 +92,7 @@ impl<'s> Decision<'s> {
             // RFC 5936 2.2.1: the name is not the apex of a zone here.
             (_, None) => Decision::refuse(Rcode::NOTAUTH),
             (_, Some(ZoneState::Unavailable(_) | ZoneState::Expired(_))) => Decision::refuse(Rcode::SERVFAIL),
-            (None, Some(ZoneState::Loaded(_))) => Decision::Deny(DenialReason::Transfer),
+            (None, Some(ZoneState::Loaded(_))) => Decision::RefuseClient(RefusalReason::Transfer),
             // AXFR over UDP is not defined (RFC 5936 4.2).
             (_, Some(ZoneState::Loaded(_))) => Decision::refuse(Rcode::REFUSED),
         })

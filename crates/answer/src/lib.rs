@@ -15,7 +15,6 @@ mod cookie;
 mod counters;
 mod decision;
 mod denial;
-mod denied_request;
 mod edns;
 mod edns_response;
 mod find_zone;
@@ -31,6 +30,7 @@ mod published;
 mod qname;
 mod query;
 mod referral_cache;
+mod refused_request;
 mod request;
 mod response;
 mod response_stream;
@@ -55,11 +55,11 @@ pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule};
 pub use config::{AnswerConfig, RateLimitConfig};
 pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;
-pub use denied_request::{DenialReason, DeniedRequest};
 pub use key_ring::KeyRing;
 pub use pending_notify::{PendingNotify, ReceivedNotify};
 pub use pending_update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
 pub use published::{OccasionalReader, Publisher, Served, Subscriber};
+pub use refused_request::{RefusalReason, RefusedRequest};
 pub use request::{MAX_UDP, Request, Transport};
 pub use response::Response;
 pub use response_stream::ResponseStream;
@@ -77,7 +77,7 @@ use rrl::RrlAction;
 use wire::message::{Opcode, Rcode};
 
 /// Answers one query into `out`. Takes no lock, reads no clock, and allocates only for a transfer, NOTIFY or UPDATE, and for the first
-/// request of a batch that is denied.
+/// request of a batch that is refused.
 ///
 /// `out` must hold the longest response of the transport: [`MAX_UDP`] octets for UDP, 65,535 for TCP.
 pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<'_>, out: &mut [u8]) -> Response {
@@ -136,8 +136,8 @@ fn write_response(
             opt.error = error;
             ResponseStatus::empty(rcode)
         }
-        Decision::Deny(reason) => {
-            worker.deny(query, reason);
+        Decision::RefuseClient(reason) => {
+            worker.note_refused(query, reason);
             ResponseStatus::empty(Rcode::REFUSED)
         }
         Decision::Transfer(zone) => {

@@ -5,11 +5,11 @@ use wire::{Class, Name};
 
 use crate::acknowledgement::write_acknowledgement;
 use crate::decision::Decision;
-use crate::denied_request::DenialReason;
 use crate::pending_notify::{PendingNotify, ReceivedNotify};
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::{Header, Query};
+use crate::refused_request::RefusalReason;
 use crate::request::Request;
 use crate::response::Response;
 use crate::served_zone::ServedZone;
@@ -53,7 +53,7 @@ fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<&'
     match served.zones.get(qname.wire()).filter(|_| query.qclass == Class::IN) {
         Some(zone) if zone.acls.notify.allows(&query.client()) => Ok(zone),
         // RFC 1996 3.10: the client is no known primary.
-        Some(_) => Err(Decision::Deny(DenialReason::Notify)),
+        Some(_) => Err(Decision::RefuseClient(RefusalReason::Notify)),
         // RFC 1996 3.11: no zone here.
         None => Err(Decision::refuse(Rcode::NOTAUTH)),
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use wire::tsig::{TsigKey, VerificationFailure, verify_query};
 
 use crate::decision::Decision;
-use crate::denied_request::DenialReason;
 use crate::edns_response::reserved_len;
 use crate::key_ring::ResponseSigner;
 use crate::published::Served;
 use crate::query::Query;
+use crate::refused_request::RefusalReason;
 use crate::response::Response;
 use crate::truncation::{max_response_len, truncate};
 use crate::worker::WorkerState;
@@ -96,7 +96,7 @@ fn respond_unverified(
     failure: &VerificationFailure<'_, Arc<TsigKey>>,
     out: &mut [u8],
 ) -> Response {
-    worker.deny(query, DenialReason::Signature(failure.error));
+    worker.note_refused(query, RefusalReason::Signature(failure.error));
     let room = body_room(served, query, failure.record_len(), out.len());
     match write_response(served, worker, query, Decision::refuse(failure.rcode()), &mut out[..room]) {
         Response::Send(len) => {

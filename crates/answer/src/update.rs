@@ -6,11 +6,11 @@ use wire::{Class, Name};
 
 use crate::acknowledgement::write_acknowledgement;
 use crate::decision::Decision;
-use crate::denied_request::DenialReason;
 use crate::pending_update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::{Header, Query};
+use crate::refused_request::RefusalReason;
 use crate::request::Request;
 use crate::response::Response;
 use crate::signed_query;
@@ -73,7 +73,7 @@ fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<Ac
     match acl.role {
         UpdateRole::Ignore => Err(Decision::refuse(Rcode::NOTIMP)),
         // RFC 2136 3.3: nothing of it could be permitted.
-        _ if !acl.allows(&query.client()) => Err(Decision::Deny(DenialReason::Update)),
+        _ if !acl.allows(&query.client()) => Err(Decision::RefuseClient(RefusalReason::Update)),
         UpdateRole::Apply if zone.zone().is_none() => Err(Decision::refuse(Rcode::SERVFAIL)),
         _ => Ok(AcceptedUpdate { apex, is_forwarded }),
     }

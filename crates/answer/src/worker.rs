@@ -3,12 +3,12 @@
 use wire::{HEADER_LEN, Rtype};
 
 use crate::counters::Counters;
-use crate::denied_request::{DenialReason, DeniedRequest};
 use crate::find_zone::find_zone;
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::Query;
 use crate::referral_cache::ReferralCache;
+use crate::refused_request::{RefusalReason, RefusedRequest};
 use crate::rrl::RateLimiter;
 use crate::served_zone::ServedZone;
 
@@ -24,7 +24,7 @@ pub struct WorkerState {
     pub(crate) referral_cache: ReferralCache,
     /// What this worker has done; its owner reads and publishes it.
     pub counters: Counters,
-    denied: Option<Box<DeniedRequest>>,
+    refused: Option<Box<RefusedRequest>>,
 }
 
 impl WorkerState {
@@ -33,17 +33,17 @@ impl WorkerState {
         WorkerState::default()
     }
 
-    /// A request that was denied since the last call, the first of several.
+    /// A request that was refused since the last call, the first of several.
     #[inline]
-    pub fn take_denied(&mut self) -> Option<Box<DeniedRequest>> {
-        self.denied.take()
+    pub fn take_refused(&mut self) -> Option<Box<RefusedRequest>> {
+        self.refused.take()
     }
 
     /// Keeps one request to be logged. Others of the batch would flood the log, and cost an allocation each.
     #[cold]
-    pub(crate) fn deny(&mut self, query: &Query<'_>, reason: DenialReason) {
-        if self.denied.is_none() {
-            self.denied = Some(Box::new(DeniedRequest::new(self.names.current(), query, reason)));
+    pub(crate) fn note_refused(&mut self, query: &Query<'_>, reason: RefusalReason) {
+        if self.refused.is_none() {
+            self.refused = Some(Box::new(RefusedRequest::new(self.names.current(), query, reason)));
         }
     }
 }

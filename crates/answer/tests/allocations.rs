@@ -138,9 +138,9 @@ fn answering_allocates_nothing() {
     };
     // The table of rate limits is made for the first answer that they are for.
     ask(&queries[3], Transport::Udp);
-    // The first denied request of a batch is kept for the log.
-    let denied = Message::query("plain.".parse().expect("a name"), "AXFR".parse().expect("a type"));
-    ask(&denied.to_wire(), Transport::Tcp { idle_ds: 100 });
+    // The first refused request of a batch is kept for the log.
+    let refused = Message::query("plain.".parse().expect("a name"), "AXFR".parse().expect("a type"));
+    ask(&refused.to_wire(), Transport::Tcp { idle_ds: 100 });
     for query in &queries {
         for transport in [Transport::Udp, Transport::Tcp { idle_ds: 100 }] {
             assert_eq!(allocations(|| ask(query, transport)), 0, "{query:?}");

@@ -57,44 +57,35 @@ impl ControlService {
 
     /// One page of all zones, or all the named ones.
     fn status(&self, zones: Vec<String>, from: u32) -> ControlResponse {
-        let mut all = StatusPage::default();
-        let is_all = zones.is_empty();
-        let read = self.visit_pages(zones, from, |page| {
-            all.append(page);
-            (!is_all).then_some(())
-        });
-        if read.is_err() {
-            return writer_is_gone();
-        }
-        let StatusPage { zones, next, not_served, failures } = all;
+        let read = if zones.is_empty() { self.page(zones, from) } else { self.named_zones(zones) };
+        let Ok(StatusPage { zones, next, not_served, failures }) = read else { return writer_is_gone() };
         let zones = zones.into_iter().map(|(id, status)| self.with_refresh_status(id, status));
         let zones = zones.chain(not_served).collect();
         ControlResponse::ZoneStatus { zones, next, failures }
     }
 
-    /// Passes the status of the named zones, or of all from a slot on, to `visit` in pages, until that returns `None`. Between two
-    /// pages the writer changes zones.
+    fn named_zones(&self, zones: Vec<String>) -> Result<StatusPage, WriterIsGone> {
+        let mut all = StatusPage::default();
+        for names in pages_of(zones) {
+            all.append(self.page(names, 0)?);
+        }
+        Ok(all)
+    }
+
+    /// Passes the status of the named zones, or of all, to `visit` in pages. Between two pages the writer changes zones.
     fn visit_pages(
         &self,
         zones: Vec<String>,
-        from: u32,
-        mut visit: impl FnMut(StatusPage) -> Option<()>,
+        mut visit: impl FnMut(StatusPage) -> Result<(), WriterIsGone>,
     ) -> Result<(), WriterIsGone> {
-        if zones.is_empty() {
-            let mut next = Some(from);
-            while let Some(from) = next {
-                let page = self.page(Vec::new(), from)?;
-                next = page.next;
-                if visit(page).is_none() {
-                    break;
-                }
-            }
-            return Ok(());
+        if !zones.is_empty() {
+            return pages_of(zones).try_for_each(|names| visit(self.page(names, 0)?));
         }
-        for names in pages_of(zones) {
-            if visit(self.page(names, 0)?).is_none() {
-                break;
-            }
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let page = self.page(Vec::new(), from)?;
+            next = page.next;
+            visit(page)?;
         }
         Ok(())
     }
@@ -121,32 +112,31 @@ impl ControlService {
     /// Does something about the named zones, or about all for which it can be done.
     fn act(&self, action: ZoneAction, zones: Vec<String>) -> ControlResponse {
         let is_all = zones.is_empty();
-        let (mut done, mut failures, mut is_gone) = (0, Vec::new(), false);
-        let read = self.visit_pages(zones, 0, |page| {
+        let (mut done, mut failures) = (0, Vec::new());
+        let visited = self.visit_pages(zones, |page| {
             failures.extend(page.failures);
             failures.extend(page.not_served.into_iter().map(|status| ZoneFailure {
                 zone: status.name,
                 reason: "the zone is not served: `zonda zone status` shows why".into(),
             }));
             let results = match action {
-                ZoneAction::Refresh => Some(self.transfer(TransferCommand::Refresh, &page.zones)),
-                ZoneAction::Retransfer => Some(self.transfer(TransferCommand::Retransfer, &page.zones)),
-                ZoneAction::Freeze => self.freeze(true, &page.zones),
-                ZoneAction::Thaw => self.freeze(false, &page.zones),
+                ZoneAction::Refresh => self.transfer(TransferCommand::Refresh, &page.zones),
+                ZoneAction::Retransfer => self.transfer(TransferCommand::Retransfer, &page.zones),
+                ZoneAction::Freeze => self.freeze(true, &page.zones).ok_or(WriterIsGone)?,
+                ZoneAction::Thaw => self.freeze(false, &page.zones).ok_or(WriterIsGone)?,
             };
-            is_gone = results.is_none();
-            for ((_, ZoneStatus { name, .. }), result) in page.zones.into_iter().zip(results?) {
+            for ((_, ZoneStatus { name, .. }), result) in page.zones.into_iter().zip(results) {
                 match result {
                     Ok(()) => done += 1,
                     Err(_) if is_all => (),
                     Err(reason) => failures.push(ZoneFailure { zone: name, reason }),
                 }
             }
-            Some(())
+            Ok(())
         });
-        match read {
-            Ok(()) if !is_gone => ControlResponse::ZoneAction { done, failures },
-            _ => writer_is_gone(),
+        match visited {
+            Ok(()) => ControlResponse::ZoneAction { done, failures },
+            Err(WriterIsGone) => writer_is_gone(),
         }
     }
 
@@ -228,20 +218,12 @@ impl ControlService {
     //----------- rollback -----------------------------------------------------
 
     fn roll_back(&self, zones: Vec<String>, to: Option<u32>) -> ControlResponse {
-        let (mut done, mut failures) = (0, Vec::new());
         if zones.is_empty() {
             return ControlResponse::Refused("name the zones to roll back".into());
         }
-        let mut all = StatusPage::default();
-        let read = self.visit_pages(zones, 0, |page| {
-            all.append(page);
-            Some(())
-        });
-        if read.is_err() {
-            return writer_is_gone();
-        }
-        failures.extend(all.failures);
-        for (id, ZoneStatus { name, .. }) in all.zones {
+        let Ok(StatusPage { zones, mut failures, .. }) = self.named_zones(zones) else { return writer_is_gone() };
+        let mut done = 0;
+        for (id, ZoneStatus { name, .. }) in zones {
             match self.roll_back_one(id, to) {
                 None => return writer_is_gone(),
                 Some(Ok(_)) => done += 1,

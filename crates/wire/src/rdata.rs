@@ -93,24 +93,15 @@ pub fn is_complete(rtype: Rtype, rdata: &[u8]) -> bool {
 /// Whether a server reads RDATA of this type: to compress, decompress, convert to lower case (RFC 4034 6.2) or follow its names,
 /// for proofs and digests, and in catalogs. To all other types it may treat as unknown (RFC 3597 3), any octets fit, as in NSD and Knot.
 fn is_read(rtype: Rtype) -> bool {
-    fields_of(rtype).iter().any(|field| matches!(field.form, Form::CompressibleName))
+    // All compressed names are those of canonicalized types. A6 is historic: others store any octets.
+    let has_names = is_canonicalized(rtype) && rtype != Rtype::A6;
+    has_names
         || matches!(
             rtype,
             Rtype::A
                 | Rtype::AAAA
                 | Rtype::TXT
-                | Rtype::RP
-                | Rtype::AFSDB
-                | Rtype::RT
-                | Rtype::SIG
-                | Rtype::PX
-                | Rtype::NXT
-                | Rtype::NAPTR
-                | Rtype::KX
-                | Rtype::SRV
-                | Rtype::DNAME
                 | Rtype::DS
-                | Rtype::RRSIG
                 | Rtype::NSEC
                 | Rtype::NSEC3
                 | Rtype::NSEC3PARAM
@@ -118,6 +109,36 @@ fn is_read(rtype: Rtype) -> bool {
                 | Rtype::SVCB
                 | Rtype::HTTPS
         )
+}
+
+/// Whether names in RDATA of this type are in lower case in its canonical form: the types of RFC 4034 6.2, without NSEC (RFC 6840 5.1).
+pub fn is_canonicalized(rtype: Rtype) -> bool {
+    matches!(
+        rtype,
+        Rtype::NS
+            | Rtype::MD
+            | Rtype::MF
+            | Rtype::CNAME
+            | Rtype::SOA
+            | Rtype::MB
+            | Rtype::MG
+            | Rtype::MR
+            | Rtype::PTR
+            | Rtype::MINFO
+            | Rtype::MX
+            | Rtype::RP
+            | Rtype::AFSDB
+            | Rtype::RT
+            | Rtype::SIG
+            | Rtype::PX
+            | Rtype::NXT
+            | Rtype::NAPTR
+            | Rtype::KX
+            | Rtype::SRV
+            | Rtype::DNAME
+            | Rtype::A6
+            | Rtype::RRSIG
+    )
 }
 
 /// Iterates over the fields of `rdata` without checking their rules; ends at the first error.

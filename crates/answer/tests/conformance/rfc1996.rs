@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{
-    Acl, AclEntry, AddressPrefix, AnswerConfig, DenialReason, KeyRing, RateLimitConfig, ReceivedNotify, Request,
+    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, ReceivedNotify, RefusalReason, Request,
     Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneState,
 };
 use wire::message::{Edns, Message, Opcode, Rcode, Record};
@@ -198,9 +198,9 @@ fn only_refused_notify_messages_are_rate_limited() {
     assert!(!dropped("by-address.") && dropped("closed."));
 }
 
-/// Who is denied in silence cannot be helped: the listener logs one denied request per batch.
+/// Who is refused in silence cannot be helped: the listener logs one refused request per batch.
 #[test]
-fn a_denied_request_is_kept_for_the_log() {
+fn a_refused_request_is_kept_for_the_log() {
     let served = server();
     let signed = |key: &str, message: &Message| {
         let mut octets = message.to_wire();
@@ -209,23 +209,25 @@ fn a_denied_request_is_kept_for_the_log() {
     };
     let transfer = Message::query(name("closed."), Rtype::AXFR);
     let update = Message { opcode: Opcode::UPDATE, ..Message::query(name("closed."), Rtype::SOA) };
-    let wrong_key = DenialReason::Signature(TsigError::BadKey);
+    let wrong_key = RefusalReason::Signature(TsigError::BadKey);
     let stranger = IpAddr::from([192, 0, 2, 200]);
     for (peer, octets, reason, key) in [
-        (PEER, notify("closed.").to_wire(), Some(DenialReason::Notify), None),
-        (PEER, signed("other.", &notify("closed.")), Some(DenialReason::Notify), Some(name("other."))),
+        (PEER, notify("closed.").to_wire(), Some(RefusalReason::Notify), None),
+        (PEER, signed("other.", &notify("closed.")), Some(RefusalReason::Notify), Some(name("other."))),
         (PEER, signed("unknown.", &notify("closed.")), Some(wrong_key), None),
-        (PEER, update.to_wire(), Some(DenialReason::Update), None),
+        (PEER, update.to_wire(), Some(RefusalReason::Update), None),
         (PEER, transfer.to_wire(), None, None),
-        (stranger, transfer.to_wire(), Some(DenialReason::Transfer), None),
+        (stranger, transfer.to_wire(), Some(RefusalReason::Transfer), None),
         (PEER, notify("by-address.").to_wire(), None, None),
     ] {
         let mut worker = WorkerState::new();
         let request = Request { message: &octets, peer, transport: TCP, now_s: NOW_S };
         answer::respond(&served, &mut worker, request, &mut [0; 65_535]);
-        let denied = worker.take_denied();
-        assert_eq!(denied.as_ref().map(|denied| denied.reason), reason);
-        assert!(denied.is_none_or(|denied| (denied.zone, denied.client, denied.key) == (name("closed."), peer, key)));
-        assert!(worker.take_denied().is_none());
+        let refused = worker.take_refused();
+        assert_eq!(refused.as_ref().map(|refused| refused.reason), reason);
+        assert!(
+            refused.is_none_or(|refused| (refused.zone, refused.client, refused.key) == (name("closed."), peer, key))
+        );
+        assert!(worker.take_refused().is_none());
     }
 }

@@ -8,9 +8,9 @@ mod client_counts;
 mod connection_eviction;
 mod connection_pool;
 mod counters;
-mod denied_log;
 mod late_reply;
 mod panic_guard;
+mod refusal_log;
 mod tcp_connection;
 mod tcp_responder;
 mod tcp_worker;
@@ -22,8 +22,8 @@ pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
 pub use late_reply::{IncomingUpdate, LateReply};
 
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
-use denied_log::DeniedLog;
 use netio::epoll::Waker;
+use refusal_log::RefusalLog;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,8 +99,8 @@ pub trait Responder: Send + 'static {
     fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
         Err(update)
     }
-    /// Logs a request of the batch that was denied.
-    fn log_denied(&mut self) {}
+    /// Logs a request of the batch that was refused.
+    fn log_refused(&mut self) {}
     /// Its counters; read once per batch.
     fn counters(&self) -> &answer::Counters;
 }
@@ -110,7 +110,7 @@ pub struct ZoneResponder {
     subscriber: Subscriber<Served>,
     worker: WorkerState,
     sinks: EventSinks,
-    denied_log: DeniedLog,
+    refusal_log: RefusalLog,
 }
 
 /// Take what is not answered at once, without blocking.
@@ -130,7 +130,7 @@ pub type UpdateSink = Arc<dyn Fn(Box<IncomingUpdate>) -> Result<(), Box<Incoming
 impl ZoneResponder {
     /// A responder for one thread.
     pub fn new(subscriber: Subscriber<Served>, sinks: EventSinks) -> ZoneResponder {
-        ZoneResponder { subscriber, worker: WorkerState::new(), sinks, denied_log: DeniedLog::default() }
+        ZoneResponder { subscriber, worker: WorkerState::new(), sinks, refusal_log: RefusalLog::default() }
     }
 }
 
@@ -158,9 +158,9 @@ impl Responder for ZoneResponder {
     }
 
     #[inline]
-    fn log_denied(&mut self) {
-        if let Some(denied) = self.worker.take_denied() {
-            self.denied_log.write(&denied);
+    fn log_refused(&mut self) {
+        if let Some(refused) = self.worker.take_refused() {
+            self.refusal_log.write(&refused);
         }
     }
 

@@ -77,7 +77,7 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Publishes the counters after a round of turns.
     pub(super) fn end_round(&mut self) {
-        self.responder.log_denied();
+        self.responder.log_refused();
         self.counters.copy_from(self.responder.counters());
     }
 

@@ -78,7 +78,7 @@ impl<R: Responder> UdpWorker<R> {
             });
             self.counters.panics.add(usize::from(completed.is_none()));
         }
-        self.responder.log_denied();
+        self.responder.log_refused();
         self.counters.copy_from(self.responder.counters());
         self.counters.unsent.add(self.batch.send());
     }

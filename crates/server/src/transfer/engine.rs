@@ -13,6 +13,7 @@ mod simulation;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::message::Rcode;
 use wire::{Name, NameRef};
@@ -20,7 +21,7 @@ use wire::{Name, NameRef};
 use super::Now;
 use super::apex_table::ApexTable;
 use super::link::{ConnectionId, Link, Request, RequestPurpose};
-use super::notify_sender::{NotifyCounters, NotifySender};
+use super::notify_sender::{NotifyAnswer, NotifyCounters, NotifySender};
 use super::primary::{PeerConfig, PrimaryId, SecondaryLimits, SizeLimits};
 use super::refresh::{
     CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
@@ -229,6 +230,10 @@ struct EndedTransfer<T> {
     counts: ExchangeCounts,
 }
 
+/// Lines about refused NOTIFY per interval: one target may refuse it for a million zones.
+const REFUSED_NOTIFY_LINES: u32 = 10;
+const REFUSED_NOTIFY_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The state of the secondary.
 pub struct TransferEngine<T> {
     scheduler: RefreshScheduler,
@@ -260,7 +265,7 @@ impl<T: TransferSink> TransferEngine<T> {
             by_connection: HashMap::new(),
             next_connection: 0,
             stream_targets: HashMap::new(),
-            refused_notify_log: notify_streams::refused_notify_log(),
+            refused_notify_log: RateLimitedLog::new(REFUSED_NOTIFY_LINES, REFUSED_NOTIFY_INTERVAL),
             published: Vec::new(),
             random,
             limits,
@@ -386,6 +391,16 @@ impl<T: TransferSink> TransferEngine<T> {
     pub fn notify_answered(&mut self, from: SocketAddr, datagram: &[u8], now: Now) {
         let answer = self.notify.receive(from, datagram, now);
         self.log_if_refused(answer);
+    }
+
+    /// Logs that a target refuses NOTIFY (RFC 1996 3.10, 3.11): it will not follow this zone before its own refresh.
+    fn log_if_refused(&mut self, answer: Option<NotifyAnswer>) {
+        let Some(NotifyAnswer { zone, target, rcode }) = answer.filter(|answer| answer.rcode != Rcode::NOERROR) else {
+            return;
+        };
+        if let (Some(apex), Some(left_out)) = (self.apexes.get(zone.index), self.refused_notify_log.permit()) {
+            tracing::warn!(zone = %apex, %target, %rcode, left_out, "NOTIFY was refused (help: see whether the target serves the zone and allows NOTIFY from the address, and with the key, of this server)");
+        }
     }
 
     //---------- Results of transfers

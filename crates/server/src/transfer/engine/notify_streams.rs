@@ -3,9 +3,7 @@
 //! RFC 9103 leaves NOTIFY as it is, over UDP. But a target with TLS settings is meant to be reached over TLS alone: it may listen on no
 //! other port, and unencrypted NOTIFY shows who the secondaries are (RFC 9103 5.3.1).
 
-use std::time::Duration;
-
-use super::super::notify_sender::{NotifyAnswer, NotifyId, NotifyMessage, NotifyTransport};
+use super::super::notify_sender::{NotifyId, NotifyMessage, NotifyTransport};
 use super::super::primary::GroupId;
 use super::*;
 
@@ -18,11 +16,6 @@ pub(super) struct StreamTarget {
 
 /// How long the link to a target is kept after the last message: longer than the time until that is sent again.
 const KEPT_MS: u64 = 70_000;
-
-/// One target may refuse NOTIFY for a million zones.
-pub(super) fn refused_notify_log() -> RateLimitedLog {
-    RateLimitedLog::new(10, Duration::from_secs(10))
-}
 
 impl<T: TransferSink> TransferEngine<T> {
     pub(super) fn send_notifies(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
@@ -45,16 +38,6 @@ impl<T: TransferSink> TransferEngine<T> {
             link.queue.push_back(request);
         }
         self.release_stream_targets(now);
-    }
-
-    /// Logs that a target refuses NOTIFY (RFC 1996 3.10, 3.11): it will not follow this zone before its own refresh.
-    pub(super) fn log_if_refused(&mut self, answer: Option<NotifyAnswer>) {
-        let Some(NotifyAnswer { zone, target, rcode }) = answer.filter(|answer| answer.rcode != Rcode::NOERROR) else {
-            return;
-        };
-        if let (Some(apex), Some(left_out)) = (self.apexes.get(zone.index), self.refused_notify_log.permit()) {
-            tracing::warn!(zone = %apex, %target, %rcode, left_out, "NOTIFY was refused (help: see whether the target serves the zone and allows NOTIFY from the address, and with the key, of this server)");
-        }
     }
 
     /// The link to a target: the same one as to a primary with this address and these settings.

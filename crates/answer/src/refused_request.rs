@@ -1,4 +1,4 @@
-//! What an access list or TSIG has denied, for the log: who is denied in silence cannot be helped.
+//! What an access list or TSIG has refused, for the log: who is refused in silence cannot be helped.
 
 use std::net::IpAddr;
 
@@ -8,9 +8,9 @@ use wire::{Name, NameRef};
 use crate::qname::Qname;
 use crate::query::Query;
 
-/// A request that was denied.
+/// A request that was refused.
 #[derive(Debug)]
-pub struct DeniedRequest {
+pub struct RefusedRequest {
     /// The apex of the zone; the name of the question if the signature is wrong.
     pub zone: Name,
     /// Who sent it.
@@ -18,12 +18,12 @@ pub struct DeniedRequest {
     /// The key that signed it, verified.
     pub key: Option<Name>,
     /// Why.
-    pub reason: DenialReason,
+    pub reason: RefusalReason,
 }
 
-/// Why a request was denied.
+/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DenialReason {
+pub enum RefusalReason {
     /// `allow-transfer` does not allow the client.
     Transfer,
     /// `allow-notify` and `primaries` do not allow the client.
@@ -34,10 +34,10 @@ pub enum DenialReason {
     Signature(TsigError),
 }
 
-impl DeniedRequest {
-    pub(crate) fn new(qname: &Qname, query: &Query<'_>, reason: DenialReason) -> DeniedRequest {
+impl RefusedRequest {
+    pub(crate) fn new(qname: &Qname, query: &Query<'_>, reason: RefusalReason) -> RefusedRequest {
         let zone = NameRef::from_valid_wire(qname.wire()).to_owned();
         let client = query.client();
-        DeniedRequest { zone, client: client.address, key: client.key.map(|key| key.to_owned()), reason }
+        RefusedRequest { zone, client: client.address, key: client.key.map(|key| key.to_owned()), reason }
     }
 }
